@@ -1,0 +1,79 @@
+// The hashes of a table. Both are persistent promises: snapshots are sorted by Mix64, and which
+// device, process or file a key belongs to is ShardOfKey, the same on every build and machine.
+#ifndef DE_CORE_ENGINE_HASH_H_
+#define DE_CORE_ENGINE_HASH_H_
+
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+namespace de::engine {
+
+/// A bijection of 64-bit words whose every output bit depends on every input bit.
+/// Source: David Stafford's variant 13 of MurmurHash3's finalizer, as used by SplitMix64.
+inline uint64_t Mix64(uint64_t x) noexcept {
+  x ^= x >> 30;
+  x *= 0xbf58476d1ce4e5b9ULL;
+  x ^= x >> 27;
+  x *= 0x94d049bb133111ebULL;
+  x ^= x >> 31;
+  return x;
+}
+
+/// High 64 bits of the 128-bit product.
+inline uint64_t MulHigh64(uint64_t a, uint64_t b) noexcept {
+#if defined(__SIZEOF_INT128__)
+  __extension__ using Wide = unsigned __int128;
+  return static_cast<uint64_t>((static_cast<Wide>(a) * b) >> 64);
+#else
+  const uint64_t a_lo = a & 0xffffffffULL, a_hi = a >> 32;
+  const uint64_t b_lo = b & 0xffffffffULL, b_hi = b >> 32;
+  const uint64_t cross = ((a_lo * b_lo) >> 32) + (a_hi * b_lo & 0xffffffffULL) + a_lo * b_hi;
+  return a_hi * b_hi + ((a_hi * b_lo) >> 32) + (cross >> 32);
+#endif
+}
+
+/// Maps a 64-bit hash to [0, n) by its high bits, without a division.
+/// Source: D. Lemire, "Fast random integer generation in an interval" (2019).
+inline uint64_t ReduceHigh(uint64_t hash, uint64_t n) noexcept { return MulHigh64(hash, n); }
+
+/// Maps the low 32 bits of a hash to [0, n).
+inline uint32_t ReduceLow32(uint64_t hash, uint32_t n) noexcept {
+  return static_cast<uint32_t>((static_cast<uint64_t>(static_cast<uint32_t>(hash)) * n) >> 32);
+}
+
+/// 64-bit hash of a byte string; the word under which a string key is indexed. Bytes are read as
+/// little-endian words on every machine. Strings that collide are told apart by their bytes.
+inline uint64_t HashBytes(std::string_view bytes) noexcept {
+  uint64_t hash = 0x9e3779b97f4a7c15ULL ^ (bytes.size() * 0xff51afd7ed558ccdULL);
+  const char* data = bytes.data();
+  size_t left = bytes.size();
+  const auto word = [](const char* from, size_t count) noexcept {
+    uint64_t value = 0;
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    std::memcpy(&value, from, count);
+#else
+    for (size_t i = 0; i < count; ++i) {
+      value |= static_cast<uint64_t>(static_cast<unsigned char>(from[i])) << (8 * i);
+    }
+#endif
+    return value;
+  };
+  while (left >= 8) {
+    hash = Mix64(hash ^ word(data, 8)) + 0x9e3779b97f4a7c15ULL;
+    data += 8;
+    left -= 8;
+  }
+  if (left > 0) hash = Mix64(hash ^ word(data, left)) + 0x9e3779b97f4a7c15ULL;
+  return hash;
+}
+
+/// Which of `shards` devices, processes or files the key word belongs to. Independent of the bits
+/// by which a table places the key inside itself.
+inline uint32_t ShardOfKey(uint64_t word, uint32_t shards) noexcept {
+  return static_cast<uint32_t>(ReduceHigh(Mix64(word ^ 0xd6e8feb86659fd93ULL), shards));
+}
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_HASH_H_

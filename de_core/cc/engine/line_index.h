@@ -1,0 +1,121 @@
+// The hash index shared by live tables and snapshot files: an array of 64-byte lines, five keys
+// and their row numbers in each, so that a lookup touches one cache line before the row itself.
+//
+// Probing is linear over lines from the key's home line. A line counts the entries that had to
+// pass it (`overflow`), so a search stops at the first line nobody passed and an erase leaves no
+// tombstone (after F14, Facebook 2019). Occupancy is out of band: every key is legal.
+#ifndef DE_CORE_ENGINE_LINE_INDEX_H_
+#define DE_CORE_ENGINE_LINE_INDEX_H_
+
+#include <cstdint>
+
+#include "de_core/cc/engine/hash.h"
+
+namespace de::engine {
+
+inline constexpr uint32_t kEntriesPerLine = 5;
+
+/// One cache line of the index; also the on-disk layout of a snapshot's index (little-endian).
+struct alignas(64) IndexLine {
+  uint64_t words[kEntriesPerLine];  ///< key words; only entries set in `used` have a meaning
+  uint32_t rows[kEntriesPerLine];   ///< row numbers
+  uint8_t used;                     ///< bit i: entry i is occupied
+  uint8_t overflow;                 ///< entries that passed this full line; 255 is sticky
+  uint16_t reserved;                ///< zero
+};
+static_assert(sizeof(IndexLine) == 64, "a line is a cache line");
+
+/// Bit i set where entry i of `line` is occupied and holds `word`.
+inline uint32_t MatchWord(const IndexLine& line, uint64_t word) noexcept {
+  uint32_t mask = 0;
+  for (uint32_t i = 0; i < kEntriesPerLine; ++i) {
+    mask |= static_cast<uint32_t>(line.words[i] == word) << i;
+  }
+  return mask & line.used;
+}
+
+inline uint32_t LowestBit(uint32_t mask) noexcept {
+  return static_cast<uint32_t>(__builtin_ctz(mask));
+}
+
+inline constexpr uint32_t kFullLine = (1U << kEntriesPerLine) - 1;
+inline constexpr uint32_t kNoRow = 0xffffffffU;
+
+/// A view over `size` lines. Does not own them and holds no other state.
+class LineIndex {
+ public:
+  struct Position {
+    uint32_t line = 0;
+    uint32_t entry = kEntriesPerLine;  ///< kEntriesPerLine: not found
+    bool found() const noexcept { return entry < kEntriesPerLine; }
+  };
+
+  LineIndex(IndexLine* lines, uint32_t size) noexcept : lines_(lines), size_(size) {}
+
+  uint32_t Home(uint64_t hash) const noexcept { return ReduceLow32(hash, size_); }
+
+  /// Finds the entry of `word` for which `is_key(row)` holds (equal words of different string
+  /// keys are told apart by it). Visits each line at most once whatever the lines hold, so that a
+  /// corrupt file cannot make it loop.
+  template <typename IsKey>
+  Position Find(uint64_t word, uint64_t hash, IsKey&& is_key) const noexcept {
+    uint32_t at = Home(hash);
+    for (uint32_t visited = 0; visited < size_; ++visited) {
+      const IndexLine& line = lines_[at];
+      for (uint32_t mask = MatchWord(line, word); mask != 0; mask &= mask - 1) {
+        const uint32_t entry = LowestBit(mask);
+        if (is_key(line.rows[entry])) return {at, entry};
+      }
+      if (line.overflow == 0) break;
+      if (++at == size_) at = 0;
+    }
+    return {};
+  }
+
+  /// Adds an entry that is known to be absent. There must be a free entry somewhere.
+  Position Insert(uint64_t word, uint64_t hash, uint32_t row) noexcept {
+    uint32_t at = Home(hash);
+    while (lines_[at].used == kFullLine) {
+      if (lines_[at].overflow != 255) ++lines_[at].overflow;
+      if (++at == size_) at = 0;
+    }
+    IndexLine& line = lines_[at];
+    const uint32_t entry = LowestBit(~static_cast<uint32_t>(line.used));
+    line.words[entry] = word;
+    line.rows[entry] = row;
+    line.used = static_cast<uint8_t>(line.used | (1U << entry));
+    return {at, entry};
+  }
+
+  /// Removes the entry at `position`, whose key has this hash.
+  void Erase(Position position, uint64_t hash) noexcept {
+    for (uint32_t at = Home(hash); at != position.line;) {
+      if (lines_[at].overflow != 255) --lines_[at].overflow;
+      if (++at == size_) at = 0;
+    }
+    IndexLine& line = lines_[position.line];
+    line.used = static_cast<uint8_t>(line.used & ~(1U << position.entry));
+  }
+
+  /// Calls visit(word, row) for every entry.
+  template <typename Visit>
+  void ForEach(Visit&& visit) const {
+    for (uint32_t at = 0; at < size_; ++at) {
+      for (uint32_t mask = lines_[at].used & kFullLine; mask != 0; mask &= mask - 1) {
+        const uint32_t entry = LowestBit(mask);
+        visit(lines_[at].words[entry], lines_[at].rows[entry]);
+      }
+    }
+  }
+
+  IndexLine* lines() const noexcept { return lines_; }
+  uint32_t size() const noexcept { return size_; }
+
+ private:
+  IndexLine* lines_;  // (size)
+  uint32_t size_;
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_LINE_INDEX_H_

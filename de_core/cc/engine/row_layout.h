@@ -1,0 +1,91 @@
+// Where the parts of a row lie: [value | slots of the first optimizer | slots of the next … | key].
+//
+// The layout is data, fixed at run time: one code path serves every dtype, dim and optimizer. Slots
+// are appended, never moved, when an optimizer first meets the table.
+#ifndef DE_CORE_ENGINE_ROW_LAYOUT_H_
+#define DE_CORE_ENGINE_ROW_LAYOUT_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "de_core/cc/engine/optimizer_rules.h"
+#include "de_core/cc/engine/status.h"
+#include "de_core/cc/engine/types.h"
+
+namespace de::engine {
+
+/// One optimizer slot in a row. `owner` names the optimizer it belongs to.
+struct RowSlot {
+  std::string owner;
+  SlotSpec spec;
+  size_t offset = 0;  ///< bytes from the start of the row
+
+  size_t bytes() const noexcept { return spec.width * SizeOf(spec.dtype); }
+};
+
+class RowLayout {
+ public:
+  RowLayout(KeyType key_type, DType value_dtype, size_t dim)
+      : key_type_(key_type), value_dtype_(value_dtype), dim_(dim) {
+    Place();
+  }
+
+  KeyType key_type() const noexcept { return key_type_; }
+  DType value_dtype() const noexcept { return value_dtype_; }
+  size_t dim() const noexcept { return dim_; }
+  size_t value_bytes() const noexcept { return dim_ * SizeOf(value_dtype_); }
+  const std::vector<RowSlot>& slots() const noexcept { return slots_; }
+
+  /// Bytes from the start of one row to the next. A string key's reference is the last 8 of them.
+  size_t stride() const noexcept { return stride_; }
+  size_t key_offset() const noexcept { return key_offset_; }
+
+  /// Appends the slots of one owner; existing slots keep their offsets.
+  void Append(std::string_view owner, const std::vector<SlotSpec>& specs) {
+    for (const SlotSpec& spec : specs) slots_.push_back({std::string(owner), spec, 0});
+    Place();
+  }
+
+  /// The slot `name` of `owner`, or nullptr.
+  const RowSlot* FindSlot(std::string_view owner, std::string_view name) const noexcept {
+    for (const RowSlot& slot : slots_) {
+      if (slot.owner == owner && slot.spec.name == name) return &slot;
+    }
+    return nullptr;
+  }
+
+ private:
+  static constexpr size_t RoundUp(size_t bytes, size_t to) noexcept {
+    return (bytes + to - 1) / to * to;
+  }
+
+  void Place() noexcept {
+    size_t at = value_bytes();
+    size_t align = SizeOf(value_dtype_);
+    for (RowSlot& slot : slots_) {
+      const size_t element = SizeOf(slot.spec.dtype);
+      at = RoundUp(at, element);
+      slot.offset = at;
+      at += slot.bytes();
+      align = align < element ? element : align;
+    }
+    if (key_type_ == KeyType::kString) {
+      key_offset_ = at = RoundUp(at, 8);
+      at += 8;
+      align = 8;
+    }
+    stride_ = RoundUp(at, align);
+  }
+
+  KeyType key_type_;
+  DType value_dtype_;
+  size_t dim_;
+  std::vector<RowSlot> slots_;
+  size_t key_offset_ = 0;
+  size_t stride_ = 0;
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_ROW_LAYOUT_H_

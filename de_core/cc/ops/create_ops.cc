@@ -1,0 +1,77 @@
+// Ops that make a table and describe it.
+#include "de_core/cc/ops/shapes.h"
+#include "tensorflow/core/framework/op.h"
+
+namespace de::ops {
+
+using tensorflow::shape_inference::ScalarShape;
+
+REGISTER_OP("DeTable")
+    .Attr("container: string = ''")
+    .Attr("shared_name: string = ''")
+    .Attr("anonymous: bool = false")
+    .Attr("key_dtype: {int64, int32, string}")
+    .Attr("value_dtype: {float, double, half, bfloat16, int8, int32, int64, bool, string}")
+    .Attr("dim: int >= 1")
+    .Attr("init_size: int >= 0 = 0")
+    .Attr("initializer: string = 'zeros'")
+    .Attr("init_args: list(float) = []")
+    .Attr("init_seed: int = 0")
+    .Attr("init_table: tensor = { dtype: DT_FLOAT tensor_shape { dim { size: 0 } } }")
+    .Output("handle: resource")
+    .SetIsStateful()
+    .SetShapeFn(ScalarShape)
+    .Doc(R"doc(
+A hash table from keys to rows of `dim` values that grows as rows are written.
+
+anonymous: the handle counts references and the table is freed with the last one; otherwise the
+  table lives in the resource manager under `container` and `shared_name`.
+init_size: rows to make room for at once.
+initializer: what a key without a row reads as: 'zeros', 'constant' [v], 'uniform' [low, high],
+  'normal' [mean, stddev], 'truncated_normal' [mean, stddev], 'row' (init_table: [dim]) or
+  'quantile' (init_table: [q, dim], columns ascending). Always a function of (init_seed, key).
+handle: the table.
+)doc");
+
+REGISTER_OP("DeTableSize")
+    .Input("handle: resource")
+    .Output("size: int64")
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->Scalar());
+      return HandleOnly(c);
+    })
+    .Doc("Number of rows in a live or frozen table.");
+
+REGISTER_OP("DeTableStats")
+    .Input("handle: resource")
+    .Output("stats: string")
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->Scalar());
+      return HandleOnly(c);
+    })
+    .Doc("A JSON object: rows, dim, dtypes, bytes by part, load factor of a live or frozen table.");
+
+REGISTER_OP("DeTableReserve")
+    .Input("handle: resource")
+    .Input("rows: int64")
+    .SetShapeFn([](InferenceContext* c) {
+      ShapeHandle unused;
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 0, &unused));
+      return HandleOnly(c);
+    })
+    .Doc("Makes room for `rows` rows in total, so that inserting them does not grow the table.");
+
+REGISTER_OP("DeTableShrinkToFit")
+    .Input("handle: resource")
+    .SetShapeFn(HandleOnly)
+    .Doc("Moves the rows together and gives the memory of erased ones back to the system.");
+
+REGISTER_OP("DeShardOf")
+    .Input("keys: Tkeys")
+    .Output("shards: int32")
+    .Attr("Tkeys: {int64, int32, string}")
+    .Attr("num_shards: int >= 1")
+    .SetShapeFn(tensorflow::shape_inference::UnchangedShape)
+    .Doc("The shard in [0, num_shards) of each key: one hash, the same on every build and machine.");
+
+}  // namespace de::ops

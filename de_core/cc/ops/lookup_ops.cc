@@ -1,0 +1,75 @@
+// Ops that read rows.
+#include "de_core/cc/ops/shapes.h"
+#include "tensorflow/core/framework/op.h"
+
+namespace de::ops {
+
+REGISTER_OP("DeTableFind")
+    .Input("handle: resource")
+    .Input("keys: Tkeys")
+    .Output("values: Tvalues")
+    .Output("found: bool")
+    .Attr("Tkeys: {int64, int32, string}")
+    .Attr("Tvalues: {float, double, half, bfloat16, int8, int32, int64, bool, string}")
+    .Attr("dim: int >= 1")
+    .SetShapeFn([](InferenceContext* c) {
+      TF_RETURN_IF_ERROR(HandleOnly(c));
+      c->set_output(1, c->input(1));
+      return RowsOf(c, 1, 0);
+    })
+    .Doc(R"doc(
+Reads the rows of `keys` from a live or a frozen table; a pure read.
+
+keys: any shape.
+values: keys.shape + [dim]; a key without a row reads as its initial row.
+found: keys.shape; whether the key has a row.
+)doc");
+
+REGISTER_OP("DeTableContains")
+    .Input("handle: resource")
+    .Input("keys: Tkeys")
+    .Output("found: bool")
+    .Attr("Tkeys: {int64, int32, string}")
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->input(1));
+      return HandleOnly(c);
+    })
+    .Doc("Whether each key has a row.");
+
+REGISTER_OP("DeEmbeddingAnchor")
+    .Input("anchor: resource")
+    .Input("keys: Tkeys")
+    .Input("rows: Tvalues")
+    .Output("output: Tvalues")
+    .Attr("Tkeys: {int64, int32, string}")
+    .Attr("Tvalues: {float, double, half, bfloat16, int8, int32, int64, bool, string}")
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->input(2));
+      return absl::OkStatus();
+    })
+    .Doc(R"doc(
+Passes `rows` through unchanged and ties them to `anchor`, so that a gradient of the output with
+respect to the anchor is an IndexedSlices of `keys`.
+)doc");
+
+REGISTER_OP("DeTableExport")
+    .Input("handle: resource")
+    .Output("keys: Tkeys")
+    .Output("values: Tvalues")
+    .Attr("Tkeys: {int64, int32, string}")
+    .Attr("Tvalues: {float, double, half, bfloat16, int8, int32, int64, bool, string}")
+    .Attr("slot: string = ''")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
+      c->set_output(1, c->Matrix(InferenceContext::kUnknownDim, InferenceContext::kUnknownDim));
+      return HandleOnly(c);
+    })
+    .Doc(R"doc(
+All keys and their values, or the optimizer slot 'owner/name', each row as it was at one moment.
+
+keys: [n].
+values: [n, dim] or [n, width of the slot].
+)doc");
+
+}  // namespace de::ops
