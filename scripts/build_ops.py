@@ -1,0 +1,48 @@
+"""Compiles the op library into the checkout: de_core/_de_ops.so, for the interpreter that runs this.
+
+A quick incremental rebuild for developers (``make ops``); users get the library from ``pip install``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+GIB_PER_COMPILER = 1.5
+
+
+def parallel_jobs() -> int:
+    """Returns how many compilers may run: one a core, but no more than memory holds (TensorFlow's headers are heavy)."""
+    cores = len(os.sched_getaffinity(0))
+    gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES") / 2**30
+    return max(1, min(cores, int(gib / GIB_PER_COMPILER)))
+
+
+def main() -> int:
+    """Configures and builds; one build at a time for each build folder."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build-dir", type=pathlib.Path, default=ROOT / "build" / "ops")
+    parser.add_argument("--jobs", type=int, default=parallel_jobs())
+    args = parser.parse_args()
+    cmake = shutil.which("cmake") or shutil.which("cmake", path=str(pathlib.Path(sys.executable).parent))
+    if cmake is None:
+        sys.exit("CMake is needed to compile the ops: pip install cmake ninja")
+    args.build_dir.mkdir(parents=True, exist_ok=True)
+    configure = [cmake, "-S", str(ROOT / "de_core"), "-B", str(args.build_dir), "-DDE_INPLACE=ON"]
+    configure += [f"-DTensorFlow_PYTHON={sys.executable}", "-DCMAKE_BUILD_TYPE=Release"]
+    if shutil.which("ninja"):
+        configure += ["-G", "Ninja"]
+    build = [cmake, "--build", str(args.build_dir), "-j", str(args.jobs)]
+    with (args.build_dir / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return subprocess.call(configure) or subprocess.call(build)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
