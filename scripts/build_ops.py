@@ -1,6 +1,7 @@
-"""Compiles the op library into the checkout: de_core/_de_ops.so, for the interpreter that runs this.
+"""Compiles the op library into the checkout, for the TensorFlow of the interpreter that runs this.
 
-A quick incremental rebuild for developers (``make ops``); users get the library from ``pip install``.
+A quick incremental rebuild for developers (``make ops``); users get the library from
+``pip install``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ GIB_PER_COMPILER = 1.5
 
 
 def parallel_jobs() -> int:
-    """Returns how many compilers may run: one a core, but no more than memory holds (TensorFlow's headers are heavy)."""
+    """Returns how many compilers may run: one a core, but no more than memory holds."""
     cores = len(os.sched_getaffinity(0))
     gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES") / 2**30
     return max(1, min(cores, int(gib / GIB_PER_COMPILER)))
@@ -30,7 +31,8 @@ def main() -> int:
     parser.add_argument("--build-dir", type=pathlib.Path, default=ROOT / "build" / "ops")
     parser.add_argument("--jobs", type=int, default=parallel_jobs())
     args = parser.parse_args()
-    cmake = shutil.which("cmake") or shutil.which("cmake", path=str(pathlib.Path(sys.executable).parent))
+    beside_python = str(pathlib.Path(sys.executable).parent)
+    cmake = shutil.which("cmake") or shutil.which("cmake", path=beside_python)
     if cmake is None:
         sys.exit("CMake is needed to compile the ops: pip install cmake ninja")
     args.build_dir.mkdir(parents=True, exist_ok=True)

@@ -1,21 +1,30 @@
-"""Finds the TensorFlow of an environment, and writes its minor version into the wheel's requirements.
+"""Finds the TensorFlow of an environment, and pins its minor in the wheel's requirements.
 
-Three callers, all at build time: scikit-build-core (as a dynamic-metadata provider), CMake
-(``tf_pin.py --locate``) and the Makefile. Standard library only, and TensorFlow is never imported: the
-build must stay quick and must work where TensorFlow is not yet installed.
+An op library works with exactly one TensorFlow minor, so the wheel must require the minor it
+was compiled against. Two callers, both at build time: scikit-build-core, as a dynamic-metadata
+provider, and CMake (``tf_pin.py --locate``). Standard library only, and TensorFlow is never
+imported: the build stays quick and works where TensorFlow is not installed yet.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import pathlib
+import re
 import sys
 import sysconfig
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm")
-SUPPORTED_MINORS = ("2.20", "2.21")
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm", "tensorflow-aarch64")
+OLDEST_MINOR = "2.20"
 DEFAULT_MINOR = "2.21"
+#: Chooses the minor where no TensorFlow is installed yet, e.g. DE_CORE_TENSORFLOW=2.20.
+MINOR_VARIABLE = "DE_CORE_TENSORFLOW"
+OTHER_DEPENDENCIES = ("numpy>=1.26",)
 
 
 class Installed(NamedTuple):
@@ -26,37 +35,109 @@ class Installed(NamedTuple):
     package: pathlib.Path
 
 
-def find(search_path: list[str] | None = None) -> Installed | None:
-    """Returns the first TensorFlow wheel on ``search_path`` (default: ``sys.path``, then this environment)."""
-    paths = list(sys.path) if search_path is None else list(search_path)
-    if search_path is None:
-        # pip's build isolation hides the environment's own site-packages from sys.path.
-        paths += [sysconfig.get_path("platlib"), sysconfig.get_path("purelib")]
-    for folder in dict.fromkeys(paths):
-        package = pathlib.Path(folder or ".") / "tensorflow"
+def minor_of(version: str) -> str:
+    """Returns the minor of a version: "2.21" of "2.21.0".
+
+    Raises:
+        ValueError: The version does not begin with two numbers.
+    """
+    match = re.match(r"(\d+)\.(\d+)", version)
+    if match is None:
+        msg = f"A TensorFlow version must begin with MAJOR.MINOR. Received: version={version!r}"
+        raise ValueError(msg)
+    return f"{match[1]}.{match[2]}"
+
+
+def search_path() -> Iterator[str]:
+    """Yields the folders that may hold TensorFlow, nearest first.
+
+    pip's build isolation hides the environment's own site-packages from ``sys.path``, though that
+    is where the wheel will be installed: ``sysconfig`` still names it. A virtual environment that
+    was told to see the system's packages adds those of its base interpreter.
+    """
+    yield from sys.path
+    yield from (sysconfig.get_path("platlib"), sysconfig.get_path("purelib"))
+    config = pathlib.Path(sys.prefix, "pyvenv.cfg")
+    text = config.read_text("utf-8") if config.is_file() else ""
+    if re.search(r"(?mi)^include-system-site-packages\s*=\s*true", text):
+        base = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix}
+        yield sysconfig.get_path("platlib", vars=base)
+
+
+def find(folders: Sequence[str] | None = None) -> Installed | None:
+    """Returns the first TensorFlow wheel in ``folders`` (default: ``search_path()``), or None."""
+    for folder in dict.fromkeys(search_path() if folders is None else folders):
+        package = pathlib.Path(folder or ".").absolute() / "tensorflow"
         if not (package / "include").is_dir():
             continue
-        for dist in importlib.metadata.distributions(path=[str(package.parent)]):
-            name = (dist.metadata["Name"] or "").lower().replace("_", "-")
+        for distribution in importlib.metadata.distributions(path=[str(package.parent)]):
+            name = (distribution.metadata["Name"] or "").lower().replace("_", "-")
             if name in DISTRIBUTIONS:
-                return Installed(name, dist.version, package)
+                return Installed(name, distribution.version, package)
     return None
 
 
-def minor_of(version: str) -> str:
-    """Returns "2.21" for "2.21.0"."""
-    return ".".join(version.split(".")[:2])
+def check_supported(found: Installed) -> None:
+    """Refuses a TensorFlow older than the sources were written for.
+
+    Raises:
+        RuntimeError: ``found`` is older than ``OLDEST_MINOR``. A newer one than was tested is
+            tried: only the compiler can tell.
+    """
+    if _ordered(found.version) < _ordered(OLDEST_MINOR):
+        msg = (
+            f"de_core compiles against TensorFlow {OLDEST_MINOR} or newer. Received: "
+            f"{found.distribution}={found.version} in {found.package.parent}. "
+            f"Run: pip install '{found.distribution}=={DEFAULT_MINOR}.*'"
+        )
+        raise RuntimeError(msg)
 
 
-def _main(argv: list[str]) -> int:
-    extra = [a for a in argv[1:] if a]
-    found = (find(extra) if extra else None) or find()
+def requirement(found: Installed | None, environment: Mapping[str, str]) -> str:
+    """Returns the TensorFlow requirement of the wheel, e.g. "tensorflow==2.21.*"."""
+    if found is not None:
+        return f"{found.distribution}=={minor_of(found.version)}.*"
+    return f"tensorflow=={minor_of(environment.get(MINOR_VARIABLE) or DEFAULT_MINOR)}.*"
+
+
+def get_requires_for_dynamic_metadata(_settings: Mapping[str, Any]) -> list[str]:
+    """Asks for a TensorFlow to compile against where the environment has none yet."""
+    found = _find_supported()
+    return [] if found else [requirement(None, os.environ)]
+
+
+def dynamic_metadata(_settings: Mapping[str, Any], _project: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns ``project.dependencies``: the TensorFlow minor, and what does not depend on it."""
+    return {"dependencies": [requirement(_find_supported(), os.environ), *OTHER_DEPENDENCIES]}
+
+
+def dynamic_wheel(_settings: Mapping[str, Any]) -> dict[str, bool]:
+    """Says that wheels of one sdist may differ in their requirements."""
+    return {"dependencies": True}
+
+
+def _ordered(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in minor_of(version).split("."))
+
+
+def _find_supported() -> Installed | None:
+    found = find()
+    if found is not None:
+        try:
+            check_supported(found)
+        except RuntimeError as error:
+            # One sentence in pip's output instead of a build backend's traceback.
+            sys.exit(str(error))
+    return found
+
+
+def _main(arguments: list[str]) -> None:
+    folders = [argument for argument in arguments if argument not in ("--locate", "")]
+    found = (find(folders) if folders else None) or _find_supported()
     if found is None:
-        sys.stderr.write("install it with: pip install 'tensorflow==" + DEFAULT_MINOR + ".*'")
-        return 1
+        sys.exit(f"it has none. Run: pip install '{requirement(None, os.environ)}'")
     sys.stdout.write(f"{found.distribution};{found.version};{found.package}")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1:]))
+    _main(sys.argv[1:])

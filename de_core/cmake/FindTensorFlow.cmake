@@ -24,7 +24,7 @@ execute_process(
   RESULT_VARIABLE _tf_status)
 
 if(NOT _tf_status EQUAL 0)
-  message(FATAL_ERROR "No usable TensorFlow in the environment of ${TensorFlow_PYTHON}: ${_tf_error}")
+  message(FATAL_ERROR "The environment of ${TensorFlow_PYTHON} must hold TensorFlow: ${_tf_error}")
 endif()
 
 # One line: distribution;version;folder of the package.
