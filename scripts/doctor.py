@@ -1,0 +1,135 @@
+"""Says in one sentence each what this machine lacks for compiling and running the project.
+
+Runs before anything is installed, under whatever ``python3`` is: so the standard library only, and
+no syntax newer than Python 3.6. Annotations that it could not evaluate are quoted.
+"""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+OLDEST, NEWEST = (3, 10), (3, 13)
+GIB = 2**30
+#: TensorFlow, its dependencies and the build; then what a rebuild in a filled environment takes.
+FRESH_GIB, FILLED_GIB = 4.0, 0.5
+COMPILERS = ("c++", "g++", "clang++")
+PROGRAM = """
+#include <optional>
+#include <string_view>
+#include <thread>
+int main() { std::optional<std::string_view> s = "17"; std::thread([] {}).join(); return !s; }
+"""
+
+
+def python_problem(version: tuple, found: "dict[str, str]") -> "str | None":
+    """Returns what is wrong with the Python ``version``; ``found``: supported ones by command."""
+    if OLDEST <= tuple(version[:2]) <= NEWEST:
+        return None
+    name = "{}.{}".format(*version[:2])
+    if found:
+        remedy = f"Add another one to the make command: PYTHON={next(iter(found))}"
+    else:
+        remedy = "Install one, for example: apt-get install python3.11 python3.11-venv"
+    return f"Python 3.10 to 3.13 is needed. Received: python={name}. {remedy}"
+
+
+def supported_pythons() -> "dict[str, str]":
+    """Returns path by command of the supported interpreters on PATH, newest first.
+
+    Each is run once: a version manager's shim may exist for a Python that does not.
+    """
+    found = {}
+    for minor in range(NEWEST[1], OLDEST[1] - 1, -1):
+        path = shutil.which(f"python3.{minor}")
+        if path and _runs([path, "-c", "import venv, ensurepip"]):
+            found[f"python3.{minor}"] = path
+    return found
+
+
+def venv_problem(has_ensurepip: bool) -> "str | None":
+    """Returns what is wrong if this Python cannot make a virtual environment."""
+    if has_ensurepip:
+        return None
+    package = "python{}.{}-venv".format(*sys.version_info[:2])
+    return f"Python's venv and ensurepip modules are needed. Run: apt-get install {package}"
+
+
+def compiler_problem(compiler: "str | None", works: bool) -> "str | None":
+    """Returns what is wrong if ``compiler``, the one that CMake would take, is not of use."""
+    if compiler and works:
+        return None
+    if compiler:
+        received = f"{compiler}, which cannot compile a small C++17 program"
+    else:
+        received = "no " + ", ".join(COMPILERS) + " on PATH"
+    return (
+        f"A C++17 compiler is needed to compile the ops. Received: {received}. "
+        "Run: apt-get install g++ (or set CXX to another one)"
+    )
+
+
+def compiler_works(compiler: str) -> bool:
+    """Returns whether ``compiler`` compiles and links a small C++17 program with threads."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "probe.cc")
+        source.write_text(PROGRAM, encoding="utf-8")
+        command = [*compiler.split(), "-std=c++17", "-pthread", str(source)]
+        return _runs([*command, "-o", str(Path(folder, "probe"))])
+
+
+def disk_problem(folder: str, free_gib: float, needed_gib: float) -> "str | None":
+    """Returns what is wrong if the disk of ``folder`` has less than ``needed_gib`` free."""
+    if free_gib >= needed_gib:
+        return None
+    return (
+        f"{needed_gib:.1f} GB of free disk are needed in {folder}. Received: {free_gib:.1f} GB. "
+        "Free some space there, or move the checkout (temporary files: set TMPDIR) to a larger disk"
+    )
+
+
+def platform_problem(platform: str) -> "str | None":
+    """Returns what is wrong with an operating system that is not Linux."""
+    if platform == "linux":
+        return None
+    return (
+        f"The ops are built and tested on Linux only. Received: platform={platform}. "
+        "Use a Linux machine, WSL 2 or the Dockerfile"
+    )
+
+
+def diagnose(root: Path, environment_exists: bool) -> "list[str]":
+    """Returns every problem of this machine, each one sentence; an empty list if there is none."""
+    needed = FILLED_GIB if environment_exists else FRESH_GIB
+    supported = OLDEST <= sys.version_info[:2] <= NEWEST
+    wanted = [os.environ["CXX"]] if os.environ.get("CXX") else list(COMPILERS)
+    compiler = next((name for name in wanted if shutil.which(name.split()[0])), None)
+    problems = [
+        platform_problem(sys.platform),
+        python_problem(sys.version_info[:2], {} if supported else supported_pythons()),
+        venv_problem(importlib.util.find_spec("ensurepip") is not None) if supported else None,
+        compiler_problem(compiler, compiler is not None and compiler_works(compiler)),
+        disk_problem(str(root), shutil.disk_usage(str(root)).free / GIB, needed),
+    ]
+    temporary = tempfile.gettempdir()
+    if not environment_exists:
+        problems.append(disk_problem(temporary, shutil.disk_usage(temporary).free / GIB, 1.5))
+    return [problem for problem in problems if problem]
+
+
+def _runs(command: "list[str]") -> bool:
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+if __name__ == "__main__":
+    sentences = diagnose(Path(__file__).resolve().parent.parent, environment_exists=False)
+    sys.exit("\n".join(sentences) if sentences else None)

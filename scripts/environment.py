@@ -1,0 +1,156 @@
+"""Makes the virtual environment that ``make demo`` and ``make test`` run in, and keeps it current.
+
+First this machine is checked (doctor.py), then TensorFlow and the build tools are installed, then
+the project itself, editable: the installed package and the checkout are the same files. Later runs
+reinstall only if pyproject.toml, or recompile only if a C++ source, has changed.
+
+An unsupported ``python3`` must get as far as doctor.py's sentence: no syntax newer than Python 3.6
+here, and annotations that it could not evaluate are quoted.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import runpy
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import doctor
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ("de_core/CMakeLists.txt", "de_core/cmake/*", "de_core/_build/*.py", "de_core/cc/*/*")
+BUILD_TOOLS = ("scikit-build-core>=1.1", "cmake>=3.25", "ninja>=1.11")
+USABLE = "import sys, pip; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))"
+#: What pip's log says, and the sentence for it.
+FAILURES = (
+    ("No space left on device", "The disk became full: free some space and run the command again."),
+    (
+        "ops did not compile",
+        "The ops did not compile: the compiler's messages are above, and in {log}.",
+    ),
+    (
+        "No matching distribution found",
+        "pip found no fitting package: is this Linux on x86-64 or ARM64, and is the package index "
+        "reachable? Its messages are in {log}.",
+    ),
+    (
+        "Connection",
+        "pip could not reach the package index: check the network and proxy settings, then run the "
+        "command again. Its messages are in {log}.",
+    ),
+)
+
+
+def digest(paths: "list[Path]") -> str:
+    """Returns a fingerprint of the files' names and contents."""
+    total = hashlib.sha256()
+    for path in sorted(paths):
+        total.update(f"{path.relative_to(ROOT)}\0".encode())
+        total.update(path.read_bytes())
+    return total.hexdigest()
+
+
+def source_files() -> "list[Path]":
+    """Returns the files that the op library is made of."""
+    return [path for pattern in SOURCES for path in ROOT.glob(pattern) if path.is_file()]
+
+
+def explain(log: str, log_path: Path) -> str:
+    """Returns the sentence for a failed installation, from what pip logged."""
+    for sign, sentence in FAILURES:
+        if sign in log:
+            return sentence.format(log=log_path)
+    return f"The installation failed: pip's messages are above, and in {log_path}."
+
+
+class Environment:
+    """The virtual environment, and the stamp in it that says what was installed."""
+
+    def __init__(self, folder: Path) -> None:
+        """Names an environment; it need not exist."""
+        self.folder = folder
+        self.python = folder / "bin" / "python"
+        self._log = folder / "install.log"
+        self._stamp = folder / "de_core.json"
+
+    def exists(self) -> bool:
+        """Returns whether there is an environment that an installation was finished in."""
+        return self.python.exists() and self._stamp.exists()
+
+    def ensure(self, extras: "set[str]") -> None:
+        """Creates the environment, or brings it up to date with the checkout."""
+        if not self.python.exists():
+            _say(f"Creating the virtual environment {self.folder}")
+            _call([sys.executable, "-m", "venv", str(self.folder)])
+        elif subprocess.call([str(self.python), "-c", USABLE]) != 0:
+            sys.exit(f"{self.folder} holds no Python 3.10 to 3.13 with pip. Run: make clean")
+        done = self._read_stamp()
+        extras |= set(done.get("extras", ()))
+        wanted = {
+            "project": digest([ROOT / "pyproject.toml"]),
+            "sources": digest(source_files()),
+            "extras": sorted(extras),
+        }
+        if done == wanted:
+            return
+        project = f"{ROOT}[{','.join(sorted(extras))}]"
+        if done.get("project") != wanted["project"] or done.get("extras") != wanted["extras"]:
+            tensorflow = runpy.run_path(str(ROOT / "de_core" / "_build" / "tf_pin.py"))
+            pin = tensorflow["requirement"](None, os.environ)
+            _say(f"Installing {pin} and the build tools (downloads 700 MB the first time)")
+            # TensorFlow is there before the project: its ops compile against it. Its 10 000
+            # modules are compiled when imported, not now.
+            self._pip("--no-compile", pin, *BUILD_TOOLS)
+            _say("Compiling the ops and installing the project (a minute or two)")
+            self._pip("--quiet", "--no-build-isolation", "-e", project)
+        else:
+            _say("Compiling the ops anew: their sources have changed")
+            self._pip("--quiet", "--no-build-isolation", "--no-deps", "-e", str(ROOT))
+        self._stamp.write_text(json.dumps(wanted), encoding="utf-8")
+
+    def _read_stamp(self) -> "dict[str, Any]":
+        try:
+            return dict(json.loads(self._stamp.read_text("utf-8")))
+        except (OSError, ValueError):
+            return {}
+
+    def _pip(self, *arguments: str) -> None:
+        self._log.unlink(missing_ok=True)
+        command = [str(self.python), "-m", "pip", "install", "--log", str(self._log), *arguments]
+        path = os.pathsep.join([str(self.python.parent), os.environ.get("PATH", os.defpath)])
+        variables = {**os.environ, "PATH": path, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+        start = time.monotonic()
+        if subprocess.call(command, env=variables) != 0:
+            log = self._log.read_text("utf-8", "replace") if self._log.exists() else ""
+            sys.exit("\n" + explain(log, self._log))
+        _say(f"  done in {time.monotonic() - start:.0f} s")
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _call(command: "list[str]") -> None:
+    if subprocess.call(command) != 0:
+        sys.exit(f"This command failed, its messages are above: {' '.join(command)}")
+
+
+def main() -> None:
+    """Checks the machine and makes the environment."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--venv", type=Path, default=ROOT / ".venv")
+    parser.add_argument("--extras", default="server", help="comma-separated, of pyproject.toml")
+    args = parser.parse_args()
+    environment = Environment(args.venv.absolute())
+    problems = doctor.diagnose(ROOT, environment_exists=environment.exists())
+    if problems:
+        sys.exit("\n".join(problems))
+    environment.ensure(set(args.extras.split(",")))
+
+
+if __name__ == "__main__":
+    main()
