@@ -25,7 +25,7 @@ int main() { std::optional<std::string_view> s = "17"; std::thread([] {}).join()
 """
 
 
-def python_problem(version: tuple, found: "dict[str, str]") -> "str | None":
+def python_problem(version: "tuple[int, ...]", found: "dict[str, str]") -> "str | None":
     """Returns what is wrong with the Python ``version``; ``found``: supported ones by command."""
     if OLDEST <= tuple(version[:2]) <= NEWEST:
         return None

@@ -1,0 +1,95 @@
+"""The build compiles every source file, and packages what it should."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10: pytest itself brings tomli there.
+    import tomli as tomllib
+
+import pytest
+
+GLOB = re.compile(r"file\(GLOB (\w+) CONFIGURE_DEPENDS ([^)]+)\)")
+CODE = ("engine", "kernels", "ops")
+
+
+def globbed(cmake: Path) -> dict[str, set[Path]]:
+    """Returns the files of each glob variable of one CMakeLists.txt."""
+    found = {}
+    for variable, patterns in GLOB.findall(cmake.read_text("utf-8")):
+        found[variable] = {p for pattern in patterns.split() for p in cmake.parent.glob(pattern)}
+    return found
+
+
+@pytest.fixture(scope="module")
+def project(root: Path) -> dict:
+    return tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
+
+
+def test_cmake_compiles_every_source_of_the_library(root: Path):
+    lists = globbed(root / "de_core/CMakeLists.txt")
+    compiled = lists["DE_ENGINE_SOURCES"] | lists["DE_OP_SOURCES"]
+    assert compiled == {p for name in CODE for p in (root / "de_core/cc" / name).rglob("*.cc")}
+    assert not lists["DE_ENGINE_SOURCES"] & lists["DE_OP_SOURCES"]
+
+
+def test_cmake_builds_every_test_of_the_engine(root: Path):
+    folder = root / "de_core/cc/testing"
+    lists = globbed(folder / "CMakeLists.txt")
+    built = set().union(*lists.values())
+    helpers = {p for p in folder.rglob("*.cc") if p.stem.endswith("_util")}
+    assert built | helpers == set(folder.rglob("*.cc"))
+
+
+def test_cpp_lives_in_known_folders_only(root: Path):
+    known = {*CODE, "testing"}
+    found = {p.relative_to(root / "de_core/cc").parts[0] for p in root.glob("de_core/cc/**/*.cc")}
+    assert found <= known
+
+
+def test_wheel_holds_the_library_alone(project: dict):
+    assert project["tool"]["scikit-build"]["wheel"]["packages"] == ["de_core"]
+
+
+def test_every_supported_python_is_declared_alike(project: dict, compat):
+    import doctor
+
+    oldest, newest = compat.OLDEST_PYTHON, compat.NEWEST_PYTHON
+    assert (oldest, newest) == (doctor.OLDEST, doctor.NEWEST)
+    declared = project["project"]["requires-python"]
+    assert declared == f">=3.{oldest[1]},<3.{newest[1] + 1}"
+    classifiers = {c for c in project["project"]["classifiers"] if "Python :: 3." in c}
+    minors = range(oldest[1], newest[1] + 1)
+    assert classifiers == {f"Programming Language :: Python :: 3.{m}" for m in minors}
+
+
+def test_pytest_is_strict(project: dict):
+    options = project["tool"]["pytest"]["ini_options"]
+    assert {"--strict-markers", "--strict-config"} <= set(options["addopts"])
+    assert options["xfail_strict"] is True
+    assert options["filterwarnings"][0] == "error"
+
+
+def test_an_unknown_marker_is_an_error(root: Path, tmp_path: Path):
+    test = tmp_path / "test_marker.py"
+    test.write_text("import pytest\n@pytest.mark.sloww\ndef test_x(): pass\n", encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-c", str(root / "pyproject.toml"), str(test)]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode != 0
+    assert "'sloww' not found in `markers`" in done.stdout
+
+
+def test_continuous_integration_runs_the_command_of_the_readme(root: Path):
+    script = root / ".ci" / "run"
+    lines = [line.strip() for line in script.read_text("utf-8").splitlines()]
+    assert script.stat().st_mode & 0o111
+    assert lines[0].endswith("bash")
+    assert "set -euo pipefail" in lines
+    assert "make test" in lines

@@ -1,0 +1,139 @@
+"""Each layer knows only those before it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+(<[^>]+>|"[^"]+")', re.MULTILINE)
+ENGINE = '"de_core/cc/engine/'
+KERNELS = '"de_core/cc/kernels/'
+OPS = '"de_core/cc/ops/'
+TENSORFLOW = ('"tensorflow/', '"absl/', '"tsl/', '"xla/', '"unsupported/')
+ALLOWED = {
+    "engine": (ENGINE,),
+    "kernels": (ENGINE, KERNELS, *TENSORFLOW),
+    "ops": (OPS, *TENSORFLOW),
+}
+#: What only a system's or the standard library's header may be: <vector>, <sys/mman.h>.
+SYSTEM_FOLDERS = ("sys", "linux")
+FOREIGN_TO_THE_GATEWAY = ("de_core", "tensorflow", "keras", "tensorflow_serving")
+LAZY_ENGINES = ("embedded", "tfserving")
+
+
+def forbidden_includes(layer: str, text: str) -> list[str]:
+    """Returns what ``text`` includes and ``layer`` must not know."""
+    wrong = []
+    for include in INCLUDE.findall(text):
+        if include.startswith("<"):
+            folder, separator, _ = include[1:-1].partition("/")
+            if separator and folder not in SYSTEM_FOLDERS:
+                wrong.append(include)
+        elif not include.startswith(ALLOWED[layer]):
+            wrong.append(include)
+    return wrong
+
+
+def imports(tree: ast.AST, module_level: bool = True) -> Iterator[tuple[str, bool]]:
+    """Yields every imported module, and whether importing the file imports it at once."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, module_level) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = "." * node.level + (node.module or "")
+            yield base, module_level
+            yield from ((f"{base}.{alias.name}", module_level) for alias in node.names)
+        else:
+            yield from imports(node, module_level and not is_deferred(node))
+
+
+def is_deferred(node: ast.AST) -> bool:
+    """Returns whether importing the file leaves the body of ``node`` alone."""
+    if isinstance(node, ast.If):
+        return "TYPE_CHECKING" in ast.dump(node.test)
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+
+
+def is_of(module: str, packages: tuple[str, ...]) -> bool:
+    return module.split(".")[0] in packages
+
+
+def python_files(root: Path, folder: str) -> list[Path]:
+    return sorted((root / folder).rglob("*.py"))
+
+
+@pytest.mark.parametrize("layer", ALLOWED)
+def test_cpp_layer_includes_only_what_it_may_know(root: Path, layer: str):
+    files = [p for p in (root / "de_core/cc" / layer).iterdir() if p.suffix in (".cc", ".h")]
+    assert files
+    wrong = {p.name: forbidden_includes(layer, p.read_text("utf-8")) for p in files}
+    assert {name: found for name, found in wrong.items() if found} == {}
+
+
+@pytest.mark.parametrize(
+    ("layer", "line"),
+    [
+        ("engine", '#include "tensorflow/core/framework/tensor.h"'),
+        ("engine", '#include "absl/status/status.h"'),
+        ("engine", "#include <absl/status/status.h>"),
+        ("engine", '#include "de_core/cc/kernels/table_resource.h"'),
+        ("kernels", '#include "de_core/cc/ops/shapes.h"'),
+        ("ops", '#include "de_core/cc/kernels/table_resource.h"'),
+    ],
+)
+def test_a_forbidden_include_is_noticed(layer: str, line: str):
+    assert len(forbidden_includes(layer, f"#include <vector>\n{line}\n")) == 1
+
+
+def test_engine_never_prints_or_aborts(root: Path):
+    banned = re.compile(r"std::(cout|cerr|clog|abort|exit|terminate)\b|\bf?printf\(|\bassert\(")
+    found = [
+        f"{path.name}:{number}: {line.strip()}"
+        for path in sorted((root / "de_core/cc/engine").iterdir())
+        if path.suffix in (".cc", ".h")
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if banned.search(line.split("//")[0]) and "static_assert(" not in line
+    ]
+    assert found == []
+
+
+def test_nothing_imports_private_tensorflow(root: Path):
+    found = [
+        f"{path.relative_to(root)}: {module}"
+        for folder in ("de_core", "server", "examples", "tests")
+        for path in python_files(root, folder)
+        for module, _ in imports(ast.parse(path.read_text("utf-8")))
+        if f"{module}.".startswith(("tensorflow.python.", "keras.src.", "tensorflow.keras."))
+    ]
+    assert found == []
+
+
+def test_library_imports_neither_gateway_nor_examples(root: Path):
+    found = [
+        f"{path.relative_to(root)}: {module}"
+        for path in python_files(root, "de_core")
+        for module, _ in imports(ast.parse(path.read_text("utf-8")))
+        if is_of(module, ("server", "examples", "tests", "scripts"))
+    ]
+    assert found == []
+
+
+def test_gateway_imports_tensorflow_only_in_its_engines_and_lazily(root: Path):
+    found = []
+    for path in python_files(root, "server"):
+        relative = path.relative_to(root / "server")
+        may = relative.parts[0] == "engines" and any(e in str(relative) for e in LAZY_ENGINES)
+        for module, at_once in imports(ast.parse(path.read_text("utf-8"))):
+            if is_of(module, FOREIGN_TO_THE_GATEWAY) and (at_once or not may):
+                found.append(f"{path.relative_to(root)}: {module}")
+    assert found == []
+
+
+def test_a_lazy_import_is_told_from_one_at_module_level():
+    text = "import a.b\nif TYPE_CHECKING:\n    import c\ndef f():\n    from d import e\n"
+    found = dict(imports(ast.parse(text)))
+    assert found == {"a.b": True, "c": False, "d": False, "d.e": False}
