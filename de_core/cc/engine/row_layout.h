@@ -5,11 +5,13 @@
 #ifndef DE_CORE_ENGINE_ROW_LAYOUT_H_
 #define DE_CORE_ENGINE_ROW_LAYOUT_H_
 
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "de_core/cc/engine/optimizer_rules.h"
+#include "de_core/cc/engine/scalar_types.h"
 #include "de_core/cc/engine/status.h"
 #include "de_core/cc/engine/types.h"
 
@@ -47,6 +49,22 @@ class RowLayout {
     Place();
   }
 
+  /// Writes the initial values of slots [first, …) into a row.
+  void FillSlots(char* row, size_t first) const noexcept {
+    if (first >= slots_.size()) return;
+    const size_t begin = slots_[first].offset;
+    const size_t end = slots_.back().offset + slots_.back().bytes();
+    std::memcpy(row + begin, initial_.data() + begin, end - begin);
+  }
+
+  /// Whether any slot of `owner` is there.
+  bool HasOwner(std::string_view owner) const noexcept {
+    for (const RowSlot& slot : slots_) {
+      if (slot.owner == owner) return true;
+    }
+    return false;
+  }
+
   /// The slot `name` of `owner`, or nullptr.
   const RowSlot* FindSlot(std::string_view owner, std::string_view name) const noexcept {
     for (const RowSlot& slot : slots_) {
@@ -60,7 +78,7 @@ class RowLayout {
     return (bytes + to - 1) / to * to;
   }
 
-  void Place() noexcept {
+  void Place() {
     size_t at = value_bytes();
     size_t align = SizeOf(value_dtype_);
     for (RowSlot& slot : slots_) {
@@ -76,6 +94,17 @@ class RowLayout {
       align = 8;
     }
     stride_ = RoundUp(at, align);
+    FillInitial();
+  }
+
+  void FillInitial() {
+    initial_.assign(stride_, 0);
+    for (const RowSlot& slot : slots_) {
+      for (size_t i = 0; i < slot.spec.width; ++i) {
+        StoreReal(slot.spec.dtype, slot.spec.initial,
+                    initial_.data() + slot.offset + i * SizeOf(slot.spec.dtype));
+      }
+    }
   }
 
   KeyType key_type_;
@@ -84,6 +113,7 @@ class RowLayout {
   std::vector<RowSlot> slots_;
   size_t key_offset_ = 0;
   size_t stride_ = 0;
+  std::vector<char> initial_;  ///< a row with every slot at its initial value
 };
 
 }  // namespace de::engine

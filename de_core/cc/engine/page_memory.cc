@@ -1,0 +1,67 @@
+#include "de_core/cc/engine/page_memory.h"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <cstring>
+#include <new>
+
+namespace de::engine {
+namespace {
+
+constexpr size_t kSmallBlock = size_t{64} << 10;
+constexpr size_t kHugePage = size_t{2} << 20;
+// Below this a half-used huge page would waste more than the saved TLB misses are worth.
+constexpr size_t kHugeBlock = size_t{4} << 20;
+constexpr std::align_val_t kLine{64};
+
+}  // namespace
+
+PageMemory::PageMemory(size_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  if (bytes < kSmallBlock) {
+    data_ = static_cast<char*>(::operator new(bytes, kLine));
+    std::memset(data_, 0, bytes);
+    return;
+  }
+  const bool huge = bytes >= kHugeBlock;
+  mapped_ = huge ? bytes + kHugePage : bytes;
+  mapping_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping_ == MAP_FAILED) {
+    mapping_ = nullptr;
+    throw std::bad_alloc();
+  }
+  auto start = reinterpret_cast<uintptr_t>(mapping_);
+  if (huge) start = (start + kHugePage - 1) / kHugePage * kHugePage;
+  data_ = reinterpret_cast<char*>(start);
+#ifdef MADV_HUGEPAGE
+  if (huge) madvise(data_, bytes, MADV_HUGEPAGE);
+#endif
+}
+
+void PageMemory::Prefault(size_t begin, size_t count) noexcept {
+#ifdef MADV_POPULATE_WRITE
+  if (mapping_ == nullptr || begin >= bytes_) return;
+  if (count > bytes_ - begin) count = bytes_ - begin;
+  constexpr uintptr_t kPage = 4096;
+  const uintptr_t first = reinterpret_cast<uintptr_t>(data_ + begin) / kPage * kPage;
+  const uintptr_t last = reinterpret_cast<uintptr_t>(data_ + begin + count);
+  madvise(reinterpret_cast<void*>(first), last - first, MADV_POPULATE_WRITE);
+#else
+  (void)begin;
+  (void)count;
+#endif
+}
+
+void PageMemory::Release() noexcept {
+  if (mapping_ != nullptr) {
+    munmap(mapping_, mapped_);
+  } else if (data_ != nullptr) {
+    ::operator delete(data_, kLine);
+  }
+  data_ = nullptr;
+  mapping_ = nullptr;
+}
+
+}  // namespace de::engine

@@ -1,0 +1,51 @@
+// Large, page-aligned memory straight from the operating system: untouched pages cost nothing,
+// large blocks ask for huge pages, freed blocks go back to the system at once.
+#ifndef DE_CORE_ENGINE_PAGE_MEMORY_H_
+#define DE_CORE_ENGINE_PAGE_MEMORY_H_
+
+#include <cstddef>
+#include <utility>
+
+namespace de::engine {
+
+/// Owns one block of zeroed memory, aligned to a cache line or better. Throws std::bad_alloc.
+class PageMemory {
+ public:
+  PageMemory() noexcept = default;
+  explicit PageMemory(size_t bytes);
+  ~PageMemory() { Release(); }
+  PageMemory(PageMemory&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)),
+        bytes_(std::exchange(other.bytes_, 0)),
+        mapping_(std::exchange(other.mapping_, nullptr)),
+        mapped_(std::exchange(other.mapped_, 0)) {}
+  PageMemory& operator=(PageMemory&& other) noexcept {
+    if (this != &other) {
+      Release();
+      data_ = std::exchange(other.data_, nullptr);
+      bytes_ = std::exchange(other.bytes_, 0);
+      mapping_ = std::exchange(other.mapping_, nullptr);
+      mapped_ = std::exchange(other.mapped_, 0);
+    }
+    return *this;
+  }
+
+  char* data() const noexcept { return data_; }
+  size_t bytes() const noexcept { return bytes_; }
+
+  /// Asks the system to back [begin, begin + count) with memory now, in one call instead of a
+  /// fault a page. Best effort.
+  void Prefault(size_t begin, size_t count) noexcept;
+
+ private:
+  void Release() noexcept;
+
+  char* data_ = nullptr;
+  size_t bytes_ = 0;
+  void* mapping_ = nullptr;  ///< what mmap returned; nullptr for small blocks from the heap
+  size_t mapped_ = 0;
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_PAGE_MEMORY_H_

@@ -1,0 +1,245 @@
+#include "de_core/cc/engine/shard.h"
+
+#include <algorithm>
+
+namespace de::engine {
+namespace {
+
+// A segment this large is split instead of grown, so that a growth step stays bounded.
+constexpr uint32_t kSegmentLines = 1024;
+// What each half of a split segment gets: 64 % full at first.
+constexpr uint32_t kSplitLines = 640;
+constexpr uint32_t kFirstLines = 2;
+
+// Entries a segment holds before it grows: 80 % of its places.
+constexpr uint32_t Limit(uint32_t lines) noexcept { return lines * 4; }
+
+// Hostile keys can agree in all the bits a directory could split by. It may hold this many places
+// a segment; beyond that segments grow instead.
+constexpr size_t kPlacesASegment = 64;
+
+}  // namespace
+
+Shard::Shard(const RowLayout& layout)
+    : slab_(layout.stride()),
+      key_type_(layout.key_type()),
+      value_dtype_(layout.value_dtype()),
+      dim_(layout.dim()),
+      key_offset_(layout.key_offset()) {
+  ResetIndex(kFirstLines, 0);
+}
+
+void Shard::ResetIndex(uint32_t lines, uint32_t depth) {
+  pool_ = LinePool();
+  segments_.clear();
+  directory_.clear();
+  shift_ = 63 - depth;
+  const uint32_t count = 1U << depth;
+  segments_.reserve(count);
+  directory_.reserve(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    IndexLine* cell = pool_.Allocate(lines);
+    segments_.push_back({cell, lines, 0, depth});
+    directory_.push_back({cell, lines, i});
+  }
+}
+
+uint32_t Shard::Insert(const IndexKey& key) {
+  const Place* place = &PlaceOf(key.hash);
+  if (segments_[place->segment].count >= Limit(place->size)) {
+    MakeRoom(key.hash);
+    place = &PlaceOf(key.hash);
+  }
+  const uint32_t row = slab_.Allocate();
+  if (key.bytes != nullptr) StoreRef(Row(row) + key_offset_, arena_.Put(*key.bytes));
+  if (value_dtype_ == DType::kString) std::memset(Row(row), 0, dim_ * sizeof(StringArena::Ref));
+  LineIndex(place->lines, place->size).Insert(key.word, key.hash, row);
+  ++segments_[place->segment].count;
+  ++size_;
+  return row;
+}
+
+bool Shard::Erase(const IndexKey& key) {
+  const Place& place = PlaceOf(key.hash);
+  LineIndex index(place.lines, place.size);
+  const auto at = index.Find(key.word, key.hash, [&](uint32_t row) {
+    return key.bytes == nullptr || KeyBytes(row) == *key.bytes;
+  });
+  if (!at.found()) return false;
+  const uint32_t row = place.lines[at.line].rows[at.entry];
+  slab_.Free(row);
+  index.Erase(at, key.hash);
+  --segments_[place.segment].count;
+  --size_;
+  FreeStrings(Row(row));
+  return true;
+}
+
+void Shard::FreeStrings(char* row) {
+  if (key_type_ == KeyType::kString) arena_.Free(LoadRef(row + key_offset_));
+  if (value_dtype_ == DType::kString) {
+    for (size_t i = 0; i < dim_; ++i) arena_.Free(LoadRef(row + i * sizeof(StringArena::Ref)));
+  }
+}
+
+void Shard::Clear() {
+  slab_ = Slab(slab_.stride());
+  arena_ = StringArena();
+  size_ = 0;
+  ResetIndex(kFirstLines, 0);
+}
+
+void Shard::MakeRoom(uint64_t hash) {
+  const uint32_t segment = PlaceOf(hash).segment;
+  const Segment& full = segments_[segment];
+  if (full.size < kSegmentLines) {
+    const uint32_t grown = full.size == kSplitLines ? kSegmentLines : full.size * 2;
+    Resize(segment, grown);
+  } else if (full.depth == 63 - shift_ &&
+             directory_.size() >= kPlacesASegment * (segments_.size() + 1)) {
+    Resize(segment, full.size * 2);
+  } else {
+    Split(segment, hash);
+  }
+}
+
+void Shard::Resize(uint32_t segment, uint32_t lines) {
+  const Segment old = segments_[segment];
+  IndexLine* cell = pool_.Allocate(lines);
+  LineIndex index(cell, lines);
+  uint64_t any_hash = 0;
+  LineIndex(old.lines, old.size).ForEach([&](uint64_t word, uint32_t row) {
+    any_hash = Mix64(word);
+    index.Insert(word, any_hash, row);
+  });
+  segments_[segment].lines = cell;
+  segments_[segment].size = lines;
+  PointAt(segment, any_hash);
+  pool_.Free(old.lines, old.size);
+}
+
+void Shard::Split(uint32_t segment, uint64_t hash) {
+  const Segment old = segments_[segment];
+  if (old.depth == 63 - shift_) {
+    std::vector<Place> doubled;
+    doubled.reserve(directory_.size() * 2);
+    for (const Place& place : directory_) doubled.insert(doubled.end(), 2, place);
+    directory_ = std::move(doubled);
+    --shift_;
+  }
+  const uint64_t bit = uint64_t{1} << (63 - kShardBits - old.depth);
+  uint32_t counts[2] = {0, 0};
+  const LineIndex full(old.lines, old.size);
+  full.ForEach([&](uint64_t word, uint32_t) { ++counts[(Mix64(word) & bit) != 0]; });
+  Segment halves[2];
+  for (uint32_t half = 0; half < 2; ++half) {
+    uint32_t lines = old.size > kSegmentLines ? old.size : kSplitLines;
+    if (Limit(lines) <= counts[half]) lines = std::max(old.size, kSegmentLines);
+    halves[half] = {pool_.Allocate(lines), lines, counts[half], old.depth + 1};
+  }
+  full.ForEach([&](uint64_t word, uint32_t row) {
+    const uint64_t entry_hash = Mix64(word);
+    const Segment& half = halves[(entry_hash & bit) != 0];
+    LineIndex(half.lines, half.size).Insert(word, entry_hash, row);
+  });
+  segments_.push_back(halves[1]);
+  segments_[segment] = halves[0];
+  PointAt(segment, hash & ~bit);
+  PointAt(static_cast<uint32_t>(segments_.size() - 1), hash | bit);
+  pool_.Free(old.lines, old.size);
+}
+
+// Makes all directory places of a segment, one of whose hashes is given, say where it lies.
+void Shard::PointAt(uint32_t segment, uint64_t hash) {
+  const Segment& target = segments_[segment];
+  const uint32_t depth = 63 - shift_;
+  const size_t span = size_t{1} << (depth - target.depth);
+  const size_t at = static_cast<size_t>(((hash << kShardBits) >> 1) >> shift_) / span * span;
+  for (size_t i = at; i < at + span; ++i) directory_[i] = {target.lines, target.size, segment};
+}
+
+void Shard::Rebuild(uint64_t rows, bool compact) {
+  std::vector<std::pair<uint64_t, uint32_t>> entries;
+  entries.reserve(size_);
+  for (const Segment& segment : segments_) {
+    LineIndex(segment.lines, segment.size).ForEach([&](uint64_t word, uint32_t row) {
+      entries.emplace_back(word, row);
+    });
+  }
+  if (compact) {
+    // Rows and strings move together in the order of their old addresses.
+    std::sort(entries.begin(), entries.end(),
+              [](const auto& a, const auto& b) { return a.second < b.second; });
+    Slab packed(slab_.stride());
+    StringArena strings;
+    for (auto& [word, row] : entries) {
+      const uint32_t fresh = packed.Allocate();
+      char* to = packed.Row(fresh);
+      std::memcpy(to, Row(row), slab_.stride());
+      const auto move = [&](char* at) { StoreRef(at, strings.Put(StringArena::Get(LoadRef(at)))); };
+      if (key_type_ == KeyType::kString) move(to + key_offset_);
+      if (value_dtype_ == DType::kString) {
+        for (size_t i = 0; i < dim_; ++i) move(to + i * sizeof(StringArena::Ref));
+      }
+      row = fresh;
+    }
+    slab_ = std::move(packed);
+    arena_ = std::move(strings);
+  }
+  rows = std::max<uint64_t>(rows, entries.size());
+  slab_.Reserve(rows);
+  uint32_t depth = 0, lines = kFirstLines;
+  // Leave room for the spread of keys over segments (about four standard deviations).
+  const uint64_t wanted = rows + rows / 16;
+  while ((uint64_t{Limit(kSegmentLines)} << depth) < wanted && depth < 30) ++depth;
+  while ((uint64_t{Limit(lines)} << depth) < wanted && lines < kSegmentLines) lines *= 2;
+  ResetIndex(lines, depth);
+  for (const auto& [word, row] : entries) {
+    const uint64_t hash = Mix64(word);
+    if (segments_[PlaceOf(hash).segment].count >= Limit(PlaceOf(hash).size)) MakeRoom(hash);
+    const Place& place = PlaceOf(hash);
+    LineIndex(place.lines, place.size).Insert(word, hash, row);
+    ++segments_[place.segment].count;
+  }
+}
+
+void Shard::Relayout(const RowLayout& from, const RowLayout& to) {
+  Slab wider(to.stride());
+  wider.Resize(slab_.used());
+  wider.CopyFreeList(slab_);
+  const size_t kept =
+      from.key_type() == KeyType::kString ? from.key_offset() : from.stride();
+  std::vector<char> fresh(to.stride());
+  for (uint32_t row = 0; row < slab_.used(); ++row) {
+    char* target = wider.Row(row);
+    std::memcpy(target, slab_.Row(row), kept);
+    to.FillSlots(target, from.slots().size());
+    if (to.key_type() == KeyType::kString) {
+      std::memcpy(target + to.key_offset(), slab_.Row(row) + from.key_offset(),
+                  sizeof(StringArena::Ref));
+    }
+  }
+  slab_ = std::move(wider);
+  key_offset_ = to.key_offset();
+}
+
+uint64_t Shard::index_entries() const noexcept {
+  uint64_t entries = 0;
+  for (const Segment& segment : segments_) entries += uint64_t{segment.size} * kEntriesPerLine;
+  return entries;
+}
+
+void Shard::CountProbes(std::vector<uint64_t>* probes) const {
+  for (const Segment& segment : segments_) {
+    for (uint32_t at = 0; at < segment.size; ++at) {
+      for (uint32_t mask = segment.lines[at].used; mask != 0; mask &= mask - 1) {
+        const uint64_t hash = Mix64(segment.lines[at].words[LowestBit(mask)]);
+        const uint32_t home = ReduceLow32(hash, segment.size);
+        const uint32_t passed = at >= home ? at - home : at + segment.size - home;
+        ++(*probes)[std::min<size_t>(passed, probes->size() - 1)];
+      }
+    }
+  }
+}
+
+}  // namespace de::engine

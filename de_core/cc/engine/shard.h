@@ -1,0 +1,155 @@
+// One internal shard of a table: an extendible directory of index segments, the rows, the strings.
+//
+// The directory is addressed by the hash bits below the shard's own, so segments lie in order of
+// hash prefix. A full segment grows or splits in two: a bounded step however large the table is
+// (R. Fagin et al., "Extendible hashing", 1979). Nothing here locks; the table holds `lock`.
+#ifndef DE_CORE_ENGINE_SHARD_H_
+#define DE_CORE_ENGINE_SHARD_H_
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "de_core/cc/engine/line_index.h"
+#include "de_core/cc/engine/line_pool.h"
+#include "de_core/cc/engine/row_layout.h"
+#include "de_core/cc/engine/shard_lock.h"
+#include "de_core/cc/engine/slab.h"
+#include "de_core/cc/engine/string_arena.h"
+
+namespace de::engine {
+
+/// Shards of a table are told apart by the top bits of the hash.
+inline constexpr uint32_t kShardBits = 4;
+inline constexpr uint32_t kShards = 1U << kShardBits;
+
+inline uint32_t ShardOfHash(uint64_t hash) noexcept {
+  return static_cast<uint32_t>(hash >> (64 - kShardBits));
+}
+
+/// A key as the index sees it. `bytes` is set for string keys only.
+struct IndexKey {
+  uint64_t word;
+  uint64_t hash;
+  const std::string_view* bytes;
+};
+
+class Shard {
+ public:
+  explicit Shard(const RowLayout& layout);
+
+  /// Brings the index line of `hash` towards the cache.
+  void PrefetchLine(uint64_t hash) const noexcept {
+    const Place& place = PlaceOf(hash);
+    __builtin_prefetch(place.lines + ReduceLow32(hash, place.size));
+  }
+
+  /// Row number of the key, or kNoRow.
+  uint32_t Find(const IndexKey& key) const noexcept {
+    const Place& place = PlaceOf(key.hash);
+    const LineIndex index(place.lines, place.size);
+    LineIndex::Position at;
+    if (key.bytes == nullptr) {
+      at = index.Find(key.word, key.hash, [](uint32_t) { return true; });
+    } else {
+      at = index.Find(key.word, key.hash,
+                      [&](uint32_t row) { return KeyBytes(row) == *key.bytes; });
+    }
+    return at.found() ? place.lines[at.line].rows[at.entry] : kNoRow;
+  }
+
+  char* Row(uint32_t row) const noexcept { return slab_.Row(row); }
+
+  /// The key bytes of a row of a string-keyed table.
+  std::string_view KeyBytes(uint32_t row) const noexcept {
+    return StringArena::Get(LoadRef(Row(row) + key_offset_));
+  }
+
+  /// Adds an absent key and returns its row, whose value and slots the caller must write.
+  uint32_t Insert(const IndexKey& key);
+
+  /// Removes the key; true if it was there.
+  bool Erase(const IndexKey& key);
+
+  void Clear();
+
+  /// Makes room for `rows` rows, or with `compact` packs the rows there are into fresh memory.
+  void Rebuild(uint64_t rows, bool compact);
+
+  /// Moves every row to a wider layout; row numbers stay.
+  void Relayout(const RowLayout& from, const RowLayout& to);
+
+  /// Calls visit(word, row) for all entries of the segment that holds `hash` and returns the last
+  /// hash that belongs to that segment.
+  template <typename Visit>
+  uint64_t VisitSegment(uint64_t hash, Visit&& visit) const {
+    const Place& place = PlaceOf(hash);
+    LineIndex(place.lines, place.size).ForEach(visit);
+    const uint32_t bits = kShardBits + segments_[place.segment].depth;
+    return hash | (~uint64_t{0} >> bits);
+  }
+
+  uint64_t size() const noexcept { return size_; }
+  const Slab& slab() const noexcept { return slab_; }
+  StringArena& arena() noexcept { return arena_; }
+  const StringArena& arena() const noexcept { return arena_; }
+  size_t index_bytes() const noexcept {
+    return pool_.bytes() + directory_.capacity() * sizeof(Place) +
+           segments_.capacity() * sizeof(Segment);
+  }
+  uint64_t index_entries() const noexcept;
+  size_t segments() const noexcept { return segments_.size(); }
+
+  /// probes[i] += keys found at the (i + 1)-th line visited; the last bucket takes the rest.
+  void CountProbes(std::vector<uint64_t>* probes) const;
+
+  static StringArena::Ref LoadRef(const char* at) noexcept {
+    StringArena::Ref ref;
+    std::memcpy(&ref, at, sizeof(ref));
+    return ref;
+  }
+  static void StoreRef(char* at, StringArena::Ref ref) noexcept {
+    std::memcpy(at, &ref, sizeof(ref));
+  }
+
+  mutable ShardLock lock;
+
+ private:
+  struct Place {
+    IndexLine* lines;
+    uint32_t size;
+    uint32_t segment;
+  };
+  struct Segment {
+    IndexLine* lines;
+    uint32_t size;
+    uint32_t count;
+    uint32_t depth;
+  };
+
+  const Place& PlaceOf(uint64_t hash) const noexcept {
+    return directory_[((hash << kShardBits) >> 1) >> shift_];
+  }
+  void ResetIndex(uint32_t lines, uint32_t depth);
+  void MakeRoom(uint64_t hash);
+  void Resize(uint32_t segment, uint32_t lines);
+  void Split(uint32_t segment, uint64_t hash);
+  void PointAt(uint32_t segment, uint64_t hash);
+  void FreeStrings(char* row);
+
+  std::vector<Place> directory_;
+  uint32_t shift_ = 63;  ///< 63 - depth of the directory
+  std::vector<Segment> segments_;
+  LinePool pool_;
+  Slab slab_;
+  StringArena arena_;
+  uint64_t size_ = 0;
+  KeyType key_type_;
+  DType value_dtype_;
+  size_t dim_;
+  size_t key_offset_;
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_SHARD_H_

@@ -1,0 +1,63 @@
+// A small reader-writer lock that prefers writers. Taken once for hundreds of keys, so waiting is
+// short: spin a little, then yield, then sleep.
+#ifndef DE_CORE_ENGINE_SHARD_LOCK_H_
+#define DE_CORE_ENGINE_SHARD_LOCK_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+
+namespace de::engine {
+
+class alignas(64) ShardLock {
+ public:
+  bool try_lock_shared() noexcept {
+    if (state_.fetch_add(kReader, std::memory_order_acquire) & kWriter) {
+      state_.fetch_sub(kReader, std::memory_order_relaxed);
+      return false;
+    }
+    return true;
+  }
+
+  void lock_shared() noexcept {
+    for (uint32_t tries = 0; !try_lock_shared(); ++tries) {
+      while (state_.load(std::memory_order_relaxed) & kWriter) Wait(tries++);
+    }
+  }
+
+  void unlock_shared() noexcept { state_.fetch_sub(kReader, std::memory_order_release); }
+
+  void lock() noexcept {
+    // From here on new readers wait; those inside leave first.
+    for (uint32_t tries = 0; state_.fetch_or(kWriter, std::memory_order_acquire) & kWriter;) {
+      while (state_.load(std::memory_order_relaxed) & kWriter) Wait(tries++);
+    }
+    for (uint32_t tries = 0; state_.load(std::memory_order_acquire) != kWriter;) Wait(tries++);
+  }
+
+  void unlock() noexcept { state_.fetch_and(~kWriter, std::memory_order_release); }
+
+ private:
+  static constexpr uint32_t kWriter = 1;
+  static constexpr uint32_t kReader = 2;
+
+  static void Wait(uint32_t tries) noexcept {
+    if (tries < 64) {
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
+    } else if (tries < 256) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+
+  std::atomic<uint32_t> state_{0};
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_SHARD_LOCK_H_

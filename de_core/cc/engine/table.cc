@@ -1,0 +1,139 @@
+#include "de_core/cc/engine/table.h"
+
+#include <algorithm>
+#include <new>
+
+#include "de_core/cc/engine/guard.h"
+#include "de_core/cc/engine/table_scratch.h"
+
+namespace de::engine {
+
+Table::Table(TableOptions options)
+    : options_(std::move(options)),
+      layout_(options_.key_type, options_.value_dtype, options_.dim) {
+  shards_.reserve(kShards);
+  for (uint32_t i = 0; i < kShards; ++i) shards_.push_back(std::make_unique<Shard>(layout_));
+}
+
+Table::~Table() = default;
+
+Status Table::Create(TableOptions options, std::unique_ptr<Table>* table) {
+  if (options.dim < 1 || options.dim > kMaxDim) {
+    return Status::InvalidArgument("dim must be from 1 to " + std::to_string(kMaxDim) +
+                                   ". Received: dim=" + std::to_string(options.dim));
+  }
+  return Guarded([&]() -> Status {
+    std::unique_ptr<Table> made(new Table(std::move(options)));
+    DE_RETURN_IF_ERROR(Initializer::Create(made->options_.initializer, made->options_.value_dtype,
+                                           made->options_.dim, &made->initializer_));
+    if (made->options_.init_size > 0) DE_RETURN_IF_ERROR(made->Reserve(made->options_.init_size));
+    *table = std::move(made);
+    return Status::Ok();
+  });
+}
+
+RowLayout Table::layout() const {
+  const std::shared_lock<ShardLock> hold(layout_lock_);
+  return layout_;
+}
+
+uint64_t Table::size() const noexcept {
+  uint64_t rows = 0;
+  for (const auto& shard : shards_) {
+    const std::shared_lock<ShardLock> guard(shard->lock);
+    rows += shard->size();
+  }
+  return rows;
+}
+
+TableStats Table::Stats() const {
+  const std::shared_lock<ShardLock> hold(layout_lock_);
+  TableStats stats;
+  stats.probes.assign(8, 0);
+  uint64_t places = 0, bytes = 0;
+  for (const auto& shard : shards_) {
+    const std::shared_lock<ShardLock> guard(shard->lock);
+    stats.rows += shard->size();
+    stats.index_bytes += shard->index_bytes();
+    stats.string_bytes += shard->arena().bytes();
+    bytes += shard->slab().bytes();
+    places += shard->index_entries();
+    shard->CountProbes(&stats.probes);
+  }
+  size_t slots = 0;
+  for (const RowSlot& slot : layout_.slots()) slots += slot.bytes();
+  stats.slot_bytes = bytes / layout_.stride() * slots;
+  stats.row_bytes = bytes - stats.slot_bytes;
+  stats.load_factor = places == 0 ? 0 : static_cast<double>(stats.rows) / static_cast<double>(places);
+  stats.hits = hits_.load(std::memory_order_relaxed);
+  stats.misses = misses_.load(std::memory_order_relaxed);
+  return stats;
+}
+
+Status Table::Clear() {
+  return Guarded([&] {
+    const std::shared_lock<ShardLock> hold(layout_lock_);
+    for (auto& shard : shards_) {
+      const std::lock_guard<ShardLock> guard(shard->lock);
+      shard->Clear();
+    }
+    return Status::Ok();
+  });
+}
+
+Status Table::Reserve(uint64_t rows) {
+  return Guarded([&] {
+    const std::shared_lock<ShardLock> hold(layout_lock_);
+    for (auto& shard : shards_) {
+      const std::lock_guard<ShardLock> guard(shard->lock);
+      shard->Rebuild(rows / kShards + 1, /*compact=*/false);
+    }
+    return Status::Ok();
+  });
+}
+
+Status Table::ShrinkToFit() {
+  return Guarded([&] {
+    const std::shared_lock<ShardLock> hold(layout_lock_);
+    for (auto& shard : shards_) {
+      const std::lock_guard<ShardLock> guard(shard->lock);
+      shard->Rebuild(0, /*compact=*/true);
+    }
+    return Status::Ok();
+  });
+}
+
+Status Table::EnsureSlots(const std::string& owner, const std::vector<SlotSpec>& specs) {
+  return Guarded([&]() -> Status {
+    const auto missing = [&] {
+      std::vector<SlotSpec> absent;
+      for (const SlotSpec& spec : specs) {
+        if (layout_.FindSlot(owner, spec.name) == nullptr) absent.push_back(spec);
+      }
+      return absent;
+    };
+    {
+      const std::shared_lock<ShardLock> hold(layout_lock_);
+      for (const SlotSpec& spec : specs) {
+        const RowSlot* slot = layout_.FindSlot(owner, spec.name);
+        if (slot != nullptr && (slot->spec.width != spec.width || slot->spec.dtype != spec.dtype)) {
+          return Status::InvalidArgument(
+              "slot '" + spec.name + "' of optimizer '" + owner +
+              "' must keep its width and dtype. Received: width=" + std::to_string(spec.width) +
+              " where the table holds width=" + std::to_string(slot->spec.width));
+        }
+      }
+      if (missing().empty()) return Status::Ok();
+    }
+    const std::lock_guard<ShardLock> hold(layout_lock_);
+    const std::vector<SlotSpec> absent = missing();
+    if (absent.empty()) return Status::Ok();
+    RowLayout wider = layout_;
+    wider.Append(owner, absent);
+    for (auto& shard : shards_) shard->Relayout(layout_, wider);
+    layout_ = std::move(wider);
+    return Status::Ok();
+  });
+}
+
+}  // namespace de::engine

@@ -1,0 +1,147 @@
+// The table: a hash map from keys to rows that grows while it is read, written and exported.
+//
+// Threads. Any verb may run at once with any other from any number of threads.
+//  - A row is read and written whole: no verb ever sees half of another's write to one row's value
+//    or to its value and slots together.
+//  - A batch is not a transaction: other verbs may run between two of its rows.
+//  - Within one batch, several writes to one key take effect in the order of the batch.
+//  - ExportBatch visits every row that is there throughout an enumeration exactly once; rows that
+//    are inserted or erased meanwhile are visited once or not at all.
+//  - Adding slots (the first Apply of an optimizer), Clear, Reserve and ShrinkToFit wait for running
+//    verbs shard by shard or, for slots, once for the table.
+// Addresses of rows never leave the table, and rows move only in ShrinkToFit and when slots are added.
+//
+// Errors. No verb throws or aborts. A verb that fails for its arguments changes nothing; one that
+// runs out of memory may have applied part of its batch.
+#ifndef DE_CORE_ENGINE_TABLE_H_
+#define DE_CORE_ENGINE_TABLE_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "de_core/cc/engine/executor.h"
+#include "de_core/cc/engine/gradient_sum.h"
+#include "de_core/cc/engine/initializer.h"
+#include "de_core/cc/engine/optimizer_rules.h"
+#include "de_core/cc/engine/partition.h"
+#include "de_core/cc/engine/row_batch.h"
+#include "de_core/cc/engine/row_layout.h"
+#include "de_core/cc/engine/shard.h"
+#include "de_core/cc/engine/status.h"
+#include "de_core/cc/engine/types.h"
+#include "de_core/cc/engine/values.h"
+
+namespace de::engine {
+
+struct TableOptions {
+  KeyType key_type = KeyType::kInt64;
+  DType value_dtype = DType::kFloat32;
+  size_t dim = 1;                  ///< values a row; 1 to kMaxDim
+  uint64_t init_size = 0;          ///< rows to make room for at once
+  InitializerOptions initializer;  ///< what a key without a row reads as
+};
+
+struct TableStats {
+  uint64_t rows = 0;
+  uint64_t index_bytes = 0;
+  uint64_t row_bytes = 0;     ///< values, padding and string references
+  uint64_t slot_bytes = 0;    ///< optimizer slots
+  uint64_t string_bytes = 0;  ///< arena of string keys and values
+  double load_factor = 0;     ///< rows over index places
+  uint64_t hits = 0;          ///< keys looked up that had a row
+  uint64_t misses = 0;        ///< keys looked up that had none
+  std::vector<uint64_t> probes;  ///< rows found at the 1st, 2nd … line visited; last: or later
+};
+
+class Table {
+ public:
+  static Status Create(TableOptions options, std::unique_ptr<Table>* table);
+  ~Table();
+
+  /// Reads rows: out[i] is the row of keys[i], or its initial value. `found` (keys.size) may be
+  /// nullptr.
+  Status Find(const Keys& keys, const ValuesOut& out, bool* found, Executor* executor) const;
+
+  /// As Find, and stores the initial row of every key that had none.
+  Status FindOrInsert(const Keys& keys, const ValuesOut& out, bool* found, Executor* executor);
+
+  Status Contains(const Keys& keys, bool* found, Executor* executor) const;
+
+  /// Writes rows; of several rows for one key the last wins. Slots of existing rows stay.
+  Status InsertOrAssign(const Keys& keys, const Values& values, Executor* executor);
+
+  /// Adds `deltas` (keys.size, dim) where the key has a row and assigns them where it has none.
+  Status AccumOrAssign(const Keys& keys, const void* deltas, Executor* executor);
+
+  /// One optimizer step. Gradients of equal keys are summed, then each key's row is updated once.
+  /// `grads` (keys.size, dim) are float, or double for float64 rows. Adds the slots of `owner`
+  /// when they are not there yet.
+  Status Apply(const OptimizerRule& rule, const std::string& owner,
+               const std::vector<double>& hyper, const Keys& keys, const void* grads,
+               Executor* executor);
+
+  Status Erase(const Keys& keys, Executor* executor);
+
+  /// Erases every row for which `predicate(word, row)` holds and counts them.
+  Status EraseIf(const std::function<bool(uint64_t word, const char* row)>& predicate,
+                 uint64_t* erased);
+
+  Status Clear();
+  Status Reserve(uint64_t rows);
+  Status ShrinkToFit();
+
+  /// Adds slots; existing rows get their initial values.
+  Status EnsureSlots(const std::string& owner, const std::vector<SlotSpec>& specs);
+
+  /// Copies the next few thousand rows and moves the cursor. Start with a fresh cursor.
+  Status ExportBatch(ExportCursor* cursor, RowBatch* batch) const;
+
+  /// Inserts or replaces rows given in the layout `from`, slots included where both have them.
+  Status LoadRows(const RowLayout& from, const Keys& keys, const Values& rows, Executor* executor);
+
+  uint64_t size() const noexcept;
+  TableStats Stats() const;
+  const TableOptions& options() const noexcept { return options_; }
+  RowLayout layout() const;
+
+ private:
+  explicit Table(TableOptions options);
+
+  /// Working memory of one verb, kept for the next so that a step allocates nothing.
+  struct Scratch {
+    Partition partition;
+    GradientSum gradients[kShards];
+  };
+  class ScratchLease;
+
+  Status Prepare(const Keys& keys) const;
+  template <typename PerShard>
+  Status ForEachShard(const Keys& keys, Executor* executor, const PerShard& per_shard);
+  template <bool kStrings>
+  void FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOut& out, bool* found)
+      const;
+  template <bool kStrings, typename PositionOf>
+  size_t FindLocked(const Keys& keys, size_t count, const PositionOf& position_of,
+                    const ValuesOut& out, bool* found) const;
+  void ReadRow(const char* row, size_t position, const ValuesOut& out) const;
+  void WriteInitial(const IndexKey& key, char* row) const;
+  void WriteValue(Shard& shard, char* row, size_t position, const Values& values) const;
+
+  TableOptions options_;
+  RowLayout layout_;
+  std::unique_ptr<const Initializer> initializer_;
+  std::vector<std::unique_ptr<Shard>> shards_;  // (kShards)
+  mutable ShardLock layout_lock_;  ///< guards layout_; every verb holds it shared
+  mutable std::atomic<uint64_t> hits_{0};
+  mutable std::atomic<uint64_t> misses_{0};
+  mutable std::mutex scratch_mutex_;
+  mutable std::vector<std::unique_ptr<Scratch>> scratch_;
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_TABLE_H_

@@ -1,0 +1,197 @@
+// Verbs that read rows.
+#include <algorithm>
+
+#include "de_core/cc/engine/guard.h"
+#include "de_core/cc/engine/shard_update.h"
+#include "de_core/cc/engine/table_scratch.h"
+
+namespace de::engine {
+namespace {
+
+// Keys read under one hold of the locks: bounds how long a writer waits.
+constexpr size_t kKeysAChunk = 2048;
+// Keys a thread must have to be worth waking.
+constexpr size_t kKeysATask = 4096;
+
+/// Reader's locks of all shards, taken only if no writer holds or wants one.
+class AllShards {
+ public:
+  explicit AllShards(const std::vector<std::unique_ptr<Shard>>& shards) noexcept
+      : shards_(shards) {
+    while (held_ < shards.size() && shards[held_]->lock.try_lock_shared()) ++held_;
+    if (held_ < shards.size()) Release();
+  }
+  ~AllShards() { Release(); }
+  AllShards(const AllShards&) = delete;
+  AllShards& operator=(const AllShards&) = delete;
+
+  bool held() const noexcept { return held_ > 0; }
+
+ private:
+  void Release() noexcept {
+    while (held_ > 0) shards_[--held_]->lock.unlock_shared();
+  }
+
+  const std::vector<std::unique_ptr<Shard>>& shards_;
+  size_t held_ = 0;
+};
+
+}  // namespace
+
+Status Table::Prepare(const Keys& keys) const {
+  if (keys.size > 0xffffffffULL) {
+    return Status::InvalidArgument("a batch must hold at most 2^32 - 1 keys. Received: " +
+                                   std::to_string(keys.size));
+  }
+  const bool strings = options_.key_type == KeyType::kString;
+  if (keys.size > 0 && (strings ? keys.strings == nullptr : keys.ints == nullptr)) {
+    return Status::InvalidArgument("keys must be of the table's type, " +
+                                   std::string(NameOf(options_.key_type)) +
+                                   ". Received: keys of the other type");
+  }
+  return Status::Ok();
+}
+
+void Table::ReadRow(const char* row, size_t position, const ValuesOut& out) const {
+  if (out.strings == nullptr) {
+    const size_t bytes = layout_.value_bytes();
+    if (out.data != nullptr) CopyBytes(out.data + position * bytes, row, bytes);
+    return;
+  }
+  for (size_t i = 0; i < options_.dim; ++i) {
+    out.strings->Set(position * options_.dim + i,
+                     StringArena::Get(Shard::LoadRef(row + i * sizeof(StringArena::Ref))));
+  }
+}
+
+template <bool kStrings, typename PositionOf>
+size_t Table::FindLocked(const Keys& keys, size_t count, const PositionOf& position_of,
+                         const ValuesOut& out, bool* found) const {
+  const size_t value_bytes = layout_.value_bytes();
+  const bool values_wanted = out.data != nullptr || out.strings != nullptr;
+  uint64_t words[3][kPipelineBlock];
+  uint64_t hashes[3][kPipelineBlock];
+  const char* rows[2][kPipelineBlock];
+  const size_t blocks = (count + kPipelineBlock - 1) / kPipelineBlock;
+  size_t hits = 0;
+  for (size_t step = 0; step < blocks + 2; ++step) {
+    if (step < blocks) {
+      const size_t first = step * kPipelineBlock;
+      const size_t last = std::min(count, first + kPipelineBlock);
+      for (size_t j = first; j < last; ++j) {
+        const size_t position = position_of(j);
+        const uint64_t word = kStrings ? HashBytes(keys.strings[position])
+                                       : static_cast<uint64_t>(keys.ints[position]);
+        const uint64_t hash = Mix64(word);
+        words[step % 3][j - first] = word;
+        hashes[step % 3][j - first] = hash;
+        shards_[ShardOfHash(hash)]->PrefetchLine(hash);
+      }
+    }
+    if (step >= 1 && step - 1 < blocks) {
+      const size_t block = step - 1;
+      const size_t first = block * kPipelineBlock;
+      const size_t last = std::min(count, first + kPipelineBlock);
+      for (size_t j = first; j < last; ++j) {
+        const uint64_t hash = hashes[block % 3][j - first];
+        const Shard& shard = *shards_[ShardOfHash(hash)];
+        const uint32_t row =
+            shard.Find({words[block % 3][j - first], hash,
+                        kStrings ? keys.strings + position_of(j) : nullptr});
+        const char* at = row == kNoRow ? nullptr : shard.Row(row);
+        if (at != nullptr && values_wanted) PrefetchBytes(at, value_bytes);
+        rows[block % 2][j - first] = at;
+      }
+    }
+    if (step >= 2) {
+      const size_t block = step - 2;
+      const size_t first = block * kPipelineBlock;
+      const size_t last = std::min(count, first + kPipelineBlock);
+      for (size_t j = first; j < last; ++j) {
+        const char* row = rows[block % 2][j - first];
+        const size_t position = position_of(j);
+        hits += row != nullptr;
+        if (found != nullptr) found[position] = row != nullptr;
+        if (!values_wanted) continue;
+        if (row != nullptr) {
+          ReadRow(row, position, out);
+        } else if (out.strings == nullptr) {
+          initializer_->Fill(words[block % 3][j - first], out.data + position * value_bytes);
+        } else {
+          for (size_t i = 0; i < options_.dim; ++i) {
+            out.strings->Set(position * options_.dim + i, {});
+          }
+        }
+      }
+    }
+  }
+  return hits;
+}
+
+template <bool kStrings>
+void Table::FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOut& out,
+                      bool* found) const {
+  size_t hits = 0;
+  for (size_t at = begin; at < end; at += kKeysAChunk) {
+    const size_t count = std::min(kKeysAChunk, end - at);
+    const AllShards all(shards_);
+    if (all.held()) {
+      hits += FindLocked<kStrings>(keys, count, [at](size_t j) { return at + j; }, out, found);
+      continue;
+    }
+    // A writer is at work in some shard: go shard by shard and wait only for that one.
+    uint16_t order[kKeysAChunk];
+    uint16_t begins[kShards + 1] = {};
+    uint8_t shard_of[kKeysAChunk];
+    for (size_t j = 0; j < count; ++j) {
+      shard_of[j] = static_cast<uint8_t>(ShardOfHash(Mix64(WordOf(keys, at + j))));
+      ++begins[shard_of[j] + 1];
+    }
+    uint16_t next[kShards];
+    for (uint32_t shard = 0; shard < kShards; ++shard) {
+      next[shard] = begins[shard];
+      begins[shard + 1] = static_cast<uint16_t>(begins[shard + 1] + begins[shard]);
+    }
+    for (size_t j = 0; j < count; ++j) order[next[shard_of[j]]++] = static_cast<uint16_t>(j);
+    for (uint32_t shard = 0; shard < kShards; ++shard) {
+      const uint16_t* first = order + begins[shard];
+      const std::shared_lock<ShardLock> guard(shards_[shard]->lock);
+      hits += FindLocked<kStrings>(
+          keys, static_cast<size_t>(begins[shard + 1] - begins[shard]),
+          [first, at](size_t j) { return at + first[j]; }, out, found);
+    }
+  }
+  hits_.fetch_add(hits, std::memory_order_relaxed);
+  misses_.fetch_add(end - begin - hits, std::memory_order_relaxed);
+}
+
+Status Table::Find(const Keys& keys, const ValuesOut& out, bool* found,
+                   Executor* executor) const {
+  DE_RETURN_IF_ERROR(Prepare(keys));
+  return Guarded([&] {
+    const std::shared_lock<ShardLock> hold(layout_lock_);
+    const auto range = [&](size_t begin, size_t end) {
+      if (options_.key_type == KeyType::kString) {
+        FindRange<true>(keys, begin, end, out, found);
+      } else {
+        FindRange<false>(keys, begin, end, out, found);
+      }
+    };
+    const size_t threads = executor == nullptr ? 1 : executor->threads();
+    const size_t tasks = std::min(threads, keys.size / kKeysATask);
+    if (tasks <= 1) {
+      range(0, keys.size);
+    } else {
+      executor->Run(tasks, [&](size_t task) {
+        range(keys.size * task / tasks, keys.size * (task + 1) / tasks);
+      });
+    }
+    return Status::Ok();
+  });
+}
+
+Status Table::Contains(const Keys& keys, bool* found, Executor* executor) const {
+  return Find(keys, ValuesOut{}, found, executor);
+}
+
+}  // namespace de::engine

@@ -1,0 +1,269 @@
+// Verbs that write rows.
+#include <algorithm>
+#include <cstring>
+
+#include "de_core/cc/engine/guard.h"
+#include "de_core/cc/engine/scalar_types.h"
+#include "de_core/cc/engine/shard_update.h"
+#include "de_core/cc/engine/table_scratch.h"
+
+namespace de::engine {
+namespace {
+
+template <typename T>
+void AddIntegers(char* row, const char* delta, size_t dim) noexcept {
+  for (size_t i = 0; i < dim; ++i) {
+    T sum, term;
+    std::memcpy(&sum, row + i * sizeof(T), sizeof(T));
+    std::memcpy(&term, delta + i * sizeof(T), sizeof(T));
+    // Unsigned, so that overflow wraps as it does in TensorFlow.
+    using Unsigned = std::make_unsigned_t<T>;
+    sum = static_cast<T>(static_cast<Unsigned>(static_cast<Unsigned>(sum) +
+                                               static_cast<Unsigned>(term)));
+    std::memcpy(row + i * sizeof(T), &sum, sizeof(T));
+  }
+}
+
+using AddValues = void (*)(char* row, const char* delta, size_t dim) noexcept;
+
+/// row += delta for values of `dtype`; nullptr for types without addition.
+AddValues AdditionOf(DType dtype) {
+  switch (dtype) {
+    case DType::kInt8: return &AddIntegers<int8_t>;
+    case DType::kInt32: return &AddIntegers<int32_t>;
+    case DType::kInt64: return &AddIntegers<int64_t>;
+    default: break;
+  }
+  return VisitFloating<AddValues>(dtype, nullptr, [](auto tag) -> AddValues {
+    using T = typename decltype(tag)::type;
+    return [](char* row, const char* delta, size_t dim) noexcept {
+      for (size_t i = 0; i < dim; ++i) {
+        T sum, term;
+        std::memcpy(&sum, row + i * sizeof(T), sizeof(T));
+        std::memcpy(&term, delta + i * sizeof(T), sizeof(T));
+        sum = Scalar<T>::Store(Scalar<T>::Load(sum) + Scalar<T>::Load(term));
+        std::memcpy(row + i * sizeof(T), &sum, sizeof(T));
+      }
+    };
+  });
+}
+
+}  // namespace
+
+void Table::WriteValue(Shard& shard, char* row, size_t position, const Values& values) const {
+  if (values.strings == nullptr) {
+    const size_t bytes = layout_.value_bytes();
+    CopyBytes(row, values.data + position * bytes, bytes);
+    return;
+  }
+  for (size_t i = 0; i < options_.dim; ++i) {
+    char* at = row + i * sizeof(StringArena::Ref);
+    Shard::StoreRef(at, shard.arena().Replace(Shard::LoadRef(at),
+                                              values.strings[position * options_.dim + i]));
+  }
+}
+
+template <typename PerShard>
+Status Table::ForEachShard(const Keys& keys, Executor* executor, const PerShard& per_shard) {
+  DE_RETURN_IF_ERROR(Prepare(keys));
+  if (keys.size == 0) return Status::Ok();
+  return Guarded([&]() -> Status {
+    ScratchLease scratch(*this);
+    scratch->partition.Build(keys, executor);
+    Status failures[kShards];
+    const auto one = [&](size_t shard) {
+      const ShardKeys group = scratch->partition.Of(static_cast<uint32_t>(shard));
+      if (group.count == 0) return;
+      failures[shard] = Guarded([&] {
+        per_shard(*shards_[shard], group, scratch->gradients[shard]);
+        return Status::Ok();
+      });
+    };
+    constexpr size_t kKeysWorthThreads = 1024;
+    if (executor != nullptr && executor->threads() > 1 && keys.size >= kKeysWorthThreads) {
+      executor->Run(kShards, one);
+    } else {
+      for (size_t shard = 0; shard < kShards; ++shard) one(shard);
+    }
+    for (Status& failure : failures) {
+      if (!failure.ok()) return std::move(failure);
+    }
+    return Status::Ok();
+  });
+}
+
+Status Table::InsertOrAssign(const Keys& keys, const Values& values, Executor* executor) {
+  const std::shared_lock<ShardLock> hold(layout_lock_);
+  return ForEachShard(keys, executor, [&](Shard& shard, const ShardKeys& group, GradientSum&) {
+    UpdateShard(shard, keys, group, layout_.value_bytes(),
+                [&](const IndexKey&, char* row, size_t j, bool inserted) {
+                  if (inserted) layout_.FillSlots(row, 0);
+                  WriteValue(shard, row, group.positions[j], values);
+                });
+  });
+}
+
+Status Table::AccumOrAssign(const Keys& keys, const void* deltas, Executor* executor) {
+  const AddValues add = AdditionOf(options_.value_dtype);
+  if (add == nullptr) {
+    return Status::InvalidArgument("accum needs values of a numeric type. Received: value_dtype=" +
+                                   std::string(NameOf(options_.value_dtype)));
+  }
+  const std::shared_lock<ShardLock> hold(layout_lock_);
+  const size_t bytes = layout_.value_bytes();
+  return ForEachShard(keys, executor, [&](Shard& shard, const ShardKeys& group, GradientSum&) {
+    UpdateShard(shard, keys, group, bytes,
+                [&](const IndexKey&, char* row, size_t j, bool inserted) {
+                  const char* delta = static_cast<const char*>(deltas) + group.positions[j] * bytes;
+                  if (inserted) {
+                    layout_.FillSlots(row, 0);
+                    CopyBytes(row, delta, bytes);
+                  } else {
+                    add(row, delta, options_.dim);
+                  }
+                });
+  });
+}
+
+Status Table::FindOrInsert(const Keys& keys, const ValuesOut& out, bool* found,
+                           Executor* executor) {
+  const std::shared_lock<ShardLock> hold(layout_lock_);
+  return ForEachShard(keys, executor, [&](Shard& shard, const ShardKeys& group, GradientSum&) {
+    UpdateShard(shard, keys, group, layout_.value_bytes(),
+                [&](const IndexKey& key, char* row, size_t j, bool inserted) {
+                  if (inserted) WriteInitial(key, row);
+                  const size_t position = group.positions[j];
+                  if (found != nullptr) found[position] = !inserted;
+                  ReadRow(row, position, out);
+                });
+  });
+}
+
+void Table::WriteInitial(const IndexKey& key, char* row) const {
+  layout_.FillSlots(row, 0);
+  if (options_.value_dtype != DType::kString) initializer_->Fill(key.word, row);
+}
+
+Status Table::Apply(const OptimizerRule& rule, const std::string& owner,
+                    const std::vector<double>& hyper, const Keys& keys, const void* grads,
+                    Executor* executor) {
+  if (!IsFloating(options_.value_dtype)) {
+    return Status::InvalidArgument(
+        "an optimizer needs a table of floating-point values. Received: value_dtype=" +
+        std::string(NameOf(options_.value_dtype)));
+  }
+  DE_RETURN_IF_ERROR(CheckHyper(rule, hyper.data(), hyper.size()));
+  DE_RETURN_IF_ERROR(Prepare(keys));
+  const std::vector<SlotSpec> specs =
+      rule.slots(options_.dim, options_.value_dtype, hyper.data(), hyper.size());
+  DE_RETURN_IF_ERROR(EnsureSlots(owner, specs));
+  const RuleKernel kernel = rule.kernel(options_.value_dtype);
+  const std::shared_lock<ShardLock> hold(layout_lock_);
+  std::vector<size_t> offsets;
+  size_t touched = layout_.value_bytes();
+  for (const SlotSpec& spec : specs) {
+    const RowSlot* slot = layout_.FindSlot(owner, spec.name);
+    offsets.push_back(slot->offset);
+    touched = std::max(touched, slot->offset + slot->bytes());
+  }
+  return ForEachShard(keys, executor, [&](Shard& shard, const ShardKeys& group, GradientSum& sum) {
+    if (options_.value_dtype == DType::kFloat64) {
+      sum.Build(keys, group, static_cast<const double*>(grads), options_.dim);
+    } else {
+      sum.Build(keys, group, static_cast<const float*>(grads), options_.dim);
+    }
+    const ShardKeys unique = sum.unique();
+    UpdateShard(shard, keys, unique, touched,
+                [&](const IndexKey& key, char* row, size_t j, bool inserted) {
+                  if (inserted) WriteInitial(key, row);
+                  kernel(hyper.data(), hyper.size(), options_.dim, row, offsets.data(),
+                         sum.gradient(j));
+                });
+  });
+}
+
+Status Table::LoadRows(const RowLayout& from, const Keys& keys, const Values& rows,
+                       Executor* executor) {
+  if (from.key_type() != options_.key_type || from.value_dtype() != options_.value_dtype ||
+      from.dim() != options_.dim) {
+    return Status::InvalidArgument(
+        "rows must be of the table's types and dim. Received: " +
+        std::string(NameOf(from.key_type())) + " keys, " + std::string(NameOf(from.value_dtype())) +
+        " values of dim=" + std::to_string(from.dim()) + " for a table of " +
+        std::string(NameOf(options_.key_type)) + " keys, " +
+        std::string(NameOf(options_.value_dtype)) + " values of dim=" +
+        std::to_string(options_.dim));
+  }
+  const std::shared_lock<ShardLock> hold(layout_lock_);
+  std::vector<std::pair<const RowSlot*, const RowSlot*>> shared;  // (to, from)
+  for (const RowSlot& slot : layout_.slots()) {
+    const RowSlot* source = from.FindSlot(slot.owner, slot.spec.name);
+    if (source != nullptr && source->bytes() == slot.bytes()) shared.emplace_back(&slot, source);
+  }
+  const size_t stride = from.stride();
+  return ForEachShard(keys, executor, [&](Shard& shard, const ShardKeys& group, GradientSum&) {
+    UpdateShard(shard, keys, group, layout_.stride(),
+                [&](const IndexKey&, char* row, size_t j, bool) {
+                  const size_t position = group.positions[j];
+                  const char* source = rows.data + position * stride;
+                  layout_.FillSlots(row, 0);
+                  if (rows.strings != nullptr) {
+                    WriteValue(shard, row, position, rows);
+                  } else {
+                    CopyBytes(row, source, layout_.value_bytes());
+                  }
+                  for (const auto& [to, slot] : shared) {
+                    CopyBytes(row + to->offset, source + slot->offset, slot->bytes());
+                  }
+                });
+  });
+}
+
+Status Table::Erase(const Keys& keys, Executor* executor) {
+  const std::shared_lock<ShardLock> hold(layout_lock_);
+  return ForEachShard(keys, executor, [&](Shard& shard, const ShardKeys& group, GradientSum&) {
+    for (size_t begin = 0; begin < group.count; begin += kKeysALock) {
+      const size_t end = std::min(group.count, begin + kKeysALock);
+      const std::lock_guard<ShardLock> guard(shard.lock);
+      for (size_t j = begin; j < end; ++j) {
+        if (j + kPipelineBlock < end) shard.PrefetchLine(Mix64(group.words[j + kPipelineBlock]));
+        shard.Erase({group.words[j], Mix64(group.words[j]),
+                     keys.strings == nullptr ? nullptr : keys.strings + group.positions[j]});
+      }
+    }
+  });
+}
+
+Status Table::EraseIf(const std::function<bool(uint64_t, const char*)>& predicate,
+                      uint64_t* erased) {
+  return Guarded([&] {
+    const std::shared_lock<ShardLock> hold(layout_lock_);
+    uint64_t count = 0;
+    std::vector<std::pair<uint64_t, uint32_t>> doomed;
+    for (uint32_t at = 0; at < kShards; ++at) {
+      Shard& shard = *shards_[at];
+      const uint64_t last_of_shard =
+          (uint64_t{at} << (64 - kShardBits)) | (~uint64_t{0} >> kShardBits);
+      for (uint64_t hash = uint64_t{at} << (64 - kShardBits);; ++hash) {
+        // One segment under one hold of the lock, so that others get in between.
+        const std::lock_guard<ShardLock> guard(shard.lock);
+        doomed.clear();
+        hash = shard.VisitSegment(hash, [&](uint64_t word, uint32_t row) {
+          if (predicate(word, shard.Row(row))) doomed.emplace_back(word, row);
+        });
+        for (const auto& [word, row] : doomed) {
+          const std::string_view bytes = options_.key_type == KeyType::kString
+                                             ? shard.KeyBytes(row)
+                                             : std::string_view();
+          count += shard.Erase(
+              {word, Mix64(word), options_.key_type == KeyType::kString ? &bytes : nullptr});
+        }
+        if (hash == last_of_shard) break;
+      }
+    }
+    if (erased != nullptr) *erased = count;
+    return Status::Ok();
+  });
+}
+
+}  // namespace de::engine

@@ -1,0 +1,234 @@
+// Kernels that make a table and describe it.
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "de_core/cc/kernels/table_resource.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace de::kernels {
+namespace {
+
+using tensorflow::DataType;
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::ResourceHandle;
+using tensorflow::Tensor;
+using Kind = engine::InitializerOptions::Kind;
+
+struct KindEntry {
+  const char* name;
+  Kind kind;
+  size_t args;
+};
+constexpr KindEntry kKinds[] = {
+    {"zeros", Kind::kZeros, 0},          {"constant", Kind::kConstant, 1},
+    {"uniform", Kind::kUniform, 2},      {"normal", Kind::kNormal, 2},
+    {"truncated_normal", Kind::kTruncatedNormal, 2},
+    {"row", Kind::kRow, 0},              {"quantile", Kind::kQuantile, 0},
+};
+
+absl::Status ReadInitializer(OpKernelConstruction* context, engine::InitializerOptions* out) {
+  std::string name;
+  std::vector<float> args;
+  int64_t seed = 0;
+  Tensor table;
+  TF_RETURN_IF_ERROR(context->GetAttr("initializer", &name));
+  TF_RETURN_IF_ERROR(context->GetAttr("init_args", &args));
+  TF_RETURN_IF_ERROR(context->GetAttr("init_seed", &seed));
+  TF_RETURN_IF_ERROR(context->GetAttr("init_table", &table));
+  for (const KindEntry& entry : kKinds) {
+    if (name != entry.name) continue;
+    if (args.size() != entry.args) {
+      return absl::InvalidArgumentError(absl::StrCat("initializer '", name, "' takes ", entry.args,
+                                                     " init_args. Received: ", args.size()));
+    }
+    out->kind = entry.kind;
+    if (!args.empty()) out->a = args[0];
+    if (args.size() > 1) out->b = args[1];
+    out->seed = static_cast<uint64_t>(seed);
+    const auto flat = table.flat<float>();
+    out->table.assign(flat.data(), flat.data() + flat.size());
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("initializer must be zeros, constant, uniform, normal, truncated_normal, row or "
+                   "quantile. Received: '",
+                   name, "'"));
+}
+
+/// Makes or finds a TableResource and outputs its handle.
+class HandleOp : public OpKernel {
+ public:
+  explicit HandleOp(OpKernelConstruction* context) : OpKernel(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("container", &container_));
+    OP_REQUIRES_OK(context, context->GetAttr("shared_name", &shared_name_));
+    OP_REQUIRES_OK(context, context->GetAttr("key_dtype", &key_dtype_));
+    OP_REQUIRES_OK(context, context->GetAttr("value_dtype", &value_dtype_));
+    OP_REQUIRES_OK(context, context->GetAttr("dim", &dim_));
+    if (shared_name_.empty()) shared_name_ = name();
+  }
+
+  void Compute(OpKernelContext* context) override {
+    Tensor* handle = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, tensorflow::TensorShape({}), &handle));
+    if (anonymous_) {
+      TableResource* made = nullptr;
+      OP_REQUIRES_OK(context, Make(&made));
+      handle->scalar<ResourceHandle>()() =
+          ResourceHandle::MakeRefCountingHandle(made, context->device()->name());
+      return;
+    }
+    auto* manager = context->resource_manager();
+    const std::string& container =
+        container_.empty() ? manager->default_container() : container_;
+    TableResource* table = nullptr;
+    OP_REQUIRES_OK(context, manager->LookupOrCreate<TableResource>(
+                                container, shared_name_, &table,
+                                [this](TableResource** made) { return Make(made); }));
+    const tensorflow::core::ScopedUnref unref(table);
+    OP_REQUIRES_OK(context, table->CheckKeys(key_dtype_));
+    OP_REQUIRES_OK(context, table->CheckValues(value_dtype_, dim_));
+    handle->scalar<ResourceHandle>()() =
+        tensorflow::MakeResourceHandle<TableResource>(context, container, shared_name_);
+  }
+
+ protected:
+  virtual absl::Status Make(TableResource** made) = 0;
+
+  std::string container_, shared_name_;
+  DataType key_dtype_, value_dtype_;
+  int64_t dim_;
+  bool anonymous_ = false;
+};
+
+class TableOp final : public HandleOp {
+ public:
+  explicit TableOp(OpKernelConstruction* context) : HandleOp(context) {
+    int64_t init_size = 0;
+    OP_REQUIRES_OK(context, context->GetAttr("anonymous", &anonymous_));
+    OP_REQUIRES_OK(context, context->GetAttr("init_size", &init_size));
+    OP_REQUIRES_OK(context, ReadInitializer(context, &options_.initializer));
+    OP_REQUIRES_OK(context, ToEngine(value_dtype_, &options_.value_dtype));
+    options_.key_type = KeyTypeOf(key_dtype_);
+    options_.dim = static_cast<size_t>(dim_);
+    options_.init_size = static_cast<uint64_t>(init_size);
+  }
+
+ protected:
+  absl::Status Make(TableResource** made) override {
+    std::unique_ptr<engine::Table> table;
+    TF_RETURN_IF_ERROR(ToAbsl(engine::Table::Create(options_, &table)));
+    *made = new TableResource(key_dtype_, value_dtype_, dim_);
+    (*made)->SetLive(std::move(table));
+    return absl::OkStatus();
+  }
+
+ private:
+  engine::TableOptions options_;
+};
+
+class FrozenTableOp final : public HandleOp {
+ public:
+  using HandleOp::HandleOp;
+
+ protected:
+  absl::Status Make(TableResource** made) override {
+    *made = new TableResource(key_dtype_, value_dtype_, dim_);
+    return absl::OkStatus();
+  }
+};
+
+class SizeOp final : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(OpKernelContext* context) override {
+    tensorflow::core::RefCountPtr<TableResource> table;
+    OP_REQUIRES_OK(context, TableOf(context, &table));
+    int64_t rows = 0;
+    OP_REQUIRES_OK(context, table->Size(&rows));
+    Tensor* size = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, tensorflow::TensorShape({}), &size));
+    size->scalar<int64_t>()() = rows;
+  }
+};
+
+class StatsOp final : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(OpKernelContext* context) override {
+    tensorflow::core::RefCountPtr<TableResource> table;
+    OP_REQUIRES_OK(context, TableOf(context, &table));
+    std::string json;
+    OP_REQUIRES_OK(context, table->StatsJson(&json));
+    Tensor* stats = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, tensorflow::TensorShape({}), &stats));
+    stats->scalar<tensorflow::tstring>()() = json;
+  }
+};
+
+class ReserveOp final : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(OpKernelContext* context) override {
+    tensorflow::core::RefCountPtr<TableResource> table;
+    OP_REQUIRES_OK(context, TableOf(context, &table));
+    engine::Table* live = nullptr;
+    OP_REQUIRES_OK(context, table->Live(&live));
+    OP_REQUIRES(context, tensorflow::TensorShapeUtils::IsScalar(context->input(1).shape()),
+                absl::InvalidArgumentError(
+                    absl::StrCat("rows must be a scalar. Received: shape=",
+                                 context->input(1).shape().DebugString())));
+    const int64_t rows = context->input(1).scalar<int64_t>()();
+    OP_REQUIRES(context, rows >= 0,
+                absl::InvalidArgumentError(
+                    absl::StrCat("rows must not be negative. Received: rows=", rows)));
+    DE_OP_REQUIRES_OK(context, live->Reserve(static_cast<uint64_t>(rows)));
+  }
+};
+
+class ShrinkToFitOp final : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(OpKernelContext* context) override {
+    tensorflow::core::RefCountPtr<TableResource> table;
+    OP_REQUIRES_OK(context, TableOf(context, &table));
+    engine::Table* live = nullptr;
+    OP_REQUIRES_OK(context, table->Live(&live));
+    DE_OP_REQUIRES_OK(context, live->ShrinkToFit());
+  }
+};
+
+class ShardOfOp final : public OpKernel {
+ public:
+  explicit ShardOfOp(OpKernelConstruction* context) : OpKernel(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("num_shards", &shards_));
+    OP_REQUIRES(context, shards_ <= 0x7fffffff,
+                absl::InvalidArgumentError(
+                    absl::StrCat("num_shards must fit in int32. Received: ", shards_)));
+  }
+  void Compute(OpKernelContext* context) override {
+    const KeyBatch batch(context->input(0));
+    Tensor* shards = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, context->input(0).shape(), &shards));
+    int32_t* out = shards->flat<int32_t>().data();
+    for (size_t i = 0; i < batch.keys().size; ++i) {
+      out[i] = static_cast<int32_t>(engine::ShardOfKey(engine::WordOf(batch.keys(), i),
+                                                       static_cast<uint32_t>(shards_)));
+    }
+  }
+
+ private:
+  int64_t shards_ = 1;
+};
+
+REGISTER_KERNEL_BUILDER(Name("DeTable").Device(tensorflow::DEVICE_CPU), TableOp);
+REGISTER_KERNEL_BUILDER(Name("DeFrozenTable").Device(tensorflow::DEVICE_CPU), FrozenTableOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableSize").Device(tensorflow::DEVICE_CPU), SizeOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableStats").Device(tensorflow::DEVICE_CPU), StatsOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableReserve").Device(tensorflow::DEVICE_CPU), ReserveOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableShrinkToFit").Device(tensorflow::DEVICE_CPU), ShrinkToFitOp);
+REGISTER_KERNEL_BUILDER(Name("DeShardOf").Device(tensorflow::DEVICE_CPU), ShardOfOp);
+
+}  // namespace
+}  // namespace de::kernels

@@ -1,0 +1,148 @@
+#include "de_core/cc/kernels/engine_bridge.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "tensorflow/core/framework/device_base.h"
+#include "tensorflow/core/platform/threadpool.h"
+
+namespace de::kernels {
+
+using tensorflow::DataType;
+using tensorflow::Tensor;
+using tensorflow::tstring;
+
+absl::Status ToAbsl(engine::Status status) {
+  switch (status.code) {
+    case engine::Code::kOk: return absl::OkStatus();
+    case engine::Code::kInvalidArgument: return absl::InvalidArgumentError(status.message);
+    case engine::Code::kNotFound: return absl::NotFoundError(status.message);
+    case engine::Code::kResourceExhausted: return absl::ResourceExhaustedError(status.message);
+    case engine::Code::kDataLoss: return absl::DataLossError(status.message);
+    case engine::Code::kFailedPrecondition: return absl::FailedPreconditionError(status.message);
+    case engine::Code::kInternal: break;
+  }
+  return absl::InternalError(status.message);
+}
+
+absl::Status ToEngine(DataType dtype, engine::DType* out) {
+  using engine::DType;
+  switch (dtype) {
+    case tensorflow::DT_FLOAT: *out = DType::kFloat32; break;
+    case tensorflow::DT_DOUBLE: *out = DType::kFloat64; break;
+    case tensorflow::DT_HALF: *out = DType::kHalf; break;
+    case tensorflow::DT_BFLOAT16: *out = DType::kBFloat16; break;
+    case tensorflow::DT_INT8: *out = DType::kInt8; break;
+    case tensorflow::DT_INT32: *out = DType::kInt32; break;
+    case tensorflow::DT_INT64: *out = DType::kInt64; break;
+    case tensorflow::DT_BOOL: *out = DType::kBool; break;
+    case tensorflow::DT_STRING: *out = DType::kString; break;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("a table's values must be float32, float64, half, bfloat16, int8, int32, "
+                       "int64, bool or string. Received: ",
+                       tensorflow::DataTypeString(dtype)));
+  }
+  return absl::OkStatus();
+}
+
+DataType ToTensorFlow(engine::DType dtype) {
+  switch (dtype) {
+    case engine::DType::kFloat32: return tensorflow::DT_FLOAT;
+    case engine::DType::kFloat64: return tensorflow::DT_DOUBLE;
+    case engine::DType::kHalf: return tensorflow::DT_HALF;
+    case engine::DType::kBFloat16: return tensorflow::DT_BFLOAT16;
+    case engine::DType::kInt8: return tensorflow::DT_INT8;
+    case engine::DType::kInt32: return tensorflow::DT_INT32;
+    case engine::DType::kInt64: return tensorflow::DT_INT64;
+    case engine::DType::kBool: return tensorflow::DT_BOOL;
+    case engine::DType::kString: return tensorflow::DT_STRING;
+  }
+  return tensorflow::DT_INVALID;
+}
+
+engine::KeyType KeyTypeOf(DataType dtype) {
+  return dtype == tensorflow::DT_STRING ? engine::KeyType::kString : engine::KeyType::kInt64;
+}
+
+PoolExecutor::PoolExecutor(tensorflow::OpKernelContext* context)
+    : pool_(context->device()->tensorflow_cpu_worker_threads()->workers) {}
+
+size_t PoolExecutor::threads() const { return static_cast<size_t>(pool_->NumThreads()); }
+
+void PoolExecutor::Run(size_t count, const std::function<void(size_t)>& task) {
+  // Whoever is free takes the next task. Only finished tasks are waited for, not helpers that the
+  // pool has no thread for, so a busy pool delays nothing.
+  struct Shared {
+    std::atomic<size_t> next{0};
+    size_t done = 0;
+    std::mutex mutex;
+    std::condition_variable all_done;
+  };
+  const auto shared = std::make_shared<Shared>();
+  const auto work = [shared, count, &task] {
+    size_t finished = 0;
+    for (size_t at; (at = shared->next.fetch_add(1)) < count; ++finished) task(at);
+    if (finished == 0) return;
+    const std::lock_guard<std::mutex> guard(shared->mutex);
+    shared->done += finished;
+    if (shared->done == count) shared->all_done.notify_all();
+  };
+  const size_t helpers = std::min(threads(), count) - 1;
+  for (size_t i = 0; i < helpers; ++i) pool_->Schedule(work);
+  work();
+  std::unique_lock<std::mutex> lock(shared->mutex);
+  shared->all_done.wait(lock, [&] { return shared->done == count; });
+}
+
+KeyBatch::KeyBatch(const Tensor& keys) {
+  keys_.size = static_cast<size_t>(keys.NumElements());
+  if (keys.dtype() == tensorflow::DT_INT64) {
+    keys_.ints = keys.flat<int64_t>().data();
+  } else if (keys.dtype() == tensorflow::DT_INT32) {
+    const auto flat = keys.flat<int32_t>();
+    widened_.assign(flat.data(), flat.data() + keys_.size);
+    keys_.ints = widened_.data();
+  } else {
+    const auto flat = keys.flat<tstring>();
+    views_.reserve(keys_.size);
+    for (size_t i = 0; i < keys_.size; ++i) {
+      const tstring& key = flat.data()[i];
+      views_.emplace_back(key.data(), key.size());
+    }
+    keys_.strings = views_.data();
+  }
+}
+
+ValueBatch::ValueBatch(const Tensor& values) {
+  if (values.dtype() != tensorflow::DT_STRING) {
+    values_.data = values.tensor_data().data();
+    return;
+  }
+  const auto flat = values.flat<tstring>();
+  views_.reserve(static_cast<size_t>(flat.size()));
+  for (int64_t i = 0; i < flat.size(); ++i) views_.emplace_back(flat(i).data(), flat(i).size());
+  values_.strings = views_.data();
+}
+
+ValueTarget::ValueTarget(Tensor* values) : values_(values) {}
+
+engine::ValuesOut ValueTarget::out() noexcept {
+  if (values_->dtype() == tensorflow::DT_STRING) return {nullptr, this};
+  return {const_cast<char*>(values_->tensor_data().data()), nullptr};
+}
+
+void ValueTarget::Set(size_t element, std::string_view bytes) {
+  values_->flat<tstring>()(static_cast<int64_t>(element)).assign(bytes.data(), bytes.size());
+}
+
+absl::Status RowsShape(const Tensor& keys, int64_t width, tensorflow::TensorShape* shape) {
+  *shape = keys.shape();
+  return shape->AddDimWithStatus(width);
+}
+
+}  // namespace de::kernels

@@ -1,0 +1,83 @@
+// Between TensorFlow and the engine: statuses, types, thread pool, batches of keys and values.
+#ifndef DE_CORE_KERNELS_ENGINE_BRIDGE_H_
+#define DE_CORE_KERNELS_ENGINE_BRIDGE_H_
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "de_core/cc/engine/executor.h"
+#include "de_core/cc/engine/status.h"
+#include "de_core/cc/engine/types.h"
+#include "de_core/cc/engine/values.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/framework/types.h"
+
+namespace de::kernels {
+
+absl::Status ToAbsl(engine::Status status);
+
+/// The engine's name of a TensorFlow type, or an error for a type no table holds.
+absl::Status ToEngine(tensorflow::DataType dtype, engine::DType* out);
+tensorflow::DataType ToTensorFlow(engine::DType dtype);
+/// int32 and int64 keys are one type to the engine.
+engine::KeyType KeyTypeOf(tensorflow::DataType dtype);
+
+/// Runs engine tasks on the device's intra-op thread pool and on the calling thread.
+class PoolExecutor final : public engine::Executor {
+ public:
+  explicit PoolExecutor(tensorflow::OpKernelContext* context);
+  size_t threads() const override;
+  void Run(size_t count, const std::function<void(size_t)>& task) override;
+
+ private:
+  tensorflow::thread::ThreadPool* pool_;
+};
+
+/// A tensor of keys as the engine takes it. Refers to the tensor, which must outlive it.
+class KeyBatch {
+ public:
+  explicit KeyBatch(const tensorflow::Tensor& keys);
+  const engine::Keys& keys() const noexcept { return keys_; }
+
+ private:
+  engine::Keys keys_;
+  std::vector<int64_t> widened_;
+  std::vector<std::string_view> views_;
+};
+
+/// A tensor of values as the engine takes it. Refers to the tensor, which must outlive it.
+class ValueBatch {
+ public:
+  explicit ValueBatch(const tensorflow::Tensor& values);
+  const engine::Values& values() const noexcept { return values_; }
+
+ private:
+  engine::Values values_;
+  std::vector<std::string_view> views_;
+};
+
+/// A tensor that receives values from the engine.
+class ValueTarget final : public engine::ValueSink {
+ public:
+  explicit ValueTarget(tensorflow::Tensor* values);
+  engine::ValuesOut out() noexcept;
+  void Set(size_t element, std::string_view bytes) override;
+
+ private:
+  tensorflow::Tensor* values_;
+};
+
+/// keys.shape + [width].
+absl::Status RowsShape(const tensorflow::Tensor& keys, int64_t width,
+                       tensorflow::TensorShape* shape);
+
+}  // namespace de::kernels
+
+/// OP_REQUIRES_OK for a status of the engine.
+#define DE_OP_REQUIRES_OK(context, expression) \
+  OP_REQUIRES_OK(context, ::de::kernels::ToAbsl(expression))
+
+#endif  // DE_CORE_KERNELS_ENGINE_BRIDGE_H_

@@ -1,0 +1,55 @@
+// The engine's byte streams on TensorFlow's file systems, local or remote.
+#ifndef DE_CORE_KERNELS_ENV_STREAM_H_
+#define DE_CORE_KERNELS_ENV_STREAM_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "de_core/cc/engine/byte_stream.h"
+#include "tensorflow/core/platform/env.h"
+
+namespace de::kernels {
+
+/// A file that appears under its name only once it is whole: written beside it under a temporary
+/// name, synced, renamed. Dropped without Commit, it leaves nothing behind.
+class AtomicFile final : public engine::ByteSink {
+ public:
+  static absl::Status Create(tensorflow::Env* env, const std::string& path,
+                             std::unique_ptr<AtomicFile>* file);
+  ~AtomicFile() override;
+
+  engine::Status Append(const void* data, size_t size) override;
+  absl::Status Commit();
+
+ private:
+  AtomicFile(tensorflow::Env* env, std::string path, std::string temporary)
+      : env_(env), path_(std::move(path)), temporary_(std::move(temporary)) {}
+
+  tensorflow::Env* env_;
+  std::string path_, temporary_;
+  std::unique_ptr<tensorflow::WritableFile> file_;
+  bool committed_ = false;
+};
+
+/// An open file read at any offset.
+class FileSource final : public engine::ByteSource {
+ public:
+  static absl::Status Open(tensorflow::Env* env, const std::string& path,
+                           std::unique_ptr<FileSource>* source);
+
+  uint64_t size() const noexcept override { return size_; }
+  engine::Status Read(uint64_t offset, size_t size, void* out) const override;
+
+ private:
+  std::string path_;
+  std::unique_ptr<tensorflow::RandomAccessFile> file_;
+  uint64_t size_ = 0;
+};
+
+/// The engine's status with the file's name in front.
+absl::Status InFile(const std::string& path, engine::Status status);
+
+}  // namespace de::kernels
+
+#endif  // DE_CORE_KERNELS_ENV_STREAM_H_

@@ -1,0 +1,169 @@
+// Kernels that read rows.
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "de_core/cc/kernels/table_resource.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace de::kernels {
+namespace {
+
+using tensorflow::DataType;
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+
+/// DeTableFind, and DeTableFindOrInsert with `insert`.
+template <bool insert>
+class FindOp final : public OpKernel {
+ public:
+  explicit FindOp(OpKernelConstruction* context) : OpKernel(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("Tvalues", &value_dtype_));
+    OP_REQUIRES_OK(context, context->GetAttr("dim", &dim_));
+  }
+
+  void Compute(OpKernelContext* context) override {
+    tensorflow::core::RefCountPtr<TableResource> table;
+    OP_REQUIRES_OK(context, TableOf(context, &table));
+    const Tensor& keys = context->input(1);
+    OP_REQUIRES_OK(context, table->CheckKeys(keys.dtype()));
+    OP_REQUIRES_OK(context, table->CheckValues(value_dtype_, dim_));
+    TensorShape shape;
+    OP_REQUIRES_OK(context, RowsShape(keys, dim_, &shape));
+    Tensor* values = nullptr;
+    Tensor* found = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, shape, &values));
+    OP_REQUIRES_OK(context, context->allocate_output(1, keys.shape(), &found));
+    const KeyBatch batch(keys);
+    ValueTarget target(values);
+    PoolExecutor executor(context);
+    bool* flags = found->flat<bool>().data();
+    if constexpr (insert) {
+      engine::Table* live = nullptr;
+      OP_REQUIRES_OK(context, table->Live(&live));
+      DE_OP_REQUIRES_OK(context, live->FindOrInsert(batch.keys(), target.out(), flags, &executor));
+    } else {
+      OP_REQUIRES_OK(context, table->Find(batch.keys(), target.out(), flags, &executor));
+    }
+  }
+
+ private:
+  DataType value_dtype_;
+  int64_t dim_ = 0;
+};
+
+class ContainsOp final : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(OpKernelContext* context) override {
+    tensorflow::core::RefCountPtr<TableResource> table;
+    OP_REQUIRES_OK(context, TableOf(context, &table));
+    const Tensor& keys = context->input(1);
+    OP_REQUIRES_OK(context, table->CheckKeys(keys.dtype()));
+    Tensor* found = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, keys.shape(), &found));
+    const KeyBatch batch(keys);
+    PoolExecutor executor(context);
+    OP_REQUIRES_OK(context, table->Find(batch.keys(), engine::ValuesOut{},
+                                        found->flat<bool>().data(), &executor));
+  }
+};
+
+class EmbeddingAnchorOp final : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(OpKernelContext* context) override { context->set_output(0, context->input(2)); }
+  bool IsExpensive() override { return false; }
+};
+
+class ExportOp final : public OpKernel {
+ public:
+  explicit ExportOp(OpKernelConstruction* context) : OpKernel(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("slot", &slot_));
+    OP_REQUIRES_OK(context, context->GetAttr("Tvalues", &value_dtype_));
+    OP_REQUIRES_OK(context, context->GetAttr("Tkeys", &key_dtype_));
+  }
+
+  void Compute(OpKernelContext* context) override {
+    tensorflow::core::RefCountPtr<TableResource> table;
+    OP_REQUIRES_OK(context, TableOf(context, &table));
+    engine::Table* live = nullptr;
+    OP_REQUIRES_OK(context, table->Live(&live));
+    OP_REQUIRES_OK(context, table->CheckKeys(key_dtype_));
+    // What of each row is wanted.
+    size_t width = live->options().dim, offset = 0, bytes = live->layout().value_bytes();
+    engine::DType dtype = live->options().value_dtype;
+    if (!slot_.empty()) {
+      const engine::RowLayout layout = live->layout();
+      const size_t cut = slot_.rfind('/');
+      const engine::RowSlot* slot =
+          cut == std::string::npos
+              ? nullptr
+              : layout.FindSlot(slot_.substr(0, cut), slot_.substr(cut + 1));
+      OP_REQUIRES(context, slot != nullptr,
+                  absl::NotFoundError(absl::StrCat(
+                      "slot must name a slot of this table as 'owner/slot'. Received: '", slot_,
+                      "'")));
+      width = slot->spec.width;
+      offset = slot->offset;
+      bytes = slot->bytes();
+      dtype = slot->spec.dtype;
+    }
+    OP_REQUIRES(context, ToTensorFlow(dtype) == value_dtype_,
+                absl::InvalidArgumentError(absl::StrCat(
+                    "Tvalues must be the dtype of what is exported, ", engine::NameOf(dtype),
+                    ". Received: ", tensorflow::DataTypeString(value_dtype_))));
+    std::vector<int64_t> words;
+    std::vector<tensorflow::tstring> names, strings;
+    std::string rows;
+    engine::RowBatch batch;
+    for (engine::ExportCursor cursor; !cursor.done;) {
+      DE_OP_REQUIRES_OK(context, live->ExportBatch(&cursor, &batch));
+      if (batch.size() == 0) continue;
+      // Of one batch: another optimizer may widen the rows between two of them.
+      const size_t stride = batch.rows.size() / batch.size();
+      for (size_t i = 0; i < batch.size(); ++i) {
+        words.push_back(static_cast<int64_t>(batch.words[i]));
+        rows.append(batch.rows.data() + i * stride + offset, bytes);
+      }
+      for (const std::string_view key : batch.keys) names.emplace_back(key.data(), key.size());
+      for (const std::string_view v : batch.values) strings.emplace_back(v.data(), v.size());
+    }
+    const auto count = static_cast<int64_t>(words.size());
+    Tensor* keys = nullptr;
+    Tensor* values = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({count}), &keys));
+    OP_REQUIRES_OK(context, context->allocate_output(
+                                1, TensorShape({count, static_cast<int64_t>(width)}), &values));
+    if (key_dtype_ == tensorflow::DT_STRING) {
+      std::move(names.begin(), names.end(), keys->flat<tensorflow::tstring>().data());
+    } else if (key_dtype_ == tensorflow::DT_INT32) {
+      for (int64_t i = 0; i < count; ++i) {
+        keys->flat<int32_t>()(i) = static_cast<int32_t>(words[static_cast<size_t>(i)]);
+      }
+    } else {
+      std::copy(words.begin(), words.end(), keys->flat<int64_t>().data());
+    }
+    if (value_dtype_ == tensorflow::DT_STRING) {
+      std::move(strings.begin(), strings.end(), values->flat<tensorflow::tstring>().data());
+    } else if (count > 0) {
+      std::memcpy(const_cast<char*>(values->tensor_data().data()), rows.data(), rows.size());
+    }
+  }
+
+ private:
+  std::string slot_;
+  DataType value_dtype_, key_dtype_;
+};
+
+REGISTER_KERNEL_BUILDER(Name("DeTableFind").Device(tensorflow::DEVICE_CPU), FindOp<false>);
+REGISTER_KERNEL_BUILDER(Name("DeTableFindOrInsert").Device(tensorflow::DEVICE_CPU), FindOp<true>);
+REGISTER_KERNEL_BUILDER(Name("DeTableContains").Device(tensorflow::DEVICE_CPU), ContainsOp);
+REGISTER_KERNEL_BUILDER(Name("DeEmbeddingAnchor").Device(tensorflow::DEVICE_CPU),
+                        EmbeddingAnchorOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableExport").Device(tensorflow::DEVICE_CPU), ExportOp);
+
+}  // namespace
+}  // namespace de::kernels

@@ -1,0 +1,108 @@
+#include "de_core/cc/kernels/table_resource.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace de::kernels {
+
+using tensorflow::DataTypeString;
+
+void TableResource::OpenFrozen(std::shared_ptr<const FrozenFile> file) {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  frozen_ = std::move(file);
+  ++users_;
+}
+
+bool TableResource::CloseFrozen() {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  if (users_ > 0 && --users_ == 0) frozen_.reset();
+  return users_ == 0;
+}
+
+absl::Status TableResource::Live(engine::Table** table) const {
+  if (live_ == nullptr) {
+    return absl::FailedPreconditionError(
+        "this op needs a live table, one that can be written. Received: a table of an exported "
+        "model, which is read-only");
+  }
+  *table = live_.get();
+  return absl::OkStatus();
+}
+
+absl::Status TableResource::Frozen(std::shared_ptr<const FrozenFile>* file) const {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  if (frozen_ == nullptr) {
+    return absl::FailedPreconditionError(
+        "the table of an exported model must be opened before it is read: run the SavedModel's "
+        "initializers (tf.saved_model.load and model servers do). Received: an unopened table");
+  }
+  *file = frozen_;
+  return absl::OkStatus();
+}
+
+absl::Status TableResource::Find(const engine::Keys& keys, engine::ValuesOut out, bool* found,
+                                 engine::Executor* executor) const {
+  if (live_ != nullptr) return ToAbsl(live_->Find(keys, out, found, executor));
+  std::shared_ptr<const FrozenFile> file;
+  TF_RETURN_IF_ERROR(Frozen(&file));
+  return file->Find(keys, out, found, executor);
+}
+
+absl::Status TableResource::Size(int64_t* rows) const {
+  if (live_ != nullptr) {
+    *rows = static_cast<int64_t>(live_->size());
+    return absl::OkStatus();
+  }
+  std::shared_ptr<const FrozenFile> file;
+  TF_RETURN_IF_ERROR(Frozen(&file));
+  *rows = file->rows();
+  return absl::OkStatus();
+}
+
+absl::Status TableResource::StatsJson(std::string* json) const {
+  const std::string types =
+      absl::StrCat("\"dim\": ", dim_, ", \"key_dtype\": \"", DataTypeString(key_dtype_),
+                   "\", \"value_dtype\": \"", DataTypeString(value_dtype_), "\"");
+  if (live_ == nullptr) {
+    std::shared_ptr<const FrozenFile> file;
+    TF_RETURN_IF_ERROR(Frozen(&file));
+    *json = absl::StrCat("{\"rows\": ", file->rows(), ", ", types, ", ", file->StatsJsonFields(),
+                         "}");
+    return absl::OkStatus();
+  }
+  const engine::TableStats stats = live_->Stats();
+  *json = absl::StrCat(
+      "{\"rows\": ", stats.rows, ", ", types, ", \"bytes\": {\"index\": ", stats.index_bytes,
+      ", \"rows\": ", stats.row_bytes, ", \"slots\": ", stats.slot_bytes,
+      ", \"strings\": ", stats.string_bytes, "}, \"load_factor\": ", stats.load_factor,
+      ", \"hits\": ", stats.hits, ", \"misses\": ", stats.misses, ", \"probe_lengths\": [",
+      absl::StrJoin(stats.probes, ", "), "]}");
+  return absl::OkStatus();
+}
+
+absl::Status TableResource::CheckKeys(tensorflow::DataType dtype) const {
+  if (dtype == key_dtype_) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("keys must be of the table's key type, ",
+                                                 DataTypeString(key_dtype_),
+                                                 ". Received: ", DataTypeString(dtype)));
+}
+
+absl::Status TableResource::CheckValues(tensorflow::DataType dtype, int64_t dim) const {
+  if (dtype == value_dtype_ && dim == dim_) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("rows must be ", dim_, " values of ", DataTypeString(value_dtype_),
+                   ". Received: ", dim, " of ", DataTypeString(dtype)));
+}
+
+std::string TableResource::DebugString() const {
+  return absl::StrCat(live_ != nullptr ? "live" : "frozen", " table of ",
+                      DataTypeString(key_dtype_), " keys, ", dim_, " values of ",
+                      DataTypeString(value_dtype_));
+}
+
+absl::Status TableOf(tensorflow::OpKernelContext* context,
+                     tensorflow::core::RefCountPtr<TableResource>* table) {
+  return tensorflow::LookupResource(context, tensorflow::HandleFromInput(context, 0), table);
+}
+
+}  // namespace de::kernels

@@ -1,0 +1,67 @@
+// What a table's handle refers to: a live table or, in a model that serves, a frozen one. Lookups
+// take either, so a graph that was trained is exported without being rewritten.
+#ifndef DE_CORE_KERNELS_TABLE_RESOURCE_H_
+#define DE_CORE_KERNELS_TABLE_RESOURCE_H_
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "de_core/cc/engine/table.h"
+#include "de_core/cc/kernels/engine_bridge.h"
+#include "de_core/cc/kernels/frozen_file.h"
+#include "tensorflow/core/framework/resource_base.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+
+namespace de::kernels {
+
+class TableResource final : public tensorflow::ResourceBase {
+ public:
+  TableResource(tensorflow::DataType key_dtype, tensorflow::DataType value_dtype, int64_t dim)
+      : key_dtype_(key_dtype), value_dtype_(value_dtype), dim_(dim) {}
+
+  /// Makes this a live table.
+  void SetLive(std::unique_ptr<engine::Table> table) { live_ = std::move(table); }
+
+  /// Serves `file` from now on and counts one more user; running lookups finish on the old file.
+  void OpenFrozen(std::shared_ptr<const FrozenFile> file);
+  /// Undoes one OpenFrozen; true if that was the last.
+  bool CloseFrozen();
+
+  /// The live table, or an error for a frozen one.
+  absl::Status Live(engine::Table** table) const;
+
+  absl::Status Find(const engine::Keys& keys, engine::ValuesOut out, bool* found,
+                    engine::Executor* executor) const;
+  absl::Status Size(int64_t* rows) const;
+  absl::Status StatsJson(std::string* json) const;
+
+  /// Errors unless keys and values have the table's types and the rows its width.
+  absl::Status CheckKeys(tensorflow::DataType dtype) const;
+  absl::Status CheckValues(tensorflow::DataType dtype, int64_t dim) const;
+
+  tensorflow::DataType key_dtype() const noexcept { return key_dtype_; }
+  tensorflow::DataType value_dtype() const noexcept { return value_dtype_; }
+  int64_t dim() const noexcept { return dim_; }
+
+  std::string DebugString() const override;
+
+ private:
+  absl::Status Frozen(std::shared_ptr<const FrozenFile>* file) const;
+
+  const tensorflow::DataType key_dtype_;
+  const tensorflow::DataType value_dtype_;
+  const int64_t dim_;
+  std::unique_ptr<engine::Table> live_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const FrozenFile> frozen_;
+  int64_t users_ = 0;
+};
+
+/// The table behind input 0 of a kernel.
+absl::Status TableOf(tensorflow::OpKernelContext* context,
+                     tensorflow::core::RefCountPtr<TableResource>* table);
+
+}  // namespace de::kernels
+
+#endif  // DE_CORE_KERNELS_TABLE_RESOURCE_H_
