@@ -1,0 +1,94 @@
+"""How well a scorer ranks what users took after the cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ranking.interactions import Interactions
+from ranking.metrics import auc, recall_at
+from ranking.split import TimeSplit
+
+LIST_LENGTH = 20
+_USERS_AT_ONCE = 256
+
+
+class Scorer(Protocol):
+    """What can be measured: the model and the baseline alike."""
+
+    def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Scores `[n, num_items]` of every item of the log for each of `users` `[n]`."""
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Means over users of the test split.
+
+    Attributes:
+        auc: chance that an item a user took outranks one that the user did not take.
+        recall: share of a user's test items among the 20 that score highest.
+        known_auc: `auc` over known users and known items only; NaN where there are none.
+        known_recall: `recall` over known users and known items only; NaN where there are none.
+        users: how many users were measured.
+    """
+
+    auc: float
+    recall: float
+    known_auc: float
+    known_recall: float
+    users: int
+
+
+def evaluate(split: TimeSplit, scorer: Scorer, *, max_users: int = 5000, seed: int = 0) -> Quality:
+    """Ranks every item of the log for users of the test split, without those they had in training.
+
+    New items are ranked too, and new users are measured too, each by what the scorer makes of an
+    id it never saw.
+
+    Args:
+        split: the log.
+        scorer: what ranks.
+        max_users: test users measured; where there are more, this many are drawn.
+        seed: which users are drawn.
+    """
+    users = np.unique(split.test.users)
+    if len(users) > max_users:
+        users = np.sort(np.random.default_rng(seed).choice(users, max_users, replace=False))
+    known_user = np.isin(users, split.train.users)
+    known_item = np.isin(np.arange(len(split.train.item_ids)), split.train.items)
+
+    columns = []
+    for start in range(0, len(users), _USERS_AT_ONCE):
+        batch = users[start : start + _USERS_AT_ONCE]
+        scores = scorer.scores(batch)
+        positive = _took(split.test, batch)
+        candidate = ~_took(split.train, batch)
+        known = positive & known_item & known_user[start : start + len(batch), None]
+        among = candidate & ~(positive & ~known)
+        columns.append(
+            [
+                auc(scores, positive, candidate),
+                recall_at(LIST_LENGTH, scores, positive, candidate),
+                auc(scores, known, among),
+                recall_at(LIST_LENGTH, scores, known, among),
+            ]
+        )
+    return Quality(*(_mean(column) for column in np.hstack(columns)), users=len(users))
+
+
+def _took(log: Interactions, users: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which items each of `users` has in `log`, `[n, num_items]`."""
+    row_of_user = np.full(len(log.user_ids), -1)
+    row_of_user[users] = np.arange(len(users))
+    rows = row_of_user[log.users]
+    taken = np.zeros((len(users), len(log.item_ids)), bool)
+    taken[rows[rows >= 0], log.items[rows >= 0]] = True
+    return taken
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    values = values[~np.isnan(values)]
+    return float(values.mean()) if len(values) else float("nan")

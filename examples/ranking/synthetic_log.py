@@ -1,0 +1,86 @@
+"""A log made up from a seed: long-tailed ids, planted tastes, newcomers every day."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ranking.interactions import Interactions
+
+_DAY = 86_400
+_START = 1_700_000_000
+_FAVOURITE, _SECOND = 0.5, 0.25  # the rest of a user's interactions follow popularity alone
+
+
+def synthetic_log(
+    seed: int = 0,
+    *,
+    num_users: int = 4000,
+    num_items: int = 4000,
+    num_events: int = 150_000,
+    num_genres: int = 20,
+    num_days: int = 30,
+) -> Interactions:
+    """Makes a log in which there is something to learn.
+
+    Every item has a genre and every user two favourite genres. How often an item or a user occurs
+    falls off as a power of its rank (Zipf). Three in ten users and items first occur on a later
+    day, so that the end of the log has ids that its beginning has not. A user takes an item once.
+
+    Args:
+        seed: the same seed gives the same log.
+        num_users: how many users there can be.
+        num_items: how many items there can be.
+        num_events: how many interactions are drawn; those that repeat a pair are left out.
+        num_genres: how many tastes are planted.
+        num_days: how many days the log spans.
+    """
+    rng = np.random.default_rng(seed)
+    genre = rng.integers(num_genres, size=num_items)
+    tastes = rng.integers(num_genres, size=(num_users, 2))
+    item_weight = _zipf(num_items, 0.9, rng)
+    user_weight = _zipf(num_users, 0.6, rng)
+    item_born = _first_day(num_items, num_days, rng)
+    user_born = _first_day(num_users, num_days, rng)
+    # Row g < num_genres: the items of that genre; the last row: all of them.
+    in_genre = np.vstack([genre == np.arange(num_genres)[:, None], np.ones(num_items, bool)])
+
+    users, items, times = [], [], []
+    for day, count in enumerate(np.bincount(rng.integers(num_days, size=num_events))):
+        present = user_weight * (user_born <= day)
+        user = rng.choice(num_users, size=count, p=present / present.sum())
+        chance = rng.random(count)
+        row = np.where(chance < _FAVOURITE, tastes[user, 0], tastes[user, 1])
+        row[chance > _FAVOURITE + _SECOND] = num_genres
+        users.append(user)
+        items.append(_draw(in_genre * item_weight * (item_born <= day), row, rng))
+        times.append(_START + day * _DAY + np.sort(rng.integers(_DAY, size=count)))
+
+    user, item, time = np.concatenate(users), np.concatenate(items), np.concatenate(times)
+    _, first = np.unique(user * num_items + item, return_index=True)
+    first = np.sort(first)
+    return Interactions.from_ids(
+        np.char.mod("u%d", user[first]), np.char.mod("i%d", item[first]), time[first]
+    )
+
+
+def _zipf(count: int, power: float, rng: np.random.Generator) -> NDArray[np.float64]:
+    return rng.permutation((10.0 + np.arange(count)) ** -power)
+
+
+def _first_day(count: int, num_days: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    late = rng.random(count) < 0.3
+    return np.where(late, rng.integers(1, max(2, num_days), size=count), 0)
+
+
+def _draw(
+    weights: NDArray[np.float64], rows: NDArray[np.int64], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Draws a column for each of `rows` with chances in proportion to that row of `weights`."""
+    empty = weights.sum(axis=1) == 0  # a genre whose items are all still to come
+    weights = np.where(empty[:, None], weights[-1], weights)
+    share = np.cumsum(weights, axis=1)
+    # Rows end to end make one ascending line: row r covers (r, r + 1].
+    line = (share / share[:, -1:] + np.arange(len(share))[:, None]).ravel()
+    points = np.searchsorted(line, rows + rng.random(len(rows)), side="right")
+    return np.minimum(points - rows * weights.shape[1], weights.shape[1] - 1)

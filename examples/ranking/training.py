@@ -1,0 +1,95 @@
+"""Training with a checkpoint after every epoch."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import keras
+import tensorflow as tf
+
+from ranking.batches import Batches
+from ranking.errors import DataError
+from ranking.interactions import Interactions
+from ranking.model import build_model
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """How to train.
+
+    Attributes:
+        epochs: passes over the training interactions, counted from the first run on.
+        dim: length of an embedding row.
+        batch_size: examples a step, negatives included.
+        seed: of initial rows, order and negatives.
+        checkpoint_dir: where to save after each epoch; None saves nothing.
+        resume: go on from the last checkpoint in `checkpoint_dir`.
+    """
+
+    epochs: int = 5
+    dim: int = 16
+    batch_size: int = 2048
+    seed: int = 0
+    checkpoint_dir: Path | None = None
+    resume: bool = False
+
+
+def train(log: Interactions, options: TrainingOptions) -> keras.Model:
+    """Trains a new model, or goes on with a saved one, on `log` alone.
+
+    Raises:
+        DataError: there is no checkpoint to resume from.
+    """
+    keras.utils.set_random_seed(options.seed)
+    model = build_model(options.dim, options.seed)
+    batches = Batches(log, batch_size=options.batch_size, seed=options.seed)
+    epochs_done = tf.Variable(0, dtype=tf.int64, trainable=False)
+    callbacks: list[keras.callbacks.Callback] = [_SetEpoch(batches)]
+    if options.checkpoint_dir is not None:
+        checkpoint = tf.train.Checkpoint(
+            model=model, optimizer=model.optimizer, epochs_done=epochs_done
+        )
+        manager = tf.train.CheckpointManager(checkpoint, options.checkpoint_dir, max_to_keep=2)
+        if options.resume:
+            _restore(manager)
+        callbacks.append(_SaveEpoch(manager, epochs_done))
+    model.fit(
+        batches.dataset(),
+        initial_epoch=int(epochs_done),
+        epochs=options.epochs,
+        callbacks=callbacks,
+        # A bar where it can be redrawn, one line an epoch in a file or a pipe.
+        verbose=1 if sys.stdout.isatty() else 2,
+    )
+    return model
+
+
+def _restore(manager: tf.train.CheckpointManager) -> None:
+    if manager.latest_checkpoint is None:
+        raise DataError(
+            f"--resume must find a checkpoint; run once without it to make one. "
+            f"Received: --checkpoint-dir {manager.directory}, which has none."
+        )
+    manager.checkpoint.restore(manager.latest_checkpoint)
+
+
+class _SetEpoch(keras.callbacks.Callback):
+    def __init__(self, batches: Batches) -> None:
+        super().__init__()
+        self._batches = batches
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:  # noqa: ARG002
+        self._batches.epoch = epoch
+
+
+class _SaveEpoch(keras.callbacks.Callback):
+    def __init__(self, manager: tf.train.CheckpointManager, epochs_done: tf.Variable) -> None:
+        super().__init__()
+        self._manager = manager
+        self._epochs_done = epochs_done
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:  # noqa: ARG002
+        self._epochs_done.assign(epoch + 1)
+        self._manager.save(checkpoint_number=epoch + 1)
