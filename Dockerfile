@@ -29,5 +29,5 @@ COPY server server
 RUN useradd --system --create-home gateway
 USER gateway
 EXPOSE 8501
-ENTRYPOINT ["python", "-m", "server"]
+ENTRYPOINT ["python", "-m", "server", "--host", "0.0.0.0"]
 CMD ["--model-dir", "/models"]

@@ -1,0 +1,102 @@
+"""A wheel and an sdist hold what they should, and the wheel works outside of the checkout."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+def run(*command: str, cwd: Path, **variables: str) -> str:
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def sdist(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("scikit_build_core")
+    folder = tmp_path_factory.mktemp("sdist")
+    code = f"from scikit_build_core.build import build_sdist; build_sdist({str(folder)!r})"
+    run(sys.executable, "-c", code, cwd=root)
+    return next(folder.glob("*.tar.gz"))
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that pip builds from the sdist."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
+    run(*pip, "--wheel-dir", str(folder), str(sdist), cwd=folder)
+    return next(folder.glob("*.whl"))
+
+
+def test_sdist_holds_the_sources_and_nothing_compiled(root: Path, sdist: Path):
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    sources = {
+        str(p.relative_to(root))
+        for pattern in ("cc/**/*.cc", "cc/**/*.h", "**/*.py", "cmake/*", "CMake*")
+        for p in (root / "de_core").glob(pattern)
+        if p.is_file()
+    }
+    assert sources - names == set()
+    assert {"pyproject.toml", "README.md", "LICENSE"} <= names
+    assert [
+        n for n in names if n.endswith((".so", ".o")) or n.startswith(("build", "server"))
+    ] == []
+
+
+def test_wheel_holds_the_package_and_its_library_alone(root: Path, wheel: Path):
+    assert wheel.name.split("-")[2:4] == ["py3", "none"]
+    with zipfile.ZipFile(wheel) as archive:
+        names = {n for n in archive.namelist() if ".dist-info/" not in n}
+    python = {
+        str(p.relative_to(root))
+        for p in (root / "de_core").rglob("*.py")
+        if p.parent.name != "_build"
+    }
+    assert names == python | {"de_core/_de_ops.so", "de_core/_de_ops.json"}
+
+
+def test_wheel_requires_the_minor_it_was_compiled_against(wheel: Path):
+    import tensorflow as tf
+
+    minor = ".".join(tf.__version__.split(".")[:2])
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        metadata = archive.read(name).decode()
+    assert f"=={minor}.*" in metadata
+    assert "Requires-Python: <3.14,>=3.10" in metadata
+
+
+def test_installed_wheel_works_outside_of_the_checkout(wheel: Path, tmp_path: Path):
+    target = tmp_path / "site"
+    pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--target", str(target)]
+    run(*pip, str(wheel), cwd=tmp_path)
+    code = (
+        # An editable install's finder would lead to the checkout.
+        "import sys\n"
+        "sys.meta_path[:] = [f for f in sys.meta_path if 'ScikitBuild' not in type(f).__name__]\n"
+        "import de_core as de\n"
+        "table = de.get_variable('t', dim=2, initializer=1.0)\n"
+        "print(de.__file__, table.lookup([5]).numpy().tolist())\n"
+    )
+    output = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(target))
+    assert f"{target}/de_core/__init__.py [[1.0, 1.0]]" in output

@@ -1,0 +1,59 @@
+"""What the README shows works."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def readme(root: Path) -> str:
+    return (root / "README.md").read_text("utf-8")
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return [body for name, body in BLOCK.findall(text) if name == language]
+
+
+def test_readme_shows_the_two_commands(readme: str):
+    first = blocks(readme, "sh")[0]
+    assert re.search(r"^make demo\b", first, re.MULTILINE)
+    assert re.search(r"^make test\b", first, re.MULTILINE)
+
+
+def test_commands_of_readme_and_agents_exist(root: Path, readme: str):
+    agents = (root / "AGENTS.md").read_text("utf-8")
+    makefile = (root / "Makefile").read_text("utf-8")
+    named = set(re.findall(r"(?:^|`)make ([a-z-]+)", readme + agents, re.MULTILINE))
+    assert {"demo", "test"} <= named
+    assert {name for name in named if not re.search(rf"^{name}:", makefile, re.MULTILINE)} == set()
+
+
+def test_linked_files_and_listed_folders_exist(root: Path, readme: str):
+    links = re.findall(r"\]\(([^)#:]+)\)", readme)
+    folders = re.findall(r"^\| `([^`]+)`", readme, re.MULTILINE)
+    assert [name for name in links + folders if not (root / name).exists()] == []
+
+
+def test_python_blocks_run(root: Path, readme: str, tmp_path: Path):
+    code = "\n".join(blocks(readme, "python"))
+    assert code
+    variables = {**os.environ, "PYTHONPATH": str(root), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "models/likes/1/saved_model.pb").is_file()
