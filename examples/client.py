@@ -1,0 +1,94 @@
+"""Asks a running gateway for scores and for embedding rows, with the standard library alone.
+
+python examples/client.py --model ranking --user u17 --item i3 --item i400
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from typing import Any
+
+TIMEOUT_SECONDS = 30
+
+
+class GatewayError(Exception):
+    """The gateway refused, or was not there; the message says which and what to do."""
+
+
+class Client:
+    """A model behind a gateway.
+
+    Example:
+        >>> client = Client("http://127.0.0.1:8501", "ranking")
+        >>> client.predict([{"user_id": "u17", "item_id": "i3"}])  # doctest: +SKIP
+        [0.8137]
+    """
+
+    def __init__(self, url: str, model: str) -> None:
+        self.base = f"{url.rstrip('/')}/v1/models/{model}"
+
+    def predict(self, instances: list[dict[str, Any]]) -> list[Any]:
+        """The model's output for each instance, which has one value for each input by name."""
+        return self._post("predict", {"instances": instances})["predictions"]
+
+    def lookup(self, table: str, ids: list[str]) -> tuple[list[list[float]], list[bool]]:
+        """The row of each id, and whether training ever wrote it; else it is the initial row."""
+        answer = self._post("lookup", {"table": table, "ids": ids})
+        return answer["embeddings"], answer["found"]
+
+    def _post(self, verb: str, body: dict[str, Any]) -> dict[str, Any]:
+        url = f"{self.base}:{verb}"
+        request = urllib.request.Request(
+            url, json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+                return json.load(response)
+        except urllib.error.HTTPError as error:
+            text = error.read().decode(errors="replace")
+            raise GatewayError(f"{url} answered {error.code}: {text}") from error
+        except OSError as error:
+            raise GatewayError(
+                f"A gateway must run at {url} (start one: python -m server --model-dir DIR). "
+                f"Received: {error}."
+            ) from error
+
+
+def ask(client: Client, user: str, items: Sequence[str]) -> None:
+    """Asks for the user's score of each item and for the user's row; prints both ways."""
+    instances = [{"user_id": user, "item_id": item} for item in items]
+    print(f"POST {client.base}:predict")
+    print(f"  asked  {json.dumps({'instances': instances})}")
+    print(f"  answer {json.dumps({'predictions': client.predict(instances)})}")
+    print(f"POST {client.base}:lookup")
+    print(f"  asked  {json.dumps({'table': 'user', 'ids': [user]})}")
+    (row,), (found,) = client.lookup("user", [user])
+    shown = ", ".join(f"{number:.4f}" for number in row[:4])
+    print(f"  answer {len(row)} numbers, [{shown}, ...], found: {json.dumps(found)}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the example; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        description="Asks a running gateway how much a user likes items, and for the user's row."
+    )
+    parser.add_argument("--url", default="http://127.0.0.1:8501", help="(%(default)s)")
+    parser.add_argument("--model", default="ranking", help="name of the model (%(default)s)")
+    parser.add_argument("--user", required=True, help="a user's id; any will do, known or not")
+    parser.add_argument("--item", required=True, action="append", help="an item's id; repeatable")
+    options = parser.parse_args(arguments)
+    try:
+        ask(Client(options.url, options.model), options.user, options.item)
+    except GatewayError as error:
+        print(f"client.py: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""The whole path in about a minute: train, export, serve, ask over HTTP, stop.
+
+make demo                  # in an environment of its own
+python examples/demo.py    # in this one
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from client import Client, GatewayError, ask
+from ranking.errors import DataError
+from ranking.synthetic_log import synthetic_log
+
+ROOT = Path(__file__).resolve().parents[1]
+READY_SECONDS = 60
+STOP_SECONDS = 20
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the demo; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        description="Trains a ranking model on a made-up log, exports it, serves it and asks it."
+    )
+    parser.add_argument("--out", type=Path, default=ROOT / "build/demo/ranking", metavar="DIR")
+    parser.add_argument("--events", type=int, default=150_000, help="length of the made-up log")
+    parser.add_argument("--epochs", type=int, default=5)
+    options = parser.parse_args(arguments)
+    try:
+        _run(options)
+    except (DataError, GatewayError) as error:
+        print(f"demo.py: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _run(options: argparse.Namespace) -> None:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow reads it
+    from ranking.experiment import run_experiment
+    from ranking.training import TrainingOptions
+
+    print("== Train", flush=True)
+    log = synthetic_log(0, num_events=options.events)
+    print(f"A made-up log of {len(log):,} interactions.")
+    outcome = run_experiment(log, TrainingOptions(epochs=options.epochs), options.out)
+    user, item = outcome.known
+
+    print(f"\n== Serve {_shown(outcome.saved_model)}", flush=True)
+    with running_gateway(options.out) as url:
+        client = Client(url, options.out.name)
+        print(f"A user and an item that the model knows, and an item it never saw ({url}):")
+        ask(client, user, [item, "never-seen"])
+        print("A user it never saw:")
+        ask(client, "somebody-new", [item])
+    print("The gateway has stopped.")
+
+    print(f"\n== Result\n{outcome}")
+    body = json.dumps({"instances": [{"user_id": user, "item_id": item}]})
+    serve = [_shown(Path(sys.executable)), "-m", "server", "--model-dir", _shown(options.out)]
+    print("\nTry next: start the gateway again and, in another terminal, ask it:")
+    print(f"  {shlex.join(serve)}")
+    print(
+        f"  curl -d {shlex.quote(body)} http://127.0.0.1:8501/v1/models/{options.out.name}:predict"
+    )
+
+
+@contextlib.contextmanager
+def running_gateway(model_dir: Path) -> Iterator[str]:
+    """Starts a gateway on a free port, waits until it is ready and stops it at the end.
+
+    Yields:
+        Its URL.
+
+    Raises:
+        GatewayError: it did not start, did not get ready or did not stop in order.
+    """
+    log_file = model_dir.parent / "gateway.log"
+    command = [sys.executable, "-m", "server", "--model-dir", str(model_dir), "--port", "0"]
+    with log_file.open("wb") as log:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
+    try:
+        yield _wait_until_ready(process, log_file)
+        process.send_signal(signal.SIGINT)
+        if process.wait(STOP_SECONDS) != 0:
+            raise GatewayError(f"The gateway ended with {process.returncode}; see {log_file}.")
+    except subprocess.TimeoutExpired as error:
+        raise GatewayError(f"The gateway did not stop; see {log_file}.") from error
+    finally:
+        process.kill()  # does nothing to one that has ended
+        process.communicate()
+
+
+def _wait_until_ready(process: subprocess.Popen[str], log_file: Path) -> str:
+    assert process.stdout is not None
+    says = next((line for line in process.stdout if " listens on " in line), "")
+    url = says.strip().rpartition(" ")[2]
+    deadline = time.monotonic() + READY_SECONDS
+    while process.poll() is None and url and time.monotonic() < deadline:
+        with contextlib.suppress(urllib.error.URLError, TimeoutError):
+            urllib.request.urlopen(f"{url}/readyz", timeout=5).close()
+            return url
+        time.sleep(0.1)
+    reason = log_file.read_text(errors="replace").strip().splitlines()[-3:]
+    raise GatewayError(f"The gateway did not start; {log_file} ends with: {' | '.join(reason)}")
+
+
+def _shown(path: Path) -> str:
+    """As short as it can be typed from the current folder."""
+    with contextlib.suppress(ValueError):
+        return str(path.absolute().relative_to(Path.cwd()))
+    return str(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

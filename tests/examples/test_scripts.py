@@ -1,0 +1,146 @@
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RETAIL = ROOT.parent / "shared/data/online_retail_sample.csv"
+TINY = ["--events", "3000", "--epochs", "1", "--dim", "4", "--batch-size", "1024"]
+
+
+def run(script, *arguments, timeout=300):
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return subprocess.run(
+        [sys.executable, ROOT / "examples" / script, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "-1"},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+
+
+def succeeded(result):
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def measured(output, name):
+    """The (AUC, recall) that the table gives for `name`."""
+    match = re.search(rf"^{name} +(\d\.\d+|nan) +(\d\.\d+|nan)$", output, re.MULTILINE)
+    assert match, output
+    return float(match[1]), float(match[2])
+
+
+def learned(output):
+    match = re.search(r"Rows learned: ([\d,]+) of table user and ([\d,]+) of table item", output)
+    assert match, output
+    return tuple(int(number.replace(",", "")) for number in match.groups())
+
+
+@pytest.mark.parametrize("script", ["train_ranking.py", "demo.py", "client.py", "export.py"])
+def test_help_explains_the_script(script):
+    output = succeeded(run(script, "--help"))
+    assert "usage" in output
+    assert "-h, --help" in output
+
+
+def test_training_without_data_measures_and_exports(tmp_path):
+    output = succeeded(run("train_ranking.py", *TINY, "--out", tmp_path / "out"))
+    saved = re.search(r"SavedModel: (.*)", output)[1]
+    assert saved == str(tmp_path / "out" / "1")
+    assert (tmp_path / "out/1/saved_model.pb").is_file()
+    for name in ("model", "popularity baseline"):
+        auc, recall = measured(output, name)
+        assert 0 < auc < 1
+        assert 0 <= recall < 1
+    assert "never seen in training" in output
+
+
+@pytest.mark.skipif(not RETAIL.exists(), reason="the retail sample is not beside this checkout")
+def test_training_on_the_retail_sample_reports_both_and_what_limits_them(tmp_path):
+    output = succeeded(run("train_ranking.py", "--data", RETAIL, "--out", tmp_path / "out"))
+    assert "2,291 without user" in output
+    measured(output, "model")
+    measured(output, "popularity baseline")
+    assert "80% of the test interactions are of users never seen" in output
+    users, items = learned(output)
+    assert 0 < users < 323  # fewer than the log has: some occur in the test alone
+    assert 0 < items < 1704
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--data", "missing.csv"], "missing.csv"),
+        (["--data", "wrong.csv"], "columns buyer, sku, day"),
+        (["--data", "empty.csv"], "must not be empty"),
+        (["--data", "short.csv"], "at least 20 interactions"),
+        (["--resume"], "--checkpoint-dir"),
+        (["--out", "short.csv/out"], "--out"),
+        (["--resume", "--checkpoint-dir", "none", "--events", "500"], "has none"),
+    ],
+)
+def test_bad_input_gets_one_sentence_and_status_2(tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    Path("wrong.csv").write_text("buyer,sku,day\n" + "a,b,1\n" * 30)
+    Path("empty.csv").write_text("")
+    Path("short.csv").write_text("user,item,time\na,b,1\n")
+    result = run("train_ranking.py", *arguments)
+    assert result.returncode == 2
+    said = [line for line in result.stderr.splitlines() if line.startswith("train_ranking.py: ")]
+    assert len(said) == 1
+    assert message in said[0]
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--epochs", "--dim", "--batch-size", "--seed", "--events"])
+@pytest.mark.parametrize("value", ["-1", "1.5", "many"])
+def test_a_number_out_of_range_is_refused(option, value):
+    result = run("train_ranking.py", option, value)
+    assert result.returncode == 2
+    assert "must be a whole number from" in result.stderr
+
+
+def test_the_demo_trains_serves_asks_and_stops(tmp_path):
+    out = tmp_path / "ranking"
+    output = succeeded(run("demo.py", "--out", out, "--events", "3000", "--epochs", "1"))
+    predictions = [
+        json.loads(line.partition("answer ")[2])["predictions"]
+        for line in output.splitlines()
+        if line.strip().startswith('answer {"predictions"')
+    ]
+    assert [len(scores) for scores in predictions] == [2, 1]
+    assert all(0 < score < 1 for scores in predictions for score in scores)
+    assert re.findall(r"found: (\w+)", output) == ["true", "false"]
+    ending = output[output.index("The gateway has stopped.") :]
+    measured(ending, "model")
+    learned(ending)
+    assert f"SavedModel: {out / '1'}" in ending
+    assert "-m server --model-dir" in ending
+    assert "curl -d" in ending.splitlines()[-1]
+
+
+def test_the_client_says_how_to_start_a_gateway_that_is_not_there():
+    result = run("client.py", "--url", "http://127.0.0.1:9", "--user", "u", "--item", "i")
+    assert result.returncode == 1
+    assert "python -m server" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_the_smallest_export_reads_back(tmp_path):
+    output = succeeded(run("export.py", tmp_path / "tiny"))
+    assert "Exported 5 rows" in output
+    assert "[ True False]" in output
+
+
+@pytest.mark.slow
+def test_on_the_made_up_log_the_model_clearly_beats_popularity(tmp_path):
+    output = succeeded(run("train_ranking.py", "--out", tmp_path / "out"))
+    auc, recall = measured(output, "model")
+    base_auc, base_recall = measured(output, "popularity baseline")
+    assert auc > base_auc + 0.05
+    assert recall > 1.5 * base_recall

@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+from ranking.errors import DataError
+from ranking.evaluation import evaluate
+from ranking.model import ModelScorer
+from ranking.split import split_by_time
+from ranking.synthetic_log import synthetic_log
+from ranking.training import TrainingOptions, train
+
+
+@pytest.fixture(scope="module")
+def split():
+    return split_by_time(synthetic_log(0, num_users=60, num_items=80, num_events=1500))
+
+
+def options(**changes):
+    return TrainingOptions(**{"epochs": 3, "dim": 4, "batch_size": 512, "seed": 5, **changes})
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(split):
+    return train(split.train, options())
+
+
+def all_scores(model, split):
+    return ModelScorer(model, split.train).scores(np.arange(len(split.train.user_ids)))
+
+
+def test_only_ids_of_the_training_get_a_row(split, uninterrupted):
+    assert len(np.unique(split.test.users)) > 0
+    assert uninterrupted.get_layer("user").table.size() == len(np.unique(split.train.users))
+    assert uninterrupted.get_layer("item").table.size() == len(np.unique(split.train.items))
+
+
+def test_the_scorer_orders_as_the_model_does(split, uninterrupted):
+    log = split.train
+    users = np.repeat(np.arange(5), len(log.item_ids))
+    items = np.tile(np.arange(len(log.item_ids)), 5)
+    ids = {"user_id": log.user_ids[users].astype(str), "item_id": log.item_ids[items].astype(str)}
+    served = uninterrupted(ids).numpy()
+    scores = ModelScorer(uninterrupted, log).scores(np.arange(5)).ravel()
+    np.testing.assert_allclose(1 / (1 + np.exp(-scores)), served, rtol=1e-5)
+
+
+def test_a_resumed_training_ends_as_an_uninterrupted_one(split, uninterrupted, tmp_path):
+    first = train(split.train, options(epochs=1, checkpoint_dir=tmp_path))
+    assert not np.array_equal(all_scores(first, split), all_scores(uninterrupted, split))
+    resumed = train(split.train, options(checkpoint_dir=tmp_path, resume=True))
+    np.testing.assert_array_equal(all_scores(resumed, split), all_scores(uninterrupted, split))
+
+
+def test_a_finished_training_is_resumed_without_another_epoch(split, tmp_path):
+    done = train(split.train, options(epochs=1, checkpoint_dir=tmp_path))
+    again = train(split.train, options(epochs=1, checkpoint_dir=tmp_path, resume=True))
+    np.testing.assert_array_equal(all_scores(done, split), all_scores(again, split))
+
+
+def test_there_must_be_something_to_resume(split, tmp_path):
+    with pytest.raises(DataError, match="has none"):
+        train(split.train, options(checkpoint_dir=tmp_path, resume=True))
+
+
+def test_training_makes_the_ranking_better(split, uninterrupted):
+    untrained = train(split.train, options(epochs=0))
+    before = evaluate(split, ModelScorer(untrained, split.train))
+    after = evaluate(split, ModelScorer(uninterrupted, split.train))
+    assert after.auc > before.auc + 0.05
