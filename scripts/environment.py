@@ -12,6 +12,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -30,7 +31,7 @@ FAILURES = (
     ("No space left on device", "The disk became full: free some space and run the command again."),
     (
         "ops did not compile",
-        "The ops did not compile: the compiler's messages are above, and in {log}.",
+        "The ops did not compile: the first errors are above, the rest is in {log}.",
     ),
     (
         "No matching distribution found",
@@ -59,12 +60,18 @@ def source_files() -> "list[Path]":
     return [path for pattern in SOURCES for path in ROOT.glob(pattern) if path.is_file()]
 
 
+def errors(log: str, most: int = 12) -> "list[str]":
+    """Returns the first lines of pip's log that tell of an error, without its time stamps."""
+    lines = (re.sub(r"^\d{4}-\S+ ", "", line).strip() for line in log.splitlines())
+    return [line for line in lines if re.search(r"\berror:|CMake Error|ERROR:", line)][:most]
+
+
 def explain(log: str, log_path: Path) -> str:
     """Returns the sentence for a failed installation, from what pip logged."""
     for sign, sentence in FAILURES:
         if sign in log:
             return sentence.format(log=log_path)
-    return f"The installation failed: pip's messages are above, and in {log_path}."
+    return f"The installation failed: its first errors are above, the rest is in {log_path}."
 
 
 class Environment:
@@ -126,7 +133,8 @@ class Environment:
         start = time.monotonic()
         if subprocess.call(command, env=variables) != 0:
             log = self._log.read_text("utf-8", "replace") if self._log.exists() else ""
-            sys.exit("\n" + explain(log, self._log))
+            print(*errors(log), sep="\n")
+            sys.exit(explain(log, self._log))
         _say(f"  done in {time.monotonic() - start:.0f} s")
 
 

@@ -107,6 +107,12 @@ def test_failed_installation_is_explained(log: str, sentence: str, tmp_path: Pat
     assert "\n" not in message
 
 
+def test_first_errors_of_a_failed_compilation_are_shown():
+    log = "2026-01-02T03:04:05,678   a.cc:1:2: error: no type x\n2026-01-02T03:04:05,679   ok\n"
+    assert environment.errors(log) == ["a.cc:1:2: error: no type x"]
+    assert len(environment.errors("x: error: y\n" * 99, most=5)) == 5
+
+
 def test_changed_source_changes_the_fingerprint(monkeypatch, tmp_path: Path):
     monkeypatch.setattr(environment, "ROOT", tmp_path)
     file = tmp_path / "a.cc"
