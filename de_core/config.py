@@ -1,0 +1,144 @@
+"""What a table is made of: the checked arguments of a ``de.Variable``."""
+
+from __future__ import annotations
+
+import dataclasses
+import numbers
+from collections.abc import Iterable
+from typing import Any
+
+import tensorflow as tf
+
+#: Dtypes a table's keys may have.
+KEY_DTYPES = (tf.int64, tf.int32, tf.string)
+#: Dtypes a table's values may have.
+VALUE_DTYPES = (
+    tf.float32,
+    tf.float64,
+    tf.float16,
+    tf.bfloat16,
+    tf.int8,
+    tf.int32,
+    tf.int64,
+    tf.bool,
+    tf.string,
+)
+#: The longest row a table holds.
+MAX_DIM = 4096
+
+
+def received(**values: Any) -> str:
+    """Returns the second half of an error message: the arguments as they came.
+
+    Args:
+        **values: The offending arguments by name.
+
+    Returns:
+        A sentence such as ``Received: dim=0 (of type int).``
+
+    Example:
+    >>> received(dim=0)
+    'Received: dim=0 (of type int).'
+    """
+    listed = ", ".join(
+        f"{name}={value!r} (of type {type(value).__name__})" for name, value in values.items()
+    )
+    return f"Received: {listed}."
+
+
+@dataclasses.dataclass(frozen=True)
+class TableSpec:
+    """The properties that a second request for the same table must share.
+
+    Attributes:
+        key_dtype: Dtype of the keys.
+        value_dtype: Dtype of the values.
+        dim: Values a row, 1 to `MAX_DIM`.
+        devices: One table is made on each.
+    """
+
+    key_dtype: tf.DType
+    value_dtype: tf.DType
+    dim: int
+    devices: tuple[str, ...]
+
+    @classmethod
+    def checked(cls, key_dtype: Any, value_dtype: Any, dim: Any, devices: Any) -> TableSpec:
+        """Makes a spec of a user's arguments.
+
+        Raises:
+            TypeError: A dtype is not supported, or `dim` or `devices` is of a wrong type.
+            ValueError: `dim` is not in [1, 4096], or `devices` is empty.
+        """
+        return cls(
+            _dtype("key_dtype", key_dtype, KEY_DTYPES),
+            _dtype("value_dtype", value_dtype, VALUE_DTYPES),
+            _dim(dim),
+            _devices(devices),
+        )
+
+    def difference(self, other: TableSpec) -> str:
+        """Returns the first property that differs with both values, or an empty string."""
+        for field in dataclasses.fields(self):
+            mine, theirs = getattr(self, field.name), getattr(other, field.name)
+            if mine != theirs:
+                return f"{field.name}={_plain(theirs)!r}, but it exists with {_plain(mine)!r}"
+        return ""
+
+
+def checked_init_size(init_size: Any) -> int:
+    """Returns `init_size` as an int.
+
+    Raises:
+        TypeError: It is no whole number.
+        ValueError: It is negative.
+    """
+    if isinstance(init_size, bool) or not isinstance(init_size, numbers.Integral):
+        raise TypeError(f"`init_size` must be an integer. {received(init_size=init_size)}")
+    if init_size < 0:
+        raise ValueError(f"`init_size` must not be negative. {received(init_size=init_size)}")
+    return int(init_size)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tf.DType):
+        return value.name
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _dtype(name: str, value: Any, allowed: tuple[tf.DType, ...]) -> tf.DType:
+    try:
+        dtype = tf.as_dtype(value)
+    except TypeError:
+        dtype = None
+    if dtype not in allowed:
+        names = ", ".join(each.name for each in allowed)
+        raise TypeError(f"`{name}` must be one of {names}. {received(**{name: value})}")
+    return dtype
+
+
+def _dim(dim: Any) -> int:
+    if isinstance(dim, bool) or not isinstance(dim, numbers.Integral):
+        raise TypeError(f"`dim` must be an integer from 1 to {MAX_DIM}. {received(dim=dim)}")
+    if not 1 <= int(dim) <= MAX_DIM:
+        raise ValueError(f"`dim` must be from 1 to {MAX_DIM}. {received(dim=dim)}")
+    return int(dim)
+
+
+def _devices(devices: Any) -> tuple[str, ...]:
+    if devices is None:
+        return ("/CPU:0",)
+    if isinstance(devices, str):
+        return (devices,)
+    if not isinstance(devices, Iterable):
+        raise TypeError(f"`devices` must be a list of device names. {received(devices=devices)}")
+    names = tuple(devices)
+    if not names:
+        raise ValueError(
+            "`devices` must name at least one device, or be None for the CPU. "
+            + received(devices=devices)
+        )
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"`devices` must hold device names. {received(device=name)}")
+    return names

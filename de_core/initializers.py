@@ -1,0 +1,212 @@
+"""Turns whatever a user passes as `initializer` into what the engine computes.
+
+The engine's initial rows are a function of (seed, key) alone. So an initializer is not called for
+each batch: the well-known ones are recognised by their parameters, and any other callable is
+evaluated once into a sample from which the engine draws per key.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+import math
+import numbers
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from de_core.config import received
+
+#: Rows drawn from a callable initializer, fewer for rows so long that the sample would be huge.
+SAMPLE_ROWS = 4096
+_SAMPLE_VALUES = 2**22
+# Keras divides by this so that the spread is right after truncation; the engine's is before it.
+_TRUNCATED_STDDEV = 0.87962566103423978
+_LIBRARIES = ("keras.", "tf_keras.", "tensorflow.")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class InitialRow:
+    """What a key without a row reads as.
+
+    Attributes:
+        kind: "zeros", "constant", "uniform", "normal", "truncated_normal", "row" or "quantile".
+        args: The kind's numbers, such as (low, high).
+        seed: Of the random kinds.
+        table: [dim] for "row"; [q, dim], each column ascending, for "quantile".
+    """
+
+    kind: str
+    args: tuple[float, ...] = ()
+    seed: int = 0
+    table: np.ndarray[Any, np.dtype[np.float32]] | None = None
+
+    def attributes(self) -> dict[str, Any]:
+        """Returns the attributes of the op that makes the table."""
+        table = np.zeros([0], np.float32) if self.table is None else self.table
+        return {
+            "initializer": self.kind,
+            "init_args": list(self.args),
+            "init_seed": self.seed,
+            "init_table": tf.make_tensor_proto(table, tf.float32),
+        }
+
+
+def resolve(initializer: Any, *, name: str, dim: int, value_dtype: tf.DType) -> InitialRow:
+    """Returns the engine's form of an initializer.
+
+    Args:
+        initializer: None for zeros; a number; a list, array or tensor, scalar or of shape [dim]; a
+            Keras 3, tf_keras or TensorFlow initializer, its class, name or config; or a callable
+            `f(shape, dtype)`.
+        name: The variable's name; an initializer without a seed takes a seed from it.
+        dim: Values a row.
+        value_dtype: Of the values.
+
+    Raises:
+        TypeError: It is none of these, or a random one for values that are not floating-point.
+        ValueError: An array of another shape, or a callable that returned one.
+
+    Example:
+    >>> resolve(0.5, name="t", dim=2, value_dtype=tf.float32).kind
+    'constant'
+    """
+    row = _resolve(initializer, name, dim, value_dtype)
+    random = row.kind in ("uniform", "normal", "truncated_normal", "quantile")
+    if random and not value_dtype.is_floating:
+        raise TypeError(
+            f"A random initializer needs floating-point values, not {value_dtype.name}. "
+            f"Pass a number or None. {received(initializer=initializer)}"
+        )
+    return row
+
+
+def _resolve(initializer: Any, name: str, dim: int, value_dtype: tf.DType) -> InitialRow:
+    if initializer is None:
+        return InitialRow("zeros")
+    if isinstance(initializer, (numbers.Number, np.generic)):
+        return _constant(initializer)
+    if isinstance(initializer, (str, dict)):
+        initializer = keras.initializers.get(initializer)
+    if inspect.isclass(initializer):
+        initializer = initializer()
+    if isinstance(initializer, (list, tuple, np.ndarray)) or tf.is_tensor(initializer):
+        return _of_array(initializer, dim)
+    if not callable(initializer):
+        raise TypeError(
+            "`initializer` must be None, a number, a list, array or tensor of [dim] values, an "
+            f"initializer or a callable f(shape, dtype). {received(initializer=initializer)}"
+        )
+    known = _of_known(initializer, name, dim)
+    return known if known is not None else _of_callable(initializer, name, dim, value_dtype)
+
+
+def _constant(value: Any) -> InitialRow:
+    number = float(value)
+    return InitialRow("constant", (number,)) if number else InitialRow("zeros")
+
+
+def _of_array(initializer: Any, dim: int) -> InitialRow:
+    values = _evaluate(lambda: initializer) if tf.is_tensor(initializer) else initializer
+    array = np.asarray(values)
+    if array.size == 1 and dim >= 1 and array.ndim <= 1:
+        return _constant(array.reshape([]))
+    if array.shape not in ((dim,), (1, dim)):
+        raise ValueError(
+            f"An `initializer` array must be a scalar or of shape [{dim}], one row. "
+            f"Received: initializer.shape={array.shape} (of type {type(initializer).__name__})."
+        )
+    return InitialRow("row", table=array.reshape([dim]).astype(np.float32))
+
+
+def _of_known(initializer: Any, name: str, dim: int) -> InitialRow | None:
+    # Only the libraries' own classes: a subclass may compute anything.
+    if not type(initializer).__module__.startswith(_LIBRARIES):
+        return None
+    kind = type(initializer).__name__
+    if kind == "Zeros":
+        return InitialRow("zeros")
+    if kind == "Ones":
+        return _constant(1)
+    if kind == "Constant":
+        return _of_array(np.asarray(initializer.value), dim)
+    seed = _seed_of(initializer, name)
+    if kind == "RandomUniform":
+        return InitialRow("uniform", _floats(initializer.minval, initializer.maxval), seed)
+    if kind == "RandomNormal":
+        return InitialRow("normal", _floats(initializer.mean, initializer.stddev), seed)
+    if kind == "TruncatedNormal":
+        return InitialRow("truncated_normal", _floats(initializer.mean, initializer.stddev), seed)
+    if all(hasattr(initializer, field) for field in ("scale", "mode", "distribution")):
+        return _of_variance_scaling(initializer, dim, seed)
+    return None
+
+
+def _of_variance_scaling(initializer: Any, dim: int, seed: int) -> InitialRow:
+    # The height of a table is unbounded, so the fans are those of one row, [1, dim].
+    fans = {"fan_in": 1.0, "fan_out": float(dim), "fan_avg": (1.0 + dim) / 2.0}
+    variance = initializer.scale / max(1.0, fans[initializer.mode])
+    if initializer.distribution == "uniform":
+        limit = math.sqrt(3.0 * variance)
+        return InitialRow("uniform", (-limit, limit), seed)
+    if initializer.distribution == "untruncated_normal":
+        return InitialRow("normal", (0.0, math.sqrt(variance)), seed)
+    return InitialRow("truncated_normal", (0.0, math.sqrt(variance) / _TRUNCATED_STDDEV), seed)
+
+
+def _of_callable(
+    initializer: Callable[..., Any], name: str, dim: int, value_dtype: tf.DType
+) -> InitialRow:
+    shape = [max(1, min(SAMPLE_ROWS, _SAMPLE_VALUES // dim)), dim]
+    try:
+        with_dtype = "dtype" in inspect.signature(initializer).parameters
+    except (TypeError, ValueError):
+        with_dtype = True
+
+    def sample() -> Any:
+        return initializer(shape, dtype=value_dtype) if with_dtype else initializer(shape)
+
+    values = np.asarray(_evaluate(sample))
+    if values.shape != tuple(shape):
+        raise ValueError(
+            "A callable `initializer` must return an array of the shape it is asked for. "
+            f"Received: shape={values.shape} for {shape} (from {initializer!r})."
+        )
+    if np.all(values == values[:1]):
+        return InitialRow("row", table=values[0].astype(np.float32))
+    columns = np.sort(values.astype(np.float32), axis=0)
+    return InitialRow("quantile", seed=_seed_of(initializer, name), table=columns)
+
+
+def _evaluate(function: Callable[[], Any]) -> Any:
+    with tf.init_scope():
+        if tf.executing_eagerly():
+            return keras.ops.convert_to_numpy(function())
+    # Graph mode of TensorFlow 1: the op that makes the table needs the numbers now.
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        value = function()
+        return session.run(value) if tf.is_tensor(value) else value
+
+
+def _floats(*values: Any) -> tuple[float, ...]:
+    return tuple(float(np.asarray(value)) for value in values)
+
+
+def _seed_of(initializer: Any, name: str) -> int:
+    config = initializer.get_config() if hasattr(initializer, "get_config") else {}
+    seed = config.get("seed")
+    if isinstance(seed, dict):  # a serialized keras.random.SeedGenerator
+        seed = seed.get("config", {}).get("seed")
+    if isinstance(seed, numbers.Integral):
+        return int(seed) & (2**63 - 1)
+    return seed_of_name(name)
+
+
+def seed_of_name(name: str) -> int:
+    """Returns a seed in [0, 2^63) that is the same for a name in every process."""
+    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1

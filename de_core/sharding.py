@@ -1,0 +1,127 @@
+"""Which of a Variable's tables holds a key: splitting batches and putting them together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from de_core._ops import library
+from de_core.config import received
+from de_core.plain_python import plain_python
+
+Partitioner = Callable[[tf.Tensor, int], tf.Tensor]
+
+
+@plain_python
+def default_partition_fn(keys: tf.Tensor, shard_num: int) -> tf.Tensor:
+    """Returns the shard of each key by a hash that is the same on every build and machine.
+
+    Args:
+        keys: int64, int32 or string, any shape.
+        shard_num: Number of shards, at least 1.
+
+    Returns:
+        int32 of the shape of `keys`, in [0, shard_num).
+
+    Example:
+    >>> default_partition_fn(tf.constant([1, 2, 3], tf.int64), 1).numpy().tolist()
+    [0, 0, 0]
+    """
+    return library.de_shard_of(keys, num_shards=shard_num)
+
+
+class Router:
+    """Splits batches of keys among `count` tables by a partition function.
+
+    Args:
+        partitioner: `f(keys [n], shard_num)` returning one shard in [0, shard_num) a key, or None
+            for `default_partition_fn`.
+        count: Number of tables.
+    """
+
+    def __init__(self, partitioner: Partitioner | None, count: int) -> None:
+        if partitioner is not None and not callable(partitioner):
+            raise TypeError(
+                "`partitioner` must be a function (keys, shard_num) -> shard of each key. "
+                + received(partitioner=partitioner)
+            )
+        self.partitioner = default_partition_fn if partitioner is None else partitioner
+        self.count = count
+
+    def shards(self, keys: tf.Tensor) -> tf.Tensor:
+        """Returns the table of each key.
+
+        Args:
+            keys: [n].
+
+        Returns:
+            int32 [n], in [0, count).
+
+        Raises:
+            ValueError: The user's function returned something else; in a graph, a
+                `tf.errors.InvalidArgumentError` when it runs.
+        """
+        shards = self.partitioner(keys, self.count)
+        if self.partitioner is default_partition_fn:
+            return shards
+        return self._checked(tf.convert_to_tensor(shards), keys)
+
+    def split(self, keys: tf.Tensor, *values: tf.Tensor) -> list[list[tf.Tensor]]:
+        """Splits keys, and what belongs to them, by table.
+
+        Args:
+            keys: [n].
+            *values: Each [n, ...].
+
+        Returns:
+            For each table, its part of `keys` and of each of `values`, in the batch's order.
+        """
+        batch = (keys, *values)
+        if self.count == 1:
+            return [list(batch)]
+        shards = self.shards(keys)
+        parts = [tf.dynamic_partition(each, shards, self.count) for each in batch]
+        return [list(part) for part in zip(*parts, strict=True)]
+
+    def gather(
+        self, keys: tf.Tensor, read: Callable[[int, tf.Tensor], tuple[tf.Tensor, ...]]
+    ) -> tuple[tf.Tensor, ...]:
+        """Reads from every table and puts the results in the order of `keys`.
+
+        Args:
+            keys: [n].
+            read: `f(table index, keys [m])` returning tensors [m, ...].
+
+        Returns:
+            What `read` returns, each [n, ...].
+        """
+        if self.count == 1:
+            return read(0, keys)
+        shards = self.shards(keys)
+        places = tf.dynamic_partition(tf.range(tf.size(keys)), shards, self.count)
+        parts = tf.dynamic_partition(keys, shards, self.count)
+        results = [read(index, part) for index, part in enumerate(parts)]
+        return tuple(tf.dynamic_stitch(places, list(each)) for each in zip(*results, strict=True))
+
+    def _checked(self, shards: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
+        if not shards.dtype.is_integer or not shards.shape.is_compatible_with(keys.shape):
+            raise ValueError(
+                "`partitioner` must return one integer a key. "
+                f"Received: dtype={shards.dtype.name}, shape={shards.shape} for {keys.shape} keys."
+            )
+        message = (
+            f"`partitioner` must return shards in [0, {self.count}), one for each device. "
+            "Received: shard="
+        )
+        outside = tf.logical_or(shards < 0, shards >= self.count)
+        if tf.executing_eagerly():
+            if bool(tf.reduce_any(outside)):
+                raise ValueError(f"{message}{int(tf.boolean_mask(shards, outside)[0])}.")
+            return tf.cast(shards, tf.int32)
+        check = tf.debugging.Assert(
+            tf.logical_not(tf.reduce_any(outside)), [message, tf.boolean_mask(shards, outside)]
+        )
+        # None in a tf.function, which runs the check in any case.
+        with tf.control_dependencies([] if check is None else [check]):
+            return tf.cast(shards, tf.int32)
