@@ -1,0 +1,114 @@
+"""A table inside a SavedModel: read-only, over a snapshot file that is one of its assets."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import pathlib
+import tempfile
+import uuid
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from de_core._ops import library
+
+if TYPE_CHECKING:
+    from de_core.table import Table
+
+
+_deferred: contextvars.ContextVar[list[FrozenCopy] | None] = contextvars.ContextVar(
+    "de_core_deferred_copies", default=None
+)
+
+
+@contextlib.contextmanager
+def deferred_writes() -> Iterator[list[FrozenCopy]]:
+    """Makes copies leave their files empty, for a caller that writes the assets in place itself.
+
+    Yields:
+        The list that the copies of the SavedModels saved meanwhile are put in.
+    """
+    copies: list[FrozenCopy] = []
+    token = _deferred.set(copies)
+    try:
+        yield copies
+    finally:
+        _deferred.reset(token)
+
+
+class FrozenCopy(tf.Module):
+    """What stands for one live table in one SavedModel.
+
+    TensorFlow's saver maps the live table's handle to the one `create_resource` makes, in every
+    function it saves. So nothing is traced again: the op that reads rows takes either handle.
+
+    Args:
+        table: The live table.
+    """
+
+    def __init__(self, table: Table) -> None:
+        super().__init__()
+        self.spec = table.spec
+        self.handle = table.resource_handle
+        # Every export its own, so that versions that one process serves never share a table.
+        unique = uuid.uuid4().hex
+        self._shared_name = f"{table.name}_{unique}"
+        folder = tempfile.TemporaryDirectory(prefix="de_core_export_")
+        weakref.finalize(self, folder.cleanup)
+        self.file = pathlib.Path(folder.name) / f"{file_stem(table.name)}-{unique[:8]}.de"
+        self.file.touch()
+        self._asset = tf.saved_model.Asset(str(self.file))
+
+    def write(self) -> None:
+        """Writes the file that will be the asset, unless under `deferred_writes`."""
+        copies = _deferred.get()
+        if copies is None:
+            self.write_to(self.file)
+        else:
+            copies.append(self)
+
+    def write_to(self, path: pathlib.Path) -> None:
+        """Writes the rows, without optimizer slots, to a snapshot file."""
+        with tf.init_scope():
+            library.de_table_save(self.handle, str(path), values_only=True)
+
+    def create_resource(self) -> tf.Tensor:
+        """Makes the read-only table's handle in the current graph."""
+        return library.de_frozen_table(
+            shared_name=self._shared_name,
+            key_dtype=self.spec.key_dtype,
+            value_dtype=self.spec.value_dtype,
+            dim=self.spec.dim,
+        )
+
+    def children(self) -> dict[str, Any]:
+        """Returns what the SavedModel stores: how to make, open and close the table, its file."""
+
+        @tf.function(input_signature=[], autograph=False)
+        def create() -> tf.Tensor:
+            return self.create_resource()
+
+        @tf.function(input_signature=[], autograph=False)
+        def initialize() -> int:
+            library.de_frozen_table_open(self.handle, self._asset.asset_path)
+            return 1
+
+        @tf.function(input_signature=[], autograph=False)
+        def destroy() -> int:
+            library.de_frozen_table_close(self.handle)
+            return 1
+
+        return {
+            "_create_resource": create,
+            "_initialize": initialize,
+            "_destroy_resource": destroy,
+            "snapshot": self._asset,
+        }
+
+
+def file_stem(name: str) -> str:
+    """Returns a table's name as the beginning of a file name."""
+    return "".join(each if each.isalnum() or each in "._-" else "_" for each in name)

@@ -1,0 +1,54 @@
+"""The gradient of a lookup: the rows' gradients together with the ids they belong to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+# As the first dimension of a dense shape: a table's height is unbounded. TensorShape reads it as
+# None, and whoever tries to make the gradient dense fails at once instead of filling the memory.
+# int32, because that is what tf.cond gives the branch without a lookup.
+_UNBOUNDED = -1
+
+
+@tf.RegisterGradient("DeEmbeddingAnchor")
+def _anchor_gradient(op: Any, gradient: tf.Tensor) -> tuple[tf.IndexedSlices, None, None]:
+    """Returns the gradient with respect to the anchor: one slice for each id looked up.
+
+    Args:
+        op: The forward op; its inputs are the anchor, keys [...] and rows [..., dim].
+        gradient: Of the output, [..., dim].
+    """
+    if _accumulates_densely(tf.compat.v1.get_default_graph()):
+        raise NotImplementedError(
+            "The gradient of a lookup cannot leave a tf.while_loop: TensorFlow accumulates it "
+            "densely there, and a table has no dense form. Look the ids up once outside the loop "
+            "and index the rows inside it, or take the gradient inside the loop. "
+            f"Received: lookup={op.name!r} (of type {op.type})."
+        )
+    rows = op.inputs[2]
+    dim = rows.shape[-1]
+    slices = tf.IndexedSlices(
+        values=tf.reshape(gradient, [-1, dim]),
+        indices=tf.reshape(op.inputs[1], [-1]),
+        dense_shape=tf.constant([_UNBOUNDED, dim], tf.int32),
+    )
+    return slices, None, None
+
+
+def _accumulates_densely(graph: Any) -> bool:
+    # TensorFlow has no public name for the graph it builds a loop's gradient in.
+    return type(graph).__name__ == "_WhileBodyGradFuncGraph"
+
+
+for _name in (
+    "DeTableFind",
+    "DeTableContains",
+    "DeTableSize",
+    "DeTableStats",
+    "DeTableExport",
+    "DeTableFindOrInsert",
+    "DeShardOf",
+):
+    tf.no_gradient(_name)

@@ -1,0 +1,87 @@
+"""Checks the keys and values that users pass to a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+
+def checked_keys(keys: Any, table: Any) -> tf.Tensor:
+    """Returns `keys` as a tensor of the table's key dtype.
+
+    Tensors and arrays must be of that dtype: nothing is cast. Python numbers and strings are
+    converted where that loses nothing.
+
+    Args:
+        keys: Any shape.
+        table: The `Variable`, for its `key_dtype` and `name`.
+
+    Raises:
+        TypeError: They are of another dtype.
+    """
+    return _converted("keys", keys, table.key_dtype, table.name)
+
+
+def checked_pairs(keys: Any, values: Any, table: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns keys [n] and values [n, dim] as tensors of the table's dtypes.
+
+    Args:
+        keys: Any shape.
+        values: keys.shape + [dim].
+        table: The `Variable`.
+
+    Raises:
+        TypeError: They are of other dtypes.
+        ValueError: The shapes do not fit.
+    """
+    keys = checked_keys(keys, table)
+    values = _converted("values", values, table.value_dtype, table.name)
+    wanted = keys.shape.concatenate([table.dim])
+    if not values.shape.is_compatible_with(wanted):
+        raise ValueError(
+            f"`values` must be of shape keys.shape + [dim], here {wanted}, one row for each key of "
+            f"table {table.name!r}. Received: values.shape={values.shape}, "
+            f"keys.shape={keys.shape}."
+        )
+    if not values.shape.is_fully_defined():
+        rows_shape = tf.concat([tf.shape(keys), [table.dim]], 0)
+        values = tf.ensure_shape(values, wanted)
+        check = tf.debugging.assert_equal(
+            tf.shape(values), rows_shape, "`values` must be of shape keys.shape + [dim]"
+        )
+        with tf.control_dependencies([] if check is None else [check]):
+            values = tf.identity(values)
+    return tf.reshape(keys, [-1]), tf.reshape(values, [-1, table.dim])
+
+
+def _converted(argument: str, value: Any, dtype: tf.DType, table_name: str) -> tf.Tensor:
+    given = _dtype_of(value)
+    if given is None:
+        try:
+            return tf.convert_to_tensor(value, dtype=dtype)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"`{argument}` of table {table_name!r} must be {dtype.name}. "
+                f"Received: {argument}={value!r} (of type {type(value).__name__})."
+            ) from error
+    if given != dtype:
+        remedy = (
+            f"Cast them with tf.cast({argument}, tf.{dtype.name}), or make the table of that dtype."
+            if given.is_integer and dtype.is_integer
+            else f"Make the table with the dtype of the {argument}, or pass others."
+        )
+        raise TypeError(
+            f"`{argument}` of table {table_name!r} must be {dtype.name}. "
+            f"Received: {argument}.dtype={given.name} (of type {type(value).__name__}). {remedy}"
+        )
+    return tf.convert_to_tensor(value)
+
+
+def _dtype_of(value: Any) -> tf.DType | None:
+    """Returns the dtype of a tensor or array, or None for Python values, which convert to any."""
+    if tf.is_tensor(value) or isinstance(value, (np.ndarray, np.generic)):
+        dtype = tf.as_dtype(value.dtype)
+        return tf.string if dtype in (tf.string, tf.variant) else dtype
+    return None

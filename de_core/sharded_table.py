@@ -1,0 +1,144 @@
+"""Several tables that act as one: the storage behind a `Variable`."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from de_core._ops import library
+from de_core.config import TableSpec
+from de_core.initializers import InitialRow
+from de_core.sharding import Partitioner, Router
+from de_core.table import Table
+
+_all: weakref.WeakSet[ShardedTable] = weakref.WeakSet()
+
+
+def tables_behind(handles: Iterable[Any]) -> list[ShardedTable]:
+    """Returns the tables whose resource handles are among the tensors that a function captured."""
+    wanted = {id(handle) for handle in handles}
+    return sorted(
+        (
+            store
+            for store in _all
+            if any(id(table.resource_handle) in wanted for table in store.tables)
+        ),
+        key=lambda store: store.name,
+    )
+
+
+class ShardedTable:
+    """One table on each device of a spec, and the batched verbs over all of them.
+
+    A plain object on purpose: neither Keras nor TensorFlow looks for state inside it.
+
+    Args:
+        name: Of the Variable; the tables' names follow from it.
+        spec: Dtypes, dim and devices.
+        initial: What a key without a row reads as.
+        partitioner: Divides the keys.
+        init_size: Rows to make room for, divided among the tables.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        spec: TableSpec,
+        initial: InitialRow,
+        partitioner: Partitioner | None,
+        init_size: int,
+    ) -> None:
+        count = len(spec.devices)
+        self.name = name
+        self.spec = spec
+        self.router = Router(partitioner, count)
+        self.tables = tuple(
+            Table(f"{name}_mht_{index + 1}of{count}", spec, initial, device, init_size // count)
+            for index, device in enumerate(spec.devices)
+        )
+        _all.add(self)
+
+    def find(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Reads rows.
+
+        Args:
+            keys: Any shape.
+
+        Returns:
+            Values, keys.shape + [dim], and whether each key has a row, keys.shape.
+        """
+        values, found = self.router.gather(
+            tf.reshape(keys, [-1]), lambda index, part: self.tables[index].find(part)
+        )
+        rows_shape = tf.concat([tf.shape(keys), [self.spec.dim]], 0)
+        values = tf.ensure_shape(tf.reshape(values, rows_shape), [*keys.shape, self.spec.dim])
+        return values, tf.ensure_shape(tf.reshape(found, tf.shape(keys)), keys.shape)
+
+    def write(
+        self, op: Any, keys: tf.Tensor, values: tf.Tensor, *inputs: Any, **attributes: Any
+    ) -> Any:
+        """Runs one of the ops that take keys and a value a key.
+
+        Args:
+            op: Such as `library.de_table_insert_or_assign`.
+            keys: [n].
+            values: [n, dim].
+            *inputs: The op's further inputs.
+            **attributes: Of the op.
+        """
+        parts = self.router.split(keys, values)
+        return _grouped(
+            table.run(op, *part, *inputs, **attributes)
+            for table, part in zip(self.tables, parts, strict=True)
+        )
+
+    def apply(self, gradient: tf.IndexedSlices, hyper: tf.Tensor, *, rule: str, owner: str) -> Any:
+        """Runs one optimizer step inside the tables: duplicates summed, one update a key.
+
+        Args:
+            gradient: Values [n, dim]; indices [n], the keys.
+            hyper: double [k], the rule's hyperparameters.
+            rule: Such as "adam".
+            owner: The optimizer whose slots are meant.
+        """
+        keys = gradient.indices
+        if keys.dtype != self.spec.key_dtype:
+            keys = tf.cast(keys, self.spec.key_dtype)  # TensorFlow widens int32 where it joins some
+        return self.write(
+            library.de_table_apply, keys, gradient.values, hyper, rule=rule, owner=owner
+        )
+
+    def erase(self, keys: tf.Tensor) -> Any:
+        """Removes the rows of `keys` [n]."""
+        parts = self.router.split(keys)
+        return _grouped(
+            table.run(library.de_table_erase, part)
+            for table, (part,) in zip(self.tables, parts, strict=True)
+        )
+
+    def clear(self) -> Any:
+        """Removes all rows."""
+        return _grouped(table.run(library.de_table_clear) for table in self.tables)
+
+    def size(self, index: int | None = None) -> tf.Tensor:
+        """Returns the number of rows of one table or of all, an int64 scalar."""
+        tables = self.tables if index is None else (self.tables[index],)
+        sizes = [table.run(library.de_table_size) for table in tables]
+        return sizes[0] if len(sizes) == 1 else tf.add_n(sizes)
+
+    def export(self, slot: str = "") -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns all keys [n] and values [n, dim], or one optimizer slot [n, width]."""
+        parts = [table.export(slot) for table in self.tables]
+        if len(parts) == 1:
+            return parts[0]
+        keys, values = zip(*parts, strict=True)
+        return tf.concat(list(keys), 0), tf.concat(list(values), 0)
+
+
+def _grouped(ops: Any) -> Any:
+    """Returns one op for many, or None in eager mode, where they have run."""
+    ops = list(ops)
+    return None if tf.executing_eagerly() else tf.group(*ops)

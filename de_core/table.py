@@ -1,0 +1,129 @@
+"""One table on one device: the resource that the ops work on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from de_core._ops import library
+from de_core.config import TableSpec
+from de_core.frozen import FrozenCopy
+from de_core.initializers import InitialRow
+
+
+class Table(tf.saved_model.experimental.TrackableResource):
+    """A hash table from keys to rows, living in the op library.
+
+    In eager mode its handle counts references: the memory is freed with the last of them, be it
+    this object or a function that captured it. In a TensorFlow 1 graph it belongs to the session.
+
+    Saved as a SavedModel it becomes a read-only table over a snapshot file (see `frozen.py`).
+
+    Args:
+        name: Unique among the tables of a graph.
+        spec: Dtypes and dim.
+        initial: What a key without a row reads as.
+        device: Where it lives.
+        init_size: Rows to make room for at once.
+    """
+
+    def __init__(
+        self, name: str, spec: TableSpec, initial: InitialRow, device: str, init_size: int
+    ) -> None:
+        # No device for the base class: it would end up in SavedModels.
+        super().__init__(device="")
+        self.name = name
+        self.spec = spec
+        self.device = device
+        self._initial = initial
+        self._init_size = init_size
+        self._frozen_copy: FrozenCopy | None = None
+        self._saved_copy: FrozenCopy | None = None
+        with tf.init_scope():
+            self.resource_handle  # noqa: B018  makes the table now, not at the first use
+
+    def find(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Reads rows; a pure read.
+
+        Args:
+            keys: [n].
+
+        Returns:
+            Values [n, dim], and whether each key has a row, [n].
+        """
+        with tf.device(self.device):
+            return tuple(
+                library.de_table_find(
+                    self.resource_handle,
+                    keys,
+                    Tvalues=self.spec.value_dtype,
+                    dim=self.spec.dim,
+                )
+            )
+
+    def export(self, slot: str = "") -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns all keys [n] and their values [n, dim], or one optimizer slot."""
+        with tf.device(self.device):
+            return tuple(
+                library.de_table_export(
+                    self.resource_handle,
+                    Tkeys=self.spec.key_dtype,
+                    Tvalues=self.spec.value_dtype,
+                    slot=slot,
+                )
+            )
+
+    def run(self, op: Any, *inputs: Any, **attributes: Any) -> Any:
+        """Runs one of the library's ops on this table, on its device.
+
+        Args:
+            op: Such as `library.de_table_erase`.
+            *inputs: What follows the handle.
+            **attributes: Of the op.
+        """
+        with tf.device(self.device):
+            return op(self.resource_handle, *inputs, **attributes)
+
+    def frozen_copy(self) -> FrozenCopy:
+        """Returns what will stand for this table in the next SavedModel that includes it."""
+        if self._frozen_copy is None:
+            self._frozen_copy = FrozenCopy(self)
+        return self._frozen_copy
+
+    def _create_resource(self) -> tf.Tensor:
+        eager = tf.executing_eagerly()
+
+        def create() -> tf.Tensor:
+            return library.de_table(
+                shared_name="" if eager else self.name,
+                anonymous=eager,
+                key_dtype=self.spec.key_dtype,
+                value_dtype=self.spec.value_dtype,
+                dim=self.spec.dim,
+                init_size=self._init_size,
+                **self._initial.attributes(),
+            )
+
+        with tf.device(self.device):
+            # Eager TensorFlow has no tensor attributes; in a function there are.
+            return tf.function(create)() if eager else create()
+
+    def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
+        if save_type != "savedmodel":
+            return {}  # the Variable checkpoints all of its tables together
+        return self.frozen_copy().children()
+
+    def _export_to_saved_model_graph(
+        self, object_map: Any, tensor_map: Any, **_: Any
+    ) -> list[tf.Tensor]:
+        # TensorFlow asks for the children first, once or more, and then for this once a save.
+        # Its file is copied after that, so it must outlive the call.
+        frozen, self._frozen_copy = self._frozen_copy, None
+        self._saved_copy = frozen
+        if frozen is None:
+            raise RuntimeError(f"Table {self.name!r} was asked for its graph before its children.")
+        frozen.write()
+        object_map[self] = frozen
+        tensor_map[self.resource_handle] = frozen.create_resource()
+        return [self.resource_handle]

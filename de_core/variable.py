@@ -1,0 +1,394 @@
+"""`Variable`: a `tf.Variable` of unbounded height, kept in hash tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from de_core import checkpoint as checkpoints
+from de_core import initializers, keys_and_values
+from de_core._ops import library
+from de_core.anchor import Anchor
+from de_core.config import TableSpec, checked_init_size, received
+from de_core.plain_python import plain_python
+from de_core.sharded_table import ShardedTable
+from de_core.sharding import Partitioner, default_partition_fn
+from de_core.table import Table
+
+DEFAULT_NAME = "DynamicEmbedding_Variable"
+
+
+class Variable(keras.layers.Layer, tf.Module):
+    """Rows of `dim` values by key; a row exists for every key.
+
+    Looking up a key that was never written returns its initial row, a function of the initializer's
+    seed and the key alone, and writes nothing. Writing (`upsert`, an optimizer's step) inserts it.
+
+    A Variable is a `tf.Module` and a Keras layer: every module, layer and model that holds one
+    trains, saves and restores it. Its one trainable variable is an empty *anchor* that stands for
+    the rows; the gradient with respect to it is a `tf.IndexedSlices` of the ids looked up.
+
+    Any method may run at once with any other from any number of threads. A row is read and written
+    whole; a batch is not a transaction.
+
+    Args:
+        key_dtype: `tf.int64`, `tf.int32` or `tf.string`.
+        value_dtype: Of the rows. Only rows of floating-point values are trainable.
+        dim: Values a row, 1 to 4096.
+        devices: Device names; one table is made on each, and the keys are divided among them. None
+            is one table on the CPU.
+        partitioner: `f(keys [n], shard_num)` returning the table of each key, in [0, shard_num).
+        shared_name: Not used.
+        name: Names the tables, seeds the initializer and names the signatures of an export. Two
+            Variables never share rows because of equal names; `de.get_variable` shares.
+        initializer: None for zeros; a number; an array, list or tensor of shape [] or [dim]; a
+            Keras or TensorFlow initializer; or a callable `f(shape, dtype)`, which is evaluated
+            once: initial rows then follow the distribution of each of its columns.
+        trainable: Whether lookups record gradients.
+        checkpoint: Whether checkpoints include the rows.
+        init_size: Rows to make room for at once, divided among the tables.
+        kv_creator: Another storage; only None yet.
+        restrict_policy: The rule of `restrict`; only None yet.
+        bp_v2: Kept for compatibility. Each optimizer step is one atomic update inside the table, so
+            concurrent updates of a row add up in any case.
+        short_file_name: Kept for compatibility. File names are short in any case.
+
+    Raises:
+        TypeError: An argument of a wrong type or dtype.
+        ValueError: `dim`, `devices`, `init_size` or `initializer` is out of range.
+        NotImplementedError: `kv_creator` or `restrict_policy` is given.
+
+    Example:
+    >>> users = Variable(dim=2, name="users", initializer=0.5)
+    >>> users.upsert([7], [[1.0, 2.0]])
+    >>> users.lookup([7, 8]).numpy().tolist()
+    [[1.0, 2.0], [0.5, 0.5]]
+    >>> int(users.size())
+    1
+    """
+
+    def __init__(
+        self,
+        key_dtype: Any = tf.int64,
+        value_dtype: Any = tf.float32,
+        dim: int = 1,
+        devices: Sequence[str] | None = None,
+        partitioner: Partitioner | None = default_partition_fn,
+        shared_name: str | None = None,
+        name: str | None = DEFAULT_NAME,
+        initializer: Any = None,
+        trainable: bool = True,
+        checkpoint: bool = True,
+        init_size: int = 0,
+        kv_creator: Any = None,
+        restrict_policy: Any = None,
+        bp_v2: bool = False,
+        short_file_name: bool = False,
+    ) -> None:
+        spec = TableSpec.checked(key_dtype, value_dtype, dim, devices)
+        init_size = checked_init_size(init_size)
+        for argument, value in (("kv_creator", kv_creator), ("restrict_policy", restrict_policy)):
+            if value is not None:
+                raise NotImplementedError(
+                    f"`{argument}` is not available yet and must be None. "
+                    + received(**{argument: value})
+                )
+        name = _unique_default_name() if name is None or name == DEFAULT_NAME else name
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"`name` must be a non-empty string or None. {received(name=name)}")
+        super().__init__(
+            name=re.sub(r"[^A-Za-z0-9_.\-]", "_", name), trainable=bool(trainable), autocast=False
+        )
+        self._name = name
+        self.shared_name = shared_name
+        self.initializer = initializer
+        self.checkpoint = bool(checkpoint)
+        self.init_size = init_size
+        self.bp_v2 = bool(bp_v2)
+        self.short_file_name = bool(short_file_name)
+        row = initializers.resolve(
+            initializer, name=name, dim=spec.dim, value_dtype=spec.value_dtype
+        )
+        self._store = ShardedTable(name, spec, row, partitioner, init_size)
+        self._checkpointed = checkpoints.TableState(self._store)
+        self._anchor: Anchor | None = None
+        self._anchor_variable: tf.Variable | None = None
+        if trainable and spec.value_dtype.is_floating:
+            self._anchor = Anchor(self._store)
+            self._anchor_variable = self._anchor.tensor_variable()
+        self.supports_jit = False  # XLA cannot run the ops
+        self.built = True
+        # Keras keeps its wrappers of these in the object. They refer back to it, and in such a
+        # cycle the tables' memory would wait for the garbage collector.
+        del self.__dict__["build"], self.__dict__["quantize"]
+
+    @property
+    def name(self) -> str:
+        """The name it was given, or a unique one."""
+        return self._name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def compute_dtype(self) -> str:
+        """Dtype that `Sequential` makes its input of: the keys', or ids would become floats."""
+        return str(self.key_dtype.name)
+
+    @property
+    def variable_dtype(self) -> str:
+        """The same: where the two differ Keras casts weights, and here there are none to cast."""
+        return self.compute_dtype
+
+    @property
+    def dtype(self) -> str:
+        """Dtype of the values."""
+        return str(self.value_dtype.name)
+
+    @property
+    def key_dtype(self) -> tf.DType:
+        """Dtype of the keys."""
+        return self._store.spec.key_dtype
+
+    @property
+    def value_dtype(self) -> tf.DType:
+        """Dtype of the values."""
+        return self._store.spec.value_dtype
+
+    @property
+    def dim(self) -> int:
+        """Values a row."""
+        return self._store.spec.dim
+
+    @property
+    def devices(self) -> list[str]:
+        """The devices, one a table."""
+        return list(self._store.spec.devices)
+
+    @property
+    def shard_num(self) -> int:
+        """Number of tables."""
+        return len(self._store.tables)
+
+    @property
+    def tables(self) -> list[Table]:
+        """The tables, one a device."""
+        return list(self._store.tables)
+
+    @property
+    def partition_fn(self) -> Partitioner:
+        """The function that divides the keys among the tables."""
+        return self._store.router.partitioner
+
+    @property
+    def resource_handle(self) -> tf.Tensor:
+        """The handle of the first table."""
+        return self._store.tables[0].resource_handle
+
+    @property
+    def spec(self) -> TableSpec:
+        """The properties that a second request for the same name must share."""
+        return self._store.spec
+
+    @property
+    def restrict_policy(self) -> None:
+        """The rule of `restrict`: none."""
+        return None
+
+    @plain_python
+    def lookup(
+        self, keys: Any, return_exists: bool = False, name: str | None = None
+    ) -> tf.Tensor | tuple[tf.Tensor, tf.Tensor]:
+        """Reads the rows of `keys`; a pure read, through which gradients flow.
+
+        Args:
+            keys: Tensor, array or list of the table's key dtype, any shape.
+            return_exists: Whether to return also which keys have a row.
+            name: Of the operation.
+
+        Returns:
+            Values, keys.shape + [dim]; a key without a row reads as its initial row. With
+            `return_exists` also a bool tensor, keys.shape.
+
+        Raises:
+            TypeError: `keys` are not of the key dtype.
+        """
+        with tf.name_scope(name or "lookup"):
+            keys = keys_and_values.checked_keys(keys, self)
+            values, exists = self._store.find(keys)
+            values = self._anchored(keys, values)
+        return (values, exists) if return_exists else values
+
+    def call(self, keys: Any) -> tf.Tensor:
+        """Looks keys up, so that a Variable can be the first layer of a Keras model."""
+        return self.lookup(keys)
+
+    @plain_python
+    def upsert(self, keys: Any, values: Any, name: str | None = None) -> tf.Operation | None:
+        """Inserts or overwrites rows; of several rows for one key the last wins.
+
+        Args:
+            keys: Of the key dtype, any shape.
+            values: Of the value dtype, keys.shape + [dim].
+            name: Of the operation.
+
+        Returns:
+            The operation, or None in eager mode.
+
+        Raises:
+            TypeError: `keys` or `values` are not of the table's dtypes.
+            ValueError: `values` is not of shape keys.shape + [dim].
+        """
+        with tf.name_scope(name or "upsert"):
+            keys, values = keys_and_values.checked_pairs(keys, values, self)
+            return self._store.write(library.de_table_insert_or_assign, keys, values)
+
+    @plain_python
+    def accum(
+        self,
+        keys: Any,
+        old_values: Any,
+        new_values: Any,
+        exists: Any = None,
+        name: str | None = None,
+    ) -> tf.Operation | None:
+        """Adds `new_values - old_values` to existing rows and inserts `new_values` for new keys.
+
+        Args:
+            keys: Of the key dtype, any shape.
+            old_values: What `lookup` returned, keys.shape + [dim].
+            new_values: What they shall become, keys.shape + [dim].
+            exists: Not used: the table itself tells which keys have a row now, so that no
+                change is lost when another worker inserted or removed one meanwhile.
+            name: Of the operation.
+
+        Returns:
+            The operation, or None in eager mode.
+
+        Raises:
+            TypeError: The keys or values are not of the table's dtypes.
+            ValueError: The values are not of shape keys.shape + [dim].
+        """
+        del exists
+        with tf.name_scope(name or "accum"):
+            flat_keys, new_values = keys_and_values.checked_pairs(keys, new_values, self)
+            _, old_values = keys_and_values.checked_pairs(keys, old_values, self)
+            _, found = self._store.find(flat_keys)
+            missing = tf.logical_not(found)
+            inserted = self._store.write(
+                library.de_table_insert_or_assign,
+                tf.boolean_mask(flat_keys, missing),
+                tf.boolean_mask(new_values, missing),
+            )
+            added = self._store.write(
+                library.de_table_accum_or_assign,
+                tf.boolean_mask(flat_keys, found),
+                tf.boolean_mask(new_values - old_values, found),
+            )
+            return None if tf.executing_eagerly() else tf.group(inserted, added)
+
+    @plain_python
+    def remove(self, keys: Any, name: str | None = None) -> tf.Operation | None:
+        """Removes rows and their optimizer slots; keys without a row are ignored.
+
+        Args:
+            keys: Of the key dtype, any shape.
+            name: Of the operation.
+
+        Returns:
+            The operation, or None in eager mode.
+
+        Raises:
+            TypeError: `keys` are not of the key dtype.
+        """
+        with tf.name_scope(name or "remove"):
+            return self._store.erase(tf.reshape(keys_and_values.checked_keys(keys, self), [-1]))
+
+    @plain_python
+    def clear(self, name: str | None = None) -> tf.Operation | None:
+        """Removes all rows; returns the operation, or None in eager mode."""
+        with tf.name_scope(name or "clear"):
+            return self._store.clear()
+
+    @plain_python
+    def size(self, index: int | None = None, name: str | None = None) -> tf.Tensor:
+        """Returns the number of rows, an int64 scalar.
+
+        Args:
+            index: Of one table; None for all.
+            name: Of the operation.
+
+        Raises:
+            ValueError: There is no table `index`.
+        """
+        if index is not None and not 0 <= index < self.shard_num:
+            raise ValueError(
+                f"`index` must be None or that of one of the {self.shard_num} tables. "
+                + received(index=index)
+            )
+        with tf.name_scope(name or "size"):
+            return self._store.size(index)
+
+    @plain_python
+    def export(self, name: str | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns all keys [n] and their values [n, dim], in no particular order."""
+        with tf.name_scope(name or "export"):
+            return self._store.export()
+
+    def restrict(self, num_reserved: int, **kwargs: Any) -> None:
+        """Does nothing and returns None: there is no restrict policy."""
+        del num_reserved, kwargs
+
+    def save_own_variables(self, store: Any) -> None:
+        """Writes the tables into a Keras weights file: rows and slots, one byte array a table."""
+        if not self.checkpoint:
+            return
+        for index, snapshot in enumerate(checkpoints.snapshots(self._store)):
+            store[f"table_{index}"] = np.frombuffer(snapshot.numpy(), np.uint8)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Reads back what `save_own_variables` wrote, whatever the number of tables was then."""
+        if not self.checkpoint:
+            return
+        names = sorted(store.keys(), key=lambda key: int(key.rpartition("_")[2]))
+        checkpoints.restore(self._store, [np.asarray(store[key]).tobytes() for key in names])
+
+    def _anchored(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+        """Ties rows to the anchor, so that a tape records where they come from."""
+        if self._anchor is None:
+            return values
+        if self._anchor_variable is None:
+            # Made while Keras inferred shapes, which it does without variables.
+            self._anchor_variable = self._anchor.tensor_variable()
+            if self._anchor_variable is None:
+                return values
+        self._anchor_variable.read_value()  # a tape watches a variable once it is read
+        return library.de_embedding_anchor(self._anchor_variable.handle, keys, values)
+
+    def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
+        """Returns what TensorFlow shall save: the rows' bytes, or the tables as assets."""
+        if save_type == "savedmodel":
+            children: dict[str, Any] = {
+                f"table_{index}": table for index, table in enumerate(self._store.tables)
+            }
+            if self._anchor_variable is not None:
+                children["anchor"] = self._anchor_variable
+            return children
+        return {"rows": self._checkpointed} if self.checkpoint else {}
+
+    def __repr__(self) -> str:
+        return (
+            f"<de.Variable {self.name!r} {self.key_dtype.name} -> {self.value_dtype.name}"
+            f"[{self.dim}] on {', '.join(self.devices)}>"
+        )
+
+
+def _unique_default_name() -> str:
+    count = keras.backend.get_uid(DEFAULT_NAME)
+    return DEFAULT_NAME if count == 1 else f"{DEFAULT_NAME}_{count - 1}"
