@@ -1,0 +1,36 @@
+"""Embedding tables that grow while a recommender model trains.
+
+    import de_core as de
+
+    users = de.get_variable("users", dim=16, initializer="uniform")
+    rows = de.embedding_lookup(users, ids)
+
+Importing loads the op library and registers the gradient of a lookup. It changes nothing else.
+"""
+
+from __future__ import annotations
+
+from de_core import _compat
+
+_compat.check()
+
+from de_core import gradients as _gradients  # noqa: E402, F401
+from de_core import layers, optimizers  # noqa: E402
+from de_core.export import export  # noqa: E402
+from de_core.lookup import embedding_lookup  # noqa: E402
+from de_core.optimizers import DynamicEmbeddingOptimizer  # noqa: E402
+from de_core.scope import get_variable  # noqa: E402
+from de_core.sharding import default_partition_fn  # noqa: E402
+from de_core.variable import Variable  # noqa: E402
+
+__version__ = "0.1.0"
+__all__ = [
+    "DynamicEmbeddingOptimizer",
+    "Variable",
+    "default_partition_fn",
+    "embedding_lookup",
+    "export",
+    "get_variable",
+    "layers",
+    "optimizers",
+]
