@@ -32,7 +32,7 @@ absl::Status ReadInitializer(OpKernelConstruction* context, engine::InitializerO
   std::string name;
   std::vector<float> args;
   int64_t seed = 0;
-  Tensor table;
+  std::vector<float> table;
   TF_RETURN_IF_ERROR(context->GetAttr("initializer", &name));
   TF_RETURN_IF_ERROR(context->GetAttr("init_args", &args));
   TF_RETURN_IF_ERROR(context->GetAttr("init_seed", &seed));
@@ -47,8 +47,7 @@ absl::Status ReadInitializer(OpKernelConstruction* context, engine::InitializerO
     if (!args.empty()) out->a = args[0];
     if (args.size() > 1) out->b = args[1];
     out->seed = static_cast<uint64_t>(seed);
-    const auto flat = table.flat<float>();
-    out->table.assign(flat.data(), flat.data() + flat.size());
+    out->table = std::move(table);
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(

@@ -80,7 +80,7 @@ std::string FrozenFile::StatsJsonFields() const {
       ", \"generation\": ", header.sequence, ", \"id\": \"",
       absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(header.id.data()),
                                                header.id.size())),
-      "\", \"created\": ", static_cast<double>(header.created_micros) / 1e6, metadata);
+      "\", \"created_micros\": ", header.created_micros, metadata);
 }
 
 }  // namespace de::kernels

@@ -7,6 +7,16 @@ namespace de::kernels {
 
 using tensorflow::DataTypeString;
 
+namespace {
+
+/// The name that users know a value type by: float32, not float.
+std::string NameOfValues(tensorflow::DataType dtype) {
+  engine::DType known;
+  return ToEngine(dtype, &known).ok() ? std::string(engine::NameOf(known)) : DataTypeString(dtype);
+}
+
+}  // namespace
+
 void TableResource::OpenFrozen(std::shared_ptr<const FrozenFile> file) {
   const std::lock_guard<std::mutex> guard(mutex_);
   frozen_ = std::move(file);
@@ -62,7 +72,7 @@ absl::Status TableResource::Size(int64_t* rows) const {
 absl::Status TableResource::StatsJson(std::string* json) const {
   const std::string types =
       absl::StrCat("\"dim\": ", dim_, ", \"key_dtype\": \"", DataTypeString(key_dtype_),
-                   "\", \"value_dtype\": \"", DataTypeString(value_dtype_), "\"");
+                   "\", \"value_dtype\": \"", NameOfValues(value_dtype_), "\"");
   if (live_ == nullptr) {
     std::shared_ptr<const FrozenFile> file;
     TF_RETURN_IF_ERROR(Frozen(&file));
@@ -90,8 +100,8 @@ absl::Status TableResource::CheckKeys(tensorflow::DataType dtype) const {
 absl::Status TableResource::CheckValues(tensorflow::DataType dtype, int64_t dim) const {
   if (dtype == value_dtype_ && dim == dim_) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("rows must be ", dim_, " values of ", DataTypeString(value_dtype_),
-                   ". Received: ", dim, " of ", DataTypeString(dtype)));
+      absl::StrCat("rows must be ", dim_, " values of ", NameOfValues(value_dtype_),
+                   ". Received: ", dim, " of ", NameOfValues(dtype)));
 }
 
 std::string TableResource::DebugString() const {

@@ -17,7 +17,7 @@ REGISTER_OP("DeTable")
     .Attr("initializer: string = 'zeros'")
     .Attr("init_args: list(float) = []")
     .Attr("init_seed: int = 0")
-    .Attr("init_table: tensor = { dtype: DT_FLOAT tensor_shape { dim { size: 0 } } }")
+    .Attr("init_table: list(float) = []")
     .Output("handle: resource")
     .SetIsStateful()
     .SetShapeFn(ScalarShape)
@@ -28,8 +28,8 @@ anonymous: the handle counts references and the table is freed with the last one
   table lives in the resource manager under `container` and `shared_name`.
 init_size: rows to make room for at once.
 initializer: what a key without a row reads as: 'zeros', 'constant' [v], 'uniform' [low, high],
-  'normal' [mean, stddev], 'truncated_normal' [mean, stddev], 'row' (init_table: [dim]) or
-  'quantile' (init_table: [q, dim], columns ascending). Always a function of (init_seed, key).
+  'normal' [mean, stddev], 'truncated_normal' [mean, stddev], 'row' (init_table: dim values) or
+  'quantile' (init_table: q rows of dim values, columns ascending). Always a function of (init_seed, key).
 handle: the table.
 )doc");
 
