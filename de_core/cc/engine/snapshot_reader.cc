@@ -1,0 +1,209 @@
+#include "de_core/cc/engine/snapshot_reader.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "de_core/cc/engine/crc32c.h"
+#include "de_core/cc/engine/guard.h"
+#include "de_core/cc/engine/hash.h"
+
+namespace de::engine {
+namespace {
+
+/// Bytes [offset, offset + size) of the source: where they lie, or copied into `buffer`.
+Status Fetch(const ByteSource& source, uint64_t offset, uint64_t size, std::vector<char>* buffer,
+             const char** bytes) {
+  if (source.data() != nullptr) {
+    *bytes = source.data() + offset;
+    return Status::Ok();
+  }
+  buffer->resize(size);
+  *bytes = buffer->data();
+  return source.Read(offset, size, buffer->data());
+}
+
+Status Malformed(const char* why) { return Status::DataLoss(std::string("is malformed: ") + why); }
+
+}  // namespace
+
+Status SnapshotReader::Open(const ByteSource* source, SnapshotVerify verify,
+                            std::unique_ptr<SnapshotReader>* reader) noexcept {
+  return Guarded([&] {
+    std::unique_ptr<SnapshotReader> opened(new SnapshotReader);
+    DE_RETURN_IF_ERROR(opened->Start(source));
+    if (verify == SnapshotVerify::kFull) DE_RETURN_IF_ERROR(opened->Verify());
+    *reader = std::move(opened);
+    return Status::Ok();
+  });
+}
+
+Status SnapshotReader::Open(const char* data, size_t size, SnapshotVerify verify,
+                            std::unique_ptr<SnapshotReader>* reader) noexcept {
+  return Guarded([&] {
+    auto span = std::make_unique<SpanSource>(data, size);
+    DE_RETURN_IF_ERROR(Open(span.get(), verify, reader));
+    (*reader)->span_ = std::move(span);
+    return Status::Ok();
+  });
+}
+
+Status SnapshotReader::Start(const ByteSource* source) {
+  DE_RETURN_IF_ERROR(CheckHost());
+  source_ = source;
+  const uint64_t size = source->size();
+  std::vector<char> buffer;
+  const char* bytes = nullptr;
+  DE_RETURN_IF_ERROR(
+      Fetch(*source, 0, std::min<uint64_t>(size, sizeof(HeaderRecord)), &buffer, &bytes));
+  HeaderRecord record;
+  DE_RETURN_IF_ERROR(DecodeHeaderRecord(bytes, size, &record));
+  DE_RETURN_IF_ERROR(Fetch(*source, 0, record.header_bytes, &buffer, &bytes));
+  std::array<uint32_t, 2> checksums;
+  DE_RETURN_IF_ERROR(DecodeHeader(bytes, record, &header_, &checksums));
+
+  const uint64_t tail = std::min<uint64_t>(size, sizeof(FooterRecord));
+  DE_RETURN_IF_ERROR(Fetch(*source, size - tail, tail, &buffer, &bytes));
+  DE_RETURN_IF_ERROR(DecodeFooter(bytes, size, record, &footer_));
+  DE_RETURN_IF_ERROR(Fetch(*source, footer_.directory_offset, DirectoryBytes(footer_.section_count),
+                           &buffer, &bytes));
+  return DecodeDirectory(bytes, record, footer_, header_.layout, checksums, &sections_);
+}
+
+Status SnapshotReader::Verify() const noexcept {
+  SectionBuffer buffer;
+  for (size_t i = 0; i < sections_.size(); ++i) DE_RETURN_IF_ERROR(ReadSection(i, &buffer));
+  return Status::Ok();
+}
+
+Status SnapshotReader::ReadSection(size_t number, SectionBuffer* buffer) const noexcept {
+  return Guarded([&] {
+    if (number >= sections_.size()) {
+      return Status::InvalidArgument("the snapshot has " + std::to_string(sections_.size()) +
+                                     " sections. Received: section=" + std::to_string(number));
+    }
+    Status status = Read(number, buffer);
+    if (!status.ok()) {
+      status.message = SectionName(number, sections_[number].offset) + " " + status.message;
+    }
+    return status;
+  });
+}
+
+Status SnapshotReader::Read(size_t number, SectionBuffer* buffer) const {
+  const SectionRecord& section = sections_[number];
+  const size_t stride = header_.layout.stride();
+  const BlockShape shape = ShapeOf(section, stride);
+  const char* block = nullptr;
+  DE_RETURN_IF_ERROR(Fetch(*source_, section.offset, shape.bytes, &buffer->block, &block));
+
+  uint32_t stored;
+  std::memcpy(&stored, block + shape.crc, sizeof(stored));
+  const uint32_t computed = Crc32c(block, shape.crc);
+  if (computed != stored || stored != section.crc) {
+    return Status::DataLoss(
+        "is corrupt: its checksum must be the stored one. Received: checksum=" + Hex32(computed) +
+        ", stored=" + Hex32(stored) + ", in the directory=" + Hex32(section.crc));
+  }
+  if (!IsBlockOf(block, number, section, stride)) {
+    return Malformed("its own record is not that of the directory");
+  }
+  DE_RETURN_IF_ERROR(ReadIndex(section, block + shape.lines, buffer));
+  DE_RETURN_IF_ERROR(ReadStrings(section, block + shape.rows, block + shape.strings, buffer));
+
+  const bool string_keys = header_.layout.key_type() == KeyType::kString;
+  const bool string_values = header_.layout.value_dtype() == DType::kString;
+  buffer->section = {section.hash_begin,
+                     section.hash_last,
+                     section.count,
+                     buffer->words.data(),
+                     block + shape.rows,
+                     string_keys ? buffer->keys.data() : nullptr,
+                     string_values ? buffer->values.data() : nullptr};
+  return Status::Ok();
+}
+
+Status SnapshotReader::ReadIndex(const SectionRecord& section, const char* lines,
+                                 SectionBuffer* buffer) const {
+  const uint32_t size = section.lines;
+  const auto load = [&](uint32_t at) {  // the source need not be aligned
+    IndexLine line;
+    std::memcpy(&line, lines + uint64_t{at} * sizeof(IndexLine), sizeof(line));
+    return line;
+  };
+  // A search stops behind a line that nobody passed, so there must be none from home to entry.
+  buffer->open_lines.resize(uint64_t{size} + 1);
+  uint32_t open = 0;
+  for (uint32_t at = 0; at < size; ++at) {
+    buffer->open_lines[at] = open;
+    open += load(at).overflow == 0 ? 1 : 0;
+  }
+  buffer->open_lines[size] = open;
+  const auto reachable = [&](uint32_t home, uint32_t at) {
+    const auto& before = buffer->open_lines;
+    if (home <= at) return before[at] == before[home];
+    return before[size] == before[home] && before[at] == 0;
+  };
+
+  std::vector<bool> seen(section.count);
+  buffer->words.resize(section.count);
+  uint32_t entries = 0;
+  for (uint32_t at = 0; at < size; ++at) {
+    const IndexLine line = load(at);
+    if ((line.used & ~kFullLine) != 0) return Malformed("an index line has too many entries");
+    for (uint32_t mask = line.used; mask != 0; mask &= mask - 1) {
+      const uint32_t entry = LowestBit(mask);
+      const uint64_t word = line.words[entry];
+      const uint32_t row = line.rows[entry];
+      const uint64_t hash = Mix64(word);
+      if (row >= section.count) return Malformed("an index entry names a row that does not exist");
+      if (seen[row]) return Malformed("two index entries name the same row");
+      if (hash < section.hash_begin || hash > section.hash_last) {
+        return Malformed("a key hashes outside its section");
+      }
+      if (!reachable(ReduceLow32(hash, size), at)) {
+        return Malformed("an index entry is where no search finds it");
+      }
+      seen[row] = true;
+      buffer->words[row] = word;
+      ++entries;
+    }
+  }
+  return entries == section.count ? Status::Ok() : Malformed("a row is missing from the index");
+}
+
+Status SnapshotReader::ReadStrings(const SectionRecord& section, const char* rows,
+                                   const char* strings, SectionBuffer* buffer) const {
+  const RowLayout& layout = header_.layout;
+  const bool string_keys = layout.key_type() == KeyType::kString;
+  const size_t per_row = layout.value_dtype() == DType::kString ? layout.dim() : 0;
+  buffer->keys.resize(string_keys ? section.count : 0);
+  buffer->values.resize(section.count * per_row);
+  uint64_t total = 0;
+  const auto text = [&](const char* at, std::string_view* view) {
+    SnapshotStringRef ref;
+    std::memcpy(&ref, at, sizeof(ref));
+    total += ref.size;  // strings that shared bytes would make a small file a huge table
+    if (total > section.string_bytes) return Malformed("its strings are longer than their area");
+    if (ref.offset > section.string_bytes || ref.size > section.string_bytes - ref.offset) {
+      return Malformed("a string lies outside its string area");
+    }
+    *view = std::string_view(strings + ref.offset, ref.size);
+    return Status::Ok();
+  };
+  for (size_t i = 0; (string_keys || per_row > 0) && i < section.count; ++i) {
+    const char* row = rows + i * layout.stride();
+    if (string_keys) {
+      DE_RETURN_IF_ERROR(text(row + layout.key_offset(), &buffer->keys[i]));
+      if (HashBytes(buffer->keys[i]) != buffer->words[i]) {
+        return Malformed("a key is not the one its index entry is of");
+      }
+    }
+    for (size_t j = 0; j < per_row; ++j) {
+      DE_RETURN_IF_ERROR(
+          text(row + j * sizeof(SnapshotStringRef), &buffer->values[i * per_row + j]));
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace de::engine
