@@ -1,0 +1,323 @@
+#include "de_core/cc/engine/frozen_table.h"
+
+#include <algorithm>
+#include <cstring>
+#include <locale>
+#include <sstream>
+
+#include "de_core/cc/engine/guard.h"
+#include "de_core/cc/engine/hash.h"
+#include "de_core/cc/engine/values.h"
+
+namespace de::engine {
+namespace {
+
+constexpr size_t kWindow = 16;              // keys between two stages of the pipeline
+constexpr size_t kRing = 4 * kWindow;       // keys in the pipeline
+constexpr size_t kMaxPrefetchBytes = 1024;  // of a row; the hardware follows longer ones
+
+constexpr IndexLine kEmptyLine{};
+
+/// A decimal number, whatever the locale.
+bool ParseNumber(const std::string& text, double* number) {
+  std::istringstream in(text);
+  in.imbue(std::locale::classic());
+  return static_cast<bool>(in >> *number) && in.peek() == std::istringstream::traits_type::eof();
+}
+
+}  // namespace
+
+Status FrozenTable::Open(const char* data, size_t size, const FrozenOptions& options,
+                         std::unique_ptr<FrozenTable>* table) noexcept {
+  return Guarded([&] {
+    std::unique_ptr<FrozenTable> opened(new FrozenTable);
+    DE_RETURN_IF_ERROR(opened->Start(data, size, options));
+    *table = std::move(opened);
+    return Status::Ok();
+  });
+}
+
+Status FrozenTable::Start(const char* data, size_t size, const FrozenOptions& options) {
+  if (reinterpret_cast<uintptr_t>(data) % alignof(IndexLine) != 0) {
+    return Status::InvalidArgument("a snapshot must lie at a multiple of 64 bytes in memory");
+  }
+  DE_RETURN_IF_ERROR(SnapshotReader::Open(data, size, options.verify, &reader_));
+  const RowLayout& layout = header().layout;
+  stride_ = layout.stride();
+  value_bytes_ = layout.value_bytes();
+  key_offset_ = layout.key_offset();
+  prefetch_bytes_ = std::min(value_bytes_, kMaxPrefetchBytes);
+  BuildPlaces(data);
+  BuildCells();
+  DE_RETURN_IF_ERROR(OovPolicy::Load(header().metadata, &oov_));
+  if (options.oov.has_value()) oov_ = *options.oov;
+  return PrepareOov();
+}
+
+void FrozenTable::BuildPlaces(const char* data) {
+  places_.reserve(reader_->sections().size() + 1);
+  for (const SectionRecord& section : reader_->sections()) {
+    const BlockShape shape = ShapeOf(section, stride_);
+    const char* block = data + section.offset;
+    places_.push_back({section.hash_last, reinterpret_cast<const IndexLine*>(block + shape.lines),
+                       block + shape.rows, block + shape.strings, section.string_bytes,
+                       section.lines, section.count});
+  }
+  places_.push_back({~uint64_t{0}, &kEmptyLine, nullptr, nullptr, 0, 1, 0});
+}
+
+/// Cells are at least as many as sections, so that most hold one section's hashes only.
+void FrozenTable::BuildCells() {
+  uint32_t bits = 1;
+  while ((size_t{1} << bits) < places_.size()) ++bits;
+  cell_shift_ = 64 - bits;
+  cells_.resize(size_t{1} << bits);
+  uint32_t place = 0;
+  for (size_t i = 0; i < cells_.size(); ++i) {
+    const uint64_t begin = static_cast<uint64_t>(i) << cell_shift_;
+    const uint64_t last = begin | (~uint64_t{0} >> bits);
+    while (places_[place].hash_last < begin) ++place;
+    cells_[i].first = place;
+    while (places_[place].hash_last < last) ++place;
+    cells_[i].last = place;
+  }
+}
+
+Status FrozenTable::PrepareOov() {
+  InitializerOptions options = header().initializer;
+  switch (oov_.kind) {
+    case OovPolicy::Kind::kInitial:
+      break;
+    case OovPolicy::Kind::kError:
+    case OovPolicy::Kind::kRow:
+    case OovPolicy::Kind::kZeros:
+      options = {};
+      break;
+    case OovPolicy::Kind::kConstant:
+      if (value_dtype() == DType::kString) return Status::Ok();  // oov_.value is the string
+      options = {};
+      options.kind = InitializerOptions::Kind::kConstant;
+      if (!ParseNumber(oov_.value, &options.a)) {
+        return Status::InvalidArgument(
+            "the constant for unknown keys must be a number. Received: oov_value=" + oov_.value);
+      }
+  }
+  if (value_dtype() == DType::kString && oov_.kind == OovPolicy::Kind::kRow) {
+    return Status::InvalidArgument(
+        "unknown keys of a table of strings read as a constant, not as a row");
+  }
+  DE_RETURN_IF_ERROR(Initializer::Create(options, value_dtype(), dim(), &initializer_));
+  if (initializer_->is_random()) return Status::Ok();
+  missing_.resize((value_bytes_ + sizeof(uint64_t) - 1) / sizeof(uint64_t));
+  initializer_->Fill(0, missing_.data());
+  initializer_.reset();
+  if (oov_.kind == OovPolicy::Kind::kRow) {
+    if (oov_.value.size() != value_bytes_) {
+      return Status::InvalidArgument(
+          "the row for unknown keys must be of " + std::to_string(value_bytes_) +
+          " bytes. Received: bytes=" + std::to_string(oov_.value.size()));
+    }
+    std::memcpy(missing_.data(), oov_.value.data(), value_bytes_);
+  }
+  return Status::Ok();
+}
+
+FrozenStats FrozenTable::stats() const noexcept {
+  FrozenStats stats;
+  stats.rows = size();
+  stats.sections = reader_->sections().size();
+  stats.file_bytes = reader_->file_bytes();
+  stats.row_bytes = size() * stride_;
+  stats.string_bytes = reader_->string_bytes();
+  for (const Place& place : places_) stats.index_bytes += place.line_count * sizeof(IndexLine);
+  stats.index_bytes -= sizeof(IndexLine);  // the line of the empty place is not in the file
+  stats.heap_bytes = places_.capacity() * sizeof(Place) + cells_.capacity() * sizeof(Cell) +
+                     stats.sections * sizeof(SectionRecord);
+  return stats;
+}
+
+Status FrozenTable::CheckKeys(const Keys& keys, bool string_values) const {
+  const bool fits = key_type() == KeyType::kInt64 ? keys.ints != nullptr : keys.strings != nullptr;
+  if (!fits && keys.size > 0) {
+    return Status::InvalidArgument(std::string("keys must be of the table's type, ") +
+                                   std::string(NameOf(key_type())));
+  }
+  if ((value_dtype() == DType::kString) != string_values) {
+    return Status::InvalidArgument("values must be of the table's dtype, " +
+                                   std::string(NameOf(value_dtype())));
+  }
+  return Status::Ok();
+}
+
+Status FrozenTable::Missing(const Keys& keys, size_t i) const {
+  const std::string key = keys.ints != nullptr
+                              ? std::to_string(keys.ints[i])
+                              : '"' + std::string(keys.strings[i].substr(0, 200)) + '"';
+  const auto table = header().metadata.find("table");
+  return Status::NotFound(
+      "every key must be in the table, as its policy for unknown keys is \"error\". Received: "
+      "key=" +
+      key + (table == header().metadata.end() ? "" : ", table=" + table->second));
+}
+
+Status FrozenTable::Corrupt(const Place& place) const {
+  const auto number = static_cast<size_t>(&place - places_.data());
+  return Status::DataLoss(SectionName(number, reader_->sections()[number].offset) +
+                          " is corrupt: its index or a string of it points outside it");
+}
+
+const FrozenTable::Place* FrozenTable::PlaceOf(uint64_t hash) const noexcept {
+  const Cell& cell = CellOf(hash);
+  uint32_t first = cell.first;
+  uint32_t last = cell.last;
+  while (first < last) {
+    const uint32_t middle = first + (last - first) / 2;
+    if (places_[middle].hash_last < hash) {
+      first = middle + 1;
+    } else {
+      last = middle;
+    }
+  }
+  return &places_[first];
+}
+
+/// The row of the first entry with this word: the key's own, but for string keys whose words
+/// collide. kNoRow where there is none; unchecked.
+uint32_t FrozenTable::RowOf(const Place& place, uint64_t word, uint64_t hash) const noexcept {
+  const LineIndex index(const_cast<IndexLine*>(place.lines), place.line_count);  // Find only reads
+  const LineIndex::Position at = index.Find(word, hash, [](uint32_t) { return true; });
+  return at.found() ? place.lines[at.line].rows[at.entry] : kNoRow;
+}
+
+const char* FrozenTable::RowAt(const Probe& probe) const noexcept {
+  return probe.place->rows + uint64_t{probe.row} * stride_;
+}
+
+bool FrozenTable::StringAt(const Place& place, const char* at,
+                           std::string_view* text) const noexcept {
+  SnapshotStringRef ref;
+  std::memcpy(&ref, at, sizeof(ref));
+  if (ref.offset > place.string_bytes || ref.size > place.string_bytes - ref.offset) return false;
+  *text = std::string_view(place.strings + ref.offset, ref.size);
+  return true;
+}
+
+/// Moves on to the row whose key bytes are `key`, or to kNoRow. False where the file is corrupt.
+bool FrozenTable::ResolveKey(std::string_view key, Probe* probe) const noexcept {
+  const Place& place = *probe->place;
+  bool intact = true;
+  const auto is_key = [&](uint32_t row) {
+    std::string_view text;
+    if (row < place.count &&
+        StringAt(place, place.rows + uint64_t{row} * stride_ + key_offset_, &text)) {
+      return text == key;
+    }
+    intact = false;
+    return false;
+  };
+  if (is_key(probe->row)) return true;
+  const LineIndex index(const_cast<IndexLine*>(place.lines), place.line_count);  // Find only reads
+  const LineIndex::Position at = index.Find(probe->word, probe->hash, is_key);
+  probe->row = at.found() ? place.lines[at.line].rows[at.entry] : kNoRow;
+  return intact;
+}
+
+/// Keys move through four stages, kWindow keys apart, so that each cache miss of a key (index line,
+/// row, for strings the key bytes) is under way while others are worked on.
+template <bool kStringKeys, typename Deliver>
+Status FrozenTable::Run(const Keys& keys, const Deliver& deliver) const {
+  Probe ring[kRing];
+  for (size_t step = 0; step < keys.size + 3 * kWindow; ++step) {
+    if (step < keys.size) {
+      Probe& probe = ring[step % kRing];
+      if constexpr (kStringKeys) {
+        probe.word = HashBytes(keys.strings[step]);
+      } else {
+        probe.word = static_cast<uint64_t>(keys.ints[step]);
+      }
+      probe.hash = Mix64(probe.word);
+      probe.place = PlaceOf(probe.hash);
+      const uint32_t home = ReduceLow32(probe.hash, probe.place->line_count);
+      __builtin_prefetch(probe.place->lines + home);
+      // One search in six goes on to the next line. Behind the last line rows begin.
+      __builtin_prefetch(probe.place->lines + home + 1);
+    }
+    if (step >= kWindow && step - kWindow < keys.size) {
+      Probe& probe = ring[(step - kWindow) % kRing];
+      probe.row = RowOf(*probe.place, probe.word, probe.hash);
+      if (probe.row < probe.place->count) {
+        PrefetchBytes(RowAt(probe), prefetch_bytes_);
+        if (kStringKeys) __builtin_prefetch(RowAt(probe) + key_offset_);
+      }
+    }
+    if (kStringKeys && step >= 2 * kWindow && step - 2 * kWindow < keys.size) {
+      const Probe& probe = ring[(step - 2 * kWindow) % kRing];
+      std::string_view text;
+      if (probe.row < probe.place->count &&
+          StringAt(*probe.place, RowAt(probe) + key_offset_, &text)) {
+        __builtin_prefetch(text.data());
+      }
+    }
+    if (step >= 3 * kWindow) {
+      const size_t i = step - 3 * kWindow;
+      Probe& probe = ring[i % kRing];
+      if (kStringKeys && probe.row != kNoRow && !ResolveKey(keys.strings[i], &probe)) {
+        return Corrupt(*probe.place);
+      }
+      if (probe.row != kNoRow && probe.row >= probe.place->count) return Corrupt(*probe.place);
+      if (probe.row == kNoRow && oov_.kind == OovPolicy::Kind::kError) return Missing(keys, i);
+      if (!deliver(i, probe)) return Corrupt(*probe.place);
+    }
+  }
+  return Status::Ok();
+}
+
+template <typename Deliver>
+Status FrozenTable::RunKeys(const Keys& keys, const Deliver& deliver) const {
+  return key_type() == KeyType::kString ? Run<true>(keys, deliver) : Run<false>(keys, deliver);
+}
+
+Status FrozenTable::Find(const Keys& keys, void* values, bool* found) const noexcept {
+  return Guarded([&] {
+    DE_RETURN_IF_ERROR(CheckKeys(keys, false));
+    char* const out = static_cast<char*>(values);
+    const char* const missing = reinterpret_cast<const char*>(missing_.data());
+    return RunKeys(keys, [&](size_t i, const Probe& probe) {
+      const bool is_found = probe.row != kNoRow;
+      char* value = out + i * value_bytes_;
+      if (is_found) {
+        CopyBytes(value, RowAt(probe), value_bytes_);
+      } else if (initializer_ != nullptr) {
+        initializer_->Fill(probe.word, value);
+      } else {
+        CopyBytes(value, missing, value_bytes_);
+      }
+      if (found != nullptr) found[i] = is_found;
+      return true;
+    });
+  });
+}
+
+Status FrozenTable::FindStrings(const Keys& keys, std::string_view* values,
+                                bool* found) const noexcept {
+  return Guarded([&] {
+    DE_RETURN_IF_ERROR(CheckKeys(keys, true));
+    const bool constant = oov_.kind == OovPolicy::Kind::kConstant;
+    const std::string_view missing = constant ? std::string_view(oov_.value) : std::string_view();
+    return RunKeys(keys, [&](size_t i, const Probe& probe) {
+      const bool is_found = probe.row != kNoRow;
+      std::string_view* value = values + i * dim();
+      for (size_t j = 0; j < dim(); ++j) {
+        value[j] = missing;
+        if (is_found &&
+            !StringAt(*probe.place, RowAt(probe) + j * sizeof(SnapshotStringRef), &value[j])) {
+          return false;
+        }
+      }
+      if (found != nullptr) found[i] = is_found;
+      return true;
+    });
+  });
+}
+
+}  // namespace de::engine

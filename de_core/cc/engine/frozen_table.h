@@ -1,0 +1,135 @@
+// A read-only table probed in place in the bytes of a snapshot file: nothing is copied but the
+// section directory (64 bytes for some thousand rows), so opening takes no time and two processes
+// or two versions that map one file share its pages.
+//
+// Safety. No byte of the file can make a lookup read outside the mapping: offsets are checked when
+// it is opened, row numbers and string references when they are followed. A file that shrinks while
+// it is mapped is beyond that; replace files by rename.
+#ifndef DE_CORE_ENGINE_FROZEN_TABLE_H_
+#define DE_CORE_ENGINE_FROZEN_TABLE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "de_core/cc/engine/initializer.h"
+#include "de_core/cc/engine/oov_policy.h"
+#include "de_core/cc/engine/snapshot_reader.h"
+#include "de_core/cc/engine/status.h"
+#include "de_core/cc/engine/types.h"
+
+namespace de::engine {
+
+struct FrozenOptions {
+  SnapshotVerify verify = SnapshotVerify::kHeader;  ///< what is checked before opening succeeds
+  std::optional<OovPolicy> oov;                     ///< instead of the policy in the file
+};
+
+struct FrozenStats {
+  uint64_t rows = 0;
+  uint64_t sections = 0;
+  uint64_t file_bytes = 0;
+  uint64_t index_bytes = 0;   ///< of the file
+  uint64_t row_bytes = 0;     ///< of the file: values, slots, string references
+  uint64_t string_bytes = 0;  ///< of the file: keys and values
+  uint64_t heap_bytes = 0;    ///< memory held beside the mapping
+};
+
+/// Immutable once opened: any number of threads may look up at once.
+class FrozenTable {
+ public:
+  /// Opens the snapshot in data[0, size), which outlives the table and starts at a multiple of 64
+  /// (a mapping does). Errors as SnapshotReader::Open, and InvalidArgument for a policy that does
+  /// not fit the table.
+  static Status Open(const char* data, size_t size, const FrozenOptions& options,
+                     std::unique_ptr<FrozenTable>* table) noexcept;
+
+  /// Row i of `values` becomes the value of keys[i], or what the policy gives an unknown key.
+  /// Allocates nothing. Errors: InvalidArgument for keys of the wrong type or a table of strings,
+  /// NotFound for an unknown key under OovPolicy::kError, DataLoss where the index is corrupt.
+  Status Find(const Keys& keys,
+              void* values,  // (n, value_bytes), aligned to the value dtype
+              bool* found    // (n), or nullptr
+  ) const noexcept;
+
+  /// The same for string values, as views into the mapping and the table.
+  Status FindStrings(const Keys& keys,
+                     std::string_view* values,  // (n, dim)
+                     bool* found                // (n), or nullptr
+  ) const noexcept;
+
+  uint64_t size() const noexcept { return reader_->rows(); }
+  size_t dim() const noexcept { return header().layout.dim(); }
+  size_t value_bytes() const noexcept { return value_bytes_; }
+  KeyType key_type() const noexcept { return header().layout.key_type(); }
+  DType value_dtype() const noexcept { return header().layout.value_dtype(); }
+  const SnapshotHeader& header() const noexcept { return reader_->header(); }
+  const OovPolicy& oov() const noexcept { return oov_; }
+  FrozenStats stats() const noexcept;
+
+  /// The file behind the table, to enumerate or verify it.
+  const SnapshotReader& reader() const noexcept { return *reader_; }
+
+ private:
+  /// A section where it lies in memory, on one cache line.
+  struct alignas(64) Place {
+    uint64_t hash_last;
+    const IndexLine* lines;  // (line_count)
+    const char* rows;        // (count, stride)
+    const char* strings;     // (string_bytes)
+    uint64_t string_bytes;
+    uint32_t line_count;
+    uint32_t count;
+  };
+  /// The places in which hashes with one prefix can lie.
+  struct Cell {
+    uint32_t first;
+    uint32_t last;
+  };
+  /// A key on its way through the pipeline.
+  struct Probe {
+    uint64_t word;
+    uint64_t hash;
+    const Place* place;
+    uint32_t row;
+  };
+
+  FrozenTable() = default;
+  Status Start(const char* data, size_t size, const FrozenOptions& options);
+  void BuildPlaces(const char* data);
+  void BuildCells();
+  Status PrepareOov();
+  Status CheckKeys(const Keys& keys, bool string_values) const;
+  Status Missing(const Keys& keys, size_t i) const;
+  Status Corrupt(const Place& place) const;
+
+  const Cell& CellOf(uint64_t hash) const noexcept { return cells_[hash >> cell_shift_]; }
+  const Place* PlaceOf(uint64_t hash) const noexcept;
+  uint32_t RowOf(const Place& place, uint64_t word, uint64_t hash) const noexcept;
+  const char* RowAt(const Probe& probe) const noexcept;
+  bool StringAt(const Place& place, const char* at, std::string_view* text) const noexcept;
+  bool ResolveKey(std::string_view key, Probe* probe) const noexcept;
+  template <bool kStringKeys, typename Deliver>
+  Status Run(const Keys& keys, const Deliver& deliver) const;
+  template <typename Deliver>
+  Status RunKeys(const Keys& keys, const Deliver& deliver) const;
+
+  std::unique_ptr<SnapshotReader> reader_;
+  std::vector<Place> places_;  ///< the sections, then an empty place for hashes behind them
+  std::vector<Cell> cells_;    // (2^(64 - cell_shift_))
+  uint32_t cell_shift_ = 63;
+  size_t stride_ = 0;
+  size_t value_bytes_ = 0;
+  size_t key_offset_ = 0;
+  size_t prefetch_bytes_ = 0;
+  OovPolicy oov_;
+  std::unique_ptr<const Initializer> initializer_;  ///< of unknown keys, where rows differ
+  std::vector<uint64_t> missing_;                   ///< the row of every unknown key, else
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_FROZEN_TABLE_H_
