@@ -36,7 +36,28 @@ struct IndexKey {
 
 class Shard {
  public:
+  /// Where the index lines of a range of hashes lie.
+  struct Place {
+    IndexLine* lines;
+    uint32_t size;
+    uint32_t segment;
+  };
+
+  /// What a reader needs of a shard, kept at hand for as long as it holds the lock.
+  struct View {
+    const Place* directory;
+    uint32_t shift;
+    Slab::Map rows;
+
+    const IndexLine* HomeLine(uint64_t hash) const noexcept {
+      const Place& place = directory[((hash << kShardBits) >> 1) >> shift];
+      return place.lines + ReduceLow32(hash, place.size);
+    }
+  };
+
   explicit Shard(const RowLayout& layout);
+
+  View view() const noexcept { return {directory_.data(), shift_, slab_.map()}; }
 
   /// Brings the index line of `hash` towards the cache.
   void PrefetchLine(uint64_t hash) const noexcept {
@@ -115,11 +136,6 @@ class Shard {
   mutable ShardLock lock;
 
  private:
-  struct Place {
-    IndexLine* lines;
-    uint32_t size;
-    uint32_t segment;
-  };
   struct Segment {
     IndexLine* lines;
     uint32_t size;

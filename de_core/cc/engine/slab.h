@@ -17,11 +17,21 @@ class Slab {
     while (first_log2_ < 12 && (stride << (first_log2_ + 1)) <= kFirstChunkBytes) ++first_log2_;
   }
 
-  char* Row(uint32_t row) const noexcept {
-    const uint32_t biased = row + (1U << first_log2_);
-    const uint32_t chunk = 31U - static_cast<uint32_t>(__builtin_clz(biased)) - first_log2_;
-    return origins_[chunk] + static_cast<size_t>(row) * stride_;
-  }
+  /// All it takes to find a row; readers keep it at hand for a batch.
+  struct Map {
+    char* const* origins;
+    size_t stride;
+    uint32_t first_log2;
+
+    char* Row(uint32_t row) const noexcept {
+      const uint32_t biased = row + (1U << first_log2);
+      const uint32_t chunk = 31U - static_cast<uint32_t>(__builtin_clz(biased)) - first_log2;
+      return origins[chunk] + static_cast<size_t>(row) * stride;
+    }
+  };
+
+  Map map() const noexcept { return {origins_, stride_, first_log2_}; }
+  char* Row(uint32_t row) const noexcept { return map().Row(row); }
 
   /// Takes a free row, an erased one first. Its bytes are whatever they last were.
   uint32_t Allocate() {

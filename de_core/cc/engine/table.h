@@ -121,12 +121,13 @@ class Table {
   Status Prepare(const Keys& keys) const;
   template <typename PerShard>
   Status ForEachShard(const Keys& keys, Executor* executor, const PerShard& per_shard);
-  template <bool kStrings>
+  template <bool kStrings, size_t kRowBytes>
   void FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOut& out, bool* found)
       const;
-  template <bool kStrings, typename PositionOf>
+  template <bool kStrings, size_t kRowBytes, typename PositionOf>
   size_t FindLocked(const Keys& keys, size_t count, const PositionOf& position_of,
                     const ValuesOut& out, bool* found) const;
+  void ReadStrings(const char* row, size_t position, const ValuesOut& out) const;
   void ReadRow(const char* row, size_t position, const ValuesOut& out) const;
   void WriteInitial(const IndexKey& key, char* row) const;
   void WriteValue(Shard& shard, char* row, size_t position, const Values& values) const;

@@ -53,74 +53,90 @@ Status Table::Prepare(const Keys& keys) const {
 }
 
 void Table::ReadRow(const char* row, size_t position, const ValuesOut& out) const {
-  if (out.strings == nullptr) {
-    const size_t bytes = layout_.value_bytes();
-    if (out.data != nullptr) CopyBytes(out.data + position * bytes, row, bytes);
-    return;
-  }
+  const size_t bytes = layout_.value_bytes();
+  if (out.data != nullptr) CopyBytes(out.data + position * bytes, row, bytes);
+  if (out.strings != nullptr) ReadStrings(row, position, out);
+}
+
+void Table::ReadStrings(const char* row, size_t position, const ValuesOut& out) const {
   for (size_t i = 0; i < options_.dim; ++i) {
-    out.strings->Set(position * options_.dim + i,
-                     StringArena::Get(Shard::LoadRef(row + i * sizeof(StringArena::Ref))));
+    const StringArena::Ref ref =
+        row == nullptr ? 0 : Shard::LoadRef(row + i * sizeof(StringArena::Ref));
+    out.strings->Set(position * options_.dim + i, StringArena::Get(ref));
   }
 }
 
-template <bool kStrings, typename PositionOf>
+template <bool kStrings, size_t kRowBytes, typename PositionOf>
 size_t Table::FindLocked(const Keys& keys, size_t count, const PositionOf& position_of,
                          const ValuesOut& out, bool* found) const {
-  const size_t value_bytes = layout_.value_bytes();
-  const bool values_wanted = out.data != nullptr || out.strings != nullptr;
-  uint64_t words[3][kPipelineBlock];
+  Shard::View views[kShards];
+  for (uint32_t i = 0; i < kShards; ++i) views[i] = shards_[i]->view();
+  const size_t value_bytes = kRowBytes != 0 ? kRowBytes : layout_.value_bytes();
+  const bool plain = out.data != nullptr;
+  const bool values_wanted = plain || out.strings != nullptr;
   uint64_t hashes[3][kPipelineBlock];
+  const IndexLine* lines[2][kPipelineBlock];
   const char* rows[2][kPipelineBlock];
   const size_t blocks = (count + kPipelineBlock - 1) / kPipelineBlock;
   size_t hits = 0;
+  const auto word_of = [&](size_t position) {
+    return kStrings ? HashBytes(keys.strings[position])
+                    : static_cast<uint64_t>(keys.ints[position]);
+  };
+  // Block k: its index lines are asked for, then (a step later) probed and its rows asked for, then
+  // copied. The steps of three blocks interleave, so that memory works while the processor does.
   for (size_t step = 0; step < blocks + 2; ++step) {
     if (step < blocks) {
       const size_t first = step * kPipelineBlock;
-      const size_t last = std::min(count, first + kPipelineBlock);
-      for (size_t j = first; j < last; ++j) {
-        const size_t position = position_of(j);
-        const uint64_t word = kStrings ? HashBytes(keys.strings[position])
-                                       : static_cast<uint64_t>(keys.ints[position]);
-        const uint64_t hash = Mix64(word);
-        words[step % 3][j - first] = word;
-        hashes[step % 3][j - first] = hash;
-        shards_[ShardOfHash(hash)]->PrefetchLine(hash);
+      const size_t size = std::min(kPipelineBlock, count - first);
+      for (size_t j = 0; j < size; ++j) {
+        const uint64_t hash = Mix64(word_of(position_of(first + j)));
+        const IndexLine* line = views[ShardOfHash(hash)].HomeLine(hash);
+        hashes[step % 3][j] = hash;
+        lines[step % 2][j] = line;
+        __builtin_prefetch(line);
       }
     }
     if (step >= 1 && step - 1 < blocks) {
-      const size_t block = step - 1;
-      const size_t first = block * kPipelineBlock;
-      const size_t last = std::min(count, first + kPipelineBlock);
-      for (size_t j = first; j < last; ++j) {
-        const uint64_t hash = hashes[block % 3][j - first];
-        const Shard& shard = *shards_[ShardOfHash(hash)];
-        const uint32_t row =
-            shard.Find({words[block % 3][j - first], hash,
-                        kStrings ? keys.strings + position_of(j) : nullptr});
-        const char* at = row == kNoRow ? nullptr : shard.Row(row);
-        if (at != nullptr && values_wanted) PrefetchBytes(at, value_bytes);
-        rows[block % 2][j - first] = at;
+      const size_t first = (step - 1) * kPipelineBlock;
+      const size_t size = std::min(kPipelineBlock, count - first);
+      for (size_t j = 0; j < size; ++j) {
+        const uint64_t hash = hashes[(step - 1) % 3][j];
+        const uint32_t shard = ShardOfHash(hash);
+        const size_t position = position_of(first + j);
+        const uint64_t word = kStrings ? 0 : static_cast<uint64_t>(keys.ints[position]);
+        const IndexLine& line = *lines[(step - 1) % 2][j];
+        const uint32_t mask = kStrings ? 0 : MatchWord(line, word);
+        uint32_t row = kNoRow;
+        if (mask != 0) {
+          row = line.rows[LowestBit(mask)];
+        } else if (kStrings) {
+          row = shards_[shard]->Find({word_of(position), hash, keys.strings + position});
+        } else if (line.overflow != 0) {
+          row = shards_[shard]->Find({word, hash, nullptr});
+        }
+        const char* at = row == kNoRow ? nullptr : views[shard].rows.Row(row);
+        if (row != kNoRow && values_wanted) PrefetchBytes(at, value_bytes);
+        rows[(step - 1) % 2][j] = at;
       }
     }
     if (step >= 2) {
-      const size_t block = step - 2;
-      const size_t first = block * kPipelineBlock;
-      const size_t last = std::min(count, first + kPipelineBlock);
-      for (size_t j = first; j < last; ++j) {
-        const char* row = rows[block % 2][j - first];
-        const size_t position = position_of(j);
+      const size_t first = (step - 2) * kPipelineBlock;
+      const size_t size = std::min(kPipelineBlock, count - first);
+      for (size_t j = 0; j < size; ++j) {
+        const char* row = rows[step % 2][j];
+        const size_t position = position_of(first + j);
         hits += row != nullptr;
         if (found != nullptr) found[position] = row != nullptr;
-        if (!values_wanted) continue;
-        if (row != nullptr) {
-          ReadRow(row, position, out);
-        } else if (out.strings == nullptr) {
-          initializer_->Fill(words[block % 3][j - first], out.data + position * value_bytes);
-        } else {
-          for (size_t i = 0; i < options_.dim; ++i) {
-            out.strings->Set(position * options_.dim + i, {});
+        if (plain) {
+          char* to = out.data + position * value_bytes;
+          if (row != nullptr) {
+            CopyBytes(to, row, value_bytes);
+          } else {
+            initializer_->Fill(word_of(position), to);
           }
+        } else if (values_wanted) {
+          ReadStrings(row, position, out);
         }
       }
     }
@@ -128,7 +144,7 @@ size_t Table::FindLocked(const Keys& keys, size_t count, const PositionOf& posit
   return hits;
 }
 
-template <bool kStrings>
+template <bool kStrings, size_t kRowBytes>
 void Table::FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOut& out,
                       bool* found) const {
   size_t hits = 0;
@@ -136,7 +152,7 @@ void Table::FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOu
     const size_t count = std::min(kKeysAChunk, end - at);
     const AllShards all(shards_);
     if (all.held()) {
-      hits += FindLocked<kStrings>(keys, count, [at](size_t j) { return at + j; }, out, found);
+      hits += FindLocked<kStrings, kRowBytes>(keys, count, [at](size_t j) { return at + j; }, out, found);
       continue;
     }
     // A writer is at work in some shard: go shard by shard and wait only for that one.
@@ -156,7 +172,7 @@ void Table::FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOu
     for (uint32_t shard = 0; shard < kShards; ++shard) {
       const uint16_t* first = order + begins[shard];
       const std::shared_lock<ShardLock> guard(shards_[shard]->lock);
-      hits += FindLocked<kStrings>(
+      hits += FindLocked<kStrings, kRowBytes>(
           keys, static_cast<size_t>(begins[shard + 1] - begins[shard]),
           [first, at](size_t j) { return at + first[j]; }, out, found);
     }
@@ -170,12 +186,19 @@ Status Table::Find(const Keys& keys, const ValuesOut& out, bool* found,
   DE_RETURN_IF_ERROR(Prepare(keys));
   return Guarded([&] {
     const std::shared_lock<ShardLock> hold(layout_lock_);
-    const auto range = [&](size_t begin, size_t end) {
-      if (options_.key_type == KeyType::kString) {
-        FindRange<true>(keys, begin, end, out, found);
-      } else {
-        FindRange<false>(keys, begin, end, out, found);
+    // Common widths get copies of a width known to the compiler; all others share one.
+    const auto find_range = [&] {
+      if (options_.key_type == KeyType::kString) return &Table::FindRange<true, 0>;
+      switch (layout_.value_bytes()) {
+        case 32: return &Table::FindRange<false, 32>;
+        case 64: return &Table::FindRange<false, 64>;
+        case 128: return &Table::FindRange<false, 128>;
+        case 256: return &Table::FindRange<false, 256>;
+        default: return &Table::FindRange<false, 0>;
       }
+    }();
+    const auto range = [&](size_t begin, size_t end) {
+      (this->*find_range)(keys, begin, end, out, found);
     };
     const size_t threads = executor == nullptr ? 1 : executor->threads();
     const size_t tasks = std::min(threads, keys.size / kKeysATask);

@@ -58,8 +58,11 @@ inline void CopyBytes(char* to, const char* from, size_t bytes) noexcept {
 
 /// Brings every cache line of [at, at + bytes) towards the cache.
 inline void PrefetchBytes(const char* at, size_t bytes) noexcept {
-  for (size_t offset = 0; offset < bytes; offset += 64) __builtin_prefetch(at + offset);
-  __builtin_prefetch(at + bytes - 1);
+  const uintptr_t last = (reinterpret_cast<uintptr_t>(at) + bytes - 1) & ~uintptr_t{63};
+  for (uintptr_t line = reinterpret_cast<uintptr_t>(at) & ~uintptr_t{63}; line <= last;
+       line += 64) {
+    __builtin_prefetch(reinterpret_cast<const char*>(line));
+  }
 }
 
 }  // namespace de::engine
