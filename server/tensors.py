@@ -1,0 +1,174 @@
+"""What the gateway knows of tensors: element types, input and output specs, signatures.
+
+Engine and wire format meet here, and neither needs TensorFlow for it: an element type is
+named as TensorFlow names it and carried as a numpy array, strings as object arrays of
+`bytes`.
+"""
+
+import dataclasses
+import enum
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Tensors = Mapping[str, Array]
+
+DEFAULT_SIGNATURE = "serving_default"
+
+
+class Kind(enum.Enum):
+    """How an element type is written in JSON."""
+
+    INT = "int"
+    UINT64 = "uint64"
+    FLOAT = "float"
+    BOOL = "bool"
+    STRING = "string"
+    OTHER = "other"
+
+
+@dataclasses.dataclass(frozen=True)
+class DType:
+    """An element type.
+
+    Attributes:
+        name: TensorFlow's short name, e.g. `float` or `int64`, as its messages write it.
+        number: The value in TensorFlow's `DataType` enumeration.
+        kind: How JSON writes it.
+        numpy_name: The numpy type that carries it; empty if JSON cannot carry it.
+    """
+
+    name: str
+    number: int
+    kind: Kind
+    numpy_name: str = ""
+
+    @property
+    def enum_name(self) -> str:
+        """The name in the `DataType` enumeration, e.g. `DT_INT64`."""
+        return f"DT_{self.name.upper()}"
+
+    @functools.cached_property
+    def numpy(self) -> np.dtype[Any]:
+        """The numpy type of arrays of this element type."""
+        if self.name == "bfloat16":
+            # numpy itself has no bfloat16; ml_dtypes comes with TensorFlow.
+            import ml_dtypes
+
+            bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+            return bfloat16
+        return np.dtype(self.numpy_name or "O")
+
+
+_ALL = (
+    DType("float", 1, Kind.FLOAT, "float32"),
+    DType("double", 2, Kind.FLOAT, "float64"),
+    DType("int32", 3, Kind.INT, "int32"),
+    DType("uint8", 4, Kind.INT, "uint8"),
+    DType("int16", 5, Kind.INT, "int16"),
+    DType("int8", 6, Kind.INT, "int8"),
+    DType("string", 7, Kind.STRING, "O"),
+    DType("complex64", 8, Kind.OTHER),
+    DType("int64", 9, Kind.INT, "int64"),
+    DType("bool", 10, Kind.BOOL, "bool"),
+    DType("qint8", 11, Kind.OTHER),
+    DType("quint8", 12, Kind.OTHER),
+    DType("qint32", 13, Kind.OTHER),
+    DType("bfloat16", 14, Kind.FLOAT, "bfloat16"),
+    DType("qint16", 15, Kind.OTHER),
+    DType("quint16", 16, Kind.OTHER),
+    DType("uint16", 17, Kind.OTHER),
+    DType("complex128", 18, Kind.OTHER),
+    DType("half", 19, Kind.FLOAT, "float16"),
+    DType("resource", 20, Kind.OTHER),
+    DType("variant", 21, Kind.OTHER),
+    DType("uint32", 22, Kind.INT, "uint32"),
+    DType("uint64", 23, Kind.UINT64, "uint64"),
+)
+INVALID_DTYPE = DType("invalid", 0, Kind.OTHER)
+_BY_NAME = {dtype.name: dtype for dtype in _ALL}
+_BY_NUMBER = {dtype.number: dtype for dtype in _ALL}
+
+
+def dtype_of_name(name: str) -> DType:
+    """Returns the element type TensorFlow calls `name`, e.g. `int64` or `DT_INT64`."""
+    return _BY_NAME[name.lower().removeprefix("dt_")]
+
+
+def dtype_of_number(number: int) -> DType:
+    """Returns the element type numbered `number` in `DataType`; `invalid` if there is none."""
+    return _BY_NUMBER.get(number, INVALID_DTYPE)
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorSpec:
+    """One input or output of a signature.
+
+    Attributes:
+        name: The key in the signature, which is the name JSON uses.
+        dtype: Element type.
+        shape: Sizes, None where any size goes; None for an unknown rank.
+        tensor_name: The tensor's name in the graph, as the metadata reports it.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int | None, ...] | None
+    tensor_name: str = ""
+
+    def accepts(self, shape: tuple[int, ...]) -> bool:
+        """Returns whether a tensor of `shape` fits the declared shape."""
+        if self.shape is None:
+            return True
+        return len(self.shape) == len(shape) and all(
+            want is None or want == got for want, got in zip(self.shape, shape, strict=True)
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class SignatureSpec:
+    """A function a model offers, by name."""
+
+    name: str
+    inputs: Mapping[str, TensorSpec]
+    outputs: Mapping[str, TensorSpec]
+    method_name: str = "tensorflow/serving/predict"
+
+    @functools.cached_property
+    def row_fields(self) -> tuple[tuple[str, Kind, int | None], ...]:
+        """Each input's name, kind and rank within one row: what a row decoder depends on."""
+        return tuple(
+            (
+                name,
+                spec.dtype.kind,
+                len(spec.shape) - 1 if spec.shape else None,
+            )
+            for name, spec in sorted(self.inputs.items())
+        )
+
+
+@dataclasses.dataclass
+class Feature:
+    """One feature of an example.
+
+    Attributes:
+        kind: `bytes`, `float` or `int64`; empty while there are no values.
+        values: The values, all of that kind.
+    """
+
+    kind: str = ""
+    values: list[Any] = dataclasses.field(default_factory=list)
+
+
+Example = Mapping[str, Feature]
+
+
+def format_shape(shape: tuple[int | None, ...] | tuple[int, ...] | None) -> str:
+    """Writes a shape as TensorFlow Serving's messages do, e.g. `[-1,4]`."""
+    if shape is None:
+        return "[?]"
+    return "[" + ",".join("-1" if size is None else str(size) for size in shape) + "]"

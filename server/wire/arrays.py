@@ -1,0 +1,38 @@
+"""Numbers read from JSON to numpy arrays: overflow, range and raggedness decided here."""
+
+from typing import Any
+
+import numpy as np
+
+from server.tensors import Array, DType, Kind
+
+
+def numeric_array(values: Any, dtype: DType) -> Array:
+    """Turns nested lists of Python numbers into an array.
+
+    The values must be of the right Python type already (`int` for integers, `int` or
+    `float` for floats, `bool` for booleans): numpy would turn 1.5, True and "1" into
+    integers without a word, so it is not asked to judge.
+
+    Args:
+        values: A number, or equally long nested lists of numbers.
+        dtype: The element type wanted.
+
+    Raises:
+        ValueError: The lists are ragged.
+        OverflowError: An integer does not fit the element type.
+    """
+    if dtype.kind is Kind.FLOAT:
+        # A double beyond float's range becomes an infinity, and one too small zero.
+        with np.errstate(over="ignore", under="ignore"):
+            if dtype.name == "bfloat16":
+                return np.asarray(values, np.float64).astype(dtype.numpy)
+            return np.asarray(values, dtype.numpy)
+    if dtype.kind is Kind.INT and dtype.name != "int64":
+        # Older numpy wraps around where newer raises; comparing works with both.
+        wide = np.asarray(values, np.int64)
+        info = np.iinfo(dtype.numpy)
+        if wide.size and (wide.min() < info.min or wide.max() > info.max):
+            raise OverflowError(f"a value is outside the range of {dtype.name}")
+        return wide.astype(dtype.numpy)
+    return np.asarray(values, dtype.numpy)

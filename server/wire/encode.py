@@ -1,0 +1,96 @@
+"""Tensors to JSON values that `orjson.dumps(…, option=OPT_SERIALIZE_NUMPY)` writes as they are.
+
+orjson writes arrays of numbers in one go, floats with the fewest digits that read back the
+same, whole floats with `.0`. What it does not do is done here: NaN and the infinities, 64-bit
+integers as strings, string tensors, bfloat16.
+"""
+
+import base64
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from server.errors import invalid
+from server.tensors import Array
+
+_NULL = re.compile(rb"null")
+
+
+def json_ready(name: str, array: Array, *, int64_as_string: bool = False) -> Any:
+    """Returns a tensor in a form that orjson writes by TensorFlow Serving's rules.
+
+    Args:
+        name: The tensor's name. String tensors whose name ends in `_bytes` are written as
+            base64 objects.
+        array: The tensor, of any shape.
+        int64_as_string: Whether 64-bit integers are written as strings.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT for an element type that JSON cannot carry.
+    """
+    array = _narrowed(array)
+    kind = array.dtype.kind
+    if kind in "OSU":
+        return _strings(array.tolist(), as_bytes=name.endswith("_bytes"))
+    if kind in "iu" and int64_as_string and array.dtype.itemsize == 8:
+        return array.astype(str).tolist()
+    if kind == "f":
+        return float_json(array)
+    if kind in "iub":
+        return _plain(array)
+    raise invalid(f"Failed to write JSON value for tensor type: {array.dtype.name}")
+
+
+def json_rows(name: str, array: Array, *, int64_as_string: bool = False) -> Sequence[Any]:
+    """Returns each row of a tensor of at least one dimension as `json_ready` would."""
+    array = _narrowed(array)
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        return [float_json(array[i]) for i in range(len(array))]
+    ready = json_ready(name, array, int64_as_string=int64_as_string)
+    # orjson writes numpy's scalars too, so rows of a vector need no conversion.
+    return ready if isinstance(ready, list) else list(ready)
+
+
+def _narrowed(array: Array) -> Array:
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+
+
+def float_json(values: npt.ArrayLike) -> Any:
+    """Returns floats for orjson; NaN, Infinity and -Infinity written as bare words."""
+    array = _plain(np.asarray(values))
+    if np.isfinite(array).all():
+        return array
+    # orjson writes null for what JSON has no number for; there are no other nulls here.
+    words = iter(
+        [_word(value) for value in np.atleast_1d(array)[~np.isfinite(np.atleast_1d(array))]]
+    )
+    text = orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)
+    return orjson.Fragment(_NULL.sub(lambda _: next(words), text))
+
+
+def _plain(array: Array) -> Any:
+    # orjson writes C-contiguous arrays, and scalars, but no arrays of rank 0.
+    return np.ascontiguousarray(array) if array.ndim else array[()]
+
+
+def _word(value: float) -> bytes:
+    if np.isnan(value):
+        return b"NaN"
+    return b"Infinity" if value > 0 else b"-Infinity"
+
+
+def _strings(value: Any, *, as_bytes: bool) -> Any:
+    if isinstance(value, list):
+        return [_strings(item, as_bytes=as_bytes) for item in value]
+    raw = value.encode() if isinstance(value, str) else value
+    if not as_bytes:
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            # JSON text is UTF-8; other bytes can only travel as base64.
+            pass
+    return {"b64": base64.b64encode(raw).decode()}

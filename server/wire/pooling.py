@@ -1,0 +1,111 @@
+"""Embeddings of bags: rows to one vector a bag, and the nesting of an answer."""
+
+import base64
+import sys
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from server.tensors import Array
+from server.wire.encode import json_ready
+
+Found = npt.NDArray[np.bool_]
+
+
+def pool(rows: Array, counted: Found, lengths: list[int], combiner: str) -> Array:
+    """Combines the rows of each bag.
+
+    Args:
+        rows: Shape (n, dim), the rows of all bags one after the other.
+        counted: Shape (n,); rows that are False here do not take part.
+        lengths: The size of each bag; they sum to n.
+        combiner: `sum`, `mean` (by the number of counted rows) or `sqrtn` (by its root).
+
+    Returns:
+        Shape (bags, dim); zeros for a bag without counted rows. Integer rows stay integers
+        under `sum`; 16-bit floats are combined, and returned, as float32.
+    """
+    if rows.dtype.kind not in "iu" and rows.dtype.itemsize < 4:
+        rows = rows.astype(np.float32)
+    elif rows.dtype.kind in "iu" and combiner != "sum":
+        rows = rows.astype(np.float64)
+    sizes = np.asarray(lengths, np.int64)
+    starts = np.cumsum(sizes) - sizes
+    filled = sizes > 0
+    pooled = np.zeros((len(lengths), rows.shape[1]), rows.dtype)
+    counts = np.zeros(len(lengths), np.int64)
+    if filled.any():
+        kept = np.where(counted[:, None], rows, np.zeros((), rows.dtype))
+        pooled[filled] = np.add.reduceat(kept, starts[filled], axis=0)
+        counts[filled] = np.add.reduceat(counted.astype(np.int64), starts[filled])
+    if combiner != "sum":
+        divisor = np.maximum(counts, 1).astype(rows.dtype)
+        if combiner == "sqrtn":
+            divisor = np.sqrt(divisor)
+        pooled /= divisor[:, None]
+    return pooled
+
+
+def bag_found(found: Found, lengths: list[int]) -> Found:
+    """Returns for each bag whether any of its ids was found."""
+    ends = np.cumsum(np.asarray(lengths, np.int64))
+    totals = np.concatenate([[0], np.cumsum(found)])
+    return np.asarray(totals[ends] > totals[ends - np.asarray(lengths, np.int64)])
+
+
+def nest(values: Any, lengths: list[int] | None) -> Any:
+    """Cuts a sequence into bags; a flat request keeps its sequence."""
+    if lengths is None:
+        return values
+    bags, start = [], 0
+    for length in lengths:
+        bags.append(values[start : start + length])
+        start += length
+    return bags
+
+
+def embeddings_json(rows: Array, present: Found | None, lengths: list[int] | None) -> Any:
+    """Returns embeddings for orjson.
+
+    Args:
+        rows: Shape (n, dim).
+        present: Shape (n,), where False is written as null; None if nothing is.
+        lengths: Cuts the rows into bags, if given.
+    """
+    if present is not None and not present.all():
+        nulled = [
+            json_ready("", row) if there else None
+            for row, there in zip(rows, present.tolist(), strict=True)
+        ]
+        return nest(nulled, lengths)
+    if lengths is None:
+        return json_ready("", rows)
+    return [json_ready("", bag) for bag in nest(rows, lengths)]
+
+
+def embeddings_b64(rows: Array, present: Found | None, lengths: list[int] | None) -> dict[str, Any]:
+    """Returns embeddings as little-endian bytes: `{"b64", "dtype", "shape"}`.
+
+    The shape is that of the ids and the dimension if all bags are equally long, and
+    (n, dim) otherwise. Rows that would be null hold NaN (zero for integers).
+    """
+    if present is not None and not present.all():
+        rows = rows.copy()
+        rows[~present] = 0 if rows.dtype.kind in "iu" else np.nan
+    shape: tuple[int, ...] = rows.shape
+    if lengths and len(set(lengths)) == 1:
+        shape = (len(lengths), lengths[0], rows.shape[1])
+    if sys.byteorder == "big":
+        rows = rows.byteswap()
+    return {
+        "b64": base64.b64encode(np.ascontiguousarray(rows).tobytes()).decode(),
+        "dtype": rows.dtype.name,
+        "shape": list(shape),
+    }
+
+
+def encode_lookup(answer: dict[str, Any]) -> bytes:
+    """Encodes the answer to a lookup."""
+    return orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)

@@ -1,0 +1,175 @@
+"""The body of a `:predict` request, and of its answer."""
+
+import dataclasses
+import enum
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import orjson
+
+from server.errors import invalid
+from server.tensors import DEFAULT_SIGNATURE, Array, SignatureSpec, Tensors
+from server.wire import fast_decode, reference_decode
+from server.wire.encode import json_ready, json_rows
+from server.wire.json_text import debug_string, parse_json
+from server.wire.limits import Limits
+
+
+class Format(enum.Enum):
+    """How the tensors of a request, and of its answer, are laid out."""
+
+    ROW = "row"
+    COLUMNAR = "columnar"
+
+
+@dataclasses.dataclass(frozen=True)
+class PredictRequest:
+    """A decoded request: which signature to run on what."""
+
+    signature: SignatureSpec
+    format: Format
+    inputs: dict[str, Array]
+
+
+class _Envelope(msgspec.Struct):
+    """The top level; unknown keys are ignored, the tensors stay undecoded."""
+
+    signature_name: str = DEFAULT_SIGNATURE
+    instances: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    inputs: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_ENVELOPE = msgspec.json.Decoder(_Envelope)
+_DUMPS = orjson.OPT_SERIALIZE_NUMPY
+
+FindSignature = Callable[[str], SignatureSpec]
+
+
+def decode_predict(body: bytes, find: FindSignature, limits: Limits) -> PredictRequest:
+    """Decodes the body of a `:predict` request.
+
+    Args:
+        body: The body, whatever its content type says.
+        find: Returns the signature of a name; raises `ServingError` if there is none.
+        limits: Bounds on the request.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT for a body that is not JSON, has both or neither of
+            `instances` and `inputs`, or tensors that do not fit the signature;
+            UNIMPLEMENTED for element types that JSON cannot carry.
+
+    Example:
+        >>> from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
+        >>> spec = TensorSpec("x", dtype_of_name("int64"), (None,))
+        >>> signature = SignatureSpec("serving_default", {"x": spec}, {})
+        >>> decode_predict(b'{"instances": [1, 2]}', lambda _: signature, Limits()).inputs
+        {'x': array([1, 2])}
+    """
+    limits.check_elements(body)
+    try:
+        envelope = _ENVELOPE.decode(body)
+        signature = _with_inputs(find(envelope.signature_name))
+        match envelope:
+            case _Envelope(instances=msgspec.Raw() as rows, inputs=msgspec.UnsetType()):
+                return PredictRequest(
+                    signature, Format.ROW, fast_decode.decode_rows(rows, signature, limits)
+                )
+            case _Envelope(inputs=msgspec.Raw() as columns, instances=msgspec.UnsetType()):
+                return PredictRequest(
+                    signature,
+                    Format.COLUMNAR,
+                    fast_decode.decode_columns(columns, signature, limits),
+                )
+    except (
+        msgspec.MsgspecError,
+        UnicodeDecodeError,
+        RecursionError,
+        fast_decode.FastPathMissError,
+    ):
+        pass
+    return decode_predict_by_reference(body, find, limits)
+
+
+def decode_predict_by_reference(body: bytes, find: FindSignature, limits: Limits) -> PredictRequest:
+    """Does what `decode_predict` does, without the typed decoders; slower, and the authority."""
+    document = parse_json(body)
+    signature = _with_inputs(find(signature_name(document)))
+    if "instances" in document:
+        if "inputs" in document:
+            raise invalid(
+                f"JSON Value: {debug_string(document)} Not formatted correctly expecting only "
+                "one of 'inputs' or 'instances' keys to exist "
+            )
+        rows = reference_decode.decode_rows(document, signature, limits)
+        return PredictRequest(signature, Format.ROW, rows)
+    if "inputs" in document:
+        columns = reference_decode.decode_columns(document, signature, limits)
+        return PredictRequest(signature, Format.COLUMNAR, columns)
+    raise invalid("Missing 'inputs' or 'instances' key")
+
+
+def signature_name(document: Mapping[str, Any]) -> str:
+    """Returns the signature a parsed request names, or the default."""
+    name = document.get("signature_name", DEFAULT_SIGNATURE)
+    if not isinstance(name, str):
+        raise invalid(
+            f"JSON Value: {debug_string(document)} not formatted correctly. "
+            "'signature_name' key must be a string value."
+        )
+    return name or DEFAULT_SIGNATURE
+
+
+def _with_inputs(signature: SignatureSpec) -> SignatureSpec:
+    if not signature.inputs:
+        raise invalid(f"Failed to get input map for signature: {signature.name}")
+    return signature
+
+
+def encode_predict(outputs: Tensors, layout: Format, *, int64_as_string: bool = False) -> bytes:
+    """Encodes the tensors a model returned, in the layout of the request.
+
+    Args:
+        outputs: The tensors by name.
+        layout: Row: a list over the first dimension; columnar: whole tensors.
+        int64_as_string: Whether 64-bit integers are written as JSON strings, for clients
+            whose numbers are doubles.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT when rows cannot be formed (a scalar, or tensors of
+            different first dimension) or an element type cannot be written.
+    """
+    if not outputs:
+        raise invalid("Cannot convert empty tensor map to JSON")
+    if layout is Format.COLUMNAR:
+        columns = {
+            name: json_ready(name, array, int64_as_string=int64_as_string)
+            for name, array in sorted(outputs.items())
+        }
+        value: Any = columns if len(columns) > 1 else next(iter(columns.values()))
+        return orjson.dumps({"outputs": value}, option=_DUMPS)
+    batch = _batch_size(outputs)
+    if len(outputs) == 1:
+        ((name, array),) = outputs.items()
+        value = json_ready(name, array, int64_as_string=int64_as_string)
+    else:
+        rows: list[dict[str, Any]] = [{} for _ in range(batch)]
+        for name, array in sorted(outputs.items()):
+            items = json_rows(name, array, int64_as_string=int64_as_string)
+            for row, item in zip(rows, items, strict=True):
+                row[name] = item
+        value = rows
+    return orjson.dumps({"predictions": value}, option=_DUMPS)
+
+
+def _batch_size(outputs: Tensors) -> int:
+    batch = -1
+    for name, array in sorted(outputs.items()):
+        if not array.ndim:
+            raise invalid(f"Tensor name: {name} has no shape information ")
+        if batch not in (-1, len(array)):
+            raise invalid(
+                f"Tensor name: {name} has inconsistent batch size: {len(array)} expecting: {batch}"
+            )
+        batch = len(array)
+    return batch

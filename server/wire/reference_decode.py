@@ -1,0 +1,242 @@
+"""Request bodies to tensors by TensorFlow Serving's rules, step by step, with its sentences.
+
+Read when the typed decoders of `fast_decode` do not take a body: because it is wrong, or
+because it is right in an unusual way (NaN, a shape the signature does not declare, bytes
+after the value). A property test holds the two to the same answers.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from server.errors import Code, ServingError, invalid
+from server.tensors import (
+    Array,
+    DType,
+    Kind,
+    SignatureSpec,
+    TensorSpec,
+    format_shape,
+)
+from server.wire.arrays import numeric_array
+from server.wire.json_text import debug_string, type_name
+from server.wire.limits import Limits
+from server.wire.strings import bytes_array, decode_b64, encode_utf8, is_b64_object
+
+_INT32 = range(-(2**31), 2**31)
+_RANGES = {
+    "int8": range(-(2**7), 2**7),
+    "uint8": range(2**8),
+    "int16": range(-(2**15), 2**15),
+    "int32": _INT32,
+    "int64": range(-(2**63), 2**63),
+    "uint32": range(2**32),
+    "uint64": range(2**64),
+}
+
+
+def decode_rows(
+    document: Mapping[str, Any], signature: SignatureSpec, limits: Limits
+) -> dict[str, Array]:
+    """Reads `document["instances"]`.
+
+    Args:
+        document: The parsed request.
+        signature: The signature asked for.
+        limits: Bounds on the request.
+
+    Returns:
+        One array an input, the first dimension counting instances.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT, naming the element and the input.
+    """
+    instances = document["instances"]
+    if not isinstance(instances, list):
+        raise invalid(
+            f"JSON Value: {debug_string(document)} Excepting 'instances' to be an list/array"
+        )
+    if not instances:
+        raise invalid(f"JSON Value: {debug_string(document)} No values in 'instances' array")
+    if not isinstance(instances[0], dict) and len(signature.inputs) > 1:
+        raise invalid(
+            "instances is a plain list, but expecting list of objects as multiple input "
+            "tensors required as per tensorinfo_map"
+        )
+    columns = {name: _Column(spec, limits) for name, spec in signature.inputs.items()}
+    if _is_object(instances[0]):
+        for index, instance in enumerate(instances):
+            _add_object(index, instance, columns)
+    else:
+        (column,) = columns.values()
+        for index, instance in enumerate(instances):
+            if _is_object(instance):
+                raise invalid(f"Expecting value/list but got object at item {index} of input list")
+            try:
+                column.add(instance)
+            except ServingError as error:
+                raise _element_error(index, "", error) from None
+    return {name: column.array() for name, column in columns.items()}
+
+
+def decode_columns(
+    document: Mapping[str, Any], signature: SignatureSpec, limits: Limits
+) -> dict[str, Array]:
+    """Reads `document["inputs"]`; arguments, result and errors as for `decode_rows`."""
+    inputs = document["inputs"]
+    if not _is_object(inputs):
+        if len(signature.inputs) > 1:
+            raise invalid(
+                "inputs is a plain value/list, but expecting an object as multiple input "
+                "tensors required as per tensorinfo_map"
+            )
+        (spec,) = signature.inputs.values()
+        return {spec.name: decode_value(inputs, spec.dtype, limits)}
+    arrays = {}
+    for name, spec in sorted(signature.inputs.items()):
+        if name not in inputs:
+            raise invalid(f"Missing named input: {name} in 'inputs' object.")
+        arrays[name] = decode_value(inputs[name], spec.dtype, limits)
+    return arrays
+
+
+def decode_value(value: Any, dtype: DType, limits: Limits) -> Array:
+    """Reads one parsed JSON value as a tensor of `dtype`.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT for a value that does not fit, UNIMPLEMENTED for an
+            element type JSON cannot carry.
+    """
+    shape = dense_shape(value)
+    limits.check_rank(len(shape))
+    flat: list[Any] = []
+    _fill(value, 0, dtype, shape, flat)
+    return _array(flat, dtype, shape)
+
+
+def dense_shape(value: Any) -> tuple[int, ...]:
+    """Returns the shape that the first element at each level of nested lists suggests."""
+    shape = []
+    while isinstance(value, list):
+        shape.append(len(value))
+        if not value:
+            break
+        value = value[0]
+    return tuple(shape)
+
+
+class _Column:
+    """The values of one input, instance after instance."""
+
+    def __init__(self, spec: TensorSpec, limits: Limits) -> None:
+        self._spec = spec
+        self._limits = limits
+        self._count = 0
+        self._shape: tuple[int, ...] = ()
+        self._flat: list[Any] = []
+
+    def add(self, item: Any) -> None:
+        shape = dense_shape(item)
+        self._limits.check_rank(len(shape) + 1)
+        before = len(self._flat)
+        _fill(item, 0, self._spec.dtype, shape, self._flat)
+        if not self._count:
+            self._shape = shape
+            self._size = len(self._flat)
+        elif len(self._flat) - before != self._size:
+            raise invalid(
+                f"Expecting tensor size: {self._size} but got: {len(self._flat) - before}"
+            )
+        elif shape != self._shape:
+            raise invalid(
+                f"Expecting shape {format_shape(self._shape)} but got: {format_shape(shape)}"
+            )
+        self._count += 1
+
+    def array(self) -> Array:
+        return _array(self._flat, self._spec.dtype, (self._count, *self._shape))
+
+
+def _add_object(index: int, instance: Any, columns: Mapping[str, _Column]) -> None:
+    if not _is_object(instance):
+        raise invalid(f"Expecting object but got list at item {index} of input list")
+    for key, value in instance.items():
+        try:
+            if key not in columns:
+                raise invalid(f"JSON object: does not have named input: {key}")
+            columns[key].add(value)
+        except ServingError as error:
+            raise _element_error(index, f" key: {key}", error) from None
+    if instance.keys() != columns.keys():
+        raise invalid(
+            f"Failed to process element: {index} of 'instances' list. JSON object: "
+            f"{debug_string(instance)} keys must be equal to: {','.join(sorted(columns))}"
+        )
+
+
+def _element_error(index: int, key: str, error: ServingError) -> ServingError:
+    return invalid(
+        f"Failed to process element: {index}{key} of 'instances' list. "
+        f"Error: {error.code.value}: {error.message}"
+    )
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict) and not is_b64_object(value)
+
+
+def _fill(value: Any, level: int, dtype: DType, shape: tuple[int, ...], flat: list[Any]) -> None:
+    if not isinstance(value, list):
+        if level != len(shape):
+            raise invalid(
+                f"JSON Value: {debug_string(value)} found at incorrect level: {level + 1} "
+                f"in the JSON DOM. Expected at level: {len(shape)}"
+            )
+        flat.append(_element(value, dtype))
+        return
+    if level >= len(shape):
+        raise invalid(f"Encountered list at unexpected level: {level} expected < {len(shape)}")
+    if len(value) != shape[level]:
+        raise invalid(
+            f"Encountered list at unexpected size: {len(value)} at level: {level} "
+            f"expected size: {shape[level]}"
+        )
+    for item in value:
+        _fill(item, level + 1, dtype, shape, flat)
+
+
+def _element(value: Any, dtype: DType) -> Any:
+    """Returns a JSON scalar as the Python value of its element type."""
+    if dtype.kind is Kind.STRING:
+        if isinstance(value, dict):
+            if not is_b64_object(value):
+                raise invalid(
+                    f"JSON Value: {debug_string(value)} not formatted correctly for base64 data"
+                )
+            return decode_b64(value["b64"])
+        if isinstance(value, str):
+            return encode_utf8(value)
+    elif dtype.kind is Kind.FLOAT:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    elif dtype.kind is Kind.BOOL:
+        if isinstance(value, bool):
+            return value
+    elif dtype.kind is Kind.OTHER:
+        raise ServingError(
+            Code.UNIMPLEMENTED,
+            f"Conversion of JSON Value: {debug_string(value)} to type: {dtype.name}",
+        )
+    elif isinstance(value, int) and not isinstance(value, bool) and value in _RANGES[dtype.name]:
+        return value
+    raise invalid(
+        f"JSON Value: {debug_string(value)} Type: {type_name(value)} "
+        f"is not of expected type: {dtype.name}"
+    )
+
+
+def _array(flat: list[Any], dtype: DType, shape: tuple[int, ...]) -> Array:
+    if dtype.kind is Kind.STRING:
+        return bytes_array(flat, shape)
+    if dtype.kind is Kind.OTHER:
+        raise ServingError(Code.UNIMPLEMENTED, f"Conversion of JSON to type: {dtype.name}")
+    return numeric_array(flat, dtype).reshape(shape)

@@ -1,0 +1,58 @@
+"""String elements: JSON strings, or base64 in an object `{"b64": "…"}` for other bytes."""
+
+import base64
+import binascii
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from server.errors import invalid
+from server.tensors import Array
+
+
+class B64(msgspec.Struct, forbid_unknown_fields=True):
+    """An object whose only key is `b64`, as the typed decoders see it."""
+
+    b64: str
+
+
+def is_b64_object(value: Any) -> bool:
+    """Returns whether a parsed JSON value is an object with the one key `b64` and a string."""
+    return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("b64"), str)
+
+
+def decode_b64(text: str) -> bytes:
+    """Decodes standard base64, padding optional, nothing else allowed.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT.
+    """
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        raise invalid("Unable to base64 decode") from None
+
+
+def encode_utf8(text: str) -> bytes:
+    r"""Encodes a string element; JSON's `\ud800` alone is no character and is refused.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT.
+    """
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise invalid("JSON Parse error: The surrogate pair in string is invalid.") from None
+
+
+def bytes_array(values: list[bytes], shape: tuple[int, ...]) -> Array:
+    """Returns a string tensor of `shape` from its elements in order."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array.reshape(shape)
+
+
+def element_bytes(value: str | B64) -> bytes:
+    """Returns the bytes of a string element that a typed decoder took."""
+    return value.encode() if isinstance(value, str) else decode_b64(value.b64)

@@ -1,0 +1,165 @@
+"""The wire format against cases restated from TensorFlow Serving's own tests.
+
+Every case is of a kind: `predict_ok` a body and the tensors it means, `response_ok` tensors and
+the JSON that tells them, `classify_regress_ok`, `classify_result` and `regress_result` the same
+for examples, `path_ok` a path and its parts.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from server.errors import Code, ServingError
+from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
+from server.wire.examples import decode_examples, encode_classify, encode_regress
+from server.wire.limits import Limits
+from server.wire.paths import parse_path
+from server.wire.predict import Format, decode_predict, decode_predict_by_reference, encode_predict
+from tests.conformance.essential_cases import ESSENTIAL_CASES
+
+CORPUS = Path(__file__).resolve().parents[2].parent / "shared" / "conformance" / "rest_cases.jsonl"
+
+
+def corpus() -> list[dict[str, Any]]:
+    if not CORPUS.exists():
+        return []
+    return [json.loads(line) for line in CORPUS.read_text().splitlines() if line.strip()]
+
+
+CASES = [*ESSENTIAL_CASES, *corpus()]
+
+
+def of_kind(kind: str) -> Any:
+    chosen = [pytest.param(case, id=case["id"]) for case in CASES if case["kind"] == kind]
+    assert chosen
+    return pytest.mark.parametrize("case", chosen)
+
+
+def number(value: Any) -> Any:
+    return float(value.replace("Infinity", "inf")) if isinstance(value, str) else value
+
+
+def array(tensor: dict[str, Any]) -> np.ndarray:
+    dtype = dtype_of_name(tensor["dtype"])
+    flat = np.empty(len(tensor["values"]), dtype.numpy)
+    strings = dtype.name == "string"
+    flat[:] = [v.encode() if strings else number(v) for v in tensor["values"]]
+    return flat.reshape(tensor["shape"])
+
+
+def body_of(case: dict[str, Any]) -> bytes:
+    body = case["body"]
+    if isinstance(body, str):
+        return body.encode()
+    parts = (part if isinstance(part, str) else part[0] * part[1] for part in body["repeat"])
+    return "".join(parts).encode()
+
+
+@pytest.mark.parametrize("decode", [decode_predict, decode_predict_by_reference])
+@of_kind("predict_ok")
+def test_predict_body_means(case, decode):
+    asked = []
+
+    def find(name):
+        asked.append(name)
+        inputs = {n: TensorSpec(n, dtype_of_name(d), None) for n, d in case["inputs"].items()}
+        return SignatureSpec(name, inputs, {})
+
+    try:
+        request = decode(body_of(case), find, Limits())
+    except ServingError as error:
+        if case.get("may_reject") and error.code is Code.INVALID_ARGUMENT:
+            return
+        raise
+    assert set(asked) == {case.get("signature", "serving_default")}
+    assert request.format is Format(case["format"])
+    assert request.inputs.keys() == case["tensors"].keys()
+    for name, tensor in case["tensors"].items():
+        want, got = array(tensor), request.inputs[name]
+        assert got.dtype == want.dtype
+        assert got.shape == want.shape
+        np.testing.assert_array_equal(got, want)
+
+
+@of_kind("response_ok")
+def test_response_tells(case):
+    tensors = {name: array(tensor) for name, tensor in case["tensors"].items()}
+    for key, layout in (("row", Format.ROW), ("columnar", Format.COLUMNAR)):
+        text = encode_predict(tensors, layout).decode()
+        if key in case:
+            assert typed(json.loads(text)) == typed(case[key])
+        if f"{key}_text" in case:
+            assert repr(json.loads(text)) == repr(json.loads(case[f"{key}_text"]))
+            for word in ("NaN", "Infinity"):
+                assert text.count(word) == case[f"{key}_text"].count(word)
+
+
+def typed(value: Any) -> Any:
+    """Tells 1.0 from 1, which Python's == does not."""
+    if isinstance(value, list):
+        return [typed(item) for item in value]
+    if isinstance(value, dict):
+        return {key: typed(item) for key, item in value.items()}
+    return type(value).__name__, value
+
+
+@of_kind("classify_regress_ok")
+def test_examples_body_means(case):
+    request = decode_examples(body_of(case), Limits())
+    assert request.signature_name == case.get("signature", "serving_default")
+    assert [example_json(example) for example in request.examples] == case["examples"]
+    context = example_json(request.context) if request.context is not None else None
+    assert context == case.get("context")
+
+
+def example_json(example: Any) -> dict[str, Any]:
+    return {
+        name: {feature.kind: [feature_json(value) for value in feature.values]}
+        for name, feature in example.items()
+    }
+
+
+def feature_json(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, float) and not np.isfinite(value):
+        return json.dumps(value)
+    return value
+
+
+@of_kind("classify_result")
+def test_classifications_tell(case):
+    labels = np.array([[k.encode() for k, _ in row] for row in case["classifications"]], object)
+    scores = np.array([[v for _, v in row] for row in case["classifications"]], np.float32)
+    assert json.loads(encode_classify(labels, scores)) == case["json"]
+
+
+@of_kind("regress_result")
+def test_regressions_tell(case):
+    values = np.array([number(value) for value in case["values"]], np.float32)
+    text = encode_regress(values).decode()
+    want = case["json_text"] if "json_text" in case else json.dumps(case["json"])
+    assert repr(json.loads(text)) == repr(json.loads(want))
+
+
+@of_kind("path_ok")
+def test_path_parts(case):
+    def parse():
+        return parse_path(case["method"], case["path"].encode())
+
+    if case.get("status") == 400:
+        with pytest.raises(ServingError, match=r"^Malformed request: "):
+            parse()
+        return
+    route = parse()
+    assert (route.model, route.version, route.label) == (
+        case["model"],
+        case.get("version"),
+        case.get("label"),
+    )
+    assert route.verb == case.get("verb", case.get("subresource", "status"))

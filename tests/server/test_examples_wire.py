@@ -1,0 +1,84 @@
+"""Bodies and answers of `:classify` and `:regress`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from server.errors import ServingError
+from server.wire.examples import decode_examples, encode_classify, encode_regress
+from server.wire.limits import Limits
+
+
+def decode(text: str):
+    return decode_examples(text.encode(), Limits())
+
+
+def test_values_become_features_of_their_kind():
+    request = decode(
+        '{"signature_name": "s", "context": {"q": "pizza"}, "examples": ['
+        '{"n": [1, true], "f": [1.0, NaN], "b": ["x", {"b64": "/w=="}], "none": []}]}'
+    )
+    assert request.signature_name == "s"
+    assert request.context is not None
+    assert request.context["q"].values == [b"pizza"]
+    (example,) = request.examples
+    assert {name: feature.kind for name, feature in example.items()} == {
+        "n": "int64", "f": "float", "b": "bytes", "none": "",
+    }  # fmt: skip
+    assert example["n"].values == [1, 1]
+    assert example["b"].values == [b"x", b"\xff"]
+    assert example["f"].values[0] == 1.0
+    assert np.isnan(example["f"].values[1])
+
+
+MIXED = "Unexpected element type in feature: a expecting type: "
+UNEXPECTED = "Feature: a has element with unexpected JSON type: "
+NO_EXAMPLES = "When method is classify, key 'examples' is expected and was not found"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"examples": [{"a": [1, 1.0]}]}', MIXED + "int64"),
+        ('{"examples": [{"a": ["x", 1]}]}', MIXED + "bytes"),
+        ('{"examples": [{"a": null}]}', UNEXPECTED + "Null"),
+        ('{"examples": [{"a": [[1]]}]}', UNEXPECTED + "Array"),
+        ('{"examples": [{"a": {"x": 1}}]}', UNEXPECTED + "Object"),
+        (
+            '{"examples": [{"a": 9223372036854775808}]}',
+            "Feature: a has uint64 element. Only int64 is supported.",
+        ),
+        ('{"examples": [[1]]}', "Example must be JSON object but got JSON Array"),
+        ('{"examples": [{}], "context": 1}', "Example must be JSON object but got JSON Number"),
+        (
+            '{"examples": []}',
+            "JSON Value: {\"examples\": []} 'examples' value is an empty array",
+        ),
+        (
+            '{"examples": 1}',
+            "JSON Value: {\"examples\": 1} Expecting 'examples' value to be an list/array",
+        ),
+        ("{}", "JSON Value: {} " + NO_EXAMPLES),
+    ],
+)
+def test_wrong_examples_are_refused(text, message):
+    with pytest.raises(ServingError) as caught:
+        decode(text)
+    assert caught.value.message == message
+
+
+def test_answers():
+    labels = np.array([[b"car", b"bike"]], object)
+    scores = np.array([[0.2, np.inf]], np.float32)
+    assert encode_classify(labels, scores) == b'{"results":[[["car",0.2],["bike",Infinity]]]}'
+    assert encode_classify(None, scores[:, :1]) == b'{"results":[[["",0.2]]]}'
+    assert encode_classify(labels, None) == b'{"results":[[["car",0.0],["bike",0.0]]]}'
+    assert encode_regress(np.array([1.0, np.nan], np.float32)) == b'{"results":[1.0,NaN]}'
+
+
+def test_empty_answers_are_refused():
+    with pytest.raises(ServingError, match=r"^Cannot convert empty ClassificationResults to JSON$"):
+        encode_classify(None, np.zeros((0, 2), np.float32))
+    with pytest.raises(ServingError, match=r"^Cannot convert empty RegressionResults to JSON$"):
+        encode_regress(np.zeros(0, np.float32))

@@ -1,0 +1,84 @@
+"""JSON beyond the standard, as TensorFlow Serving reads it."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+
+from server.errors import ServingError
+from server.wire.json_text import debug_string, parse_json, parse_value
+
+
+def test_reads_what_json_does_not_know():
+    value = parse_json(b'{"a": [NaN, Infinity, -Infinity, Inf, -Inf, -NaN]}')["a"]
+    assert [math.isnan(v) for v in value] == [True, False, False, False, False, True]
+    assert value[1:5] == [math.inf, -math.inf, math.inf, -math.inf]
+
+
+def test_words_inside_strings_stay():
+    text = b'{"a": "Inf and \\"-NaN\\" and Infinity", "b": Inf}'
+    assert parse_json(text) == {"a": 'Inf and "-NaN" and Infinity', "b": math.inf}
+
+
+@pytest.mark.parametrize("tail", [b"X", b"}", b" [1]", b"\x00"])
+def test_what_follows_the_first_value_is_ignored(tail):
+    assert parse_json(b'{"a": 1}' + tail) == {"a": 1}
+
+
+def test_byte_order_mark_is_skipped():
+    assert parse_json(b'\xef\xbb\xbf {"a": 1}') == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"", "The document is empty"),
+        (b" \n", "The document is empty"),
+        (b"instances = [1, 2]", "Invalid value. at offset: 0"),
+        (b'{"a": [1, 2', "Missing a comma or a closing bracket. at offset: 11"),
+        (b'{"a"; 1}', "Missing a colon after a name of object member. at offset: 4"),
+        (b"{'a': 1}", "Missing a name for object member. at offset: 1"),
+        ('{"é": x}'.encode(), "Invalid value. at offset: 7"),
+        (b'{"a": "\xff"}', "Invalid encoding in string. at offset: 7"),
+        (b'{"a": 1e400}', "Number too big to be stored in double."),
+        (b'{"a": ' + b"9" * 400 + b"}", "Number too big to be stored in double."),
+        (b"[" * 500_000, "The document is nested too deeply."),
+        (b'{"a":' * 500_000, "The document is nested too deeply."),
+    ],
+)
+def test_text_that_is_not_json_is_named(text, reason):
+    with pytest.raises(ServingError) as caught:
+        parse_json(text)
+    assert caught.value.message == f"JSON Parse error: {reason}"
+
+
+def test_a_trailing_comma_is_named():
+    # Whether the comma or what follows it is the place differs from Python to Python.
+    with pytest.raises(ServingError, match=r"Missing a name for object member\. at offset: [78]$"):
+        parse_json(b'{"a": 1,}')
+
+
+def test_top_level_must_be_an_object():
+    with pytest.raises(ServingError, match=r"^JSON Value: \[1, 2\] Is not object$"):
+        parse_json(b"[1, 2]")
+
+
+def test_integers_beyond_64_bits_are_doubles():
+    assert parse_value(b"[123456789012345678901]") == [123456789012345678901.0]
+    assert parse_value(b"[18446744073709551615]") == [2**64 - 1]
+
+
+@pytest.mark.parametrize("value", [list(range(10_000)), "x" * 10_000, {"a": ["b"] * 10_000}])
+def test_quoted_values_are_cut(value):
+    assert len(debug_string(value)) == 129
+
+
+@pytest.mark.parametrize("filler", ['"', '\\"', '"a":', '["', "-", "Inf ", "[{"])
+def test_hostile_text_takes_linear_time(filler):
+    text = ('{"a": ' + filler * 200_000 + " Inf").encode()
+    begun = time.process_time()
+    with pytest.raises(ServingError):
+        parse_json(text)
+    assert time.process_time() - begun < 2

@@ -1,0 +1,154 @@
+"""Bodies and answers of `:lookup`: ids of both kinds, bags, pooling, missing ids."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from server.errors import ServingError
+from server.tensors import dtype_of_name
+from server.wire.limits import Limits
+from server.wire.lookup import decode_ids, decode_lookup
+from server.wire.pooling import bag_found, embeddings_b64, embeddings_json, encode_lookup, pool
+
+
+def ids(text: str, dtype: str = "int64", **limits: int):
+    request = decode_lookup(f'{{"ids": {text}}}'.encode(), Limits(**limits))
+    return decode_ids(request.ids, dtype_of_name(dtype), Limits(**limits))
+
+
+@pytest.mark.parametrize(
+    ("text", "flat", "lengths"),
+    [
+        ("[1, -1, 0]", [1, -1, 0], None),
+        ('["9223372036854775807", -9223372036854775808]', [2**63 - 1, -(2**63)], None),
+        ("[]", [], None),
+        ("[[1, 2], [], [3]]", [1, 2, 3], [2, 0, 1]),
+        ('[["1", 2], []]', [1, 2], [2, 0]),
+        ("[[]]", [], [0]),
+    ],
+)
+def test_integer_ids(text, flat, lengths):
+    decoded = ids(text)
+    assert decoded.flat.dtype == np.int64
+    assert decoded.flat.tolist() == flat
+    assert decoded.lengths == lengths
+
+
+def test_string_ids():
+    decoded = ids('[["a", {"b64": "/w=="}], ["é"]]', "string")
+    assert decoded.flat.tolist() == [b"a", b"\xff", "é".encode()]
+    assert decoded.lengths == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype", "message"),
+    [
+        ("[1, 2.0]", "int64", "An id must be an integer, or a string of decimal digits."),
+        ("[true]", "int64", "Received: id number 0: true (of type True)"),
+        ('["1_0"]', "int64", "decimal digits"),
+        ('[" 1"]', "int64", "decimal digits"),
+        ('["\u0661"]', "int64", "decimal digits"),
+        ("[[[1]]]", "int64", "id number 0: [1] (of type Array)"),
+        ("[1, [2]]", "int64", "not a mix. Received: ids[0]=1"),
+        ("[NaN]", "int64", "JSON Parse error"),
+        ("5", "int64", "must be a list of ids"),
+        ('{"a": 1}', "int64", "must be a list of ids"),
+        ("[9223372036854775808]", "int64", "must fit int64. Received: 9223372036854775808"),
+        ('["99999999999999999999"]', "int64", "must fit int64. Received: 99999999999999999999"),
+        ("[2147483648]", "int32", "must fit int32. Received: 2147483648"),
+        ("[1]", "string", "An id must be a string, as the keys of this table are strings."),
+        ('[{"b64": "!"}]', "string", "Unable to base64 decode"),
+    ],
+)
+def test_ids_that_are_none_are_named(text, dtype, message):
+    with pytest.raises(ServingError) as caught:
+        ids(text, dtype)
+    assert message in caught.value.message
+
+
+def test_more_ids_than_the_limit_are_refused():
+    with pytest.raises(ServingError, match="at most 3 ids"):
+        ids("[[1, 2], [3, 4]]", max_ids=3)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "JSON Parse error: The document is empty"),
+        (b"{", "JSON Parse error: Missing a name for object member."),
+        (b"[]", "A lookup must be an object"),
+        (b"{}", "missing required field `ids`"),
+        (b'{"ids": [], "combiner": "max"}', "Invalid enum value 'max' - at `$.combiner`"),
+        (b'{"ids": [], "missing": 1}', "Expected `str`, got `int` - at `$.missing`"),
+        (b'{"ids": ' + b"[" * 500_000, "nested too deeply"),
+    ],
+)
+def test_bodies_that_are_no_lookup_are_refused(body, message):
+    with pytest.raises(ServingError) as caught:
+        decode_lookup(body, Limits())
+    assert message in caught.value.message
+
+
+bags = st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=6)
+
+
+@settings(max_examples=300, deadline=None)
+@given(bags, st.sampled_from(["sum", "mean", "sqrtn"]), st.sets(st.integers(0, 9)))
+def test_pooling_is_what_its_name_says(chosen, combiner, absent):
+    table = np.arange(30, dtype=np.float64).reshape(10, 3)
+    flat = [i for bag in chosen for i in bag]
+    counted = np.array([i not in absent for i in flat], bool)
+    pooled = pool(table[flat], counted, [len(bag) for bag in chosen], combiner)
+    assert pooled.shape == (len(chosen), 3)
+    for got, bag in zip(pooled, chosen, strict=True):
+        rows = [table[i] for i in bag if i not in absent]
+        total = np.sum(rows, axis=0) if rows else np.zeros(3)
+        count = max(1, len(rows))
+        divisor = {"sum": 1, "mean": count, "sqrtn": count**0.5}[combiner]
+        np.testing.assert_allclose(got, total / divisor)
+    found = bag_found(counted, [len(bag) for bag in chosen])
+    assert found.tolist() == [any(i not in absent for i in bag) for bag in chosen]
+
+
+def test_a_missing_row_that_is_not_finite_does_not_spoil_its_bag():
+    rows = np.array([[1.0], [np.nan]], np.float32)
+    assert pool(rows, np.array([True, False]), [2], "sum").tolist() == [[1.0]]
+
+
+def test_integer_rows_keep_their_type_only_where_they_can():
+    rows = np.array([[1], [2]], np.int32)
+    both = np.array([True, True])
+    assert pool(rows, both, [2], "sum").tolist() == [[3]]
+    assert pool(rows, both, [2], "mean").tolist() == [[1.5]]
+
+
+def as_json(value):
+    return json.loads(encode_lookup({"e": value}))["e"]
+
+
+def test_embeddings_as_lists():
+    rows = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], np.float32)
+    some = np.array([True, False, True])
+    assert as_json(embeddings_json(rows, None, None)) == rows.tolist()
+    assert as_json(embeddings_json(rows, some, None)) == [[1, 2], None, [5, 6]]
+    assert as_json(embeddings_json(rows, None, [2, 0, 1])) == [[[1, 2], [3, 4]], [], [[5, 6]]]
+    assert as_json(embeddings_json(rows, some, [2, 1])) == [[[1, 2], None], [[5, 6]]]
+
+
+def test_embeddings_as_bytes():
+    rows = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
+    encoded = embeddings_b64(rows, None, None)
+    assert (encoded["dtype"], encoded["shape"]) == ("float32", [2, 2])
+    assert np.frombuffer(base64.b64decode(encoded["b64"]), "<f4").tolist() == [1, 2, 3, 4]
+    assert embeddings_b64(rows, None, [1, 1])["shape"] == [2, 1, 2]
+    assert embeddings_b64(rows, None, [2, 0])["shape"] == [2, 2]
+    missing = embeddings_b64(rows, np.array([True, False]), None)
+    values = np.frombuffer(base64.b64decode(missing["b64"]), "<f4")
+    np.testing.assert_array_equal(values, [1, 2, np.nan, np.nan])
+    assert rows.tolist() == [[1.0, 2.0], [3.0, 4.0]]

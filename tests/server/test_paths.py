@@ -1,0 +1,74 @@
+"""Request paths: what each means, and which mean nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from server.errors import Code, ServingError
+from server.wire.paths import Route, parse_path
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "route"),
+    [
+        ("POST", "/v1/models/m:predict", Route("predict", "m")),
+        ("POST", "/V1/MODELS/M:predict", Route("predict", "M")),
+        ("POST", "/v1/models/m/versions/7:classify", Route("classify", "m", version=7)),
+        ("POST", "/v1/models/m/versions/0007:regress", Route("regress", "m", version=7)),
+        ("POST", "/v1/models/m/labels/stable:lookup", Route("lookup", "m", label="stable")),
+        ("POST", "/v1/models/a%2Fb%3Ac:predict", Route("predict", "a/b:c")),
+        ("POST", "/v1/models/%C3%A9t%C3%A9:predict", Route("predict", "été")),
+        ("GET", "/v1/models/m", Route("status", "m")),
+        ("GET", "/v1/models/m/versions/9223372036854775807", Route("status", "m", 2**63 - 1)),
+        ("GET", "/v1/models/m/metadata", Route("metadata", "m")),
+        ("GET", "/v1/models/metadata", Route("status", "metadata")),
+        ("GET", "/v1/models/m/labels/l/metadata", Route("metadata", "m", label="l")),
+        ("GET", "/v1/models/m/tables", Route("tables", "m")),
+        ("GET", "/v1/models/tables", Route("status", "tables")),
+        ("GET", "/v1/models/m/versions/2/tables/u%2Fv", Route("tables", "m", 2, table="u/v")),
+    ],
+)
+def test_path_means(method, path, route):
+    assert parse_path(method, path.encode()) == route
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/foo"),
+        ("POST", "/v1/models"),
+        ("GET", "/v1/models/"),
+        ("GET", "/v1/models/m/"),
+        ("GET", "/v1/models/m:predict"),
+        ("POST", "/v1/models/m:Predict"),
+        ("POST", "/v1/models/m:explain"),
+        ("POST", "/v1/models/a:b:predict"),
+        ("POST", "/v1/models/m/versions/HELLO:predict"),
+        ("POST", "/v1/models/m/versions/-1:predict"),
+        ("POST", "/v1/models/m/versions/1/labels/l:predict"),
+        ("POST", "/v1/models/m:predict\n"),
+        ("POST", "/v1/models/m%00:predict"),
+        ("POST", "/v1/models/m%0A:predict"),
+        ("POST", "/v1/models/m%FF:predict"),
+        ("POST", "/v1/models/m/tables"),
+        ("PUT", "/v1/models/m:predict"),
+        ("HEAD", "/v1/models/m"),
+    ],
+)
+def test_path_that_means_nothing_is_malformed(method, path):
+    with pytest.raises(ServingError) as caught:
+        parse_path(method, path.encode())
+    assert caught.value.code is Code.INVALID_ARGUMENT
+    assert caught.value.message == f"Malformed request: {method} {path}"
+
+
+def test_no_model_is_missing_and_not_malformed():
+    with pytest.raises(ServingError, match=r"^Missing model name in request\.$"):
+        parse_path("GET", b"/v1/models")
+
+
+@pytest.mark.parametrize("digits", ["9223372036854775808", "18446744073709551615", "9" * 10_000])
+def test_version_beyond_int64_is_refused(digits):
+    with pytest.raises(ServingError) as caught:
+        parse_path("POST", f"/v1/models/m/versions/{digits}:predict".encode())
+    assert caught.value.message == f"Failed to convert version: {digits} to numeric."

@@ -1,0 +1,295 @@
+"""Bodies of `:predict`: what is accepted, and with which sentence the rest is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from server.errors import Code, ServingError
+from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
+from server.wire.limits import Limits
+from server.wire.predict import Format, decode_predict, decode_predict_by_reference
+
+LIMITS = Limits()
+
+
+def signature(**inputs: str) -> SignatureSpec:
+    specs = {name: TensorSpec(name, dtype_of_name(dtype), None) for name, dtype in inputs.items()}
+    return SignatureSpec("serving_default", specs, {})
+
+
+def refused(body: str | bytes, spec: SignatureSpec, limits: Limits = LIMITS) -> ServingError:
+    text = body.encode() if isinstance(body, str) else body
+    with pytest.raises(ServingError) as caught:
+        decode_predict(text, lambda _: spec, limits)
+    return caught.value
+
+
+INT = signature(x="int64")
+TWO = signature(a="int32", b="string")
+
+
+@pytest.mark.parametrize(
+    ("body", "spec", "message"),
+    [
+        (
+            '{"instances": ["1"]}',
+            INT,
+            "Failed to process element: 0 of 'instances' list. Error: INVALID_ARGUMENT: "
+            'JSON Value: "1" Type: String is not of expected type: int64',
+        ),
+        (
+            '{"instances": [1, 1.0]}',
+            INT,
+            "Failed to process element: 1 of 'instances' list. Error: INVALID_ARGUMENT: "
+            "JSON Value: 1.0 Type: Number is not of expected type: int64",
+        ),
+        (
+            '{"inputs": [true]}',
+            INT,
+            "JSON Value: true Type: True is not of expected type: int64",
+        ),
+        (
+            '{"inputs": [9223372036854775808]}',
+            INT,
+            "JSON Value: 9223372036854775808 Type: Number is not of expected type: int64",
+        ),
+        (
+            '{"inputs": [null]}',
+            signature(x="float"),
+            "JSON Value: null Type: Null is not of expected type: float",
+        ),
+        (
+            '{"inputs": [300]}',
+            signature(x="uint8"),
+            "JSON Value: 300 Type: Number is not of expected type: uint8",
+        ),
+        (
+            '{"inputs": [-1]}',
+            signature(x="uint64"),
+            "JSON Value: -1 Type: Number is not of expected type: uint64",
+        ),
+        (
+            '{"inputs": [[1, 2], [3]]}',
+            INT,
+            "Encountered list at unexpected size: 1 at level: 1 expected size: 2",
+        ),
+        (
+            '{"inputs": [1, [2]]}',
+            INT,
+            "Encountered list at unexpected level: 1 expected < 1",
+        ),
+        (
+            '{"inputs": [[1], 2]}',
+            INT,
+            "JSON Value: 2 found at incorrect level: 2 in the JSON DOM. Expected at level: 2",
+        ),
+        (
+            '{"instances": [[1, 2], [3]]}',
+            INT,
+            "Failed to process element: 1 of 'instances' list. Error: INVALID_ARGUMENT: "
+            "Expecting tensor size: 2 but got: 1",
+        ),
+        (
+            '{"instances": [[[1, 2]], [[3], [4]]]}',
+            INT,
+            "Failed to process element: 1 of 'instances' list. Error: INVALID_ARGUMENT: "
+            "Expecting shape [1,2] but got: [2,1]",
+        ),
+        (
+            '{"instances": [{"a": 1, "b": "x", "c": 2}]}',
+            TWO,
+            "Failed to process element: 0 key: c of 'instances' list. Error: INVALID_ARGUMENT: "
+            "JSON object: does not have named input: c",
+        ),
+        (
+            '{"instances": [{"a": 1, "b": "x"}, {"a": 1}]}',
+            TWO,
+            "Failed to process element: 1 of 'instances' list. JSON object: "
+            '{"a": 1} keys must be equal to: a,b',
+        ),
+        (
+            '{"instances": [{"a": 1, "b": "x"}, [1, "x"]]}',
+            TWO,
+            "Expecting object but got list at item 1 of input list",
+        ),
+        (
+            '{"instances": [1, {"x": 1}]}',
+            INT,
+            "Expecting value/list but got object at item 1 of input list",
+        ),
+        (
+            '{"instances": [[1, "x"]]}',
+            TWO,
+            "instances is a plain list, but expecting list of objects as multiple input "
+            "tensors required as per tensorinfo_map",
+        ),
+        (
+            '{"inputs": [1]}',
+            TWO,
+            "inputs is a plain value/list, but expecting an object as multiple input tensors "
+            "required as per tensorinfo_map",
+        ),
+        ('{"inputs": {"a": 1}}', TWO, "Missing named input: b in 'inputs' object."),
+        (
+            '{"instances": []}',
+            INT,
+            "JSON Value: {\"instances\": []} No values in 'instances' array",
+        ),
+        (
+            '{"instances": 1}',
+            INT,
+            "JSON Value: {\"instances\": 1} Excepting 'instances' to be an list/array",
+        ),
+        (
+            '{"instances": [1], "inputs": [1]}',
+            INT,
+            'JSON Value: {"instances": [1], "inputs": [1]} Not formatted correctly expecting '
+            "only one of 'inputs' or 'instances' keys to exist ",
+        ),
+        ("{}", INT, "Missing 'inputs' or 'instances' key"),
+        (
+            '{"signature_name": 5, "instances": [1]}',
+            INT,
+            'JSON Value: {"signature_name": 5, "instances": [1]} not formatted correctly. '
+            "'signature_name' key must be a string value.",
+        ),
+        (
+            '{"inputs": {"b64": "!"}}',
+            signature(x="string"),
+            "Unable to base64 decode",
+        ),
+        (
+            '{"inputs": [{"c": "x"}]}',
+            signature(x="string"),
+            'JSON Value: {"c": "x"} not formatted correctly for base64 data',
+        ),
+        (
+            '{"inputs": ["\\ud800"]}',
+            signature(x="string"),
+            "JSON Parse error: The surrogate pair in string is invalid.",
+        ),
+        (
+            '{"instances": [1]}',
+            signature(),
+            "Failed to get input map for signature: serving_default",
+        ),
+    ],
+)
+def test_refusal_says_what_and_where(body, spec, message):
+    error = refused(body, spec)
+    assert (error.code, error.message) == (Code.INVALID_ARGUMENT, message)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "variant", "uint16"])
+def test_types_json_cannot_carry_are_unimplemented_as_columns(dtype):
+    error = refused('{"inputs": [1]}', signature(x=dtype))
+    assert error.code is Code.UNIMPLEMENTED
+    assert error.message == f"Conversion of JSON Value: 1 to type: {dtype}"
+
+
+def test_types_json_cannot_carry_are_invalid_as_rows():
+    error = refused('{"instances": [1]}', signature(x="complex64"))
+    assert error.code is Code.INVALID_ARGUMENT
+    assert error.message.endswith(
+        "Error: UNIMPLEMENTED: Conversion of JSON Value: 1 to type: complex64"
+    )
+
+
+def test_an_empty_column_of_a_type_json_cannot_carry_is_unimplemented():
+    assert refused('{"inputs": []}', signature(x="variant")).code is Code.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize("dtype", ["half", "bfloat16", "float", "double"])
+def test_every_float_type_takes_integers_and_decimals(dtype):
+    request = decode_predict(b'{"inputs": [1, 2.5]}', lambda _: signature(x=dtype), Limits())
+    array = request.inputs["x"]
+    assert array.dtype == dtype_of_name(dtype).numpy
+    assert array.astype(float).tolist() == [1.0, 2.5]
+
+
+def test_unknown_rank_with_named_rows():
+    body = b'{"instances": [{"a": [1, 2], "b": "x"}, {"b": {"b64": "eQ"}, "a": [3, 4]}]}'
+    request = decode_predict(body, lambda _: TWO, Limits())
+    assert request.format is Format.ROW
+    assert request.inputs["a"].tolist() == [[1, 2], [3, 4]]
+    assert request.inputs["a"].dtype == np.int32
+    assert request.inputs["b"].tolist() == [b"x", b"y"]
+
+
+def test_an_input_named_b64_among_others_is_an_input():
+    spec = signature(b64="string", n="int64")
+    body = b'{"inputs": {"b64": "eA==", "n": 1}}'
+    request = decode_predict(body, lambda _: spec, Limits())
+    assert request.inputs["b64"].item() == b"eA=="
+
+
+def test_input_names_that_no_struct_field_can_have():
+    spec = signature(**{'a"b': "int64", "c\\d": "int64"})
+    body = rb'{"instances": [{"a\"b": 1, "c\\d": 2}]}'
+    request = decode_predict(body, lambda _: spec, Limits())
+    assert {k: v.tolist() for k, v in request.inputs.items()} == {'a"b': [1], "c\\d": [2]}
+
+
+@pytest.mark.parametrize("key", ["instances", "inputs"])
+def test_rank_beyond_the_limit_is_refused(key):
+    body = f'{{"{key}": {"[" * 9}1{"]" * 9}}}'
+    assert "at most 8 dimensions" in refused(body, INT).message
+    slow = f'{{"{key}": {"[" * 9}NaN{"]" * 9}}}'
+    assert "at most 8 dimensions" in refused(slow, signature(x="float")).message
+
+
+def test_deep_nesting_is_refused_and_never_crashes():
+    deep = "[" * 500_000 + "]" * 500_000
+    assert refused(f'{{"instances": {deep}}}', INT).code is Code.INVALID_ARGUMENT
+    assert refused(f'{{"x": {deep}, "instances": [1]}}', INT).code is Code.INVALID_ARGUMENT
+
+
+def test_more_elements_than_the_limit_are_refused():
+    body = '{"instances": [' + ",".join("1" * 101) + "]}"
+    limits = Limits(max_elements=100)
+    assert refused(body, INT, limits).message.startswith("A request must hold at most 100 values")
+
+
+def test_unusual_but_right_bodies_take_the_reference_decoder():
+    body = b'{"inputs": [NaN, Inf, 1]} and more'
+    request = decode_predict(body, lambda _: signature(x="float"), Limits())
+    np.testing.assert_array_equal(request.inputs["x"], [np.nan, np.inf, 1])
+
+
+def test_usual_bodies_do_not_take_the_reference_decoder(monkeypatch):
+    import server.wire.predict as module
+
+    def never(*_):
+        raise AssertionError("the reference decoder was asked")
+
+    monkeypatch.setattr(module, "decode_predict_by_reference", never)
+    known = SignatureSpec(
+        "serving_default",
+        {
+            "a": TensorSpec("a", dtype_of_name("int64"), (None, None)),
+            "b": TensorSpec("b", dtype_of_name("string"), (None,)),
+        },
+        {},
+    )
+    rows = b'{"instances": [{"a": [1, 2], "b": "x"}, {"a": [3, 4], "b": {"b64": "eQ=="}}]}'
+    columns = b'{"inputs": {"a": [[1, 2], [3, 4]], "b": ["x", {"b64": "eQ=="}]}}'
+    for body in (rows, columns):
+        inputs = decode_predict(body, lambda _: known, Limits()).inputs
+        assert inputs["a"].tolist() == [[1, 2], [3, 4]]
+        assert inputs["b"].tolist() == [b"x", b"y"]
+    for body in (b'{"instances": [[0.5], [1]]}', b'{"inputs": 1e3, "other": {}}'):
+        decode_predict(body, lambda _: signature(x="float"), Limits())
+
+
+def test_both_decoders_name_the_signature_asked_for():
+    asked = []
+
+    def find(name):
+        asked.append(name)
+        return INT
+
+    for decode in (decode_predict, decode_predict_by_reference):
+        decode(b'{"signature_name": "other", "instances": [1]}', find, Limits())
+        decode(b'{"instances": [1]}', find, Limits())
+    assert asked == ["other", "serving_default"] * 2
