@@ -1,0 +1,1 @@
+"""What answers: models in this process, or a model server behind it."""

@@ -1,0 +1,148 @@
+"""The embedded engine: SavedModels of a folder, served from this process.
+
+A task looks at the folder every few seconds. Models run on a bounded pool of threads and
+are loaded on another thread, so the event loop never waits for TensorFlow.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from server.engines.base import ModelSpec, Servable, VersionStatus
+from server.engines.model_folder import ModelFolder
+from server.engines.model_versions import LeasedVersion, LoadModel, ModelVersions
+from server.engines.saved_model import SavedModel, component_versions
+from server.engines.worker_pool import WorkerPool
+from server.errors import Code, ServingError
+
+_LOG = logging.getLogger("server.models")
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbeddedOptions:
+    """How the embedded engine works.
+
+    Attributes:
+        folder: Where the models lie.
+        poll_seconds: How often the folder is looked at.
+        threads: How many requests run in TensorFlow at once.
+        max_waiting: How many requests may wait for one of those threads.
+    """
+
+    folder: ModelFolder
+    poll_seconds: float = 2.0
+    threads: int = 4
+    max_waiting: int = 256
+
+
+class EmbeddedEngine:
+    """An `Engine` that runs SavedModels in this process."""
+
+    def __init__(self, options: EmbeddedOptions, load: LoadModel = SavedModel) -> None:
+        """Makes the engine; nothing is read or loaded before `start`.
+
+        Args:
+            options: How it works.
+            load: Loads a version from its folder; blocks.
+        """
+        self._options = options
+        self._load = load
+        self._pool = WorkerPool("model", options.threads, options.max_waiting)
+        # Loading and releasing queue up without bound: there are as many as versions.
+        self._loader = WorkerPool("loader", 1, 10_000)
+        self._models: dict[str, ModelVersions] = {}
+        self._started = False
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """See `Engine.start`."""
+        self._watcher = asyncio.get_running_loop().create_task(self._watch())
+
+    async def close(self) -> None:
+        """See `Engine.close`."""
+        if self._watcher is not None:
+            self._watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watcher
+        await asyncio.gather(*(model.close() for model in self._models.values()))
+        await self._pool.close()
+        await self._loader.close()
+
+    def model_names(self) -> frozenset[str]:
+        """See `Engine.model_names`."""
+        return frozenset(self._models)
+
+    def started(self) -> bool:
+        """See `Engine.started`."""
+        return self._started
+
+    def ready(self) -> bool:
+        """See `Engine.ready`."""
+        return bool(self._models) and all(
+            model.current() is not None for model in self._models.values()
+        )
+
+    def component_versions(self) -> Mapping[str, str]:
+        """See `Engine.component_versions`."""
+        return component_versions()
+
+    async def status(self, spec: ModelSpec) -> Sequence[VersionStatus]:
+        """See `Engine.status`."""
+        model = self._models.get(spec.name)
+        statuses = model.statuses() if model else []
+        if not statuses:
+            raise ServingError(Code.NOT_FOUND, f"Could not find any versions of model {spec.name}")
+        if spec.label is not None:
+            raise spec.unknown_label()
+        if spec.version is None:
+            return statuses
+        chosen = [status for status in statuses if status.version == spec.version]
+        if not chosen:
+            raise ServingError(
+                Code.NOT_FOUND, f"Could not find version {spec.version} of model {spec.name}"
+            )
+        return chosen
+
+    @contextlib.asynccontextmanager
+    async def lease(self, spec: ModelSpec) -> AsyncIterator[Servable]:
+        """See `Engine.lease`."""
+        version = self._find(spec)
+        version.hold()
+        try:
+            yield version
+        finally:
+            version.release()
+
+    def _find(self, spec: ModelSpec) -> LeasedVersion:
+        model = self._models.get(spec.name)
+        if model is None:
+            raise spec.not_found()
+        if spec.label is not None:
+            raise spec.unknown_label()
+        found = model.current() if spec.version is None else model.get(spec.version)
+        if found is None:
+            raise spec.not_found()
+        return found
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                await self._refresh()
+            except Exception:
+                # Whatever it is, what serves goes on serving, and the next look may do.
+                _LOG.exception("looking at the model folder failed")
+            self._started = True
+            await asyncio.sleep(self._options.poll_seconds)
+
+    async def _refresh(self) -> None:
+        try:
+            found = await self._loader.run(self._options.folder.scan)
+        except OSError as error:
+            _LOG.warning("the model folder cannot be read: %s", error)
+            return
+        for name, folders in found.items():
+            if name not in self._models:
+                self._models[name] = ModelVersions(name, self._load, self._pool, self._loader)
+            await self._models[name].update(folders)

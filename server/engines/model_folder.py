@@ -1,0 +1,104 @@
+"""What lies in the model folder: models, and their numbered versions.
+
+Two layouts, told apart at every scan::
+
+    DIR/1/saved_model.pb            DIR/ranker/1/saved_model.pb
+    DIR/2/saved_model.pb            DIR/retriever/7/saved_model.pb
+    one model                       several models, named by their folders
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+_NUMBER = re.compile(r"[0-9]{1,19}")
+_MODEL_FILE = "saved_model.pb"
+
+Versions = Mapping[int, Path]
+
+
+class ModelFolderError(Exception):
+    """The model folder cannot be served; the message says what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelFolder:
+    """A folder of models.
+
+    Attributes:
+        path: The folder.
+        model_name: The name of the model if the folder holds one; None for the folder's.
+    """
+
+    path: Path
+    model_name: str | None = None
+
+    def check(self) -> None:
+        """Raises `ModelFolderError` if the folder can never be served as it is."""
+        if not self.path.exists():
+            raise ModelFolderError(
+                f"The model folder must exist. Received: --model-dir={self.path}. "
+                "Give the folder that holds the numbered versions, or create it first."
+            )
+        if not self.path.is_dir():
+            raise ModelFolderError(
+                f"The model folder must be a folder. Received: --model-dir={self.path}. "
+                "Give the folder that holds the numbered versions."
+            )
+        if (self.path / _MODEL_FILE).exists():
+            parent = "its parent folder" if _NUMBER.fullmatch(self.path.name) else "that folder"
+            raise ModelFolderError(
+                "The model folder must hold numbered versions, but it is itself a SavedModel. "
+                f"Received: --model-dir={self.path}. Put the model in a numbered folder, e.g. "
+                f"{self.path.parent / 'model' / '1'}, and give {parent}."
+            )
+
+    def scan(self) -> dict[str, Versions]:
+        """Returns the complete versions of every model.
+
+        A version folder without its `saved_model.pb` is still being written, and left out.
+        A model without a version yet is listed without versions.
+
+        Raises:
+            OSError: The folder cannot be read.
+        """
+        numbered = _numbered_folders(self.path)
+        if numbered or self.model_name is not None:
+            name = self.model_name or self.path.resolve().name or "default"
+            return {name: _complete(numbered)}
+        models = {}
+        for folder in sorted(self.path.iterdir()):
+            if folder.is_dir() and not folder.name.startswith("."):
+                versions = _numbered_folders(folder)
+                if versions:
+                    models[folder.name] = _complete(versions)
+        return models
+
+
+def _numbered_folders(path: Path) -> dict[int, Path]:
+    return {
+        int(child.name): child
+        for child in sorted(path.iterdir())
+        if _NUMBER.fullmatch(child.name) and int(child.name) < 2**63 and child.is_dir()
+    }
+
+
+def _complete(folders: Versions) -> Versions:
+    return {number: path for number, path in folders.items() if (path / _MODEL_FILE).is_file()}
+
+
+def fingerprint(path: Path) -> int:
+    """Returns a number that changes when any file of a version changes.
+
+    It tells whether loading a version again, after it failed, could end differently: a copy
+    that was under way may be complete by now.
+    """
+    entries = []
+    for file in sorted(path.rglob("*")):
+        try:
+            status = file.stat()
+        except FileNotFoundError:
+            continue
+        entries.append((str(file), status.st_size, status.st_mtime_ns))
+    return hash(tuple(entries))

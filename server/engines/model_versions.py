@@ -1,0 +1,236 @@
+"""The versions of one model: loading, serving, and leaving once nobody uses them.
+
+A version serves from the moment it is loaded until a newer one does; then it takes no new
+requests, and is released after the last request that holds it. A version that cannot be
+loaded changes nothing for the one that serves.
+"""
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from server.engines.base import Classifications, VersionState, VersionStatus
+from server.engines.model_folder import Versions, fingerprint
+from server.engines.worker_pool import WorkerPool
+from server.errors import Code
+from server.tensors import Array, Example, SignatureSpec, Tensors
+
+_LOG = logging.getLogger("server.models")
+_REMEMBERED = 16
+
+
+class LoadedModel(Protocol):
+    """A model in memory. Its methods block; see `engines.base.Servable` for what they do."""
+
+    @property
+    def signatures(self) -> Mapping[str, SignatureSpec]:
+        """The signatures that can be run, by name."""
+        ...
+
+    @property
+    def described(self) -> Sequence[SignatureSpec]:
+        """All signatures the model declares."""
+        ...
+
+    def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
+        """Runs a signature."""
+        ...
+
+    def classify(
+        self, signature: str, examples: Sequence[Example], context: Example | None
+    ) -> Classifications:
+        """Runs a classification signature."""
+        ...
+
+    def regress(
+        self, signature: str, examples: Sequence[Example], context: Example | None
+    ) -> Array:
+        """Runs a regression signature."""
+        ...
+
+    def close(self) -> None:
+        """Releases the model. Nothing runs any more."""
+        ...
+
+
+LoadModel = Callable[[Path], LoadedModel]
+
+
+class LeasedVersion:
+    """One loaded version, and how many hold it; a `Servable`."""
+
+    def __init__(self, version: int, model: LoadedModel, pool: WorkerPool) -> None:
+        """Makes the version; nobody holds it yet."""
+        self.version = version
+        self._model = model
+        self._pool = pool
+        self._holders = 0
+        self._free = asyncio.Event()
+        self._free.set()
+
+    @property
+    def signatures(self) -> Mapping[str, SignatureSpec]:
+        """See `Servable.signatures`."""
+        return self._model.signatures
+
+    @property
+    def described(self) -> Sequence[SignatureSpec]:
+        """See `Servable.described`."""
+        return self._model.described
+
+    async def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
+        """See `Servable.run`."""
+        self.hold()
+        return await self._pool.run(lambda: self._model.run(signature, inputs), self.release)
+
+    async def classify(
+        self, signature: str, examples: Sequence[Example], context: Example | None
+    ) -> Classifications:
+        """See `Servable.classify`."""
+        self.hold()
+        return await self._pool.run(
+            lambda: self._model.classify(signature, examples, context), self.release
+        )
+
+    async def regress(
+        self, signature: str, examples: Sequence[Example], context: Example | None
+    ) -> Array:
+        """See `Servable.regress`."""
+        self.hold()
+        return await self._pool.run(
+            lambda: self._model.regress(signature, examples, context), self.release
+        )
+
+    def hold(self) -> None:
+        """Counts one more holder: a request, and also a run that outlives its request."""
+        self._holders += 1
+        self._free.clear()
+
+    def release(self) -> None:
+        """Counts one holder less."""
+        self._holders -= 1
+        if not self._holders:
+            self._free.set()
+
+    async def close(self, run: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
+        """Waits until nobody holds the version, then releases the model by means of `run`."""
+        await self._free.wait()
+        await run(self._model.close)
+
+
+@dataclasses.dataclass
+class _Record:
+    """What is known of a version."""
+
+    status: VersionStatus
+    serving: LeasedVersion | None = None
+    # Of a version that failed to load: its files then.
+    failed_fingerprint: int | None = None
+
+
+class ModelVersions:
+    """The versions of one model. Used from one event loop."""
+
+    def __init__(self, name: str, load: LoadModel, pool: WorkerPool, loader: WorkerPool) -> None:
+        """Makes a model without versions.
+
+        Args:
+            name: The model's name, for the log.
+            load: Loads a version from its folder; blocks.
+            pool: Where the model's signatures run.
+            loader: Where loading and releasing run, so that requests never wait for them.
+        """
+        self._name = name
+        self._load = load
+        self._pool = pool
+        self._loader = loader
+        self._records: dict[int, _Record] = {}
+        self._retiring: set[asyncio.Task[None]] = set()
+
+    def current(self) -> LeasedVersion | None:
+        """Returns the newest version that serves."""
+        return max(self._serving(), key=lambda version: version.version, default=None)
+
+    def get(self, version: int) -> LeasedVersion | None:
+        """Returns a version if it serves."""
+        record = self._records.get(version)
+        return record.serving if record else None
+
+    def statuses(self) -> list[VersionStatus]:
+        """Returns the state of every version known, highest first."""
+        return [record.status for _, record in sorted(self._records.items(), reverse=True)]
+
+    async def update(self, folders: Versions) -> None:
+        """Makes the newest version that loads the one that serves.
+
+        Args:
+            folders: The versions on disk. If none is left, what serves goes on serving.
+        """
+        for version in sorted(folders, reverse=True):
+            if self._is_leaving(version):
+                # Wanted back while its last requests finish: it can be loaded after that.
+                break
+            if self.get(version) is not None or await self._try_load(version, folders[version]):
+                for other in self._serving():
+                    if other.version != version:
+                        self._retire(other)
+                break
+        self._forget(folders)
+
+    async def close(self) -> None:
+        """Releases every version, each after its last holder."""
+        for version in self._serving():
+            self._retire(version)
+        await asyncio.gather(*self._retiring)
+
+    def _is_leaving(self, version: int) -> bool:
+        record = self._records.get(version)
+        return record is not None and record.status.state is VersionState.UNLOADING
+
+    def _serving(self) -> list[LeasedVersion]:
+        return [r.serving for r in self._records.values() if r.serving is not None]
+
+    async def _try_load(self, version: int, path: Path) -> bool:
+        before = self._records.get(version)
+        files = await self._loader.run(lambda: fingerprint(path))
+        if before is not None and before.failed_fingerprint == files:
+            return False
+        record = _Record(VersionStatus(version, VersionState.LOADING))
+        self._records[version] = record
+        try:
+            model = await self._loader.run(lambda: self._load(path))
+        except Exception as error:
+            record.status = VersionStatus(version, VersionState.END, Code.UNKNOWN, str(error))
+            record.failed_fingerprint = files
+            _LOG.error("model %s version %d does not load: %s", self._name, version, error)
+            return False
+        record.serving = LeasedVersion(version, model, self._pool)
+        record.status = VersionStatus(version, VersionState.AVAILABLE)
+        _LOG.info("model %s version %d serves", self._name, version)
+        return True
+
+    def _retire(self, version: LeasedVersion) -> None:
+        record = self._records[version.version]
+        record.serving = None
+        record.status = VersionStatus(version.version, VersionState.UNLOADING)
+        task = asyncio.get_running_loop().create_task(self._finish(record, version))
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+
+    async def _finish(self, record: _Record, version: LeasedVersion) -> None:
+        await version.close(self._loader.run)
+        record.status = VersionStatus(version.version, VersionState.END)
+        _LOG.info("model %s version %d is released", self._name, version.version)
+
+    def _forget(self, folders: Versions) -> None:
+        """Drops failures whose folder is gone, and the oldest of many ended versions."""
+        ended = [v for v, r in self._records.items() if r.status.state is VersionState.END]
+        for version in sorted(ended, reverse=True):
+            failed = self._records[version].failed_fingerprint is not None
+            if failed and version not in folders:
+                del self._records[version]
+        for version in sorted(v for v in ended if v in self._records)[:-_REMEMBERED]:
+            del self._records[version]

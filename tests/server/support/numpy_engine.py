@@ -1,0 +1,147 @@
+"""An engine whose models are numpy functions: the gateway without TensorFlow."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+
+import numpy as np
+
+from server.engines.base import Classifications, ModelSpec, Servable, VersionState, VersionStatus
+from server.errors import Code, ServingError
+from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
+
+Function = Callable[..., Mapping[str, np.ndarray]]
+
+
+def tensor(name: str, dtype: str, *shape: int | None) -> TensorSpec:
+    return TensorSpec(name, dtype_of_name(dtype), shape, f"{name}:0")
+
+
+def signature(
+    name: str, inputs: list[TensorSpec], outputs: list[TensorSpec], method: str = "predict"
+) -> SignatureSpec:
+    return SignatureSpec(
+        name,
+        {spec.name: spec for spec in inputs},
+        {spec.name: spec for spec in outputs},
+        f"tensorflow/serving/{method}",
+    )
+
+
+class NumpyServable:
+    def __init__(self, version: int, functions: Mapping[str, tuple[SignatureSpec, Function]]):
+        self.version = version
+        self.functions = functions
+        self.signatures = {name: spec for name, (spec, _) in functions.items()}
+        self.described = list(self.signatures.values())
+
+    async def run(self, signature, inputs):
+        return dict(self.functions[signature][1](**inputs))
+
+    async def classify(self, _signature, examples, _context):
+        scores = np.array([[e["age"].values[0]] for e in examples], np.float32)
+        return Classifications(None, scores)
+
+    async def regress(self, _signature, examples, _context):
+        return np.array([e["age"].values[0] / 2 for e in examples], np.float32)
+
+
+class NumpyEngine:
+    """Serves one version of one model, `m`."""
+
+    def __init__(self, functions=None, is_ready=True):
+        self.servable = NumpyServable(3, functions if functions is not None else FUNCTIONS)
+        self.is_ready = is_ready
+        self.leases = 0
+        self.events: list[str] = []
+
+    async def start(self):
+        self.events.append("start")
+
+    async def close(self):
+        self.events.append("close")
+
+    def model_names(self):
+        return frozenset({"m"})
+
+    def started(self):
+        return self.is_ready
+
+    def ready(self):
+        return self.is_ready
+
+    def component_versions(self):
+        return {"numpy": np.__version__}
+
+    async def status(self, spec: ModelSpec):
+        if spec.name != "m":
+            raise ServingError(Code.NOT_FOUND, f"Could not find any versions of model {spec.name}")
+        return [VersionStatus(3, VersionState.AVAILABLE)]
+
+    @contextlib.asynccontextmanager
+    async def lease(self, spec: ModelSpec) -> AsyncIterator[Servable]:
+        if spec.name != "m" or spec.version not in (None, 3):
+            raise spec.not_found()
+        if spec.label is not None:
+            raise spec.unknown_label()
+        self.leases += 1
+        try:
+            yield self.servable
+        finally:
+            self.leases -= 1
+
+
+ROWS = {7: [1.0, 2.0], 8: [3.0, 6.0], 2**53 + 1: [5.0, -5.0]}
+
+
+def _find(rows, ids):
+    found = np.array([i in rows for i in ids.tolist()], bool)
+    values = [rows.get(i, [-1.0, -1.0]) for i in ids.tolist()]
+    return {"embeddings": np.array(values, np.float32).reshape(-1, 2), "found": found}
+
+
+def _fail(x):
+    raise ValueError(f"secret at {x}")
+
+
+FUNCTIONS = {
+    "serving_default": (
+        signature("serving_default", [tensor("x", "float", None)], [tensor("y", "float", None)]),
+        lambda x: {"y": x / 2 + 2},
+    ),
+    "echo64": (
+        signature("echo64", [tensor("x", "int64", None)], [tensor("x", "int64", None)]),
+        lambda x: {"x": x},
+    ),
+    "both": (
+        signature(
+            "both",
+            [tensor("a", "int64", None), tensor("s", "string", None)],
+            [tensor("a", "int64", None), tensor("s_bytes", "string", None)],
+        ),
+        lambda a, s: {"a": a, "s_bytes": s},
+    ),
+    "fail": (signature("fail", [tensor("x", "float", None)], []), _fail),
+    "half_the_age": (
+        signature("half_the_age", [tensor("inputs", "string", None)], [], "regress"),
+        None,
+    ),
+    "old": (signature("old", [tensor("inputs", "string", None)], [], "classify"), None),
+    "de_lookup/user": (
+        signature(
+            "de_lookup/user",
+            [tensor("ids", "int64", None)],
+            [tensor("embeddings", "float", None, 2), tensor("found", "bool", None)],
+        ),
+        lambda ids: _find(ROWS, ids),
+    ),
+    "de_lookup/item": (
+        signature(
+            "de_lookup/item",
+            [tensor("ids", "string", None)],
+            [tensor("embeddings", "float", None, 2), tensor("found", "bool", None)],
+        ),
+        lambda ids: _find({b"lamp": [1.0, 2.0]}, ids),
+    ),
+}

@@ -1,0 +1,77 @@
+"""The model folder: layouts, half-written versions, and folders that cannot be served."""
+
+from __future__ import annotations
+
+import pytest
+
+from server.engines.model_folder import ModelFolder, ModelFolderError, fingerprint
+
+
+def write_version(folder, *names):
+    for name in names:
+        path = folder / str(name)
+        path.mkdir(parents=True)
+        (path / "saved_model.pb").write_bytes(b"x")
+
+
+def test_numbered_folders_are_versions_of_one_model(tmp_path):
+    write_version(tmp_path / "ranker", 1, 20, "0003")
+    assert ModelFolder(tmp_path / "ranker").scan() == {
+        "ranker": {
+            1: tmp_path / "ranker" / "1",
+            3: tmp_path / "ranker" / "0003",
+            20: tmp_path / "ranker" / "20",
+        }
+    }
+    assert list(ModelFolder(tmp_path / "ranker", "other").scan()) == ["other"]
+
+
+def test_folders_of_versions_are_models(tmp_path):
+    write_version(tmp_path / "a", 1)
+    write_version(tmp_path / "b", 7, 8)
+    write_version(tmp_path / ".hidden", 1)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "README").write_text("")
+    found = ModelFolder(tmp_path).scan()
+    assert {name: sorted(versions) for name, versions in found.items()} == {"a": [1], "b": [7, 8]}
+
+
+@pytest.mark.parametrize("name", ["tmp-2", "2.tmp", "-2", "x", "99999999999999999999", "2 "])
+def test_other_names_are_no_versions(tmp_path, name):
+    write_version(tmp_path / "m", 1, name)
+    assert list(ModelFolder(tmp_path / "m").scan()["m"]) == [1]
+
+
+def test_a_version_without_its_model_file_is_still_being_written(tmp_path):
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    assert ModelFolder(tmp_path / "m").scan() == {"m": {}}
+    assert ModelFolder(tmp_path).scan() == {"m": {}}
+
+
+def test_an_empty_folder_is_a_model_only_if_it_is_named(tmp_path):
+    assert ModelFolder(tmp_path).scan() == {}
+    assert ModelFolder(tmp_path, "m").scan() == {"m": {}}
+
+
+def test_a_missing_folder_and_a_file_are_refused(tmp_path):
+    with pytest.raises(ModelFolderError, match=r"must exist\. Received: --model-dir="):
+        ModelFolder(tmp_path / "nowhere").check()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ModelFolderError, match=r"must be a folder\."):
+        ModelFolder(tmp_path / "file").check()
+
+
+def test_a_saved_model_itself_is_refused_with_the_remedy(tmp_path):
+    write_version(tmp_path, 1)
+    with pytest.raises(ModelFolderError, match=r"itself a SavedModel.* give its parent folder\.$"):
+        ModelFolder(tmp_path / "1").check()
+    ModelFolder(tmp_path).check()
+
+
+def test_fingerprint_changes_with_any_file(tmp_path):
+    write_version(tmp_path, 1)
+    before = fingerprint(tmp_path / "1")
+    assert fingerprint(tmp_path / "1") == before
+    (tmp_path / "1" / "variables").mkdir()
+    (tmp_path / "1" / "variables" / "data").write_bytes(b"y")
+    assert fingerprint(tmp_path / "1") != before

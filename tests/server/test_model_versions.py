@@ -1,0 +1,325 @@
+"""Versions coming and going, with a loader that tells what happens to each."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from server.engines.base import ModelSpec, VersionState
+from server.engines.embedded import EmbeddedEngine, EmbeddedOptions
+from server.engines.model_folder import ModelFolder
+from server.engines.model_versions import ModelVersions
+from server.engines.worker_pool import WorkerPool
+from server.errors import Code, ServingError
+from tests.server.support.numpy_engine import signature, tensor
+
+SPEC = signature("serving_default", [tensor("x", "int64")], [tensor("y", "int64")])
+
+
+class FakeModel:
+    """What a folder's file says: `broken`, or a model that may be held up."""
+
+    def __init__(self, path: Path, hold: threading.Event | None = None) -> None:
+        content = (path / "saved_model.pb").read_text()
+        if content == "broken":
+            raise ValueError("broken file")
+        self.number = int(path.name)
+        self.signatures = {SPEC.name: SPEC}
+        self.described = [SPEC]
+        self.closed = False
+        self.hold = hold
+
+    def run(self, _signature, _inputs):
+        assert not self.closed
+        if self.hold is not None:
+            assert self.hold.wait(10)
+        assert not self.closed
+        return {"y": np.array(self.number)}
+
+    def close(self):
+        self.closed = True
+
+
+class World:
+    """A folder of fake versions, the model of it, and everything that was ever loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path / "m"
+        self.path.mkdir()
+        self.loaded: list[FakeModel] = []
+        self.hold: threading.Event | None = None
+        self.pool = WorkerPool("test", 2, 10)
+        self.loader = WorkerPool("load", 1, 100)
+        self.model = ModelVersions("m", self.load, self.pool, self.loader)
+
+    def load(self, path):
+        self.loaded.append(FakeModel(path, self.hold))
+        return self.loaded[-1]
+
+    def write(self, version, content="fine"):
+        folder = self.path / str(version)
+        folder.mkdir(exist_ok=True)
+        (folder / "saved_model.pb").write_text(content)
+
+    def remove(self, version):
+        (self.path / str(version) / "saved_model.pb").unlink()
+
+    async def update(self):
+        await self.model.update(ModelFolder(self.path).scan()["m"])
+        await asyncio.sleep(0.05)
+
+    @property
+    def current(self):
+        serving = self.model.current()
+        return serving.version if serving else None
+
+    def states(self):
+        return {s.version: s.state.value for s in self.model.statuses()}
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
+
+
+def test_the_newest_version_serves_and_the_old_one_is_released(world):
+    async def scenario():
+        world.write(1)
+        await world.update()
+        assert (world.current, world.states()) == (1, {1: "AVAILABLE"})
+        world.write(3)
+        world.write(2)
+        await world.update()
+        assert (world.current, world.states()) == (3, {3: "AVAILABLE", 1: "END"})
+        assert [m.number for m in world.loaded] == [1, 3]
+        assert [m.closed for m in world.loaded] == [True, False]
+        await world.model.close()
+        assert world.loaded[1].closed
+
+    asyncio.run(scenario())
+
+
+def test_a_request_in_flight_finishes_on_its_version_and_only_then_it_is_released(world):
+    async def scenario():
+        world.hold = threading.Event()
+        world.write(1)
+        await world.update()
+        running = asyncio.create_task(world.model.current().run("serving_default", {}))
+        await asyncio.sleep(0.05)
+        world.write(2)
+        await world.update()
+        assert (world.current, world.states()) == (2, {2: "AVAILABLE", 1: "UNLOADING"})
+        assert not world.loaded[0].closed
+        world.hold.set()
+        assert (await running)["y"] == 1
+        await asyncio.sleep(0.1)
+        assert world.loaded[0].closed
+        assert world.states()[1] == "END"
+
+    asyncio.run(scenario())
+
+
+def test_a_run_whose_client_left_still_holds_its_version(world):
+    async def scenario():
+        world.hold = threading.Event()
+        world.write(1)
+        await world.update()
+        running = asyncio.create_task(world.model.current().run("serving_default", {}))
+        await asyncio.sleep(0.05)
+        running.cancel()
+        world.write(2)
+        await world.update()
+        assert not world.loaded[0].closed
+        world.hold.set()
+        await asyncio.sleep(0.1)
+        assert world.loaded[0].closed
+
+    asyncio.run(scenario())
+
+
+def test_a_broken_version_is_reported_and_changes_nothing(world):
+    async def scenario():
+        world.write(1)
+        await world.update()
+        world.write(2, "broken")
+        await world.update()
+        assert (world.current, world.states()) == (1, {2: "END", 1: "AVAILABLE"})
+        (broken, _) = world.model.statuses()
+        assert (broken.code, broken.message) == (Code.UNKNOWN, "broken file")
+        assert not world.loaded[0].closed
+
+    asyncio.run(scenario())
+
+
+def test_a_broken_version_is_tried_again_only_when_its_files_change(world):
+    async def scenario():
+        tries = []
+        load = world.load
+        world.model = ModelVersions(
+            "m", lambda path: tries.append(path) or load(path), world.pool, world.loader
+        )
+        world.write(1, "broken")
+        for _ in range(3):
+            await world.update()
+        assert len(tries) == 1
+        world.write(1, "repaired by now")
+        await world.update()
+        assert (world.current, len(tries)) == (1, 2)
+
+    asyncio.run(scenario())
+
+
+def test_at_the_start_the_newest_version_that_loads_serves(world):
+    async def scenario():
+        world.write(1)
+        world.write(2, "broken")
+        world.write(3, "broken")
+        await world.update()
+        assert (world.current, world.states()) == (1, {3: "END", 2: "END", 1: "AVAILABLE"})
+
+    asyncio.run(scenario())
+
+
+def test_removing_the_newest_version_goes_back_to_the_one_before(world):
+    async def scenario():
+        world.write(1)
+        world.write(2)
+        await world.update()
+        assert world.current == 2
+        world.remove(2)
+        await world.update()
+        assert (world.current, world.states()) == (1, {2: "END", 1: "AVAILABLE"})
+
+    asyncio.run(scenario())
+
+
+def test_a_version_wanted_back_while_it_leaves_is_loaded_after_that(world):
+    async def scenario():
+        world.hold = threading.Event()
+        world.write(2)
+        await world.update()
+        running = asyncio.create_task(world.model.get(2).run("serving_default", {}))
+        await asyncio.sleep(0.05)
+        world.write(3)
+        world.write(1)
+        await world.update()
+        world.remove(3)
+        await world.update()
+        assert world.current == 3
+        world.hold.set()
+        await running
+        await asyncio.sleep(0.1)
+        await world.update()
+        assert world.current == 2
+
+    asyncio.run(scenario())
+
+
+def test_what_serves_goes_on_when_every_folder_is_gone(world):
+    async def scenario():
+        world.write(1)
+        await world.update()
+        world.remove(1)
+        await world.update()
+        assert world.current == 1
+
+    asyncio.run(scenario())
+
+
+def test_ended_versions_are_forgotten_after_a_while(world):
+    async def scenario():
+        for version in range(40):
+            world.write(version)
+            await world.model.update(ModelFolder(world.path).scan()["m"])
+        await asyncio.sleep(0.05)
+        await world.update()
+        assert len(world.states()) == 17
+        world.write(99, "broken")
+        await world.update()
+        assert world.states()[99] == "END"
+        world.remove(99)
+        await world.update()
+        assert 99 not in world.states()
+
+    asyncio.run(scenario())
+
+
+def engine_of(world, **options):
+    folder = ModelFolder(options.pop("folder", world.path))
+    return EmbeddedEngine(EmbeddedOptions(folder, poll_seconds=0.02, **options), world.load)
+
+
+async def eventually(condition):
+    for _ in range(500):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never came true")
+
+
+def test_engine_picks_up_models_and_versions_by_itself(world):
+    async def scenario():
+        engine = engine_of(world, folder=world.path.parent)
+        await engine.start()
+        await eventually(engine.started)
+        assert not engine.ready()
+        world.write(1)
+        await eventually(engine.ready)
+        async with engine.lease(ModelSpec("m")) as servable:
+            assert servable.version == 1
+        world.write(2)
+        await eventually(lambda: world.loaded[0].closed)
+        assert [s.state for s in await engine.status(ModelSpec("m"))] == [
+            VersionState.AVAILABLE,
+            VersionState.END,
+        ]
+        await engine.close()
+        assert world.loaded[1].closed
+
+    asyncio.run(scenario())
+
+
+def test_engine_goes_on_when_its_folder_vanishes(world):
+    async def scenario():
+        engine = engine_of(world)
+        world.write(1)
+        await engine.start()
+        await eventually(engine.ready)
+        world.path.rename(world.path.with_name("elsewhere"))
+        await asyncio.sleep(0.1)
+        assert engine.ready()
+        world.path.with_name("elsewhere").rename(world.path)
+        world.write(2)
+        await eventually(lambda: world.loaded[0].closed)
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (ModelSpec("x"), "Servable not found for request: Latest(x)"),
+        (ModelSpec("m", version=7), "Servable not found for request: Specific(m, 7)"),
+        (ModelSpec("m", label="l"), "Unrecognized servable version label: l"),
+    ],
+)
+def test_engine_leases_only_what_serves(world, spec, message):
+    async def scenario():
+        engine = engine_of(world)
+        world.write(1)
+        await engine.start()
+        await eventually(engine.ready)
+        try:
+            with pytest.raises(ServingError) as caught:
+                async with engine.lease(spec):
+                    pass
+        finally:
+            await engine.close()
+        assert caught.value.message == message
+
+    asyncio.run(scenario())
