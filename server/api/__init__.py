@@ -1,0 +1,1 @@
+"""HTTP: paths, headers and status codes around the handlers."""

@@ -1,0 +1,1 @@
+"""What each request does, between bytes in and bytes out; knows no HTTP."""

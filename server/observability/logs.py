@@ -1,0 +1,61 @@
+"""Logs on standard error: JSON lines for machines, or text for people. Never a request body."""
+
+import datetime
+import json
+import logging
+import sys
+from typing import Any
+
+LOG = logging.getLogger("server")
+
+_FIELDS = ("request_id", "method", "path", "status", "milliseconds")
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Returns the line of a record."""
+        entry: dict[str, Any] = {
+            "time": datetime.datetime.fromtimestamp(
+                record.created, datetime.timezone.utc
+            ).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        entry.update(_extra(record))
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False)
+
+
+class TextFormatter(logging.Formatter):
+    """Time, level, message, and what else is known."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Returns the line of a record."""
+        text = super().format(record)
+        return " ".join([text, *(f"{key}={value}" for key, value in _extra(record).items())])
+
+
+def configure_logging(level: str, style: str) -> None:
+    """Sets up logging for the process; only the command line does so.
+
+    Args:
+        level: Least important level to log.
+        style: `json` or `text`.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    if style == "json":
+        handler.setFormatter(JsonFormatter())
+    else:
+        handler.setFormatter(TextFormatter("%(asctime)s %(levelname)s %(message)s"))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    LOG.setLevel(level.upper())
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    return {key: getattr(record, key) for key in _FIELDS if hasattr(record, key)}

@@ -1,0 +1,43 @@
+"""The models and the gateway process that the tests share: each costs seconds to start."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.server.support.gateway_process import GatewayProcess, environment
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="session")
+def saved_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with versions 1 and 2 of the test model; copy from it, do not change it."""
+    folder = tmp_path_factory.mktemp("saved_models")
+    done = subprocess.run(
+        [sys.executable, str(HERE / "make_models.py"), str(folder)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
+def gateway(
+    saved_models: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
+    """A gateway that serves version 1 of the test model as `ranker`; do not stop it."""
+    folder = tmp_path_factory.mktemp("served") / "ranker"
+    shutil.copytree(saved_models / "1", folder / "1")
+    log = folder.parent / "log"
+    with GatewayProcess(folder, log, "--max-body-bytes", "1000000") as process:
+        process.wait_ready()
+        yield process

@@ -1,0 +1,136 @@
+"""Writes the SavedModels that the gateway's tests serve: `python make_models.py FOLDER`.
+
+A process of its own, so that the test process never imports TensorFlow. The models use plain
+TensorFlow only; their lookups are comparisons with a few constant keys.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import tensorflow as tf
+
+USERS = {7: 0.5, 2**53 + 1: 1.5, -(2**63): 2.5, 0: 3.5}
+ITEMS = {b"lamp": 1.0, b"\xff\x00": 2.0}
+DIM = 4
+
+
+def _row(base, version):
+    return [base * version + i for i in range(DIM)]
+
+
+class Ranker(tf.Module):
+    """A model whose every answer tells its version."""
+
+    def __init__(self, version):
+        super().__init__()
+        self._version = version
+        self._weights = tf.Variable([[1.0, 10.0], [100.0, 1000.0]])
+
+    def _find(self, ids, rows):
+        keys = tf.constant(list(rows), ids.dtype)
+        values = tf.constant([_row(base, self._version) for base in rows.values()], tf.float32)
+        match = ids[:, None] == keys[None, :]
+        found = tf.reduce_any(match, axis=1)
+        unknown = tf.fill([tf.size(ids), DIM], -1.0)
+        known = tf.matmul(tf.cast(match, tf.float32), values)
+        return {"embeddings": tf.where(found[:, None], known, unknown), "found": found}
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None], tf.int64, "user"),
+            tf.TensorSpec([None], tf.string, "item"),
+        ]
+    )
+    def score(self, user, item):
+        length = tf.cast(tf.strings.length(item), tf.float32)
+        return {
+            "score": tf.cast(user, tf.float32) / 2 + length,
+            "user": user,
+            "version": tf.fill(tf.shape(user), self._version),
+        }
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 1], tf.float32, "x")])
+    def half_plus_two(self, x):
+        return {"y": x / 2 + 2}
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32, "x")])
+    def mix(self, x):
+        return {"y": tf.matmul(x, self._weights)}
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32, "rounds")])
+    def slow(self, rounds):
+        start = tf.eye(256)
+        end, _ = tf.while_loop(
+            lambda _, i: i < rounds,
+            lambda m, i: (tf.matmul(m, start), i + 1),
+            (start, 0),
+        )
+        return {"version": tf.cast(tf.reduce_max(end), tf.int32) * self._version}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, "ids")])
+    def find_user(self, ids):
+        return self._find(ids, USERS)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "ids")])
+    def find_item(self, ids):
+        return self._find(ids, ITEMS)
+
+    @tf.function(input_signature=[])
+    def stats(self):
+        tables = [
+            {"table": "user", "rows": len(USERS), "dim": DIM, "key_dtype": "int64"},
+            {"table": "item", "rows": len(ITEMS), "dim": DIM, "key_dtype": "string"},
+        ]
+        return {"stats": tf.constant(json.dumps(tables))}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "inputs")])
+    def classify(self, inputs):
+        ages = self._ages(inputs)
+        labels = tf.tile(tf.constant([["young", "old"]]), [tf.size(inputs), 1])
+        return {"classes": labels, "scores": tf.stack([100 - ages, ages], axis=1) / 100}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "inputs")])
+    def regress(self, inputs):
+        return {"outputs": self._ages(inputs)[:, None] / 2}
+
+    def _ages(self, inputs):
+        parsed = tf.io.parse_example(inputs, {"age": tf.io.FixedLenFeature([], tf.float32)})
+        return parsed["age"]
+
+
+def write(version, path):
+    model = Ranker(version)
+    methods = {"old_or_young": model.classify, "half_the_age": model.regress}
+    tf.saved_model.save(
+        model,
+        str(path),
+        signatures={
+            "serving_default": model.score,
+            "half_plus_two": model.half_plus_two,
+            "mix": model.mix,
+            "slow": model.slow,
+            "de_lookup/user": model.find_user,
+            "de_lookup/item": model.find_item,
+            "de_stats": model.stats,
+            **methods,
+        },
+    )
+    _set_method(path, "old_or_young", "tensorflow/serving/classify")
+    _set_method(path, "half_the_age", "tensorflow/serving/regress")
+
+
+def _set_method(path, signature, method):
+    """TensorFlow 2 writes every signature as one for predict; older models have others."""
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    message = saved_model_pb2.SavedModel()
+    file = path / "saved_model.pb"
+    message.ParseFromString(file.read_bytes())
+    message.meta_graphs[0].signature_def[signature].method_name = method
+    file.write_bytes(message.SerializeToString())
+
+
+if __name__ == "__main__":
+    for number in (1, 2):
+        write(number, Path(sys.argv[1]) / str(number))

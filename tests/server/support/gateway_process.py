@@ -1,0 +1,93 @@
+"""A gateway in a process of its own, as users run it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.server.support.asgi import Reply
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "server", *arguments]
+
+
+def environment() -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("DE_GATEWAY_")}
+    return {**kept, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
+
+
+class GatewayProcess:
+    """`python -m server` on a free port; a context manager that leaves nothing behind."""
+
+    def __init__(self, model_dir: Path, log: Path, *arguments: str) -> None:
+        self._log_file = log.open("wb")
+        self.log_path = log
+        self.process = subprocess.Popen(
+            command("--model-dir", str(model_dir), "--port", "0", *arguments),
+            cwd=ROOT,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=self._log_file,
+        )
+        self.port = 0
+
+    def __enter__(self) -> GatewayProcess:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline().decode()
+        if "listens on http://127.0.0.1:" not in line:
+            self.__exit__()
+            raise AssertionError(f"the gateway did not start:\n{self.log()}")
+        self.port = int(line.rsplit(":", 1)[1])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(30)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self._log_file.close()
+
+    def log(self) -> str:
+        return self.log_path.read_text()
+
+    def ask(
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+    ) -> Reply:
+        if body is not None and not isinstance(body, bytes | list):
+            body = json.dumps(body).encode()
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request(
+                method, path, body, headers or {}, encode_chunked=isinstance(body, list)
+            )
+            response = connection.getresponse()
+            return Reply(
+                response.status,
+                {k.lower(): v for k, v in response.getheaders()},
+                response.read(),
+            )
+        finally:
+            connection.close()
+
+    def wait_for(self, path: str, accept: Any, seconds: float = 60) -> Reply:
+        """Asks until `accept(reply)` is true."""
+        deadline = time.monotonic() + seconds
+        while True:
+            reply = self.ask("GET", path)
+            if accept(reply):
+                return reply
+            assert time.monotonic() < deadline, f"{path} answers {reply}\n{self.log()}"
+            time.sleep(0.05)
+
+    def wait_ready(self) -> None:
+        self.wait_for("/readyz", lambda reply: reply.status == 200)

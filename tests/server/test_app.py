@@ -1,0 +1,323 @@
+"""The application over HTTP semantics, with an engine of numpy functions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+
+import pytest
+
+from server.app import create_app
+from server.lifecycle import Lifecycle
+from server.settings import load_settings
+from tests.server.support.asgi import ask, send
+from tests.server.support.numpy_engine import NumpyEngine
+
+
+def make_app(engine=None, lifecycle=None, **flags):
+    return create_app(load_settings(model_dir="x", **flags), engine or NumpyEngine(), lifecycle)
+
+
+@pytest.fixture
+def app():
+    return make_app()
+
+
+def post(app, verb, value, path="/v1/models/m", **kwargs):
+    body = value if isinstance(value, bytes | list) else json.dumps(value).encode()
+    return ask(app, "POST", f"{path}:{verb}", body, **kwargs)
+
+
+def test_predict_in_rows_and_columns(app):
+    reply = post(app, "predict", {"instances": [1.0, 2, 5]})
+    assert (reply.status, reply.body) == (200, b'{"predictions":[2.5,3.0,4.5]}')
+    assert reply.headers["content-type"] == "application/json"
+    assert reply.headers["x-model-version"] == "3"
+    assert post(app, "predict", {"inputs": [2.0]}).body == b'{"outputs":[3.0]}'
+    assert post(app, "predict", {"inputs": {"x": [2.0]}}, "/v1/models/m/versions/3").status == 200
+
+
+def test_content_type_is_never_checked(app):
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    assert post(app, "predict", {"instances": [1]}, headers=headers).status == 200
+
+
+def test_int64_is_exact_and_a_string_on_request(app):
+    value = {"signature_name": "echo64", "instances": [2**53 + 1]}
+    assert post(app, "predict", value).body == b'{"predictions":[9007199254740993]}'
+    reply = ask(app, "POST", "/v1/models/m:predict?int64=string", json.dumps(value).encode())
+    assert reply.body == b'{"predictions":["9007199254740993"]}'
+
+
+def test_strings_and_bytes(app):
+    value = {"signature_name": "both", "instances": [{"a": 1, "s": {"b64": "/w=="}}]}
+    assert post(app, "predict", value).json() == {
+        "predictions": [{"a": 1, "s_bytes": {"b64": "/w=="}}]
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "error"),
+    [
+        ("/v1/models/m:predict", b"", 400, "JSON Parse error: The document is empty"),
+        ("/v1/models/m:predict", b"[]", 400, "JSON Value: [] Is not object"),
+        ("/v1/models/m:explain", b"{}", 400, "Malformed request: POST /v1/models/m:explain"),
+        ("/v1/x%2Fy", b"{}", 400, "Malformed request: POST /v1/x%2Fy"),
+        ("/v1/models/x:predict", b"{}", 404, "Servable not found for request: Latest(x)"),
+        (
+            "/v1/models/m/versions/7:predict",
+            b"{}",
+            404,
+            "Servable not found for request: Specific(m, 7)",
+        ),
+        ("/v1/models/m/labels/l:predict", b"{}", 400, "Unrecognized servable version label: l"),
+        (
+            "/v1/models/m:predict",
+            b'{"signature_name": "no", "instances": [1]}',
+            400,
+            'Serving signature name: "no" not found in signature def',
+        ),
+        (
+            "/v1/models/m:regress",
+            b'{"examples": [{}]}',
+            400,
+            "Expected regression signature method_name to be tensorflow/serving/regress. "
+            "Was: tensorflow/serving/predict",
+        ),
+        (
+            "/v1/models/m:classify",
+            b'{"signature_name": "no", "examples": [{}]}',
+            400,
+            "No signature was found with the name: no",
+        ),
+    ],
+)
+def test_refusals(app, path, body, status, error):
+    reply = ask(app, "POST", path, body)
+    assert (reply.status, reply.json()) == (status, {"error": error})
+
+
+def test_classify_and_regress(app):
+    examples = {"examples": [{"age": 20.0}, {"age": 7.0}]}
+    assert post(app, "classify", {"signature_name": "old", **examples}).json() == {
+        "results": [[["", 20.0]], [["", 7.0]]]
+    }
+    assert post(app, "regress", {"signature_name": "half_the_age", **examples}).json() == {
+        "results": [10.0, 3.5]
+    }
+
+
+def test_lookup_by_row(app):
+    value = {"table": "user", "ids": [7, "9007199254740993", 1]}
+    assert post(app, "lookup", value).json() == {
+        "embeddings": [[1.0, 2.0], [5.0, -5.0], [-1.0, -1.0]],
+        "found": [True, True, False],
+    }
+    assert post(app, "lookup", {**value, "missing": "null"}).json()["embeddings"][2] is None
+
+
+def test_lookup_pooled(app):
+    value = {"table": "user", "ids": [[7, 8], [], [1]], "combiner": "mean"}
+    assert post(app, "lookup", value).json() == {
+        "embeddings": [[2.0, 4.0], [0.0, 0.0], [-1.0, -1.0]],
+        "found": [[True, True], [], [False]],
+    }
+    reply = post(app, "lookup", {**value, "missing": "null"})
+    assert reply.json()["embeddings"] == [[2.0, 4.0], None, None]
+
+
+def test_lookup_of_string_keys_as_bytes(app):
+    reply = post(app, "lookup", {"table": "item", "ids": ["lamp"], "format": "b64"})
+    assert reply.json()["embeddings"] == {
+        "b64": "AACAPwAAAEA=", "dtype": "float32", "shape": [1, 2],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "status", "error"),
+    [
+        ({"table": "no", "ids": [1]}, 404, "Its tables: item, user"),
+        ({"ids": [1]}, 400, "`table` must name one of the tables of model m: item, user"),
+        (
+            {"table": "user", "ids": [1], "combiner": "sum"},
+            400,
+            "needs `ids` to be a list of lists",
+        ),
+        ({"table": "user", "ids": ["x"]}, 400, "An id must be an integer"),
+        ({"table": "item", "ids": [1]}, 400, "An id must be a string"),
+        (
+            {"table": "user", "ids": [7, 1, 2, 3, 4, 5, 6], "missing": "error"},
+            404,
+            "Ids not found in table user: 1, 2, 3, 4, 5, … (6 of 7)",
+        ),
+    ],
+)
+def test_lookup_refusals(app, value, status, error):
+    reply = post(app, "lookup", value)
+    assert reply.status == status
+    assert error in reply.error
+
+
+def test_the_only_table_needs_no_name():
+    functions = {"de_lookup/user": NumpyEngine().servable.functions["de_lookup/user"]}
+    app = make_app(NumpyEngine(functions))
+    assert post(app, "lookup", {"ids": [7]}).json()["found"] == [True]
+    app = make_app(NumpyEngine({}))
+    assert post(app, "lookup", {"ids": [7]}).error == "Model m has no embedding tables"
+
+
+def test_status_metadata_and_tables(app):
+    assert ask(app, "GET", "/v1/models/m").json() == {
+        "model_version_status": [
+            {
+                "version": "3",
+                "state": "AVAILABLE",
+                "status": {"error_code": "OK", "error_message": ""},
+            }
+        ]
+    }
+    metadata = ask(app, "GET", "/v1/models/m/versions/3/metadata").json()
+    assert metadata["model_spec"] == {"name": "m", "signature_name": "", "version": "3"}
+    definition = metadata["metadata"]["signature_def"]["signature_def"]["echo64"]
+    assert definition == {
+        "inputs": {
+            "x": {
+                "dtype": "DT_INT64",
+                "tensor_shape": {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False},
+                "name": "x:0",
+            }
+        },
+        "outputs": definition["inputs"],
+        "method_name": "tensorflow/serving/predict",
+        "defaults": {},
+    }
+    user = {"table": "user", "dim": 2, "key_dtype": "int64", "value_dtype": "float"}
+    assert ask(app, "GET", "/v1/models/m/tables/user").json() == user
+    assert [t["table"] for t in ask(app, "GET", "/v1/models/m/tables").json()["tables"]] == [
+        "item",
+        "user",
+    ]
+    assert ask(app, "GET", "/v1/models/m/tables/no").status == 404
+    assert ask(app, "GET", "/v1/models/x/tables").status == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/", 404), ("GET", "/v2/health", 404), ("POST", "/livez", 405), ("GET", "/v1", 404)],
+)
+def test_other_paths_are_refused_as_json(app, method, path, status):
+    reply = ask(app, method, path)
+    assert reply.status == status
+    assert list(reply.json()) == ["error"]
+
+
+def test_a_failing_model_gives_no_secret_away(app):
+    reply = post(app, "predict", {"signature_name": "fail", "instances": [1]})
+    assert reply.status == 500
+    assert re.fullmatch(r"Internal error\. Request id: [0-9a-f]{32}", reply.error)
+    assert reply.error.endswith(reply.headers["x-request-id"])
+
+
+def test_request_ids_are_taken_only_if_harmless(app):
+    def answered(value):
+        return ask(app, "GET", "/livez", headers={"X-Request-Id": value}).headers["x-request-id"]
+
+    assert answered("abc-123") == "abc-123"
+    for value in ("a b", "x" * 65, "a\tb", ""):
+        assert re.fullmatch("[0-9a-f]{32}", answered(value))
+
+
+def test_health_follows_the_engine_and_the_lifecycle():
+    engine, lifecycle = NumpyEngine(is_ready=False), Lifecycle()
+
+    async def scenario():
+        app = make_app(engine, lifecycle)
+
+        async def statuses():
+            paths = ("/livez", "/readyz", "/startupz")
+            return [(await send(app, "GET", path)).status for path in paths]
+
+        async with app.router.lifespan_context(app):
+            assert await statuses() == [200, 503, 503]
+            engine.is_ready = True
+            assert await statuses() == [200, 200, 200]
+            lifecycle.draining = True
+            assert await statuses() == [200, 503, 200]
+            assert (await send(app, "GET", "/readyz")).headers["retry-after"] == "1"
+        assert engine.events == ["start", "close"]
+
+    asyncio.run(scenario())
+
+
+def test_version_and_openapi(app):
+    assert ask(app, "GET", "/version").json().keys() == {"gateway", "python", "numpy"}
+    document = ask(app, "GET", "/openapi.json").json()
+    assert document["openapi"].startswith("3.")
+
+
+def test_metrics_count_and_unknown_models_share_a_label(app):
+    async def scenario():
+        async with app.router.lifespan_context(app):
+            for model in ("m", "a", "b", "c"):
+                body = b'{"instances": [1]}'
+                await send(app, "POST", f"/v1/models/{model}:predict", body)
+            return (await send(app, "GET", "/metrics")).body.decode()
+
+    text = asyncio.run(scenario())
+    assert 'gateway_requests_total{code="200",model="m",verb="predict"} 1.0' in text
+    assert 'gateway_requests_total{code="404",model="unknown",verb="predict"} 3.0' in text
+    assert 'gateway_request_seconds_count{model="m",verb="predict"} 1.0' in text
+    assert 'model="a"' not in text
+
+
+def test_options_answers_browsers_only_when_an_origin_is_set(app):
+    reply = ask(app, "OPTIONS", "/v1/models/m:predict")
+    assert (reply.status, reply.headers["allow"]) == (200, "POST, OPTIONS")
+    assert "access-control-allow-origin" not in reply.headers
+    open_app = make_app(cors_origin="*")
+    reply = ask(open_app, "OPTIONS", "/v1/models/m")
+    assert reply.headers["access-control-allow-origin"] == "*"
+    assert reply.headers["access-control-allow-methods"] == "GET, OPTIONS"
+    reply = post(open_app, "predict", b"nonsense")
+    assert reply.headers["access-control-allow-origin"] == "*"
+    reply = ask(app, "OPTIONS", "/v1/foo")
+    assert (reply.status, reply.error) == (400, "Malformed request: OPTIONS /v1/foo")
+
+
+def test_a_slow_body_is_refused():
+    app = make_app(body_seconds=0.05)
+
+    async def scenario():
+        async with app.router.lifespan_context(app):
+            # A first piece that is not the last, and nothing after it.
+            pieces = iter([{"type": "http.request", "body": b"{", "more_body": True}])
+
+            async def receive():
+                try:
+                    return next(pieces)
+                except StopIteration:
+                    await asyncio.sleep(10)
+
+            sent = []
+
+            async def collect(message):
+                sent.append(message)
+
+            scope = {
+                "type": "http", "method": "POST", "path": "/v1/models/m:predict",
+                "raw_path": b"/v1/models/m:predict", "query_string": b"", "headers": [],
+            }  # fmt: skip
+            await app(scope, receive, collect)
+            return sent
+
+    start, *_ = asyncio.run(scenario())
+    assert start["status"] == 408
+
+
+def test_leases_end_with_their_requests():
+    engine = NumpyEngine()
+    app = make_app(engine)
+    for body in (b'{"instances": [1]}', b"nonsense", b'{"signature_name": "fail", "inputs": 1}'):
+        post(app, "predict", body)
+    assert engine.leases == 0

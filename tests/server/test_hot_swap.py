@@ -1,0 +1,202 @@
+"""Versions appear, break and go under a running gateway; and the gateway's own end."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.server.support.asgi import Reply
+from tests.server.support.gateway_process import GatewayProcess
+
+MODEL = "/v1/models/ranker"
+ROW = {"instances": [{"user": 7, "item": "x"}, {"user": 8, "item": "y"}]}
+
+
+class Served:
+    """A gateway, and the folder it serves; version numbers go up from test to test."""
+
+    def __init__(self, gateway: GatewayProcess, folder: Path, models: Path) -> None:
+        self.gateway = gateway
+        self.folder = folder
+        self.models = models
+        self.numbers = itertools.count(1)
+        self.current = 0
+
+    def publish(self, model: int, pauses: float = 0) -> int:
+        """Copies model 1 or 2 to the next version, as slowly as a network would if asked."""
+        self.current = next(self.numbers)
+        target = self.folder / str(self.current)
+        source = self.models / str(model)
+        if pauses:
+            target.mkdir()
+            time.sleep(pauses)
+            shutil.copy(source / "saved_model.pb", target)
+            time.sleep(pauses)
+        shutil.copytree(source, target, dirs_exist_ok=True)
+        return self.current
+
+    def state(self, version: int) -> str:
+        reply = self.gateway.ask("GET", f"{MODEL}/versions/{version}")
+        return reply.json()["model_version_status"][0]["state"] if reply.status == 200 else ""
+
+    def wait_for_state(self, version: int, state: str) -> None:
+        self.gateway.wait_for(MODEL, lambda _: self.state(version) == state)
+
+    def predict(self, path: str = MODEL) -> Reply:
+        return self.gateway.ask("POST", f"{path}:predict", ROW)
+
+    def slow(self, rounds: int) -> tuple[threading.Thread, list[Reply]]:
+        return slow_request(self.gateway, rounds)
+
+
+def slow_request(gateway: GatewayProcess, rounds: int) -> tuple[threading.Thread, list[Reply]]:
+    """Begins a request that takes a few seconds; its reply will be in the list."""
+    replies: list[Reply] = []
+
+    def ask() -> None:
+        body = {"signature_name": "slow", "inputs": rounds}
+        replies.append(gateway.ask("POST", f"{MODEL}:predict", body))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    time.sleep(0.2)
+    return thread, replies
+
+
+@pytest.fixture(scope="module")
+def served(saved_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("swapped") / "ranker"
+    folder.mkdir()
+    log = folder.parent / "log"
+    with GatewayProcess(folder, log, "--model-name", "ranker", "--poll-seconds", "0.1") as gateway:
+        served = Served(gateway, folder, saved_models)
+        served.publish(1)
+        gateway.wait_ready()
+        yield served
+
+
+def test_swap_under_load_loses_no_request_and_mixes_no_answer(served):
+    old = served.current
+    stop = threading.Event()
+    failures: list[Reply] = []
+    answered: set[tuple[str, int]] = set()
+
+    def client() -> None:
+        while not stop.is_set():
+            reply = served.predict()
+            if reply.status != 200:
+                failures.append(reply)
+                continue
+            versions = {row["version"] for row in reply.json()["predictions"]}
+            answered.update((reply.headers["x-model-version"], version) for version in versions)
+
+    clients = [threading.Thread(target=client) for _ in range(2)]
+    for thread in clients:
+        thread.start()
+    try:
+        time.sleep(0.3)
+        new = served.publish(2, pauses=0.3)
+        served.wait_for_state(old, "END")
+        time.sleep(0.3)
+    finally:
+        stop.set()
+        for thread in clients:
+            thread.join()
+    assert failures == []
+    assert answered == {(str(old), 1), (str(new), 2)}
+    gone = served.predict(f"{MODEL}/versions/{old}")
+    assert gone.status == 404
+    assert gone.error == f"Servable not found for request: Specific(ranker, {old})"
+
+
+def test_removing_the_newest_version_goes_back_to_the_one_before(served):
+    before = served.current
+    new = served.publish(1)
+    served.wait_for_state(new, "AVAILABLE")
+    shutil.rmtree(served.folder / str(new))
+    served.wait_for_state(before, "AVAILABLE")
+    assert served.predict().headers["x-model-version"] == str(before)
+    served.current = before
+
+
+def test_a_request_in_flight_finishes_on_its_version(served):
+    old = served.publish(1)
+    served.wait_for_state(old, "AVAILABLE")
+    thread, replies = served.slow(rounds=4000)
+    new = served.publish(2)
+    served.wait_for_state(new, "AVAILABLE")
+    assert replies == [], "the slow request must outlast the swap: give it more rounds"
+    assert served.state(old) == "UNLOADING"
+    thread.join()
+    assert replies[0].json() == {"outputs": 1}
+    assert replies[0].headers["x-model-version"] == str(old)
+    served.wait_for_state(old, "END")
+
+
+def test_a_broken_version_does_not_unseat_the_good_one(served):
+    good = served.current
+    version = next(served.numbers)
+    broken = served.folder / f"{version}.tmp"
+    broken.mkdir()
+    model_file = (served.models / "1" / "saved_model.pb").read_bytes()
+    (broken / "saved_model.pb").write_bytes(model_file[:1000])
+    broken.rename(served.folder / str(version))
+    served.wait_for_state(version, "END")
+    reply = served.gateway.ask("GET", f"{MODEL}/versions/{version}")
+    status = reply.json()["model_version_status"][0]["status"]
+    assert status["error_code"] == "UNKNOWN"
+    assert status["error_message"].startswith("SavedModel cannot be loaded: ")
+    assert str(served.folder) not in status["error_message"]
+    assert served.predict().headers["x-model-version"] == str(good)
+    assert served.gateway.ask("GET", "/readyz").status == 200
+
+    # The rest of the copy arrives: the version is tried again by itself.
+    shutil.copytree(served.models / "1", served.folder / str(version), dirs_exist_ok=True)
+    served.wait_for_state(version, "AVAILABLE")
+    assert served.predict().headers["x-model-version"] == str(version)
+    served.current = version
+
+
+def test_sigterm_flips_readiness_finishes_what_runs_and_exits_with_0(saved_models, tmp_path):
+    folder = tmp_path / "ranker"
+    shutil.copytree(saved_models / "1", folder / "1")
+    with GatewayProcess(folder, tmp_path / "log", "--drain-seconds", "1") as gateway:
+        gateway.wait_ready()
+        thread, replies = slow_request(gateway, rounds=3000)
+        gateway.process.send_signal(signal.SIGTERM)
+        reply = gateway.wait_for("/readyz", lambda reply: reply.status == 503)
+        assert reply.error == "Draining: the gateway is about to stop"
+        assert gateway.ask("POST", f"{MODEL}:predict", ROW).status == 200
+        assert gateway.process.wait(30) == 0
+        thread.join()
+        assert replies[0].json() == {"outputs": 1}
+        assert "Traceback" not in gateway.log()
+
+
+def test_several_models_come_later_and_ctrl_c_finishes_what_runs(saved_models, tmp_path):
+    models = tmp_path / "models"
+    models.mkdir()
+    with GatewayProcess(models, tmp_path / "log", "--poll-seconds", "0.1") as gateway:
+        gateway.wait_for("/startupz", lambda reply: reply.status == 200)
+        assert gateway.ask("GET", "/readyz").status == 503
+        assert gateway.ask("GET", "/livez").status == 200
+        assert gateway.ask("POST", f"{MODEL}:predict", ROW).status == 404
+        shutil.copytree(saved_models / "1", models / "ranker" / "1")
+        shutil.copytree(saved_models / "2", models / "other" / "5")
+        for model, version in (("ranker", "1"), ("other", "5")):
+            gateway.wait_for(f"/v1/models/{model}/metadata", lambda reply: reply.status == 200)
+            reply = gateway.ask("POST", f"/v1/models/{model}:predict", ROW)
+            assert (reply.status, reply.headers["x-model-version"]) == (200, version)
+        thread, replies = slow_request(gateway, rounds=3000)
+        gateway.process.send_signal(signal.SIGINT)
+        assert gateway.process.wait(30) == 0
+        thread.join()
+        assert replies[0].json() == {"outputs": 1}
+        assert "Traceback" not in gateway.log()

@@ -1,0 +1,48 @@
+"""What importing the gateway costs: no TensorFlow, no op library, no side effects."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.server.support.gateway_process import ROOT, environment
+
+
+def test_importing_every_module_imports_neither_tensorflow_nor_the_op_library():
+    program = """
+import importlib, pkgutil, sys, threading
+import server
+for module in pkgutil.walk_packages(server.__path__, "server."):
+    if module.name != "server.__main__":
+        importlib.import_module(module.name)
+heavy = {"tensorflow", "de_core", "grpc", "keras"} & sys.modules.keys()
+assert not heavy, heavy
+assert threading.active_count() == 1
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_core_knows_no_http():
+    for folder in ("wire", "engines", "handlers"):
+        for file in (ROOT / "server" / folder).glob("*.py"):
+            text = file.read_text()
+            for library in ("fastapi", "starlette", "uvicorn", "server.api", "server.middleware"):
+                assert library not in text, f"{file} knows of {library}"
+
+
+def test_tensorflow_is_named_in_one_file():
+    files = [
+        file.name
+        for file in (ROOT / "server").rglob("*.py")
+        if 'import_module("tensorflow' in file.read_text()
+        or "import tensorflow" in file.read_text()
+    ]
+    assert files == ["saved_model.py"]

@@ -1,0 +1,65 @@
+"""The OpenAPI document against what the gateway answers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from server.api.openapi import openapi_document
+from server.app import create_app
+from server.settings import load_settings
+from server.wire.limits import Limits
+from server.wire.lookup import decode_lookup
+from server.wire.paths import parse_path
+from tests.server.support.asgi import ask
+from tests.server.support.numpy_engine import NumpyEngine
+
+DOCUMENT = openapi_document()
+OPERATIONS = [
+    (path, method, operation)
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+]
+
+
+def references(value):
+    if isinstance(value, dict):
+        yield from ([value["$ref"]] if "$ref" in value else [])
+        for item in value.values():
+            yield from references(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from references(item)
+
+
+def test_every_reference_has_a_schema_and_every_schema_a_reference():
+    used = {name.removeprefix("#/components/schemas/") for name in references(DOCUMENT)}
+    assert used == DOCUMENT["components"]["schemas"].keys()
+
+
+@pytest.mark.parametrize(("path", "method", "operation"), OPERATIONS)
+def test_every_path_exists_and_names_its_parameters(path, method, operation):
+    parameters = [p for p in operation.get("parameters", []) if p["in"] == "path"]
+    for parameter in parameters:
+        assert f"{{{parameter['name']}}}" in path
+        path = path.replace(f"{{{parameter['name']}}}", str(parameter["example"]))
+    assert "{" not in path
+    if path.startswith("/v1/"):
+        parse_path(method.upper(), path.encode())
+    else:
+        app = create_app(load_settings(model_dir="x"), NumpyEngine())
+        assert ask(app, method.upper(), path).status == 200
+
+
+def test_no_answer_is_a_422():
+    assert all("422" not in operation["responses"] for _, _, operation in OPERATIONS)
+
+
+def test_examples_of_lookups_are_lookups():
+    lookups = [operation for path, _, operation in OPERATIONS if path.endswith(":lookup")]
+    assert lookups
+    for operation in lookups:
+        examples = operation["requestBody"]["content"]["application/json"]["examples"]
+        for example in examples.values():
+            decode_lookup(json.dumps(example["value"]).encode(), Limits())
