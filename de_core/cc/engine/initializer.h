@@ -1,7 +1,9 @@
 // What a row reads as before it is first written: a function of (seed, key word, element) alone.
 //
 // The same key therefore reads the same in every batch, shard, process, restart and build, and
-// distinct keys read distinct random rows. That function is a persistent promise.
+// distinct keys read distinct random rows. How distinct: of two or more elements, as distinct as 55
+// random bits and more; of a single float, the 2^23 keys that share their upper 41 bits never read
+// the same, unless a mean far from 0 takes the digits. That function is a persistent promise.
 #ifndef DE_CORE_ENGINE_INITIALIZER_H_
 #define DE_CORE_ENGINE_INITIALIZER_H_
 
