@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import shlex
 import signal
 import subprocess
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from client import Client, GatewayError, ask
 from ranking.errors import DataError
+from ranking.quiet import load_tensorflow
 from ranking.synthetic_log import synthetic_log
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         _run(options)
-    except (DataError, GatewayError) as error:
+    except (DataError, GatewayError, ImportError) as error:
         print(f"demo.py: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow reads it
+    load_tensorflow()
     from ranking.experiment import run_experiment
     from ranking.training import TrainingOptions
 

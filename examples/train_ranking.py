@@ -16,6 +16,7 @@ from pathlib import Path
 from ranking.errors import DataError
 from ranking.interactions import Interactions
 from ranking.log_reader import LogFormat, read_log
+from ranking.quiet import load_tensorflow
 from ranking.synthetic_log import synthetic_log
 
 _DESCRIPTION = """\
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.checkpoint_dir is not None:
             _check_folder(options.checkpoint_dir, "--checkpoint-dir")
         print(_train(log, options))
-    except DataError as error:
+    except (DataError, ImportError) as error:  # the latter says how to install what is missing
         print(f"{Path(__file__).name}: {error}", file=sys.stderr)
         return 2
     return 0
@@ -65,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _train(log: Interactions, options: argparse.Namespace) -> object:
     # Only now: TensorFlow takes seconds to load, and a wrong option should be told at once.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    load_tensorflow()
     from ranking.experiment import run_experiment
     from ranking.training import TrainingOptions
 

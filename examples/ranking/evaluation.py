@@ -33,6 +33,7 @@ class Quality:
         known_auc: `auc` over known users and known items only; NaN where there are none.
         known_recall: `recall` over known users and known items only; NaN where there are none.
         users: how many users were measured.
+        known_users: how many of them were known and took a known item.
     """
 
     auc: float
@@ -40,6 +41,7 @@ class Quality:
     known_auc: float
     known_recall: float
     users: int
+    known_users: int
 
 
 def evaluate(split: TimeSplit, scorer: Scorer, *, max_users: int = 5000, seed: int = 0) -> Quality:
@@ -76,7 +78,12 @@ def evaluate(split: TimeSplit, scorer: Scorer, *, max_users: int = 5000, seed: i
                 recall_at(LIST_LENGTH, scores, known, among),
             ]
         )
-    return Quality(*(_mean(column) for column in np.hstack(columns)), users=len(users))
+    measures = np.hstack(columns)
+    return Quality(
+        *(_mean(measure) for measure in measures),
+        users=len(users),
+        known_users=int((~np.isnan(measures[3])).sum()),
+    )
 
 
 def _took(log: Interactions, users: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from ranking.interactions import Interactions
 from ranking.limits import Limits, limits_of
 from ranking.model import ModelScorer
 from ranking.split import TimeSplit, split_by_time
+from ranking.storage import told_as
 from ranking.training import TrainingOptions, train
 
 
@@ -36,17 +38,21 @@ class Outcome:
     known: tuple[str, str]
 
     def __str__(self) -> str:
-        table = [f"{'':24}{'AUC':>8}{f'recall@{LIST_LENGTH}':>12}"]
+        table = [f"{'':28}{'AUC':>8}{f'recall@{LIST_LENGTH}':>12}"]
         for name, quality in (("model", self.model), ("popularity baseline", self.baseline)):
-            table.append(f"{name:24}{quality.auc:8.3f}{quality.recall:12.3f}")
+            table.append(f"{name:28}{quality.auc:8.3f}{quality.recall:12.3f}")
         for name, quality in (("model", self.model), ("popularity", self.baseline)):
             label = f"{name}, known ids only"
-            table.append(f"{label:24}{quality.known_auc:8.3f}{quality.known_recall:12.3f}")
+            table.append(f"{label:28}{quality.known_auc:8.3f}{quality.known_recall:12.3f}")
+        means = (
+            f"Means over {self.model.users:,} users, {self.model.known_users:,} of them known "
+            f"and with a known item. {self.limits}"
+        )
         rows = " and ".join(f"{count:,} of table {name}" for name, count in self.rows.items())
         return "\n".join(
             [
                 *table,
-                f"Means over {self.model.users:,} users. {self.limits}",
+                textwrap.fill(means, 100),
                 f"Rows learned: {rows}.",
                 f"SavedModel: {self.saved_model}",
             ]
@@ -74,7 +80,8 @@ def run_experiment(log: Interactions, options: TrainingOptions, out: Path) -> Ou
     model = train(split.train, options)
     quality = evaluate(split, ModelScorer(model, log), seed=options.seed)
     baseline = evaluate(split, Popularity(split.train), seed=options.seed)
-    saved_model = Path(de.export(model, str(out)))
+    with told_as("--out must have room for the model.", out):
+        saved_model = Path(de.export(model, str(out)))
     return Outcome(
         model=quality,
         baseline=baseline,

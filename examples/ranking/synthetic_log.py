@@ -60,7 +60,7 @@ def synthetic_log(
     _, first = np.unique(user * num_items + item, return_index=True)
     first = np.sort(first)
     return Interactions.from_ids(
-        np.char.mod("u%d", user[first]), np.char.mod("i%d", item[first]), time[first]
+        [f"u{n}" for n in user[first]], [f"i{n}" for n in item[first]], time[first]
     )
 
 

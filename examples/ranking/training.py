@@ -13,6 +13,7 @@ from ranking.batches import Batches
 from ranking.errors import DataError
 from ranking.interactions import Interactions
 from ranking.model import build_model
+from ranking.storage import told_as
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,12 @@ def train(log: Interactions, options: TrainingOptions) -> keras.Model:
         )
         manager = tf.train.CheckpointManager(checkpoint, options.checkpoint_dir, max_to_keep=2)
         if options.resume:
+            model.optimizer.build(model.trainable_variables)  # what the checkpoint holds must exist
             _restore(manager)
         callbacks.append(_SaveEpoch(manager, epochs_done))
     model.fit(
         batches.dataset(),
+        shuffle=False,  # `Batches` has done it
         initial_epoch=int(epochs_done),
         epochs=options.epochs,
         callbacks=callbacks,
@@ -72,7 +75,9 @@ def _restore(manager: tf.train.CheckpointManager) -> None:
             f"--resume must find a checkpoint; run once without it to make one. "
             f"Received: --checkpoint-dir {manager.directory}, which has none."
         )
-    manager.checkpoint.restore(manager.latest_checkpoint)
+    remedy = "--resume must find a whole checkpoint of a run with the same log, --dim and --seed."
+    with told_as(remedy, manager.latest_checkpoint):
+        manager.checkpoint.restore(manager.latest_checkpoint).assert_consumed()
 
 
 class _SetEpoch(keras.callbacks.Callback):
@@ -92,4 +97,5 @@ class _SaveEpoch(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:  # noqa: ARG002
         self._epochs_done.assign(epoch + 1)
-        self._manager.save(checkpoint_number=epoch + 1)
+        with told_as("--checkpoint-dir must have room for a checkpoint.", self._manager.directory):
+            self._manager.save(checkpoint_number=epoch + 1)

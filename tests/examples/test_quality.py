@@ -84,7 +84,7 @@ def test_new_users_and_new_items_are_measured_and_told_apart():
     quality = evaluate(split, Popularity(split.train))
     # b: fresh (0) against y (1); new: y (1) against x (2) and fresh (0).
     assert quality.auc == pytest.approx((0.0 + 0.5) / 2)
-    assert quality.users == 2
+    assert (quality.users, quality.known_users) == (2, 0)
     assert np.isnan(quality.known_auc)
     limits = limits_of(split)
     assert (limits.new_users, limits.new_items, limits.known) == (0.5, 0.5, 0.0)

@@ -55,6 +55,20 @@ def test_a_finished_training_is_resumed_without_another_epoch(split, tmp_path):
     np.testing.assert_array_equal(all_scores(done, split), all_scores(again, split))
 
 
+def test_a_checkpoint_of_another_model_is_refused(split, tmp_path):
+    train(split.train, options(epochs=1, checkpoint_dir=tmp_path))
+    with pytest.raises(DataError, match=r"--dim.*Received: .*ckpt-1"):
+        train(split.train, options(dim=5, checkpoint_dir=tmp_path, resume=True))
+
+
+def test_a_checkpoint_that_was_cut_short_is_refused(split, tmp_path):
+    train(split.train, options(epochs=1, checkpoint_dir=tmp_path))
+    (data,) = tmp_path.glob("ckpt-1.data*")
+    data.write_bytes(data.read_bytes()[:100])
+    with pytest.raises(DataError, match=r"whole checkpoint.*Received: .*ckpt-1"):
+        train(split.train, options(checkpoint_dir=tmp_path, resume=True))
+
+
 def test_there_must_be_something_to_resume(split, tmp_path):
     with pytest.raises(DataError, match="has none"):
         train(split.train, options(checkpoint_dir=tmp_path, resume=True))
