@@ -52,6 +52,11 @@ class DType:
         """The name in the `DataType` enumeration, e.g. `DT_INT64`."""
         return f"DT_{self.name.upper()}"
 
+    @property
+    def array_name(self) -> str:
+        """The name that tells the width too, e.g. `float32` where `name` is `float`."""
+        return self.name if self.numpy_name in ("", "O") else self.numpy_name
+
     @functools.cached_property
     def numpy(self) -> np.dtype[Any]:
         """The numpy type of arrays of this element type."""

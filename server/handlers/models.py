@@ -72,6 +72,6 @@ def _declared(servable: Servable, table: str) -> dict[str, Any]:
     return {
         "table": table,
         "dim": embeddings.shape[-1] if embeddings.shape else None,
-        "key_dtype": signature.inputs["ids"].dtype.name,
-        "value_dtype": embeddings.dtype.name,
+        "key_dtype": signature.inputs["ids"].dtype.array_name,
+        "value_dtype": embeddings.dtype.array_name,
     }

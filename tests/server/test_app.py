@@ -192,7 +192,7 @@ def test_status_metadata_and_tables(app):
         "method_name": "tensorflow/serving/predict",
         "defaults": {},
     }
-    user = {"table": "user", "dim": 2, "key_dtype": "int64", "value_dtype": "float"}
+    user = {"table": "user", "dim": 2, "key_dtype": "int64", "value_dtype": "float32"}
     assert ask(app, "GET", "/v1/models/m/tables/user").json() == user
     assert [t["table"] for t in ask(app, "GET", "/v1/models/m/tables").json()["tables"]] == [
         "item",

@@ -1,0 +1,73 @@
+"""The gateway over tables that the library exported, from training's end to REST."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.server.support.gateway_process import ROOT, GatewayProcess, environment
+
+pytestmark = pytest.mark.skipif(
+    not (ROOT / "de_core" / "_de_ops.so").exists(), reason="the op library is not compiled here"
+)
+
+MODEL = "/v1/models/tower"
+
+
+def export(folder: Path, value: float) -> None:
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("make_tables.py")), str(folder), str(value)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def mapped_versions(pid: int, folder: Path) -> set[str]:
+    """Which versions' files the process has mapped into its memory."""
+    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    paths = [line.split(maxsplit=5)[-1] for line in lines if str(folder) in line]
+    return {Path(path).relative_to(folder).parts[0] for path in paths}
+
+
+def test_exported_tables_are_looked_up_swapped_and_let_go(tmp_path):
+    folder = tmp_path / "tower"
+    export(folder, 2.0)
+    with GatewayProcess(folder, tmp_path / "log", "--poll-seconds", "0.1") as gateway:
+        gateway.wait_ready()
+        users = {"table": "user", "ids": [7, "-1", 5]}
+        reply = gateway.ask("POST", f"{MODEL}:lookup", users)
+        assert reply.json() == {
+            "embeddings": [[2.0] * 4, [2.0] * 4, [0.5] * 4],
+            "found": [True, True, False],
+        }
+        items = {"table": "item", "ids": [["lamp"], ["?"]], "combiner": "sum", "missing": "null"}
+        assert gateway.ask("POST", f"{MODEL}:lookup", items).json() == {
+            "embeddings": [[1.0] * 4, None],
+            "found": [[True], [False]],
+        }
+        rows = {"instances": [{"user": 7, "item": "lamp"}, {"user": 7, "item": "?"}]}
+        assert gateway.ask("POST", f"{MODEL}:predict", rows).json() == {"predictions": [8.0, 0.0]}
+        tables = gateway.ask("GET", f"{MODEL}/tables").json()["tables"]
+        assert {(t["table"], t["rows"], t["dim"], t["key_dtype"]) for t in tables} == {
+            ("user", 2, 4, "int64"),
+            ("item", 1, 4, "string"),
+        }
+        assert mapped_versions(gateway.process.pid, folder) == {"1"}
+
+        export(folder, 3.0)
+        gateway.wait_for(
+            f"{MODEL}/versions/1", lambda reply: '"END"' in reply.body.decode(errors="replace")
+        )
+        reply = gateway.ask("POST", f"{MODEL}:predict", rows)
+        assert (reply.headers["x-model-version"], reply.json()["predictions"]) == ("2", [12.0, 0.0])
+        deadline = time.monotonic() + 5
+        while mapped_versions(gateway.process.pid, folder) != {"2"}:
+            assert time.monotonic() < deadline, mapped_versions(gateway.process.pid, folder)
+            time.sleep(0.1)
