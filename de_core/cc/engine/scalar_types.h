@@ -159,18 +159,8 @@ Result VisitFloating(DType dtype, Result fallback, Visit&& visit) {
   }
 }
 
-/// Writes `value` as one element of a floating-point `dtype`; other types are left alone.
-inline void StoreReal(DType dtype, double value, void* to) noexcept {
-  VisitFloating<bool>(dtype, false, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const T element = Scalar<T>::Store(static_cast<typename Scalar<T>::Real>(value));
-    std::memcpy(to, &element, sizeof(element));
-    return true;
-  });
-}
-
-/// Writes `value`, rounded, as an element of a floating-point `dtype`.
-inline void StoreReal(DType dtype, double value, char* element) noexcept {
+/// Writes `value`, rounded, as an element of a floating-point `dtype`; writes nothing for others.
+inline void StoreReal(DType dtype, double value, void* element) noexcept {
   VisitFloating(dtype, 0, [value, element](auto tag) {
     using T = typename decltype(tag)::type;
     const T stored = Scalar<T>::Store(static_cast<typename Scalar<T>::Real>(value));
