@@ -47,12 +47,11 @@ class InitialRow:
 
     def attributes(self) -> dict[str, Any]:
         """Returns the attributes of the op that makes the table."""
-        table = np.zeros([0], np.float32) if self.table is None else self.table
         return {
             "initializer": self.kind,
             "init_args": list(self.args),
             "init_seed": self.seed,
-            "init_table": tf.make_tensor_proto(table, tf.float32),
+            "init_table": [] if self.table is None else self.table.ravel().tolist(),
         }
 
 

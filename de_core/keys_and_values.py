@@ -46,12 +46,16 @@ def checked_pairs(keys: Any, values: Any, table: Any) -> tuple[tf.Tensor, tf.Ten
             f"keys.shape={keys.shape}."
         )
     if not values.shape.is_fully_defined():
-        rows_shape = tf.concat([tf.shape(keys), [table.dim]], 0)
-        values = tf.ensure_shape(values, wanted)
-        check = tf.debugging.assert_equal(
-            tf.shape(values), rows_shape, "`values` must be of shape keys.shape + [dim]"
+        check = tf.debugging.Assert(
+            tf.reduce_all(tf.equal(tf.shape(values), tf.concat([tf.shape(keys), [table.dim]], 0))),
+            [
+                "`values` must be of shape keys.shape + [dim]. Received: values.shape=",
+                tf.shape(values),
+                "keys.shape=",
+                tf.shape(keys),
+            ],
         )
-        with tf.control_dependencies([] if check is None else [check]):
+        with tf.control_dependencies([check]):
             values = tf.identity(values)
     return tf.reshape(keys, [-1]), tf.reshape(values, [-1, table.dim])
 
@@ -67,11 +71,11 @@ def _converted(argument: str, value: Any, dtype: tf.DType, table_name: str) -> t
                 f"Received: {argument}={value!r} (of type {type(value).__name__})."
             ) from error
     if given != dtype:
-        remedy = (
-            f"Cast them with tf.cast({argument}, tf.{dtype.name}), or make the table of that dtype."
-            if given.is_integer and dtype.is_integer
-            else f"Make the table with the dtype of the {argument}, or pass others."
-        )
+        remedy = f"Pass {dtype.name}, or make the table for {given.name}."
+        if given.is_integer and dtype.is_integer:
+            remedy = f"Cast them with tf.cast({argument}, tf.{dtype.name})."
+        elif given.is_floating and argument == "keys":
+            remedy = "Only integers and strings are ids."
         raise TypeError(
             f"`{argument}` of table {table_name!r} must be {dtype.name}. "
             f"Received: {argument}.dtype={given.name} (of type {type(value).__name__}). {remedy}"

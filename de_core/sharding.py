@@ -122,6 +122,5 @@ class Router:
         check = tf.debugging.Assert(
             tf.logical_not(tf.reduce_any(outside)), [message, tf.boolean_mask(shards, outside)]
         )
-        # None in a tf.function, which runs the check in any case.
-        with tf.control_dependencies([] if check is None else [check]):
-            return tf.cast(shards, tf.int32)
+        with tf.control_dependencies([check]):
+            return tf.identity(tf.cast(shards, tf.int32))

@@ -93,8 +93,7 @@ class Table(tf.saved_model.experimental.TrackableResource):
 
     def _create_resource(self) -> tf.Tensor:
         eager = tf.executing_eagerly()
-
-        def create() -> tf.Tensor:
+        with tf.device(self.device):
             return library.de_table(
                 shared_name="" if eager else self.name,
                 anonymous=eager,
@@ -104,10 +103,6 @@ class Table(tf.saved_model.experimental.TrackableResource):
                 init_size=self._init_size,
                 **self._initial.attributes(),
             )
-
-        with tf.device(self.device):
-            # Eager TensorFlow has no tensor attributes; in a function there are.
-            return tf.function(create)() if eager else create()
 
     def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
         if save_type != "savedmodel":

@@ -106,21 +106,26 @@ class DynamicEmbeddingOptimizer(keras.optimizers.Optimizer):
         else:
             variables = list(trainable_variables)
             self.build(variables)
-        gradients = clipping.clip_all_by_global_norm(self.inner_optimizer, gradients)
-        pairs = list(zip(gradients, variables, strict=True))
-        sparse = [
-            (gradient, table)
-            for gradient, variable in pairs
-            if (table := table_of(variable)) is not None and gradient is not None
-        ]
-        dense = [pair for pair in pairs if table_of(pair[1]) is None]
-        if sparse:
-            # Before the inner optimizer counts the step: both parts are of the same one.
-            self._apply_to_tables(sparse)
-        if not sparse or any(gradient is not None for gradient, _ in dense):
-            self.inner_optimizer.apply(*(list(part) for part in zip(*dense, strict=True)))
-        else:
+        tables = [table_of(variable) for variable in variables]
+        gradients = self._clipped(gradients, tables)
+        trained, dense = [], []
+        for gradient, variable, table in zip(gradients, variables, tables, strict=True):
+            if table is None:
+                dense.append((gradient, variable))
+            elif isinstance(gradient, tf.IndexedSlices):  # the zeros of an unused table are dense
+                trained.append((gradient, table))
+        if trained:
+            # Before the wrapped optimizer counts the step: both parts are of the same one.
+            self._apply_to_tables(trained)
+        if any(gradient is not None for gradient, _ in dense):
+            self._apply_to_others(dense)
+        elif trained:
             self.inner_optimizer.iterations.assign_add(1)
+        else:
+            raise ValueError(
+                "At least one variable must have a gradient: check that the loss depends on the "
+                f"variables. Received: variables={[each.name for each in variables]}."
+            )
 
     @plain_python
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> Any:
@@ -133,24 +138,36 @@ class DynamicEmbeddingOptimizer(keras.optimizers.Optimizer):
         self.apply([gradient for gradient, _ in pairs], [variable for _, variable in pairs])
         return self.iterations
 
-    def _apply_to_tables(self, sparse: list[tuple[tf.IndexedSlices, Any]]) -> None:
+    def _clipped(self, gradients: list[Any], tables: list[Any]) -> list[Any]:
+        """Takes the loss scale off all gradients and clips those of tables."""
+        factor = self.inner_optimizer.loss_scale_factor
+        if factor is not None:
+            gradients = [
+                None if each is None else clipping.scaled(each, 1.0 / factor) for each in gradients
+            ]
+        is_table = [table is not None for table in tables]
+        return clipping.clip_tables(self.inner_optimizer, gradients, is_table)
+
+    def _apply_to_tables(self, trained: list[tuple[tf.IndexedSlices, Any]]) -> None:
         inner = self.inner_optimizer
         hyper = rules.hyperparameters(self._rule, inner, inner.learning_rate)
-        for gradient, table in sparse:
-            if inner.loss_scale_factor is not None:
-                gradient = clipping.scaled(gradient, 1.0 / inner.loss_scale_factor)
-            table.apply(
-                clipping.clip_slices(inner, gradient),
-                hyper,
-                rule=self._rule.name(inner),
-                owner=self.slots_owner,
-            )
+        for gradient, table in trained:
+            table.apply(gradient, hyper, rule=self._rule.name(inner), owner=self.slots_owner)
+
+    def _apply_to_others(self, dense: list[tuple[Any, Any]]) -> None:
+        gradients, variables = (list(part) for part in zip(*dense, strict=True))
+        factor = self.inner_optimizer.loss_scale_factor
+        if factor is not None:  # which it takes off itself
+            gradients = [
+                None if each is None else clipping.scaled(each, factor) for each in gradients
+            ]
+        self.inner_optimizer.apply(gradients, variables)
 
     @property
     def slots_owner(self) -> str:
         """The name under which the tables keep this optimizer's slots."""
         with tf.init_scope():
-            number = int(keras.ops.convert_to_numpy(self._slots_id))
+            number = int(self._slots_id.value)
         return f"{type(self.inner_optimizer).__name__.lower()}_{number:015x}"
 
     @property
