@@ -1,0 +1,172 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+
+@pytest.fixture
+def table():
+    return de.Variable(dim=2, name="users")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"dim": 0}, ValueError, r"`dim` must be from 1 to 4096. Received: dim=0 \(of type int\)"),
+        ({"dim": 4097}, ValueError, "Received: dim=4097"),
+        ({"dim": -1}, ValueError, "Received: dim=-1"),
+        ({"dim": 2.0}, TypeError, r"must be an integer .* Received: dim=2.0 \(of type float\)"),
+        ({"dim": True}, TypeError, "Received: dim=True"),
+        ({"key_dtype": tf.float32}, TypeError, "`key_dtype` must be one of int64, int32, string"),
+        ({"key_dtype": "nonsense"}, TypeError, "Received: key_dtype='nonsense'"),
+        ({"value_dtype": tf.complex64}, TypeError, "`value_dtype` must be one of float32"),
+        ({"devices": []}, ValueError, "at least one device"),
+        ({"devices": 3}, TypeError, "list of device names"),
+        ({"devices": [3]}, TypeError, r"Received: device=3 \(of type int\)"),
+        ({"init_size": -1}, ValueError, "must not be negative. Received: init_size=-1"),
+        ({"init_size": 1.5}, TypeError, "`init_size` must be an integer"),
+        ({"partitioner": 3}, TypeError, "`partitioner` must be a function"),
+        ({"name": 3}, TypeError, "`name` must be a non-empty string"),
+        ({"name": ""}, TypeError, "`name` must be a non-empty string"),
+        ({"initializer": object()}, TypeError, "`initializer` must be None, a number"),
+        ({"kv_creator": object()}, NotImplementedError, "`kv_creator` is not available yet"),
+        ({"restrict_policy": object}, NotImplementedError, "`restrict_policy` is not available"),
+    ],
+)
+def test_arguments_of_a_variable(arguments, error, message):
+    with pytest.raises(error, match=message):
+        de.Variable(**arguments)
+
+
+@pytest.mark.parametrize("verb", ["lookup", "remove"])
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (np.array([1], np.int32), r"must be int64. Received: keys.dtype=int32 .* tf.cast"),
+        (np.array([1.0]), "must be int64. Received: keys.dtype=float64"),
+        (np.array([np.nan], np.float32), "must be int64.*dtype=float32 .* Only integers"),
+        (["a"], r"must be int64. Received: keys=\['a'\] \(of type list\)"),
+        ([1.5], r"must be int64. Received: keys=\[1.5\]"),
+        (None, "must be int64. Received: keys=None"),
+        (np.array(["a"]), "must be int64. Received: keys.dtype=string"),
+    ],
+)
+def test_keys_of_another_dtype(table, verb, keys, message):
+    with pytest.raises(TypeError, match=f"`keys` of table 'users' {message}"):
+        getattr(table, verb)(keys)
+
+
+def test_integer_keys_for_a_table_of_strings():
+    table = de.Variable(tf.string, dim=2, name="words")
+    with pytest.raises(TypeError, match=r"must be string\. Received: keys\.dtype=int64"):
+        table.lookup(tf.constant([1], tf.int64))
+    with pytest.raises(TypeError, match="must be string"):
+        table.lookup([1])
+
+
+def test_values_of_another_dtype(table):
+    with pytest.raises(TypeError, match="`values` of table 'users' must be float32"):
+        table.upsert([1], np.ones([1, 2], np.float64))
+
+
+@pytest.mark.parametrize("shape", [[2, 3], [2], [3, 2], [2, 2, 2], [2, 1]])
+def test_values_of_another_shape(table, shape):
+    with pytest.raises(ValueError, match=r"keys.shape \+ \[dim\], here \(2, 2\)"):
+        table.upsert([1, 2], tf.ones(shape))
+    assert int(table.size()) == 0
+
+
+def test_values_of_another_shape_that_shows_only_at_run_time(table):
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.int64), tf.TensorSpec([None, None], tf.float32)]
+    )
+    def upsert(keys, values):
+        table.upsert(keys, values)
+
+    upsert(tf.constant([1], tf.int64), tf.ones([1, 2]))
+    for shape in ([3, 2], [2, 3]):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"keys.shape"):
+            upsert(tf.constant([1, 2], tf.int64), tf.ones(shape))
+    assert int(table.size()) == 1
+
+
+def test_embedding_lookup_of_something_else():
+    with pytest.raises(TypeError, match=r"`params` must be a de\.Variable"):
+        de.embedding_lookup(tf.Variable([[1.0]]), [0])
+
+
+def test_a_failed_lookup_leaves_the_table_usable(table):
+    with pytest.raises(TypeError):
+        table.lookup([1.5])
+    table.upsert([1], [[1, 2]])
+    np.testing.assert_array_equal(table.lookup([1]), [[1, 2]])
+
+
+@pytest.mark.parametrize("shards", [[0, 2], [-1, 0], [0, 7]])
+def test_a_partitioner_out_of_range(shards):
+    wrong = next(shard for shard in shards if not 0 <= shard < 2)
+    table = de.Variable(
+        dim=1,
+        devices=["/CPU:0"] * 2,
+        partitioner=lambda keys, n: tf.constant(shards),  # noqa: ARG005
+    )
+    with pytest.raises(ValueError, match=rf"shards in \[0, 2\).* Received: shard={wrong}"):
+        table.lookup([1, 2])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"shards in \[0, 2\)"):
+        tf.function(table.lookup)(tf.constant([1, 2], tf.int64))
+
+
+def test_a_partitioner_that_returns_no_integers():
+    table = de.Variable(
+        dim=1,
+        devices=["/CPU:0"] * 2,
+        partitioner=lambda keys, n: tf.zeros([2]),  # noqa: ARG005
+    )
+    with pytest.raises(ValueError, match="one integer a key"):
+        table.lookup([1, 2])
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: de.layers.Embedding(0), ValueError, "Received: dim=0"),
+        (lambda: de.layers.Embedding(2, combiner="max"), ValueError, "combiner='max'"),
+        (
+            lambda: de.layers.Embedding(2)(keras.Input([])),
+            TypeError,
+            r"must be int64: make its input with keras.Input\(..., dtype='int64'\)",
+        ),
+        (lambda: de.layers.Embedding(2)(tf.constant([1.0])), TypeError, "ids.dtype=float32"),
+        (
+            lambda: de.layers.Embedding(2, key_dtype="string")(tf.constant([1])),
+            TypeError,
+            "must be string",
+        ),
+        (
+            lambda: de.DynamicEmbeddingOptimizer(keras.optimizers.Lion()),
+            ValueError,
+            "one of SGD, Adagrad, Adam. Received: optimizer=",
+        ),
+        (
+            lambda: de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(weight_decay=0.1)),
+            ValueError,
+            "`weight_decay` is not supported for dynamic tables",
+        ),
+        (lambda: de.DynamicEmbeddingOptimizer(3), TypeError, "must be a Keras optimizer"),
+        (
+            lambda: de.DynamicEmbeddingOptimizer(de.DynamicEmbeddingOptimizer("sgd")),
+            TypeError,
+            "not wrapped yet",
+        ),
+        (
+            lambda: de.DynamicEmbeddingOptimizer("sgd", synchronous=True),
+            NotImplementedError,
+            "`synchronous` must be False",
+        ),
+    ],
+)
+def test_arguments_of_layers_and_optimizers(make, error, message):
+    with pytest.raises(error, match=message):
+        make()

@@ -1,0 +1,221 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+
+def table_of(key_dtype=tf.int64, **arguments):
+    return de.Variable(key_dtype, dim=2, initializer=1.0, **arguments)
+
+
+def ids_of(key_dtype, ids):
+    ids = tf.constant(ids, tf.int64)
+    return tf.strings.as_string(ids) if key_dtype == tf.string else tf.cast(ids, key_dtype)
+
+
+def summed(gradient):
+    """Returns {id: summed gradient} of an IndexedSlices."""
+    assert isinstance(gradient, tf.IndexedSlices)
+    total = {}
+    for key, row in zip(gradient.indices.numpy().tolist(), gradient.values.numpy(), strict=True):
+        key = int(key)
+        total[key] = total.get(key, 0) + row
+    return {key: row.tolist() for key, row in total.items()}
+
+
+KEY_DTYPES = [tf.int64, tf.int32, tf.string]
+
+
+@pytest.mark.parametrize("key_dtype", KEY_DTYPES)
+@pytest.mark.parametrize("shards", [1, 3])
+def test_the_gradient_is_the_ids_with_their_rows_gradients(key_dtype, shards):
+    table = table_of(key_dtype, devices=["/CPU:0"] * shards)
+    ids = ids_of(key_dtype, [[5, 6], [5, 7]])
+    weights = tf.reshape(tf.range(8.0), [2, 2, 2])
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(de.embedding_lookup(table, ids) * weights)
+    (gradient,) = tape.gradient(loss, table.trainable_variables)
+    assert gradient.indices.dtype == key_dtype
+    assert [int(each) for each in gradient.indices.numpy()] == [5, 6, 5, 7]
+    np.testing.assert_array_equal(gradient.values, tf.reshape(weights, [4, 2]))
+    assert gradient.shape.as_list() == [None, 2]
+
+
+@pytest.mark.parametrize("key_dtype", KEY_DTYPES)
+@pytest.mark.parametrize("in_function", [False, True])
+def test_gradients_of_several_lookups_add_up(key_dtype, in_function):
+    table = table_of(key_dtype)
+
+    def gradient(history, target):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(de.embedding_lookup(table, history))
+            loss += 10 * tf.reduce_sum(table.lookup(target))
+            for _ in range(2):
+                loss += 100 * tf.reduce_sum(de.embedding_lookup(table, target))
+        return tape.gradient(loss, table.trainable_variables)[0]
+
+    run = tf.function(gradient) if in_function else gradient
+    result = run(ids_of(key_dtype, [1, 2, 1]), ids_of(key_dtype, [[2]]))
+    assert summed(result) == {1: [2, 2], 2: [211, 211]}
+
+
+@pytest.mark.parametrize("key_dtype", [tf.int64, tf.int32])
+@pytest.mark.parametrize("taken", [True, False])
+def test_gradients_of_a_branch_count_where_it_is_taken(key_dtype, taken):
+    table = table_of(key_dtype)
+
+    @tf.function
+    def gradient(ids, condition):
+        with tf.GradientTape() as tape:
+            loss = tf.cond(
+                condition, lambda: tf.reduce_sum(de.embedding_lookup(table, ids)), lambda: 0.0
+            )
+            loss += tf.reduce_sum(de.embedding_lookup(table, ids[:1]))
+        return tape.gradient(loss, table.trainable_variables)[0]
+
+    result = gradient(ids_of(key_dtype, [1, 2]), tf.constant(taken))
+    assert summed(result) == ({1: [2, 2], 2: [1, 1]} if taken else {1: [1, 1]})
+
+
+@pytest.mark.parametrize("key_dtype", KEY_DTYPES)
+def test_gradients_of_lookups_in_inner_functions(key_dtype):
+    table = table_of(key_dtype)
+    inner = tf.function(lambda ids: tf.reduce_sum(de.embedding_lookup(table, ids)))
+    with tf.GradientTape() as tape:
+        loss = inner(ids_of(key_dtype, [1, 2])) + inner(ids_of(key_dtype, [2, 3]))
+    (gradient,) = tape.gradient(loss, table.trainable_variables)
+    assert summed(gradient) == {1: [1, 1], 2: [2, 2], 3: [1, 1]}
+
+
+def test_gradients_of_a_python_loop():
+    table = table_of()
+
+    @tf.function
+    def gradient(ids):
+        with tf.GradientTape() as tape:
+            loss = tf.add_n([tf.reduce_sum(table.lookup(ids)) for _ in range(3)])
+        return tape.gradient(loss, table.trainable_variables)[0]
+
+    assert summed(gradient(tf.constant([4], tf.int64))) == {4: [3, 3]}
+
+
+def test_a_gradient_that_would_leave_a_while_loop_is_refused_with_the_remedy():
+    table = table_of()
+
+    @tf.function
+    def gradient(ids):
+        with tf.GradientTape() as tape:
+            loss = 0.0
+            for _ in tf.range(3):
+                loss += tf.reduce_sum(table.lookup(ids))
+        return tape.gradient(loss, table.trainable_variables)
+
+    with pytest.raises(NotImplementedError, match="Look the ids up once outside the loop"):
+        gradient(tf.constant([4], tf.int64))
+
+
+def test_a_gradient_taken_inside_a_while_loop():
+    table = table_of()
+
+    @tf.function
+    def total(ids):
+        result = tf.zeros([2])
+        for _ in tf.range(3):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(table.lookup(ids))
+            result += tape.gradient(loss, table.trainable_variables)[0].values[0]
+        return result
+
+    assert total(tf.constant([4], tf.int64)).numpy().tolist() == [3, 3]
+
+
+def test_global_norm_and_unconnected_gradients_work():
+    table = table_of()
+    with tf.GradientTape(persistent=True) as tape:
+        loss = tf.reduce_sum(de.embedding_lookup(table, [1, 2]))
+        other = tf.constant(1.0)
+    gradients = tape.gradient(loss, table.trainable_variables)
+    np.testing.assert_allclose(tf.linalg.global_norm(gradients), 2.0)
+    assert tape.gradient(other, table.trainable_variables) == [None]
+
+
+def test_making_the_gradient_dense_fails_instead_of_filling_the_memory():
+    table = table_of()
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(de.embedding_lookup(table, [1]))
+    (gradient,) = tape.gradient(loss, table.trainable_variables)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        tf.convert_to_tensor(gradient)
+
+
+def test_a_table_that_is_not_trainable_has_no_gradient():
+    table = table_of(trainable=False)
+    assert list(table.trainable_variables) == []
+    with tf.GradientTape() as tape:
+        rows = de.embedding_lookup(table, [1])
+    assert tape.gradient(rows, table.trainable_variables) == []
+
+
+@pytest.mark.parametrize("dtype", [tf.int32, tf.string])
+def test_values_that_are_no_floats_have_no_gradient(dtype):
+    assert list(de.Variable(value_dtype=dtype, dim=2).trainable_variables) == []
+
+
+@pytest.mark.parametrize("dtype", [tf.float64, tf.float16, tf.bfloat16])
+def test_gradients_have_the_dtype_of_the_values(dtype):
+    table = de.Variable(value_dtype=dtype, dim=2)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(de.embedding_lookup(table, [1]))
+    assert tape.gradient(loss, table.trainable_variables)[0].values.dtype == dtype
+
+
+def test_modules_layers_and_models_that_hold_a_table_train_it():
+    class Module(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.nested = {"tables": [table_of()]}
+
+    class Layer(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.table = table_of()
+
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.layer = Layer()
+            self.tables = [table_of(), table_of()]
+
+    for holder, count in ((Module(), 1), (Layer(), 1), (Model(), 3)):
+        assert len(holder.trainable_variables) == count
+    layer = Layer()
+    layer.trainable = False
+    assert layer.trainable_variables == []
+
+
+def test_ragged_ids():
+    table = table_of()
+    ids = tf.ragged.constant([[1, 2], [], [2]], dtype=tf.int64)
+    with tf.GradientTape() as tape:
+        rows = de.embedding_lookup(table, ids)
+        loss = tf.reduce_sum(rows.flat_values)
+    assert rows.shape.as_list() == [3, None, 2]
+    (gradient,) = tape.gradient(loss, table.trainable_variables)
+    assert summed(gradient) == {1: [1, 1], 2: [2, 2]}
+
+
+def test_max_norm_scales_the_result_and_not_the_table():
+    table = de.Variable(dim=2)
+    table.upsert([1, 2], [[3.0, 4.0], [0.3, 0.4]])
+    rows = de.embedding_lookup(table, [1, 2], max_norm=1.0)
+    np.testing.assert_allclose(rows, [[0.6, 0.8], [0.3, 0.4]], rtol=1e-6)
+    np.testing.assert_array_equal(table.lookup([1]), [[3, 4]])
+
+
+def test_return_trainable_gives_what_an_optimizer_trains():
+    table = table_of()
+    rows, trainable = de.embedding_lookup([table], [1], return_trainable=True)
+    assert rows.shape == [1, 2]
+    assert trainable is table

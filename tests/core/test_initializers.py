@@ -1,0 +1,197 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from de_core import initializers
+
+MANY = tf.range(20_000, dtype=tf.int64)
+
+
+def rows(initializer, dim=3, keys=MANY, **arguments):
+    name = arguments.pop("name", "table")
+    return (
+        de.Variable(dim=dim, initializer=initializer, name=name, **arguments).lookup(keys).numpy()
+    )
+
+
+@pytest.mark.parametrize(
+    ("initializer", "expected"),
+    [
+        (None, 0.0),
+        (0, 0.0),
+        (3, 3.0),
+        (0.25, 0.25),
+        (True, 1.0),
+        (np.float32(1.5), 1.5),
+        (np.array(1.5), 1.5),
+        (np.array([1.5]), 1.5),
+        (tf.constant(1.5), 1.5),
+        ([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]),
+        ((1.0, 2.0, 3.0), [1.0, 2.0, 3.0]),
+        (np.array([[1.0, 2.0, 3.0]]), [1.0, 2.0, 3.0]),
+        (tf.constant([1.0, 2.0, 3.0]), [1.0, 2.0, 3.0]),
+        ("zeros", 0.0),
+        ("ones", 1.0),
+        (keras.initializers.Zeros(), 0.0),
+        (keras.initializers.Ones, 1.0),
+        (keras.initializers.Constant(4.0), 4.0),
+        (tf.zeros_initializer(), 0.0),
+        (tf.ones_initializer, 1.0),
+        (tf.constant_initializer(4.0), 4.0),
+        (tf.compat.v1.constant_initializer(4.0), 4.0),
+        (lambda shape, dtype: tf.fill(shape, tf.constant(2.5, dtype)), 2.5),
+        (lambda shape: np.tile([1.0, 2.0, 3.0], [shape[0], 1]), [1.0, 2.0, 3.0]),
+    ],
+)
+def test_every_row_is_the_constant(initializer, expected):
+    values = rows(initializer, keys=[1, 2**50, -7])
+    np.testing.assert_array_equal(values, np.broadcast_to(np.float32(expected), [3, 3]))
+
+
+@pytest.mark.parametrize(
+    ("initializer", "low", "high"),
+    [
+        (keras.initializers.RandomUniform(-0.2, 0.6), -0.2, 0.6),
+        (tf.random_uniform_initializer(-0.2, 0.6), -0.2, 0.6),
+        (tf.compat.v1.random_uniform_initializer(-0.2, 0.6), -0.2, 0.6),
+        ({"class_name": "RandomUniform", "config": {"minval": -0.2, "maxval": 0.6}}, -0.2, 0.6),
+        ("uniform", -0.05, 0.05),
+        # The fans of one row, [1, 3]: sqrt(6 / (1 + 3)).
+        (keras.initializers.GlorotUniform(), -np.sqrt(1.5), np.sqrt(1.5)),
+        (tf.initializers.HeUniform(), -np.sqrt(6), np.sqrt(6)),
+        (lambda shape, dtype: tf.random.uniform(shape, -0.2, 0.6, dtype, seed=1), -0.2, 0.6),
+    ],
+)
+def test_rows_are_uniform(initializer, low, high):
+    values = rows(initializer)
+    assert low <= values.min() < low + 0.01 * (high - low)
+    assert high - 0.01 * (high - low) < values.max() <= high
+    np.testing.assert_allclose(values.mean(0), (low + high) / 2, atol=0.02 * (high - low))
+    np.testing.assert_allclose(values.std(0), (high - low) / np.sqrt(12), rtol=0.03)
+
+
+@pytest.mark.parametrize(
+    ("initializer", "mean", "stddev", "bound"),
+    [
+        (keras.initializers.RandomNormal(0.5, 0.1), 0.5, 0.1, None),
+        (tf.random_normal_initializer(0.5, 0.1), 0.5, 0.1, None),
+        (keras.initializers.TruncatedNormal(0.5, 0.1), 0.5, 0.0880, 0.2),
+        # Variance scaling promises the spread after truncation: sqrt(2 / (1 + 3)).
+        (keras.initializers.GlorotNormal(), 0.0, np.sqrt(0.5), None),
+        (keras.initializers.VarianceScaling(2.0, "fan_out", "untruncated_normal"), 0, 0.8165, None),
+        (lambda shape, dtype: tf.random.normal(shape, 0.5, 0.1, dtype, seed=1), 0.5, 0.1, None),
+    ],
+)
+def test_rows_are_normal(initializer, mean, stddev, bound):
+    values = rows(initializer)
+    np.testing.assert_allclose(values.mean(0), mean, atol=0.05 * stddev)
+    np.testing.assert_allclose(values.std(0), stddev, rtol=0.04)
+    if bound is not None:
+        assert np.abs(values - mean).max() <= bound
+
+
+RANDOM = [
+    keras.initializers.RandomUniform(),
+    keras.initializers.RandomNormal(),
+    keras.initializers.TruncatedNormal(),
+    keras.initializers.HeNormal(),
+    keras.initializers.Orthogonal(),
+    lambda shape, dtype: tf.random.normal(shape, dtype=dtype, seed=3),
+]
+
+
+@pytest.mark.parametrize("initializer", RANDOM)
+def test_rows_of_different_keys_differ(initializer):
+    values = rows(initializer, dim=4)
+    assert len(np.unique(values, axis=0)) == len(values)
+    assert len(np.unique(values[0])) == 4
+
+
+@pytest.mark.parametrize("initializer", RANDOM[:-2])
+@pytest.mark.parametrize("key_dtype", [tf.int64, tf.string])
+def test_a_row_depends_on_the_key_alone(initializer, key_dtype):
+    keys = MANY if key_dtype == tf.int64 else tf.strings.as_string(MANY)
+    one = de.Variable(key_dtype, dim=2, initializer=initializer, name="t")
+    other = de.Variable(key_dtype, dim=2, initializer=initializer, name="t", devices=["/CPU:0"] * 3)
+    other.upsert(keys[:500], tf.ones([500, 2]))
+    order = np.random.default_rng(0).permutation(np.arange(1000, len(MANY)))
+    shuffled = tf.gather(keys, order)
+    np.testing.assert_array_equal(one.lookup(shuffled), tf.gather(one.lookup(keys), order))
+    np.testing.assert_array_equal(one.lookup(shuffled), other.lookup(shuffled))
+
+
+def test_rows_are_the_same_in_another_process(run_python):
+    source = """
+        import keras, de_core as de
+        table = de.Variable(dim=2, name="users", initializer=keras.initializers.RandomNormal())
+        print(table.lookup([1, -5]).numpy().tolist())
+    """
+    table = de.Variable(dim=2, name="users", initializer=keras.initializers.RandomNormal())
+    assert run_python(source).strip() == str(table.lookup([1, -5]).numpy().tolist())
+
+
+def test_the_seed_is_the_initializers_own_or_else_the_names():
+    unseeded = keras.initializers.RandomNormal()
+    assert np.any(rows(unseeded, name="a") != rows(unseeded, name="b"))
+    seeded = keras.initializers.RandomNormal(seed=7)
+    np.testing.assert_array_equal(rows(seeded, name="a"), rows(seeded, name="b"))
+    assert np.any(rows(seeded) != rows(keras.initializers.RandomNormal(seed=8)))
+    generator = keras.initializers.RandomNormal(seed=keras.random.SeedGenerator(7))
+    np.testing.assert_array_equal(rows(generator), rows(seeded))
+
+
+def test_a_callable_is_called_once():
+    calls = []
+
+    def initializer(shape, dtype):
+        calls.append(shape)
+        return tf.random.normal(shape, dtype=dtype)
+
+    table = de.Variable(dim=3, initializer=initializer)
+    table.lookup(MANY)
+    table.upsert([1], [[1, 1, 1]])
+    table.lookup(MANY)
+    assert calls == [[initializers.SAMPLE_ROWS, 3]]
+
+
+@pytest.mark.parametrize("dtype", [tf.float64, tf.float16, tf.bfloat16])
+def test_random_rows_of_other_floating_dtypes(dtype):
+    values = tf.cast(
+        de.Variable(
+            dim=2, value_dtype=dtype, initializer=keras.initializers.RandomNormal(stddev=0.5)
+        ).lookup(MANY),
+        tf.float64,
+    ).numpy()
+    np.testing.assert_allclose(values.std(0), 0.5, rtol=0.04)
+
+
+@pytest.mark.parametrize("dtype", [tf.int32, tf.int64, tf.int8, tf.bool])
+def test_constant_rows_of_integers(dtype):
+    table = de.Variable(dim=2, value_dtype=dtype, initializer=1)
+    assert table.lookup([5]).numpy().tolist() == [[1, 1]]
+
+
+def test_random_integers_are_refused():
+    with pytest.raises(TypeError, match="needs floating-point values, not int32"):
+        de.Variable(value_dtype=tf.int32, initializer="uniform")
+
+
+@pytest.mark.parametrize("initializer", [[1.0, 2.0], np.ones([2, 3]), tf.ones([3, 3])])
+def test_an_array_of_another_shape(initializer):
+    with pytest.raises(ValueError, match=r"scalar or of shape \[3\], one row. Received"):
+        de.Variable(dim=3, initializer=initializer)
+
+
+def test_a_callable_that_returns_another_shape():
+    with pytest.raises(ValueError, match=r"shape it is asked for. Received: shape=\(3,\)"):
+        de.Variable(dim=3, initializer=lambda shape, dtype: tf.ones([3], dtype))  # noqa: ARG005
+
+
+def test_a_subclass_of_a_known_initializer_is_not_taken_for_it():
+    class Shifted(keras.initializers.RandomUniform):
+        def __call__(self, shape, dtype=None):
+            return super().__call__(shape, dtype) + 5.0
+
+    assert rows(Shifted(), keys=[1, 2, 3]).min() > 4.9

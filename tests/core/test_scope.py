@@ -1,0 +1,117 @@
+import gc
+
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+v1 = tf.compat.v1
+
+
+def test_a_name_is_shared():
+    table = de.get_variable("shared_users", dim=3, initializer=2.0)
+    assert de.get_variable("shared_users", dim=3) is table
+    assert de.get_variable("shared_items", dim=3) is not table
+
+
+def test_the_scopes_name_comes_first():
+    with v1.variable_scope("outer"), v1.variable_scope("inner"):
+        table = de.get_variable("t", dim=1)
+    assert table.name == "outer/inner/t"
+    assert de.get_variable("outer/inner/t", dim=1) is table
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"dim": 4}, "dim=4, but it exists with 3"),
+        ({"value_dtype": tf.float64}, "value_dtype='float64', but it exists with 'float32'"),
+        ({"key_dtype": tf.string}, "key_dtype='string', but it exists with 'int64'"),
+        ({"devices": ["/CPU:0"] * 2}, r"devices=\['/CPU:0', '/CPU:0'\], but it exists with"),
+    ],
+)
+def test_another_request_for_a_name_must_ask_for_the_same(arguments, message):
+    table = de.get_variable("mismatch", dim=3)
+    with pytest.raises(ValueError, match=message):
+        de.get_variable("mismatch", **{"dim": 3, **arguments})
+    assert de.get_variable("mismatch", dim=3) is table
+
+
+@pytest.mark.parametrize("name", ["", None, 3])
+def test_a_name_is_needed(name):
+    with pytest.raises(TypeError, match="`name` must be a non-empty string"):
+        de.get_variable(name)
+
+
+def test_a_name_is_free_again_when_nobody_holds_the_variable():
+    table = de.get_variable("short_lived", dim=3)
+    table.upsert([1], [[1, 1, 1]])
+    del table
+    gc.collect()
+    assert int(de.get_variable("short_lived", dim=4).size()) == 0
+
+
+def test_a_function_shares_at_every_trace():
+    outer = de.get_variable("in_function", dim=2, initializer=1.0)
+
+    @tf.function
+    def look(ids):
+        return de.embedding_lookup(de.get_variable("in_function", dim=2), ids)
+
+    look(tf.constant([1], tf.int64))
+    look(tf.constant([1, 2], tf.int64))
+    outer.upsert([1], [[5, 5]])
+    assert look(tf.constant([1], tf.int64)).numpy().tolist() == [[5, 5]]
+
+
+class TestGraphs:
+    """The rules of tf.compat.v1.get_variable, which hold in graphs."""
+
+    def test_a_duplicate_without_reuse_raises(self):
+        with tf.Graph().as_default():
+            de.get_variable("t", dim=1)
+            with pytest.raises(ValueError, match="'t' already exists"):
+                de.get_variable("t", dim=1)
+
+    def test_reuse_of_a_missing_variable_raises(self):
+        with (
+            tf.Graph().as_default(),
+            v1.variable_scope("s", reuse=True),
+            pytest.raises(ValueError, match="'s/t' must exist under reuse=True"),
+        ):
+            de.get_variable("t", dim=1)
+
+    @pytest.mark.parametrize("reuse", [True, v1.AUTO_REUSE])
+    def test_reuse_shares(self, reuse):
+        with tf.Graph().as_default():
+            with v1.variable_scope("s"):
+                table = de.get_variable("t", dim=1)
+            with v1.variable_scope("s", reuse=reuse):
+                assert de.get_variable("t", dim=1) is table
+
+    def test_graphs_share_nothing(self):
+        with tf.Graph().as_default():
+            first = de.get_variable("t", dim=1)
+        with tf.Graph().as_default():
+            assert de.get_variable("t", dim=2) is not first
+
+    def test_a_session_looks_up_and_writes(self):
+        with tf.Graph().as_default(), v1.Session() as session:
+            table = de.get_variable("t", dim=2, initializer=0.5)
+            keys = tf.constant([1, 2], tf.int64)
+            write = table.upsert(keys[:1], [[1.0, 2.0]])
+            read = table.lookup(keys)
+            session.run(v1.global_variables_initializer())
+            session.run(write)
+            assert session.run(read).tolist() == [[1, 2], [0.5, 0.5]]
+            assert session.run(table.size()) == 1
+            session.run(table.remove(keys))
+            assert session.run(table.size()) == 0
+
+    def test_a_graphs_gradient_is_of_the_ids(self):
+        with tf.Graph().as_default(), v1.Session() as session:
+            table = de.get_variable("t", dim=2)
+            loss = tf.reduce_sum(de.embedding_lookup(table, tf.constant([4, 4, 5], tf.int64)))
+            (gradient,) = tf.gradients(loss, v1.trainable_variables())
+            session.run(v1.global_variables_initializer())
+            assert session.run(gradient).indices.tolist() == [4, 4, 5]

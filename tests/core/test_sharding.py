@@ -1,0 +1,94 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+
+def by_remainder(keys, shard_num):
+    return tf.cast(keys % shard_num, tf.int32)
+
+
+def test_the_documented_partition_function_works():
+    table = de.Variable(dim=1, devices=["/CPU:0"] * 3, partitioner=by_remainder)
+    keys = tf.range(30, dtype=tf.int64)
+    table.upsert(keys, tf.cast(keys, tf.float32)[:, None])
+    assert [int(table.size(index)) for index in range(3)] == [10, 10, 10]
+    stored, _ = table.tables[1].export()
+    assert sorted(stored.numpy() % 3) == [1] * 10
+    np.testing.assert_array_equal(table.lookup(keys)[:, 0], np.arange(30))
+
+
+def test_partitioners_may_return_int64():
+    table = de.Variable(dim=1, devices=["/CPU:0"] * 2, partitioner=lambda keys, n: keys % n)
+    table.upsert([0, 1, 2], [[0], [1], [2]])
+    assert int(table.size(0)) == 2
+
+
+WORD = 2**64 - 1
+
+
+def mix(word):
+    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 & WORD
+    word = (word ^ (word >> 27)) * 0x94D049BB133111EB & WORD
+    return word ^ (word >> 31)
+
+
+def hash_of(text):
+    result = 0x9E3779B97F4A7C15 ^ (len(text) * 0xFF51AFD7ED558CCD & WORD)
+    for begin in range(0, len(text), 8):
+        word = int.from_bytes(text[begin : begin + 8], "little")
+        result = mix(result ^ word) + 0x9E3779B97F4A7C15 & WORD
+    return result
+
+
+def documented_shard(key, shards):
+    word = key & WORD if isinstance(key, int) else hash_of(key)
+    return mix(word ^ 0xD6E8FEB86659FD93) * shards >> 64
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [0, 1, -1, 2**40, 2**63 - 1, -(2**63)],
+        [b"", b"a", b"user-17", b"12345678", b"123456789\xff"],
+    ],
+)
+@pytest.mark.parametrize("shards", [1, 2, 7, 1000])
+def test_the_default_is_the_documented_hash(keys, shards):
+    result = de.default_partition_fn(
+        tf.constant(keys, None if keys[1] == b"a" else tf.int64), shards
+    )
+    assert result.dtype == tf.int32
+    assert result.numpy().tolist() == [documented_shard(key, shards) for key in keys]
+
+
+@pytest.mark.parametrize("keys", [tf.range(30_000, dtype=tf.int64) * 8, tf.range(30_000)])
+def test_the_default_divides_evenly(keys):
+    shards = de.default_partition_fn(keys, 6)
+    np.testing.assert_allclose(np.bincount(shards, minlength=6) / 5000, 1, atol=0.06)
+
+
+@pytest.mark.parametrize("key_dtype", [tf.int64, tf.string])
+def test_any_number_of_tables_answers_alike(key_dtype):
+    keys = tf.random.stateless_uniform([200], [1, 2], 0, 300, tf.int64)
+    keys = tf.strings.as_string(keys) if key_dtype == tf.string else keys
+    rows = tf.random.stateless_normal([100, 3], [1, 2])
+    answers = []
+    for shards in (1, 2, 5):
+        table = de.Variable(
+            key_dtype, dim=3, devices=["/CPU:0"] * shards, initializer="normal", name="t"
+        )
+        table.upsert(keys[:100], rows)
+        table.remove(keys[10:20])
+        answers.append([each.numpy() for each in table.lookup(keys, return_exists=True)])
+    for values, exists in answers[1:]:
+        np.testing.assert_array_equal(values, answers[0][0])
+        np.testing.assert_array_equal(exists, answers[0][1])
+
+
+def test_init_size_is_divided_among_the_tables():
+    table = de.Variable(dim=1, devices=["/CPU:0"] * 2, init_size=1_000_000)
+    assert int(table.size()) == 0
+    table.upsert([1], [[1.0]])
+    assert int(table.size()) == 1

@@ -1,0 +1,242 @@
+import gc
+import weakref
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+EXTREMES = [0, -1, 1, -(2**63), 2**63 - 1, 2**32, -(2**32) - 1]
+
+
+def new(**arguments):
+    return de.Variable(**{"dim": 2, **arguments})
+
+
+@pytest.mark.parametrize("shape", [[], [3], [2, 3], [2, 1, 3, 1, 2], [0], [2, 0, 3]])
+@pytest.mark.parametrize("shards", [1, 3])
+def test_lookup_returns_a_row_for_each_key_of_any_shape(shape, shards):
+    table = new(devices=["/CPU:0"] * shards, initializer=0.5)
+    values, exists = table.lookup(tf.zeros(shape, tf.int64), return_exists=True)
+    assert values.shape == [*shape, 2]
+    assert exists.shape == shape
+    np.testing.assert_array_equal(values, np.full([*shape, 2], 0.5))
+    assert not np.any(exists)
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3])
+def test_every_int64_is_a_legal_key(shards):
+    table = new(devices=["/CPU:0"] * shards)
+    rows = np.arange(2.0 * len(EXTREMES), dtype=np.float32).reshape(-1, 2)
+    table.upsert(EXTREMES, rows)
+    values, exists = table.lookup(EXTREMES, return_exists=True)
+    np.testing.assert_array_equal(values, rows)
+    assert np.all(exists)
+    assert int(table.size()) == len(EXTREMES)
+
+
+def test_every_byte_string_is_a_legal_key():
+    keys = ["", "a", "A", b"\x00", b"\x00\x00", b"\xff\xfe", "ä", "x" * 1000]
+    table = new(key_dtype=tf.string)
+    table.upsert(keys, [[float(i), 0.0] for i in range(len(keys))])
+    np.testing.assert_array_equal(table.lookup(keys)[:, 0], np.arange(len(keys)))
+    assert int(table.size()) == len(keys)
+
+
+def test_looking_up_writes_nothing():
+    table = new(initializer=keras.initializers.RandomNormal())
+    first = table.lookup([1, 2, 3])
+    np.testing.assert_array_equal(table.lookup([1, 2, 3]), first)
+    assert int(table.size()) == 0
+
+
+def test_the_last_of_several_rows_for_one_key_wins():
+    table = new()
+    table.upsert([7, 8, 7], [[1, 1], [2, 2], [3, 3]])
+    np.testing.assert_array_equal(table.lookup([7, 8]), [[3, 3], [2, 2]])
+
+
+def test_upsert_takes_keys_of_any_shape():
+    table = new()
+    table.upsert([[1, 2], [3, 4]], tf.reshape(tf.range(8.0), [2, 2, 2]))
+    np.testing.assert_array_equal(table.lookup([4]), [[6, 7]])
+    table.upsert(5, [8.0, 9.0])
+    np.testing.assert_array_equal(table.lookup(5), [8, 9])
+
+
+def test_remove_forgets_rows_and_ignores_unknown_keys():
+    table = new(initializer=9.0)
+    table.upsert([1, 2], [[1, 1], [2, 2]])
+    table.remove([[1], [99]])
+    np.testing.assert_array_equal(table.lookup([1, 2]), [[9, 9], [2, 2]])
+    assert int(table.size()) == 1
+
+
+def test_clear_removes_all_rows_of_all_tables():
+    table = new(devices=["/CPU:0"] * 3)
+    table.upsert(list(range(50)), tf.ones([50, 2]))
+    table.clear()
+    assert int(table.size()) == 0
+
+
+def test_size_of_one_table_and_of_all():
+    table = new(devices=["/CPU:0"] * 3)
+    table.upsert(list(range(1000)), tf.ones([1000, 2]))
+    sizes = [int(table.size(index)) for index in range(3)]
+    assert sum(sizes) == int(table.size()) == 1000
+    assert min(sizes) > 200
+
+
+@pytest.mark.parametrize("index", [-1, 3])
+def test_size_of_a_table_that_is_not_there(index):
+    with pytest.raises(ValueError, match=f"3 tables. Received: index={index}"):
+        new(devices=["/CPU:0"] * 3).size(index)
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_export_returns_each_row_once(shards):
+    table = new(devices=["/CPU:0"] * shards)
+    rows = np.random.default_rng(0).normal(size=(5000, 2)).astype(np.float32)
+    table.upsert(tf.range(5000, dtype=tf.int64), rows)
+    keys, values = table.export()
+    order = np.argsort(keys)
+    np.testing.assert_array_equal(keys.numpy()[order], np.arange(5000))
+    np.testing.assert_array_equal(values.numpy()[order], rows)
+
+
+def test_export_of_an_empty_table():
+    keys, values = new(key_dtype=tf.string).export()
+    assert keys.shape == [0]
+    assert values.shape == [0, 2]
+
+
+def test_accum_adds_to_existing_rows_and_inserts_the_others():
+    table = new(initializer=5.0)
+    table.upsert([1], [[1, 1]])
+    old = table.lookup([1, 2])
+    table.upsert([1], [[10, 10]])  # another worker, meanwhile
+    table.accum([1, 2], old, old + 2.0, exists=[True, False])
+    np.testing.assert_array_equal(table.lookup([1, 2]), [[12, 12], [7, 7]])
+
+
+def test_accum_loses_nothing_when_a_row_vanished_meanwhile():
+    table = new()
+    table.accum([1], [[1.0, 1.0]], [[3.0, 3.0]], exists=[True])
+    np.testing.assert_array_equal(table.lookup([1]), [[3, 3]])
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "float16", "bfloat16", "int8", "int32", "int64", "bool"]
+)
+@pytest.mark.parametrize("key_dtype", ["int64", "int32", "string"])
+def test_every_pair_of_dtypes_keeps_its_rows(key_dtype, dtype):
+    table = new(key_dtype=key_dtype, value_dtype=dtype)
+    keys = tf.constant(["3", "4"]) if key_dtype == "string" else tf.constant([3, 4], key_dtype)
+    rows = tf.cast([[0, 1], [1, 1]], dtype)
+    table.upsert(keys, rows)
+    values = table.lookup(keys)
+    assert values.dtype == tf.as_dtype(dtype)
+    assert np.all(values.numpy() == rows.numpy())
+
+
+def test_string_values():
+    table = new(value_dtype=tf.string)
+    table.upsert([1], [["one", "eins"]])
+    assert table.lookup([1, 2]).numpy().tolist() == [[b"one", b"eins"], [b"", b""]]
+
+
+@pytest.mark.parametrize("dim", [1, 3, 100, 101, 4096])
+def test_rows_of_any_dim(dim):
+    table = de.Variable(dim=dim)
+    rows = tf.reshape(tf.range(2.0 * dim), [2, dim])
+    table.upsert([1, 2], rows)
+    np.testing.assert_array_equal(table.lookup([1, 2]), rows)
+
+
+def test_attributes_are_those_it_was_made_with():
+    table = de.Variable(
+        tf.string,
+        tf.float64,
+        3,
+        ["/CPU:0", "/CPU:0"],
+        name="scope/users",
+        initializer=2.0,
+        trainable=False,
+        checkpoint=False,
+        init_size=10,
+        bp_v2=True,
+        short_file_name=True,
+    )
+    assert (table.key_dtype, table.value_dtype, table.dim) == (tf.string, tf.float64, 3)
+    assert table.devices == ["/CPU:0", "/CPU:0"]
+    assert table.shard_num == len(table.tables) == 2
+    assert [each.name for each in table.tables] == ["scope/users_mht_1of2", "scope/users_mht_2of2"]
+    assert table.name == "scope/users"
+    assert table.initializer == 2.0
+    assert (table.trainable, table.checkpoint, table.bp_v2) == (False, False, True)
+    assert (table.init_size, table.short_file_name, table.restrict_policy) == (10, True, None)
+    assert table.partition_fn is de.default_partition_fn
+    assert table.resource_handle.dtype == tf.resource
+    assert "scope/users" in repr(table)
+
+
+def test_restrict_without_a_policy_does_nothing():
+    assert new().restrict(3) is None
+
+
+def test_names_given_by_default_are_unique():
+    names = {new().name for _ in range(3)}
+    assert len(names) == 3
+
+
+def test_equal_names_share_nothing():
+    first, second = new(name="same"), new(name="same")
+    first.upsert([1], [[1, 1]])
+    assert int(second.size()) == 0
+
+
+def test_the_last_reference_frees_the_table():
+    gc.collect()
+    gc.disable()
+    try:
+        table = new(devices=["/CPU:0"] * 2)
+        table.upsert([1], [[1, 1]])
+        table.lookup([1])
+        inner = weakref.ref(table.tables[0])
+        del table
+        assert inner() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_verbs_work_in_a_function_in_program_order(shards):
+    table = new(devices=["/CPU:0"] * shards)
+
+    @tf.function
+    def update(keys, rows):
+        table.upsert(keys, rows)
+        before = table.lookup(keys)
+        table.remove(keys[:1])
+        return before, table.lookup(keys), table.size()
+
+    before, after, size = update(tf.constant([1, 2], tf.int64), tf.ones([2, 2]))
+    np.testing.assert_array_equal(before, np.ones([2, 2]))
+    np.testing.assert_array_equal(after, [[0, 0], [1, 1]])
+    assert int(size) == 1
+
+
+def test_shapes_are_known_while_tracing():
+    table = new(devices=["/CPU:0"] * 2)
+    shapes = []
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.int64)])
+    def look(keys):
+        values, exists = table.lookup(keys, return_exists=True)
+        shapes.extend([values.shape.as_list(), exists.shape.as_list()])
+        return values
+
+    look(tf.zeros([2, 3], tf.int64))
+    assert shapes == [[None, 3, 2], [None, 3]]

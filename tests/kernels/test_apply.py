@@ -1,0 +1,161 @@
+"""One optimizer step inside a table, against the formula in numpy."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from de_core._ops import library
+
+ONE = tf.constant([1], tf.int64)
+RNG = np.random.default_rng(3)
+
+
+def sgd(row, gradient, slots, lr):
+    return row - lr * gradient, slots
+
+
+def momentum(row, gradient, slots, lr, decay, nesterov):
+    (m,) = slots
+    m = m * decay - gradient * lr
+    return row + (m * decay - gradient * lr if nesterov else m), [m]
+
+
+def adagrad(row, gradient, slots, lr, epsilon, _):
+    accumulator = slots[0] + gradient**2
+    return row - lr * gradient / np.sqrt(accumulator + epsilon), [accumulator]
+
+
+def adam(row, gradient, slots, lr, beta_1, beta_2, epsilon, power_1, power_2, amsgrad):
+    m, v, *rest = slots
+    m = m + (gradient - m) * (1 - beta_1)
+    v = v + (gradient**2 - v) * (1 - beta_2)
+    highest = np.maximum(rest[0], v) if amsgrad else v
+    alpha = lr * np.sqrt(1 - power_2) / (1 - power_1)
+    return row - alpha * m / (np.sqrt(highest) + epsilon), [m, v, *([highest] if amsgrad else [])]
+
+
+RULES = [
+    ("sgd", sgd, [0.1], {}),
+    ("momentum", momentum, [0.1, 0.9, 0], {"momentum": 0}),
+    ("momentum", momentum, [0.1, 0.9, 1], {"momentum": 0}),
+    ("adagrad", adagrad, [0.1, 1e-7, 0.25], {"accumulator": 0.25}),
+    ("adam", adam, [0.1, 0.9, 0.99, 1e-7, 0.9, 0.99, 0], {"m": 0, "v": 0}),
+    ("adam", adam, [0.1, 0.9, 0.99, 1e-7, 0.9, 0.99, 1], {"m": 0, "v": 0, "vhat": 0}),
+]
+IDS = ["sgd", "momentum", "nesterov", "adagrad", "adam", "amsgrad"]
+
+
+def apply(table, keys, gradients, hyper, rule, owner="o"):
+    library.de_table_apply(table, keys, gradients, hyper, rule=rule, owner=owner)
+
+
+def powers_of_step(hyper, step):
+    return [*hyper[:4], hyper[1] ** step, hyper[2] ** step, hyper[6]] if len(hyper) == 7 else hyper
+
+
+@pytest.mark.parametrize(("rule", "formula", "hyper", "slots"), RULES, ids=IDS)
+@pytest.mark.parametrize("dim", [1, 3, 16, 33])
+def test_touched_rows_follow_the_formula(run, make_table, rule, formula, hyper, slots, dim):
+    table = make_table(dim=dim, initializer="constant", init_args=[0.5])
+    expected, state = {}, {}
+    for step in range(1, 6):
+        keys = RNG.integers(0, 6, size=8)
+        gradients = RNG.normal(size=(8, dim)).astype(np.float32)
+        settings = powers_of_step(hyper, step)
+        run(
+            lambda k, g, h: apply(table, k, g, h, rule),
+            keys,
+            gradients,
+            tf.constant(settings, tf.float64),
+        )
+        for key in np.unique(keys):
+            total = gradients[keys == key].astype(np.float64).sum(0)
+            row = expected.get(key, np.full(dim, 0.5))
+            old = state.get(key, [np.full(dim, float(each)) for each in slots.values()])
+            expected[key], state[key] = formula(row, total, old, *settings)
+    keys, values = library.de_table_export(table, Tkeys=tf.int64, Tvalues=tf.float32)
+    assert set(keys.numpy()) == set(expected)
+    for key, row in zip(keys.numpy(), values.numpy(), strict=True):
+        np.testing.assert_allclose(row, expected[key], rtol=2e-5, atol=2e-6)
+    for index, slot in enumerate(slots):
+        keys, values = library.de_table_export(
+            table, Tkeys=tf.int64, Tvalues=tf.float32, slot=f"o/{slot}"
+        )
+        for key, row in zip(keys.numpy(), values.numpy(), strict=True):
+            np.testing.assert_allclose(row, state[key][index], rtol=2e-5, atol=2e-6)
+
+
+def test_each_owner_has_its_own_slots(make_table):
+    table = make_table()
+    hyper = tf.constant([0.1, 0.9, 0.0], tf.float64)
+    for _ in range(3):
+        apply(table, ONE, [[1.0, 1.0]], hyper, "momentum", owner="first")
+    apply(table, ONE, [[1.0, 1.0]], hyper, "momentum", owner="second")
+    first = library.de_table_export(
+        table, Tkeys=tf.int64, Tvalues=tf.float32, slot="first/momentum"
+    )
+    second = library.de_table_export(
+        table, Tkeys=tf.int64, Tvalues=tf.float32, slot="second/momentum"
+    )
+    np.testing.assert_allclose(first[1], [[-0.271, -0.271]], rtol=1e-5)
+    np.testing.assert_allclose(second[1], [[-0.1, -0.1]], rtol=1e-5)
+
+
+def test_rows_written_by_hand_start_with_fresh_slots(make_table):
+    table = make_table()
+    hyper = tf.constant([0.1, 1e-7, 0.25], tf.float64)
+    apply(table, ONE, [[1.0, 1.0]], hyper, "adagrad")
+    library.de_table_insert_or_assign(table, ONE + 1, [[0.0, 0.0]])
+    keys, slots = library.de_table_export(
+        table, Tkeys=tf.int64, Tvalues=tf.float32, slot="o/accumulator"
+    )
+    by_key = dict(zip(keys.numpy().tolist(), slots.numpy().tolist(), strict=True))
+    assert by_key == {1: [1.25, 1.25], 2: [0.25, 0.25]}
+
+
+@pytest.mark.parametrize("key_dtype", [tf.int32, tf.string])
+def test_other_key_dtypes(run, make_table, key_dtype):
+    table = make_table(key_dtype=key_dtype)
+    keys = tf.constant(["a", "b", "a"]) if key_dtype == tf.string else tf.constant([1, 2, 1])
+    run(
+        lambda k, g: apply(table, k, g, tf.constant([1.0], tf.float64), "sgd"),
+        keys,
+        [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]],
+    )
+    values, _ = library.de_table_find(table, keys, Tvalues=tf.float32, dim=2)
+    np.testing.assert_array_equal(values, [[-4, -4], [-2, -2], [-4, -4]])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rule": "unknown"}, "rule must name"),
+        ({"hyper": [0.1, 0.2, 0.3, 0.4]}, "sgd"),
+        ({"hyper": [float("nan")]}, "finite"),
+        ({"owner": ""}, "owner"),
+        ({"gradients": [[1.0, 1.0], [1.0, 1.0]]}, "keys"),
+        ({"gradients": [[1.0]]}, "2"),
+        ({"keys": ["a"]}, "int64"),
+    ],
+)
+def test_wrong_arguments_are_named_and_change_nothing(run, make_table, arguments, message):
+    table = make_table()
+    arguments = {
+        "keys": tf.constant([1], tf.int64),
+        "gradients": [[1.0, 1.0]],
+        "hyper": [0.1],
+        "rule": "sgd",
+        "owner": "o",
+        **arguments,
+    }
+    arguments["hyper"] = tf.constant(arguments["hyper"], tf.float64)
+    with pytest.raises((tf.errors.InvalidArgumentError, ValueError)) as info:
+        run(lambda: apply(table, **arguments))
+    assert message in str(info.value)
+    assert int(library.de_table_size(table)) == 0
+
+
+def test_integers_cannot_be_trained(make_table):
+    table = make_table(value_dtype=tf.int32)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="floating-point"):
+        apply(table, ONE, [[1.0, 1.0]], tf.constant([0.1], tf.float64), "sgd")

@@ -1,0 +1,174 @@
+"""The ops that read and write rows."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from de_core._ops import library
+
+KEYS = tf.constant([1, 2, 3], tf.int64)
+ROWS = tf.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+
+
+def find(table, keys, dim=2, dtype=tf.float32):
+    keys = tf.constant(keys, tf.int64) if isinstance(keys, list) else keys
+    return library.de_table_find(table, keys, Tvalues=dtype, dim=dim)
+
+
+@pytest.fixture
+def table(make_table):
+    handle = make_table(initializer="constant", init_args=[9.0])
+    library.de_table_insert_or_assign(handle, KEYS, ROWS)
+    return handle
+
+
+def test_find_returns_rows_initial_rows_and_which_were_found(run, table):
+    values, found = run(lambda keys: find(table, keys), tf.constant([[3], [7]], tf.int64))
+    np.testing.assert_array_equal(values, [[[5, 6]], [[9, 9]]])
+    np.testing.assert_array_equal(found, [[True], [False]])
+
+
+def test_insert_or_assign_overwrites(run, table):
+    run(
+        lambda keys, rows: library.de_table_insert_or_assign(table, keys, rows),
+        tf.constant([2, 4, 4], tf.int64),
+        [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]],
+    )
+    np.testing.assert_array_equal(find(table, [2, 4])[0], [[0, 0], [2, 2]])
+
+
+def test_accum_or_assign_adds_each_delta(run, table):
+    run(
+        lambda keys, rows: library.de_table_accum_or_assign(table, keys, rows),
+        tf.constant([1, 1, 5], tf.int64),
+        tf.ones([3, 2]),
+    )
+    np.testing.assert_array_equal(find(table, [1, 5])[0], [[3, 4], [1, 1]])
+
+
+def test_find_or_insert_stores_the_initial_row(run, table):
+    values, found = run(
+        lambda keys: library.de_table_find_or_insert(table, keys, Tvalues=tf.float32, dim=2),
+        tf.constant([1, 8], tf.int64),
+    )
+    np.testing.assert_array_equal(values, [[1, 2], [9, 9]])
+    np.testing.assert_array_equal(found, [True, False])
+    assert int(library.de_table_size(table)) == 4
+
+
+def test_erase_clear_size_and_contains(run, table):
+    run(lambda keys: library.de_table_erase(table, keys), tf.constant([1, 77], tf.int64))
+    contains = run(lambda keys: library.de_table_contains(table, keys), KEYS)
+    np.testing.assert_array_equal(contains, [False, True, True])
+    assert int(run(lambda: library.de_table_size(table))) == 2
+    run(lambda: library.de_table_clear(table))
+    assert int(library.de_table_size(table)) == 0
+
+
+def test_export_returns_all_rows(run, table):
+    keys, values = run(
+        lambda: tuple(library.de_table_export(table, Tkeys=tf.int64, Tvalues=tf.float32))
+    )
+    order = np.argsort(keys)
+    np.testing.assert_array_equal(keys.numpy()[order], KEYS)
+    np.testing.assert_array_equal(values.numpy()[order], ROWS)
+
+
+def test_reserve_and_shrink_keep_the_rows(run, table):
+    run(lambda rows: library.de_table_reserve(table, rows), tf.constant(10_000, tf.int64))
+    run(lambda: library.de_table_shrink_to_fit(table))
+    np.testing.assert_array_equal(find(table, KEYS)[0], ROWS)
+
+
+def test_stats_are_json(run, table):
+    stats = json.loads(run(lambda: library.de_table_stats(table)).numpy())
+    assert {
+        "rows": 3,
+        "dim": 2,
+        "key_dtype": "int64",
+        "value_dtype": "float32",
+    }.items() <= stats.items()
+    assert stats["bytes"]["index"] > 0
+    assert 0 < stats["load_factor"] <= 1
+
+
+def test_a_table_found_by_its_shared_name_is_the_same(run, make_table):
+    def named():
+        return make_table(anonymous=False, shared_name="found by name")
+
+    run(lambda keys, rows: library.de_table_insert_or_assign(named(), keys, rows), KEYS, ROWS)
+    assert int(run(lambda: library.de_table_size(named()))) == 3
+    tf.raw_ops.DestroyResourceOp(resource=named())
+
+
+def test_a_shared_name_of_another_table_is_refused(make_table):
+    handle = make_table(anonymous=False, shared_name="two dims")
+    with pytest.raises(tf.errors.InvalidArgumentError, match="2"):
+        make_table(anonymous=False, shared_name="two dims", dim=3)
+    tf.raw_ops.DestroyResourceOp(resource=handle)
+
+
+def test_anonymous_tables_share_nothing(make_table):
+    library.de_table_insert_or_assign(make_table(), KEYS, ROWS)
+    assert int(library.de_table_size(make_table())) == 0
+
+
+def test_reads_are_not_folded_across_a_write(table):
+    @tf.function
+    def sizes():
+        before, first = library.de_table_size(table), find(table, KEYS[:1])[0]
+        library.de_table_insert_or_assign(
+            table, tf.constant([1, 100], tf.int64), [[0.0, 0.0], [1.0, 1.0]]
+        )
+        return before, first, library.de_table_size(table), find(table, KEYS[:1])[0]
+
+    before, first, after, second = sizes()
+    assert (int(before), int(after)) == (3, 4)
+    np.testing.assert_array_equal(first, [[1, 2]])
+    np.testing.assert_array_equal(second, [[0, 0]])
+
+
+def test_shapes_are_inferred():
+    graph = tf.Graph()
+    with graph.as_default():
+        handle = tf.compat.v1.placeholder(tf.resource, [])
+        keys = tf.compat.v1.placeholder(tf.int64, [None, 4])
+        values, found = find(handle, keys, dim=3)
+        exported = library.de_table_export(handle, Tkeys=tf.int64, Tvalues=tf.float32)
+        assert values.shape.as_list() == [None, 4, 3]
+        assert found.shape.as_list() == [None, 4]
+        assert [each.shape.rank for each in exported] == [1, 2]
+        assert library.de_shard_of(keys, num_shards=2).shape.as_list() == [None, 4]
+        with pytest.raises(ValueError, match=r"must be equal"):
+            library.de_table_insert_or_assign(handle, np.arange(3), np.ones([2, 2], np.float32))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda t: find(t, KEYS, dim=3), "rows must be 2 values of float32. Received: 3"),
+        (lambda t: find(t, KEYS, dtype=tf.float64), "Received: 2 of float64"),
+        (lambda t: find(t, tf.constant([1])), "int64. Received: int32"),
+        (lambda t: library.de_table_insert_or_assign(t, KEYS, ROWS[:2]), "keys"),
+        (lambda t: library.de_table_insert_or_assign(t, KEYS, tf.ones([3, 3])), "2"),
+        (
+            lambda t: library.de_table_insert_or_assign(t, KEYS, tf.ones([3, 2], tf.float64)),
+            "float",
+        ),
+        (lambda t: library.de_table_erase(t, ["a"]), "int64. Received: string"),
+        (lambda t: library.de_table_reserve(t, tf.constant(-1, tf.int64)), "rows=-1"),
+        (
+            lambda t: library.de_table_export(t, Tkeys=tf.int64, Tvalues=tf.float32, slot="a/b"),
+            "slot must name a slot",
+        ),
+    ],
+)
+def test_wrong_arguments_are_named_and_change_nothing(run, table, call, message):
+    with pytest.raises(
+        (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, ValueError)
+    ) as info:
+        run(lambda: call(table))
+    assert message in str(info.value)
+    np.testing.assert_array_equal(find(table, KEYS)[0], ROWS)
