@@ -21,7 +21,7 @@ from pathlib import Path
 
 from client import Client, GatewayError, ask
 from ranking.errors import DataError
-from ranking.quiet import load_tensorflow
+from ranking.quiet import load_libraries
 from ranking.synthetic_log import synthetic_log
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    load_tensorflow()
+    load_libraries()
     from ranking.experiment import run_experiment
     from ranking.training import TrainingOptions
 

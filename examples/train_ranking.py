@@ -16,7 +16,7 @@ from pathlib import Path
 from ranking.errors import DataError
 from ranking.interactions import Interactions
 from ranking.log_reader import LogFormat, read_log
-from ranking.quiet import load_tensorflow
+from ranking.quiet import load_libraries
 from ranking.synthetic_log import synthetic_log
 
 _DESCRIPTION = """\
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _train(log: Interactions, options: argparse.Namespace) -> object:
     # Only now: TensorFlow takes seconds to load, and a wrong option should be told at once.
-    load_tensorflow()
+    load_libraries()
     from ranking.experiment import run_experiment
     from ranking.training import TrainingOptions
 

@@ -7,6 +7,9 @@ from ranking.split import split_by_time
 from ranking.synthetic_log import synthetic_log
 from ranking.training import TrainingOptions, train
 
+# Keras reads its variables through an `__array__` that numpy 2 no longer likes.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
 
 @pytest.fixture(scope="module")
 def split():
