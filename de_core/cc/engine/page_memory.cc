@@ -40,18 +40,17 @@ PageMemory::PageMemory(size_t bytes) : bytes_(bytes) {
 #endif
 }
 
-void PageMemory::Prefault(size_t begin, size_t count) noexcept {
-#ifdef MADV_POPULATE_WRITE
-  if (mapping_ == nullptr || begin >= bytes_) return;
-  if (count > bytes_ - begin) count = bytes_ - begin;
-  constexpr uintptr_t kPage = 4096;
-  const uintptr_t first = reinterpret_cast<uintptr_t>(data_ + begin) / kPage * kPage;
-  const uintptr_t last = reinterpret_cast<uintptr_t>(data_ + begin + count);
-  madvise(reinterpret_cast<void*>(first), last - first, MADV_POPULATE_WRITE);
-#else
-  (void)begin;
-  (void)count;
-#endif
+void PageMemory::Discard(char* at, size_t bytes) noexcept {
+  const uintptr_t end = reinterpret_cast<uintptr_t>(at) + bytes;
+  const uintptr_t first = (reinterpret_cast<uintptr_t>(at) + kPage - 1) / kPage * kPage;
+  const uintptr_t last = end / kPage * kPage;
+  // Parts of pages at both ends may be shared with neighbours.
+  if (first >= last || madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED) != 0) {
+    std::memset(at, 0, bytes);
+    return;
+  }
+  std::memset(at, 0, first - reinterpret_cast<uintptr_t>(at));
+  std::memset(reinterpret_cast<void*>(last), 0, end - last);
 }
 
 void PageMemory::Release() noexcept {

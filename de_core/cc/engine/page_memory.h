@@ -33,9 +33,10 @@ class PageMemory {
   char* data() const noexcept { return data_; }
   size_t bytes() const noexcept { return bytes_; }
 
-  /// Asks the system to back [begin, begin + count) with memory now, in one call instead of a
-  /// fault a page. Best effort.
-  void Prefault(size_t begin, size_t count) noexcept;
+  static constexpr size_t kPage = 4096;
+
+  /// Gives the memory behind [at, at + bytes) back to the system; it reads as zeros afterwards.
+  static void Discard(char* at, size_t bytes) noexcept;
 
  private:
   void Release() noexcept;

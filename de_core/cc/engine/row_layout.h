@@ -52,7 +52,8 @@ class RowLayout {
   /// Writes the initial values of slots [first, …) into a row.
   void FillSlots(char* row, size_t first) const noexcept {
     if (first >= slots_.size()) return;
-    const size_t begin = slots_[first].offset;
+    // From the value on, so that padding never holds what lay there before.
+    const size_t begin = first == 0 ? value_bytes() : slots_[first].offset;
     const size_t end = slots_.back().offset + slots_.back().bytes();
     std::memcpy(row + begin, initial_.data() + begin, end - begin);
   }

@@ -20,8 +20,9 @@ constexpr size_t kPlacesASegment = 64;
 
 }  // namespace
 
-Shard::Shard(const RowLayout& layout)
-    : slab_(layout.stride()),
+Shard::Shard(const RowLayout& layout, Arena* arena)
+    : memory_(arena),
+      slab_(layout.stride(), arena),
       key_type_(layout.key_type()),
       value_dtype_(layout.value_dtype()),
       dim_(layout.dim()),
@@ -29,16 +30,28 @@ Shard::Shard(const RowLayout& layout)
   ResetIndex(kFirstLines, 0);
 }
 
-void Shard::ResetIndex(uint32_t lines, uint32_t depth) {
-  pool_ = LinePool();
+IndexLine* Shard::AllocateLines(uint32_t lines) {
+  return reinterpret_cast<IndexLine*>(memory_->Allocate(lines * sizeof(IndexLine), true));
+}
+
+void Shard::FreeLines(IndexLine* lines, uint32_t count) noexcept {
+  memory_->Free(reinterpret_cast<char*>(lines), count * sizeof(IndexLine));
+}
+
+void Shard::FreeIndex() noexcept {
+  for (const Segment& segment : segments_) FreeLines(segment.lines, segment.size);
   segments_.clear();
   directory_.clear();
+}
+
+void Shard::ResetIndex(uint32_t lines, uint32_t depth) {
+  FreeIndex();
   shift_ = 63 - depth;
   const uint32_t count = 1U << depth;
   segments_.reserve(count);
   directory_.reserve(count);
   for (uint32_t i = 0; i < count; ++i) {
-    IndexLine* cell = pool_.Allocate(lines);
+    IndexLine* cell = AllocateLines(lines);
     segments_.push_back({cell, lines, 0, depth});
     directory_.push_back({cell, lines, i});
   }
@@ -83,7 +96,7 @@ void Shard::FreeStrings(char* row) {
 }
 
 void Shard::Clear() {
-  slab_ = Slab(slab_.stride());
+  slab_ = Slab(slab_.stride(), memory_);
   arena_ = StringArena();
   size_ = 0;
   ResetIndex(kFirstLines, 0);
@@ -105,7 +118,7 @@ void Shard::MakeRoom(uint64_t hash) {
 
 void Shard::Resize(uint32_t segment, uint32_t lines) {
   const Segment old = segments_[segment];
-  IndexLine* cell = pool_.Allocate(lines);
+  IndexLine* cell = AllocateLines(lines);
   LineIndex index(cell, lines);
   uint64_t any_hash = 0;
   LineIndex(old.lines, old.size).ForEach([&](uint64_t word, uint32_t row) {
@@ -115,7 +128,7 @@ void Shard::Resize(uint32_t segment, uint32_t lines) {
   segments_[segment].lines = cell;
   segments_[segment].size = lines;
   PointAt(segment, any_hash);
-  pool_.Free(old.lines, old.size);
+  FreeLines(old.lines, old.size);
 }
 
 void Shard::Split(uint32_t segment, uint64_t hash) {
@@ -135,7 +148,7 @@ void Shard::Split(uint32_t segment, uint64_t hash) {
   for (uint32_t half = 0; half < 2; ++half) {
     uint32_t lines = old.size > kSegmentLines ? old.size : kSplitLines;
     if (Limit(lines) <= counts[half]) lines = std::max(old.size, kSegmentLines);
-    halves[half] = {pool_.Allocate(lines), lines, counts[half], old.depth + 1};
+    halves[half] = {AllocateLines(lines), lines, counts[half], old.depth + 1};
   }
   full.ForEach([&](uint64_t word, uint32_t row) {
     const uint64_t entry_hash = Mix64(word);
@@ -146,7 +159,7 @@ void Shard::Split(uint32_t segment, uint64_t hash) {
   segments_[segment] = halves[0];
   PointAt(segment, hash & ~bit);
   PointAt(static_cast<uint32_t>(segments_.size() - 1), hash | bit);
-  pool_.Free(old.lines, old.size);
+  FreeLines(old.lines, old.size);
 }
 
 // Makes all directory places of a segment, one of whose hashes is given, say where it lies.
@@ -170,7 +183,7 @@ void Shard::Rebuild(uint64_t rows, bool compact) {
     // Rows and strings move together in the order of their old addresses.
     std::sort(entries.begin(), entries.end(),
               [](const auto& a, const auto& b) { return a.second < b.second; });
-    Slab packed(slab_.stride());
+    Slab packed(slab_.stride(), memory_);
     StringArena strings;
     for (auto& [word, row] : entries) {
       const uint32_t fresh = packed.Allocate();
@@ -204,12 +217,10 @@ void Shard::Rebuild(uint64_t rows, bool compact) {
 }
 
 void Shard::Relayout(const RowLayout& from, const RowLayout& to) {
-  Slab wider(to.stride());
-  wider.Resize(slab_.used());
-  wider.CopyFreeList(slab_);
+  Slab wider(to.stride(), memory_);
+  wider.ResizeLike(slab_);
   const size_t kept =
       from.key_type() == KeyType::kString ? from.key_offset() : from.stride();
-  std::vector<char> fresh(to.stride());
   for (uint32_t row = 0; row < slab_.used(); ++row) {
     char* target = wider.Row(row);
     std::memcpy(target, slab_.Row(row), kept);
@@ -223,10 +234,10 @@ void Shard::Relayout(const RowLayout& from, const RowLayout& to) {
   key_offset_ = to.key_offset();
 }
 
-uint64_t Shard::index_entries() const noexcept {
-  uint64_t entries = 0;
-  for (const Segment& segment : segments_) entries += uint64_t{segment.size} * kEntriesPerLine;
-  return entries;
+size_t Shard::index_lines() const noexcept {
+  size_t lines = 0;
+  for (const Segment& segment : segments_) lines += segment.size;
+  return lines;
 }
 
 void Shard::CountProbes(std::vector<uint64_t>* probes) const {

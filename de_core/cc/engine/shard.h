@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "de_core/cc/engine/arena.h"
 #include "de_core/cc/engine/line_index.h"
-#include "de_core/cc/engine/line_pool.h"
 #include "de_core/cc/engine/row_layout.h"
 #include "de_core/cc/engine/shard_lock.h"
 #include "de_core/cc/engine/slab.h"
@@ -55,7 +55,11 @@ class Shard {
     }
   };
 
-  explicit Shard(const RowLayout& layout);
+  /// `arena` outlives the shard.
+  Shard(const RowLayout& layout, Arena* arena);
+  ~Shard() { FreeIndex(); }
+  Shard(const Shard&) = delete;
+  Shard& operator=(const Shard&) = delete;
 
   View view() const noexcept { return {directory_.data(), shift_, slab_.map()}; }
 
@@ -115,11 +119,10 @@ class Shard {
   StringArena& arena() noexcept { return arena_; }
   const StringArena& arena() const noexcept { return arena_; }
   size_t index_bytes() const noexcept {
-    return pool_.bytes() + directory_.capacity() * sizeof(Place) +
+    return index_lines() * sizeof(IndexLine) + directory_.capacity() * sizeof(Place) +
            segments_.capacity() * sizeof(Segment);
   }
-  uint64_t index_entries() const noexcept;
-  size_t segments() const noexcept { return segments_.size(); }
+  size_t index_lines() const noexcept;
 
   /// probes[i] += keys found at the (i + 1)-th line visited; the last bucket takes the rest.
   void CountProbes(std::vector<uint64_t>* probes) const;
@@ -146,6 +149,9 @@ class Shard {
   const Place& PlaceOf(uint64_t hash) const noexcept {
     return directory_[((hash << kShardBits) >> 1) >> shift_];
   }
+  IndexLine* AllocateLines(uint32_t lines);
+  void FreeLines(IndexLine* lines, uint32_t count) noexcept;
+  void FreeIndex() noexcept;
   void ResetIndex(uint32_t lines, uint32_t depth);
   void MakeRoom(uint64_t hash);
   void Resize(uint32_t segment, uint32_t lines);
@@ -156,7 +162,7 @@ class Shard {
   std::vector<Place> directory_;
   uint32_t shift_ = 63;  ///< 63 - depth of the directory
   std::vector<Segment> segments_;
-  LinePool pool_;
+  Arena* memory_;
   Slab slab_;
   StringArena arena_;
   uint64_t size_ = 0;

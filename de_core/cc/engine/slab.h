@@ -1,36 +1,42 @@
-// Rows of one shard in chunks that double in size: a row's address never changes while the slab
-// lives, growth copies nothing, and the address is a table look-up and a multiplication away.
+// Rows of one shard in extents of equal size: a row's address never changes while the slab lives,
+// growth copies nothing, and the address is a table look-up and a multiplication away.
 #ifndef DE_CORE_ENGINE_SLAB_H_
 #define DE_CORE_ENGINE_SLAB_H_
 
 #include <cstdint>
 #include <new>
+#include <utility>
 #include <vector>
 
-#include "de_core/cc/engine/page_memory.h"
+#include "de_core/cc/engine/arena.h"
 
 namespace de::engine {
 
 class Slab {
  public:
-  explicit Slab(size_t stride) noexcept : stride_(stride) {
-    while (first_log2_ < 12 && (stride << (first_log2_ + 1)) <= kFirstChunkBytes) ++first_log2_;
-  }
-
   /// All it takes to find a row; readers keep it at hand for a batch.
   struct Map {
-    char* const* origins;
+    char* const* extents;
     size_t stride;
-    uint32_t first_log2;
+    uint32_t log2;  ///< of the rows of an extent
 
     char* Row(uint32_t row) const noexcept {
-      const uint32_t biased = row + (1U << first_log2);
-      const uint32_t chunk = 31U - static_cast<uint32_t>(__builtin_clz(biased)) - first_log2;
-      return origins[chunk] + static_cast<size_t>(row) * stride;
+      return extents[row >> log2] + static_cast<size_t>(row & ((1U << log2) - 1)) * stride;
     }
   };
 
-  Map map() const noexcept { return {origins_, stride_, first_log2_}; }
+  /// `arena` outlives the slab.
+  Slab(size_t stride, Arena* arena) noexcept : arena_(arena), stride_(stride) {
+    while (log2_ < 16 && (stride << (log2_ + 1)) <= kExtentBytes) ++log2_;
+  }
+  ~Slab() { Release(); }
+  Slab(Slab&& other) noexcept { Swap(&other); }
+  Slab& operator=(Slab&& other) noexcept {
+    Swap(&other);
+    return *this;
+  }
+
+  Map map() const noexcept { return {extents_.data(), stride_, log2_}; }
   char* Row(uint32_t row) const noexcept { return map().Row(row); }
 
   /// Takes a free row, an erased one first. Its bytes are whatever they last were.
@@ -40,54 +46,60 @@ class Slab {
       free_.pop_back();
       return row;
     }
-    if (used_ == capacity_) AddChunk();
+    if (used_ == extents_.size() << log2_) AddExtent();
     return used_++;
   }
 
   void Free(uint32_t row) { free_.push_back(row); }
 
-  /// Makes room for `rows` rows in total.
-  void Reserve(uint64_t rows) {
-    while (capacity_ < rows) AddChunk();
+  /// Makes room to remember `rows` rows, so that only memory itself is still to be found.
+  void Reserve(uint64_t rows) { extents_.reserve((rows >> log2_) + 1); }
+
+  /// Makes rows [0, other.used()) addressable and takes over which of them are free.
+  void ResizeLike(const Slab& other) {
+    while (extents_.size() << log2_ < other.used_) AddExtent();
+    used_ = other.used_;
+    free_ = other.free_;
   }
 
   size_t stride() const noexcept { return stride_; }
   /// Rows ever handed out; rows [0, used) have addresses.
   uint32_t used() const noexcept { return used_; }
-  size_t free_rows() const noexcept { return free_.size(); }
   size_t bytes() const noexcept {
     return static_cast<size_t>(used_) * stride_ + free_.capacity() * sizeof(uint32_t);
   }
 
-  /// Appends an untouched row `used` more times (to copy another slab row by row).
-  void Resize(uint32_t used) {
-    Reserve(used);
-    used_ = used;
-  }
-  void CopyFreeList(const Slab& other) { free_ = other.free_; }
-
  private:
-  static constexpr size_t kFirstChunkBytes = 4096;
+  // Large enough that extents are few, small enough that one that is half used wastes little.
+  static constexpr size_t kExtentBytes = size_t{128} << 10;
 
-  void AddChunk() {
-    const auto chunk = static_cast<uint32_t>(chunks_.size());
-    if (chunk + first_log2_ >= 31) throw std::bad_alloc();
-    const size_t rows = size_t{1} << (first_log2_ + chunk);
-    const size_t start = rows - (size_t{1} << first_log2_);
-    chunks_.emplace_back(rows * stride_);
-    // The origin is where row 0 would lie if the chunk began there: may point before the block,
-    // so it is computed as an integer.
-    origins_[chunk] = reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(chunks_.back().data()) -
-                                              start * stride_);
-    capacity_ += rows;
+  size_t extent_bytes() const noexcept { return ((stride_ << log2_) + 63) / 64 * 64; }
+
+  void AddExtent() {
+    if (((extents_.size() + 1) << log2_) >= 0xffffffffULL) throw std::bad_alloc();
+    if (extents_.size() == extents_.capacity()) extents_.reserve(2 * extents_.size() + 8);
+    extents_.push_back(arena_->Allocate(extent_bytes(), /*zeroed=*/false));
   }
 
-  size_t stride_;
-  uint32_t first_log2_ = 0;
+  void Release() noexcept {
+    for (char* extent : extents_) arena_->Free(extent, extent_bytes());
+    extents_.clear();
+  }
+
+  void Swap(Slab* other) noexcept {
+    std::swap(arena_, other->arena_);
+    std::swap(stride_, other->stride_);
+    std::swap(log2_, other->log2_);
+    std::swap(used_, other->used_);
+    extents_.swap(other->extents_);
+    free_.swap(other->free_);
+  }
+
+  Arena* arena_ = nullptr;
+  size_t stride_ = 0;
+  uint32_t log2_ = 0;
   uint32_t used_ = 0;
-  uint64_t capacity_ = 0;
-  char* origins_[32] = {};
-  std::vector<PageMemory> chunks_;
+  std::vector<char*> extents_;
   std::vector<uint32_t> free_;
 };
 

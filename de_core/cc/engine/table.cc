@@ -12,7 +12,7 @@ Table::Table(TableOptions options)
     : options_(std::move(options)),
       layout_(options_.key_type, options_.value_dtype, options_.dim) {
   shards_.reserve(kShards);
-  for (uint32_t i = 0; i < kShards; ++i) shards_.push_back(std::make_unique<Shard>(layout_));
+  for (uint32_t i = 0; i < kShards; ++i) shards_.push_back(std::make_unique<Shard>(layout_, &arena_));
 }
 
 Table::~Table() = default;
@@ -57,7 +57,7 @@ TableStats Table::Stats() const {
     stats.index_bytes += shard->index_bytes();
     stats.string_bytes += shard->arena().bytes();
     bytes += shard->slab().bytes();
-    places += shard->index_entries();
+    places += shard->index_lines() * kEntriesPerLine;
     shard->CountProbes(&stats.probes);
   }
   size_t slots = 0;
@@ -65,6 +65,7 @@ TableStats Table::Stats() const {
   stats.slot_bytes = bytes / layout_.stride() * slots;
   stats.row_bytes = bytes - stats.slot_bytes;
   stats.load_factor = places == 0 ? 0 : static_cast<double>(stats.rows) / static_cast<double>(places);
+  stats.free_bytes = arena_.free_bytes();
   stats.hits = hits_.load(std::memory_order_relaxed);
   stats.misses = misses_.load(std::memory_order_relaxed);
   return stats;
@@ -77,6 +78,7 @@ Status Table::Clear() {
       const std::lock_guard<ShardLock> guard(shard->lock);
       shard->Clear();
     }
+    arena_.Trim();
     return Status::Ok();
   });
 }
@@ -99,6 +101,7 @@ Status Table::ShrinkToFit() {
       const std::lock_guard<ShardLock> guard(shard->lock);
       shard->Rebuild(0, /*compact=*/true);
     }
+    arena_.Trim();
     return Status::Ok();
   });
 }

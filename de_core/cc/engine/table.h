@@ -51,6 +51,7 @@ struct TableStats {
   uint64_t row_bytes = 0;     ///< values, padding and string references
   uint64_t slot_bytes = 0;    ///< optimizer slots
   uint64_t string_bytes = 0;  ///< arena of string keys and values
+  uint64_t free_bytes = 0;    ///< held for rows and index lines to come
   double load_factor = 0;     ///< rows over index places
   uint64_t hits = 0;          ///< keys looked up that had a row
   uint64_t misses = 0;        ///< keys looked up that had none
@@ -125,8 +126,8 @@ class Table {
   void FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOut& out, bool* found)
       const;
   template <bool kStrings, size_t kRowBytes, typename PositionOf>
-  size_t FindLocked(const Keys& keys, size_t count, const PositionOf& position_of,
-                    const ValuesOut& out, bool* found) const;
+  size_t FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_shard, size_t count,
+                    const PositionOf& position_of, const ValuesOut& out, bool* found) const;
   void ReadStrings(const char* row, size_t position, const ValuesOut& out) const;
   void ReadRow(const char* row, size_t position, const ValuesOut& out) const;
   void WriteInitial(const IndexKey& key, char* row) const;
@@ -135,6 +136,7 @@ class Table {
   TableOptions options_;
   RowLayout layout_;
   std::unique_ptr<const Initializer> initializer_;
+  Arena arena_;                                 ///< of all shards' rows and index lines
   std::vector<std::unique_ptr<Shard>> shards_;  // (kShards)
   mutable ShardLock layout_lock_;  ///< guards layout_; every verb holds it shared
   mutable std::atomic<uint64_t> hits_{0};

@@ -67,10 +67,10 @@ void Table::ReadStrings(const char* row, size_t position, const ValuesOut& out) 
 }
 
 template <bool kStrings, size_t kRowBytes, typename PositionOf>
-size_t Table::FindLocked(const Keys& keys, size_t count, const PositionOf& position_of,
-                         const ValuesOut& out, bool* found) const {
+size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_shard, size_t count,
+                         const PositionOf& position_of, const ValuesOut& out, bool* found) const {
   Shard::View views[kShards];
-  for (uint32_t i = 0; i < kShards; ++i) views[i] = shards_[i]->view();
+  for (uint32_t i = first_shard; i <= last_shard; ++i) views[i] = shards_[i]->view();
   const size_t value_bytes = kRowBytes != 0 ? kRowBytes : layout_.value_bytes();
   const bool plain = out.data != nullptr;
   const bool values_wanted = plain || out.strings != nullptr;
@@ -152,7 +152,8 @@ void Table::FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOu
     const size_t count = std::min(kKeysAChunk, end - at);
     const AllShards all(shards_);
     if (all.held()) {
-      hits += FindLocked<kStrings, kRowBytes>(keys, count, [at](size_t j) { return at + j; }, out, found);
+      hits += FindLocked<kStrings, kRowBytes>(
+          keys, 0, kShards - 1, count, [at](size_t j) { return at + j; }, out, found);
       continue;
     }
     // A writer is at work in some shard: go shard by shard and wait only for that one.
@@ -173,7 +174,7 @@ void Table::FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOu
       const uint16_t* first = order + begins[shard];
       const std::shared_lock<ShardLock> guard(shards_[shard]->lock);
       hits += FindLocked<kStrings, kRowBytes>(
-          keys, static_cast<size_t>(begins[shard + 1] - begins[shard]),
+          keys, shard, shard, static_cast<size_t>(begins[shard + 1] - begins[shard]),
           [first, at](size_t j) { return at + first[j]; }, out, found);
     }
   }

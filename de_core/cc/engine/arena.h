@@ -1,0 +1,54 @@
+// The memory of one table: cells for rows and index lines, cut from blocks that are large enough
+// for huge pages and shared by all shards, so that no shard holds a half-empty block of its own.
+#ifndef DE_CORE_ENGINE_ARENA_H_
+#define DE_CORE_ENGINE_ARENA_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "de_core/cc/engine/page_memory.h"
+
+namespace de::engine {
+
+/// Thread-safe; every shard of a table allocates from it, rarely and in large cells.
+class Arena {
+ public:
+  /// `bytes`, a multiple of 64, aligned to a cache line. `zeroed` clears a cell that was used
+  /// before. Throws std::bad_alloc.
+  char* Allocate(size_t bytes, bool zeroed);
+
+  /// Takes a cell back for the next Allocate of that size.
+  void Free(char* cell, size_t bytes) noexcept;
+
+  /// Gives the memory behind free cells back to the system. Their addresses stay reserved.
+  void Trim() noexcept;
+
+  /// Bytes of all cells handed out and not freed.
+  size_t live_bytes() const noexcept;
+  /// Bytes of free cells that still hold memory.
+  size_t free_bytes() const noexcept;
+
+ private:
+  struct FreeCells {
+    std::vector<char*> dirty;    ///< hold memory, with old contents
+    std::vector<char*> trimmed;  ///< hold none, read as zeros
+  };
+
+  void AddBlock(size_t bytes);
+
+  mutable std::mutex mutex_;
+  std::vector<PageMemory> blocks_;
+  std::unordered_map<size_t, FreeCells> free_;
+  char* next_ = nullptr;
+  size_t left_ = 0;
+  size_t held_ = 0;  ///< bytes of all blocks
+  size_t live_ = 0;
+  size_t dirty_ = 0;
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_ARENA_H_
