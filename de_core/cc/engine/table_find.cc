@@ -13,6 +13,13 @@ constexpr size_t kKeysAChunk = 2048;
 // Keys a thread must have to be worth waking.
 constexpr size_t kKeysATask = 4096;
 
+// The lookup pipeline. Few keys a step spread the requests for memory evenly over time, which
+// matters for wide rows; enough keys between asking and using hide the latency.
+constexpr size_t kStride = 8;
+constexpr size_t kLag = 16;
+constexpr size_t kRing = 64;
+static_assert(kRing >= 2 * kLag + kStride, "a key must not be overwritten before its row is copied");
+
 /// Reader's locks of all shards, taken only if no writer holds or wants one.
 class AllShards {
  public:
@@ -74,38 +81,35 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
   const size_t value_bytes = kRowBytes != 0 ? kRowBytes : layout_.value_bytes();
   const bool plain = out.data != nullptr;
   const bool values_wanted = plain || out.strings != nullptr;
-  uint64_t hashes[3][kPipelineBlock];
-  const IndexLine* lines[2][kPipelineBlock];
-  const char* rows[2][kPipelineBlock];
-  const size_t blocks = (count + kPipelineBlock - 1) / kPipelineBlock;
+  uint64_t hashes[kRing];         // what is known of the keys under way, by position in the batch
+  const IndexLine* lines[kRing];
+  const char* rows[kRing];
   size_t hits = 0;
   const auto word_of = [&](size_t position) {
     return kStrings ? HashBytes(keys.strings[position])
                     : static_cast<uint64_t>(keys.ints[position]);
   };
-  // Block k: its index lines are asked for, then (a step later) probed and its rows asked for, then
-  // copied. The steps of three blocks interleave, so that memory works while the processor does.
-  for (size_t step = 0; step < blocks + 2; ++step) {
-    if (step < blocks) {
-      const size_t first = step * kPipelineBlock;
-      const size_t size = std::min(kPipelineBlock, count - first);
-      for (size_t j = 0; j < size; ++j) {
-        const uint64_t hash = Mix64(word_of(position_of(first + j)));
+  // Each step asks for the index lines of a few keys, probes those it asked for kLag keys ago and
+  // asks for their rows, and copies the rows it asked for kLag keys before that.
+  for (size_t step = 0; step < count + 2 * kLag + kStride; step += kStride) {
+    {
+      const size_t last = std::min(count, step + kStride);
+      for (size_t j = step; j < last; ++j) {
+        const uint64_t hash = Mix64(word_of(position_of(j)));
         const IndexLine* line = views[ShardOfHash(hash)].HomeLine(hash);
-        hashes[step % 3][j] = hash;
-        lines[step % 2][j] = line;
+        hashes[j % kRing] = hash;
+        lines[j % kRing] = line;
         __builtin_prefetch(line);
       }
     }
-    if (step >= 1 && step - 1 < blocks) {
-      const size_t first = (step - 1) * kPipelineBlock;
-      const size_t size = std::min(kPipelineBlock, count - first);
-      for (size_t j = 0; j < size; ++j) {
-        const uint64_t hash = hashes[(step - 1) % 3][j];
+    if (step >= kLag) {
+      const size_t last = std::min(count, step - kLag + kStride);
+      for (size_t j = step - kLag; j < last; ++j) {
+        const uint64_t hash = hashes[j % kRing];
         const uint32_t shard = ShardOfHash(hash);
-        const size_t position = position_of(first + j);
+        const size_t position = position_of(j);
         const uint64_t word = kStrings ? 0 : static_cast<uint64_t>(keys.ints[position]);
-        const IndexLine& line = *lines[(step - 1) % 2][j];
+        const IndexLine& line = *lines[j % kRing];
         const uint32_t mask = kStrings ? 0 : MatchWord(line, word);
         uint32_t row = kNoRow;
         if (mask != 0) {
@@ -117,15 +121,14 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
         }
         const char* at = row == kNoRow ? nullptr : views[shard].rows.Row(row);
         if (row != kNoRow && values_wanted) PrefetchBytes(at, value_bytes);
-        rows[(step - 1) % 2][j] = at;
+        rows[j % kRing] = at;
       }
     }
-    if (step >= 2) {
-      const size_t first = (step - 2) * kPipelineBlock;
-      const size_t size = std::min(kPipelineBlock, count - first);
-      for (size_t j = 0; j < size; ++j) {
-        const char* row = rows[step % 2][j];
-        const size_t position = position_of(first + j);
+    if (step >= 2 * kLag) {
+      const size_t last = std::min(count, step - 2 * kLag + kStride);
+      for (size_t j = step - 2 * kLag; j < last; ++j) {
+        const char* row = rows[j % kRing];
+        const size_t position = position_of(j);
         hits += row != nullptr;
         if (found != nullptr) found[position] = row != nullptr;
         if (plain) {
