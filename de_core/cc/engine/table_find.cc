@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "de_core/cc/engine/guard.h"
-#include "de_core/cc/engine/shard_update.h"
+#include "de_core/cc/engine/pipeline.h"
 #include "de_core/cc/engine/table_scratch.h"
 
 namespace de::engine {
@@ -12,13 +12,6 @@ namespace {
 constexpr size_t kKeysAChunk = 2048;
 // Keys a thread must have to be worth waking.
 constexpr size_t kKeysATask = 4096;
-
-// The lookup pipeline. Few keys a step spread the requests for memory evenly over time, which
-// matters for wide rows; enough keys between asking and using hide the latency.
-constexpr size_t kStride = 8;
-constexpr size_t kLag = 16;
-constexpr size_t kRing = 64;
-static_assert(kRing >= 2 * kLag + kStride, "a key must not be overwritten before its row is copied");
 
 /// Reader's locks of all shards, taken only if no writer holds or wants one.
 class AllShards {
@@ -81,53 +74,46 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
   const size_t value_bytes = kRowBytes != 0 ? kRowBytes : layout_.value_bytes();
   const bool plain = out.data != nullptr;
   const bool values_wanted = plain || out.strings != nullptr;
-  uint64_t hashes[kRing];         // what is known of the keys under way, by position in the batch
-  const IndexLine* lines[kRing];
-  const char* rows[kRing];
+  uint64_t hashes[kPipelineRing];
+  const IndexLine* lines[kPipelineRing];
+  const char* rows[kPipelineRing];
   size_t hits = 0;
   const auto word_of = [&](size_t position) {
     return kStrings ? HashBytes(keys.strings[position])
                     : static_cast<uint64_t>(keys.ints[position]);
   };
-  // Each step asks for the index lines of a few keys, probes those it asked for kLag keys ago and
-  // asks for their rows, and copies the rows it asked for kLag keys before that.
-  for (size_t step = 0; step < count + 2 * kLag + kStride; step += kStride) {
-    {
-      const size_t last = std::min(count, step + kStride);
-      for (size_t j = step; j < last; ++j) {
+  RunPipeline(
+      0, count,
+      [&](size_t j) {
         const uint64_t hash = Mix64(word_of(position_of(j)));
         const IndexLine* line = views[ShardOfHash(hash)].HomeLine(hash);
-        hashes[j % kRing] = hash;
-        lines[j % kRing] = line;
+        hashes[j % kPipelineRing] = hash;
+        lines[j % kPipelineRing] = line;
         __builtin_prefetch(line);
-      }
-    }
-    if (step >= kLag) {
-      const size_t last = std::min(count, step - kLag + kStride);
-      for (size_t j = step - kLag; j < last; ++j) {
-        const uint64_t hash = hashes[j % kRing];
+      },
+      [&](size_t j) {
+        const uint64_t hash = hashes[j % kPipelineRing];
         const uint32_t shard = ShardOfHash(hash);
         const size_t position = position_of(j);
-        const uint64_t word = kStrings ? 0 : static_cast<uint64_t>(keys.ints[position]);
-        const IndexLine& line = *lines[j % kRing];
-        const uint32_t mask = kStrings ? 0 : MatchWord(line, word);
+        const IndexLine& line = *lines[j % kPipelineRing];
         uint32_t row = kNoRow;
-        if (mask != 0) {
-          row = line.rows[LowestBit(mask)];
-        } else if (kStrings) {
+        if constexpr (kStrings) {
           row = shards_[shard]->Find({word_of(position), hash, keys.strings + position});
-        } else if (line.overflow != 0) {
-          row = shards_[shard]->Find({word, hash, nullptr});
+        } else {
+          const auto word = static_cast<uint64_t>(keys.ints[position]);
+          const uint32_t mask = MatchWord(line, word);
+          if (mask != 0) {
+            row = line.rows[LowestBit(mask)];
+          } else if (line.overflow != 0) {
+            row = shards_[shard]->Find({word, hash, nullptr});
+          }
         }
         const char* at = row == kNoRow ? nullptr : views[shard].rows.Row(row);
         if (row != kNoRow && values_wanted) PrefetchBytes(at, value_bytes);
-        rows[j % kRing] = at;
-      }
-    }
-    if (step >= 2 * kLag) {
-      const size_t last = std::min(count, step - 2 * kLag + kStride);
-      for (size_t j = step - 2 * kLag; j < last; ++j) {
-        const char* row = rows[j % kRing];
+        rows[j % kPipelineRing] = at;
+      },
+      [&](size_t j) {
+        const char* row = rows[j % kPipelineRing];
         const size_t position = position_of(j);
         hits += row != nullptr;
         if (found != nullptr) found[position] = row != nullptr;
@@ -141,9 +127,7 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
         } else if (values_wanted) {
           ReadStrings(row, position, out);
         }
-      }
-    }
-  }
+      });
   return hits;
 }
 

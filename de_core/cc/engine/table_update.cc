@@ -226,7 +226,7 @@ Status Table::Erase(const Keys& keys, Executor* executor) {
       const size_t end = std::min(group.count, begin + kKeysALock);
       const std::lock_guard<ShardLock> guard(shard.lock);
       for (size_t j = begin; j < end; ++j) {
-        if (j + kPipelineBlock < end) shard.PrefetchLine(Mix64(group.words[j + kPipelineBlock]));
+        if (j + kPipelineLag < end) shard.PrefetchLine(Mix64(group.words[j + kPipelineLag]));
         shard.Erase({group.words[j], Mix64(group.words[j]),
                      keys.strings == nullptr ? nullptr : keys.strings + group.positions[j]});
       }
