@@ -19,22 +19,15 @@ if TYPE_CHECKING:
     from de_core.table import Table
 
 
-_deferred: contextvars.ContextVar[list[FrozenCopy] | None] = contextvars.ContextVar(
-    "de_core_deferred_copies", default=None
-)
+_deferred: contextvars.ContextVar[bool] = contextvars.ContextVar("de_core_deferred", default=False)
 
 
 @contextlib.contextmanager
-def deferred_writes() -> Iterator[list[FrozenCopy]]:
-    """Makes copies leave their files empty, for a caller that writes the assets in place itself.
-
-    Yields:
-        The list that the copies of the SavedModels saved meanwhile are put in.
-    """
-    copies: list[FrozenCopy] = []
-    token = _deferred.set(copies)
+def deferred_writes() -> Iterator[None]:
+    """Makes copies leave their files empty, for a caller that writes the assets in place itself."""
+    token = _deferred.set(True)
     try:
-        yield copies
+        yield
     finally:
         _deferred.reset(token)
 
@@ -62,18 +55,9 @@ class FrozenCopy(tf.Module):
         self.file.touch()
         self._asset = tf.saved_model.Asset(str(self.file))
 
-    def write(self) -> None:
-        """Writes the file that will be the asset, unless under `deferred_writes`."""
-        copies = _deferred.get()
-        if copies is None:
-            self.write_to(self.file)
-        else:
-            copies.append(self)
-
     def write_to(self, path: pathlib.Path) -> None:
         """Writes the rows, without optimizer slots, to a snapshot file."""
-        with tf.init_scope():
-            library.de_table_save(self.handle, str(path), values_only=True)
+        library.de_table_save(self.handle, str(path), values_only=True)
 
     def create_resource(self) -> tf.Tensor:
         """Makes the read-only table's handle in the current graph."""
@@ -85,7 +69,13 @@ class FrozenCopy(tf.Module):
         )
 
     def children(self) -> dict[str, Any]:
-        """Returns what the SavedModel stores: how to make, open and close the table, its file."""
+        """Returns what the SavedModel stores: how to make, open and close the table, its file.
+
+        TensorFlow and Keras ask for it once or more before they save, in eager mode; the rows are
+        those of the last time.
+        """
+        if not _deferred.get():
+            self.write_to(self.file)
 
         @tf.function(input_signature=[], autograph=False)
         def create() -> tf.Tensor:

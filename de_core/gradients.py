@@ -10,6 +10,8 @@ import tensorflow as tf
 # None, and whoever tries to make the gradient dense fails at once instead of filling the memory.
 # int32, because that is what tf.cond gives the branch without a lookup.
 _UNBOUNDED = -1
+# TensorFlow's messages name the ops they are about: so those of such a failure hold the remedy.
+_REMEDY = "wrap_the_optimizer_in_de.DynamicEmbeddingOptimizer"
 
 
 @tf.RegisterGradient("DeEmbeddingAnchor")
@@ -32,7 +34,7 @@ def _anchor_gradient(op: Any, gradient: tf.Tensor) -> tuple[tf.IndexedSlices, No
     slices = tf.IndexedSlices(
         values=tf.reshape(gradient, [-1, dim]),
         indices=tf.reshape(op.inputs[1], [-1]),
-        dense_shape=tf.constant([_UNBOUNDED, dim], tf.int32),
+        dense_shape=tf.constant([_UNBOUNDED, dim], tf.int32, name=_REMEDY),
     )
     return slices, None, None
 

@@ -21,9 +21,8 @@ import tensorflow as tf
 
 from de_core.config import received
 
-#: Rows drawn from a callable initializer, fewer for rows so long that the sample would be huge.
-SAMPLE_ROWS = 4096
-_SAMPLE_VALUES = 2**22
+#: Rows drawn from a callable initializer.
+SAMPLE_ROWS = 1024
 # Keras divides by this so that the spread is right after truncation; the engine's is before it.
 _TRUNCATED_STDDEV = 0.87962566103423978
 _LIBRARIES = ("keras.", "tf_keras.", "tensorflow.")
@@ -160,7 +159,7 @@ def _of_variance_scaling(initializer: Any, dim: int, seed: int) -> InitialRow:
 def _of_callable(
     initializer: Callable[..., Any], name: str, dim: int, value_dtype: tf.DType
 ) -> InitialRow:
-    shape = [max(1, min(SAMPLE_ROWS, _SAMPLE_VALUES // dim)), dim]
+    shape = [SAMPLE_ROWS, dim]
     try:
         with_dtype = "dtype" in inspect.signature(initializer).parameters
     except (TypeError, ValueError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Iterable
 from typing import Any
@@ -14,20 +15,19 @@ from de_core.initializers import InitialRow
 from de_core.sharding import Partitioner, Router
 from de_core.table import Table
 
-_all: weakref.WeakSet[ShardedTable] = weakref.WeakSet()
+# In the order in which they were made.
+_all: weakref.WeakValueDictionary[int, ShardedTable] = weakref.WeakValueDictionary()
+_numbers = itertools.count()
 
 
 def tables_behind(handles: Iterable[Any]) -> list[ShardedTable]:
     """Returns the tables whose resource handles are among the tensors that a function captured."""
     wanted = {id(handle) for handle in handles}
-    return sorted(
-        (
-            store
-            for store in _all
-            if any(id(table.resource_handle) in wanted for table in store.tables)
-        ),
-        key=lambda store: store.name,
-    )
+    return [
+        store
+        for _, store in sorted(_all.items())
+        if any(id(table.resource_handle) in wanted for table in store.tables)
+    ]
 
 
 class ShardedTable:
@@ -59,7 +59,7 @@ class ShardedTable:
             Table(f"{name}_mht_{index + 1}of{count}", spec, initial, device, init_size // count)
             for index, device in enumerate(spec.devices)
         )
-        _all.add(self)
+        _all[next(_numbers)] = self
 
     def find(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Reads rows.

@@ -118,7 +118,6 @@ class Table(tf.saved_model.experimental.TrackableResource):
         self._saved_copy = frozen
         if frozen is None:
             raise RuntimeError(f"Table {self.name!r} was asked for its graph before its children.")
-        frozen.write()
         object_map[self] = frozen
         tensor_map[self.resource_handle] = frozen.create_resource()
         return [self.resource_handle]

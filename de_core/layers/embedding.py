@@ -187,8 +187,8 @@ class Embedding(keras.layers.Layer):
     def _which_count(self, ids: Any, mask: Any) -> Any:
         if self.mask_key is None:
             return mask
-        real = tf.not_equal(self._as_keys(ids), self.mask_key)
-        return real if mask is None else tf.logical_and(real, mask)
+        real = _NotEqual(self.mask_key)(ids)
+        return real if mask is None else keras.ops.logical_and(real, mask)
 
     def _check_dtype(self, ids: Any) -> None:
         wanted = self.table.key_dtype.name
@@ -205,6 +205,20 @@ class Embedding(keras.layers.Layer):
             ids = tf.convert_to_tensor(ids)
         self._check_dtype(ids)
         return tf.cast(ids, self.table.key_dtype)
+
+
+class _NotEqual(keras.Operation):
+    """Compares with one id, also a string, also while Keras only infers shapes."""
+
+    def __init__(self, key: Any) -> None:
+        super().__init__()
+        self._key = key
+
+    def call(self, ids: Any) -> tf.Tensor:
+        return tf.not_equal(ids, tf.cast(self._key, ids.dtype))
+
+    def compute_output_spec(self, ids: Any) -> keras.KerasTensor:
+        return keras.KerasTensor(ids.shape, dtype="bool")
 
 
 def _pooled(rows: Any, mask: Any, combiner: str) -> tf.Tensor:
