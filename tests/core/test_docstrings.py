@@ -1,0 +1,31 @@
+"""The examples in docstrings run and print what they say."""
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+import de_core
+
+MODULES = sorted(
+    info.name
+    for info in pkgutil.walk_packages(de_core.__path__, "de_core.")
+    if not info.name.startswith(("de_core._build", "de_core._de_ops"))
+)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples(name):
+    module = importlib.import_module(name)
+    failures, tried = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert failures == 0
+    assert (tried > 0) == (">>>" in inspect.getsource(module))
+
+
+def test_public_classes_and_functions_have_an_example():
+    for name in ("Variable", "get_variable", "embedding_lookup", "export"):
+        assert ">>>" in getattr(de_core, name).__doc__
+    assert ">>>" in de_core.layers.Embedding.__doc__
+    assert ">>>" in de_core.DynamicEmbeddingOptimizer.__doc__

@@ -1,0 +1,278 @@
+"""An exported model gives the same answers in another process, for known and unknown ids."""
+
+import gc
+import json
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+# TensorFlow and the op library, and nothing of the model's code.
+ANSWERS = """
+    import json, sys
+    import tensorflow as tf
+    import de_core._ops
+    model = tf.saved_model.load(sys.argv[1])
+    answers = {}
+    for name, inputs in json.loads(sys.argv[2]).items():
+        function = model.signatures[name]
+        specs = function.structured_input_signature[1]
+        tensors = {key: tf.constant(value, specs[key].dtype) for key, value in inputs.items()}
+        answers[name] = {key: value.numpy().tolist() for key, value in function(**tensors).items()
+                         if value.dtype != tf.string}
+    print(json.dumps(answers))
+"""
+
+
+def trained(make, ratings):
+    users, items, pleases = ratings
+    keras.utils.set_random_seed(0)
+    model = make()
+    model.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.05)), "binary_crossentropy")
+    model.fit({"user": users, "item": items}, pleases, epochs=1, verbose=0)
+    return model
+
+
+def functional(shards=1):
+    inputs = {name: keras.Input([], dtype="int64", name=name) for name in ("user", "item")}
+    rows = [
+        de.layers.Embedding(4, initializer="normal", name=f"{name}s", devices=["/CPU:0"] * shards)(
+            each
+        )
+        for name, each in inputs.items()
+    ]
+    score = keras.layers.Dense(1, activation="sigmoid")(keras.layers.Concatenate()(rows))
+    return keras.Model(inputs, score)
+
+
+class Subclassed(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.users = de.layers.Embedding(4, initializer="normal", name="users")
+        self.items = de.Variable(dim=4, initializer="normal", name="items")
+        self.score = keras.layers.Dense(1, activation="sigmoid")
+
+    def call(self, inputs):
+        rows = [self.users(inputs["user"]), self.items.lookup(inputs["item"])]
+        return self.score(tf.concat(rows, -1))
+
+
+SPECS = {name: tf.TensorSpec([None], tf.int64) for name in ("user", "item")}
+IDS = {"user": [2**40, 2**40 + 5, -1, 2**62], "item": [1, 99, 2, -(2**63)]}
+
+
+@pytest.mark.parametrize("make", [functional, lambda: functional(shards=2), Subclassed])
+def test_another_process_gives_the_same_answers(make, ratings, run_python, tmp_path):
+    model = trained(make, ratings)
+    path = de.export(model, tmp_path, inputs=SPECS if make is Subclassed else None)
+    assert Path(path) == tmp_path / "1"
+    asked = {
+        "serving_default": IDS,
+        "de_lookup/users": {"ids": IDS["user"]},
+        "de_lookup/items": {"ids": IDS["item"]},
+    }
+    answers = json.loads(run_python(ANSWERS, path, json.dumps(asked)))
+    tensors = {name: tf.constant(ids, tf.int64) for name, ids in IDS.items()}
+    np.testing.assert_allclose(
+        answers["serving_default"]["output_0"], model(tensors, training=False), atol=1e-6
+    )
+    tables = (
+        {"users": ("user", model.users.table), "items": ("item", model.items)}
+        if (make is Subclassed)
+        else {name: (name[:-1], model.get_layer(name).table) for name in ("users", "items")}
+    )
+    for name, (ids, table) in tables.items():
+        values, exists = table.lookup(tensors[ids], return_exists=True)
+        np.testing.assert_array_equal(answers[f"de_lookup/{name}"]["embeddings"], values)
+        np.testing.assert_array_equal(answers[f"de_lookup/{name}"]["found"], exists)
+        assert 0 < np.mean(exists) < 1
+
+
+def test_exporting_again_makes_the_next_version_and_leaves_the_old_one(ratings, tmp_path):
+    model = trained(functional, ratings)
+    first = tf.saved_model.load(de.export(model, tmp_path))
+    table = model.get_layer("users").table
+    ids = tf.constant([2**40], tf.int64)
+    old = table.lookup(ids).numpy()
+    table.upsert(ids, old + 1)
+    second = tf.saved_model.load(de.export(model, tmp_path))
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["1", "2"]
+    for _ in range(2):
+        look = first.signatures["de_lookup/users"]
+        np.testing.assert_array_equal(look(ids=ids)["embeddings"], old)
+        if second is not None:
+            look = second.signatures["de_lookup/users"]
+            np.testing.assert_array_equal(look(ids=ids)["embeddings"], old + 1)
+        second = None  # the first must not notice
+        gc.collect()
+
+
+def test_loading_one_version_twice_makes_two_of_it(ratings, tmp_path):
+    path = de.export(trained(functional, ratings), tmp_path)
+    first, second = tf.saved_model.load(path), tf.saved_model.load(path)
+    ids = tf.constant([2**40], tf.int64)
+    expected = first.signatures["de_lookup/users"](ids=ids)["embeddings"].numpy()
+    del first
+    gc.collect()
+    result = second.signatures["de_lookup/users"](ids=ids)["embeddings"]
+    np.testing.assert_array_equal(result, expected)
+
+
+def mapped(path):
+    return str(path) in Path("/proc/self/maps").read_text("utf-8")
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
+def test_dropping_a_loaded_version_frees_it(ratings, tmp_path):
+    path = de.export(trained(functional, ratings), tmp_path)
+    loaded = tf.saved_model.load(path)
+    assert mapped(path)
+    del loaded
+    gc.collect()
+    assert not mapped(path)
+
+
+def test_training_goes_on_after_an_export_without_touching_it(ratings, tmp_path):
+    users, items, pleases = ratings
+    model = trained(functional, ratings)
+    loaded = tf.saved_model.load(de.export(model, tmp_path))
+    tensors = {"user": tf.constant(users), "item": tf.constant(items)}
+    before = loaded.signatures["serving_default"](**tensors)["output_0"].numpy()
+    model.fit({"user": users, "item": items}, pleases, epochs=1, verbose=0)
+    after = loaded.signatures["serving_default"](**tensors)["output_0"].numpy()
+    np.testing.assert_array_equal(after, before)
+    assert np.any(model.predict(tensors, verbose=0) != before)
+
+
+def test_slots_and_dense_optimizer_state_stay_out(ratings, tmp_path):
+    model = trained(functional, ratings)
+    path = Path(de.export(model, tmp_path))
+    for file in (path / "assets").iterdir():
+        assert b"adam_" not in file.read_bytes()
+    names = [name for name, _ in tf.train.list_variables(str(path / "variables" / "variables"))]
+    assert not any("optimizer" in name for name in names)
+
+
+def test_stats_say_what_is_in_the_tables(ratings, tmp_path):
+    model = trained(functional, ratings)
+    path = Path(de.export(model, tmp_path))
+    (stats,) = tf.saved_model.load(str(path)).signatures["de_stats"]().values()
+    by_name = {each["table"]: each for each in json.loads(stats.numpy())}
+    assert set(by_name) == {"users", "items"}
+    users = by_name["users"]
+    assert (users["rows"], users["dim"]) == (40, 4)
+    assert (users["key_dtype"], users["value_dtype"]) == ("int64", "float32")
+    assert (path / "assets" / users["file"]).stat().st_size == users["bytes"]
+
+
+def test_a_module_with_functions_of_its_own(tmp_path):
+    class Module(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = de.Variable(tf.string, dim=2, initializer=1.0, name="scope/words")
+            self.vocabulary = tf.lookup.StaticHashTable(
+                tf.lookup.KeyValueTensorInitializer(["a"], tf.constant([7], tf.int64)), -1
+            )
+            self.scale = tf.Variable(2.0)
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="word")])
+        def __call__(self, word):
+            number = tf.cast(self.vocabulary.lookup(word), tf.float32)
+            return tf.reduce_sum(self.words.lookup(word), -1) * self.scale + number
+
+    module = Module()
+    module.words.upsert(["a"], [[3.0, 4.0]])
+    default = tf.saved_model.load(de.export(module, tmp_path / "default"))
+    words = tf.constant(["a", "b"])
+    (result,) = default.signatures["serving_default"](word=words).values()
+    np.testing.assert_array_equal(result, [21, 3])
+    assert "de_lookup/scope/words" in default.signatures
+    named = tf.saved_model.load(
+        de.export(module, tmp_path / "named", signatures={"score": module.__call__})
+    )
+    assert set(named.signatures) == {"score", "de_lookup/scope/words", "de_stats"}
+
+
+def test_two_tables_of_one_name_are_told_apart(tmp_path):
+    class Module(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.tables = [de.Variable(dim=1, name="same", initializer=value) for value in (1, 2)]
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, name="ids")])
+        def __call__(self, ids):
+            return self.tables[0].lookup(ids) + 10 * self.tables[1].lookup(ids)
+
+    loaded = tf.saved_model.load(de.export(Module(), tmp_path))
+    ids = tf.constant([5], tf.int64)
+    names = {name for name in loaded.signatures if name.startswith("de_lookup/")}
+    assert names == {"de_lookup/same", "de_lookup/same_1"}
+    for name, expected in [("de_lookup/same", 1), ("de_lookup/same_1", 2)]:
+        assert float(loaded.signatures[name](ids=ids)["embeddings"][0, 0]) == expected
+    assert float(loaded.signatures["serving_default"](ids=ids)["output_0"][0, 0]) == 21.0
+
+
+@pytest.mark.parametrize("how", ["tf.saved_model.save", "model.export"])
+def test_tensorflows_and_kerass_own_ways_to_save_take_the_tables_along(how, ratings, tmp_path):
+    model = trained(functional, ratings)
+    tensors = {name: tf.constant(ids, tf.int64) for name, ids in IDS.items()}
+    expected = model(tensors, training=False)
+    for _ in range(2):
+        path = str(tmp_path / "saved")
+        if how == "model.export":
+            model.export(path, verbose=False)
+            loaded = tf.saved_model.load(path)
+            result = loaded.serve(tensors)
+        else:
+            module = tf.Module()
+            module.model = model
+            module.serve = tf.function(
+                lambda user, item: model({"user": user, "item": item}, training=False),
+                input_signature=[tf.TensorSpec([None], tf.int64)] * 2,
+            )
+            tf.saved_model.save(module, path)
+            loaded = tf.saved_model.load(path)
+            result = loaded.serve(**tensors)
+        np.testing.assert_allclose(result, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"version": 0}, ValueError, "`version` must be a positive integer. Received: version=0"),
+        ({"version": "7"}, ValueError, "positive integer"),
+        ({"signatures": 3}, TypeError, "must be a tf.function"),
+        ({"signatures": tf.function(lambda x: x)}, ValueError, "must say what it takes"),
+        ({"inputs": "ids"}, TypeError, "`inputs` must be a tf.TensorSpec"),
+        ({"signatures": 3, "inputs": SPECS}, ValueError, "without `signatures`"),
+    ],
+)
+def test_bad_arguments_leave_nothing_behind(arguments, error, message, tmp_path):
+    with pytest.raises(error, match=message):
+        de.export(functional(), tmp_path / "new", **arguments)
+    assert not any(tmp_path.rglob("saved_model.pb"))
+
+
+def test_an_existing_version_is_kept(ratings, tmp_path):
+    model = trained(functional, ratings)
+    path = de.export(model, tmp_path, version=7)
+    with pytest.raises(FileExistsError, match="must not exist yet"):
+        de.export(model, tmp_path, version=7)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["7"]
+    assert Path(de.export(model, tmp_path)).name == "8"
+    assert Path(path, "saved_model.pb").exists()
+
+
+def test_a_model_whose_inputs_are_not_known(tmp_path):
+    with pytest.raises(ValueError, match="It must be known what the model is called with"):
+        de.export(Subclassed(), tmp_path)
+
+
+def test_a_model_without_a_table(tmp_path):
+    model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1)])
+    with pytest.raises(ValueError, match="must use a dynamic table"):
+        de.export(model, tmp_path)

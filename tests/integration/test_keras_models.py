@@ -1,0 +1,296 @@
+"""Keras 3 models with tables under compile and fit."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+
+def optimizer(inner=None):
+    return de.DynamicEmbeddingOptimizer(inner or keras.optimizers.Adam(0.05))
+
+
+def functional():
+    user = keras.Input([], dtype="int64", name="user")
+    item = keras.Input([], dtype="int64", name="item")
+    rows = [
+        de.layers.Embedding(8, initializer="uniform", name="users")(user),
+        de.layers.Embedding(8, initializer="uniform", name="items")(item),
+    ]
+    hidden = keras.layers.Dense(16, activation="relu")(keras.layers.Concatenate()(rows))
+    return keras.Model([user, item], keras.layers.Dense(1, activation="sigmoid")(hidden))
+
+
+class Subclassed(keras.Model):
+    """Holds one table as a layer and one as a Variable of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.users = de.layers.Embedding(8, initializer="uniform", name="users")
+        self.items = de.Variable(dim=8, initializer="uniform", name="items")
+        self.hidden = keras.layers.Dense(16, activation="relu")
+        self.score = keras.layers.Dense(1, activation="sigmoid")
+
+    def call(self, inputs):
+        user, item = inputs
+        rows = tf.concat([self.users(user), de.embedding_lookup(self.items, item)], -1)
+        return self.score(self.hidden(rows))
+
+
+class Nested(keras.Model):
+    """A layer that makes its tables in `build`, inside another layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.tower = Tower()
+        self.score = keras.layers.Dense(1, activation="sigmoid")
+
+    def call(self, inputs):
+        return self.score(self.tower(inputs))
+
+
+class Tower(keras.layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.inner = InnerTower()
+
+    def call(self, inputs):
+        return self.inner(inputs)
+
+
+class InnerTower(keras.layers.Layer):
+    def build(self, _):
+        self.users = de.Variable(dim=8, initializer="uniform", name="users")
+        self.items = de.layers.Embedding(8, initializer="uniform", name="items")
+        self.hidden = keras.layers.Dense(16, activation="relu")
+
+    def call(self, inputs):
+        user, item = inputs
+        return self.hidden(tf.concat([self.users.lookup(user), self.items(item)], -1))
+
+
+MODELS = [functional, Subclassed, Nested]
+
+
+@pytest.mark.parametrize("make", MODELS)
+@pytest.mark.parametrize("run_eagerly", [False, True])
+def test_models_learn_under_fit(make, run_eagerly, ratings):
+    users, items, pleases = ratings
+    keras.utils.set_random_seed(0)
+    model = make()
+    model.compile(optimizer(), "binary_crossentropy", run_eagerly=run_eagerly)
+    epochs = 5 if run_eagerly else 12
+    losses = model.fit((users, items), pleases, epochs=epochs, batch_size=64, verbose=0).history[
+        "loss"
+    ]
+    assert losses[-1] < (0.85 if run_eagerly else 0.35) * losses[0]
+    assert int(model.optimizer.iterations) == 8 * epochs
+
+
+def test_a_sequential_model_without_an_input_layer_keeps_long_ids_apart():
+    ids = np.array([[2**62 + 1], [2**62 + 2], [2**24 + 1], [2**24]], np.int64)
+    model = keras.Sequential(
+        [
+            de.layers.Embedding(4, initializer="normal"),
+            keras.layers.Flatten(),
+            keras.layers.Dense(1),
+        ]
+    )
+    model.compile(optimizer(), "mse")
+    model.fit(ids, np.array([[0.0], [1.0], [2.0], [3.0]]), epochs=150, verbose=0)
+    keys, _ = model.layers[0].table.export()
+    assert sorted(keys.numpy()) == sorted(ids[:, 0])
+    np.testing.assert_allclose(model.predict(ids, verbose=0)[:, 0], [0, 1, 2, 3], atol=0.2)
+
+
+def test_string_ids_under_fit():
+    words = np.array([["good"], ["bad"], ["fine"], ["awful"]])
+    model = keras.Sequential(
+        [
+            keras.Input([1], dtype="string"),
+            de.layers.Embedding(4, key_dtype=tf.string, initializer="uniform", combiner="sum"),
+            keras.layers.Dense(1, activation="sigmoid"),
+        ]
+    )
+    model.compile(optimizer(), "binary_crossentropy")
+    data = tf.data.Dataset.from_tensors((words, np.array([[1.0], [0.0], [1.0], [0.0]])))
+    losses = model.fit(data, epochs=60, shuffle=False, verbose=0).history["loss"]
+    assert losses[-1] < 0.1
+    keys, _ = model.layers[0].table.export()
+    assert set(keys.numpy()) == {b"good", b"bad", b"fine", b"awful"}
+
+
+@pytest.mark.parametrize("make", MODELS)
+@pytest.mark.parametrize(
+    "inner",
+    [
+        keras.optimizers.SGD,
+        keras.optimizers.Adam,
+        keras.optimizers.Adagrad,
+        keras.optimizers.Lion,
+        lambda: keras.optimizers.Adam(clipnorm=1.0),
+        lambda: keras.optimizers.SGD(global_clipnorm=1.0),
+    ],
+)
+def test_an_optimizer_that_is_not_wrapped_fails_at_the_first_step(make, inner, ratings):
+    users, items, pleases = ratings
+    model = make()
+    model.compile(inner(), "binary_crossentropy")
+    with pytest.raises(RuntimeError, match=r"use de\.DynamicEmbeddingOptimizer\(optimizer\)"):
+        model.fit((users, items), pleases, verbose=0)
+    assert int(model.optimizer.iterations) == 0
+
+
+def test_so_does_one_inside_a_loss_scale(ratings):
+    users, items, pleases = ratings
+    model = functional()
+    model.compile(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD()), "mse")
+    with pytest.raises(ValueError, match=r"wrap_the_optimizer_in_de\.DynamicEmbeddingOptimizer"):
+        model.fit((users, items), pleases, verbose=0)
+
+
+@pytest.mark.parametrize("inner", [keras.optimizers.SGD, keras.optimizers.Adam])
+@pytest.mark.parametrize("in_function", [False, True])
+def test_it_fails_for_plain_modules_too(inner, in_function):
+    module = tf.Module()
+    module.table = de.Variable(dim=2, name="users")
+    module.weight = tf.Variable([1.0, 1.0])
+    plain = inner()
+
+    def step():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(de.embedding_lookup(module.table, [1]) * module.weight)
+        variables = module.trainable_variables
+        plain.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+
+    with pytest.raises(RuntimeError, match="the table 'users'"):
+        (tf.function(step) if in_function else step)()
+    np.testing.assert_array_equal(module.weight, [1, 1])
+
+
+def test_a_frozen_layer_does_not_train(ratings):
+    users, items, pleases = ratings
+    model = functional()
+    model.get_layer("users").trainable = False
+    model.compile(optimizer(), "binary_crossentropy")
+    model.fit((users, items), pleases, epochs=1, verbose=0)
+    assert int(model.get_layer("users").table.size()) == 0
+    assert int(model.get_layer("items").table.size()) == 30
+
+
+def test_several_steps_in_one_execution(ratings):
+    users, items, pleases = ratings
+    model = functional()
+    model.compile(optimizer(), "binary_crossentropy", steps_per_execution=4)
+    model.fit((users, items), pleases, epochs=1, batch_size=64, verbose=0)
+    assert int(model.optimizer.iterations) == 8
+    assert int(model.get_layer("items").table.size()) == 30
+
+
+def test_one_layer_on_several_inputs_shares_its_rows():
+    layer = de.layers.Embedding(2, initializer="normal")
+    first, second = keras.Input([3], dtype="int64"), keras.Input([], dtype="int64")
+    rows = keras.ops.sum(layer(first), axis=1) + layer(second)
+    model = keras.Model([first, second], rows)
+    model.compile(optimizer(keras.optimizers.SGD(1.0)), lambda _, y: tf.reduce_sum(y))
+    before = layer.table.lookup([5, 6]).numpy()
+    history, target = np.array([[5, 5, 6]]), np.array([5])
+    model.train_on_batch((history, target), np.zeros([1, 2]))
+    np.testing.assert_allclose(layer.table.lookup([5, 6]), before - [[3], [1]], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("combiner", "expected"), [("sum", [6, 6]), ("mean", [3, 3]), ("sqrtn", [6 / 2**0.5] * 2)]
+)
+def test_combiners_leave_masked_ids_out(combiner, expected):
+    layer = de.layers.Embedding(2, combiner=combiner, mask_key=0)
+    layer.table.upsert([0, 1, 2], [[9.0, 9.0], [2.0, 2.0], [4.0, 4.0]])
+    ids = tf.constant([[1, 2, 0], [0, 0, 0]], tf.int64)
+    np.testing.assert_allclose(layer(ids), [expected, [0, 0]], rtol=1e-6)
+    plain = de.layers.Embedding(2, combiner=combiner)
+    plain.table.upsert([1, 2], [[2.0, 2.0], [4.0, 4.0]])
+    np.testing.assert_allclose(
+        plain(tf.ragged.constant([[1, 2], []], dtype=tf.int64)), [expected, [0, 0]], rtol=1e-6
+    )
+
+
+def test_the_mask_reaches_the_layers_that_follow():
+    ids = keras.Input([4], dtype="int64")
+    rows = de.layers.Embedding(1, mask_key=0)(ids)
+    model = keras.Model(ids, keras.layers.GlobalAveragePooling1D()(rows))
+    assert rows.shape == (None, 4, 1)
+    model.layers[1].table.upsert([0, 1, 2], [[9.0], [1.0], [3.0]])
+    assert float(model(tf.constant([[1, 2, 0, 0]], tf.int64))[0, 0]) == 2.0
+
+
+def test_a_mask_of_string_ids():
+    words = keras.Input([2], dtype="string")
+    rows = de.layers.Embedding(1, key_dtype=tf.string, mask_key="", initializer=1.0)(words)
+    model = keras.Model(words, keras.layers.LSTM(3)(rows))
+    padded, short = tf.constant([["a", ""]]), tf.constant([["a", "b"]])
+    assert np.any(model(padded) != model(short))
+
+
+def test_layers_without_a_name_have_tables_of_their_own():
+    first, second = de.layers.Embedding(2), de.layers.Embedding(2)
+    assert first.name != second.name
+    first.table.upsert([1], [[1.0, 1.0]])
+    assert int(second.table.size()) == 0
+
+
+def test_int32_ids_widen():
+    layer = de.layers.Embedding(2, initializer=1.0)
+    assert layer(tf.constant([[1, 2]])).shape == [1, 2, 2]
+
+
+def test_mixed_precision_casts_the_rows_and_not_the_table():
+    layer = de.layers.Embedding(2, dtype="mixed_bfloat16")
+    assert layer(tf.constant([1], tf.int64)).dtype == tf.bfloat16
+    assert layer.table.value_dtype == tf.float32
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"key_dtype": tf.string, "mask_key": "", "combiner": "mean", "name": "words"},
+        {"initializer": keras.initializers.RandomNormal(seed=3), "devices": ["/CPU:0"] * 2},
+        {"initializer": np.array([1.0, 2.0]), "init_size": 10, "trainable": False},
+        {"initializer": 0.5, "value_dtype": "bfloat16", "dtype": "float32"},
+    ],
+)
+def test_layers_come_back_from_their_config(arguments):
+    layer = de.layers.Embedding(2, **arguments)
+    config = layer.get_config()
+    json.dumps(config)
+    copy = de.layers.Embedding.from_config(config)
+    assert copy.get_config() == config
+    ids = tf.constant(["a"]) if layer.table.key_dtype == tf.string else tf.constant([5], tf.int64)
+    np.testing.assert_array_equal(copy.table.lookup(ids), layer.table.lookup(ids))
+
+
+def test_optimizers_come_back_from_their_config():
+    schedule = keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.5)
+    for inner in ("adagrad", keras.optimizers.SGD(schedule, momentum=0.5, clipnorm=1.0)):
+        wrapped = de.DynamicEmbeddingOptimizer(inner, bp_v2=True, name="wrapped")
+        config = keras.optimizers.serialize(wrapped)
+        json.dumps(config)
+        copy = keras.optimizers.deserialize(config)
+        assert isinstance(copy, de.DynamicEmbeddingOptimizer)
+        assert copy.get_config() == wrapped.get_config()
+        assert copy.inner_optimizer.get_config() == wrapped.inner_optimizer.get_config()
+
+
+def test_clone_model_makes_tables_of_its_own(ratings):
+    users, items, pleases = ratings
+    model = functional()
+    model.compile(optimizer(), "binary_crossentropy")
+    model.fit((users, items), pleases, verbose=0)
+    clone = keras.models.clone_model(model)
+    assert int(clone.get_layer("users").table.size()) == 0
+    clone.set_weights(model.get_weights())
+    assert int(model.get_layer("users").table.size()) == 40
