@@ -10,7 +10,9 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import pathlib
+import shlex
 import sys
+import urllib.parse
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ def check() -> None:
         installed=installed_tensorflows(TENSORFLOW_WHEELS),
         build=read_build(_FOLDER / "_de_ops.json"),
         library=pathlib.Path(library_path()),
-        install_command=install_command(_FOLDER.parent),
+        install_command=install_command(_FOLDER.parent, _origin()),
     )
     if message is not None:
         raise ImportError(message)
@@ -134,11 +136,23 @@ def read_build(path: pathlib.Path) -> Build | None:
         return None
 
 
-def install_command(root: pathlib.Path) -> str:
-    """Returns the command that compiles and installs de_core, from the checkout if it is one."""
+def install_command(root: pathlib.Path, origin: str | None = None) -> str:
+    """Returns the command that compiles and installs de_core anew.
+
+    Args:
+        root: The folder that holds the package.
+        origin: What pip noted about where it was installed from (``direct_url.json``), if it did.
+    """
     if (root / "pyproject.toml").is_file() and (root / "de_core" / "CMakeLists.txt").is_file():
-        return f"pip install --no-deps -e {root}"
-    return "pip install --force-reinstall --no-deps --no-cache-dir de-core"
+        return f"pip install --no-deps -e {shlex.quote(str(root))}"
+    sources = "de-core"
+    if origin is not None:
+        noted = json.loads(origin)
+        sources = "SOURCES, with SOURCES the folder of its sources"
+        if "dir_info" in noted:
+            path = urllib.parse.unquote(urllib.parse.urlsplit(noted["url"]).path)
+            sources = shlex.quote(path)
+    return f"pip install --no-cache-dir --force-reinstall --no-deps {sources}"
 
 
 def minor_of(version: str) -> str:
@@ -148,6 +162,13 @@ def minor_of(version: str) -> str:
 
 def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(str(part) for part in version)
+
+
+def _origin() -> str | None:
+    try:
+        return importlib.metadata.distribution("de-core").read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _imported_version() -> str | None:

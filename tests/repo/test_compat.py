@@ -112,8 +112,18 @@ def test_damaged_description_counts_as_none(compat: ModuleType, tmp_path: Path, 
 
 
 def test_checkout_is_told_from_an_installed_package(compat: ModuleType, root: Path, tmp_path: Path):
-    assert str(root) in compat.install_command(root)
-    assert str(tmp_path) not in compat.install_command(tmp_path)
+    assert compat.install_command(root) == f"pip install --no-deps -e {root}"
+    assert compat.install_command(tmp_path).endswith(" de-core")
+
+
+def test_package_installed_from_a_folder_names_that_folder(compat: ModuleType, tmp_path: Path):
+    origin = '{"url": "file:///home/ann/the%20project", "dir_info": {}}'
+    assert compat.install_command(tmp_path, origin).endswith(" '/home/ann/the project'")
+
+
+def test_package_installed_from_a_wheel_asks_for_the_sources(compat: ModuleType, tmp_path: Path):
+    origin = '{"url": "file:///tmp/de_core-0.1.0-py3-none-linux_x86_64.whl", "archive_info": {}}'
+    assert "SOURCES" in compat.install_command(tmp_path, origin)
 
 
 def test_installed_tensorflow_is_found_without_importing_it(compat: ModuleType):
