@@ -7,6 +7,7 @@
 
 #include "de_core/cc/engine/guard.h"
 #include "de_core/cc/engine/hash.h"
+#include "de_core/cc/engine/snapshot_index.h"
 #include "de_core/cc/engine/values.h"
 
 namespace de::engine {
@@ -66,21 +67,22 @@ void FrozenTable::BuildPlaces(const char* data) {
   places_.push_back({~uint64_t{0}, &kEmptyLine, nullptr, nullptr, 0, 1, 0});
 }
 
-/// Cells are at least as many as sections, so that most hold one section's hashes only.
+/// Cells are at least as many as sections, so that a table split evenly has one place a cell.
 void FrozenTable::BuildCells() {
+  const size_t sections = places_.size() - 1;
   uint32_t bits = 1;
-  while ((size_t{1} << bits) < places_.size()) ++bits;
+  while ((size_t{1} << bits) < sections) ++bits;
   cell_shift_ = 64 - bits;
-  cells_.resize(size_t{1} << bits);
+  cells_.reserve((size_t{1} << bits) + 1);
   uint32_t place = 0;
-  for (size_t i = 0; i < cells_.size(); ++i) {
-    const uint64_t begin = static_cast<uint64_t>(i) << cell_shift_;
+  for (uint64_t i = 0; i < uint64_t{1} << bits; ++i) {
+    const uint64_t begin = i << cell_shift_;
     const uint64_t last = begin | (~uint64_t{0} >> bits);
     while (places_[place].hash_last < begin) ++place;
-    cells_[i].first = place;
-    while (places_[place].hash_last < last) ++place;
-    cells_[i].last = place;
+    const bool one = places_[place].hash_last >= last;
+    cells_.push_back({one ? places_[place].lines : nullptr, places_[place].line_count, place});
   }
+  cells_.push_back({nullptr, 0, static_cast<uint32_t>(sections)});
 }
 
 Status FrozenTable::PrepareOov() {
@@ -160,37 +162,30 @@ Status FrozenTable::Missing(const Keys& keys, size_t i) const {
       key + (table == header().metadata.end() ? "" : ", table=" + table->second));
 }
 
-Status FrozenTable::Corrupt(const Place& place) const {
-  const auto number = static_cast<size_t>(&place - places_.data());
-  return Status::DataLoss(SectionName(number, reader_->sections()[number].offset) +
+Status FrozenTable::Corrupt(const Probe& probe) const {
+  return Status::DataLoss(SectionName(probe.place, reader_->sections()[probe.place].offset) +
                           " is corrupt: its index or a string of it points outside it");
 }
 
-const FrozenTable::Place* FrozenTable::PlaceOf(uint64_t hash) const noexcept {
-  const Cell& cell = CellOf(hash);
-  uint32_t first = cell.first;
-  uint32_t last = cell.last;
+void FrozenTable::Locate(Probe* probe) const noexcept {
+  const Cell* cell = &cells_[probe->hash >> cell_shift_];
+  probe->lines = cell->lines;
+  probe->line_count = cell->line_count;
+  probe->place = cell->place;
+  if (cell->lines != nullptr) return;
+  const Place* first = &places_[cell[0].place];
+  const Place* last = &places_[cell[1].place];  // the first place of the next cell may begin here
   while (first < last) {
-    const uint32_t middle = first + (last - first) / 2;
-    if (places_[middle].hash_last < hash) {
+    const Place* middle = first + (last - first) / 2;
+    if (middle->hash_last < probe->hash) {
       first = middle + 1;
     } else {
       last = middle;
     }
   }
-  return &places_[first];
-}
-
-/// The row of the first entry with this word: the key's own, but for string keys whose words
-/// collide. kNoRow where there is none; unchecked.
-uint32_t FrozenTable::RowOf(const Place& place, uint64_t word, uint64_t hash) const noexcept {
-  const LineIndex index(const_cast<IndexLine*>(place.lines), place.line_count);  // Find only reads
-  const LineIndex::Position at = index.Find(word, hash, [](uint32_t) { return true; });
-  return at.found() ? place.lines[at.line].rows[at.entry] : kNoRow;
-}
-
-const char* FrozenTable::RowAt(const Probe& probe) const noexcept {
-  return probe.place->rows + uint64_t{probe.row} * stride_;
+  probe->lines = first->lines;
+  probe->line_count = first->line_count;
+  probe->place = static_cast<uint32_t>(first - places_.data());
 }
 
 bool FrozenTable::StringAt(const Place& place, const char* at,
@@ -204,7 +199,7 @@ bool FrozenTable::StringAt(const Place& place, const char* at,
 
 /// Moves on to the row whose key bytes are `key`, or to kNoRow. False where the file is corrupt.
 bool FrozenTable::ResolveKey(std::string_view key, Probe* probe) const noexcept {
-  const Place& place = *probe->place;
+  const Place& place = places_[probe->place];
   bool intact = true;
   const auto is_key = [&](uint32_t row) {
     std::string_view text;
@@ -216,9 +211,7 @@ bool FrozenTable::ResolveKey(std::string_view key, Probe* probe) const noexcept 
     return false;
   };
   if (is_key(probe->row)) return true;
-  const LineIndex index(const_cast<IndexLine*>(place.lines), place.line_count);  // Find only reads
-  const LineIndex::Position at = index.Find(probe->word, probe->hash, is_key);
-  probe->row = at.found() ? place.lines[at.line].rows[at.entry] : kNoRow;
+  probe->row = FindInLines(probe->lines, probe->line_count, probe->word, probe->hash, is_key);
   return intact;
 }
 
@@ -236,16 +229,18 @@ Status FrozenTable::Run(const Keys& keys, const Deliver& deliver) const {
         probe.word = static_cast<uint64_t>(keys.ints[step]);
       }
       probe.hash = Mix64(probe.word);
-      probe.place = PlaceOf(probe.hash);
-      const uint32_t home = ReduceLow32(probe.hash, probe.place->line_count);
-      __builtin_prefetch(probe.place->lines + home);
-      // One search in six goes on to the next line. Behind the last line rows begin.
-      __builtin_prefetch(probe.place->lines + home + 1);
+      Locate(&probe);
+      const IndexLine* home = probe.lines + ReduceLow32(probe.hash, probe.line_count);
+      __builtin_prefetch(home);
+      __builtin_prefetch(home + 1);  // where one search in six goes on; behind the last: rows
+      __builtin_prefetch(&places_[probe.place]);
     }
     if (step >= kWindow && step - kWindow < keys.size) {
       Probe& probe = ring[(step - kWindow) % kRing];
-      probe.row = RowOf(*probe.place, probe.word, probe.hash);
-      if (probe.row < probe.place->count) {
+      // For string keys whose words collide this may be another's row; ResolveKey sees to that.
+      probe.row = FindInLines(probe.lines, probe.line_count, probe.word, probe.hash,
+                              [](uint32_t) { return true; });
+      if (IsInside(probe)) {
         PrefetchBytes(RowAt(probe), prefetch_bytes_);
         if (kStringKeys) __builtin_prefetch(RowAt(probe) + key_offset_);
       }
@@ -253,8 +248,7 @@ Status FrozenTable::Run(const Keys& keys, const Deliver& deliver) const {
     if (kStringKeys && step >= 2 * kWindow && step - 2 * kWindow < keys.size) {
       const Probe& probe = ring[(step - 2 * kWindow) % kRing];
       std::string_view text;
-      if (probe.row < probe.place->count &&
-          StringAt(*probe.place, RowAt(probe) + key_offset_, &text)) {
+      if (IsInside(probe) && StringAt(places_[probe.place], RowAt(probe) + key_offset_, &text)) {
         __builtin_prefetch(text.data());
       }
     }
@@ -262,11 +256,14 @@ Status FrozenTable::Run(const Keys& keys, const Deliver& deliver) const {
       const size_t i = step - 3 * kWindow;
       Probe& probe = ring[i % kRing];
       if (kStringKeys && probe.row != kNoRow && !ResolveKey(keys.strings[i], &probe)) {
-        return Corrupt(*probe.place);
+        return Corrupt(probe);
       }
-      if (probe.row != kNoRow && probe.row >= probe.place->count) return Corrupt(*probe.place);
-      if (probe.row == kNoRow && oov_.kind == OovPolicy::Kind::kError) return Missing(keys, i);
-      if (!deliver(i, probe)) return Corrupt(*probe.place);
+      if (probe.row == kNoRow) {
+        if (oov_.kind == OovPolicy::Kind::kError) return Missing(keys, i);
+      } else if (!IsInside(probe)) {
+        return Corrupt(probe);
+      }
+      if (!deliver(i, probe)) return Corrupt(probe);
     }
   }
   return Status::Ok();
@@ -309,8 +306,8 @@ Status FrozenTable::FindStrings(const Keys& keys, std::string_view* values,
       std::string_view* value = values + i * dim();
       for (size_t j = 0; j < dim(); ++j) {
         value[j] = missing;
-        if (is_found &&
-            !StringAt(*probe.place, RowAt(probe) + j * sizeof(SnapshotStringRef), &value[j])) {
+        if (is_found && !StringAt(places_[probe.place],
+                                  RowAt(probe) + j * sizeof(SnapshotStringRef), &value[j])) {
           return false;
         }
       }

@@ -84,16 +84,21 @@ class FrozenTable {
     uint32_t line_count;
     uint32_t count;
   };
-  /// The places in which hashes with one prefix can lie.
+  /// Where hashes with one prefix are looked up, four to a cache line: for most prefixes all of
+  /// them lie in one place. Where they may lie in several, `lines` is nullptr and `place` the
+  /// first.
   struct Cell {
-    uint32_t first;
-    uint32_t last;
+    const IndexLine* lines;
+    uint32_t line_count;
+    uint32_t place;
   };
   /// A key on its way through the pipeline.
   struct Probe {
     uint64_t word;
     uint64_t hash;
-    const Place* place;
+    const IndexLine* lines;
+    uint32_t line_count;
+    uint32_t place;
     uint32_t row;
   };
 
@@ -104,12 +109,15 @@ class FrozenTable {
   Status PrepareOov();
   Status CheckKeys(const Keys& keys, bool string_values) const;
   Status Missing(const Keys& keys, size_t i) const;
-  Status Corrupt(const Place& place) const;
+  Status Corrupt(const Probe& probe) const;
 
-  const Cell& CellOf(uint64_t hash) const noexcept { return cells_[hash >> cell_shift_]; }
-  const Place* PlaceOf(uint64_t hash) const noexcept;
-  uint32_t RowOf(const Place& place, uint64_t word, uint64_t hash) const noexcept;
-  const char* RowAt(const Probe& probe) const noexcept;
+  void Locate(Probe* probe) const noexcept;
+  bool IsInside(const Probe& probe) const noexcept {
+    return probe.row < places_[probe.place].count;
+  }
+  const char* RowAt(const Probe& probe) const noexcept {
+    return places_[probe.place].rows + uint64_t{probe.row} * stride_;
+  }
   bool StringAt(const Place& place, const char* at, std::string_view* text) const noexcept;
   bool ResolveKey(std::string_view key, Probe* probe) const noexcept;
   template <bool kStringKeys, typename Deliver>
@@ -119,7 +127,7 @@ class FrozenTable {
 
   std::unique_ptr<SnapshotReader> reader_;
   std::vector<Place> places_;  ///< the sections, then an empty place for hashes behind them
-  std::vector<Cell> cells_;    // (2^(64 - cell_shift_))
+  std::vector<Cell> cells_;    // (2^(64 - cell_shift_) + 1), the last for the end of the search
   uint32_t cell_shift_ = 63;
   size_t stride_ = 0;
   size_t value_bytes_ = 0;

@@ -115,13 +115,6 @@ inline BlockShape ShapeOf(const SectionRecord& section, size_t stride) noexcept 
   return ShapeOfBlock(section.lines, section.count, stride, section.string_bytes);
 }
 
-/// Index lines the writer makes for `count` rows: filled to seven eighths. The bytes of keys, index
-/// and 16 floats a row are then 1.093 times those of keys and floats (1.087 at nine tenths, where
-/// a search for an absent key visits 8.2 lines instead of 5; 1.108 at eight tenths).
-constexpr uint32_t LinesFor(uint32_t count) noexcept {
-  return static_cast<uint32_t>((uint64_t{count} * 8 + 34) / 35);
-}
-
 /// Bytes of the directory: the section records, padding, a checksum.
 constexpr uint64_t DirectoryBytes(uint64_t sections) noexcept {
   return RoundUpTo(sections * sizeof(SectionRecord) + sizeof(uint32_t), 64);

@@ -6,6 +6,7 @@
 #include "de_core/cc/engine/crc32c.h"
 #include "de_core/cc/engine/guard.h"
 #include "de_core/cc/engine/hash.h"
+#include "de_core/cc/engine/snapshot_index.h"
 
 namespace de::engine {
 namespace {
@@ -21,6 +22,22 @@ Status Fetch(const ByteSource& source, uint64_t offset, uint64_t size, std::vect
   *bytes = buffer->data();
   return source.Read(offset, size, buffer->data());
 }
+
+/// Of the lines added, for each filter bit the first and the last that lacks it: their numbers plus
+/// 1, or 0 where there is none.
+struct OpenLines {
+  uint32_t first[16] = {};
+  uint32_t last[16] = {};
+
+  void Add(const IndexLine& line, uint32_t number) noexcept {
+    const uint32_t passed = Passed(line);
+    for (uint32_t bit = 0; bit < 16; ++bit) {
+      const bool open = (passed & (1U << bit)) == 0;
+      last[bit] = open ? number + 1 : last[bit];
+      first[bit] = open && first[bit] == 0 ? number + 1 : first[bit];
+    }
+  }
+};
 
 Status Malformed(const char* why) { return Status::DataLoss(std::string("is malformed: ") + why); }
 
@@ -130,18 +147,15 @@ Status SnapshotReader::ReadIndex(const SectionRecord& section, const char* lines
     std::memcpy(&line, lines + uint64_t{at} * sizeof(IndexLine), sizeof(line));
     return line;
   };
-  // A search stops behind a line that nobody passed, so there must be none from home to entry.
-  buffer->open_lines.resize(uint64_t{size} + 1);
-  uint32_t open = 0;
-  for (uint32_t at = 0; at < size; ++at) {
-    buffer->open_lines[at] = open;
-    open += load(at).overflow == 0 ? 1 : 0;
-  }
-  buffer->open_lines[size] = open;
-  const auto reachable = [&](uint32_t home, uint32_t at) {
-    const auto& before = buffer->open_lines;
-    if (home <= at) return before[at] == before[home];
-    return before[size] == before[home] && before[at] == 0;
+  // A search stops behind a line without the filter bit of its key.
+  OpenLines all;
+  for (uint32_t at = 0; at < size; ++at) all.Add(load(at), at);
+  OpenLines before;
+  const auto reachable = [&](uint64_t hash, uint32_t at) {
+    const uint32_t home = ReduceLow32(hash, size);
+    const uint32_t bit = LowestBit(PassBit(hash));
+    if (home <= at) return before.last[bit] <= home;
+    return all.last[bit] <= home && (all.first[bit] == 0 || all.first[bit] > at);
   };
 
   std::vector<bool> seen(section.count);
@@ -160,13 +174,14 @@ Status SnapshotReader::ReadIndex(const SectionRecord& section, const char* lines
       if (hash < section.hash_begin || hash > section.hash_last) {
         return Malformed("a key hashes outside its section");
       }
-      if (!reachable(ReduceLow32(hash, size), at)) {
+      if (!reachable(hash, at)) {
         return Malformed("an index entry is where no search finds it");
       }
       seen[row] = true;
       buffer->words[row] = word;
       ++entries;
     }
+    before.Add(line, at);
   }
   return entries == section.count ? Status::Ok() : Malformed("a row is missing from the index");
 }

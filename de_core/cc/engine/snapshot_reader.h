@@ -25,7 +25,6 @@ struct SectionBuffer {
   std::vector<uint64_t> words;           // (count)
   std::vector<std::string_view> keys;    // (count)
   std::vector<std::string_view> values;  // (count, dim)
-  std::vector<uint32_t> open_lines;      // scratch: lines before i at which a search stops
 };
 
 /// Const methods may be called by several threads at once, each with a buffer of its own.

@@ -6,6 +6,7 @@
 #include "de_core/cc/engine/crc32c.h"
 #include "de_core/cc/engine/guard.h"
 #include "de_core/cc/engine/hash.h"
+#include "de_core/cc/engine/snapshot_index.h"
 
 namespace de::engine {
 namespace {
@@ -154,9 +155,8 @@ Status SnapshotWriter::AppendSection(const SnapshotSection& section) {
 
 void SnapshotWriter::BuildIndex(const SnapshotSection& section, uint32_t lines) {
   lines_.assign(lines, IndexLine{});
-  LineIndex index(lines_.data(), lines);
   for (uint32_t row = 0; row < section.count; ++row) {
-    index.Insert(section.words[row], Mix64(section.words[row]), row);
+    InsertIntoLines(lines_.data(), lines, section.words[row], Mix64(section.words[row]), row);
   }
 }
 

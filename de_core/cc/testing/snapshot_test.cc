@@ -4,6 +4,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "de_core/cc/engine/snapshot_index.h"
 #include "de_core/cc/engine/snapshot_reader.h"
 #include "de_core/cc/testing/snapshot_fixture.h"
 
@@ -334,6 +335,46 @@ TEST(DamagedSnapshot, an_unknown_field_is_refused_only_if_required) {
   bytes[field + 2] = 0;
   Reseal(&bytes);
   EXPECT_TRUE(Verify(bytes).ok());
+}
+
+TEST(DamagedSnapshot, a_key_that_no_search_finds_is_named) {
+  const SampleTable table(Layout(KeyType::kInt64, DType::kFloat32, 1), 2000);
+  const std::string intact = table.Bytes(SampleHeader(), 0);
+  std::unique_ptr<SnapshotReader> reader;
+  ASSERT_TRUE(Open(intact, SnapshotVerify::kFull, &reader).ok());
+  const SectionRecord section = reader->sections()[0];
+  size_t passed_lines = 0;
+  for (uint32_t k = 0; k < section.lines && passed_lines < 20; ++k) {
+    const uint64_t at = section.offset + sizeof(BlockRecord) + k * sizeof(IndexLine);
+    if (intact[at + offsetof(IndexLine, overflow)] == 0) continue;
+    ++passed_lines;
+    for (const size_t part : {offsetof(IndexLine, overflow), offsetof(IndexLine, reserved)}) {
+      std::string damaged = intact;
+      damaged[at + part] = 0;
+      damaged[at + offsetof(IndexLine, reserved) + 1] &= damaged[at + part];
+      Reseal(&damaged);
+      const Status status = Verify(damaged);
+      EXPECT_EQ(status.code, Code::kDataLoss);
+      EXPECT_NE(status.message.find("no search finds it"), std::string::npos) << status.message;
+    }
+  }
+  EXPECT_EQ(passed_lines, 20U);
+}
+
+TEST(Snapshot, most_searches_for_unknown_keys_end_at_their_first_line) {
+  const SampleTable table(Layout(KeyType::kInt64, DType::kFloat32, 1), 4000);
+  const AlignedBytes bytes(table.Bytes(SampleHeader(), 0));
+  std::unique_ptr<SnapshotReader> reader;
+  ASSERT_TRUE(Open({bytes.data(), bytes.size()}, SnapshotVerify::kFull, &reader).ok());
+  const SectionRecord section = reader->sections()[0];
+  const auto* lines =
+      reinterpret_cast<const IndexLine*>(bytes.data() + section.offset + sizeof(BlockRecord));
+  int going_on = 0;
+  for (uint64_t word = 0; word < 10000; ++word) {
+    const uint64_t hash = Mix64(word * 3 + 1);
+    going_on += (Passed(lines[ReduceLow32(hash, section.lines)]) & PassBit(hash)) != 0 ? 1 : 0;
+  }
+  EXPECT_LT(going_on, 2000);
 }
 
 // Behind correct checksums: a file made by a faulty or hostile writer.
