@@ -1,0 +1,136 @@
+// Lookups a second in a mapped snapshot, beside a prefetched gather from an array (no index at all)
+// and the live table, all over the same random keys; and the speed of writing and verifying.
+//
+//   cmake --build --preset default --target frozen_table_bench
+//   build/engine/cc/testing/frozen_table_bench [ROWS [DIM [FILE]]]
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "de_core/cc/engine/executor.h"
+#include "de_core/cc/engine/frozen_table.h"
+#include "de_core/cc/engine/table.h"
+#include "de_core/cc/engine/values.h"
+#include "de_core/cc/testing/snapshot_fixture.h"
+
+namespace de::engine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class FileSink final : public ByteSink {
+ public:
+  explicit FileSink(int file) : file_(file) {}
+  Status Append(const void* data, size_t size) override {
+    const char* at = static_cast<const char*>(data);
+    while (size > 0) {
+      const ssize_t written = ::write(file_, at, size);
+      if (written <= 0) return Status::ResourceExhausted("cannot write the file");
+      at += written;
+      size -= static_cast<size_t>(written);
+    }
+    return Status::Ok();
+  }
+
+ private:
+  int file_;
+};
+
+template <typename Body>
+double Seconds(const Body& body) {
+  const auto begin = Clock::now();
+  body();
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+void Expect(const Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "%s\n", status.message.c_str());
+  std::exit(1);
+}
+
+int Run(size_t rows, size_t dim, const char* path) {
+  const testing::SampleTable sample(RowLayout(KeyType::kInt64, DType::kFloat32, dim), rows);
+  const size_t bytes = dim * sizeof(float);
+
+  const int file = ::open(path, O_RDWR | O_CREAT | O_TRUNC, 0644);
+  FileSink sink(file);
+  uint32_t bits = 0;
+  while ((rows >> bits) > 4000) ++bits;
+  const double writing = Seconds([&] { Expect(sample.Write(&sink, SnapshotHeader(), bits)); });
+  const auto size = static_cast<size_t>(::lseek(file, 0, SEEK_END));
+  const char* data =
+      static_cast<char*>(::mmap(nullptr, size, PROT_READ, MAP_SHARED | MAP_POPULATE, file, 0));
+  if (data == MAP_FAILED) return 1;
+  std::unique_ptr<FrozenTable> frozen;
+  const double opening = Seconds([&] { Expect(FrozenTable::Open(data, size, {}, &frozen)); });
+  const double verifying = Seconds([&] { Expect(frozen->reader().Verify()); });
+  const double giga = static_cast<double>(size) / 1e9;
+  std::printf(
+      "file %.3f GB, %.4f times keys and values; write %.2f GB/s, verify %.2f GB/s, open %.0f us\n",
+      giga, static_cast<double>(size) / static_cast<double>(rows * (bytes + 8)), giga / writing,
+      giga / verifying, opening * 1e6);
+
+  std::mt19937_64 random(3);
+  const size_t batch = size_t{1} << 20;
+  std::vector<int64_t> known(batch);
+  std::vector<int64_t> unknown(batch);
+  std::vector<size_t> positions(batch);
+  for (size_t i = 0; i < batch; ++i) {
+    positions[i] = random() % rows;
+    known[i] = sample.keys()[positions[i]].number;
+    unknown[i] = static_cast<int64_t>(random());
+  }
+  const Keys hits{known.data(), nullptr, batch};
+  const Keys misses{unknown.data(), nullptr, batch};
+  std::vector<float> out(batch * dim);
+  char* const out_bytes = reinterpret_cast<char*>(out.data());
+  std::unique_ptr<bool[]> found(new bool[batch]);
+
+  TableOptions options;
+  options.dim = dim;
+  options.init_size = rows;
+  std::unique_ptr<Table> live;
+  Expect(Table::Create(options, &live));
+  for (size_t i = 0; i < rows; ++i) {
+    const Keys key{&sample.keys()[i].number, nullptr, 1};
+    Expect(live->InsertOrAssign(key, {sample.row(i).data(), nullptr}, nullptr));
+  }
+
+  const char* const array = sample.row(0).data();
+  const auto report = [&](const char* what, const auto& body) {
+    double best = 1e9;
+    for (int round = 0; round < 7; ++round) best = std::min(best, Seconds(body));
+    std::printf("%-34s %6.1f ns a key, %5.1f million keys/s\n", what,
+                best * 1e9 / static_cast<double>(batch), static_cast<double>(batch) / best / 1e6);
+  };
+  report("gather, no index", [&] {
+    for (size_t i = 0; i < batch; ++i) {
+      if (i + 16 < batch) PrefetchBytes(array + positions[i + 16] * bytes, bytes);
+      CopyBytes(out_bytes + i * bytes, array + positions[i] * bytes, bytes);
+    }
+  });
+  report("frozen table, known keys", [&] { Expect(frozen->Find(hits, out.data(), found.get())); });
+  report("live table, known keys",
+         [&] { Expect(live->Find(hits, {out_bytes, nullptr}, found.get(), nullptr)); });
+  report("frozen table, unknown keys",
+         [&] { Expect(frozen->Find(misses, out.data(), found.get())); });
+  report("live table, unknown keys",
+         [&] { Expect(live->Find(misses, {out_bytes, nullptr}, found.get(), nullptr)); });
+  ::unlink(path);
+  return 0;
+}
+
+}  // namespace
+}  // namespace de::engine
+
+int main(int argc, char** argv) {
+  return de::engine::Run(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1000000,
+                         argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 16,
+                         argc > 3 ? argv[3] : "/tmp/frozen_table_bench.snapshot");
+}
