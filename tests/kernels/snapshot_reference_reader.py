@@ -20,8 +20,9 @@ HEADER, SECTION, FOOTER = (
     np.dtype([tuple(field.split(":")) for field in text.split()])
     for text in (HEADER_TEXT, SECTION_TEXT, FOOTER_TEXT)
 )
-LINE_FIELDS = {"words": ("<u8", 5), "rows": ("<u4", 5), "used": "u1", "overflow": "u1"}
-LINE = np.dtype({"names": [*LINE_FIELDS], "formats": [*LINE_FIELDS.values()], "itemsize": 64})
+LINE = np.dtype(
+    [("words", "<u8", 5), ("rows", "<u4", 5), ("used", "u1"), ("overflow", "u1"), ("filter", "<u2")]
+)
 # By number, from 1. bfloat16 has no numpy type and reads as its bits; 9 is string.
 DTYPES = dict(enumerate(("<f4", "<f8", "<f2", "<u2", "i1", "<i4", "<i8", "?"), start=1))
 STRING = 9
@@ -119,7 +120,7 @@ class Snapshot:
                 for candidate, at in self._entries(section, line):
                     if candidate == word and self._key(section, word, at) == key:
                         return self._value(section, at)
-                if line["overflow"] == 0:
+                if line["overflow"] == 0 or not line["filter"] >> (digest >> 32 & 15) & 1:
                     break
         return None
 
