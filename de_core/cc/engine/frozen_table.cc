@@ -211,7 +211,7 @@ bool FrozenTable::ResolveKey(std::string_view key, Probe* probe) const noexcept 
     return false;
   };
   if (is_key(probe->row)) return true;
-  probe->row = FindInLines(probe->lines, probe->line_count, probe->word, probe->hash, is_key);
+  probe->row = FindRow(probe->lines, probe->line_count, probe->word, probe->hash, is_key);
   return intact;
 }
 
@@ -238,7 +238,7 @@ Status FrozenTable::Run(const Keys& keys, const Deliver& deliver) const {
     if (step >= kWindow && step - kWindow < keys.size) {
       Probe& probe = ring[(step - kWindow) % kRing];
       // For string keys whose words collide this may be another's row; ResolveKey sees to that.
-      probe.row = FindInLines(probe.lines, probe.line_count, probe.word, probe.hash,
+      probe.row = FindRow(probe.lines, probe.line_count, probe.word, probe.hash,
                               [](uint32_t) { return true; });
       if (IsInside(probe)) {
         PrefetchBytes(RowAt(probe), prefetch_bytes_);

@@ -3,7 +3,9 @@
 //
 // Probing is linear over lines from the key's home line. A line counts the entries that had to
 // pass it (`overflow`), so a search stops at the first line nobody passed and an erase leaves no
-// tombstone (after F14, Facebook 2019). Occupancy is out of band: every key is legal.
+// tombstone (after F14, Facebook 2019); a filter of 16 bits says which kinds of keys passed it, so
+// that most searches for absent keys end at the first line. Occupancy is out of band: every key is
+// legal.
 #ifndef DE_CORE_ENGINE_LINE_INDEX_H_
 #define DE_CORE_ENGINE_LINE_INDEX_H_
 
@@ -21,7 +23,7 @@ struct alignas(64) IndexLine {
   uint32_t rows[kEntriesPerLine];   ///< row numbers
   uint8_t used;                     ///< bit i: entry i is occupied
   uint8_t overflow;                 ///< entries that passed this full line; 255 is sticky
-  uint16_t reserved;                ///< zero
+  uint16_t filter;                  ///< PassBit of each entry that passed; see Passed
 };
 static_assert(sizeof(IndexLine) == 64, "a line is a cache line");
 
@@ -34,6 +36,14 @@ inline uint32_t MatchWord(const IndexLine& line, uint64_t word) noexcept {
   return mask & line.used;
 }
 
+/// The filter bit of a key: set in each line that the key passed because it was full.
+constexpr uint32_t PassBit(uint64_t hash) noexcept { return 1U << (hash >> 32 & 15); }
+
+/// The filter bits with which a search may go on behind this line.
+inline uint32_t Passed(const IndexLine& line) noexcept {
+  return line.overflow == 0 ? 0U : line.filter;
+}
+
 inline uint32_t LowestBit(uint32_t mask) noexcept {
   return static_cast<uint32_t>(__builtin_ctz(mask));
 }
@@ -41,42 +51,63 @@ inline uint32_t LowestBit(uint32_t mask) noexcept {
 inline constexpr uint32_t kFullLine = (1U << kEntriesPerLine) - 1;
 inline constexpr uint32_t kNoRow = 0xffffffffU;
 
+/// Where an entry lies.
+struct EntryPosition {
+  uint32_t line = 0;
+  uint32_t entry = kEntriesPerLine;  ///< kEntriesPerLine: not found
+  bool found() const noexcept { return entry < kEntriesPerLine; }
+};
+
+/// Finds the entry of `word` in lines[0, size) for which `is_key(row)` holds (equal words of
+/// different string keys are told apart by it). Visits each line at most once whatever the lines
+/// hold, so that a corrupt file cannot make it loop.
+template <typename IsKey>
+EntryPosition FindEntry(const IndexLine* lines, uint32_t size, uint64_t word, uint64_t hash,
+                        const IsKey& is_key) noexcept {
+  const uint32_t bit = PassBit(hash);
+  uint32_t at = ReduceLow32(hash, size);
+  for (uint32_t visited = 0; visited < size; ++visited) {
+    const IndexLine& line = lines[at];
+    for (uint32_t mask = MatchWord(line, word); mask != 0; mask &= mask - 1) {
+      const uint32_t entry = LowestBit(mask);
+      if (is_key(line.rows[entry])) return {at, entry};
+    }
+    if ((Passed(line) & bit) == 0) break;
+    if (++at == size) at = 0;
+  }
+  return {};
+}
+
+/// The row of that entry, or kNoRow.
+template <typename IsKey>
+uint32_t FindRow(const IndexLine* lines, uint32_t size, uint64_t word, uint64_t hash,
+                 const IsKey& is_key) noexcept {
+  const EntryPosition at = FindEntry(lines, size, word, hash, is_key);
+  return at.found() ? lines[at.line].rows[at.entry] : kNoRow;
+}
+
 /// A view over `size` lines. Does not own them and holds no other state.
 class LineIndex {
  public:
-  struct Position {
-    uint32_t line = 0;
-    uint32_t entry = kEntriesPerLine;  ///< kEntriesPerLine: not found
-    bool found() const noexcept { return entry < kEntriesPerLine; }
-  };
+  using Position = EntryPosition;
 
   LineIndex(IndexLine* lines, uint32_t size) noexcept : lines_(lines), size_(size) {}
 
   uint32_t Home(uint64_t hash) const noexcept { return ReduceLow32(hash, size_); }
 
-  /// Finds the entry of `word` for which `is_key(row)` holds (equal words of different string
-  /// keys are told apart by it). Visits each line at most once whatever the lines hold, so that a
-  /// corrupt file cannot make it loop.
+  /// FindEntry in these lines.
   template <typename IsKey>
-  Position Find(uint64_t word, uint64_t hash, IsKey&& is_key) const noexcept {
-    uint32_t at = Home(hash);
-    for (uint32_t visited = 0; visited < size_; ++visited) {
-      const IndexLine& line = lines_[at];
-      for (uint32_t mask = MatchWord(line, word); mask != 0; mask &= mask - 1) {
-        const uint32_t entry = LowestBit(mask);
-        if (is_key(line.rows[entry])) return {at, entry};
-      }
-      if (line.overflow == 0) break;
-      if (++at == size_) at = 0;
-    }
-    return {};
+  Position Find(uint64_t word, uint64_t hash, const IsKey& is_key) const noexcept {
+    return FindEntry(lines_, size_, word, hash, is_key);
   }
 
   /// Adds an entry that is known to be absent. There must be a free entry somewhere.
   Position Insert(uint64_t word, uint64_t hash, uint32_t row) noexcept {
     uint32_t at = Home(hash);
     while (lines_[at].used == kFullLine) {
-      if (lines_[at].overflow != 255) ++lines_[at].overflow;
+      IndexLine& full = lines_[at];
+      full.filter = static_cast<uint16_t>(Passed(full) | PassBit(hash));
+      if (full.overflow != 255) ++full.overflow;
       if (++at == size_) at = 0;
     }
     IndexLine& line = lines_[at];

@@ -72,15 +72,9 @@ class Shard {
   /// Row number of the key, or kNoRow.
   uint32_t Find(const IndexKey& key) const noexcept {
     const Place& place = PlaceOf(key.hash);
-    const LineIndex index(place.lines, place.size);
-    LineIndex::Position at;
-    if (key.bytes == nullptr) {
-      at = index.Find(key.word, key.hash, [](uint32_t) { return true; });
-    } else {
-      at = index.Find(key.word, key.hash,
-                      [&](uint32_t row) { return KeyBytes(row) == *key.bytes; });
-    }
-    return at.found() ? place.lines[at.line].rows[at.entry] : kNoRow;
+    return FindRow(place.lines, place.size, key.word, key.hash, [&](uint32_t row) {
+      return key.bytes == nullptr || KeyBytes(row) == *key.bytes;
+    });
   }
 
   char* Row(uint32_t row) const noexcept { return slab_.Row(row); }

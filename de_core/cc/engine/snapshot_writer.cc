@@ -156,7 +156,8 @@ Status SnapshotWriter::AppendSection(const SnapshotSection& section) {
 void SnapshotWriter::BuildIndex(const SnapshotSection& section, uint32_t lines) {
   lines_.assign(lines, IndexLine{});
   for (uint32_t row = 0; row < section.count; ++row) {
-    InsertIntoLines(lines_.data(), lines, section.words[row], Mix64(section.words[row]), row);
+    LineIndex(lines_.data(), lines)
+        .Insert(section.words[row], Mix64(section.words[row]), row);
   }
 }
 

@@ -104,7 +104,7 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
           const uint32_t mask = MatchWord(line, word);
           if (mask != 0) {
             row = line.rows[LowestBit(mask)];
-          } else if (line.overflow != 0) {
+          } else if ((Passed(line) & PassBit(hash)) != 0) {
             row = shards_[shard]->Find({word, hash, nullptr});
           }
         }

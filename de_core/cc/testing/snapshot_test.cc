@@ -348,10 +348,10 @@ TEST(DamagedSnapshot, a_key_that_no_search_finds_is_named) {
     const uint64_t at = section.offset + sizeof(BlockRecord) + k * sizeof(IndexLine);
     if (intact[at + offsetof(IndexLine, overflow)] == 0) continue;
     ++passed_lines;
-    for (const size_t part : {offsetof(IndexLine, overflow), offsetof(IndexLine, reserved)}) {
+    for (const size_t part : {offsetof(IndexLine, overflow), offsetof(IndexLine, filter)}) {
       std::string damaged = intact;
       damaged[at + part] = 0;
-      damaged[at + offsetof(IndexLine, reserved) + 1] &= damaged[at + part];
+      damaged[at + offsetof(IndexLine, filter) + 1] &= damaged[at + part];
       Reseal(&damaged);
       const Status status = Verify(damaged);
       EXPECT_EQ(status.code, Code::kDataLoss);
