@@ -10,9 +10,10 @@ Importing loads the op library and registers the gradient of a lookup. It change
 
 from __future__ import annotations
 
-from de_core import _compat
+from de_core import _compat, _keras
 
 _compat.check()
+_keras.check()
 
 from de_core import gradients as _gradients  # noqa: E402, F401
 from de_core import layers, optimizers  # noqa: E402

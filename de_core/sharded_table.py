@@ -70,6 +70,8 @@ class ShardedTable:
         Returns:
             Values, keys.shape + [dim], and whether each key has a row, keys.shape.
         """
+        if len(self.tables) == 1:
+            return self.tables[0].find(keys)
         values, found = self.router.gather(
             tf.reshape(keys, [-1]), lambda index, part: self.tables[index].find(part)
         )

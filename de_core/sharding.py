@@ -96,8 +96,6 @@ class Router:
         Returns:
             What `read` returns, each [n, ...].
         """
-        if self.count == 1:
-            return read(0, keys)
         shards = self.shards(keys)
         places = tf.dynamic_partition(tf.range(tf.size(keys)), shards, self.count)
         parts = tf.dynamic_partition(keys, shards, self.count)

@@ -47,10 +47,10 @@ class Table(tf.saved_model.experimental.TrackableResource):
         """Reads rows; a pure read.
 
         Args:
-            keys: [n].
+            keys: Any shape.
 
         Returns:
-            Values [n, dim], and whether each key has a row, [n].
+            Values, keys.shape + [dim], and whether each key has a row, keys.shape.
         """
         with tf.device(self.device):
             return tuple(

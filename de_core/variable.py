@@ -101,9 +101,9 @@ class Variable(keras.layers.Layer, tf.Module):
         name = _unique_default_name() if name is None or name == DEFAULT_NAME else name
         if not isinstance(name, str) or not name:
             raise TypeError(f"`name` must be a non-empty string or None. {received(name=name)}")
-        super().__init__(
-            name=re.sub(r"[^A-Za-z0-9_.\-]", "_", name), trainable=bool(trainable), autocast=False
-        )
+        layer_name = re.sub(r"[^A-Za-z0-9_.\-]", "_", name)
+        super().__init__(name=layer_name, trainable=bool(trainable), autocast=False)
+        tf.Module.__init__(self, name="variable")
         self._name = name
         self.shared_name = shared_name
         self.initializer = initializer

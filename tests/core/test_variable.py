@@ -182,6 +182,17 @@ def test_attributes_are_those_it_was_made_with():
     assert "scope/users" in repr(table)
 
 
+def test_it_is_a_module_of_its_name():
+    table = new(name="5 users/ä")
+    assert isinstance(table, tf.Module)
+    assert table.name == "5 users/ä"
+    with table.name_scope:
+        assert tf.constant(1.0).shape == []
+    holder = tf.Module()
+    holder.table = table
+    assert table in holder.submodules
+
+
 def test_restrict_without_a_policy_does_nothing():
     assert new().restrict(3) is None
 

@@ -276,3 +276,16 @@ def test_a_model_without_a_table(tmp_path):
     model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1)])
     with pytest.raises(ValueError, match="must use a dynamic table"):
         de.export(model, tmp_path)
+
+
+def test_a_session_loads_it_as_tensorflow_serving_does(ratings, tmp_path):
+    model = trained(functional, ratings)
+    path = de.export(model, tmp_path)
+    expected = model({name: tf.constant(ids, tf.int64) for name, ids in IDS.items()})
+    for _ in range(2):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            meta = tf.compat.v1.saved_model.load(session, ["serve"], path)
+            signature = meta.signature_def["serving_default"]
+            feeds = {signature.inputs[name].name: ids for name, ids in IDS.items()}
+            result = session.run(signature.outputs["output_0"].name, feeds)
+    np.testing.assert_allclose(result, expected, atol=1e-6)

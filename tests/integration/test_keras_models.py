@@ -218,6 +218,13 @@ def test_combiners_leave_masked_ids_out(combiner, expected):
     )
 
 
+def test_a_mask_of_ragged_ids():
+    layer = de.layers.Embedding(2, combiner="mean", mask_key=0, initializer=1.0)
+    layer.table.upsert([0, 5], [[9.0, 9.0], [3.0, 3.0]])
+    ids = tf.ragged.constant([[5, 0, 1], [0], []], dtype=tf.int64)
+    np.testing.assert_allclose(layer(ids), [[2, 2], [0, 0], [0, 0]])
+
+
 def test_the_mask_reaches_the_layers_that_follow():
     ids = keras.Input([4], dtype="int64")
     rows = de.layers.Embedding(1, mask_key=0)(ids)

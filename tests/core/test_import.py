@@ -1,0 +1,34 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_another_keras_backend_is_refused_with_the_fix(backend):
+    done = subprocess.run(
+        [sys.executable, "-c", "import de_core"],
+        cwd=ROOT,
+        env={**os.environ, "KERAS_BACKEND": backend},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert f"backend='{backend}'. Run: export KERAS_BACKEND=tensorflow" in done.stderr
+
+
+def test_importing_registers_nothing_but_the_ops_and_their_gradient(run_python):
+    source = """
+        import tensorflow as tf
+        before = dir(tf), dir(tf.keras)
+        import de_core
+        assert (dir(tf), dir(tf.keras)) == before
+        assert tf.executing_eagerly()
+        print(de_core.__version__, sorted(de_core.__all__))
+    """
+    assert "embedding_lookup" in run_python(source)
