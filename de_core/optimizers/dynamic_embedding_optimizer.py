@@ -26,7 +26,8 @@ class DynamicEmbeddingOptimizer(keras.optimizers.Optimizer):
 
     Learning rate and its schedules, `clipnorm`, `clipvalue`, `global_clipnorm` and
     `loss_scale_factor` of the wrapped optimizer hold for tables as well; its `iterations` count
-    once a step.
+    once a step. A `keras.optimizers.LossScaleOptimizer` around this one does not work: under
+    `mixed_float16` compile with `auto_scale_loss=False` and set `loss_scale_factor`.
 
     Args:
         optimizer: A `keras.optimizers.SGD`, `Adagrad` or `Adam`, or its name.

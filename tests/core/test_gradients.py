@@ -79,6 +79,19 @@ def test_gradients_of_a_branch_count_where_it_is_taken(key_dtype, taken):
     assert summed(result) == ({1: [2, 2], 2: [1, 1]} if taken else {1: [1, 1]})
 
 
+def test_string_ids_in_a_branch_are_refused_with_the_remedy():
+    table = table_of(tf.string)
+
+    @tf.function
+    def gradient(ids, condition):
+        with tf.GradientTape() as tape:
+            loss = tf.cond(condition, lambda: tf.reduce_sum(table.lookup(ids)), lambda: 0.0)
+        return tape.gradient(loss, table.trainable_variables)
+
+    with pytest.raises(NotImplementedError, match="Look the ids up outside the branch"):
+        gradient(tf.constant(["a"]), tf.constant(True))
+
+
 @pytest.mark.parametrize("key_dtype", KEY_DTYPES)
 def test_gradients_of_lookups_in_inner_functions(key_dtype):
     table = table_of(key_dtype)

@@ -101,7 +101,10 @@ def test_a_sequential_model_without_an_input_layer_keeps_long_ids_apart():
         ]
     )
     model.compile(optimizer(), "mse")
-    model.fit(ids, np.array([[0.0], [1.0], [2.0], [3.0]]), epochs=150, verbose=0)
+    targets = np.array([[0.0], [1.0], [2.0], [3.0]])
+    model.fit(
+        np.tile(ids, [150, 1]), np.tile(targets, [150, 1]), batch_size=4, shuffle=False, verbose=0
+    )
     keys, _ = model.layers[0].table.export()
     assert sorted(keys.numpy()) == sorted(ids[:, 0])
     np.testing.assert_allclose(model.predict(ids, verbose=0)[:, 0], [0, 1, 2, 3], atol=0.2)
@@ -149,7 +152,7 @@ def test_so_does_one_inside_a_loss_scale(ratings):
     users, items, pleases = ratings
     model = functional()
     model.compile(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD()), "mse")
-    with pytest.raises(ValueError, match=r"wrap_the_optimizer_in_de\.DynamicEmbeddingOptimizer"):
+    with pytest.raises(ValueError, match=r"only_de\.DynamicEmbeddingOptimizer_can_apply"):
         model.fit((users, items), pleases, verbose=0)
 
 
@@ -252,6 +255,21 @@ def test_layers_without_a_name_have_tables_of_their_own():
 def test_int32_ids_widen():
     layer = de.layers.Embedding(2, initializer=1.0)
     assert layer(tf.constant([[1, 2]])).shape == [1, 2, 2]
+
+
+def test_half_precision_trains_with_a_loss_scale_of_the_wrapped_optimizer(ratings):
+    users, _, pleases = ratings
+    model = keras.Sequential(
+        [
+            keras.Input([], dtype="int64"),
+            de.layers.Embedding(4, initializer="normal", dtype="mixed_float16"),
+            keras.layers.Dense(1, dtype="mixed_float16"),
+        ]
+    )
+    inner = keras.optimizers.Adam(0.05, loss_scale_factor=128.0)
+    model.compile(optimizer(inner), "mse", auto_scale_loss=False)
+    losses = model.fit(users, pleases, epochs=8, verbose=0).history["loss"]
+    assert losses[-1] < 0.9 * losses[0]
 
 
 def test_mixed_precision_casts_the_rows_and_not_the_table():
