@@ -75,8 +75,10 @@ class Table {
   /// Writes rows; of several rows for one key the last wins. Slots of existing rows stay.
   Status InsertOrAssign(const Keys& keys, const Values& values, Executor* executor);
 
-  /// Adds `deltas` (keys.size, dim) where the key has a row and assigns them where it has none.
-  Status AccumOrAssign(const Keys& keys, const void* deltas, Executor* executor);
+  /// Where the key has a row adds `values - old_values`, or `values` where `old_values` is nullptr;
+  /// where it has none `values` becomes the row. Both (keys.size, dim).
+  Status AccumOrAssign(const Keys& keys, const void* values, const void* old_values,
+                       Executor* executor);
 
   /// One optimizer step. Gradients of equal keys are summed, then each key's row is updated once.
   /// `grads` (keys.size, dim) are float, or double for float64 rows. Adds the slots of `owner`

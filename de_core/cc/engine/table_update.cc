@@ -1,6 +1,7 @@
 // Verbs that write rows.
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "de_core/cc/engine/guard.h"
 #include "de_core/cc/engine/scalar_types.h"
@@ -10,23 +11,30 @@
 namespace de::engine {
 namespace {
 
-template <typename T>
-void AddIntegers(char* row, const char* delta, size_t dim) noexcept {
+/// row += to - from, or row += to where `from` is nullptr.
+using AddValues = void (*)(char* row, const char* to, const char* from, size_t dim) noexcept;
+
+template <typename T, typename Sum>
+void AddElements(char* row, const char* to, const char* from, size_t dim, const Sum& sum) noexcept {
   for (size_t i = 0; i < dim; ++i) {
-    T sum, term;
-    std::memcpy(&sum, row + i * sizeof(T), sizeof(T));
-    std::memcpy(&term, delta + i * sizeof(T), sizeof(T));
-    // Unsigned, so that overflow wraps as it does in TensorFlow.
-    using Unsigned = std::make_unsigned_t<T>;
-    sum = static_cast<T>(static_cast<Unsigned>(static_cast<Unsigned>(sum) +
-                                               static_cast<Unsigned>(term)));
-    std::memcpy(row + i * sizeof(T), &sum, sizeof(T));
+    T value, term, less{};
+    std::memcpy(&value, row + i * sizeof(T), sizeof(T));
+    std::memcpy(&term, to + i * sizeof(T), sizeof(T));
+    if (from != nullptr) std::memcpy(&less, from + i * sizeof(T), sizeof(T));
+    value = sum(value, term, less);
+    std::memcpy(row + i * sizeof(T), &value, sizeof(T));
   }
 }
 
-using AddValues = void (*)(char* row, const char* delta, size_t dim) noexcept;
+template <typename T>
+void AddIntegers(char* row, const char* to, const char* from, size_t dim) noexcept {
+  // Unsigned, so that overflow wraps as it does in TensorFlow.
+  using U = std::make_unsigned_t<T>;
+  AddElements<U>(row, to, from, dim,
+                 [](U value, U term, U less) { return static_cast<U>(value + term - less); });
+}
 
-/// row += delta for values of `dtype`; nullptr for types without addition.
+/// Addition of values of `dtype`; nullptr for types without one.
 AddValues AdditionOf(DType dtype) {
   switch (dtype) {
     case DType::kInt8: return &AddIntegers<int8_t>;
@@ -36,14 +44,11 @@ AddValues AdditionOf(DType dtype) {
   }
   return VisitFloating<AddValues>(dtype, nullptr, [](auto tag) -> AddValues {
     using T = typename decltype(tag)::type;
-    return [](char* row, const char* delta, size_t dim) noexcept {
-      for (size_t i = 0; i < dim; ++i) {
-        T sum, term;
-        std::memcpy(&sum, row + i * sizeof(T), sizeof(T));
-        std::memcpy(&term, delta + i * sizeof(T), sizeof(T));
-        sum = Scalar<T>::Store(Scalar<T>::Load(sum) + Scalar<T>::Load(term));
-        std::memcpy(row + i * sizeof(T), &sum, sizeof(T));
-      }
+    return [](char* row, const char* to, const char* from, size_t dim) noexcept {
+      AddElements<T>(row, to, from, dim, [](T value, T term, T less) {
+        using S = Scalar<T>;
+        return S::Store(S::Load(value) + (S::Load(term) - S::Load(less)));
+      });
     };
   });
 }
@@ -103,7 +108,8 @@ Status Table::InsertOrAssign(const Keys& keys, const Values& values, Executor* e
   });
 }
 
-Status Table::AccumOrAssign(const Keys& keys, const void* deltas, Executor* executor) {
+Status Table::AccumOrAssign(const Keys& keys, const void* values, const void* old_values,
+                            Executor* executor) {
   const AddValues add = AdditionOf(options_.value_dtype);
   if (add == nullptr) {
     return Status::InvalidArgument("accum needs values of a numeric type. Received: value_dtype=" +
@@ -114,12 +120,15 @@ Status Table::AccumOrAssign(const Keys& keys, const void* deltas, Executor* exec
   return ForEachShard(keys, executor, [&](Shard& shard, const ShardKeys& group, GradientSum&) {
     UpdateShard(shard, keys, group, bytes,
                 [&](const IndexKey&, char* row, size_t j, bool inserted) {
-                  const char* delta = static_cast<const char*>(deltas) + group.positions[j] * bytes;
+                  const size_t at = group.positions[j] * bytes;
+                  const char* value = static_cast<const char*>(values) + at;
                   if (inserted) {
                     layout_.FillSlots(row, 0);
-                    CopyBytes(row, delta, bytes);
+                    CopyBytes(row, value, bytes);
                   } else {
-                    add(row, delta, options_.dim);
+                    add(row, value,
+                        old_values == nullptr ? nullptr : static_cast<const char*>(old_values) + at,
+                        options_.dim);
                   }
                 });
   });

@@ -78,6 +78,8 @@ class EmbeddingAnchorOp final : public OpKernel {
   bool IsExpensive() override { return false; }
 };
 
+/// DeTableExport, and DeTableExportBatch with `one_batch`.
+template <bool one_batch>
 class ExportOp final : public OpKernel {
  public:
   explicit ExportOp(OpKernelConstruction* context) : OpKernel(context) {
@@ -119,7 +121,15 @@ class ExportOp final : public OpKernel {
     std::vector<tensorflow::tstring> names, strings;
     std::string rows;
     engine::RowBatch batch;
-    for (engine::ExportCursor cursor; !cursor.done;) {
+    engine::ExportCursor cursor;
+    if (one_batch) {
+      OP_REQUIRES(context, tensorflow::TensorShapeUtils::IsScalar(context->input(1).shape()),
+                  absl::InvalidArgumentError(
+                      absl::StrCat("cursor must be a scalar. Received: shape=",
+                                   context->input(1).shape().DebugString())));
+      cursor.next_hash = context->input(1).scalar<uint64_t>()();
+    }
+    for (bool more = true; more; more = !one_batch && !cursor.done) {
       DE_OP_REQUIRES_OK(context, live->ExportBatch(&cursor, &batch));
       if (batch.size() == 0) continue;
       // Of one batch: another optimizer may widen the rows between two of them.
@@ -146,6 +156,14 @@ class ExportOp final : public OpKernel {
     } else {
       std::copy(words.begin(), words.end(), keys->flat<int64_t>().data());
     }
+    if (one_batch) {
+      Tensor* next = nullptr;
+      Tensor* done = nullptr;
+      OP_REQUIRES_OK(context, context->allocate_output(2, TensorShape({}), &next));
+      OP_REQUIRES_OK(context, context->allocate_output(3, TensorShape({}), &done));
+      next->scalar<uint64_t>()() = cursor.next_hash;
+      done->scalar<bool>()() = cursor.done;
+    }
     if (value_dtype_ == tensorflow::DT_STRING) {
       std::move(strings.begin(), strings.end(), values->flat<tensorflow::tstring>().data());
     } else if (count > 0) {
@@ -163,7 +181,8 @@ REGISTER_KERNEL_BUILDER(Name("DeTableFindOrInsert").Device(tensorflow::DEVICE_CP
 REGISTER_KERNEL_BUILDER(Name("DeTableContains").Device(tensorflow::DEVICE_CPU), ContainsOp);
 REGISTER_KERNEL_BUILDER(Name("DeEmbeddingAnchor").Device(tensorflow::DEVICE_CPU),
                         EmbeddingAnchorOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableExport").Device(tensorflow::DEVICE_CPU), ExportOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableExport").Device(tensorflow::DEVICE_CPU), ExportOp<false>);
+REGISTER_KERNEL_BUILDER(Name("DeTableExportBatch").Device(tensorflow::DEVICE_CPU), ExportOp<true>);
 
 }  // namespace
 }  // namespace de::kernels

@@ -84,7 +84,8 @@ absl::Status TableResource::StatsJson(std::string* json) const {
   *json = absl::StrCat(
       "{\"rows\": ", stats.rows, ", ", types, ", \"bytes\": {\"index\": ", stats.index_bytes,
       ", \"rows\": ", stats.row_bytes, ", \"slots\": ", stats.slot_bytes,
-      ", \"strings\": ", stats.string_bytes, "}, \"load_factor\": ", stats.load_factor,
+      ", \"strings\": ", stats.string_bytes, ", \"free\": ", stats.free_bytes,
+      "}, \"load_factor\": ", stats.load_factor,
       ", \"hits\": ", stats.hits, ", \"misses\": ", stats.misses, ", \"probe_lengths\": [",
       absl::StrJoin(stats.probes, ", "), "]}");
   return absl::OkStatus();

@@ -59,15 +59,24 @@ class InsertOrAssignOp final : public LiveKeysOp {
   }
 };
 
+/// DeTableAccumOrAssign, and DeTableAccum with `replaces`.
+template <bool replaces>
 class AccumOrAssignOp final : public LiveKeysOp {
  public:
   using LiveKeysOp::LiveKeysOp;
   absl::Status Run(OpKernelContext* context, const TableResource& table, engine::Table* live,
                    const engine::Keys& keys, engine::Executor* executor) override {
-    const Tensor& deltas = context->input(2);
-    TF_RETURN_IF_ERROR(CheckRows(context->input(1), deltas, table.dim(), "deltas"));
-    TF_RETURN_IF_ERROR(table.CheckValues(deltas.dtype(), table.dim()));
-    return ToAbsl(live->AccumOrAssign(keys, deltas.tensor_data().data(), executor));
+    const Tensor& values = context->input(replaces ? 3 : 2);
+    const char* name = replaces ? "new_values" : "deltas";
+    TF_RETURN_IF_ERROR(CheckRows(context->input(1), values, table.dim(), name));
+    TF_RETURN_IF_ERROR(table.CheckValues(values.dtype(), table.dim()));
+    const char* old_values = nullptr;
+    if (replaces) {
+      TF_RETURN_IF_ERROR(
+          CheckRows(context->input(1), context->input(2), table.dim(), "old_values"));
+      old_values = context->input(2).tensor_data().data();
+    }
+    return ToAbsl(live->AccumOrAssign(keys, values.tensor_data().data(), old_values, executor));
   }
 };
 
@@ -173,7 +182,9 @@ class ApplyOp final : public LiveKeysOp {
 REGISTER_KERNEL_BUILDER(Name("DeTableInsertOrAssign").Device(tensorflow::DEVICE_CPU),
                         InsertOrAssignOp);
 REGISTER_KERNEL_BUILDER(Name("DeTableAccumOrAssign").Device(tensorflow::DEVICE_CPU),
-                        AccumOrAssignOp);
+                        AccumOrAssignOp<false>);
+REGISTER_KERNEL_BUILDER(Name("DeTableAccum").Device(tensorflow::DEVICE_CPU),
+                        AccumOrAssignOp<true>);
 REGISTER_KERNEL_BUILDER(Name("DeTableErase").Device(tensorflow::DEVICE_CPU), EraseOp);
 REGISTER_KERNEL_BUILDER(Name("DeTableClear").Device(tensorflow::DEVICE_CPU), ClearOp);
 REGISTER_KERNEL_BUILDER(Name("DeTableApply").Device(tensorflow::DEVICE_CPU), ApplyOp);

@@ -52,6 +52,37 @@ Passes `rows` through unchanged and ties them to `anchor`, so that a gradient of
 respect to the anchor is an IndexedSlices of `keys`.
 )doc");
 
+REGISTER_OP("DeTableExportBatch")
+    .Input("handle: resource")
+    .Input("cursor: uint64")
+    .Output("keys: Tkeys")
+    .Output("values: Tvalues")
+    .Output("next_cursor: uint64")
+    .Output("done: bool")
+    .Attr("Tkeys: {int64, int32, string}")
+    .Attr("Tvalues: {float, double, half, bfloat16, int8, int32, int64, bool, string}")
+    .Attr("slot: string = ''")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      ShapeHandle unused;
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 0, &unused));
+      c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
+      c->set_output(1, c->Matrix(InferenceContext::kUnknownDim, InferenceContext::kUnknownDim));
+      c->set_output(2, c->Scalar());
+      c->set_output(3, c->Scalar());
+      return HandleOnly(c);
+    })
+    .Doc(R"doc(
+The next few thousand rows, for tables too large to export at once. A row that is there throughout
+comes exactly once, whatever else is written meanwhile.
+
+cursor: where to go on; 0 to begin.
+keys: [n]; n may be 0 before the end.
+values: [n, dim] or [n, width of the slot].
+next_cursor: the cursor of the next call.
+done: whether this was the last batch.
+)doc");
+
 REGISTER_OP("DeTableExport")
     .Input("handle: resource")
     .Output("keys: Tkeys")

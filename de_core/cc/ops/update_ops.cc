@@ -37,6 +37,26 @@ keys: any shape.
 deltas: keys.shape + [dim]; the deltas of one key add up.
 )doc");
 
+REGISTER_OP("DeTableAccum")
+    .Input("handle: resource")
+    .Input("keys: Tkeys")
+    .Input("old_values: Tvalues")
+    .Input("new_values: Tvalues")
+    .Attr("Tkeys: {int64, int32, string}")
+    .Attr("Tvalues: {float, double, half, bfloat16, int8, int32, int64}")
+    .SetShapeFn([](InferenceContext* c) {
+      TF_RETURN_IF_ERROR(ValuesFollowKeys(c, 1, 3));
+      return ValuesFollowKeys(c, 1, 2);
+    })
+    .Doc(R"doc(
+Adds new_values - old_values to rows that exist and stores new_values where there is none, so that
+the changes of several workers that read the same old values all count.
+
+keys: any shape.
+old_values: keys.shape + [dim].
+new_values: keys.shape + [dim].
+)doc");
+
 REGISTER_OP("DeTableFindOrInsert")
     .Input("handle: resource")
     .Input("keys: Tkeys")

@@ -95,7 +95,7 @@ TEST_P(TableOfKeyType, AgreesWithAMapOverRandomVerbs) {
       ASSERT_TRUE(table->Erase(keys.keys(), nullptr).ok());
       for (int64_t n : numbers) oracle.erase(n);
     } else if (verb == 6) {
-      ASSERT_TRUE(table->AccumOrAssign(keys.keys(), values.data(), nullptr).ok());
+      ASSERT_TRUE(table->AccumOrAssign(keys.keys(), values.data(), nullptr, nullptr).ok());
       for (size_t i = 0; i < numbers.size(); ++i) oracle[numbers[i]] += values[i * kDim];
     } else if (verb == 7 && step % 7 == 0) {
       ASSERT_TRUE(table->ShrinkToFit().ok());
