@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -79,19 +79,16 @@ class ShardedTable:
         values = tf.ensure_shape(tf.reshape(values, rows_shape), [*keys.shape, self.spec.dim])
         return values, tf.ensure_shape(tf.reshape(found, tf.shape(keys)), keys.shape)
 
-    def write(
-        self, op: Any, keys: tf.Tensor, values: tf.Tensor, *inputs: Any, **attributes: Any
-    ) -> Any:
-        """Runs one of the ops that take keys and a value a key.
+    def write(self, op: Any, batch: Sequence[tf.Tensor], *inputs: Any, **attributes: Any) -> Any:
+        """Runs one of the ops that take keys and something for each of them.
 
         Args:
             op: Such as `library.de_table_insert_or_assign`.
-            keys: [n].
-            values: [n, dim].
+            batch: Keys [n], and what belongs to them, each [n, dim].
             *inputs: The op's further inputs.
             **attributes: Of the op.
         """
-        parts = self.router.split(keys, values)
+        parts = self.router.split(*batch)
         return _grouped(
             table.run(op, *part, *inputs, **attributes)
             for table, part in zip(self.tables, parts, strict=True)
@@ -109,17 +106,12 @@ class ShardedTable:
         keys = gradient.indices
         if keys.dtype != self.spec.key_dtype:
             keys = tf.cast(keys, self.spec.key_dtype)  # TensorFlow widens int32 where it joins some
-        return self.write(
-            library.de_table_apply, keys, gradient.values, hyper, rule=rule, owner=owner
-        )
+        batch = (keys, gradient.values)
+        return self.write(library.de_table_apply, batch, hyper, rule=rule, owner=owner)
 
     def erase(self, keys: tf.Tensor) -> Any:
         """Removes the rows of `keys` [n]."""
-        parts = self.router.split(keys)
-        return _grouped(
-            table.run(library.de_table_erase, part)
-            for table, (part,) in zip(self.tables, parts, strict=True)
-        )
+        return self.write(library.de_table_erase, (keys,))
 
     def clear(self) -> Any:
         """Removes all rows."""

@@ -246,8 +246,8 @@ class Variable(keras.layers.Layer, tf.Module):
             ValueError: `values` is not of shape keys.shape + [dim].
         """
         with tf.name_scope(name or "upsert"):
-            keys, values = keys_and_values.checked_pairs(keys, values, self)
-            return self._store.write(library.de_table_insert_or_assign, keys, values)
+            pairs = keys_and_values.checked_pairs(keys, values, self)
+            return self._store.write(library.de_table_insert_or_assign, pairs)
 
     @plain_python
     def accum(
@@ -277,21 +277,9 @@ class Variable(keras.layers.Layer, tf.Module):
         """
         del exists
         with tf.name_scope(name or "accum"):
-            flat_keys, new_values = keys_and_values.checked_pairs(keys, new_values, self)
-            _, old_values = keys_and_values.checked_pairs(keys, old_values, self)
-            _, found = self._store.find(flat_keys)
-            missing = tf.logical_not(found)
-            inserted = self._store.write(
-                library.de_table_insert_or_assign,
-                tf.boolean_mask(flat_keys, missing),
-                tf.boolean_mask(new_values, missing),
-            )
-            added = self._store.write(
-                library.de_table_accum_or_assign,
-                tf.boolean_mask(flat_keys, found),
-                tf.boolean_mask(new_values - old_values, found),
-            )
-            return None if tf.executing_eagerly() else tf.group(inserted, added)
+            flat_keys, old_rows = keys_and_values.checked_pairs(keys, old_values, self)
+            _, new_rows = keys_and_values.checked_pairs(keys, new_values, self)
+            return self._store.write(library.de_table_accum, (flat_keys, old_rows, new_rows))
 
     @plain_python
     def remove(self, keys: Any, name: str | None = None) -> tf.Operation | None:

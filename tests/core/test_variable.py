@@ -112,8 +112,9 @@ def test_export_of_an_empty_table():
     assert values.shape == [0, 2]
 
 
-def test_accum_adds_to_existing_rows_and_inserts_the_others():
-    table = new(initializer=5.0)
+@pytest.mark.parametrize("shards", [1, 3])
+def test_accum_adds_to_existing_rows_and_inserts_the_others(shards):
+    table = new(initializer=5.0, devices=["/CPU:0"] * shards)
     table.upsert([1], [[1, 1]])
     old = table.lookup([1, 2])
     table.upsert([1], [[10, 10]])  # another worker, meanwhile

@@ -48,6 +48,34 @@ def test_accum_or_assign_adds_each_delta(run, table):
     np.testing.assert_array_equal(find(table, [1, 5])[0], [[3, 4], [1, 1]])
 
 
+def test_accum_adds_the_change_or_stores_the_new_row(run, table):
+    run(
+        lambda keys, old, new: library.de_table_accum(table, keys, old, new),
+        tf.constant([1, 1, 5], tf.int64),
+        tf.constant([[1.0, 2.0], [1.0, 2.0], [0.0, 0.0]]),
+        tf.constant([[2.0, 2.0], [1.0, 4.0], [7.0, 8.0]]),
+    )
+    np.testing.assert_array_equal(find(table, [1, 5])[0], [[2, 4], [7, 8]])
+
+
+def test_export_in_batches_returns_each_row_once(run, make_table):
+    table = make_table()
+    keys = tf.range(20_000, dtype=tf.int64)
+    library.de_table_insert_or_assign(table, keys, tf.cast(tf.stack([keys, keys], 1), tf.float32))
+    cursor, done, exported = tf.constant(0, tf.uint64), False, []
+    while not done:
+        batch = run(
+            lambda at: tuple(
+                library.de_table_export_batch(table, at, Tkeys=tf.int64, Tvalues=tf.float32)
+            ),
+            cursor,
+        )
+        np.testing.assert_array_equal(batch[1][:, 0], batch[0])
+        exported.extend(batch[0].numpy().tolist())
+        cursor, done = batch[2], bool(batch[3])
+    assert sorted(exported) == list(range(20_000))
+
+
 def test_find_or_insert_stores_the_initial_row(run, table):
     values, found = run(
         lambda keys: library.de_table_find_or_insert(table, keys, Tvalues=tf.float32, dim=2),
