@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "de_core/cc/testing/hash_inverse.h"
+
 namespace de::engine {
 namespace {
 
@@ -18,6 +20,14 @@ TEST(Hash, Mix64IsWhatItEverWas) {
   EXPECT_EQ(Mix64(~uint64_t{0}), 0xb4d055fcf2cbbd7bU);
   EXPECT_EQ(Mix64(uint64_t{1} << 63), 0x25c26ea579cea98aU);
   EXPECT_EQ(Mix64(123456789), 0xf21c87d4233ffd60U);
+}
+
+TEST(Hash, Mix64IsABijection) {
+  std::mt19937_64 random(9);
+  for (int i = 0; i < 10000; ++i) {
+    const uint64_t word = random();
+    ASSERT_EQ(testing::UnMix64(Mix64(word)), word);
+  }
 }
 
 TEST(Hash, HashBytesIsWhatItEverWas) {

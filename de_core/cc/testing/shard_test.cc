@@ -6,28 +6,25 @@
 #include <cstring>
 #include <map>
 #include <random>
+#include <vector>
+
+#include "de_core/cc/testing/hash_inverse.h"
 
 namespace de::engine {
 namespace {
 
+using testing::UnMix64;
+
 /// A shard of integer keys whose rows hold the key itself. Hashes are chosen by the test.
 class ShardTest : public ::testing::Test {
  protected:
-  static uint64_t Unmix(uint64_t x) {
-    x ^= (x >> 31) ^ (x >> 62);
-    x *= 0x319642b2d24d8ec3ULL;
-    x ^= (x >> 27) ^ (x >> 54);
-    x *= 0x96de1b173f119089ULL;
-    return x ^ (x >> 30) ^ (x >> 60);
-  }
-
   void Insert(uint64_t hash) {
-    const uint64_t word = Unmix(hash);
+    const uint64_t word = UnMix64(hash);
     const uint32_t row = shard_.Insert({word, hash, nullptr});
     std::memcpy(shard_.Row(row), &word, sizeof(word));
   }
   bool Has(uint64_t hash) const {
-    const uint64_t word = Unmix(hash);
+    const uint64_t word = UnMix64(hash);
     const uint32_t row = shard_.Find({word, hash, nullptr});
     if (row == kNoRow) return false;
     return std::memcmp(shard_.Row(row), &word, sizeof(word)) == 0;
@@ -67,8 +64,8 @@ TEST_F(ShardTest, GrowsBySplittingAndKeepsEveryKey) {
   EXPECT_EQ(Walk(), hashes.size());
   EXPECT_LT(shard_.index_lines() * kEntriesPerLine, hashes.size() * 2) << "half-empty index";
   for (size_t i = 0; i < hashes.size(); i += 2) {
-    ASSERT_TRUE(shard_.Erase({Unmix(hashes[i]), hashes[i], nullptr}));
-    ASSERT_FALSE(shard_.Erase({Unmix(hashes[i]), hashes[i], nullptr}));
+    ASSERT_TRUE(shard_.Erase({UnMix64(hashes[i]), hashes[i], nullptr}));
+    ASSERT_FALSE(shard_.Erase({UnMix64(hashes[i]), hashes[i], nullptr}));
   }
   for (size_t i = 0; i < hashes.size(); ++i) ASSERT_EQ(Has(hashes[i]), i % 2 == 1);
   EXPECT_EQ(Walk(), hashes.size() / 2);
@@ -99,7 +96,7 @@ TEST_F(ShardTest, ComingAndGoingKeysDoNotGrowIt) {
   const size_t lines = shard_.index_lines();
   for (int i = 0; i < 100000; ++i) {
     uint64_t& leaving = there[static_cast<size_t>(random() % there.size())];
-    ASSERT_TRUE(shard_.Erase({Unmix(leaving), leaving, nullptr}));
+    ASSERT_TRUE(shard_.Erase({UnMix64(leaving), leaving, nullptr}));
     Insert(leaving = random() % kHashes);
   }
   EXPECT_LE(shard_.index_lines(), 2 * lines);
@@ -111,7 +108,7 @@ TEST_F(ShardTest, RebuildingCompactlyKeepsRowsAndDropsTheRest) {
   for (uint64_t i = 0; i < 20000; ++i) Insert(i * (kHashes / 20000));
   for (uint64_t i = 0; i < 20000; ++i) {
     if (i % 10 != 0) {
-      ASSERT_TRUE(shard_.Erase({Unmix(i * (kHashes / 20000)), i * (kHashes / 20000), nullptr}));
+      ASSERT_TRUE(shard_.Erase({UnMix64(i * (kHashes / 20000)), i * (kHashes / 20000), nullptr}));
     }
   }
   const size_t before = shard_.index_lines();
@@ -130,7 +127,7 @@ TEST_F(ShardTest, AWiderLayoutKeepsRowsInTheirPlaces) {
   shard_.Relayout(narrow, wide);
   for (uint64_t i = 0; i < 9000; ++i) {
     ASSERT_TRUE(Has(i * 1000003));
-    const uint32_t row = shard_.Find({Unmix(i * 1000003), i * 1000003, nullptr});
+    const uint32_t row = shard_.Find({UnMix64(i * 1000003), i * 1000003, nullptr});
     float slot;
     std::memcpy(&slot, shard_.Row(row) + wide.FindSlot("o", "s")->offset, sizeof(slot));
     ASSERT_EQ(slot, 2.5F);
