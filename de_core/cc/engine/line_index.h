@@ -50,6 +50,16 @@ inline uint32_t LowestBit(uint32_t mask) noexcept {
 
 inline constexpr uint32_t kFullLine = (1U << kEntriesPerLine) - 1;
 inline constexpr uint32_t kNoRow = 0xffffffffU;
+/// Of a probe that saw the home line alone: the key may lie behind it.
+inline constexpr uint32_t kUnsettled = 0xfffffffeU;
+
+/// What the home line of a key tells without touching another: the row whose word matches (a string
+/// key's bytes are still to be compared), kNoRow, or kUnsettled.
+inline uint32_t ProbeLine(const IndexLine& line, uint64_t word, uint64_t hash) noexcept {
+  const uint32_t mask = MatchWord(line, word);
+  if (mask != 0) return line.rows[LowestBit(mask)];
+  return (Passed(line) & PassBit(hash)) == 0 ? kNoRow : kUnsettled;
+}
 
 /// Where an entry lies.
 struct EntryPosition {

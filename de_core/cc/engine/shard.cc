@@ -75,9 +75,8 @@ uint32_t Shard::Insert(const IndexKey& key) {
 bool Shard::Erase(const IndexKey& key) {
   const Place& place = PlaceOf(key.hash);
   LineIndex index(place.lines, place.size);
-  const auto at = index.Find(key.word, key.hash, [&](uint32_t row) {
-    return key.bytes == nullptr || KeyBytes(row) == *key.bytes;
-  });
+  const auto at =
+      index.Find(key.word, key.hash, [&](uint32_t row) { return IsRowOf(row, key); });
   if (!at.found()) return false;
   const uint32_t row = place.lines[at.line].rows[at.entry];
   slab_.Free(row);

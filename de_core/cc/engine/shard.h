@@ -69,12 +69,30 @@ class Shard {
     __builtin_prefetch(place.lines + ReduceLow32(hash, place.size));
   }
 
+  /// ProbeLine at the key's home; asks for the next line if it comes to that.
+  uint32_t Probe(uint64_t word, uint64_t hash) const noexcept {
+    const IndexLine* line = view().HomeLine(hash);
+    const uint32_t row = ProbeLine(*line, word, hash);
+    if (row == kUnsettled) __builtin_prefetch(line + 1);
+    return row;
+  }
+
+  /// Asks for the bytes of a row's string key, whose reference should be in the cache by now.
+  void PrefetchKey(uint32_t row) const noexcept {
+    __builtin_prefetch(reinterpret_cast<const char*>(
+        static_cast<uintptr_t>(LoadRef(Row(row) + key_offset_))));
+  }
+
   /// Row number of the key, or kNoRow.
   uint32_t Find(const IndexKey& key) const noexcept {
     const Place& place = PlaceOf(key.hash);
-    return FindRow(place.lines, place.size, key.word, key.hash, [&](uint32_t row) {
-      return key.bytes == nullptr || KeyBytes(row) == *key.bytes;
-    });
+    return FindRow(place.lines, place.size, key.word, key.hash,
+                   [&](uint32_t row) { return IsRowOf(row, key); });
+  }
+
+  /// Whether a row whose word is the key's is the key's own.
+  bool IsRowOf(uint32_t row, const IndexKey& key) const noexcept {
+    return key.bytes == nullptr || KeyBytes(row) == *key.bytes;
   }
 
   char* Row(uint32_t row) const noexcept { return slab_.Row(row); }

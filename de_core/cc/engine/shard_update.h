@@ -36,15 +36,25 @@ void UpdateShard(Shard& shard, const Keys& keys, const ShardKeys& group, size_t 
           shard.PrefetchLine(hashes[j % kPipelineRing]);
         },
         [&](size_t j) {
-          const uint32_t row = shard.Find(key_at(j, hashes[j % kPipelineRing]));
+          const uint32_t row = shard.Probe(group.words[j], hashes[j % kPipelineRing]);
           rows[j % kPipelineRing] = row;
-          if (row != kNoRow) PrefetchBytes(shard.Row(row), touched);
+          if (row < kUnsettled) PrefetchBytes(shard.Row(row), touched);
+        },
+        [&](size_t j) {
+          uint32_t& row = rows[j % kPipelineRing];
+          if (row == kUnsettled) {
+            row = shard.Find(key_at(j, hashes[j % kPipelineRing]));
+            if (row != kNoRow) PrefetchBytes(shard.Row(row), touched);
+          } else if (keys.strings != nullptr && row != kNoRow) {
+            shard.PrefetchKey(row);
+          }
         },
         [&](size_t j) {
           const IndexKey key = key_at(j, hashes[j % kPipelineRing]);
           uint32_t row = rows[j % kPipelineRing];
-          // An equal key earlier in the pipeline may have inserted the row meanwhile.
-          if (row == kNoRow) row = shard.Find(key);
+          // An equal key earlier in the pipeline may have inserted the row meanwhile; a string key
+          // may share its word with another.
+          if (row == kNoRow || !shard.IsRowOf(row, key)) row = shard.Find(key);
           const bool inserted = row == kNoRow;
           if (inserted) row = shard.Insert(key);
           on_row(key, shard.Row(row), j, inserted);

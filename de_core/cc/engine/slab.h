@@ -76,7 +76,8 @@ class Slab {
   size_t extent_bytes() const noexcept { return ((stride_ << log2_) + 63) / 64 * 64; }
 
   void AddExtent() {
-    if (((extents_.size() + 1) << log2_) >= 0xffffffffULL) throw std::bad_alloc();
+    // The two largest numbers mean something else to the index.
+    if (((extents_.size() + 1) << log2_) > 0xfffffffeULL) throw std::bad_alloc();
     if (extents_.size() == extents_.capacity()) extents_.reserve(2 * extents_.size() + 8);
     extents_.push_back(arena_->Allocate(extent_bytes(), /*zeroed=*/false));
   }

@@ -74,58 +74,74 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
   const size_t value_bytes = kRowBytes != 0 ? kRowBytes : layout_.value_bytes();
   const bool plain = out.data != nullptr;
   const bool values_wanted = plain || out.strings != nullptr;
+  uint64_t words[kPipelineRing];
   uint64_t hashes[kPipelineRing];
   const IndexLine* lines[kPipelineRing];
-  const char* rows[kPipelineRing];
+  uint32_t rows[kPipelineRing];
   size_t hits = 0;
-  const auto word_of = [&](size_t position) {
-    return kStrings ? HashBytes(keys.strings[position])
-                    : static_cast<uint64_t>(keys.ints[position]);
+  const auto row_at = [&](size_t at) {
+    return views[ShardOfHash(hashes[at])].rows.Row(rows[at]);
+  };
+  const auto prefetch_row = [&](size_t at) {
+    const char* row = row_at(at);
+    if (values_wanted) PrefetchBytes(row, value_bytes);
+    if (kStrings) __builtin_prefetch(row + layout_.key_offset());
+  };
+  const auto find_again = [&](size_t j) {
+    const size_t at = j % kPipelineRing;
+    rows[at] = shards_[ShardOfHash(hashes[at])]->Find(
+        {words[at], hashes[at], kStrings ? keys.strings + position_of(j) : nullptr});
   };
   RunPipeline(
       0, count,
       [&](size_t j) {
-        const uint64_t hash = Mix64(word_of(position_of(j)));
+        const size_t at = j % kPipelineRing;
+        const uint64_t word = WordOf(keys, position_of(j));
+        const uint64_t hash = Mix64(word);
         const IndexLine* line = views[ShardOfHash(hash)].HomeLine(hash);
-        hashes[j % kPipelineRing] = hash;
-        lines[j % kPipelineRing] = line;
+        words[at] = word;
+        hashes[at] = hash;
+        lines[at] = line;
         __builtin_prefetch(line);
       },
       [&](size_t j) {
-        const uint64_t hash = hashes[j % kPipelineRing];
-        const uint32_t shard = ShardOfHash(hash);
-        const size_t position = position_of(j);
-        const IndexLine& line = *lines[j % kPipelineRing];
-        uint32_t row = kNoRow;
-        if constexpr (kStrings) {
-          row = shards_[shard]->Find({word_of(position), hash, keys.strings + position});
-        } else {
-          const auto word = static_cast<uint64_t>(keys.ints[position]);
-          const uint32_t mask = MatchWord(line, word);
-          if (mask != 0) {
-            row = line.rows[LowestBit(mask)];
-          } else if ((Passed(line) & PassBit(hash)) != 0) {
-            row = shards_[shard]->Find({word, hash, nullptr});
-          }
+        const size_t at = j % kPipelineRing;
+        rows[at] = ProbeLine(*lines[at], words[at], hashes[at]);
+        if (rows[at] == kUnsettled) {
+          __builtin_prefetch(lines[at] + 1);
+        } else if (rows[at] != kNoRow) {
+          prefetch_row(at);
         }
-        const char* at = row == kNoRow ? nullptr : views[shard].rows.Row(row);
-        if (row != kNoRow && values_wanted) PrefetchBytes(at, value_bytes);
-        rows[j % kPipelineRing] = at;
       },
       [&](size_t j) {
-        const char* row = rows[j % kPipelineRing];
+        const size_t at = j % kPipelineRing;
+        if (rows[at] == kUnsettled) {
+          find_again(j);
+          if (rows[at] != kNoRow) prefetch_row(at);
+        } else if (kStrings && rows[at] != kNoRow) {
+          shards_[ShardOfHash(hashes[at])]->PrefetchKey(rows[at]);
+        }
+      },
+      [&](size_t j) {
+        const size_t at = j % kPipelineRing;
         const size_t position = position_of(j);
-        hits += row != nullptr;
-        if (found != nullptr) found[position] = row != nullptr;
+        if constexpr (kStrings) {
+          const Shard& shard = *shards_[ShardOfHash(hashes[at])];
+          const IndexKey key{words[at], hashes[at], keys.strings + position};
+          if (rows[at] != kNoRow && !shard.IsRowOf(rows[at], key)) find_again(j);
+        }
+        const bool exists = rows[at] != kNoRow;
+        hits += exists;
+        if (found != nullptr) found[position] = exists;
         if (plain) {
           char* to = out.data + position * value_bytes;
-          if (row != nullptr) {
-            CopyBytes(to, row, value_bytes);
+          if (exists) {
+            CopyBytes(to, row_at(at), value_bytes);
           } else {
-            initializer_->Fill(word_of(position), to);
+            initializer_->Fill(words[at], to);
           }
         } else if (values_wanted) {
-          ReadStrings(row, position, out);
+          ReadStrings(exists ? row_at(at) : nullptr, position, out);
         }
       });
   return hits;

@@ -62,6 +62,8 @@ inline void PrefetchBytes(const char* at, size_t bytes) noexcept {
   for (uintptr_t line = reinterpret_cast<uintptr_t>(at) & ~uintptr_t{63}; line <= last;
        line += 64) {
     __builtin_prefetch(reinterpret_cast<const char*>(line));
+    // GCC deletes a loop that does nothing but prefetch.
+    asm volatile("" : : "r"(line));
   }
 }
 
