@@ -94,20 +94,22 @@ class ShardedTable:
             for table, part in zip(self.tables, parts, strict=True)
         )
 
-    def apply(self, gradient: tf.IndexedSlices, hyper: tf.Tensor, *, rule: str, owner: str) -> Any:
+    def apply(
+        self, gradient: tf.IndexedSlices, hyper: tf.Tensor, *, rule: str, owner: tf.Tensor
+    ) -> Any:
         """Runs one optimizer step inside the tables: duplicates summed, one update a key.
 
         Args:
             gradient: Values [n, dim]; indices [n], the keys.
             hyper: double [k], the rule's hyperparameters.
             rule: Such as "adam".
-            owner: The optimizer whose slots are meant.
+            owner: Scalar string; the optimizer whose slots are meant.
         """
         keys = gradient.indices
         if keys.dtype != self.spec.key_dtype:
             keys = tf.cast(keys, self.spec.key_dtype)  # TensorFlow widens int32 where it joins some
         batch = (keys, gradient.values)
-        return self.write(library.de_table_apply, batch, hyper, rule=rule, owner=owner)
+        return self.write(library.de_table_apply, batch, hyper, owner, rule=rule)
 
     def erase(self, keys: tf.Tensor) -> Any:
         """Removes the rows of `keys` [n]."""

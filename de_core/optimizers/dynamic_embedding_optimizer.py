@@ -165,11 +165,10 @@ class DynamicEmbeddingOptimizer(keras.optimizers.Optimizer):
         self.inner_optimizer.apply(gradients, variables)
 
     @property
-    def slots_owner(self) -> str:
-        """The name under which the tables keep this optimizer's slots."""
-        with tf.init_scope():
-            number = int(self._slots_id.value)
-        return f"{type(self.inner_optimizer).__name__.lower()}_{number:015x}"
+    def slots_owner(self) -> tf.Tensor:
+        """The name under which the tables keep this optimizer's slots, a scalar string tensor."""
+        family = type(self.inner_optimizer).__name__.lower()
+        return tf.strings.join([family, tf.strings.as_string(self._slots_id.value)], "_")
 
     @property
     def variables(self) -> list[Any]:

@@ -46,7 +46,7 @@ IDS = ["sgd", "momentum", "nesterov", "adagrad", "adam", "amsgrad"]
 
 
 def apply(table, keys, gradients, hyper, rule, owner="o"):
-    library.de_table_apply(table, keys, gradients, hyper, rule=rule, owner=owner)
+    library.de_table_apply(table, keys, gradients, hyper, owner, rule=rule)
 
 
 def powers_of_step(hyper, step):

@@ -22,8 +22,8 @@ def table(make_table):
         KEYS[:1],
         tf.ones([1, 2]),
         tf.constant([0.1, 0.9, 0.0], tf.float64),
+        "o",
         rule="momentum",
-        owner="o",
     )
     return handle
 
@@ -48,6 +48,16 @@ def test_a_restored_table_is_the_saved_one(run, make_table, table, tmp_path):
     run(lambda: library.de_table_restore(other, path))
     assert contents(other) == contents(table)
     assert contents(other, "o/momentum") == contents(table, "o/momentum")
+
+
+def test_a_restored_table_reads_new_keys_as_the_saved_one_did(make_table, table, file):
+    other = make_table(initializer="normal", init_args=[0.0, 1.0], init_seed=6)
+    library.de_table_restore(other, file)
+    new = tf.range(1000, 1010, dtype=tf.int64)
+    np.testing.assert_array_equal(
+        library.de_table_find(other, new, Tvalues=tf.float32, dim=2)[0],
+        library.de_table_find(table, new, Tvalues=tf.float32, dim=2)[0],
+    )
 
 
 def test_restoring_can_keep_the_rows_that_are_there(make_table, table, file):

@@ -32,6 +32,22 @@ Status Table::Create(TableOptions options, std::unique_ptr<Table>* table) {
   });
 }
 
+Status Table::SetInitializer(const InitializerOptions& options) {
+  return Guarded([&]() -> Status {
+    std::unique_ptr<const Initializer> made;
+    DE_RETURN_IF_ERROR(
+        Initializer::Create(options, options_.value_dtype, options_.dim, &made));
+    const std::lock_guard<ShardLock> hold(layout_lock_);
+    initializer_.swap(made);
+    return Status::Ok();
+  });
+}
+
+InitializerOptions Table::initializer() const {
+  const std::shared_lock<ShardLock> hold(layout_lock_);
+  return initializer_->options();
+}
+
 RowLayout Table::layout() const {
   const std::shared_lock<ShardLock> hold(layout_lock_);
   return layout_;

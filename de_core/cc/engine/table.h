@@ -106,9 +106,13 @@ class Table {
   /// Inserts or replaces rows given in the layout `from`, slots included where both have them.
   Status LoadRows(const RowLayout& from, const Keys& keys, const Values& rows, Executor* executor);
 
+  /// Changes what a key without a row reads as. Rows that are there stay.
+  Status SetInitializer(const InitializerOptions& options);
+
   uint64_t size() const noexcept;
   TableStats Stats() const;
   const TableOptions& options() const noexcept { return options_; }
+  InitializerOptions initializer() const;  ///< the current one; options() has the first
   RowLayout layout() const;
 
  private:
@@ -140,7 +144,7 @@ class Table {
   std::unique_ptr<const Initializer> initializer_;
   Arena arena_;                                 ///< of all shards' rows and index lines
   std::vector<std::unique_ptr<Shard>> shards_;  // (kShards)
-  mutable ShardLock layout_lock_;  ///< guards layout_; every verb holds it shared
+  mutable ShardLock layout_lock_;  ///< guards layout_ and initializer_; every verb holds it shared
   mutable std::atomic<uint64_t> hits_{0};
   mutable std::atomic<uint64_t> misses_{0};
   mutable std::mutex scratch_mutex_;

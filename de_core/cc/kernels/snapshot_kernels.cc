@@ -76,7 +76,7 @@ class SaveOp final : public OpKernel {
                     bool* widened) const {
     engine::SnapshotHeader header(live.layout());
     header.values_only = values_only_;
-    header.initializer = live.options().initializer;
+    header.initializer = live.initializer();
     header.created_micros = static_cast<int64_t>(env->NowMicros());
     for (size_t half = 0; half < 2; ++half) {
       const uint64_t random = tensorflow::random::New64();
@@ -135,7 +135,10 @@ class RestoreOp final : public OpKernel {
     for (const engine::RowSlot& slot : layout.slots()) {
       TF_RETURN_IF_ERROR(InFile(path, live->EnsureSlots(slot.owner, {slot.spec})));
     }
-    if (replace_) TF_RETURN_IF_ERROR(ToAbsl(live->Clear()));
+    if (replace_) {
+      TF_RETURN_IF_ERROR(InFile(path, live->SetInitializer(reader->header().initializer)));
+      TF_RETURN_IF_ERROR(ToAbsl(live->Clear()));
+    }
     if (live->size() < reader->rows()) TF_RETURN_IF_ERROR(ToAbsl(live->Reserve(reader->rows())));
     engine::SectionBuffer buffer;
     for (size_t i = 0; i < reader->sections().size(); ++i) {

@@ -148,14 +148,10 @@ class ApplyOp final : public LiveKeysOp {
   explicit ApplyOp(OpKernelConstruction* context) : LiveKeysOp(context) {
     std::string rule;
     OP_REQUIRES_OK(context, context->GetAttr("rule", &rule));
-    OP_REQUIRES_OK(context, context->GetAttr("owner", &owner_));
     rule_ = engine::FindRule(rule);
     OP_REQUIRES(context, rule_ != nullptr,
                 absl::InvalidArgumentError(absl::StrCat(
                     "rule must name an optimizer rule of the engine. Received: '", rule, "'")));
-    OP_REQUIRES(context, !owner_.empty() && owner_.find('/') == std::string::npos,
-                absl::InvalidArgumentError(absl::StrCat(
-                    "owner must be a name without '/'. Received: '", owner_, "'")));
   }
 
  protected:
@@ -168,15 +164,24 @@ class ApplyOp final : public LiveKeysOp {
       return absl::InvalidArgumentError(absl::StrCat("hyper must be a vector. Received: shape=",
                                                      hyper.shape().DebugString()));
     }
+    const Tensor& owner_input = context->input(4);
+    if (!tensorflow::TensorShapeUtils::IsScalar(owner_input.shape())) {
+      return absl::InvalidArgumentError(absl::StrCat("owner must be a scalar. Received: shape=",
+                                                     owner_input.shape().DebugString()));
+    }
+    const std::string owner(owner_input.scalar<tensorflow::tstring>()());
+    if (owner.empty() || owner.find('/') != std::string::npos) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("owner must be a name without '/'. Received: '", owner, "'"));
+    }
     const auto flat = hyper.flat<double>();
     const std::vector<double> settings(flat.data(), flat.data() + flat.size());
     const GradientBatch gradients(grads, live->options().value_dtype);
-    return ToAbsl(live->Apply(*rule_, owner_, settings, keys, gradients.data(), executor));
+    return ToAbsl(live->Apply(*rule_, owner, settings, keys, gradients.data(), executor));
   }
 
  private:
   const engine::OptimizerRule* rule_ = nullptr;
-  std::string owner_;
 };
 
 REGISTER_KERNEL_BUILDER(Name("DeTableInsertOrAssign").Device(tensorflow::DEVICE_CPU),

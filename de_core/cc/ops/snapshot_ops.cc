@@ -36,7 +36,7 @@ REGISTER_OP("DeTableRestore")
 Reads a snapshot file into a live table. A file that does not fit or is damaged changes nothing.
 
 path: scalar; a snapshot file.
-replace: remove the rows that are not in the file.
+replace: remove the rows that are not in the file, and read new keys as the saved table did.
 )doc");
 
 REGISTER_OP("DeFrozenTable")

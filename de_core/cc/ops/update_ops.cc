@@ -90,10 +90,10 @@ REGISTER_OP("DeTableApply")
     .Input("keys: Tkeys")
     .Input("grads: Tgrads")
     .Input("hyper: double")
+    .Input("owner: string")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("Tgrads: {float, double, half, bfloat16}")
     .Attr("rule: string")
-    .Attr("owner: string")
     .SetShapeFn(WritesRows)
     .Doc(R"doc(
 One step of a sparse optimizer inside the table: gradients of equal keys are summed, then each key's
@@ -102,8 +102,8 @@ row and its slots are updated in one probe. A key without a row starts from its 
 keys: any shape.
 grads: keys.shape + [dim].
 hyper: [k]; the rule's hyperparameters in the order that optimizer_rules.h states.
+owner: scalar; the optimizer instance whose slots are updated, a name without '/'.
 rule: the update rule, such as 'adam'.
-owner: the optimizer instance whose slots are updated.
 )doc");
 
 }  // namespace de::ops
