@@ -57,7 +57,7 @@ def decode_rows(
         )
     if not instances:
         raise invalid(f"JSON Value: {debug_string(document)} No values in 'instances' array")
-    if not isinstance(instances[0], dict) and len(signature.inputs) > 1:
+    if not _is_object(instances[0]) and len(signature.inputs) > 1:
         raise invalid(
             "instances is a plain list, but expecting list of objects as multiple input "
             "tensors required as per tensorinfo_map"
@@ -96,7 +96,7 @@ def decode_columns(
         if name not in inputs:
             raise invalid(f"Missing named input: {name} in 'inputs' object.")
         arrays[name] = decode_value(inputs[name], spec.dtype, limits)
-    return arrays
+    return {name: arrays[name] for name in signature.inputs}
 
 
 def decode_value(value: Any, dtype: DType, limits: Limits) -> Array:

@@ -60,8 +60,16 @@ def outcome(decode, body, signature):
         return error.code, error.message
     return (
         request.format,
-        {name: (str(a.dtype), a.shape, a.tolist()) for name, a in request.inputs.items()},
+        [(name, str(a.dtype), a.shape, a.tolist()) for name, a in sorted(request.inputs.items())],
     )
+
+
+def test_bytes_alone_are_no_row_of_a_model_with_two_inputs():
+    inputs = {name: TensorSpec(name, dtype_of_name("string"), (None,)) for name in ("a", "b")}
+    body = json.dumps({"instances": [{"b64": "eA=="}]}).encode()
+    for decode in (decode_predict, decode_predict_by_reference):
+        with pytest.raises(ServingError, match="expecting list of objects"):
+            decode(body, lambda _: SignatureSpec("s", inputs, {}), Limits())
 
 
 @settings(max_examples=800, deadline=None, suppress_health_check=SLOW)

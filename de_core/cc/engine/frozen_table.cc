@@ -239,7 +239,7 @@ Status FrozenTable::Run(const Keys& keys, const Deliver& deliver) const {
       Probe& probe = ring[(step - kWindow) % kRing];
       // For string keys whose words collide this may be another's row; ResolveKey sees to that.
       probe.row = FindRow(probe.lines, probe.line_count, probe.word, probe.hash,
-                              [](uint32_t) { return true; });
+                          [](uint32_t) { return true; });
       if (IsInside(probe)) {
         PrefetchBytes(RowAt(probe), prefetch_bytes_);
         if (kStringKeys) __builtin_prefetch(RowAt(probe) + key_offset_);

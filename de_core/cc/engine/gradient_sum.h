@@ -92,11 +92,11 @@ class GradientSum {
     return keys.strings == nullptr || keys.strings[a] == keys.strings[b];
   }
 
-  std::vector<uint32_t> places_;     ///< open addressing; unique index + 1, 0 is free
-  std::vector<uint32_t> unique_of_;  // (group)
-  std::vector<uint64_t> words_;      // (unique)
-  std::vector<uint32_t> positions_;  // (unique)
-  std::vector<uint32_t> repeat_of_;  // (unique) which sum, or kOnce
+  std::vector<uint32_t> places_;        ///< open addressing; unique index + 1, 0 is free
+  std::vector<uint32_t> unique_of_;     // (group)
+  std::vector<uint64_t> words_;         // (unique)
+  std::vector<uint32_t> positions_;     // (unique)
+  std::vector<uint32_t> repeat_of_;     // (unique) which sum, or kOnce
   std::vector<const void*> gradients_;  // (unique)
   std::vector<float> float_sums_;
   std::vector<double> double_sums_;

@@ -1,6 +1,6 @@
-// The pipeline of every batched verb. Stages, some keys apart: ask for the index line of a key; probe
-// it and ask for the row, or for the next line where the key may lie there; settle what the first
-// line did not tell; use the row. Memory works while the processor does.
+// The pipeline of every batched verb. Stages, some keys apart: ask for the index line of a key;
+// probe it and ask for the row, or for the next line where the key may lie there; settle what the
+// first line did not tell; use the row. Memory works while the processor does.
 #ifndef DE_CORE_ENGINE_PIPELINE_H_
 #define DE_CORE_ENGINE_PIPELINE_H_
 

@@ -19,12 +19,12 @@ struct ExportCursor {
 
 struct RowBatch {
   uint64_t hash_begin = 0;
-  uint64_t hash_last = 0;              ///< inclusive
-  std::vector<uint64_t> words;         // (count)
-  std::vector<char> rows;              // (count, stride) of the table's layout
-  std::vector<std::string_view> keys;  // (count) for string keys
+  uint64_t hash_last = 0;                ///< inclusive
+  std::vector<uint64_t> words;           // (count)
+  std::vector<char> rows;                // (count, stride) of the table's layout
+  std::vector<std::string_view> keys;    // (count) for string keys
   std::vector<std::string_view> values;  // (count, dim) for string values
-  std::string bytes;                   ///< what `keys` and `values` point into
+  std::string bytes;                     ///< what `keys` and `values` point into
 
   size_t size() const noexcept { return words.size(); }
 };

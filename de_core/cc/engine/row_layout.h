@@ -103,7 +103,7 @@ class RowLayout {
     for (const RowSlot& slot : slots_) {
       for (size_t i = 0; i < slot.spec.width; ++i) {
         StoreReal(slot.spec.dtype, slot.spec.initial,
-                    initial_.data() + slot.offset + i * SizeOf(slot.spec.dtype));
+                  initial_.data() + slot.offset + i * SizeOf(slot.spec.dtype));
       }
     }
   }

@@ -75,8 +75,7 @@ uint32_t Shard::Insert(const IndexKey& key) {
 bool Shard::Erase(const IndexKey& key) {
   const Place& place = PlaceOf(key.hash);
   LineIndex index(place.lines, place.size);
-  const auto at =
-      index.Find(key.word, key.hash, [&](uint32_t row) { return IsRowOf(row, key); });
+  const auto at = index.Find(key.word, key.hash, [&](uint32_t row) { return IsRowOf(row, key); });
   if (!at.found()) return false;
   const uint32_t row = place.lines[at.line].rows[at.entry];
   slab_.Free(row);
@@ -218,8 +217,7 @@ void Shard::Rebuild(uint64_t rows, bool compact) {
 void Shard::Relayout(const RowLayout& from, const RowLayout& to) {
   Slab wider(to.stride(), memory_);
   wider.ResizeLike(slab_);
-  const size_t kept =
-      from.key_type() == KeyType::kString ? from.key_offset() : from.stride();
+  const size_t kept = from.key_type() == KeyType::kString ? from.key_offset() : from.stride();
   for (uint32_t row = 0; row < slab_.used(); ++row) {
     char* target = wider.Row(row);
     std::memcpy(target, slab_.Row(row), kept);

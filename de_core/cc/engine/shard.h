@@ -79,8 +79,8 @@ class Shard {
 
   /// Asks for the bytes of a row's string key, whose reference should be in the cache by now.
   void PrefetchKey(uint32_t row) const noexcept {
-    __builtin_prefetch(reinterpret_cast<const char*>(
-        static_cast<uintptr_t>(LoadRef(Row(row) + key_offset_))));
+    __builtin_prefetch(
+        reinterpret_cast<const char*>(static_cast<uintptr_t>(LoadRef(Row(row) + key_offset_))));
   }
 
   /// Row number of the key, or kNoRow.

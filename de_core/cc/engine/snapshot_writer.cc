@@ -156,8 +156,7 @@ Status SnapshotWriter::AppendSection(const SnapshotSection& section) {
 void SnapshotWriter::BuildIndex(const SnapshotSection& section, uint32_t lines) {
   lines_.assign(lines, IndexLine{});
   for (uint32_t row = 0; row < section.count; ++row) {
-    LineIndex(lines_.data(), lines)
-        .Insert(section.words[row], Mix64(section.words[row]), row);
+    LineIndex(lines_.data(), lines).Insert(section.words[row], Mix64(section.words[row]), row);
   }
 }
 

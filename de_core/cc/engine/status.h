@@ -42,10 +42,10 @@ struct [[nodiscard]] Status {
 }  // namespace de::engine
 
 /// Returns early with the error of `expression`, which must yield a Status.
-#define DE_RETURN_IF_ERROR(expression)                          \
-  do {                                                          \
-    ::de::engine::Status de_status = (expression);              \
-    if (!de_status.ok()) return de_status;                      \
+#define DE_RETURN_IF_ERROR(expression)             \
+  do {                                             \
+    ::de::engine::Status de_status = (expression); \
+    if (!de_status.ok()) return de_status;         \
   } while (false)
 
 #endif  // DE_CORE_ENGINE_STATUS_H_

@@ -9,10 +9,10 @@
 namespace de::engine {
 
 Table::Table(TableOptions options)
-    : options_(std::move(options)),
-      layout_(options_.key_type, options_.value_dtype, options_.dim) {
+    : options_(std::move(options)), layout_(options_.key_type, options_.value_dtype, options_.dim) {
   shards_.reserve(kShards);
-  for (uint32_t i = 0; i < kShards; ++i) shards_.push_back(std::make_unique<Shard>(layout_, &arena_));
+  for (uint32_t i = 0; i < kShards; ++i)
+    shards_.push_back(std::make_unique<Shard>(layout_, &arena_));
 }
 
 Table::~Table() = default;
@@ -35,8 +35,7 @@ Status Table::Create(TableOptions options, std::unique_ptr<Table>* table) {
 Status Table::SetInitializer(const InitializerOptions& options) {
   return Guarded([&]() -> Status {
     std::unique_ptr<const Initializer> made;
-    DE_RETURN_IF_ERROR(
-        Initializer::Create(options, options_.value_dtype, options_.dim, &made));
+    DE_RETURN_IF_ERROR(Initializer::Create(options, options_.value_dtype, options_.dim, &made));
     const std::lock_guard<ShardLock> hold(layout_lock_);
     initializer_.swap(made);
     return Status::Ok();
@@ -80,7 +79,8 @@ TableStats Table::Stats() const {
   for (const RowSlot& slot : layout_.slots()) slots += slot.bytes();
   stats.slot_bytes = bytes / layout_.stride() * slots;
   stats.row_bytes = bytes - stats.slot_bytes;
-  stats.load_factor = places == 0 ? 0 : static_cast<double>(stats.rows) / static_cast<double>(places);
+  stats.load_factor =
+      places == 0 ? 0 : static_cast<double>(stats.rows) / static_cast<double>(places);
   stats.free_bytes = arena_.free_bytes();
   stats.hits = hits_.load(std::memory_order_relaxed);
   stats.misses = misses_.load(std::memory_order_relaxed);

@@ -7,9 +7,11 @@
 //  - Within one batch, several writes to one key take effect in the order of the batch.
 //  - ExportBatch visits every row that is there throughout an enumeration exactly once; rows that
 //    are inserted or erased meanwhile are visited once or not at all.
-//  - Adding slots (the first Apply of an optimizer), Clear, Reserve and ShrinkToFit wait for running
+//  - Adding slots (the first Apply of an optimizer), Clear, Reserve and ShrinkToFit wait for
+//  running
 //    verbs shard by shard or, for slots, once for the table.
-// Addresses of rows never leave the table, and rows move only in ShrinkToFit and when slots are added.
+// Addresses of rows never leave the table, and rows move only in ShrinkToFit and when slots are
+// added.
 //
 // Errors. No verb throws or aborts. A verb that fails for its arguments changes nothing; one that
 // runs out of memory may have applied part of its batch.
@@ -48,13 +50,13 @@ struct TableOptions {
 struct TableStats {
   uint64_t rows = 0;
   uint64_t index_bytes = 0;
-  uint64_t row_bytes = 0;     ///< values, padding and string references
-  uint64_t slot_bytes = 0;    ///< optimizer slots
-  uint64_t string_bytes = 0;  ///< arena of string keys and values
-  uint64_t free_bytes = 0;    ///< held for rows and index lines to come
-  double load_factor = 0;     ///< rows over index places
-  uint64_t hits = 0;          ///< keys looked up that had a row
-  uint64_t misses = 0;        ///< keys looked up that had none
+  uint64_t row_bytes = 0;        ///< values, padding and string references
+  uint64_t slot_bytes = 0;       ///< optimizer slots
+  uint64_t string_bytes = 0;     ///< arena of string keys and values
+  uint64_t free_bytes = 0;       ///< held for rows and index lines to come
+  double load_factor = 0;        ///< rows over index places
+  uint64_t hits = 0;             ///< keys looked up that had a row
+  uint64_t misses = 0;           ///< keys looked up that had none
   std::vector<uint64_t> probes;  ///< rows found at the 1st, 2nd … line visited; last: or later
 };
 
@@ -129,8 +131,8 @@ class Table {
   template <typename PerShard>
   Status ForEachShard(const Keys& keys, Executor* executor, const PerShard& per_shard);
   template <bool kStrings, size_t kRowBytes>
-  void FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOut& out, bool* found)
-      const;
+  void FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOut& out,
+                 bool* found) const;
   template <bool kStrings, size_t kRowBytes, typename PositionOf>
   size_t FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_shard, size_t count,
                     const PositionOf& position_of, const ValuesOut& out, bool* found) const;

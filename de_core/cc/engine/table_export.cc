@@ -22,24 +22,23 @@ Status Table::ExportBatch(ExportCursor* cursor, RowBatch* batch) const {
     {
       const Shard& shard = *shards_[ShardOfHash(cursor->next_hash)];
       const std::shared_lock<ShardLock> guard(shard.lock);
-      batch->hash_last =
-          shard.VisitSegment(cursor->next_hash, [&](uint64_t word, uint32_t number) {
-            // A segment that grew since the cursor entered it may begin before the cursor.
-            if (Mix64(word) < cursor->next_hash) return;
-            const char* row = shard.Row(number);
-            batch->words.push_back(word);
-            batch->rows.insert(batch->rows.end(), row, row + stride);
-            const auto append = [&](std::string_view bytes) {
-              lengths.push_back(bytes.size());
-              batch->bytes.append(bytes);
-            };
-            if (string_keys) append(shard.KeyBytes(number));
-            if (string_values) {
-              for (size_t i = 0; i < options_.dim; ++i) {
-                append(StringArena::Get(Shard::LoadRef(row + i * sizeof(StringArena::Ref))));
-              }
-            }
-          });
+      batch->hash_last = shard.VisitSegment(cursor->next_hash, [&](uint64_t word, uint32_t number) {
+        // A segment that grew since the cursor entered it may begin before the cursor.
+        if (Mix64(word) < cursor->next_hash) return;
+        const char* row = shard.Row(number);
+        batch->words.push_back(word);
+        batch->rows.insert(batch->rows.end(), row, row + stride);
+        const auto append = [&](std::string_view bytes) {
+          lengths.push_back(bytes.size());
+          batch->bytes.append(bytes);
+        };
+        if (string_keys) append(shard.KeyBytes(number));
+        if (string_values) {
+          for (size_t i = 0; i < options_.dim; ++i) {
+            append(StringArena::Get(Shard::LoadRef(row + i * sizeof(StringArena::Ref))));
+          }
+        }
+      });
     }
     const char* next = batch->bytes.data();
     size_t at = 0;

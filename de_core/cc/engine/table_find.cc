@@ -16,8 +16,7 @@ constexpr size_t kKeysATask = 4096;
 /// Reader's locks of all shards, taken only if no writer holds or wants one.
 class AllShards {
  public:
-  explicit AllShards(const std::vector<std::unique_ptr<Shard>>& shards) noexcept
-      : shards_(shards) {
+  explicit AllShards(const std::vector<std::unique_ptr<Shard>>& shards) noexcept : shards_(shards) {
     while (held_ < shards.size() && shards[held_]->lock.try_lock_shared()) ++held_;
     if (held_ < shards.size()) Release();
   }
@@ -79,9 +78,7 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
   const IndexLine* lines[kPipelineRing];
   uint32_t rows[kPipelineRing];
   size_t hits = 0;
-  const auto row_at = [&](size_t at) {
-    return views[ShardOfHash(hashes[at])].rows.Row(rows[at]);
-  };
+  const auto row_at = [&](size_t at) { return views[ShardOfHash(hashes[at])].rows.Row(rows[at]); };
   const auto prefetch_row = [&](size_t at) {
     const char* row = row_at(at);
     if (values_wanted) PrefetchBytes(row, value_bytes);
@@ -185,8 +182,7 @@ void Table::FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOu
   misses_.fetch_add(end - begin - hits, std::memory_order_relaxed);
 }
 
-Status Table::Find(const Keys& keys, const ValuesOut& out, bool* found,
-                   Executor* executor) const {
+Status Table::Find(const Keys& keys, const ValuesOut& out, bool* found, Executor* executor) const {
   DE_RETURN_IF_ERROR(Prepare(keys));
   return Guarded([&] {
     const std::shared_lock<ShardLock> hold(layout_lock_);
@@ -194,11 +190,16 @@ Status Table::Find(const Keys& keys, const ValuesOut& out, bool* found,
     const auto find_range = [&] {
       if (options_.key_type == KeyType::kString) return &Table::FindRange<true, 0>;
       switch (layout_.value_bytes()) {
-        case 32: return &Table::FindRange<false, 32>;
-        case 64: return &Table::FindRange<false, 64>;
-        case 128: return &Table::FindRange<false, 128>;
-        case 256: return &Table::FindRange<false, 256>;
-        default: return &Table::FindRange<false, 0>;
+        case 32:
+          return &Table::FindRange<false, 32>;
+        case 64:
+          return &Table::FindRange<false, 64>;
+        case 128:
+          return &Table::FindRange<false, 128>;
+        case 256:
+          return &Table::FindRange<false, 256>;
+        default:
+          return &Table::FindRange<false, 0>;
       }
     }();
     const auto range = [&](size_t begin, size_t end) {

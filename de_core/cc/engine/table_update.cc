@@ -37,10 +37,14 @@ void AddIntegers(char* row, const char* to, const char* from, size_t dim) noexce
 /// Addition of values of `dtype`; nullptr for types without one.
 AddValues AdditionOf(DType dtype) {
   switch (dtype) {
-    case DType::kInt8: return &AddIntegers<int8_t>;
-    case DType::kInt32: return &AddIntegers<int32_t>;
-    case DType::kInt64: return &AddIntegers<int64_t>;
-    default: break;
+    case DType::kInt8:
+      return &AddIntegers<int8_t>;
+    case DType::kInt32:
+      return &AddIntegers<int32_t>;
+    case DType::kInt64:
+      return &AddIntegers<int64_t>;
+    default:
+      break;
   }
   return VisitFloating<AddValues>(dtype, nullptr, [](auto tag) -> AddValues {
     using T = typename decltype(tag)::type;
@@ -63,8 +67,8 @@ void Table::WriteValue(Shard& shard, char* row, size_t position, const Values& v
   }
   for (size_t i = 0; i < options_.dim; ++i) {
     char* at = row + i * sizeof(StringArena::Ref);
-    Shard::StoreRef(at, shard.arena().Replace(Shard::LoadRef(at),
-                                              values.strings[position * options_.dim + i]));
+    Shard::StoreRef(
+        at, shard.arena().Replace(Shard::LoadRef(at), values.strings[position * options_.dim + i]));
   }
 }
 
@@ -182,12 +186,11 @@ Status Table::Apply(const OptimizerRule& rule, const std::string& owner,
       sum.Build(keys, group, static_cast<const float*>(grads), options_.dim);
     }
     const ShardKeys unique = sum.unique();
-    UpdateShard(shard, keys, unique, touched,
-                [&](const IndexKey& key, char* row, size_t j, bool inserted) {
-                  if (inserted) WriteInitial(key, row);
-                  kernel(hyper.data(), hyper.size(), options_.dim, row, offsets.data(),
-                         sum.gradient(j));
-                });
+    UpdateShard(
+        shard, keys, unique, touched, [&](const IndexKey& key, char* row, size_t j, bool inserted) {
+          if (inserted) WriteInitial(key, row);
+          kernel(hyper.data(), hyper.size(), options_.dim, row, offsets.data(), sum.gradient(j));
+        });
   });
 }
 
@@ -195,13 +198,13 @@ Status Table::LoadRows(const RowLayout& from, const Keys& keys, const Values& ro
                        Executor* executor) {
   if (from.key_type() != options_.key_type || from.value_dtype() != options_.value_dtype ||
       from.dim() != options_.dim) {
-    return Status::InvalidArgument(
-        "rows must be of the table's types and dim. Received: " +
-        std::string(NameOf(from.key_type())) + " keys, " + std::string(NameOf(from.value_dtype())) +
-        " values of dim=" + std::to_string(from.dim()) + " for a table of " +
-        std::string(NameOf(options_.key_type)) + " keys, " +
-        std::string(NameOf(options_.value_dtype)) + " values of dim=" +
-        std::to_string(options_.dim));
+    return Status::InvalidArgument("rows must be of the table's types and dim. Received: " +
+                                   std::string(NameOf(from.key_type())) + " keys, " +
+                                   std::string(NameOf(from.value_dtype())) +
+                                   " values of dim=" + std::to_string(from.dim()) +
+                                   " for a table of " + std::string(NameOf(options_.key_type)) +
+                                   " keys, " + std::string(NameOf(options_.value_dtype)) +
+                                   " values of dim=" + std::to_string(options_.dim));
   }
   const std::shared_lock<ShardLock> hold(layout_lock_);
   std::vector<std::pair<const RowSlot*, const RowSlot*>> shared;  // (to, from)
@@ -261,9 +264,8 @@ Status Table::EraseIf(const std::function<bool(uint64_t, const char*)>& predicat
           if (predicate(word, shard.Row(row))) doomed.emplace_back(word, row);
         });
         for (const auto& [word, row] : doomed) {
-          const std::string_view bytes = options_.key_type == KeyType::kString
-                                             ? shard.KeyBytes(row)
-                                             : std::string_view();
+          const std::string_view bytes =
+              options_.key_type == KeyType::kString ? shard.KeyBytes(row) : std::string_view();
           count += shard.Erase(
               {word, Mix64(word), options_.key_type == KeyType::kString ? &bytes : nullptr});
         }

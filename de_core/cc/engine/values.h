@@ -26,7 +26,7 @@ struct Values {
 
 /// Values of a batch coming out.
 struct ValuesOut {
-  char* data = nullptr;           // (keys, dim) packed
+  char* data = nullptr;          // (keys, dim) packed
   ValueSink* strings = nullptr;  // set for string values
 };
 

@@ -22,10 +22,13 @@ struct KindEntry {
   size_t args;
 };
 constexpr KindEntry kKinds[] = {
-    {"zeros", Kind::kZeros, 0},          {"constant", Kind::kConstant, 1},
-    {"uniform", Kind::kUniform, 2},      {"normal", Kind::kNormal, 2},
+    {"zeros", Kind::kZeros, 0},
+    {"constant", Kind::kConstant, 1},
+    {"uniform", Kind::kUniform, 2},
+    {"normal", Kind::kNormal, 2},
     {"truncated_normal", Kind::kTruncatedNormal, 2},
-    {"row", Kind::kRow, 0},              {"quantile", Kind::kQuantile, 0},
+    {"row", Kind::kRow, 0},
+    {"quantile", Kind::kQuantile, 0},
 };
 
 absl::Status ReadInitializer(OpKernelConstruction* context, engine::InitializerOptions* out) {
@@ -79,8 +82,7 @@ class HandleOp : public OpKernel {
       return;
     }
     auto* manager = context->resource_manager();
-    const std::string& container =
-        container_.empty() ? manager->default_container() : container_;
+    const std::string& container = container_.empty() ? manager->default_container() : container_;
     TableResource* table = nullptr;
     OP_REQUIRES_OK(context, manager->LookupOrCreate<TableResource>(
                                 container, shared_name_, &table,
@@ -175,9 +177,8 @@ class ReserveOp final : public OpKernel {
     engine::Table* live = nullptr;
     OP_REQUIRES_OK(context, table->Live(&live));
     OP_REQUIRES(context, tensorflow::TensorShapeUtils::IsScalar(context->input(1).shape()),
-                absl::InvalidArgumentError(
-                    absl::StrCat("rows must be a scalar. Received: shape=",
-                                 context->input(1).shape().DebugString())));
+                absl::InvalidArgumentError(absl::StrCat("rows must be a scalar. Received: shape=",
+                                                        context->input(1).shape().DebugString())));
     const int64_t rows = context->input(1).scalar<int64_t>()();
     OP_REQUIRES(context, rows >= 0,
                 absl::InvalidArgumentError(
@@ -212,8 +213,8 @@ class ShardOfOp final : public OpKernel {
     OP_REQUIRES_OK(context, context->allocate_output(0, context->input(0).shape(), &shards));
     int32_t* out = shards->flat<int32_t>().data();
     for (size_t i = 0; i < batch.keys().size; ++i) {
-      out[i] = static_cast<int32_t>(engine::ShardOfKey(engine::WordOf(batch.keys(), i),
-                                                       static_cast<uint32_t>(shards_)));
+      out[i] = static_cast<int32_t>(
+          engine::ShardOfKey(engine::WordOf(batch.keys(), i), static_cast<uint32_t>(shards_)));
     }
   }
 

@@ -18,13 +18,20 @@ using tensorflow::tstring;
 
 absl::Status ToAbsl(engine::Status status) {
   switch (status.code) {
-    case engine::Code::kOk: return absl::OkStatus();
-    case engine::Code::kInvalidArgument: return absl::InvalidArgumentError(status.message);
-    case engine::Code::kNotFound: return absl::NotFoundError(status.message);
-    case engine::Code::kResourceExhausted: return absl::ResourceExhaustedError(status.message);
-    case engine::Code::kDataLoss: return absl::DataLossError(status.message);
-    case engine::Code::kFailedPrecondition: return absl::FailedPreconditionError(status.message);
-    case engine::Code::kInternal: break;
+    case engine::Code::kOk:
+      return absl::OkStatus();
+    case engine::Code::kInvalidArgument:
+      return absl::InvalidArgumentError(status.message);
+    case engine::Code::kNotFound:
+      return absl::NotFoundError(status.message);
+    case engine::Code::kResourceExhausted:
+      return absl::ResourceExhaustedError(status.message);
+    case engine::Code::kDataLoss:
+      return absl::DataLossError(status.message);
+    case engine::Code::kFailedPrecondition:
+      return absl::FailedPreconditionError(status.message);
+    case engine::Code::kInternal:
+      break;
   }
   return absl::InternalError(status.message);
 }
@@ -32,15 +39,33 @@ absl::Status ToAbsl(engine::Status status) {
 absl::Status ToEngine(DataType dtype, engine::DType* out) {
   using engine::DType;
   switch (dtype) {
-    case tensorflow::DT_FLOAT: *out = DType::kFloat32; break;
-    case tensorflow::DT_DOUBLE: *out = DType::kFloat64; break;
-    case tensorflow::DT_HALF: *out = DType::kHalf; break;
-    case tensorflow::DT_BFLOAT16: *out = DType::kBFloat16; break;
-    case tensorflow::DT_INT8: *out = DType::kInt8; break;
-    case tensorflow::DT_INT32: *out = DType::kInt32; break;
-    case tensorflow::DT_INT64: *out = DType::kInt64; break;
-    case tensorflow::DT_BOOL: *out = DType::kBool; break;
-    case tensorflow::DT_STRING: *out = DType::kString; break;
+    case tensorflow::DT_FLOAT:
+      *out = DType::kFloat32;
+      break;
+    case tensorflow::DT_DOUBLE:
+      *out = DType::kFloat64;
+      break;
+    case tensorflow::DT_HALF:
+      *out = DType::kHalf;
+      break;
+    case tensorflow::DT_BFLOAT16:
+      *out = DType::kBFloat16;
+      break;
+    case tensorflow::DT_INT8:
+      *out = DType::kInt8;
+      break;
+    case tensorflow::DT_INT32:
+      *out = DType::kInt32;
+      break;
+    case tensorflow::DT_INT64:
+      *out = DType::kInt64;
+      break;
+    case tensorflow::DT_BOOL:
+      *out = DType::kBool;
+      break;
+    case tensorflow::DT_STRING:
+      *out = DType::kString;
+      break;
     default:
       return absl::InvalidArgumentError(
           absl::StrCat("a table's values must be float32, float64, half, bfloat16, int8, int32, "
@@ -52,15 +77,24 @@ absl::Status ToEngine(DataType dtype, engine::DType* out) {
 
 DataType ToTensorFlow(engine::DType dtype) {
   switch (dtype) {
-    case engine::DType::kFloat32: return tensorflow::DT_FLOAT;
-    case engine::DType::kFloat64: return tensorflow::DT_DOUBLE;
-    case engine::DType::kHalf: return tensorflow::DT_HALF;
-    case engine::DType::kBFloat16: return tensorflow::DT_BFLOAT16;
-    case engine::DType::kInt8: return tensorflow::DT_INT8;
-    case engine::DType::kInt32: return tensorflow::DT_INT32;
-    case engine::DType::kInt64: return tensorflow::DT_INT64;
-    case engine::DType::kBool: return tensorflow::DT_BOOL;
-    case engine::DType::kString: return tensorflow::DT_STRING;
+    case engine::DType::kFloat32:
+      return tensorflow::DT_FLOAT;
+    case engine::DType::kFloat64:
+      return tensorflow::DT_DOUBLE;
+    case engine::DType::kHalf:
+      return tensorflow::DT_HALF;
+    case engine::DType::kBFloat16:
+      return tensorflow::DT_BFLOAT16;
+    case engine::DType::kInt8:
+      return tensorflow::DT_INT8;
+    case engine::DType::kInt32:
+      return tensorflow::DT_INT32;
+    case engine::DType::kInt64:
+      return tensorflow::DT_INT64;
+    case engine::DType::kBool:
+      return tensorflow::DT_BOOL;
+    case engine::DType::kString:
+      return tensorflow::DT_STRING;
   }
   return tensorflow::DT_INVALID;
 }

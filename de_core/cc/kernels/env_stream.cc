@@ -68,8 +68,8 @@ engine::Status FileSource::Read(uint64_t offset, size_t size, void* out) const {
   // The signature that TensorFlow 2.20 and 2.21 both have.
   const absl::Status status = file_->Read(offset, size, &got, static_cast<char*>(out));
   if (!status.ok()) {
-    return engine::Status::DataLoss(absl::StrCat("cannot read ", size, " bytes at offset ", offset,
-                                                 ": ", status.message()));
+    return engine::Status::DataLoss(
+        absl::StrCat("cannot read ", size, " bytes at offset ", offset, ": ", status.message()));
   }
   // A file system may hand out memory of its own.
   if (got.data() != out) std::memmove(out, got.data(), got.size());

@@ -33,8 +33,7 @@ absl::Status FrozenFile::Open(tensorflow::Env* env, const std::string& path,
   }
   TF_RETURN_IF_ERROR(
       InFile(path, engine::FrozenTable::Open(static_cast<const char*>(opened->region_->data()),
-                                             opened->region_->length(), options,
-                                             &opened->table_)));
+                                             opened->region_->length(), options, &opened->table_)));
   *file = std::move(opened);
   return absl::OkStatus();
 }
@@ -74,13 +73,13 @@ std::string FrozenFile::StatsJsonFields() const {
   for (const auto& [key, value] : header.metadata) {
     absl::StrAppend(&metadata, ", ", JsonString(key), ": ", JsonString(value));
   }
-  return absl::StrCat(
-      "\"bytes\": ", stats.file_bytes, ", \"index_bytes\": ", stats.index_bytes,
-      ", \"row_bytes\": ", stats.row_bytes, ", \"string_bytes\": ", stats.string_bytes,
-      ", \"generation\": ", header.sequence, ", \"id\": \"",
-      absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(header.id.data()),
-                                               header.id.size())),
-      "\", \"created_micros\": ", header.created_micros, metadata);
+  return absl::StrCat("\"bytes\": ", stats.file_bytes, ", \"index_bytes\": ", stats.index_bytes,
+                      ", \"row_bytes\": ", stats.row_bytes,
+                      ", \"string_bytes\": ", stats.string_bytes,
+                      ", \"generation\": ", header.sequence, ", \"id\": \"",
+                      absl::BytesToHexString(absl::string_view(
+                          reinterpret_cast<const char*>(header.id.data()), header.id.size())),
+                      "\", \"created_micros\": ", header.created_micros, metadata);
 }
 
 }  // namespace de::kernels

@@ -101,13 +101,12 @@ class ExportOp final : public OpKernel {
       const engine::RowLayout layout = live->layout();
       const size_t cut = slot_.rfind('/');
       const engine::RowSlot* slot =
-          cut == std::string::npos
-              ? nullptr
-              : layout.FindSlot(slot_.substr(0, cut), slot_.substr(cut + 1));
-      OP_REQUIRES(context, slot != nullptr,
-                  absl::NotFoundError(absl::StrCat(
-                      "slot must name a slot of this table as 'owner/slot'. Received: '", slot_,
-                      "'")));
+          cut == std::string::npos ? nullptr
+                                   : layout.FindSlot(slot_.substr(0, cut), slot_.substr(cut + 1));
+      OP_REQUIRES(
+          context, slot != nullptr,
+          absl::NotFoundError(absl::StrCat(
+              "slot must name a slot of this table as 'owner/slot'. Received: '", slot_, "'")));
       width = slot->spec.width;
       offset = slot->offset;
       bytes = slot->bytes();
@@ -123,10 +122,10 @@ class ExportOp final : public OpKernel {
     engine::RowBatch batch;
     engine::ExportCursor cursor;
     if (one_batch) {
-      OP_REQUIRES(context, tensorflow::TensorShapeUtils::IsScalar(context->input(1).shape()),
-                  absl::InvalidArgumentError(
-                      absl::StrCat("cursor must be a scalar. Received: shape=",
-                                   context->input(1).shape().DebugString())));
+      OP_REQUIRES(
+          context, tensorflow::TensorShapeUtils::IsScalar(context->input(1).shape()),
+          absl::InvalidArgumentError(absl::StrCat("cursor must be a scalar. Received: shape=",
+                                                  context->input(1).shape().DebugString())));
       cursor.next_hash = context->input(1).scalar<uint64_t>()();
     }
     for (bool more = true; more; more = !one_batch && !cursor.done) {

@@ -48,10 +48,10 @@ class SaveOp final : public OpKernel {
   explicit SaveOp(OpKernelConstruction* context) : OpKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("values_only", &values_only_));
     OP_REQUIRES_OK(context, context->GetAttr("metadata", &metadata_));
-    OP_REQUIRES(context, metadata_.size() % 2 == 0,
-                absl::InvalidArgumentError(absl::StrCat(
-                    "metadata must be keys and values in turn. Received: ", metadata_.size(),
-                    " strings")));
+    OP_REQUIRES(
+        context, metadata_.size() % 2 == 0,
+        absl::InvalidArgumentError(absl::StrCat(
+            "metadata must be keys and values in turn. Received: ", metadata_.size(), " strings")));
   }
 
   void Compute(OpKernelContext* context) override {
@@ -82,7 +82,8 @@ class SaveOp final : public OpKernel {
       const uint64_t random = tensorflow::random::New64();
       std::memcpy(header.id.data() + 8 * half, &random, sizeof(random));
     }
-    for (size_t i = 0; i < metadata_.size(); i += 2) header.metadata[metadata_[i]] = metadata_[i + 1];
+    for (size_t i = 0; i < metadata_.size(); i += 2)
+      header.metadata[metadata_[i]] = metadata_[i + 1];
     const size_t stride = header.layout.stride();
     std::unique_ptr<AtomicFile> file;
     TF_RETURN_IF_ERROR(AtomicFile::Create(env, path, &file));
@@ -127,8 +128,8 @@ class RestoreOp final : public OpKernel {
     TF_RETURN_IF_ERROR(FileSource::Open(env, path, &source));
     // Every byte is checked before the first row changes.
     std::unique_ptr<engine::SnapshotReader> reader;
-    TF_RETURN_IF_ERROR(InFile(path, engine::SnapshotReader::Open(
-                                        source.get(), engine::SnapshotVerify::kFull, &reader)));
+    TF_RETURN_IF_ERROR(InFile(
+        path, engine::SnapshotReader::Open(source.get(), engine::SnapshotVerify::kFull, &reader)));
     const engine::RowLayout& layout = reader->header().layout;
     TF_RETURN_IF_ERROR(
         InFile(path, live->LoadRows(layout, engine::Keys{}, engine::Values{}, executor)));
@@ -151,8 +152,8 @@ class RestoreOp final : public OpKernel {
       } else {
         keys.ints = reinterpret_cast<const int64_t*>(section.words);
       }
-      TF_RETURN_IF_ERROR(InFile(
-          path, live->LoadRows(layout, keys, {section.rows, section.values}, executor)));
+      TF_RETURN_IF_ERROR(
+          InFile(path, live->LoadRows(layout, keys, {section.rows, section.values}, executor)));
     }
     return absl::OkStatus();
   }
@@ -172,12 +173,12 @@ class FrozenTableOpenOp final : public OpKernel {
     OP_REQUIRES_OK(context, FrozenFile::Open(context->env(), path, &file));
     const engine::RowLayout& layout = file->header().layout;
     OP_REQUIRES(context, layout.key_type() == KeyTypeOf(table->key_dtype()),
-                absl::InvalidArgumentError(absl::StrCat(
-                    path, ": the file's keys must be of the table's type, ",
-                    tensorflow::DataTypeString(table->key_dtype()),
-                    ". Received: ", engine::NameOf(layout.key_type()))));
-    const absl::Status fits = table->CheckValues(ToTensorFlow(layout.value_dtype()),
-                                                 static_cast<int64_t>(layout.dim()));
+                absl::InvalidArgumentError(
+                    absl::StrCat(path, ": the file's keys must be of the table's type, ",
+                                 tensorflow::DataTypeString(table->key_dtype()),
+                                 ". Received: ", engine::NameOf(layout.key_type()))));
+    const absl::Status fits =
+        table->CheckValues(ToTensorFlow(layout.value_dtype()), static_cast<int64_t>(layout.dim()));
     OP_REQUIRES(context, fits.ok(),
                 absl::InvalidArgumentError(absl::StrCat(path, ": ", fits.message())));
     table->OpenFrozen(std::move(file));

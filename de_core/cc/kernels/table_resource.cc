@@ -76,18 +76,18 @@ absl::Status TableResource::StatsJson(std::string* json) const {
   if (live_ == nullptr) {
     std::shared_ptr<const FrozenFile> file;
     TF_RETURN_IF_ERROR(Frozen(&file));
-    *json = absl::StrCat("{\"rows\": ", file->rows(), ", ", types, ", ", file->StatsJsonFields(),
-                         "}");
+    *json =
+        absl::StrCat("{\"rows\": ", file->rows(), ", ", types, ", ", file->StatsJsonFields(), "}");
     return absl::OkStatus();
   }
   const engine::TableStats stats = live_->Stats();
-  *json = absl::StrCat(
-      "{\"rows\": ", stats.rows, ", ", types, ", \"bytes\": {\"index\": ", stats.index_bytes,
-      ", \"rows\": ", stats.row_bytes, ", \"slots\": ", stats.slot_bytes,
-      ", \"strings\": ", stats.string_bytes, ", \"free\": ", stats.free_bytes,
-      "}, \"load_factor\": ", stats.load_factor,
-      ", \"hits\": ", stats.hits, ", \"misses\": ", stats.misses, ", \"probe_lengths\": [",
-      absl::StrJoin(stats.probes, ", "), "]}");
+  *json =
+      absl::StrCat("{\"rows\": ", stats.rows, ", ", types,
+                   ", \"bytes\": {\"index\": ", stats.index_bytes, ", \"rows\": ", stats.row_bytes,
+                   ", \"slots\": ", stats.slot_bytes, ", \"strings\": ", stats.string_bytes,
+                   ", \"free\": ", stats.free_bytes, "}, \"load_factor\": ", stats.load_factor,
+                   ", \"hits\": ", stats.hits, ", \"misses\": ", stats.misses,
+                   ", \"probe_lengths\": [", absl::StrJoin(stats.probes, ", "), "]}");
   return absl::OkStatus();
 }
 
@@ -100,9 +100,9 @@ absl::Status TableResource::CheckKeys(tensorflow::DataType dtype) const {
 
 absl::Status TableResource::CheckValues(tensorflow::DataType dtype, int64_t dim) const {
   if (dtype == value_dtype_ && dim == dim_) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("rows must be ", dim_, " values of ", NameOfValues(value_dtype_),
-                   ". Received: ", dim, " of ", NameOfValues(dtype)));
+  return absl::InvalidArgumentError(absl::StrCat("rows must be ", dim_, " values of ",
+                                                 NameOfValues(value_dtype_), ". Received: ", dim,
+                                                 " of ", NameOfValues(dtype)));
 }
 
 std::string TableResource::DebugString() const {

@@ -122,10 +122,14 @@ class GradientBatch {
   template <typename To>
   static const void* Convert(const Tensor& grads, std::vector<To>* out) {
     switch (grads.dtype()) {
-      case tensorflow::DT_FLOAT: return Copy<float>(grads, out);
-      case tensorflow::DT_DOUBLE: return Copy<double>(grads, out);
-      case tensorflow::DT_HALF: return Copy<Eigen::half>(grads, out);
-      default: return Copy<Eigen::bfloat16>(grads, out);
+      case tensorflow::DT_FLOAT:
+        return Copy<float>(grads, out);
+      case tensorflow::DT_DOUBLE:
+        return Copy<double>(grads, out);
+      case tensorflow::DT_HALF:
+        return Copy<Eigen::half>(grads, out);
+      default:
+        return Copy<Eigen::bfloat16>(grads, out);
     }
   }
   template <typename From, typename To>
@@ -161,8 +165,8 @@ class ApplyOp final : public LiveKeysOp {
     const Tensor& hyper = context->input(3);
     TF_RETURN_IF_ERROR(CheckRows(context->input(1), grads, table.dim(), "grads"));
     if (!tensorflow::TensorShapeUtils::IsVector(hyper.shape())) {
-      return absl::InvalidArgumentError(absl::StrCat("hyper must be a vector. Received: shape=",
-                                                     hyper.shape().DebugString()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("hyper must be a vector. Received: shape=", hyper.shape().DebugString()));
     }
     const Tensor& owner_input = context->input(4);
     if (!tensorflow::TensorShapeUtils::IsScalar(owner_input.shape())) {
@@ -188,8 +192,7 @@ REGISTER_KERNEL_BUILDER(Name("DeTableInsertOrAssign").Device(tensorflow::DEVICE_
                         InsertOrAssignOp);
 REGISTER_KERNEL_BUILDER(Name("DeTableAccumOrAssign").Device(tensorflow::DEVICE_CPU),
                         AccumOrAssignOp<false>);
-REGISTER_KERNEL_BUILDER(Name("DeTableAccum").Device(tensorflow::DEVICE_CPU),
-                        AccumOrAssignOp<true>);
+REGISTER_KERNEL_BUILDER(Name("DeTableAccum").Device(tensorflow::DEVICE_CPU), AccumOrAssignOp<true>);
 REGISTER_KERNEL_BUILDER(Name("DeTableErase").Device(tensorflow::DEVICE_CPU), EraseOp);
 REGISTER_KERNEL_BUILDER(Name("DeTableClear").Device(tensorflow::DEVICE_CPU), ClearOp);
 REGISTER_KERNEL_BUILDER(Name("DeTableApply").Device(tensorflow::DEVICE_CPU), ApplyOp);

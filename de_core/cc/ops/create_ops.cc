@@ -72,6 +72,7 @@ REGISTER_OP("DeShardOf")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("num_shards: int >= 1")
     .SetShapeFn(tensorflow::shape_inference::UnchangedShape)
-    .Doc("The shard in [0, num_shards) of each key: one hash, the same on every build and machine.");
+    .Doc(
+        "The shard in [0, num_shards) of each key: one hash, the same on every build and machine.");
 
 }  // namespace de::ops

@@ -59,22 +59,22 @@ TEST(TableStress, NoVerbSeesATornRowWhileAllRunAtOnce) {
     });
   };
   for (uint64_t seed = 1; seed <= 2; ++seed) {
-    start(seed, [&](const Keys& keys, std::vector<float>* rows, std::mt19937_64* random,
-                    Executor* pool) {
-      for (size_t i = 0; i < kBatch; ++i) {
-        const auto value = static_cast<float>((*random)() % 1000);
-        std::fill_n(rows->begin() + static_cast<std::ptrdiff_t>(i * kDim), kDim, value);
-      }
-      return table->InsertOrAssign(keys, {reinterpret_cast<const char*>(rows->data()), nullptr},
-                                   pool);
-    });
-    start(seed + 10, [&](const Keys& keys, std::vector<float>* rows, std::mt19937_64*,
-                         Executor* pool) {
-      const Status status =
-          table->Find(keys, {reinterpret_cast<char*>(rows->data()), nullptr}, nullptr, pool);
-      for (size_t i = 0; i < kBatch; ++i) check(rows->data() + i * kDim);
-      return status;
-    });
+    start(seed,
+          [&](const Keys& keys, std::vector<float>* rows, std::mt19937_64* random, Executor* pool) {
+            for (size_t i = 0; i < kBatch; ++i) {
+              const auto value = static_cast<float>((*random)() % 1000);
+              std::fill_n(rows->begin() + static_cast<std::ptrdiff_t>(i * kDim), kDim, value);
+            }
+            return table->InsertOrAssign(
+                keys, {reinterpret_cast<const char*>(rows->data()), nullptr}, pool);
+          });
+    start(seed + 10,
+          [&](const Keys& keys, std::vector<float>* rows, std::mt19937_64*, Executor* pool) {
+            const Status status =
+                table->Find(keys, {reinterpret_cast<char*>(rows->data()), nullptr}, nullptr, pool);
+            for (size_t i = 0; i < kBatch; ++i) check(rows->data() + i * kDim);
+            return status;
+          });
   }
   start(20, [&](const Keys& keys, std::vector<float>* rows, std::mt19937_64*, Executor* pool) {
     std::fill(rows->begin(), rows->end(), 1.0F);

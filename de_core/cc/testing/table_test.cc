@@ -63,9 +63,8 @@ void Put(Table* table, const TestKeys& keys, const std::vector<float>& values) {
 std::vector<float> Get(const Table& table, const TestKeys& keys, std::vector<char>* found) {
   std::vector<float> out(keys.numbers().size() * table.options().dim, -1);
   found->assign(keys.numbers().size(), 2);
-  const Status status =
-      table.Find(keys.keys(), {reinterpret_cast<char*>(out.data()), nullptr},
-                 reinterpret_cast<bool*>(found->data()), nullptr);
+  const Status status = table.Find(keys.keys(), {reinterpret_cast<char*>(out.data()), nullptr},
+                                   reinterpret_cast<bool*>(found->data()), nullptr);
   EXPECT_TRUE(status.ok()) << status.message;
   return out;
 }
@@ -194,9 +193,8 @@ TEST_P(TableOfKeyType, EraseIfRemovesWhatThePredicateNames) {
 
 TEST(Table, EveryIntegerIsAKey) {
   const auto table = MakeTable(KeyType::kInt64, 1);
-  const TestKeys keys(KeyType::kInt64,
-                      {0, -1, 1, std::numeric_limits<int64_t>::min(),
-                       std::numeric_limits<int64_t>::max(), 0x7ff0000000000000});
+  const TestKeys keys(KeyType::kInt64, {0, -1, 1, std::numeric_limits<int64_t>::min(),
+                                        std::numeric_limits<int64_t>::max(), 0x7ff0000000000000});
   std::vector<char> found;
   Get(*table, keys, &found);
   EXPECT_EQ(found, std::vector<char>(6, 0));
