@@ -7,10 +7,13 @@
 #include <algorithm>
 #include <cstddef>
 
+/// For the stages and what they call: a closure that is not inlined keeps its state in memory.
+#define DE_ALWAYS_INLINE __attribute__((always_inline))
+
 namespace de::engine {
 
 /// Keys between asking for memory and using it: enough to hide its latency.
-inline constexpr size_t kPipelineLag = 16;
+inline constexpr size_t kPipelineLag = 8;
 /// Keys a stage handles before the next stage begins: few, so that requests for memory are spread
 /// evenly over time, which matters for wide rows.
 inline constexpr size_t kPipelineStride = 8;
@@ -22,9 +25,9 @@ static_assert(kPipelineRing >= 3 * kPipelineLag + kPipelineStride,
 /// Calls ask(j), probe(j), settle(j) and use(j) for every j in [begin, end), each in ascending
 /// order, with kPipelineLag keys between the stages.
 template <typename Ask, typename Probe, typename Settle, typename Use>
-inline void RunPipeline(size_t begin, size_t end, const Ask& ask, const Probe& probe,
-                        const Settle& settle, const Use& use) {
-  const auto stage = [&](size_t step, size_t lag, const auto& work) {
+DE_ALWAYS_INLINE inline void RunPipeline(size_t begin, size_t end, const Ask& ask,
+                                         const Probe& probe, const Settle& settle, const Use& use) {
+  const auto stage = [&](size_t step, size_t lag, const auto& work) DE_ALWAYS_INLINE {
     if (step < begin + lag) return;
     const size_t last = std::min(end, step - lag + kPipelineStride);
     for (size_t j = step - lag; j < last; ++j) work(j);

@@ -78,20 +78,22 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
   const IndexLine* lines[kPipelineRing];
   uint32_t rows[kPipelineRing];
   size_t hits = 0;
-  const auto row_at = [&](size_t at) { return views[ShardOfHash(hashes[at])].rows.Row(rows[at]); };
-  const auto prefetch_row = [&](size_t at) {
+  const auto row_at = [&](size_t at) DE_ALWAYS_INLINE {
+    return views[ShardOfHash(hashes[at])].rows.Row(rows[at]);
+  };
+  const auto prefetch_row = [&](size_t at) DE_ALWAYS_INLINE {
     const char* row = row_at(at);
     if (values_wanted) PrefetchBytes(row, value_bytes);
     if (kStrings) __builtin_prefetch(row + layout_.key_offset());
   };
-  const auto find_again = [&](size_t j) {
+  const auto find_again = [&](size_t j) DE_ALWAYS_INLINE {
     const size_t at = j % kPipelineRing;
     rows[at] = shards_[ShardOfHash(hashes[at])]->Find(
         {words[at], hashes[at], kStrings ? keys.strings + position_of(j) : nullptr});
   };
   RunPipeline(
       0, count,
-      [&](size_t j) {
+      [&](size_t j) DE_ALWAYS_INLINE {
         const size_t at = j % kPipelineRing;
         const uint64_t word = WordOf(keys, position_of(j));
         const uint64_t hash = Mix64(word);
@@ -101,7 +103,7 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
         lines[at] = line;
         __builtin_prefetch(line);
       },
-      [&](size_t j) {
+      [&](size_t j) DE_ALWAYS_INLINE {
         const size_t at = j % kPipelineRing;
         rows[at] = ProbeLine(*lines[at], words[at], hashes[at]);
         if (rows[at] == kUnsettled) {
@@ -110,7 +112,7 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
           prefetch_row(at);
         }
       },
-      [&](size_t j) {
+      [&](size_t j) DE_ALWAYS_INLINE {
         const size_t at = j % kPipelineRing;
         if (rows[at] == kUnsettled) {
           find_again(j);
@@ -119,7 +121,7 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
           shards_[ShardOfHash(hashes[at])]->PrefetchKey(rows[at]);
         }
       },
-      [&](size_t j) {
+      [&](size_t j) DE_ALWAYS_INLINE {
         const size_t at = j % kPipelineRing;
         const size_t position = position_of(j);
         if constexpr (kStrings) {
