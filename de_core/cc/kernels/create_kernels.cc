@@ -2,7 +2,7 @@
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
-#include "de_core/cc/kernels/table_resource.h"
+#include "de_core/cc/kernels/table_op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace de::kernels {
@@ -103,9 +103,9 @@ class HandleOp : public OpKernel {
   bool anonymous_ = false;
 };
 
-class TableOp final : public HandleOp {
+class LiveHandleOp final : public HandleOp {
  public:
-  explicit TableOp(OpKernelConstruction* context) : HandleOp(context) {
+  explicit LiveHandleOp(OpKernelConstruction* context) : HandleOp(context) {
     int64_t init_size = 0;
     OP_REQUIRES_OK(context, context->GetAttr("anonymous", &anonymous_));
     OP_REQUIRES_OK(context, context->GetAttr("init_size", &init_size));
@@ -129,7 +129,7 @@ class TableOp final : public HandleOp {
   engine::TableOptions options_;
 };
 
-class FrozenTableOp final : public HandleOp {
+class FrozenHandleOp final : public HandleOp {
  public:
   using HandleOp::HandleOp;
 
@@ -140,62 +140,46 @@ class FrozenTableOp final : public HandleOp {
   }
 };
 
-class SizeOp final : public OpKernel {
+class SizeOp final : public TableOp {
  public:
-  using OpKernel::OpKernel;
-  void Compute(OpKernelContext* context) override {
-    tensorflow::core::RefCountPtr<TableResource> table;
-    OP_REQUIRES_OK(context, TableOf(context, &table));
+  using TableOp::TableOp;
+  absl::Status Run(OpKernelContext* context, TableResource* table) override {
     int64_t rows = 0;
-    OP_REQUIRES_OK(context, table->Size(&rows));
-    Tensor* size = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, tensorflow::TensorShape({}), &size));
-    size->scalar<int64_t>()() = rows;
+    TF_RETURN_IF_ERROR(table->Size(&rows));
+    return OutputScalar<int64_t>(context, 0, rows);
   }
 };
 
-class StatsOp final : public OpKernel {
+class StatsOp final : public TableOp {
  public:
-  using OpKernel::OpKernel;
-  void Compute(OpKernelContext* context) override {
-    tensorflow::core::RefCountPtr<TableResource> table;
-    OP_REQUIRES_OK(context, TableOf(context, &table));
+  using TableOp::TableOp;
+  absl::Status Run(OpKernelContext* context, TableResource* table) override {
     std::string json;
-    OP_REQUIRES_OK(context, table->StatsJson(&json));
-    Tensor* stats = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, tensorflow::TensorShape({}), &stats));
-    stats->scalar<tensorflow::tstring>()() = json;
+    TF_RETURN_IF_ERROR(table->StatsJson(&json));
+    return OutputScalar<tensorflow::tstring>(context, 0, json);
   }
 };
 
-class ReserveOp final : public OpKernel {
+class ReserveOp final : public LiveTableOp {
  public:
-  using OpKernel::OpKernel;
-  void Compute(OpKernelContext* context) override {
-    tensorflow::core::RefCountPtr<TableResource> table;
-    OP_REQUIRES_OK(context, TableOf(context, &table));
-    engine::Table* live = nullptr;
-    OP_REQUIRES_OK(context, table->Live(&live));
-    OP_REQUIRES(context, tensorflow::TensorShapeUtils::IsScalar(context->input(1).shape()),
-                absl::InvalidArgumentError(absl::StrCat("rows must be a scalar. Received: shape=",
-                                                        context->input(1).shape().DebugString())));
+  using LiveTableOp::LiveTableOp;
+  absl::Status RunLive(OpKernelContext* context, const TableResource&,
+                       engine::Table* live) override {
+    TF_RETURN_IF_ERROR(CheckScalar(context, 1, "rows"));
     const int64_t rows = context->input(1).scalar<int64_t>()();
-    OP_REQUIRES(context, rows >= 0,
-                absl::InvalidArgumentError(
-                    absl::StrCat("rows must not be negative. Received: rows=", rows)));
-    DE_OP_REQUIRES_OK(context, live->Reserve(static_cast<uint64_t>(rows)));
+    if (rows < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("rows must not be negative. Received: rows=", rows));
+    }
+    return ToAbsl(live->Reserve(static_cast<uint64_t>(rows)));
   }
 };
 
-class ShrinkToFitOp final : public OpKernel {
+class ShrinkToFitOp final : public LiveTableOp {
  public:
-  using OpKernel::OpKernel;
-  void Compute(OpKernelContext* context) override {
-    tensorflow::core::RefCountPtr<TableResource> table;
-    OP_REQUIRES_OK(context, TableOf(context, &table));
-    engine::Table* live = nullptr;
-    OP_REQUIRES_OK(context, table->Live(&live));
-    DE_OP_REQUIRES_OK(context, live->ShrinkToFit());
+  using LiveTableOp::LiveTableOp;
+  absl::Status RunLive(OpKernelContext*, const TableResource&, engine::Table* live) override {
+    return ToAbsl(live->ShrinkToFit());
   }
 };
 
@@ -222,8 +206,8 @@ class ShardOfOp final : public OpKernel {
   int64_t shards_ = 1;
 };
 
-REGISTER_KERNEL_BUILDER(Name("DeTable").Device(tensorflow::DEVICE_CPU), TableOp);
-REGISTER_KERNEL_BUILDER(Name("DeFrozenTable").Device(tensorflow::DEVICE_CPU), FrozenTableOp);
+REGISTER_KERNEL_BUILDER(Name("DeTable").Device(tensorflow::DEVICE_CPU), LiveHandleOp);
+REGISTER_KERNEL_BUILDER(Name("DeFrozenTable").Device(tensorflow::DEVICE_CPU), FrozenHandleOp);
 REGISTER_KERNEL_BUILDER(Name("DeTableSize").Device(tensorflow::DEVICE_CPU), SizeOp);
 REGISTER_KERNEL_BUILDER(Name("DeTableStats").Device(tensorflow::DEVICE_CPU), StatsOp);
 REGISTER_KERNEL_BUILDER(Name("DeTableReserve").Device(tensorflow::DEVICE_CPU), ReserveOp);

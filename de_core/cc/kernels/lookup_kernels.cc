@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "de_core/cc/kernels/table_resource.h"
+#include "de_core/cc/kernels/table_op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace de::kernels {
@@ -122,10 +122,7 @@ class ExportOp final : public OpKernel {
     engine::RowBatch batch;
     engine::ExportCursor cursor;
     if (one_batch) {
-      OP_REQUIRES(
-          context, tensorflow::TensorShapeUtils::IsScalar(context->input(1).shape()),
-          absl::InvalidArgumentError(absl::StrCat("cursor must be a scalar. Received: shape=",
-                                                  context->input(1).shape().DebugString())));
+      OP_REQUIRES_OK(context, CheckScalar(context, 1, "cursor"));
       cursor.next_hash = context->input(1).scalar<uint64_t>()();
     }
     for (bool more = true; more; more = !one_batch && !cursor.done) {
@@ -156,12 +153,8 @@ class ExportOp final : public OpKernel {
       std::copy(words.begin(), words.end(), keys->flat<int64_t>().data());
     }
     if (one_batch) {
-      Tensor* next = nullptr;
-      Tensor* done = nullptr;
-      OP_REQUIRES_OK(context, context->allocate_output(2, TensorShape({}), &next));
-      OP_REQUIRES_OK(context, context->allocate_output(3, TensorShape({}), &done));
-      next->scalar<uint64_t>()() = cursor.next_hash;
-      done->scalar<bool>()() = cursor.done;
+      OP_REQUIRES_OK(context, OutputScalar<uint64_t>(context, 2, cursor.next_hash));
+      OP_REQUIRES_OK(context, OutputScalar<bool>(context, 3, cursor.done));
     }
     if (value_dtype_ == tensorflow::DT_STRING) {
       std::move(strings.begin(), strings.end(), values->flat<tensorflow::tstring>().data());

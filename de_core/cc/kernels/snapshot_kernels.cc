@@ -6,7 +6,7 @@
 #include "de_core/cc/engine/snapshot_reader.h"
 #include "de_core/cc/engine/snapshot_writer.h"
 #include "de_core/cc/kernels/env_stream.h"
-#include "de_core/cc/kernels/table_resource.h"
+#include "de_core/cc/kernels/table_op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/random.h"
 
@@ -19,12 +19,8 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
 absl::Status PathOf(OpKernelContext* context, std::string* path) {
-  const tensorflow::Tensor& input = context->input(1);
-  if (!tensorflow::TensorShapeUtils::IsScalar(input.shape())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("path must be a scalar. Received: shape=", input.shape().DebugString()));
-  }
-  *path = std::string(input.scalar<tensorflow::tstring>()());
+  TF_RETURN_IF_ERROR(CheckScalar(context, 1, "path"));
+  *path = std::string(context->input(1).scalar<tensorflow::tstring>()());
   if (path->empty()) {
     return absl::InvalidArgumentError("path must name a snapshot file. Received: ''");
   }
@@ -43,9 +39,9 @@ engine::SnapshotSection SectionOf(const engine::RowBatch& batch) {
   return section;
 }
 
-class SaveOp final : public OpKernel {
+class SaveOp final : public LiveTableOp {
  public:
-  explicit SaveOp(OpKernelConstruction* context) : OpKernel(context) {
+  explicit SaveOp(OpKernelConstruction* context) : LiveTableOp(context) {
     OP_REQUIRES_OK(context, context->GetAttr("values_only", &values_only_));
     OP_REQUIRES_OK(context, context->GetAttr("metadata", &metadata_));
     OP_REQUIRES(
@@ -54,21 +50,18 @@ class SaveOp final : public OpKernel {
             "metadata must be keys and values in turn. Received: ", metadata_.size(), " strings")));
   }
 
-  void Compute(OpKernelContext* context) override {
-    tensorflow::core::RefCountPtr<TableResource> table;
-    OP_REQUIRES_OK(context, TableOf(context, &table));
-    engine::Table* live = nullptr;
-    OP_REQUIRES_OK(context, table->Live(&live));
+  absl::Status RunLive(OpKernelContext* context, const TableResource&,
+                       engine::Table* live) override {
     std::string path;
-    OP_REQUIRES_OK(context, PathOf(context, &path));
+    TF_RETURN_IF_ERROR(PathOf(context, &path));
     // An optimizer that meets the table for the first time widens its rows: begin again then.
     bool widened = true;
     for (int attempt = 0; widened && attempt < 3; ++attempt) {
-      OP_REQUIRES_OK(context, Save(context->env(), *live, path, &widened));
+      TF_RETURN_IF_ERROR(Save(context->env(), *live, path, &widened));
     }
-    OP_REQUIRES(context, !widened,
-                absl::AbortedError("optimizers kept adding slots to the table while it was saved; "
-                                   "save again"));
+    if (!widened) return absl::OkStatus();
+    return absl::AbortedError(
+        "optimizers kept adding slots to the table while it was saved; save again");
   }
 
  private:
@@ -104,21 +97,18 @@ class SaveOp final : public OpKernel {
   std::vector<std::string> metadata_;
 };
 
-class RestoreOp final : public OpKernel {
+class RestoreOp final : public LiveTableOp {
  public:
-  explicit RestoreOp(OpKernelConstruction* context) : OpKernel(context) {
+  explicit RestoreOp(OpKernelConstruction* context) : LiveTableOp(context) {
     OP_REQUIRES_OK(context, context->GetAttr("replace", &replace_));
   }
 
-  void Compute(OpKernelContext* context) override {
-    tensorflow::core::RefCountPtr<TableResource> table;
-    OP_REQUIRES_OK(context, TableOf(context, &table));
-    engine::Table* live = nullptr;
-    OP_REQUIRES_OK(context, table->Live(&live));
+  absl::Status RunLive(OpKernelContext* context, const TableResource&,
+                       engine::Table* live) override {
     std::string path;
-    OP_REQUIRES_OK(context, PathOf(context, &path));
+    TF_RETURN_IF_ERROR(PathOf(context, &path));
     PoolExecutor executor(context);
-    OP_REQUIRES_OK(context, Restore(context->env(), path, live, &executor));
+    return Restore(context->env(), path, live, &executor);
   }
 
  private:

@@ -1,7 +1,7 @@
 // Kernels that write and remove rows.
 #include "absl/strings/str_cat.h"
 #include "de_core/cc/engine/scalar_types.h"
-#include "de_core/cc/kernels/table_resource.h"
+#include "de_core/cc/kernels/table_op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace de::kernels {
@@ -24,33 +24,30 @@ absl::Status CheckRows(const Tensor& keys, const Tensor& rows, int64_t dim, cons
                    ". Received: ", name, ".shape=", rows.shape().DebugString()));
 }
 
-/// A kernel that works on a live table and the keys of input 1.
-class LiveKeysOp : public OpKernel {
+/// A kernel on a live table and the keys of input 1.
+class LiveKeysOp : public LiveTableOp {
  public:
-  using OpKernel::OpKernel;
-
-  void Compute(OpKernelContext* context) final {
-    tensorflow::core::RefCountPtr<TableResource> table;
-    OP_REQUIRES_OK(context, TableOf(context, &table));
-    engine::Table* live = nullptr;
-    OP_REQUIRES_OK(context, table->Live(&live));
-    OP_REQUIRES_OK(context, table->CheckKeys(context->input(1).dtype()));
-    const KeyBatch batch(context->input(1));
-    PoolExecutor executor(context);
-    OP_REQUIRES_OK(context, Run(context, *table, live, batch.keys(), &executor));
-  }
+  using LiveTableOp::LiveTableOp;
 
  protected:
-  virtual absl::Status Run(OpKernelContext* context, const TableResource& table,
-                           engine::Table* live, const engine::Keys& keys,
-                           engine::Executor* executor) = 0;
+  absl::Status RunLive(OpKernelContext* context, const TableResource& table,
+                       engine::Table* live) final {
+    TF_RETURN_IF_ERROR(table.CheckKeys(context->input(1).dtype()));
+    const KeyBatch batch(context->input(1));
+    PoolExecutor executor(context);
+    return RunKeys(context, table, live, batch.keys(), &executor);
+  }
+
+  virtual absl::Status RunKeys(OpKernelContext* context, const TableResource& table,
+                               engine::Table* live, const engine::Keys& keys,
+                               engine::Executor* executor) = 0;
 };
 
 class InsertOrAssignOp final : public LiveKeysOp {
  public:
   using LiveKeysOp::LiveKeysOp;
-  absl::Status Run(OpKernelContext* context, const TableResource& table, engine::Table* live,
-                   const engine::Keys& keys, engine::Executor* executor) override {
+  absl::Status RunKeys(OpKernelContext* context, const TableResource& table, engine::Table* live,
+                       const engine::Keys& keys, engine::Executor* executor) override {
     const Tensor& values = context->input(2);
     TF_RETURN_IF_ERROR(CheckRows(context->input(1), values, table.dim(), "values"));
     TF_RETURN_IF_ERROR(table.CheckValues(values.dtype(), table.dim()));
@@ -64,8 +61,8 @@ template <bool replaces>
 class AccumOrAssignOp final : public LiveKeysOp {
  public:
   using LiveKeysOp::LiveKeysOp;
-  absl::Status Run(OpKernelContext* context, const TableResource& table, engine::Table* live,
-                   const engine::Keys& keys, engine::Executor* executor) override {
+  absl::Status RunKeys(OpKernelContext* context, const TableResource& table, engine::Table* live,
+                       const engine::Keys& keys, engine::Executor* executor) override {
     const Tensor& values = context->input(replaces ? 3 : 2);
     const char* name = replaces ? "new_values" : "deltas";
     TF_RETURN_IF_ERROR(CheckRows(context->input(1), values, table.dim(), name));
@@ -83,21 +80,17 @@ class AccumOrAssignOp final : public LiveKeysOp {
 class EraseOp final : public LiveKeysOp {
  public:
   using LiveKeysOp::LiveKeysOp;
-  absl::Status Run(OpKernelContext*, const TableResource&, engine::Table* live,
-                   const engine::Keys& keys, engine::Executor* executor) override {
+  absl::Status RunKeys(OpKernelContext*, const TableResource&, engine::Table* live,
+                       const engine::Keys& keys, engine::Executor* executor) override {
     return ToAbsl(live->Erase(keys, executor));
   }
 };
 
-class ClearOp final : public OpKernel {
+class ClearOp final : public LiveTableOp {
  public:
-  using OpKernel::OpKernel;
-  void Compute(OpKernelContext* context) override {
-    tensorflow::core::RefCountPtr<TableResource> table;
-    OP_REQUIRES_OK(context, TableOf(context, &table));
-    engine::Table* live = nullptr;
-    OP_REQUIRES_OK(context, table->Live(&live));
-    DE_OP_REQUIRES_OK(context, live->Clear());
+  using LiveTableOp::LiveTableOp;
+  absl::Status RunLive(OpKernelContext*, const TableResource&, engine::Table* live) override {
+    return ToAbsl(live->Clear());
   }
 };
 
@@ -159,8 +152,8 @@ class ApplyOp final : public LiveKeysOp {
   }
 
  protected:
-  absl::Status Run(OpKernelContext* context, const TableResource& table, engine::Table* live,
-                   const engine::Keys& keys, engine::Executor* executor) override {
+  absl::Status RunKeys(OpKernelContext* context, const TableResource& table, engine::Table* live,
+                       const engine::Keys& keys, engine::Executor* executor) override {
     const Tensor& grads = context->input(2);
     const Tensor& hyper = context->input(3);
     TF_RETURN_IF_ERROR(CheckRows(context->input(1), grads, table.dim(), "grads"));
@@ -168,12 +161,8 @@ class ApplyOp final : public LiveKeysOp {
       return absl::InvalidArgumentError(
           absl::StrCat("hyper must be a vector. Received: shape=", hyper.shape().DebugString()));
     }
-    const Tensor& owner_input = context->input(4);
-    if (!tensorflow::TensorShapeUtils::IsScalar(owner_input.shape())) {
-      return absl::InvalidArgumentError(absl::StrCat("owner must be a scalar. Received: shape=",
-                                                     owner_input.shape().DebugString()));
-    }
-    const std::string owner(owner_input.scalar<tensorflow::tstring>()());
+    TF_RETURN_IF_ERROR(CheckScalar(context, 4, "owner"));
+    const std::string owner(context->input(4).scalar<tensorflow::tstring>()());
     if (owner.empty() || owner.find('/') != std::string::npos) {
       return absl::InvalidArgumentError(
           absl::StrCat("owner must be a name without '/'. Received: '", owner, "'"));
