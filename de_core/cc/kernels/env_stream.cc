@@ -65,8 +65,11 @@ absl::Status FileSource::Open(tensorflow::Env* env, const std::string& path,
 
 engine::Status FileSource::Read(uint64_t offset, size_t size, void* out) const {
   absl::string_view got;
-  // The signature that TensorFlow 2.20 and 2.21 both have.
+  // The signature that TensorFlow 2.20 and 2.21 share; 2.21 calls it deprecated.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
   const absl::Status status = file_->Read(offset, size, &got, static_cast<char*>(out));
+#pragma GCC diagnostic pop
   if (!status.ok()) {
     return engine::Status::DataLoss(
         absl::StrCat("cannot read ", size, " bytes at offset ", offset, ": ", status.message()));
