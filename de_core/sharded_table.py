@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -70,14 +70,23 @@ class ShardedTable:
         Returns:
             Values, keys.shape + [dim], and whether each key has a row, keys.shape.
         """
+        return self._read(keys, lambda table, part: table.find(part))
+
+    def find_or_insert(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `find`, and stores the initial row of every key that had none."""
+        return self._read(keys, lambda table, part: table.find(part, insert=True))
+
+    def contains(self, keys: tf.Tensor) -> tf.Tensor:
+        """Returns whether each key has a row, a bool tensor of the shape of `keys`."""
+
+        def read(table: Table, part: tf.Tensor) -> tuple[tf.Tensor]:
+            return (table.run(library.de_table_contains, part),)
+
         if len(self.tables) == 1:
-            return self.tables[0].find(keys)
-        values, found = self.router.gather(
-            tf.reshape(keys, [-1]), lambda index, part: self.tables[index].find(part)
-        )
-        rows_shape = tf.concat([tf.shape(keys), [self.spec.dim]], 0)
-        values = tf.ensure_shape(tf.reshape(values, rows_shape), [*keys.shape, self.spec.dim])
-        return values, tf.ensure_shape(tf.reshape(found, tf.shape(keys)), keys.shape)
+            return read(self.tables[0], keys)[0]
+        flat_keys = tf.reshape(keys, [-1])
+        found = self.router.gather(flat_keys, lambda index, part: read(self.tables[index], part))
+        return tf.ensure_shape(tf.reshape(found[0], tf.shape(keys)), keys.shape)
 
     def write(self, op: Any, batch: Sequence[tf.Tensor], *inputs: Any, **attributes: Any) -> Any:
         """Runs one of the ops that take keys and something for each of them.
@@ -119,6 +128,15 @@ class ShardedTable:
         """Removes all rows."""
         return _grouped(table.run(library.de_table_clear) for table in self.tables)
 
+    def reserve(self, rows: int) -> Any:
+        """Makes room for `rows` rows in all, divided among the tables."""
+        share = tf.constant(-(-rows // len(self.tables)), tf.int64)
+        return _grouped(table.run(library.de_table_reserve, share) for table in self.tables)
+
+    def shrink_to_fit(self) -> Any:
+        """Gives the memory of removed rows back."""
+        return _grouped(table.run(library.de_table_shrink_to_fit) for table in self.tables)
+
     def size(self, index: int | None = None) -> tf.Tensor:
         """Returns the number of rows of one table or of all, an int64 scalar."""
         tables = self.tables if index is None else (self.tables[index],)
@@ -132,6 +150,20 @@ class ShardedTable:
             return parts[0]
         keys, values = zip(*parts, strict=True)
         return tf.concat(list(keys), 0), tf.concat(list(values), 0)
+
+    def _read(
+        self,
+        keys: tf.Tensor,
+        read: Callable[[Table, tf.Tensor], tuple[tf.Tensor, tf.Tensor]],
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        if len(self.tables) == 1:
+            return read(self.tables[0], keys)
+        values, found = self.router.gather(
+            tf.reshape(keys, [-1]), lambda index, part: read(self.tables[index], part)
+        )
+        rows_shape = tf.concat([tf.shape(keys), [self.spec.dim]], 0)
+        values = tf.ensure_shape(tf.reshape(values, rows_shape), [*keys.shape, self.spec.dim])
+        return values, tf.ensure_shape(tf.reshape(found, tf.shape(keys)), keys.shape)
 
 
 def _grouped(ops: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -43,18 +45,20 @@ class Table(tf.saved_model.experimental.TrackableResource):
         with tf.init_scope():
             self.resource_handle  # noqa: B018  makes the table now, not at the first use
 
-    def find(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Reads rows; a pure read.
+    def find(self, keys: tf.Tensor, insert: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
+        """Reads rows.
 
         Args:
             keys: Any shape.
+            insert: Whether to store the initial row of each key that has none; else a pure read.
 
         Returns:
             Values, keys.shape + [dim], and whether each key has a row, keys.shape.
         """
+        op = library.de_table_find_or_insert if insert else library.de_table_find
         with tf.device(self.device):
             return tuple(
-                library.de_table_find(
+                op(
                     self.resource_handle,
                     keys,
                     Tvalues=self.spec.value_dtype,
@@ -73,6 +77,23 @@ class Table(tf.saved_model.experimental.TrackableResource):
                     slot=slot,
                 )
             )
+
+    def export_batches(self) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
+        """Yields keys [n] and values [n, dim], a few thousand rows a time; eager mode only."""
+        cursor, done = tf.constant(0, tf.uint64), False
+        while not done:
+            keys, values, cursor, done = self.run(
+                library.de_table_export_batch,
+                cursor,
+                Tkeys=self.spec.key_dtype,
+                Tvalues=self.spec.value_dtype,
+            )
+            if len(keys) > 0:
+                yield keys, values
+
+    def stats(self) -> dict[str, Any]:
+        """Returns what the table tells of itself; eager mode only."""
+        return dict(json.loads(self.run(library.de_table_stats).numpy()))
 
     def run(self, op: Any, *inputs: Any, **attributes: Any) -> Any:
         """Runs one of the library's ops on this table, on its device.

@@ -15,6 +15,7 @@ from de_core import initializers, keys_and_values
 from de_core._ops import library
 from de_core.anchor import Anchor
 from de_core.config import TableSpec, checked_init_size, received
+from de_core.inspection import Inspection
 from de_core.plain_python import plain_python
 from de_core.sharded_table import ShardedTable
 from de_core.sharding import Partitioner, default_partition_fn
@@ -23,7 +24,7 @@ from de_core.table import Table
 DEFAULT_NAME = "DynamicEmbedding_Variable"
 
 
-class Variable(keras.layers.Layer, tf.Module):
+class Variable(Inspection, keras.layers.Layer, tf.Module):
     """Rows of `dim` values by key; a row exists for every key.
 
     Looking up a key that was never written returns its initial row, a function of the initializer's
@@ -225,6 +226,29 @@ class Variable(keras.layers.Layer, tf.Module):
             values = self._anchored(keys, values)
         return (values, exists) if return_exists else values
 
+    @plain_python
+    def find_or_insert(self, keys: Any, name: str | None = None) -> tf.Tensor:
+        """Reads rows as `lookup` does and stores the initial row of every key that had none.
+
+        Args:
+            keys: Of the key dtype, any shape.
+            name: Of the operation.
+
+        Returns:
+            Values, keys.shape + [dim].
+
+        Raises:
+            TypeError: `keys` are not of the key dtype.
+
+        Example:
+        >>> users = Variable(dim=2, initializer=0.5)
+        >>> users.find_or_insert([7]).numpy().tolist(), int(users.size())
+        ([[0.5, 0.5]], 1)
+        """
+        with tf.name_scope(name or "find_or_insert"):
+            keys = keys_and_values.checked_keys(keys, self)
+            return self._anchored(keys, self._store.find_or_insert(keys)[0])
+
     def call(self, keys: Any) -> tf.Tensor:
         """Looks keys up, so that a Variable can be the first layer of a Keras model."""
         return self.lookup(keys)
@@ -272,10 +296,15 @@ class Variable(keras.layers.Layer, tf.Module):
             The operation, or None in eager mode.
 
         Raises:
-            TypeError: The keys or values are not of the table's dtypes.
+            TypeError: The keys or values are not of the table's dtypes, or its values no numbers.
             ValueError: The values are not of shape keys.shape + [dim].
         """
         del exists
+        if self.value_dtype in (tf.bool, tf.string):
+            raise TypeError(
+                f"`accum` needs numbers as values; use `upsert` for table {self.name!r}. "
+                + received(value_dtype=self.value_dtype.name)
+            )
         with tf.name_scope(name or "accum"):
             flat_keys, old_rows = keys_and_values.checked_pairs(keys, old_values, self)
             _, new_rows = keys_and_values.checked_pairs(keys, new_values, self)
@@ -303,31 +332,6 @@ class Variable(keras.layers.Layer, tf.Module):
         """Removes all rows; returns the operation, or None in eager mode."""
         with tf.name_scope(name or "clear"):
             return self._store.clear()
-
-    @plain_python
-    def size(self, index: int | None = None, name: str | None = None) -> tf.Tensor:
-        """Returns the number of rows, an int64 scalar.
-
-        Args:
-            index: Of one table; None for all.
-            name: Of the operation.
-
-        Raises:
-            ValueError: There is no table `index`.
-        """
-        if index is not None and not 0 <= index < self.shard_num:
-            raise ValueError(
-                f"`index` must be None or that of one of the {self.shard_num} tables. "
-                + received(index=index)
-            )
-        with tf.name_scope(name or "size"):
-            return self._store.size(index)
-
-    @plain_python
-    def export(self, name: str | None = None) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns all keys [n] and their values [n, dim], in no particular order."""
-        with tf.name_scope(name or "export"):
-            return self._store.export()
 
     def restrict(self, num_reserved: int, **kwargs: Any) -> None:
         """Does nothing and returns None: there is no restrict policy."""

@@ -128,20 +128,6 @@ def test_accum_loses_nothing_when_a_row_vanished_meanwhile():
     np.testing.assert_array_equal(table.lookup([1]), [[3, 3]])
 
 
-@pytest.mark.parametrize(
-    "dtype", ["float32", "float64", "float16", "bfloat16", "int8", "int32", "int64", "bool"]
-)
-@pytest.mark.parametrize("key_dtype", ["int64", "int32", "string"])
-def test_every_pair_of_dtypes_keeps_its_rows(key_dtype, dtype):
-    table = new(key_dtype=key_dtype, value_dtype=dtype)
-    keys = tf.constant(["3", "4"]) if key_dtype == "string" else tf.constant([3, 4], key_dtype)
-    rows = tf.cast([[0, 1], [1, 1]], dtype)
-    table.upsert(keys, rows)
-    values = table.lookup(keys)
-    assert values.dtype == tf.as_dtype(dtype)
-    assert np.all(values.numpy() == rows.numpy())
-
-
 def test_string_values():
     table = new(value_dtype=tf.string)
     table.upsert([1], [["one", "eins"]])

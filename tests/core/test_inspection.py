@@ -1,0 +1,276 @@
+"""What a Variable tells of its tables, and the verbs that read, insert, reserve and shrink."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+KEY_DTYPES = ["int64", "int32", "string"]
+VALUE_DTYPES = [
+    *("float32", "float64", "float16", "bfloat16"),
+    *("int8", "int32", "int64", "bool", "string"),
+]
+PARTS = ("index", "rows", "slots", "strings", "free")
+
+every_table = pytest.mark.parametrize(
+    ("key_dtype", "shards"), list(itertools.product(KEY_DTYPES, [1, 3]))
+)
+
+
+def new(key_dtype="int64", shards=1, **arguments):
+    devices = ["/CPU:0"] * shards
+    return de.Variable(key_dtype=key_dtype, devices=devices, **{"dim": 2, **arguments})
+
+
+def ids(key_dtype, start, stop):
+    """The whole numbers from `start`, as keys."""
+    numbers = tf.range(start, stop, dtype=tf.int64)
+    return tf.strings.as_string(numbers) if key_dtype == "string" else tf.cast(numbers, key_dtype)
+
+
+def as_values(numbers, dtype):
+    numbers = tf.constant(numbers)
+    return tf.strings.as_string(numbers) if dtype == "string" else tf.cast(numbers, dtype)
+
+
+def as_dict(keys, values):
+    return dict(zip(keys.numpy().tolist(), values.numpy().tolist(), strict=True))
+
+
+def merged(batches):
+    """One dict of all batches; a key that came twice is an error."""
+    rows = {}
+    for keys, values in batches:
+        assert len(keys) == len(values) > 0
+        batch = as_dict(keys, values)
+        assert len(batch) == len(keys)
+        assert not rows.keys() & batch.keys()
+        rows.update(batch)
+    return rows
+
+
+@pytest.mark.parametrize("value_dtype", VALUE_DTYPES)
+@pytest.mark.parametrize("key_dtype", KEY_DTYPES)
+@pytest.mark.parametrize("shards", [1, 3])
+def test_every_pair_of_dtypes_keeps_its_rows(key_dtype, value_dtype, shards):
+    table = new(key_dtype, shards, value_dtype=value_dtype)
+    keys = ids(key_dtype, -3, 4)
+    rows = as_values(np.arange(14).reshape(7, 2), value_dtype)
+    table.upsert(keys, rows)
+    values, exists = table.lookup(keys, return_exists=True)
+    assert values.dtype == tf.as_dtype(value_dtype)
+    assert values.numpy().tolist() == rows.numpy().tolist()
+    assert np.all(exists)
+    assert as_dict(*table.export()) == as_dict(keys, rows)
+    exported = merged(table.export_batches())
+    assert exported == as_dict(keys, rows)
+
+
+@pytest.mark.parametrize(
+    ("argument", "key_dtype", "value_dtype", "supported"),
+    [
+        ("key_dtype", tf.float32, tf.float32, KEY_DTYPES),
+        ("key_dtype", tf.uint64, tf.float32, KEY_DTYPES),
+        ("value_dtype", tf.int64, tf.complex64, VALUE_DTYPES),
+        ("value_dtype", tf.string, tf.uint8, VALUE_DTYPES),
+    ],
+)
+def test_an_unsupported_dtype_is_a_type_error_that_names_the_others(
+    argument, key_dtype, value_dtype, supported
+):
+    with pytest.raises(TypeError, match=f"`{argument}` must be one of") as caught:
+        new(key_dtype, value_dtype=value_dtype)
+    listed = str(caught.value).partition("one of ")[2].partition(". Received")[0].split(", ")
+    assert sorted(listed) == sorted(supported)
+
+
+@every_table
+def test_contains_tells_which_keys_have_a_row_and_inserts_none(key_dtype, shards):
+    table = new(key_dtype, shards)
+    table.upsert(ids(key_dtype, 0, 20), tf.ones([20, 2]))
+    asked = tf.reshape(ids(key_dtype, 15, 25), [5, 2])
+    found = table.contains(asked)
+    assert found.dtype == tf.bool
+    np.testing.assert_array_equal(found, np.arange(15, 25).reshape(5, 2) < 20)
+    assert int(table.size()) == 20
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("shape", [[], [0], [2, 0, 3]])
+def test_contains_and_find_or_insert_keep_the_shape_of_the_keys(shards, shape):
+    table = new(shards=shards)
+    keys = tf.zeros(shape, tf.int64)
+    assert table.contains(keys).shape == shape
+    assert table.find_or_insert(keys).shape == [*shape, 2]
+
+
+@every_table
+def test_find_or_insert_stores_the_row_that_lookup_would_return(key_dtype, shards):
+    table = new(key_dtype, shards, initializer="uniform")
+    table.upsert(ids(key_dtype, 0, 5), tf.ones([5, 2]))
+    keys = tf.reshape(ids(key_dtype, 0, 10), [5, 2])
+    before = table.lookup(keys)
+    np.testing.assert_array_equal(table.find_or_insert(keys), before)
+    assert int(table.size()) == 10
+    np.testing.assert_array_equal(table.lookup(keys), before)
+    np.testing.assert_array_equal(table.find_or_insert(keys), before)
+
+
+def test_gradients_flow_through_find_or_insert():
+    table = new(initializer=1.0)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(3.0 * table.find_or_insert([4, 5]))
+    (gradient,) = tape.gradient(loss, table.trainable_variables)
+    np.testing.assert_array_equal(gradient.indices, [4, 5])
+    np.testing.assert_array_equal(gradient.values, np.full([2, 2], 3.0))
+
+
+@every_table
+def test_the_verbs_work_in_a_function(key_dtype, shards):
+    table = new(key_dtype, shards, initializer=0.5)
+    spec = tf.TensorSpec([None], key_dtype)
+
+    @tf.function(input_signature=[spec])
+    def step(keys):
+        table.reserve(1000)
+        values = table.find_or_insert(keys)
+        table.shrink_to_fit()
+        return values, table.contains(keys)
+
+    values, found = step(ids(key_dtype, 0, 7))
+    np.testing.assert_array_equal(values, np.full([7, 2], 0.5))
+    assert np.all(found)
+    assert int(table.size()) == 7
+
+
+@pytest.mark.parametrize("method", ["contains", "find_or_insert"])
+def test_keys_of_another_dtype_are_refused(method):
+    with pytest.raises(TypeError, match="must be int64"):
+        getattr(new(), method)(tf.constant([1], tf.int32))
+
+
+@every_table
+def test_export_batches_visits_every_row_once_in_several_batches(key_dtype, shards):
+    table = new(key_dtype, shards)
+    count = 30_000
+    keys = ids(key_dtype, 0, count)
+    rows = tf.reshape(tf.range(2.0 * count), [count, 2])
+    table.upsert(keys, rows)
+    batches = list(table.export_batches())
+    assert max(len(keys) for keys, _ in batches) < count / shards / 2
+    exported = merged(batches)
+    assert exported == as_dict(keys, rows)
+
+
+def test_export_batches_goes_on_while_rows_come_and_go():
+    table = new(shards=3)
+    table.upsert(ids("int64", 0, 30_000), tf.ones([30_000, 2]))
+    seen = []
+    for step, (keys, _) in enumerate(table.export_batches()):
+        seen += keys.numpy().tolist()
+        fresh = 100_000 + 2000 * step
+        table.upsert(ids("int64", fresh, fresh + 2000), tf.ones([2000, 2]))
+        table.remove(ids("int64", fresh, fresh + 1000))
+    assert len(seen) == len(set(seen))
+    assert set(range(30_000)) <= set(seen)
+
+
+def test_export_batches_of_an_empty_table_is_empty():
+    assert list(new(shards=3).export_batches()) == []
+
+
+@pytest.mark.parametrize("value_dtype", [tf.bool, tf.string])
+def test_accum_takes_numbers_only(value_dtype):
+    table = new(value_dtype=value_dtype, dim=1)
+    rows = tf.zeros([1, 1], value_dtype)
+    with pytest.raises(TypeError, match=r"`accum` needs numbers.*Received: value_dtype="):
+        table.accum([1], rows, rows)
+
+
+@every_table
+def test_memory_usage_adds_up_and_grows_with_the_rows(key_dtype, shards):
+    table = new(key_dtype, shards, dim=16)
+    empty = table.memory_usage()
+    table.upsert(ids(key_dtype, 0, 20_000), tf.ones([20_000, 16]))
+    full = table.memory_usage()
+    assert list(full) == [*PARTS, "total"]
+    assert full["total"] == sum(full[part] for part in PARTS)
+    assert full["rows"] >= 20_000 * 16 * 4
+    assert full["index"] >= max(20_000 * 12, empty["index"])
+    assert (full["strings"] > 0) == (key_dtype == "string")
+    assert full["slots"] == 0
+
+
+def test_memory_usage_counts_the_slots_of_an_optimizer():
+    table = new(dim=8)
+    table.upsert(ids("int64", 0, 1000), tf.ones([1000, 8]))
+    optimizer = de.DynamicEmbeddingOptimizer(tf.keras.optimizers.Adam())
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(table.lookup([1]))
+    variables = table.trainable_variables
+    optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+    assert table.memory_usage()["slots"] >= 1000 * 2 * 8 * 4
+
+
+@every_table
+def test_the_index_of_reserved_rows_does_not_grow(key_dtype, shards):
+    table = new(key_dtype, shards)
+    table.reserve(24_000)  # more than come, as tables do not get equal shares of the keys
+    reserved = table.memory_usage()["index"]
+    table.upsert(ids(key_dtype, 0, 20_000), tf.ones([20_000, 2]))
+    assert table.memory_usage()["index"] == reserved >= 20_000 * 12
+    assert int(table.size()) == 20_000
+
+
+@pytest.mark.parametrize("rows", [1.5, "9", True, None])
+def test_reserve_takes_a_whole_number(rows):
+    with pytest.raises(TypeError, match=r"`rows` must be an integer. Received: rows="):
+        new().reserve(rows)
+
+
+@pytest.mark.parametrize("rows", [-1, 2**63])
+def test_reserve_takes_no_negative_or_huge_number(rows):
+    with pytest.raises(ValueError, match=r"`rows` must be at least 0 .*Received: rows="):
+        new().reserve(rows)
+
+
+@every_table
+def test_shrink_to_fit_gives_memory_back_and_keeps_the_rows(key_dtype, shards):
+    table = new(key_dtype, shards, dim=16)
+    rows = tf.reshape(tf.range(16.0 * 50_000), [50_000, 16])
+    table.upsert(ids(key_dtype, 0, 50_000), rows)
+    table.remove(ids(key_dtype, 100, 50_000))
+    before = table.memory_usage()["total"]
+    table.shrink_to_fit()
+    assert table.memory_usage()["total"] < before / 2
+    assert as_dict(*table.export()) == as_dict(ids(key_dtype, 0, 100), rows[:100])
+
+
+@every_table
+def test_stats_count_rows_hits_misses_and_probes(key_dtype, shards):
+    table = new(key_dtype, shards)
+    assert table.stats()["rows"] == table.stats()["load_factor"] == 0
+    table.upsert(ids(key_dtype, 0, 5000), tf.ones([5000, 2]))
+    table.lookup(ids(key_dtype, 4000, 7000))
+    stats = table.stats()
+    assert (stats["rows"], stats["hits"], stats["misses"]) == (5000, 1000, 2000)
+    assert sum(stats["probe_lengths"]) == 5000
+    assert stats["probe_lengths"][0] > 4000
+    parts = [each.stats()["load_factor"] for each in table.tables]
+    assert 0 < min(parts) <= stats["load_factor"] <= max(parts) <= 1
+    assert stats["memory"] == table.memory_usage()
+
+
+@pytest.mark.parametrize("method", ["export_batches", "memory_usage", "stats"])
+def test_what_returns_python_values_is_refused_in_a_graph(method):
+    table = new()
+
+    @tf.function
+    def step():
+        getattr(table, method)()
+
+    with pytest.raises(RuntimeError, match=f"`{method}` must be called in eager mode.*Received"):
+        step()
