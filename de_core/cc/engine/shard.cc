@@ -170,6 +170,11 @@ void Shard::PointAt(uint32_t segment, uint64_t hash) {
 }
 
 void Shard::Rebuild(uint64_t rows, bool compact) {
+  // Room that is there is never given up for a smaller wish.
+  if (!compact && rows <= index_lines() * Limit(1)) {
+    slab_.Reserve(rows);
+    return;
+  }
   std::vector<std::pair<uint64_t, uint32_t>> entries;
   entries.reserve(size_);
   for (const Segment& segment : segments_) {
