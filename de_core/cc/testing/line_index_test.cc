@@ -58,7 +58,8 @@ TEST(LineIndex, AgreesWithAMapWhenAllCollide) {
     std::map<uint64_t, uint32_t> oracle;
     std::mt19937_64 random(size);
     const auto hash_of = [&](uint64_t word) {
-      return HashOfHome(static_cast<uint32_t>(word % 3) * (size - 1) / 2, size);
+      const auto home = static_cast<uint32_t>(word % 3) * (size - 1) / 2;
+      return HashOfHome(home, size) | (word * 7 % 32) << 32;  // of any filter bit
     };
     for (int step = 0; step < 20000; ++step) {
       const uint64_t word = random() % (size * 6);
@@ -107,6 +108,21 @@ TEST(LineIndex, ASearchStopsAtALineNobodyPassed) {
   lines[1].words[0] = 99;
   lines[1].used = 1;
   EXPECT_FALSE(index.Find(99, 0, AnyRow).found());
+}
+
+TEST(LineIndex, ASearchGoesOnOnlyBehindKeysOfItsFilterBit) {
+  std::vector<IndexLine> lines = Lines(4);
+  LineIndex index(lines.data(), 4);
+  const auto hash_of = [](uint64_t kind) { return kind << 32; };  // all of home line 0
+  for (uint64_t word = 0; word < kEntriesPerLine; ++word) index.Insert(word, hash_of(1), 0);
+  EXPECT_EQ(ProbeLine(lines[0], 99, hash_of(2)), kNoRow);
+  index.Insert(50, hash_of(2), 7);  // passes the full line 0
+  EXPECT_EQ(ProbeLine(lines[0], 99, hash_of(2)), kUnsettled);
+  EXPECT_EQ(ProbeLine(lines[0], 99, hash_of(3)), kNoRow) << "none of this kind passed";
+  EXPECT_EQ(ProbeLine(lines[0], 3, hash_of(1)), 0U);
+  EXPECT_EQ(FindRow(lines.data(), 4, 50, hash_of(2), AnyRow), 7U);
+  EXPECT_EQ(FindRow(lines.data(), 4, 51, hash_of(2), AnyRow), kNoRow);
+  EXPECT_EQ(FindRow(lines.data(), 4, 50, hash_of(3), AnyRow), kNoRow) << "visited line 1";
 }
 
 TEST(LineIndex, AnOverflowCountThatIsFullStaysSafe) {
