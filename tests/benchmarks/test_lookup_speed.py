@@ -1,0 +1,55 @@
+"""The lookup op in a `tf.function` beside a dense gather and TensorFlow's own hash tables.
+
+The bars are printed with what was measured. A test fails only where half a bar is missed, so that a
+disturbed machine does not fail it and a real loss does.
+"""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.benchmarks import peers
+from tests.benchmarks.rounds import Bar, Rounds
+
+pytestmark = pytest.mark.benchmark
+
+BATCHES = (256, 16384, 131072)
+KEYS_A_ROUND = 131072
+#: Of the lookup against each peer: the bar, and what would be better.
+BARS = {"tf.gather": (0.6, 1.0), "MutableHashTable": (5, 8), "DenseHashTable": (1.5, 2)}
+
+
+@pytest.fixture(scope="module", params=[16, 64])
+def tables(request, rows):
+    """Everyone with the same rows."""
+    dim = request.param
+    keys = peers.random_keys(rows)
+    made = [peers.filled(table(dim), keys, dim) for table in peers.HASH_TABLES]
+    return dim, keys, [*made, peers.Gather(peers.rows_of(keys, dim))]
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_lookup_op_holds_its_bars(tables, batch, rounds, report):
+    dim, keys, all_tables = tables
+    times = KEYS_A_ROUND // batch
+    rows = np.random.default_rng(1).integers(0, len(keys), [times, batch])
+    ids, numbers = tf.constant(keys[rows]), tf.constant(rows)
+    measures = Rounds()
+    for table in all_tables:
+        run = peers.repeated_lookup(table, batch, times)
+        inputs = numbers if table.name == "tf.gather" else ids
+        np.testing.assert_array_equal(run(inputs)[0], peers.rows_of(keys[rows[-1]], dim))
+        measures.add(table.name, times * batch, lambda run=run, inputs=inputs: run(inputs))
+    measures.run(rounds)
+    cells = {"dim": dim, "rows": len(keys), "batch": batch}
+    cells |= {table.name: measures.measured[table.name].rate() for table in all_tables}
+    for name, (bar, stretch) in BARS.items():
+        ratio = measures.ratio("de_core", name)
+        cells[f"/ {name}"] = ratio
+        if name == "tf.gather" or dim >= 16:
+            case = f"lookup op / {name}, dim {dim}, batch {batch}"
+            report.bars.append(Bar(case, ratio, bar, stretch))
+    cells["/ tf.gather (CPU)"] = measures.ratio("de_core", "tf.gather", "cpu")
+    report.row("Lookup op in a tf.function (million/s of wall time)", cells)
+    for name, (bar, _) in BARS.items():
+        assert measures.ratio("de_core", name) >= bar / 2, name
