@@ -27,6 +27,12 @@ test-all: python  ## every test, and the engine's under the sanitizers
 	@for preset in default engine-asan engine-tsan; do \
 	  $(VENV)/bin/python scripts/engine_tests.py --preset $$preset || exit 1; done
 
+bench: python  ## speed beside libcuckoo, TensorFlow and the memory itself; minutes, on a quiet machine
+	@$(ENVIRONMENT) server,test
+	@cd de_core && cmake --preset default && cmake --build --preset default --target table_bench
+	@build/engine/cc/testing/table_bench
+	@$(PYTEST) tests/benchmarks -m benchmark
+
 ops: python  ## compile de_core/_de_ops.so into the checkout for the TensorFlow of $(PYTHON)
 	@$(PYTHON) scripts/build_ops.py
 
