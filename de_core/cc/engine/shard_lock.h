@@ -22,8 +22,19 @@ class alignas(64) ShardLock {
   }
 
   void lock_shared() noexcept {
+    if (try_lock_shared()) return;
+    waiting_.fetch_add(1, std::memory_order_relaxed);
     for (uint32_t tries = 0; !try_lock_shared(); ++tries) {
       while (state_.load(std::memory_order_relaxed) & kWriter) Wait(tries++);
+    }
+    waiting_.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+  /// For a writer between two holds of the lock: gives readers that wait their turn, for a while.
+  void LetReadersIn() const noexcept {
+    for (uint32_t tries = 0; tries < kPatience; ++tries) {
+      if (waiting_.load(std::memory_order_relaxed) == 0) return;
+      Wait(tries);
     }
   }
 
@@ -42,6 +53,7 @@ class alignas(64) ShardLock {
  private:
   static constexpr uint32_t kWriter = 1;
   static constexpr uint32_t kReader = 2;
+  static constexpr uint32_t kPatience = 256;
 
   static void Wait(uint32_t tries) noexcept {
     if (tries < 64) {
@@ -56,6 +68,7 @@ class alignas(64) ShardLock {
   }
 
   std::atomic<uint32_t> state_{0};
+  std::atomic<uint32_t> waiting_{0};  ///< readers that found a writer
 };
 
 }  // namespace de::engine

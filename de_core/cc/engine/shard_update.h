@@ -28,6 +28,7 @@ void UpdateShard(Shard& shard, const Keys& keys, const ShardKeys& group, size_t 
   uint64_t hashes[kPipelineRing];
   uint32_t rows[kPipelineRing];
   for (size_t begin = 0; begin < group.count; begin += kKeysALock) {
+    if (begin > 0) shard.lock.LetReadersIn();
     const std::lock_guard<ShardLock> guard(shard.lock);
     RunPipeline(
         begin, std::min(group.count, begin + kKeysALock),

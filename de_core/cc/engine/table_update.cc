@@ -236,6 +236,7 @@ Status Table::Erase(const Keys& keys, Executor* executor) {
   return ForEachShard(keys, executor, [&](Shard& shard, const ShardKeys& group, GradientSum&) {
     for (size_t begin = 0; begin < group.count; begin += kKeysALock) {
       const size_t end = std::min(group.count, begin + kKeysALock);
+      if (begin > 0) shard.lock.LetReadersIn();
       const std::lock_guard<ShardLock> guard(shard.lock);
       for (size_t j = begin; j < end; ++j) {
         if (j + kPipelineLag < end) shard.PrefetchLine(Mix64(group.words[j + kPipelineLag]));
