@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from de_core import checkpoint as checkpoints
-from de_core import initializers, keys_and_values
-from de_core._ops import library
+from de_core import initializers
 from de_core.anchor import Anchor
 from de_core.config import TableSpec, checked_init_size, received
 from de_core.inspection import Inspection
-from de_core.plain_python import plain_python
+from de_core.persistence import Persistence
+from de_core.rows import Rows
 from de_core.sharded_table import ShardedTable
 from de_core.sharding import Partitioner, default_partition_fn
 from de_core.table import Table
@@ -24,7 +23,7 @@ from de_core.table import Table
 DEFAULT_NAME = "DynamicEmbedding_Variable"
 
 
-class Variable(Inspection, keras.layers.Layer, tf.Module):
+class Variable(Rows, Inspection, Persistence, keras.layers.Layer, tf.Module):
     """Rows of `dim` values by key; a row exists for every key.
 
     Looking up a key that was never written returns its initial row, a function of the initializer's
@@ -202,177 +201,9 @@ class Variable(Inspection, keras.layers.Layer, tf.Module):
         """The rule of `restrict`: none."""
         return None
 
-    @plain_python
-    def lookup(
-        self, keys: Any, return_exists: bool = False, name: str | None = None
-    ) -> tf.Tensor | tuple[tf.Tensor, tf.Tensor]:
-        """Reads the rows of `keys`; a pure read, through which gradients flow.
-
-        Args:
-            keys: Tensor, array or list of the table's key dtype, any shape.
-            return_exists: Whether to return also which keys have a row.
-            name: Of the operation.
-
-        Returns:
-            Values, keys.shape + [dim]; a key without a row reads as its initial row. With
-            `return_exists` also a bool tensor, keys.shape.
-
-        Raises:
-            TypeError: `keys` are not of the key dtype.
-        """
-        with tf.name_scope(name or "lookup"):
-            keys = keys_and_values.checked_keys(keys, self)
-            values, exists = self._store.find(keys)
-            values = self._anchored(keys, values)
-        return (values, exists) if return_exists else values
-
-    @plain_python
-    def find_or_insert(self, keys: Any, name: str | None = None) -> tf.Tensor:
-        """Reads rows as `lookup` does and stores the initial row of every key that had none.
-
-        Args:
-            keys: Of the key dtype, any shape.
-            name: Of the operation.
-
-        Returns:
-            Values, keys.shape + [dim].
-
-        Raises:
-            TypeError: `keys` are not of the key dtype.
-
-        Example:
-        >>> users = Variable(dim=2, initializer=0.5)
-        >>> users.find_or_insert([7]).numpy().tolist(), int(users.size())
-        ([[0.5, 0.5]], 1)
-        """
-        with tf.name_scope(name or "find_or_insert"):
-            keys = keys_and_values.checked_keys(keys, self)
-            return self._anchored(keys, self._store.find_or_insert(keys)[0])
-
-    def call(self, keys: Any) -> tf.Tensor:
-        """Looks keys up, so that a Variable can be the first layer of a Keras model."""
-        return self.lookup(keys)
-
-    @plain_python
-    def upsert(self, keys: Any, values: Any, name: str | None = None) -> tf.Operation | None:
-        """Inserts or overwrites rows; of several rows for one key the last wins.
-
-        Args:
-            keys: Of the key dtype, any shape.
-            values: Of the value dtype, keys.shape + [dim].
-            name: Of the operation.
-
-        Returns:
-            The operation, or None in eager mode.
-
-        Raises:
-            TypeError: `keys` or `values` are not of the table's dtypes.
-            ValueError: `values` is not of shape keys.shape + [dim].
-        """
-        with tf.name_scope(name or "upsert"):
-            pairs = keys_and_values.checked_pairs(keys, values, self)
-            return self._store.write(library.de_table_insert_or_assign, pairs)
-
-    @plain_python
-    def accum(
-        self,
-        keys: Any,
-        old_values: Any,
-        new_values: Any,
-        exists: Any = None,
-        name: str | None = None,
-    ) -> tf.Operation | None:
-        """Adds `new_values - old_values` to existing rows and inserts `new_values` for new keys.
-
-        Args:
-            keys: Of the key dtype, any shape.
-            old_values: What `lookup` returned, keys.shape + [dim].
-            new_values: What they shall become, keys.shape + [dim].
-            exists: Not used: the table itself tells which keys have a row now, so that no
-                change is lost when another worker inserted or removed one meanwhile.
-            name: Of the operation.
-
-        Returns:
-            The operation, or None in eager mode.
-
-        Raises:
-            TypeError: The keys or values are not of the table's dtypes, or its values no numbers.
-            ValueError: The values are not of shape keys.shape + [dim].
-        """
-        del exists
-        if self.value_dtype in (tf.bool, tf.string):
-            raise TypeError(
-                f"`accum` needs numbers as values; use `upsert` for table {self.name!r}. "
-                + received(value_dtype=self.value_dtype.name)
-            )
-        with tf.name_scope(name or "accum"):
-            flat_keys, old_rows = keys_and_values.checked_pairs(keys, old_values, self)
-            _, new_rows = keys_and_values.checked_pairs(keys, new_values, self)
-            return self._store.write(library.de_table_accum, (flat_keys, old_rows, new_rows))
-
-    @plain_python
-    def remove(self, keys: Any, name: str | None = None) -> tf.Operation | None:
-        """Removes rows and their optimizer slots; keys without a row are ignored.
-
-        Args:
-            keys: Of the key dtype, any shape.
-            name: Of the operation.
-
-        Returns:
-            The operation, or None in eager mode.
-
-        Raises:
-            TypeError: `keys` are not of the key dtype.
-        """
-        with tf.name_scope(name or "remove"):
-            return self._store.erase(tf.reshape(keys_and_values.checked_keys(keys, self), [-1]))
-
-    @plain_python
-    def clear(self, name: str | None = None) -> tf.Operation | None:
-        """Removes all rows; returns the operation, or None in eager mode."""
-        with tf.name_scope(name or "clear"):
-            return self._store.clear()
-
     def restrict(self, num_reserved: int, **kwargs: Any) -> None:
         """Does nothing and returns None: there is no restrict policy."""
         del num_reserved, kwargs
-
-    def save_own_variables(self, store: Any) -> None:
-        """Writes the tables into a Keras weights file: rows and slots, one byte array a table."""
-        if not self.checkpoint:
-            return
-        for index, snapshot in enumerate(checkpoints.snapshots(self._store)):
-            store[f"table_{index}"] = np.frombuffer(snapshot.numpy(), np.uint8)
-
-    def load_own_variables(self, store: Any) -> None:
-        """Reads back what `save_own_variables` wrote, whatever the number of tables was then."""
-        if not self.checkpoint:
-            return
-        names = sorted(store.keys(), key=lambda key: int(key.rpartition("_")[2]))
-        checkpoints.restore(self._store, [np.asarray(store[key]).tobytes() for key in names])
-
-    def _anchored(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-        """Ties rows to the anchor, so that a tape records where they come from."""
-        if self._anchor is None:
-            return values
-        if self._anchor_variable is None:
-            # Made while Keras inferred shapes, which it does without variables.
-            self._anchor_variable = self._anchor.tensor_variable()
-            if self._anchor_variable is None:
-                return values
-        self._anchor_variable.read_value()  # a tape watches a variable once it is read
-        return library.de_embedding_anchor(self._anchor_variable.handle, keys, values)
-
-    def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
-        """Returns what TensorFlow shall save: the rows' bytes, or the tables as assets."""
-        if save_type == "savedmodel":
-            children: dict[str, Any] = {
-                f"table_{index}": table for index, table in enumerate(self._store.tables)
-            }
-            if self._anchor_variable is not None:
-                children["anchor"] = self._anchor_variable
-            return children
-        return {"rows": self._checkpointed} if self.checkpoint else {}
 
     def __repr__(self) -> str:
         return (
