@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 PRESET ?= default
 PYTEST := $(VENV)/bin/python -m pytest
+# One process a core; the tests of one file stay together, so that they share what is costly to make.
+PARALLEL ?= -n auto --maxprocesses 8 --dist loadfile
 ENVIRONMENT := $(PYTHON) scripts/environment.py --venv $(VENV) --extras
 
 .DEFAULT_GOAL := help
@@ -18,12 +20,12 @@ demo: python  ## train a ranking model, export it, serve it, ask it over HTTP
 
 test: python  ## the tests, but for the slow ones
 	@$(ENVIRONMENT) server,test
-	@$(PYTEST) -m "not slow and not benchmark"
+	@$(PYTEST) $(PARALLEL) -m "not slow and not benchmark"
 	@$(VENV)/bin/python scripts/engine_tests.py
 
 test-all: python  ## every test, and the engine's under the sanitizers
 	@$(ENVIRONMENT) server,test
-	@$(PYTEST) -m "not benchmark"
+	@$(PYTEST) $(PARALLEL) -m "not benchmark"
 	@for preset in default engine-asan engine-tsan; do \
 	  $(VENV)/bin/python scripts/engine_tests.py --preset $$preset || exit 1; done
 
