@@ -78,6 +78,7 @@ bool Shard::Erase(const IndexKey& key) {
   const auto at = index.Find(key.word, key.hash, [&](uint32_t row) { return IsRowOf(row, key); });
   if (!at.found()) return false;
   const uint32_t row = place.lines[at.line].rows[at.entry];
+  if (watch != nullptr) watch->BeforeErase(key.word, row, Row(row), key.bytes);
   slab_.Free(row);
   index.Erase(at, key.hash);
   --segments_[place.segment].count;
@@ -94,6 +95,7 @@ void Shard::FreeStrings(char* row) {
 }
 
 void Shard::Clear() {
+  if (watch != nullptr) watch->Cleared();
   slab_ = Slab(slab_.stride(), memory_);
   arena_ = StringArena();
   size_ = 0;
@@ -188,6 +190,7 @@ void Shard::Rebuild(uint64_t rows, bool compact) {
               [](const auto& a, const auto& b) { return a.second < b.second; });
     Slab packed(slab_.stride(), memory_);
     StringArena strings;
+    std::vector<std::pair<uint32_t, uint32_t>> moves;
     for (auto& [word, row] : entries) {
       const uint32_t fresh = packed.Allocate();
       char* to = packed.Row(fresh);
@@ -197,10 +200,12 @@ void Shard::Rebuild(uint64_t rows, bool compact) {
       if (value_dtype_ == DType::kString) {
         for (size_t i = 0; i < dim_; ++i) move(to + i * sizeof(StringArena::Ref));
       }
+      if (watch != nullptr) moves.emplace_back(row, fresh);
       row = fresh;
     }
     slab_ = std::move(packed);
     arena_ = std::move(strings);
+    if (watch != nullptr) watch->Renumber(moves);
   }
   rows = std::max<uint64_t>(rows, entries.size());
   slab_.Reserve(rows);

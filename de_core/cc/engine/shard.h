@@ -7,12 +7,14 @@
 #define DE_CORE_ENGINE_SHARD_H_
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <vector>
 
 #include "de_core/cc/engine/arena.h"
 #include "de_core/cc/engine/line_index.h"
 #include "de_core/cc/engine/row_layout.h"
+#include "de_core/cc/engine/row_watch.h"
 #include "de_core/cc/engine/shard_lock.h"
 #include "de_core/cc/engine/slab.h"
 #include "de_core/cc/engine/string_arena.h"
@@ -149,6 +151,9 @@ class Shard {
   }
 
   mutable ShardLock lock;
+
+  /// Whom writers tell about rows before they change them; nullptr where nobody asks.
+  std::unique_ptr<RowWatch> watch;
 
  private:
   struct Segment {

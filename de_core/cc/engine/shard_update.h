@@ -58,7 +58,9 @@ void UpdateShard(Shard& shard, const Keys& keys, const ShardKeys& group, size_t 
           if (row == kNoRow || !shard.IsRowOf(row, key)) row = shard.Find(key);
           const bool inserted = row == kNoRow;
           if (inserted) row = shard.Insert(key);
-          on_row(key, shard.Row(row), j, inserted);
+          char* const bytes = shard.Row(row);
+          if (shard.watch != nullptr) shard.watch->BeforeWrite(key.word, row, bytes, inserted);
+          on_row(key, bytes, j, inserted);
         });
   }
 }

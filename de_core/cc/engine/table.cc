@@ -4,6 +4,7 @@
 #include <new>
 
 #include "de_core/cc/engine/guard.h"
+#include "de_core/cc/engine/save_chains.h"
 #include "de_core/cc/engine/table_scratch.h"
 
 namespace de::engine {
@@ -13,6 +14,7 @@ Table::Table(TableOptions options)
   shards_.reserve(kShards);
   for (uint32_t i = 0; i < kShards; ++i)
     shards_.push_back(std::make_unique<Shard>(layout_, &arena_));
+  chains_ = std::make_unique<SaveChains>(&shards_);
 }
 
 Table::~Table() = default;
@@ -149,6 +151,9 @@ Status Table::EnsureSlots(const std::string& owner, const std::vector<SlotSpec>&
     if (absent.empty()) return Status::Ok();
     RowLayout wider = layout_;
     wider.Append(owner, absent);
+    for (auto& shard : shards_) {
+      if (shard->watch != nullptr && shard->watch->held != nullptr) shard->watch->held->Cleared();
+    }
     for (auto& shard : shards_) shard->Relayout(layout_, wider);
     layout_ = std::move(wider);
     return Status::Ok();

@@ -60,6 +60,8 @@ struct TableStats {
   std::vector<uint64_t> probes;  ///< rows found at the 1st, 2nd … line visited; last: or later
 };
 
+class SaveChains;
+
 class Table {
  public:
   static Status Create(TableOptions options, std::unique_ptr<Table>* table);
@@ -117,7 +119,11 @@ class Table {
   InitializerOptions initializer() const;  ///< the current one; options() has the first
   RowLayout layout() const;
 
+  /// The series of saves whose deltas the table keeps track of.
+  SaveChains& chains() noexcept { return *chains_; }
+
  private:
+  friend class SaveSource;  ///< reads rows where they lie
   explicit Table(TableOptions options);
 
   /// Working memory of one verb, kept for the next so that a step allocates nothing.
@@ -149,6 +155,7 @@ class Table {
   mutable ShardLock layout_lock_;  ///< guards layout_ and initializer_; every verb holds it shared
   mutable std::atomic<uint64_t> hits_{0};
   mutable std::atomic<uint64_t> misses_{0};
+  std::unique_ptr<SaveChains> chains_;
   mutable std::mutex scratch_mutex_;
   mutable std::vector<std::unique_ptr<Scratch>> scratch_;
 };
