@@ -11,54 +11,66 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import keras
 import tensorflow as tf
 
+from de_core._keras import LEGACY, keras
 from de_core.sharded_table import ShardedTable
 
 _TABLE = "_de_table"
+# What an optimizer calls on a variable to change it.
+_UPDATES = ("assign", "assign_add", "assign_sub", "scatter_add", "scatter_sub", "scatter_update")
 
 
-class Anchor(keras.Variable):
-    """The anchor as Keras sees it: a weight of the layer that holds the table.
+if not LEGACY:
+
+    class Anchor(keras.Variable):
+        """The anchor as Keras 3 sees it: a weight of the layer that holds the table.
+
+        Args:
+            table: What it stands for.
+        """
+
+        def __init__(self, table: ShardedTable) -> None:
+            super().__init__(
+                initializer=lambda shape, dtype: tf.zeros(shape, dtype),
+                shape=(0, table.spec.dim),
+                dtype=table.spec.value_dtype.name,
+                trainable=True,
+                autocast=False,
+                name="anchor",
+            )
+            self._de_table = table
+            # Keras then hands the gradient to `assign` before it updates anything.
+            self.overwrite_with_gradient = True
+
+        def assign(self, value: Any) -> Any:
+            """Refuses to be updated; accepts the empty value that `set_weights` brings back.
+
+            Raises:
+                RuntimeError: `value` is a gradient.
+            """
+            _refuse(value, table_name=self._de_table.name)
+            return self.value
+
+
+def new_anchor(table: ShardedTable) -> Any:
+    """Makes the anchor that a layer of this process's Keras tracks as its weight.
 
     Args:
         table: What it stands for.
+
+    Returns:
+        A `keras.Variable`, or a `tf.Variable` for tf_keras.
     """
+    return _marked(_empty_variable(table), table) if LEGACY else Anchor(table)
 
-    def __init__(self, table: ShardedTable) -> None:
-        super().__init__(
-            initializer=lambda shape, dtype: tf.zeros(shape, dtype),
-            shape=(0, table.spec.dim),
-            dtype=table.spec.value_dtype.name,
-            trainable=True,
-            autocast=False,
-            name="anchor",
-        )
-        self._de_table = table
-        # Keras then hands the gradient to `assign` before it updates anything.
-        self.overwrite_with_gradient = True
 
-    def assign(self, value: Any) -> Any:
-        """Refuses to be updated; accepts the empty value that `set_weights` brings back.
-
-        Raises:
-            RuntimeError: `value` is a gradient.
-        """
-        _refuse(value, self._de_table.name)
-        return self.value
-
-    def tensor_variable(self) -> tf.Variable | None:
-        """Returns the `tf.Variable` behind it, or None while Keras only infers shapes."""
-        variable = self.value
-        if not isinstance(variable, tf.Variable):
-            return None
-        if table_of(variable) is None:
-            # A Keras optimizer treats a bare tf.Variable by the same attribute and method.
-            variable._de_table = self._de_table
-            variable.overwrite_with_gradient = True
-            variable.assign = functools.partial(_refuse, table_name=self._de_table.name)
-        return variable
+def tensor_variable(anchor: Any) -> tf.Variable | None:
+    """Returns the `tf.Variable` behind an anchor, or None while Keras only infers shapes."""
+    variable = anchor if isinstance(anchor, tf.Variable) else anchor.value
+    if not isinstance(variable, tf.Variable):
+        return None
+    return variable if table_of(variable) is not None else _marked(variable, table_of(anchor))
 
 
 def table_of(variable: Any) -> ShardedTable | None:
@@ -70,7 +82,22 @@ def table_of(variable: Any) -> ShardedTable | None:
     return getattr(variable, _TABLE, None)
 
 
-def _refuse(value: Any, table_name: str, **_: Any) -> None:
+def _empty_variable(table: ShardedTable) -> tf.Variable:
+    with tf.init_scope():
+        empty = tf.zeros([0, table.spec.dim], table.spec.value_dtype)
+        return tf.Variable(empty, trainable=True, name="anchor")
+
+
+def _marked(variable: tf.Variable, table: Any) -> tf.Variable:
+    """Makes a `tf.Variable` known as an anchor, and refuse what optimizers do to variables."""
+    variable._de_table = table
+    variable.overwrite_with_gradient = True  # a Keras 3 optimizer then assigns at once
+    for update in _UPDATES:
+        setattr(variable, update, functools.partial(_refuse, table_name=table.name))
+    return variable
+
+
+def _refuse(value: Any, *_: Any, table_name: str, **__: Any) -> None:
     if isinstance(value, tf.IndexedSlices) or 0 not in tuple(value.shape):
         raise RuntimeError(
             "The optimizer of a model with a dynamic table must be wrapped, or the table would not "

@@ -15,10 +15,10 @@ import numbers
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
+from de_core._keras import keras
 from de_core.config import received
 
 #: Rows drawn from a callable initializer.
@@ -183,7 +183,7 @@ def _of_callable(
 def _evaluate(function: Callable[[], Any]) -> Any:
     with tf.init_scope():
         if tf.executing_eagerly():
-            return keras.ops.convert_to_numpy(function())
+            return np.asarray(function())
     # Graph mode of TensorFlow 1: the op that makes the table needs the numbers now.
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         value = function()

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from de_core.config import received
 from de_core.plain_python import plain_python
+from de_core.trainable_wrapper import TrainableWrapper, lookup_rows
 from de_core.variable import Variable
 
 
@@ -36,7 +37,7 @@ def embedding_lookup(
         return_trainable: Whether to return what an optimizer trains as well.
 
     Returns:
-        Rows, ids.shape + [dim]; with `return_trainable` the pair (rows, params).
+        Rows, ids.shape + [dim]; with `return_trainable` the pair (rows, `TrainableWrapper`).
 
     Raises:
         TypeError: `params` is no Variable, or `ids` are not of its key dtype.
@@ -53,16 +54,8 @@ def embedding_lookup(
     del partition_strategy, validate_indices
     variable = _one_variable(params)
     with tf.name_scope(name or "embedding_lookup"):
-        if isinstance(ids, tf.RaggedTensor):
-            rows = ids.with_flat_values(_rows(variable, ids.flat_values, max_norm))
-        else:
-            rows = _rows(variable, ids, max_norm)
-    return (rows, variable) if return_trainable else rows
-
-
-def _rows(variable: Variable, ids: Any, max_norm: float | None) -> tf.Tensor:
-    rows = variable.lookup(ids)
-    return rows if max_norm is None else tf.clip_by_norm(rows, max_norm, axes=[-1])
+        rows = lookup_rows(variable, ids, max_norm)
+    return (rows, TrainableWrapper(variable, ids, max_norm)) if return_trainable else rows
 
 
 def _one_variable(params: Any) -> Variable:

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from de_core import keys_and_values
 from de_core._ops import library
-from de_core.anchor import Anchor
+from de_core.anchor import tensor_variable
 from de_core.config import received
 from de_core.plain_python import plain_python
 from de_core.sharded_table import ShardedTable
@@ -21,7 +21,7 @@ class Rows:
     key_dtype: tf.DType
     value_dtype: tf.DType
     _store: ShardedTable
-    _anchor: Anchor | None
+    _anchor: Any
     _anchor_variable: tf.Variable | None
 
     @plain_python
@@ -162,7 +162,7 @@ class Rows:
             return values
         if self._anchor_variable is None:
             # Made while Keras inferred shapes, which it does without variables.
-            self._anchor_variable = self._anchor.tensor_variable()
+            self._anchor_variable = tensor_variable(self._anchor)
             if self._anchor_variable is None:
                 return values
         self._anchor_variable.read_value()  # a tape watches a variable once it is read

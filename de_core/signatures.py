@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import tensorflow as tf
 
+from de_core._keras import keras
 from de_core.config import received
 
 SERVING_DEFAULT = "serving_default"

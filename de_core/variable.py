@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from de_core import checkpoint as checkpoints
 from de_core import initializers
-from de_core.anchor import Anchor
+from de_core._keras import keras
+from de_core.anchor import new_anchor, tensor_variable
 from de_core.config import TableSpec, checked_init_size, received
 from de_core.inspection import Inspection
 from de_core.persistence import Persistence
@@ -116,16 +116,17 @@ class Variable(Rows, Inspection, Persistence, keras.layers.Layer, tf.Module):
         )
         self._store = ShardedTable(name, spec, row, partitioner, init_size)
         self._checkpointed = checkpoints.TableState(self._store)
-        self._anchor: Anchor | None = None
+        self._anchor: Any = None
         self._anchor_variable: tf.Variable | None = None
         if trainable and spec.value_dtype.is_floating:
-            self._anchor = Anchor(self._store)
-            self._anchor_variable = self._anchor.tensor_variable()
+            self._anchor = new_anchor(self._store)
+            self._anchor_variable = tensor_variable(self._anchor)
         self.supports_jit = False  # XLA cannot run the ops
         self.built = True
         # Keras keeps its wrappers of these in the object. They refer back to it, and in such a
         # cycle the tables' memory would wait for the garbage collector.
-        del self.__dict__["build"], self.__dict__["quantize"]
+        for wrapper in ("build", "quantize"):
+            self.__dict__.pop(wrapper, None)
 
     @property
     def name(self) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
+from de_core._keras import dtype_name, global_policy, keras
 from de_core.config import received
+from de_core.layers import masking
 from de_core.lookup import embedding_lookup
 from de_core.sharding import Partitioner, default_partition_fn
 from de_core.variable import Variable
@@ -77,7 +78,7 @@ class Embedding(keras.layers.Layer):
                 + received(combiner=combiner)
             )
         value_dtype = tf.as_dtype(value_dtype)
-        policy = keras.config.dtype_policy()
+        policy = global_policy()
         if value_dtype.is_floating and policy.compute_dtype == policy.variable_dtype:
             kwargs.setdefault("dtype", value_dtype.name)  # rows come out as they are stored
         super().__init__(name=name, **{**kwargs, "autocast": False})  # ids are never cast
@@ -124,7 +125,7 @@ class Embedding(keras.layers.Layer):
         rows = embedding_lookup(self.table, ids)
         if self.combiner is not None:
             rows = _pooled(rows, self._which_count(ids, mask), self.combiner)
-        return keras.ops.cast(rows, self._output_dtype) if self._casts else rows
+        return tf.cast(rows, self._output_dtype) if self._casts else rows
 
     def compute_mask(self, ids: Any, mask: Any = None) -> Any:
         """Returns which outputs count: those of other ids than `mask_key`; pooled ones all do."""
@@ -135,7 +136,7 @@ class Embedding(keras.layers.Layer):
         kept = tuple(input_shape) if self.combiner is None else tuple(input_shape)[:-1]
         return (*kept, self.table.dim)
 
-    def compute_output_spec(self, ids: Any, mask: Any = None) -> keras.KerasTensor:
+    def compute_output_spec(self, ids: Any, mask: Any = None) -> Any:
         """Returns shape and dtype of the output for a symbolic input."""
         del mask
         self._check_dtype(ids)
@@ -187,12 +188,11 @@ class Embedding(keras.layers.Layer):
     def _which_count(self, ids: Any, mask: Any) -> Any:
         if self.mask_key is None:
             return mask
-        real = _NotEqual(self.mask_key)(ids)
-        return real if mask is None else keras.ops.logical_and(real, mask)
+        return masking.which_count(ids, self.mask_key, mask)
 
     def _check_dtype(self, ids: Any) -> None:
         wanted = self.table.key_dtype.name
-        given = keras.backend.standardize_dtype(ids.dtype)
+        given = dtype_name(ids.dtype)
         if given != wanted and (given, wanted) != ("int32", "int64"):
             raise TypeError(
                 f"The ids of layer {self.name!r} must be {wanted}: make its input with "
@@ -205,20 +205,6 @@ class Embedding(keras.layers.Layer):
             ids = tf.convert_to_tensor(ids)
         self._check_dtype(ids)
         return tf.cast(ids, self.table.key_dtype)
-
-
-class _NotEqual(keras.Operation):
-    """Compares with one id, also a string, also while Keras only infers shapes."""
-
-    def __init__(self, key: Any) -> None:
-        super().__init__()
-        self._key = key
-
-    def call(self, ids: Any) -> tf.Tensor:
-        return tf.not_equal(ids, tf.cast(self._key, ids.dtype))
-
-    def compute_output_spec(self, ids: Any) -> keras.KerasTensor:
-        return keras.KerasTensor(ids.shape, dtype="bool")
 
 
 def _pooled(rows: Any, mask: Any, combiner: str) -> tf.Tensor:

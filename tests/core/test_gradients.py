@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from de_core.trainable_wrapper import TrainableWrapper
 
 
 def table_of(key_dtype=tf.int64, **arguments):
@@ -227,8 +228,19 @@ def test_max_norm_scales_the_result_and_not_the_table():
     np.testing.assert_array_equal(table.lookup([1]), [[3, 4]])
 
 
-def test_return_trainable_gives_what_an_optimizer_trains():
-    table = table_of()
-    rows, trainable = de.embedding_lookup([table], [1], return_trainable=True)
-    assert rows.shape == [1, 2]
-    assert trainable is table
+@pytest.mark.parametrize("trainable", [True, False])
+def test_return_trainable_gives_what_an_optimizer_trains(trainable):
+    table = table_of(trainable=trainable)
+    with tf.GradientTape() as tape:
+        rows, wrapper = de.embedding_lookup([table], [[1]], max_norm=9.0, return_trainable=True)
+        loss = tf.reduce_sum(3 * rows)
+    assert isinstance(wrapper, TrainableWrapper)
+    assert wrapper.shape == rows.shape
+    np.testing.assert_array_equal(wrapper.read_value(), rows)
+    gradient = tape.gradient(loss, wrapper)
+    if not trainable:
+        assert gradient is None
+        return
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(1.0))
+    optimizer.apply_gradients([(gradient, wrapper)])
+    np.testing.assert_array_equal(table.lookup([1]), [[-2, -2]])
