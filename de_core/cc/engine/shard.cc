@@ -68,7 +68,7 @@ uint32_t Shard::Insert(const IndexKey& key) {
   if (value_dtype_ == DType::kString) std::memset(Row(row), 0, dim_ * sizeof(StringArena::Ref));
   LineIndex(place->lines, place->size).Insert(key.word, key.hash, row);
   ++segments_[place->segment].count;
-  ++size_;
+  SetSize(size() + 1);
   return row;
 }
 
@@ -82,7 +82,7 @@ bool Shard::Erase(const IndexKey& key) {
   slab_.Free(row);
   index.Erase(at, key.hash);
   --segments_[place.segment].count;
-  --size_;
+  SetSize(size() - 1);
   FreeStrings(Row(row));
   return true;
 }
@@ -98,7 +98,7 @@ void Shard::Clear() {
   if (watch != nullptr) watch->Cleared();
   slab_ = Slab(slab_.stride(), memory_);
   arena_ = StringArena();
-  size_ = 0;
+  SetSize(0);
   ResetIndex(kFirstLines, 0);
 }
 
@@ -178,7 +178,7 @@ void Shard::Rebuild(uint64_t rows, bool compact) {
     return;
   }
   std::vector<std::pair<uint64_t, uint32_t>> entries;
-  entries.reserve(size_);
+  entries.reserve(size());
   for (const Segment& segment : segments_) {
     LineIndex(segment.lines, segment.size).ForEach([&](uint64_t word, uint32_t row) {
       entries.emplace_back(word, row);

@@ -6,6 +6,7 @@
 #ifndef DE_CORE_ENGINE_SHARD_H_
 #define DE_CORE_ENGINE_SHARD_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -128,7 +129,8 @@ class Shard {
     return hash | (~uint64_t{0} >> bits);
   }
 
-  uint64_t size() const noexcept { return size_; }
+  /// Readable without the lock, too.
+  uint64_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
   const Slab& slab() const noexcept { return slab_; }
   StringArena& arena() noexcept { return arena_; }
   const StringArena& arena() const noexcept { return arena_; }
@@ -175,6 +177,7 @@ class Shard {
   void Split(uint32_t segment, uint64_t hash);
   void PointAt(uint32_t segment, uint64_t hash);
   void FreeStrings(char* row);
+  void SetSize(uint64_t size) noexcept { size_.store(size, std::memory_order_relaxed); }
 
   std::vector<Place> directory_;
   uint32_t shift_ = 63;  ///< 63 - depth of the directory
@@ -182,7 +185,7 @@ class Shard {
   Arena* memory_;
   Slab slab_;
   StringArena arena_;
-  uint64_t size_ = 0;
+  std::atomic<uint64_t> size_{0};  ///< written under the lock
   KeyType key_type_;
   DType value_dtype_;
   size_t dim_;

@@ -15,12 +15,21 @@ namespace de::engine {
 /// Keys a writer handles before it lets readers in.
 inline constexpr size_t kKeysALock = 512;
 
+/// For keys that are not admitted, where nothing is to be done.
+struct Ignored {
+  void operator()(const IndexKey&, size_t) const noexcept {}
+};
+
 /// Calls on_row(key, row, j, inserted) for every key of `group`, inserting absent keys; an inserted
 /// row's value and slots are for on_row to write. `touched` is how many bytes of a row it reads or
 /// writes. The shard's lock is taken here, and dropped now and then.
-template <typename OnRow>
+///
+/// `gate`, or nullptr, is the table's policy at work (TableGate): a row it calls expired is passed
+/// on as inserted, a key it does not admit goes to on_refused(key, j), and it makes room between
+/// two holds of the lock.
+template <typename Gate, typename OnRow, typename OnRefused = Ignored>
 void UpdateShard(Shard& shard, const Keys& keys, const ShardKeys& group, size_t touched,
-                 const OnRow& on_row) {
+                 const Gate* gate, const OnRow& on_row, const OnRefused& on_refused = {}) {
   const auto key_at = [&](size_t j, uint64_t hash) {
     return IndexKey{group.words[j], hash,
                     keys.strings == nullptr ? nullptr : keys.strings + group.positions[j]};
@@ -29,6 +38,7 @@ void UpdateShard(Shard& shard, const Keys& keys, const ShardKeys& group, size_t 
   uint32_t rows[kPipelineRing];
   for (size_t begin = 0; begin < group.count; begin += kKeysALock) {
     if (begin > 0) shard.lock.LetReadersIn();
+    if (begin > 0 && gate != nullptr) gate->MakeRoom();
     const std::lock_guard<ShardLock> guard(shard.lock);
     RunPipeline(
         begin, std::min(group.count, begin + kKeysALock),
@@ -56,12 +66,18 @@ void UpdateShard(Shard& shard, const Keys& keys, const ShardKeys& group, size_t 
           // An equal key earlier in the pipeline may have inserted the row meanwhile; a string key
           // may share its word with another.
           if (row == kNoRow || !shard.IsRowOf(row, key)) row = shard.Find(key);
-          const bool inserted = row == kNoRow;
-          if (inserted) row = shard.Insert(key);
+          const bool absent = row == kNoRow;
+          bool inserted = absent;
+          if (gate != nullptr) {
+            inserted = inserted || gate->Expired(shard.Row(row));
+            if (inserted && !gate->Admits(key)) return on_refused(key, j);
+          }
+          if (absent) row = shard.Insert(key);
           char* const bytes = shard.Row(row);
-          if (shard.watch != nullptr) shard.watch->BeforeWrite(key.word, row, bytes, inserted);
+          if (shard.watch != nullptr) shard.watch->BeforeWrite(key.word, row, bytes, absent);
           on_row(key, bytes, j, inserted);
         });
+    if (gate != nullptr) gate->Weigh(shard, group);
   }
 }
 

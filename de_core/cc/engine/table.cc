@@ -10,7 +10,9 @@
 namespace de::engine {
 
 Table::Table(TableOptions options)
-    : options_(std::move(options)), layout_(options_.key_type, options_.value_dtype, options_.dim) {
+    : options_(std::move(options)),
+      layout_(options_.key_type, options_.value_dtype, options_.dim),
+      policy_(options_.policy, &layout_) {
   shards_.reserve(kShards);
   for (uint32_t i = 0; i < kShards; ++i)
     shards_.push_back(std::make_unique<Shard>(layout_, &arena_));
@@ -24,6 +26,7 @@ Status Table::Create(TableOptions options, std::unique_ptr<Table>* table) {
     return Status::InvalidArgument("dim must be from 1 to " + std::to_string(kMaxDim) +
                                    ". Received: dim=" + std::to_string(options.dim));
   }
+  DE_RETURN_IF_ERROR(options.policy.Check());
   return Guarded([&]() -> Status {
     std::unique_ptr<Table> made(new Table(std::move(options)));
     DE_RETURN_IF_ERROR(Initializer::Create(made->options_.initializer, made->options_.value_dtype,
@@ -70,6 +73,7 @@ TableStats Table::Stats() const {
   uint64_t places = 0, bytes = 0;
   for (const auto& shard : shards_) {
     const std::shared_lock<ShardLock> guard(shard->lock);
+    stats.policy_bytes += policy_.filter_bytes(static_cast<size_t>(&shard - shards_.data()));
     stats.rows += shard->size();
     stats.index_bytes += shard->index_bytes();
     stats.string_bytes += shard->arena().bytes();
@@ -84,6 +88,8 @@ TableStats Table::Stats() const {
   stats.load_factor =
       places == 0 ? 0 : static_cast<double>(stats.rows) / static_cast<double>(places);
   stats.free_bytes = arena_.free_bytes();
+  stats.evicted = policy_.evicted();
+  stats.refused = policy_.refused();
   stats.hits = hits_.load(std::memory_order_relaxed);
   stats.misses = misses_.load(std::memory_order_relaxed);
   return stats;
@@ -92,9 +98,10 @@ TableStats Table::Stats() const {
 Status Table::Clear() {
   return Guarded([&] {
     const std::shared_lock<ShardLock> hold(layout_lock_);
-    for (auto& shard : shards_) {
-      const std::lock_guard<ShardLock> guard(shard->lock);
-      shard->Clear();
+    for (size_t i = 0; i < shards_.size(); ++i) {
+      const std::lock_guard<ShardLock> guard(shards_[i]->lock);
+      shards_[i]->Clear();
+      policy_.Forget(i);
     }
     arena_.Trim();
     return Status::Ok();

@@ -32,6 +32,8 @@
 #include "de_core/cc/engine/partition.h"
 #include "de_core/cc/engine/row_batch.h"
 #include "de_core/cc/engine/row_layout.h"
+#include "de_core/cc/engine/row_policy.h"
+#include "de_core/cc/engine/row_rank.h"
 #include "de_core/cc/engine/shard.h"
 #include "de_core/cc/engine/status.h"
 #include "de_core/cc/engine/types.h"
@@ -45,6 +47,7 @@ struct TableOptions {
   size_t dim = 1;                  ///< values a row; 1 to kMaxDim
   uint64_t init_size = 0;          ///< rows to make room for at once
   InitializerOptions initializer;  ///< what a key without a row reads as
+  RowPolicyOptions policy;         ///< which keys get a row, which rows go
 };
 
 struct TableStats {
@@ -57,6 +60,9 @@ struct TableStats {
   double load_factor = 0;        ///< rows over index places
   uint64_t hits = 0;             ///< keys looked up that had a row
   uint64_t misses = 0;           ///< keys looked up that had none
+  uint64_t policy_bytes = 0;     ///< counts of keys without a row
+  uint64_t evicted = 0;          ///< rows given up by a policy
+  uint64_t refused = 0;          ///< writes of keys that were not admitted
   std::vector<uint64_t> probes;  ///< rows found at the 1st, 2nd … line visited; last: or later
 };
 
@@ -104,6 +110,27 @@ class Table {
   /// Adds slots; existing rows get their initial values.
   Status EnsureSlots(const std::string& owner, const std::vector<SlotSpec>& specs);
 
+  /// Marks the rows of `keys` as used now; keys without one are ignored.
+  Status Touch(const Keys& keys, Executor* executor);
+
+  /// Reads or writes a metadata column of the rows of `keys`; of keys without one reads 0 and
+  /// writes nothing. `values`, `found` (keys.size); `found` may be nullptr.
+  Status ReadColumn(RowColumn column, const Keys& keys, int64_t* values, bool* found) const;
+  Status WriteColumn(RowColumn column, const Keys& keys, const int64_t* values);
+
+  /// This table's candidates for FirstKept, when of all tables' rows some shall stay.
+  Status RankCandidates(RowColumn by, const Candidates& wanted, std::vector<RowRank>* rows) const;
+
+  /// Erases the rows that rank below `kept`, as they rank when they are reached, and counts them.
+  Status EvictBelow(RowColumn by, const RowRank& kept, uint64_t* evicted);
+
+  /// Erases all rows that have expired and counts them.
+  Status EvictExpired(uint64_t* evicted);
+
+  /// What a policy knows beside the rows: into and out of a snapshot's metadata. Loading adds up.
+  void SaveState(std::map<std::string, std::string>* metadata) const;
+  Status LoadState(const std::map<std::string, std::string>& metadata);
+
   /// Copies the next few thousand rows and moves the cursor. Start with a fresh cursor.
   Status ExportBatch(ExportCursor* cursor, RowBatch* batch) const;
 
@@ -124,6 +151,8 @@ class Table {
 
  private:
   friend class SaveSource;  ///< reads rows where they lie
+  friend class TableGate;
+
   explicit Table(TableOptions options);
 
   /// Working memory of one verb, kept for the next so that a step allocates nothing.
@@ -134,6 +163,19 @@ class Table {
   class ScratchLease;
 
   Status Prepare(const Keys& keys) const;
+  Status CheckColumn(RowColumn column) const;
+  uint64_t RowsTooMany() const noexcept;
+  void MakeRoom();
+  void SweepExpired(uint64_t rows);
+  void AfterWrite(size_t keys);
+  std::vector<RowRank> Choose(RowColumn by, const Candidates& wanted) const;
+  uint64_t EraseBelow(RowColumn by, const RowRank& kept);
+  template <typename Which>
+  uint64_t EraseSegment(uint64_t* hash, const Which& which);
+  template <typename Visit>
+  void ForEachRow(const Visit& visit) const;
+  template <typename OnRow>
+  Status ForEachFound(const Keys& keys, bool write, const OnRow& on_row) const;
   template <typename PerShard>
   Status ForEachShard(const Keys& keys, Executor* executor, const PerShard& per_shard);
   template <bool kStrings, size_t kRowBytes>
@@ -142,13 +184,16 @@ class Table {
   template <bool kStrings, size_t kRowBytes, typename PositionOf>
   size_t FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_shard, size_t count,
                     const PositionOf& position_of, const ValuesOut& out, bool* found) const;
+  bool UseRow(char* row, const Stamp& now, bool used) const noexcept;
   void ReadStrings(const char* row, size_t position, const ValuesOut& out) const;
   void ReadRow(const char* row, size_t position, const ValuesOut& out) const;
-  void WriteInitial(const IndexKey& key, char* row) const;
+  void ReadInitial(const IndexKey& key, size_t position, const ValuesOut& out) const;
+  void WriteInitial(Shard& shard, const IndexKey& key, char* row) const;
   void WriteValue(Shard& shard, char* row, size_t position, const Values& values) const;
 
   TableOptions options_;
   RowLayout layout_;
+  RowPolicy policy_;
   std::unique_ptr<const Initializer> initializer_;
   Arena arena_;                                 ///< of all shards' rows and index lines
   std::vector<std::unique_ptr<Shard>> shards_;  // (kShards)

@@ -57,12 +57,25 @@ void Table::ReadRow(const char* row, size_t position, const ValuesOut& out) cons
   if (out.strings != nullptr) ReadStrings(row, position, out);
 }
 
+void Table::ReadInitial(const IndexKey& key, size_t position, const ValuesOut& out) const {
+  if (out.data != nullptr)
+    initializer_->Fill(key.word, out.data + position * layout_.value_bytes());
+  if (out.strings != nullptr) ReadStrings(nullptr, position, out);
+}
+
 void Table::ReadStrings(const char* row, size_t position, const ValuesOut& out) const {
   for (size_t i = 0; i < options_.dim; ++i) {
     const StringArena::Ref ref =
         row == nullptr ? 0 : Shard::LoadRef(row + i * sizeof(StringArena::Ref));
     out.strings->Set(position * options_.dim + i, StringArena::Get(ref));
   }
+}
+
+// Whether a row that was found still lives; if so it counts as used where the policy says so.
+bool Table::UseRow(char* row, const Stamp& now, bool used) const noexcept {
+  if (policy_.Expired(row, now)) return false;
+  if (used && policy_.options().count_reads) policy_.TouchShared(row, now);
+  return true;
 }
 
 template <bool kStrings, size_t kRowBytes, typename PositionOf>
@@ -73,6 +86,8 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
   const size_t value_bytes = kRowBytes != 0 ? kRowBytes : layout_.value_bytes();
   const bool plain = out.data != nullptr;
   const bool values_wanted = plain || out.strings != nullptr;
+  const bool watched = policy_.watches_reads();
+  const Stamp now = watched ? policy_.Now() : Stamp{};
   uint64_t words[kPipelineRing];
   uint64_t hashes[kPipelineRing];
   const IndexLine* lines[kPipelineRing];
@@ -129,7 +144,8 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
           const IndexKey key{words[at], hashes[at], keys.strings + position};
           if (rows[at] != kNoRow && !shard.IsRowOf(rows[at], key)) find_again(j);
         }
-        const bool exists = rows[at] != kNoRow;
+        bool exists = rows[at] != kNoRow;
+        if (watched && exists) exists = UseRow(row_at(at), now, values_wanted);
         hits += exists;
         if (found != nullptr) found[position] = exists;
         if (plain) {

@@ -6,6 +6,7 @@
 #include "de_core/cc/engine/guard.h"
 #include "de_core/cc/engine/scalar_types.h"
 #include "de_core/cc/engine/shard_update.h"
+#include "de_core/cc/engine/table_gate.h"
 #include "de_core/cc/engine/table_scratch.h"
 
 namespace de::engine {
@@ -97,17 +98,22 @@ Status Table::ForEachShard(const Keys& keys, Executor* executor, const PerShard&
     for (Status& failure : failures) {
       if (!failure.ok()) return std::move(failure);
     }
+    AfterWrite(keys.size);
     return Status::Ok();
   });
 }
 
 Status Table::InsertOrAssign(const Keys& keys, const Values& values, Executor* executor) {
   const std::shared_lock<ShardLock> hold(layout_lock_);
+  const Stamp stamp = policy_.BeginWrite();
+  const TableGate gate(this, stamp, /*admits_all=*/true);
+  const size_t touched = std::max(layout_.value_bytes(), policy_.end());
   return ForEachShard(keys, executor, [&](Shard& shard, const ShardKeys& group, GradientSum&) {
-    UpdateShard(shard, keys, group, layout_.value_bytes(),
+    UpdateShard(shard, keys, group, touched, gate.active(),
                 [&](const IndexKey&, char* row, size_t j, bool inserted) {
                   if (inserted) layout_.FillSlots(row, 0);
                   WriteValue(shard, row, group.positions[j], values);
+                  policy_.Touch(row, stamp);
                 });
   });
 }
@@ -121,8 +127,11 @@ Status Table::AccumOrAssign(const Keys& keys, const void* values, const void* ol
   }
   const std::shared_lock<ShardLock> hold(layout_lock_);
   const size_t bytes = layout_.value_bytes();
+  const Stamp stamp = policy_.BeginWrite();
+  const TableGate gate(this, stamp, /*admits_all=*/true);
+  const size_t touched = std::max(bytes, policy_.end());
   return ForEachShard(keys, executor, [&](Shard& shard, const ShardKeys& group, GradientSum&) {
-    UpdateShard(shard, keys, group, bytes,
+    UpdateShard(shard, keys, group, touched, gate.active(),
                 [&](const IndexKey&, char* row, size_t j, bool inserted) {
                   const size_t at = group.positions[j] * bytes;
                   const char* value = static_cast<const char*>(values) + at;
@@ -134,6 +143,7 @@ Status Table::AccumOrAssign(const Keys& keys, const void* values, const void* ol
                         old_values == nullptr ? nullptr : static_cast<const char*>(old_values) + at,
                         options_.dim);
                   }
+                  policy_.Touch(row, stamp);
                 });
   });
 }
@@ -141,20 +151,36 @@ Status Table::AccumOrAssign(const Keys& keys, const void* values, const void* ol
 Status Table::FindOrInsert(const Keys& keys, const ValuesOut& out, bool* found,
                            Executor* executor) {
   const std::shared_lock<ShardLock> hold(layout_lock_);
+  const Stamp stamp = policy_.BeginWrite();
+  const TableGate gate(this, stamp, /*admits_all=*/false);
+  const size_t touched = std::max(layout_.value_bytes(), policy_.end());
   return ForEachShard(keys, executor, [&](Shard& shard, const ShardKeys& group, GradientSum&) {
-    UpdateShard(shard, keys, group, layout_.value_bytes(),
-                [&](const IndexKey& key, char* row, size_t j, bool inserted) {
-                  if (inserted) WriteInitial(key, row);
-                  const size_t position = group.positions[j];
-                  if (found != nullptr) found[position] = !inserted;
-                  ReadRow(row, position, out);
-                });
+    const auto tell = [&](size_t position, bool exists) {
+      if (found != nullptr) found[position] = exists;
+    };
+    UpdateShard(
+        shard, keys, group, touched, gate.active(),
+        [&](const IndexKey& key, char* row, size_t j, bool inserted) {
+          if (inserted) WriteInitial(shard, key, row);
+          policy_.Touch(row, stamp);
+          tell(group.positions[j], !inserted);
+          ReadRow(row, group.positions[j], out);
+        },
+        [&](const IndexKey& key, size_t j) {
+          tell(group.positions[j], false);
+          ReadInitial(key, group.positions[j], out);
+        });
   });
 }
 
-void Table::WriteInitial(const IndexKey& key, char* row) const {
+void Table::WriteInitial(Shard& shard, const IndexKey& key, char* row) const {
   layout_.FillSlots(row, 0);
-  if (options_.value_dtype != DType::kString) initializer_->Fill(key.word, row);
+  if (options_.value_dtype != DType::kString) return initializer_->Fill(key.word, row);
+  for (size_t i = 0; i < options_.dim; ++i) {  // the strings of an expired row
+    char* at = row + i * sizeof(StringArena::Ref);
+    shard.arena().Free(Shard::LoadRef(at));
+    Shard::StoreRef(at, 0);
+  }
 }
 
 Status Table::Apply(const OptimizerRule& rule, const std::string& owner,
@@ -174,6 +200,9 @@ Status Table::Apply(const OptimizerRule& rule, const std::string& owner,
   const std::shared_lock<ShardLock> hold(layout_lock_);
   std::vector<size_t> offsets;
   size_t touched = layout_.value_bytes();
+  const Stamp stamp = policy_.BeginStep();
+  const TableGate gate(this, stamp, /*admits_all=*/false);
+  touched = std::max(touched, policy_.end());
   for (const SlotSpec& spec : specs) {
     const RowSlot* slot = layout_.FindSlot(owner, spec.name);
     offsets.push_back(slot->offset);
@@ -186,11 +215,13 @@ Status Table::Apply(const OptimizerRule& rule, const std::string& owner,
       sum.Build(keys, group, static_cast<const float*>(grads), options_.dim);
     }
     const ShardKeys unique = sum.unique();
-    UpdateShard(
-        shard, keys, unique, touched, [&](const IndexKey& key, char* row, size_t j, bool inserted) {
-          if (inserted) WriteInitial(key, row);
-          kernel(hyper.data(), hyper.size(), options_.dim, row, offsets.data(), sum.gradient(j));
-        });
+    UpdateShard(shard, keys, unique, touched, gate.active(),
+                [&](const IndexKey& key, char* row, size_t j, bool inserted) {
+                  if (inserted) WriteInitial(shard, key, row);
+                  kernel(hyper.data(), hyper.size(), options_.dim, row, offsets.data(),
+                         sum.gradient(j));
+                  policy_.Touch(row, stamp);
+                });
   });
 }
 
@@ -213,12 +244,15 @@ Status Table::LoadRows(const RowLayout& from, const Keys& keys, const Values& ro
     if (source != nullptr && source->bytes() == slot.bytes()) shared.emplace_back(&slot, source);
   }
   const size_t stride = from.stride();
+  const Stamp stamp = policy_.BeginWrite();
+  const TableGate gate(this, stamp, /*admits_all=*/true);
   return ForEachShard(keys, executor, [&](Shard& shard, const ShardKeys& group, GradientSum&) {
-    UpdateShard(shard, keys, group, layout_.stride(),
+    UpdateShard(shard, keys, group, layout_.stride(), gate.active(),
                 [&](const IndexKey&, char* row, size_t j, bool) {
                   const size_t position = group.positions[j];
                   const char* source = rows.data + position * stride;
                   layout_.FillSlots(row, 0);
+                  policy_.Touch(row, stamp);  // what the rows come without
                   if (rows.strings != nullptr) {
                     WriteValue(shard, row, position, rows);
                   } else {
@@ -244,37 +278,6 @@ Status Table::Erase(const Keys& keys, Executor* executor) {
                      keys.strings == nullptr ? nullptr : keys.strings + group.positions[j]});
       }
     }
-  });
-}
-
-Status Table::EraseIf(const std::function<bool(uint64_t, const char*)>& predicate,
-                      uint64_t* erased) {
-  return Guarded([&] {
-    const std::shared_lock<ShardLock> hold(layout_lock_);
-    uint64_t count = 0;
-    std::vector<std::pair<uint64_t, uint32_t>> doomed;
-    for (uint32_t at = 0; at < kShards; ++at) {
-      Shard& shard = *shards_[at];
-      const uint64_t last_of_shard =
-          (uint64_t{at} << (64 - kShardBits)) | (~uint64_t{0} >> kShardBits);
-      for (uint64_t hash = uint64_t{at} << (64 - kShardBits);; ++hash) {
-        // One segment under one hold of the lock, so that others get in between.
-        const std::lock_guard<ShardLock> guard(shard.lock);
-        doomed.clear();
-        hash = shard.VisitSegment(hash, [&](uint64_t word, uint32_t row) {
-          if (predicate(word, shard.Row(row))) doomed.emplace_back(word, row);
-        });
-        for (const auto& [word, row] : doomed) {
-          const std::string_view bytes =
-              options_.key_type == KeyType::kString ? shard.KeyBytes(row) : std::string_view();
-          count += shard.Erase(
-              {word, Mix64(word), options_.key_type == KeyType::kString ? &bytes : nullptr});
-        }
-        if (hash == last_of_shard) break;
-      }
-    }
-    if (erased != nullptr) *erased = count;
-    return Status::Ok();
   });
 }
 
