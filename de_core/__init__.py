@@ -20,7 +20,7 @@ from de_core import layers, optimizers  # noqa: E402
 from de_core.export import export  # noqa: E402
 from de_core.lookup import embedding_lookup  # noqa: E402
 from de_core.optimizers import DynamicEmbeddingOptimizer  # noqa: E402
-from de_core.scope import get_variable  # noqa: E402
+from de_core.scope import get_local_variable, get_variable  # noqa: E402
 from de_core.sharding import default_partition_fn  # noqa: E402
 from de_core.variable import Variable  # noqa: E402
 
@@ -31,6 +31,7 @@ __all__ = [
     "default_partition_fn",
     "embedding_lookup",
     "export",
+    "get_local_variable",
     "get_variable",
     "layers",
     "optimizers",

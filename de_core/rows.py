@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -23,6 +24,7 @@ class Rows:
     _store: ShardedTable
     _anchor: Any
     _anchor_variable: tf.Variable | None
+    regularizer: Callable[[tf.Tensor], tf.Tensor] | None
 
     @plain_python
     def lookup(
@@ -46,7 +48,37 @@ class Rows:
             keys = keys_and_values.checked_keys(keys, self)
             values, exists = self._store.find(keys)
             values = self._anchored(keys, values)
+            if self.regularizer is not None and not tf.executing_eagerly():
+                tf.compat.v1.add_to_collection(
+                    tf.compat.v1.GraphKeys.REGULARIZATION_LOSSES, self.regularization_loss(keys)
+                )
         return (values, exists) if return_exists else values
+
+    def regularization_loss(self, keys: Any, name: str | None = None) -> tf.Tensor:
+        """Returns the regularizer's penalty on the rows of the distinct ones of `keys`.
+
+        Args:
+            keys: Of the key dtype, any shape.
+            name: Of the operation.
+
+        Returns:
+            What the regularizer returns, a scalar as a rule; zero without one.
+
+        Raises:
+            TypeError: `keys` are not of the key dtype.
+
+        Example:
+        >>> import de_core as de
+        >>> users = de.Variable(dim=2, initializer=1.0, regularizer=tf.nn.l2_loss)
+        >>> float(users.regularization_loss([7, 7, 8]))
+        2.0
+        """
+        if self.regularizer is None:
+            return tf.zeros([], self.value_dtype)
+        with tf.name_scope(name or "regularization_loss"):
+            flat = tf.reshape(keys_and_values.checked_keys(keys, self), [-1])
+            distinct, _ = tf.unique(flat)
+            return self.regularizer(self._anchored(distinct, self._store.find(distinct)[0]))
 
     @plain_python
     def find_or_insert(self, keys: Any, name: str | None = None) -> tf.Tensor:
@@ -158,9 +190,9 @@ class Rows:
 
     def _anchored(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
         """Ties rows to the anchor, so that a tape records where they come from."""
-        if self._anchor is None:
-            return values
         if self._anchor_variable is None:
+            if self._anchor is None:
+                return values
             # Made while Keras inferred shapes, which it does without variables.
             self._anchor_variable = tensor_variable(self._anchor)
             if self._anchor_variable is None:

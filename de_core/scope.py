@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from de_core import graph_mode, scope_defaults
 from de_core.config import TableSpec, received
 from de_core.plain_python import plain_python
 from de_core.sharding import Partitioner, default_partition_fn
@@ -15,7 +17,6 @@ from de_core.variable import Variable
 
 # In eager mode a Variable is shared as long as someone holds it; a graph keeps its own alive.
 _eager: weakref.WeakValueDictionary[str, Variable] = weakref.WeakValueDictionary()
-_by_graph: weakref.WeakKeyDictionary[Any, dict[str, Variable]] = weakref.WeakKeyDictionary()
 
 
 @plain_python
@@ -35,12 +36,21 @@ def get_variable(
     restrict_policy: Any = None,
     bp_v2: bool = False,
     short_file_name: bool = False,
+    *,
+    regularizer: Callable[[tf.Tensor], tf.Tensor] | None = None,
 ) -> Variable:
     """Returns the Variable of this name, or makes it.
 
     The name is prefixed by the current `tf.compat.v1.variable_scope`. In eager mode and in
     `tf.function` an existing Variable is shared; in a graph the scope's `reuse` decides, as it does
-    for `tf.compat.v1.get_variable`.
+    for `tf.compat.v1.get_variable`: under True the Variable must exist, under False it must not,
+    under `tf.compat.v1.AUTO_REUSE` either will do.
+
+    The scope's `initializer` and `regularizer` stand in for those not given. Its `partitioner`
+    decides the number of tables where `devices` is None, and must agree with `devices` otherwise.
+    Its `custom_getter` is called with all arguments. Its `caching_device` has no effect: a lookup
+    reads few rows, and those from the table itself. Its `dtype` has none either: pass
+    `value_dtype`. A `constraint` is refused, because no optimizer would apply it.
 
     Args:
         name: Not empty.
@@ -58,6 +68,7 @@ def get_variable(
         restrict_policy: Only None yet.
         bp_v2: Kept for compatibility.
         short_file_name: Kept for compatibility.
+        regularizer: The penalty on rows that are looked up.
 
     Raises:
         TypeError: `name` is no string, or an argument is of a wrong type.
@@ -70,60 +81,91 @@ def get_variable(
     >>> de.get_variable("shared", dim=4) is first
     True
     """
+    arguments = dict(locals())
+    return _in_scope(arguments.pop("name"), arguments)
+
+
+@plain_python
+def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Variable:
+    """As `get_variable`, for rows that belong to one process and are no part of the model.
+
+    The Variable is not trainable whatever `trainable` says, joins LOCAL_VARIABLES in a graph (so
+    that `tf.compat.v1.local_variables_initializer` initializes it), and is left out of checkpoints
+    unless `checkpoint=True` is given.
+
+    Args:
+        name: Not empty.
+        *args: Those of `get_variable`.
+        **kwargs: Those of `get_variable`.
+
+    Raises:
+        TypeError: As `get_variable`.
+        ValueError: As `get_variable`.
+
+    Example:
+    >>> import de_core as de
+    >>> counts = de.get_local_variable("clicks", value_dtype=tf.int64)
+    >>> counts.trainable, counts.checkpoint
+    (False, False)
+    """
+    bound = inspect.signature(get_variable).bind(name, *args, **kwargs)
+    bound.arguments.setdefault("checkpoint", False)
+    bound.apply_defaults()
+    arguments = dict(bound.arguments)
+    arguments.update(trainable=False, collections=[tf.compat.v1.GraphKeys.LOCAL_VARIABLES])
+    return _in_scope(arguments.pop("name"), arguments)
+
+
+def _in_scope(name: str, arguments: dict[str, Any]) -> Variable:
+    """Returns the Variable that the current scope makes of a request."""
     if not isinstance(name, str) or not name:
         raise TypeError(f"`name` must be a non-empty string. {received(name=name)}")
     scope = tf.compat.v1.get_variable_scope()
     full_name = f"{scope.name}/{name}" if scope.name else name
+    arguments = scope_defaults.applied(scope, arguments, full_name)
+    reuse = scope.reuse
+
+    def getter(name: str, **arguments: Any) -> Variable:
+        return _get_or_make(name, reuse, arguments)
+
+    if scope.custom_getter is None:
+        return getter(full_name, **arguments)
+    returned: Variable = scope.custom_getter(getter=getter, name=full_name, **arguments)
+    return returned
+
+
+def _get_or_make(name: str, reuse: Any, arguments: dict[str, Any]) -> Variable:
     with tf.init_scope():
-        variables = _variables()
-        existing = variables.get(full_name)
-        # A function is traced again and again: there, an existing Variable is always shared.
-        reuse = tf.compat.v1.AUTO_REUSE if tf.executing_eagerly() else scope.reuse
+        graph = graph_mode.current()
+        shared: MutableMapping[str, Variable] = _eager if graph is None else graph.shared
+        existing = shared.get(name)
         if existing is not None:
-            spec = TableSpec.checked(key_dtype, value_dtype, dim, devices)
-            _check_sharing(existing, spec, full_name, reuse)
+            # A function is traced again and again: there, an existing Variable is always shared.
+            if graph is not None and not reuse:
+                raise ValueError(
+                    f"Variable {name} already exists, and its variable_scope does not share it. "
+                    "Set reuse=True or reuse=tf.compat.v1.AUTO_REUSE in the variable_scope. "
+                    + received(name=name)
+                )
+            _check_same(existing, name, arguments)
             return existing
         if reuse is True:
             raise ValueError(
-                f"Variable {full_name!r} must exist under reuse=True. Make it first, or set "
-                f"reuse=tf.compat.v1.AUTO_REUSE in the variable_scope. {received(name=name)}"
+                f"Variable {name} does not exist, and under reuse=True it must exist. Make it "
+                "first with de.get_variable, or set reuse=tf.compat.v1.AUTO_REUSE in the "
+                f"variable_scope. {received(name=name)}"
             )
-        variables[full_name] = created = Variable(
-            key_dtype=key_dtype,
-            value_dtype=value_dtype,
-            dim=dim,
-            devices=devices,
-            partitioner=partitioner,
-            shared_name=shared_name,
-            name=full_name,
-            initializer=initializer,
-            trainable=trainable,
-            checkpoint=checkpoint,
-            init_size=init_size,
-            kv_creator=kv_creator,
-            restrict_policy=restrict_policy,
-            bp_v2=bp_v2,
-            short_file_name=short_file_name,
-        )
+        shared[name] = created = Variable(name=name, **arguments)
         return created
 
 
-def _variables() -> Any:
-    if tf.executing_eagerly():
-        return _eager
-    return _by_graph.setdefault(tf.compat.v1.get_default_graph(), {})
-
-
-def _check_sharing(existing: Variable, spec: TableSpec, name: str, reuse: Any) -> None:
+def _check_same(existing: Variable, name: str, arguments: dict[str, Any]) -> None:
+    spec = TableSpec.checked(
+        *(arguments[field] for field in ("key_dtype", "value_dtype", "dim", "devices"))
+    )
     difference = existing.spec.difference(spec)
     if difference:
         raise ValueError(
-            f"Variable {name!r} must be requested with the properties it has, or under another "
+            f"Variable {name} must be requested with the properties it has, or under another "
             f"name. Received: {difference}."
-        )
-    if not reuse:
-        raise ValueError(
-            f"Variable {name!r} already exists, and its variable_scope does not share it. Set "
-            "reuse=True or reuse=tf.compat.v1.AUTO_REUSE in the variable_scope. "
-            + received(name=name)
         )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from de_core import checkpoint as checkpoints
-from de_core import initializers
+from de_core import graph_mode, initializers
 from de_core._keras import keras
 from de_core.anchor import new_anchor, tensor_variable
 from de_core.config import TableSpec, checked_init_size, received
@@ -57,6 +57,13 @@ class Variable(Rows, Inspection, Persistence, keras.layers.Layer, tf.Module):
         bp_v2: Kept for compatibility. Each optimizer step is one atomic update inside the table, so
             concurrent updates of a row add up in any case.
         short_file_name: Kept for compatibility. File names are short in any case.
+        regularizer: `f(rows [n, dim])` returning a penalty. In graphs, that of the distinct rows of
+            each lookup joins the collection REGULARIZATION_LOSSES; see `regularization_loss`.
+        collections: In a graph of TensorFlow 1, the collections that the anchor joins; None for
+            GLOBAL_VARIABLES. A trainable one joins TRAINABLE_VARIABLES besides.
+
+    In a graph of TensorFlow 1 the session makes the tables, running the anchor's initializer (as
+    `tf.compat.v1.global_variables_initializer` does) empties them, and a Saver includes them.
 
     Raises:
         TypeError: An argument of a wrong type or dtype.
@@ -89,6 +96,9 @@ class Variable(Rows, Inspection, Persistence, keras.layers.Layer, tf.Module):
         restrict_policy: Any = None,
         bp_v2: bool = False,
         short_file_name: bool = False,
+        *,
+        regularizer: Callable[[tf.Tensor], tf.Tensor] | None = None,
+        collections: Sequence[str] | None = None,
     ) -> None:
         spec = TableSpec.checked(key_dtype, value_dtype, dim, devices)
         init_size = checked_init_size(init_size)
@@ -98,15 +108,24 @@ class Variable(Rows, Inspection, Persistence, keras.layers.Layer, tf.Module):
                     f"`{argument}` is not available yet and must be None. "
                     + received(**{argument: value})
                 )
-        name = _unique_default_name() if name is None or name == DEFAULT_NAME else name
-        if not isinstance(name, str) or not name:
-            raise TypeError(f"`name` must be a non-empty string or None. {received(name=name)}")
+        if regularizer is not None and not callable(regularizer):
+            raise TypeError(
+                "`regularizer` must be a function of rows [n, dim], or None. "
+                + received(regularizer=regularizer)
+            )
+        name = _checked_name(name)
+        graph = graph_mode.current()
+        if graph is not None:
+            name = graph.unique_name(name)
+        elif name == DEFAULT_NAME:
+            name = _unique_default_name()
         layer_name = re.sub(r"[^A-Za-z0-9_.\-]", "_", name)
         super().__init__(name=layer_name, trainable=bool(trainable), autocast=False)
         tf.Module.__init__(self, name="variable")
         self._name = name
         self.shared_name = shared_name
         self.initializer = initializer
+        self.regularizer = regularizer
         self.checkpoint = bool(checkpoint)
         self.init_size = init_size
         self.bp_v2 = bool(bp_v2)
@@ -118,7 +137,14 @@ class Variable(Rows, Inspection, Persistence, keras.layers.Layer, tf.Module):
         self._checkpointed = checkpoints.TableState(self._store)
         self._anchor: Any = None
         self._anchor_variable: tf.Variable | None = None
-        if trainable and spec.value_dtype.is_floating:
+        self._graph_anchor: tf.Variable | None = None
+        trained = bool(trainable) and spec.value_dtype.is_floating
+        if graph is not None:
+            self._graph_anchor = graph_mode.make_anchor(self._store, trained, collections)
+            self._anchor_variable = self._graph_anchor if trained else None
+            if checkpoint:
+                graph.register_for_savers(self._store)
+        elif trained:
             self._anchor = new_anchor(self._store)
             self._anchor_variable = tensor_variable(self._anchor)
         self.supports_jit = False  # XLA cannot run the ops
@@ -136,6 +162,18 @@ class Variable(Rows, Inspection, Persistence, keras.layers.Layer, tf.Module):
     @name.setter
     def name(self, name: str) -> None:
         self._name = name
+
+    @property
+    def variables(self) -> list[Any]:
+        """The anchor, if there is one: in a graph of TensorFlow 1 a `tf.Variable`."""
+        return super().variables if self._graph_anchor is None else [self._graph_anchor]
+
+    @property
+    def trainable_variables(self) -> list[Any]:
+        """The anchor, if lookups record gradients."""
+        if self._graph_anchor is None:
+            return super().trainable_variables
+        return [] if self._anchor_variable is None else [self._anchor_variable]
 
     @property
     def compute_dtype(self) -> str:
@@ -211,6 +249,14 @@ class Variable(Rows, Inspection, Persistence, keras.layers.Layer, tf.Module):
             f"<de.Variable {self.name!r} {self.key_dtype.name} -> {self.value_dtype.name}"
             f"[{self.dim}] on {', '.join(self.devices)}>"
         )
+
+
+def _checked_name(name: Any) -> str:
+    if name is None:
+        return DEFAULT_NAME
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"`name` must be a non-empty string or None. {received(name=name)}")
+    return name
 
 
 def _unique_default_name() -> str:

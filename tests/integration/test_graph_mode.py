@@ -1,0 +1,359 @@
+"""Variables in graphs of TensorFlow 1: sessions, Savers, MetaGraphs."""
+
+import gc
+import os
+import subprocess
+import sys
+import weakref
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+v1 = tf.compat.v1
+IDS = tf.TensorSpec([None], tf.int64)
+
+
+@pytest.fixture
+def graph():
+    with tf.Graph().as_default() as graph:
+        yield graph
+
+
+def keys(*values):
+    return np.array(values, np.int64)
+
+
+def run_python(code, *arguments):
+    """Runs a program in another process and returns what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def collected(key):
+    return [variable.name for variable in v1.get_collection(key)]
+
+
+@pytest.mark.usefixtures("graph")
+class TestCollections:
+    def test_a_trainable_variable_joins_those_of_dense_ones(self):
+        users = de.get_variable("users", dim=2)
+        assert collected(v1.GraphKeys.TRAINABLE_VARIABLES) == ["users/anchor:0"]
+        assert collected(v1.GraphKeys.GLOBAL_VARIABLES) == ["users/anchor:0"]
+        assert collected(v1.GraphKeys.LOCAL_VARIABLES) == []
+        assert users.trainable_variables == v1.trainable_variables()
+        assert users.variables == v1.global_variables()
+
+    @pytest.mark.parametrize(
+        "arguments", [{"trainable": False}, {"value_dtype": tf.int64}], ids=["asked", "integers"]
+    )
+    def test_one_that_is_not_trainable_is_only_global(self, arguments):
+        users = de.get_variable("users", dim=2, **arguments)
+        assert collected(v1.GraphKeys.TRAINABLE_VARIABLES) == []
+        assert collected(v1.GraphKeys.GLOBAL_VARIABLES) == ["users/anchor:0"]
+        assert users.trainable_variables == []
+
+    def test_a_local_variable_is_local_only(self):
+        counts = de.get_local_variable("counts", dim=2)
+        assert collected(v1.GraphKeys.LOCAL_VARIABLES) == ["counts/anchor:0"]
+        assert collected(v1.GraphKeys.GLOBAL_VARIABLES) == []
+        assert collected(v1.GraphKeys.SAVEABLE_OBJECTS) == []
+        assert collected(v1.GraphKeys.TRAINABLE_VARIABLES) == []
+        assert not counts.trainable
+
+    def test_scopes_name_everything(self):
+        with v1.variable_scope("model"), tf.name_scope("other"):
+            de.get_variable("users", dim=2)
+        assert collected(v1.GraphKeys.GLOBAL_VARIABLES) == ["model/users/anchor:0"]
+
+    def test_equal_names_share_nothing(self):
+        first, second = (de.Variable(dim=1, name="same") for _ in range(2))
+        third = de.get_variable("same", dim=1)
+        assert [each.name for each in (first, second, third)] == ["same", "same_1", "same_2"]
+        assert [de.Variable().name for _ in range(2)] == [
+            "DynamicEmbedding_Variable",
+            "DynamicEmbedding_Variable_1",
+        ]
+        write = first.upsert([1], [[7.0]])
+        with v1.Session() as session:
+            session.run(write)
+            assert session.run([t.size() for t in (first, second, third)]) == [1, 0, 0]
+
+
+@pytest.mark.usefixtures("graph")
+class TestSessions:
+    def test_reading_has_no_side_effects_and_needs_no_initializer(self):
+        users = de.get_variable("users", dim=2, initializer="uniform", devices=["/CPU:0"] * 2)
+        ids = v1.placeholder(tf.int64, [None])
+        rows, size = de.embedding_lookup(users, ids), users.size()
+        with v1.Session() as session:
+            first = session.run(rows, {ids: [1, 2]})
+            np.testing.assert_array_equal(session.run(rows, {ids: [2, 1]}), first[::-1])
+            assert session.run(size) == 0
+
+    def test_initializing_empties_the_tables(self):
+        users = de.get_variable("users", dim=1, devices=["/CPU:0"] * 3)
+        local = de.get_local_variable("local", dim=1)
+        writes = [users.upsert([1, 2], [[1.0], [2.0]]), local.upsert([1], [[1.0]])]
+        sizes = [users.size(), local.size()]
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            session.run(writes)
+            assert session.run(sizes) == [2, 1]
+            session.run(v1.global_variables_initializer())
+            assert session.run(sizes) == [0, 1]
+            session.run(v1.local_variables_initializer())
+            assert session.run(sizes) == [0, 0]
+
+    def test_each_session_has_its_own_rows(self):
+        users = de.get_variable("users", dim=1)
+        write, size = users.upsert([1], [[1.0]]), users.size()
+        with v1.Session() as first, v1.Session() as second:
+            first.run(write)
+            assert (first.run(size), second.run(size)) == (1, 0)
+
+    @pytest.mark.parametrize("key_dtype", [tf.int64, tf.int32, tf.string])
+    def test_every_verb(self, key_dtype):
+        def of(*ids):
+            return [str(i) for i in ids] if key_dtype == tf.string else list(ids)
+
+        users = de.get_variable("users", key_dtype, dim=2, devices=["/CPU:0"] * 2, initializer=9.0)
+        rows, exists = users.lookup(of(1, 2), return_exists=True)
+        verbs = {
+            "upsert": users.upsert(of(1, 2, 3), [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]),
+            "accum": users.accum(of(1, 4), tf.zeros([2, 2]), tf.ones([2, 2])),
+            "remove": users.remove(of(2, 99)),
+            "clear": users.clear(),
+            "reserve": users.reserve(100),
+            "shrink": users.shrink_to_fit(),
+        }
+        inserted, export = users.find_or_insert(of(5)), users.export()
+        contains, size = users.contains(of(1, 2)), users.size()
+        parts = [users.size(0), users.size(1)]
+        with v1.Session() as session:
+            for verb in ("reserve", "upsert", "accum", "remove", "shrink"):
+                assert isinstance(verbs[verb], tf.Operation)
+                session.run(verbs[verb])
+            assert session.run(rows).tolist() == [[2, 2], [9, 9]]
+            assert session.run(exists).tolist() == session.run(contains).tolist() == [True, False]
+            assert session.run(inserted).tolist() == [[9, 9]]
+            exported, values = session.run(export)
+            assert {int(k): v[0] for k, v in zip(exported, values, strict=True)} == {
+                1: 2,
+                3: 3,
+                4: 1,
+                5: 9,
+            }
+            assert sum(session.run(parts)) == session.run(size) == 4
+            session.run(verbs["clear"])
+            assert session.run(size) == 0
+
+    def test_the_tables_memory_goes_with_the_session(self):
+        users = de.get_variable("users", dim=64)
+        first = v1.placeholder(tf.int64, [])
+        ids = first + tf.range(20_000, dtype=tf.int64)
+        write = users.upsert(ids, tf.ones([20_000, 64]))
+        peaks = []
+        for _ in range(12):
+            with v1.Session() as session:
+                for start in range(0, 100_000, 20_000):
+                    session.run(write, {first: start})
+            peaks.append(resident_bytes())
+        table = 100_000 * 64 * 4
+        assert peaks[-1] - peaks[3] < 3 * table  # eight more sessions
+
+
+@pytest.mark.usefixtures("graph")
+class TestGradients:
+    def test_they_are_the_ids_of_all_lookups(self):
+        users = de.get_variable("users", dim=2)
+        loss = tf.reduce_sum(de.embedding_lookup(users, keys(4, 4, 5))) + tf.reduce_sum(
+            3.0 * de.embedding_lookup(users, keys(5, 6))
+        )
+        (gradient,) = tf.gradients(loss, v1.trainable_variables())
+        assert isinstance(gradient, tf.IndexedSlices)
+        optimizer = v1.train.GradientDescentOptimizer(0.1)
+        ((computed, variable),) = optimizer.compute_gradients(loss)
+        assert variable is users.trainable_variables[0]
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            for each in (gradient, computed):
+                indices, values = session.run([each.indices, each.values])
+                summed = {int(i): values[indices == i].sum(0).tolist() for i in indices}
+                assert summed == {4: [2, 2], 5: [4, 4], 6: [3, 3]}
+
+    def test_training_by_hand_gives_the_numbers_of_a_dense_variable(self):
+        generator = np.random.default_rng(1)
+        start = generator.normal(size=(10, 3)).astype(np.float32)
+        users = de.get_variable("users", dim=3, devices=["/CPU:0"] * 2)
+        dense = v1.get_variable("dense", initializer=start, use_resource=True)
+        fill = users.upsert(tf.range(10, dtype=tf.int64), start)
+        ids = v1.placeholder(tf.int64, [None])
+
+        def loss(rows):
+            return tf.reduce_mean(tf.square(tf.reduce_sum(rows, -1) - tf.cast(ids, tf.float32)))
+
+        train_dense = v1.train.GradientDescentOptimizer(0.1).minimize(
+            loss(tf.nn.embedding_lookup(dense, ids)), var_list=[dense]
+        )
+        (gradient,) = tf.gradients(loss(de.embedding_lookup(users, ids)), users.trainable_variables)
+        distinct, places = tf.unique(gradient.indices)
+        step = 0.1 * tf.math.unsorted_segment_sum(gradient.values, places, tf.size(distinct))
+        old = users.lookup(distinct)
+        train = users.upsert(distinct, old - step)
+        rows = users.lookup(tf.range(10, dtype=tf.int64))
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            session.run(fill)
+            for _ in range(5):
+                batch = generator.integers(0, 10, 16)
+                session.run([train_dense], {ids: batch})
+                session.run([train], {ids: batch})
+            np.testing.assert_allclose(session.run(rows), session.run(dense), atol=1e-6)
+
+
+@pytest.mark.usefixtures("graph")
+class TestRegularizers:
+    def test_the_scopes_applies_to_the_distinct_rows_of_each_lookup(self):
+        with v1.variable_scope("s", regularizer=tf.keras.regularizers.L2(0.5)):
+            users = de.get_variable("users", dim=2, initializer=1.0)
+            other = de.get_variable("other", dim=2, initializer=1.0, regularizer=tf.nn.l2_loss)
+        free = de.get_variable("free", dim=2, initializer=1.0)
+        de.embedding_lookup(users, keys(4, 4, 5))
+        de.embedding_lookup(other, keys(1))
+        de.embedding_lookup(free, keys(1))
+        losses = v1.get_collection(v1.GraphKeys.REGULARIZATION_LOSSES)
+        (gradient,) = tf.gradients(v1.losses.get_regularization_loss(), users.trainable_variables)
+        with v1.Session() as session:
+            assert session.run(losses) == [2.0, 1.0]
+            indices, values = session.run([gradient.indices, gradient.values])
+            assert dict(zip(indices.tolist(), values.tolist(), strict=True)) == {
+                4: [1, 1],
+                5: [1, 1],
+            }
+
+
+class TestSavers:
+    def build(self, shards, name="users"):
+        table = de.get_variable(
+            name, dim=2, devices=["/CPU:0"] * shards, initializer=tf.keras.initializers.Constant(5)
+        )
+        ids = v1.placeholder(tf.int64, [None], name=f"{name}_ids")
+        tf.identity(de.embedding_lookup(table, ids), name=f"{name}_rows")
+        return table
+
+    @pytest.mark.parametrize(("saved", "restored"), [(1, 1), (1, 3), (3, 2), (2, 1)])
+    @pytest.mark.parametrize("sharded", [False, True])
+    def test_any_number_of_tables_reads_what_another_wrote(
+        self, tmp_path, saved, restored, sharded
+    ):
+        rows = np.random.default_rng(2).normal(size=(50, 2)).astype(np.float32)
+        with tf.Graph().as_default(), v1.Session() as session:
+            write = self.build(saved).upsert(tf.range(50, dtype=tf.int64), rows)
+            more = self.build(saved, "items").upsert([7], [[7.0, 7.0]])
+            v1.get_variable("dense", initializer=3.0)
+            session.run(v1.global_variables_initializer())
+            session.run([write, more])
+            path = v1.train.Saver(sharded=sharded).save(session, str(tmp_path / "model"))
+        with tf.Graph().as_default(), v1.Session() as session:
+            users, items = self.build(restored), self.build(restored, "items")
+            dense = v1.get_variable("dense", initializer=0.0)
+            stale = users.upsert([1, 777], [[0.0, 0.0], [0.0, 0.0]])
+            saver = v1.train.Saver(sharded=sharded)
+            session.run(stale)
+            saver.restore(session, path)
+            assert session.run([users.size(), items.size(), dense]) == [50, 1, 3]
+            read = users.lookup(tf.range(51, dtype=tf.int64))
+            np.testing.assert_array_equal(session.run(read), [*rows, [5, 5]])
+
+    def test_checkpoint_false_is_left_out(self, tmp_path):
+        with tf.Graph().as_default(), v1.Session() as session:
+            de.get_variable("users", dim=1, checkpoint=False)
+            session.run(v1.global_variables_initializer())
+            path = v1.train.Saver().save(session, str(tmp_path / "model"))
+        assert [name for name, _ in tf.train.list_variables(path)] == ["users/anchor"]
+
+    def test_another_process_imports_the_meta_graph(self, tmp_path):
+        with tf.Graph().as_default(), v1.Session() as session:
+            write = self.build(2).upsert([1, 2], [[1.0, 1.0], [2.0, 2.0]])
+            session.run(v1.global_variables_initializer())
+            session.run(write)
+            path = v1.train.Saver().save(session, str(tmp_path / "model"))
+        program = (
+            "import sys\nimport tensorflow as tf\nimport de_core\nv1 = tf.compat.v1\n"
+            "v1.disable_v2_behavior()\n"
+            "saver = v1.train.import_meta_graph(sys.argv[1] + '.meta')\n"
+            "with v1.Session() as session:\n"
+            "    session.run(v1.global_variables_initializer())\n"
+            "    print(session.run('users_rows:0', {'users_ids:0': [1, 2, 3]}).tolist())\n"
+            "    saver.restore(session, sys.argv[1])\n"
+            "    print(session.run('users_rows:0', {'users_ids:0': [1, 2, 3]}).tolist())\n"
+            "    saver.save(session, sys.argv[1] + '_again')\n"
+        )
+        initial, restored = run_python(program, path).splitlines()
+        assert initial == str([[5.0, 5.0]] * 3)
+        assert restored == str([[1.0, 1.0], [2.0, 2.0], [5.0, 5.0]])
+        with tf.Graph().as_default(), v1.Session() as session:
+            table = self.build(1)
+            v1.train.Saver().restore(session, f"{path}_again")
+            assert session.run(table.size()) == 2
+
+    def test_a_monitored_session_goes_on_where_the_last_ended(self, tmp_path):
+        for run in range(2):
+            with tf.Graph().as_default():
+                table = self.build(2)
+                step = v1.train.get_or_create_global_step()
+                key = tf.reshape(tf.cast(step, tf.int64), [1])
+                with tf.control_dependencies([table.upsert(key, [[1.0, 1.0]])]):
+                    train = v1.assign_add(step, 1)
+                size = table.size()
+                with v1.train.MonitoredTrainingSession(
+                    checkpoint_dir=str(tmp_path),
+                    save_summaries_steps=None,
+                    log_step_count_steps=None,
+                ) as session:
+                    assert session.run(size) == 3 * run
+                    for _ in range(3):
+                        session.run(train)
+        assert tf.train.latest_checkpoint(str(tmp_path)).endswith("-6")
+
+
+def test_a_process_without_version_2_behavior():
+    program = (
+        "import tensorflow as tf\nimport de_core as de\nv1 = tf.compat.v1\n"
+        "v1.disable_v2_behavior()\n"
+        "users = de.get_variable('users', dim=2, initializer=v1.constant_initializer(0.5))\n"
+        "ids = v1.placeholder(tf.int64, [None])\n"
+        "rows = de.embedding_lookup(users, ids)\n"
+        "(gradient,) = tf.gradients(tf.reduce_sum(rows), v1.trainable_variables())\n"
+        "train = users.upsert(gradient.indices, rows - gradient.values)\n"
+        "with v1.Session() as session:\n"
+        "    session.run(v1.global_variables_initializer())\n"
+        "    session.run(train, {ids: [3, 4]})\n"
+        "    print(session.run(rows, {ids: [3, 5]}).tolist(), session.run(users.size()))\n"
+    )
+    assert run_python(program).strip() == "[[-0.5, -0.5], [0.5, 0.5]] 2"
+
+
+def test_a_graph_takes_its_variables_with_it():
+    with tf.Graph().as_default() as graph:
+        users = weakref.ref(de.get_variable("users", dim=1))
+        gone = weakref.ref(graph)
+    del graph
+    gc.collect()
+    assert gone() is None
+    assert users() is None
+
+
+def resident_bytes():
+    with open("/proc/self/statm") as statm:  # noqa: PTH123
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
