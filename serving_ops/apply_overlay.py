@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""Adds the ops of dynamic tables to a TensorFlow Serving source tree.
+
+    python3 serving_ops/apply_overlay.py /tensorflow-serving
+
+Copies `de_core/cc/{engine,kernels,ops}` and a Bazel package to `tensorflow_serving/custom_ops`, and
+adds one label to SUPPORTED_TENSORFLOW_OPS in `tensorflow_serving/model_servers/BUILD`. Safe to run
+again: it then brings the copied files up to date and leaves the label alone. Needs Python 3.10, as
+the build image has it, and nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import pathlib
+import shutil
+import subprocess
+import sys
+
+from versions import versions
+
+HERE = pathlib.Path(__file__).resolve().parent
+LABEL = "//tensorflow_serving/custom_ops:de_core_ops"
+LIST = "SUPPORTED_TENSORFLOW_OPS"
+PACKAGE = pathlib.PurePath("tensorflow_serving/custom_ops")
+SERVER = pathlib.PurePath("tensorflow_serving/model_servers/BUILD")
+FOLDERS = ("engine", "kernels", "ops")
+
+
+class OverlayError(Exception):
+    """The tree is not one that the overlay fits."""
+
+
+def labels_in(text: str) -> set[str]:
+    """Returns the labels that SUPPORTED_TENSORFLOW_OPS of a BUILD file holds.
+
+    Args:
+        text: Of the file. The statements that BUILD files are made of are Python's, too.
+
+    Raises:
+        OverlayError: There is not exactly one such list.
+    """
+    constants = (node for node in ast.walk(_value_of(text)) if isinstance(node, ast.Constant))
+    return {node.value for node in constants if isinstance(node.value, str)}
+
+
+def with_label(text: str) -> str:
+    """Returns a BUILD file's text with our label in SUPPORTED_TENSORFLOW_OPS, once.
+
+    Args:
+        text: Of `tensorflow_serving/model_servers/BUILD`.
+
+    Raises:
+        OverlayError: Upstream's file no longer has the shape that this script knows.
+    """
+    if LABEL in labels_in(text):
+        return text
+    value = _value_of(text)
+    last = value.right if isinstance(value, ast.BinOp) else value
+    if not isinstance(last, ast.List) or last.end_lineno is None or last.end_col_offset is None:
+        raise OverlayError(
+            f"{LIST} must end in a list, `[…]` or `… + […]`. "
+            f"Received: {type(last).__name__} at line {last.lineno}."
+        )
+    # The label becomes the first element: there, no comma can be missing before it.
+    lines = text.splitlines(keepends=True)
+    line = lines[last.lineno - 1].encode()
+    opening = last.col_offset + 1
+    rest = line[opening:].decode()
+    separator = "\n" if rest.strip() else ""
+    lines[last.lineno - 1] = f'{line[:opening].decode()}\n    "{LABEL}",{separator}{rest}'
+    return "".join(lines)
+
+
+def apply(tree: pathlib.Path, sources: pathlib.Path) -> int:
+    """Puts the package and the label into a tree.
+
+    Args:
+        tree: The root of TensorFlow Serving's sources.
+        sources: The folder that holds `de_core`.
+
+    Returns:
+        The number of source files that the package holds.
+
+    Raises:
+        OverlayError: `tree` or `sources` is not such a folder, or upstream has moved.
+    """
+    server = tree / SERVER
+    if not server.is_file():
+        raise OverlayError(
+            f"the tree must be TensorFlow Serving's sources, with {SERVER} in it. Received: {tree}"
+        )
+    code = sources / "de_core" / "cc"
+    missing = [name for name in FOLDERS if not (code / name).is_dir()]
+    if missing:
+        raise OverlayError(
+            f"the sources of the ops must lie in {code}. Received: no {', '.join(missing)} there"
+        )
+    changed = with_label(server.read_text("utf-8"))  # fails before anything is written
+    package = tree / PACKAGE
+    shutil.rmtree(package / "de_core", ignore_errors=True)
+    count = 0
+    for name in FOLDERS:
+        target = package / "de_core" / "cc" / name
+        target.mkdir(parents=True)
+        for path in sorted((code / name).glob("*.[hc]*")):
+            shutil.copy(path, target / path.name)
+            count += 1
+    # Bazel prefers this name to a BUILD file that upstream may put into the folder one day.
+    shutil.copy(HERE / "overlay" / "BUILD.bazel", package / "BUILD.bazel")
+    server.write_text(changed, "utf-8")
+    if LABEL not in labels_in(server.read_text("utf-8")):
+        raise OverlayError(f"the label {LABEL} did not land in {LIST} of {server}")
+    return count
+
+
+def check_version(tree: pathlib.Path, wanted: str) -> None:
+    """Checks that the tree is checked out at the release that the ops are tested with.
+
+    Args:
+        tree: The root of TensorFlow Serving's sources, a git checkout.
+        wanted: A tag, such as "2.20.0".
+
+    Raises:
+        OverlayError: It is another commit, or that cannot be told.
+    """
+    head, tag = _commit(tree, "HEAD"), _commit(tree, f"refs/tags/{wanted}")
+    if not head or head != tag:
+        raise OverlayError(
+            f"the tree must be at TensorFlow Serving {wanted}; a devel image may hold others than "
+            f"its tag says. Run: git -C {tree} fetch --tags && git -C {tree} checkout {wanted}; or "
+            f"pass --any-version. Received: HEAD {head or 'unknown'}, {wanted} {tag or 'unknown'}"
+        )
+
+
+def main() -> None:
+    """Applies the overlay and says what it did."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tree", type=pathlib.Path, help="the root of TensorFlow Serving's sources")
+    parser.add_argument(
+        "--sources",
+        type=pathlib.Path,
+        default=HERE.parent,
+        help="the folder that holds de_core (default: the checkout of this script)",
+    )
+    parser.add_argument(
+        "--any-version", action="store_true", help="do not check which release the tree is"
+    )
+    args = parser.parse_args()
+    try:
+        if not args.any_version:
+            check_version(args.tree, versions()["TENSORFLOW_SERVING"])
+        count = apply(args.tree, args.sources)
+    except OverlayError as error:
+        sys.exit(f"apply_overlay: {error}")
+    print(f"{count} source files in {args.tree / PACKAGE}; {LABEL} is in {LIST} of {SERVER}")
+
+
+def _value_of(text: str) -> ast.expr:
+    try:
+        statements = ast.parse(text).body
+    except SyntaxError as error:
+        raise OverlayError(
+            f"{SERVER} must be made of plain statements. Received: {error}"
+        ) from None
+    found = [
+        node.value
+        for node in statements
+        if isinstance(node, ast.Assign)
+        and any(isinstance(target, ast.Name) and target.id == LIST for target in node.targets)
+    ]
+    if len(found) != 1:
+        raise OverlayError(
+            f"{SERVER} must assign {LIST} once; upstream has moved: see its newest custom_op.md. "
+            f"Received: {len(found)} assignments"
+        )
+    return found[0]
+
+
+def _commit(tree: pathlib.Path, name: str) -> str:
+    command = ["git", "-C", str(tree), "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""Asks a running model server for embedding rows and compares them with the export.
+
+    python serving_ops/smoke_test.py HOST --model ranking --export exported/ranking/1
+
+Waits until the model is available, reads its metadata, looks ids up over gRPC and over REST, and
+compares both with what the SavedModel holds here. Works with TensorFlow Serving built with the
+ops and with the gateway's gRPC port. Ends with 0 if all agree. Needs de_core and
+tensorflow-serving-api.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+TOLERANCE = 1e-6
+POLL_SECONDS = 0.5
+LOOKUP = "de_lookup/"
+
+
+class SmokeTestError(Exception):
+    """The server is not there, or does not answer what the export holds."""
+
+
+def over_rest(base: str, path: str, body: Any = None, timeout: float = 30) -> Any:
+    """Returns the JSON answer of a GET, or of a POST where there is a body.
+
+    Args:
+        base: Such as "http://127.0.0.1:8501".
+        path: Such as "/v1/models/ranking".
+        body: To post as JSON.
+        timeout: Seconds.
+
+    Raises:
+        SmokeTestError: The server answered with an error.
+    """
+    data = None if body is None else json.dumps(body).encode()
+    try:
+        with urllib.request.urlopen(base + path, data, timeout=timeout) as response:
+            return json.load(response)
+    except urllib.error.HTTPError as error:
+        raise SmokeTestError(f"{path} answered {error.code}: {error.read().decode()}") from None
+
+
+def wait_until_available(base: str, model: str, seconds: float) -> list[int]:
+    """Returns the versions that are available, as soon as there is one.
+
+    Raises:
+        SmokeTestError: There is none within `seconds`.
+    """
+    deadline = time.monotonic() + seconds
+    said: Any = "nothing"
+    while time.monotonic() < deadline:
+        try:
+            said = over_rest(base, f"/v1/models/{model}")
+            states = said["model_version_status"]
+            available = [int(each["version"]) for each in states if each["state"] == "AVAILABLE"]
+            if available:
+                return available
+        except (SmokeTestError, OSError) as error:
+            said = error
+        time.sleep(POLL_SECONDS)
+    raise SmokeTestError(
+        f"model {model!r} must become available at {base} within {seconds:g} s. Received: {said}"
+    )
+
+
+def over_grpc(address: str, model: str, signature: str, ids: list[Any], timeout: float) -> Any:
+    """Returns the rows that `PredictionService.Predict` answers, an array [n, dim].
+
+    Args:
+        address: "host:port".
+        model: Its name.
+        signature: Such as "de_lookup/users".
+        ids: Integers or strings.
+        timeout: Seconds.
+    """
+    import grpc
+    import tensorflow as tf
+    from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = model
+    request.model_spec.signature_name = signature
+    request.inputs["ids"].CopyFrom(tf.make_tensor_proto(ids, dtype=_dtype(ids), shape=[len(ids)]))
+    with grpc.insecure_channel(address) as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        answer = stub.Predict(request, timeout=timeout)
+    return tf.make_ndarray(answer.outputs["embeddings"])
+
+
+def exported_lookups(path: str) -> dict[str, Callable[[list[Any]], Any]]:
+    """Returns, for each lookup signature of a SavedModel, a function from ids to rows."""
+    import tensorflow as tf
+
+    import de_core  # noqa: F401  loads the op library
+
+    loaded = tf.saved_model.load(path)
+    functions = {name: f for name, f in loaded.signatures.items() if name.startswith(LOOKUP)}
+
+    def asking(function: Any) -> Callable[[list[Any]], Any]:
+        def ask(ids: list[Any]) -> Any:
+            kept = loaded  # the tables live as long as this
+            dtype = function.structured_input_signature[1]["ids"].dtype
+            texts = [str(each) for each in ids] if dtype == tf.string else ids
+            assert kept is not None
+            return function(ids=tf.constant(texts, dtype))["embeddings"].numpy()
+
+        return ask
+
+    return {name: asking(function) for name, function in functions.items()}
+
+
+def compare(host: str, args: argparse.Namespace) -> int:
+    """Runs every comparison and returns how many were made.
+
+    Raises:
+        SmokeTestError: An answer differs, or none could be compared.
+    """
+    import numpy as np
+
+    base = f"http://{host}:{args.rest_port}"
+    versions = wait_until_available(base, args.model, args.wait)
+    print(f"{args.model}: available versions {versions}")
+    metadata = over_rest(base, f"/v1/models/{args.model}/metadata")
+    served = metadata["metadata"]["signature_def"]["signature_def"]
+    print(f"signatures: {', '.join(sorted(served))}")
+    compared = 0
+    for signature, rows_of in exported_lookups(args.export).items():
+        if signature not in served:
+            raise SmokeTestError(f"{signature!r} is in the export, not in the server's metadata")
+        dtype = served[signature]["inputs"]["ids"]["dtype"]
+        ids = [str(each) for each in args.ids] if dtype == "DT_STRING" else args.ids
+        wanted = rows_of(ids)
+        predict = {"signature_name": signature, "inputs": {"ids": ids}}
+        answer = over_rest(base, f"/v1/models/{args.model}:predict", predict)["outputs"]
+        answers = {
+            "REST": np.asarray(answer["embeddings"]),
+            "gRPC": over_grpc(f"{host}:{args.grpc_port}", args.model, signature, ids, args.wait),
+        }
+        for way, rows in answers.items():
+            difference = (
+                float(np.max(np.abs(rows - wanted))) if rows.shape == wanted.shape else None
+            )
+            if difference is None or difference > TOLERANCE:
+                raise SmokeTestError(
+                    f"{way} must answer the export's rows of {signature!r} for ids {ids}. "
+                    f"Received: shape {rows.shape} of {wanted.shape}, difference {difference}"
+                )
+            print(f"{signature}: {way} agrees for {len(ids)} ids, difference {difference:.1e}")
+            compared += 1
+    if compared == 0:
+        raise SmokeTestError(f"{args.export} must have a signature that begins with {LOOKUP}")
+    return compared
+
+
+def main() -> None:
+    """Compares and says so."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("host", help="where the model server runs")
+    parser.add_argument("--model", required=True, help="the model's name there")
+    parser.add_argument("--export", required=True, help="the version directory that is served")
+    parser.add_argument("--grpc-port", type=int, default=8500)
+    parser.add_argument("--rest-port", type=int, default=8501)
+    parser.add_argument(
+        "--wait", type=float, default=120, help="seconds until it must be available"
+    )
+    parser.add_argument(
+        "--ids", type=int, nargs="+", default=[0, 1, 7, 2**40, -1], help="what to look up"
+    )
+    args = parser.parse_args()
+    try:
+        print(f"passed: {compare(args.host, args)} comparisons")
+    except SmokeTestError as error:
+        sys.exit(f"smoke_test: {error}")
+
+
+def _dtype(ids: list[Any]) -> Any:
+    import tensorflow as tf
+
+    return tf.string if isinstance(ids[0], str) else tf.int64
+
+
+if __name__ == "__main__":
+    main()

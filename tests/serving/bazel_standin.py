@@ -1,0 +1,105 @@
+"""A small stand-in for TensorFlow Serving's source tree, which an old Bazel can build offline.
+
+Its `@org_tensorflow` wraps the headers and libraries of the installed wheel. Its model server is
+the loader program of `serving_ops/loader`, linked with SUPPORTED_TENSORFLOW_OPS and nothing else of
+ours.
+"""
+
+import shutil
+from pathlib import Path
+
+import apply_overlay
+
+from tests.serving.tools import ROOT, run
+
+RULES = Path("/usr/share/bazel")  # of Debian's bazel-rules-* packages
+SERVER = """
+SUPPORTED_TENSORFLOW_OPS = [
+]
+
+cc_binary(
+    name = "tensorflow_model_server",
+    srcs = ["model_versions.cc"],
+    linkopts = ["-lpthread", "-Wl,-rpath,{libraries}"],
+    deps = ["@org_tensorflow//tensorflow/core:framework"] + SUPPORTED_TENSORFLOW_OPS,
+)
+"""
+TENSORFLOW = """
+cc_library(
+    name = "wheel",
+    srcs = glob(["lib/*.so.2"]),
+    hdrs = glob(["include/**"]),
+    defines = ["EIGEN_MAX_ALIGN_BYTES=64", "_GLIBCXX_USE_CXX11_ABI=1"],
+    includes = ["include"],
+    visibility = ["//visibility:public"],
+)
+"""
+CORE = """
+package(default_visibility = ["//visibility:public"])
+cc_library(name = "framework", deps = ["//:wheel"])
+cc_library(name = "lib", deps = ["//:wheel"])
+"""
+VISIBILITY = """
+package_group(name = "internal", packages = ["//tensorflow_serving/..."])
+"""
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+
+
+def make_tree(root, tensorflow):
+    """Makes the tree and its repositories.
+
+    Args:
+        root: An empty folder.
+        tensorflow: The folder of the installed package.
+
+    Returns:
+        The tree, with the overlay applied.
+    """
+    tree = root / "serving"
+    write(tree / "WORKSPACE", "")
+    write(tree / "tensorflow_serving" / "BUILD", VISIBILITY)
+    write(tree / apply_overlay.SERVER, SERVER.format(libraries=tensorflow))
+    program = ROOT / "serving_ops" / "loader" / "model_versions.cc"
+    shutil.copy(program, (tree / apply_overlay.SERVER).parent / program.name)
+    repository = root / "org_tensorflow"
+    write(repository / "WORKSPACE", "")
+    write(repository / "BUILD", TENSORFLOW)
+    write(repository / "tensorflow" / "core" / "BUILD", CORE)
+    (repository / "include").symlink_to(tensorflow / "include")
+    for library in tensorflow.glob("libtensorflow_*.so.2"):
+        (repository / "lib").mkdir(exist_ok=True)
+        (repository / "lib" / library.name).symlink_to(library)
+    # Debian's rules ask Bazel for something that Debian's Bazel does not have yet.
+    rules = root / "rules_cc"
+    shutil.copytree(RULES / "rules" / "cc", rules)
+    for path in (rules / "cc" / "private" / "rules_impl").glob("*.bzl"):
+        text = path.read_text("utf-8")
+        text = text.replace(', "use_cpp_toolchain"', "").replace("use_cpp_toolchain()", "[]")
+        path.write_text(text, "utf-8")
+    apply_overlay.apply(tree, ROOT)
+    return tree
+
+
+def build(tree, output_root):
+    """Builds the model server and returns its path."""
+    root = tree.parent
+    overrides = {
+        "org_tensorflow": root / "org_tensorflow",
+        "rules_cc": root / "rules_cc",
+        "rules_java": RULES / "rules" / "java",
+        "rules_proto": RULES / "rules" / "proto",
+        "platforms": RULES / "platforms",
+        "bazel_skylib": RULES / "tools" / "skylib",
+    }
+    target = "//tensorflow_serving/model_servers:tensorflow_model_server"
+    command = ["bazel", f"--output_user_root={output_root}", "--batch", "build", target]
+    command += [f"--override_repository={name}={path}" for name, path in overrides.items()]
+    command += ["--cxxopt=-std=c++17", "--host_cxxopt=-std=c++17", "-c", "opt", "--jobs=2"]
+    # The wheel has 14,000 headers: a sandbox would link each of them for every compiler.
+    command += ["--spawn_strategy=local", "--noshow_progress"]
+    run(command, timeout=1500, cwd=tree)
+    return tree / "bazel-bin/tensorflow_serving/model_servers/tensorflow_model_server"

@@ -1,0 +1,149 @@
+"""The overlay lands in TensorFlow Serving's tree, once, or says why not."""
+
+import ast
+import subprocess
+import sys
+
+import apply_overlay
+import pytest
+from apply_overlay import LABEL, OverlayError, apply, check_version, labels_in, with_label
+from versions import versions
+
+from tests.serving.tools import ROOT, SERVING_OPS
+
+# The shapes that the list has had upstream, from 2.15 on.
+PLAIN = 'SUPPORTED_TENSORFLOW_OPS = [\n    "@a//b:c",\n]\n'
+ADDED = (
+    "package()\n\nSUPPORTED_TENSORFLOW_OPS = if_v2([]) + if_not_v2([\n"
+    '    "@org//contrib:ops",\n]) + [\n    # A remark.\n    "@text//:lib",\n]\n\n'
+    'cc_library(\n    name = "server_lib",\n    deps = [":x"] + SUPPORTED_TENSORFLOW_OPS,\n)\n'
+)
+SHAPES = {
+    "plain": PLAIN,
+    "added": ADDED,
+    "one line": 'SUPPORTED_TENSORFLOW_OPS = ["@a//b:c"]\n',
+    "no last comma": 'SUPPORTED_TENSORFLOW_OPS = [\n    "@a//b:c"\n]\n',
+    "empty": "SUPPORTED_TENSORFLOW_OPS = []\n",
+}
+
+
+@pytest.mark.parametrize("text", SHAPES.values(), ids=SHAPES)
+def test_the_label_is_added_once_and_nothing_else_changes(text):
+    changed = with_label(text)
+    assert labels_in(changed) == labels_in(text) | {LABEL}
+    assert with_label(changed) == changed
+    without = [node for node in ast.walk(ast.parse(changed)) if getattr(node, "value", 0) != LABEL]
+    assert len(without) == len(list(ast.walk(ast.parse(text))))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("cc_library(name = 'x')\n", "0 assignments"),
+        (PLAIN + PLAIN, "2 assignments"),
+        ("SUPPORTED_TENSORFLOW_OPS = select({})\n", "must end in a list"),
+        ("if x\n", "plain statements"),
+    ],
+)
+def test_an_upstream_that_moved_is_refused(text, said):
+    with pytest.raises(OverlayError, match=said):
+        with_label(text)
+
+
+@pytest.fixture
+def tree(tmp_path):
+    server = tmp_path / apply_overlay.SERVER
+    server.parent.mkdir(parents=True)
+    server.write_text(ADDED)
+    return tmp_path
+
+
+def git(tree, *arguments):
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
+    subprocess.run(["git", "-C", tree, *identity, *arguments], check=True, capture_output=True)
+
+
+def test_the_package_holds_every_source_of_the_library(tree):
+    count = apply(tree, ROOT)
+    package = tree / apply_overlay.PACKAGE
+    copied = {path.relative_to(package) for path in package.rglob("*.*")}
+    copied = {path for path in copied if path.suffix in (".h", ".cc")}
+    code = ROOT / "de_core" / "cc"
+    assert copied == {
+        path.relative_to(ROOT)
+        for folder in ("engine", "kernels", "ops")
+        for path in (code / folder).rglob("*.*")
+    }
+    assert len(copied) == count
+    assert (package / "BUILD.bazel").is_file()
+
+
+def test_applying_again_updates_the_files_and_keeps_the_list(tree):
+    apply(tree, ROOT)
+    once = (tree / apply_overlay.SERVER).read_text()
+    gone = tree / apply_overlay.PACKAGE / "de_core" / "cc" / "engine" / "no_longer_there.cc"
+    gone.write_text("#error")
+    apply(tree, ROOT)
+    assert not gone.exists()
+    assert (tree / apply_overlay.SERVER).read_text() == once
+
+
+def test_nothing_is_written_where_the_list_is_missing(tree):
+    (tree / apply_overlay.SERVER).write_text("# moved\n")
+    with pytest.raises(OverlayError, match="0 assignments"):
+        apply(tree, ROOT)
+    assert not (tree / apply_overlay.PACKAGE).exists()
+
+
+def test_a_tree_of_another_version_is_refused(tree):
+    git(tree, "init", "-q")
+    git(tree, "add", ".")
+    git(tree, "commit", "-qm", "release")
+    git(tree, "tag", "2.20.0")
+    check_version(tree, "2.20.0")
+    git(tree, "commit", "-q", "--allow-empty", "-m", "later")
+    with pytest.raises(OverlayError, match=r"must be at TensorFlow Serving 2\.20\.0"):
+        check_version(tree, "2.20.0")
+    with pytest.raises(OverlayError, match=r"9\.9\.9 unknown"):
+        check_version(tree, "9.9.9")
+
+
+def test_the_script_says_what_it_did_and_what_is_wrong(tree, tmp_path):
+    script = [sys.executable, str(SERVING_OPS / "apply_overlay.py")]
+    done = subprocess.run(
+        [*script, str(tree), "--any-version"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert LABEL in done.stdout
+    wrong = subprocess.run([*script, str(tree)], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 1
+    assert "git -C" in wrong.stderr
+    nowhere = subprocess.run(
+        [*script, str(tmp_path / "none"), "--any-version"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert nowhere.returncode == 1
+    assert str(apply_overlay.SERVER) in nowhere.stderr
+
+
+def test_the_images_use_the_versions_of_the_one_place():
+    named = versions()
+    text = (ROOT / "Dockerfile").read_text("utf-8")
+    defaults = dict(
+        line.removeprefix("ARG ").split("=", 1)
+        for line in text.splitlines()
+        if line.startswith("ARG ") and "=" in line
+    )
+    assert {name: defaults[name] for name in named if name in defaults} == {
+        name: value for name, value in named.items() if name in defaults
+    }
+    assert {"TENSORFLOW", "TENSORFLOW_SERVING", "SERVING_BUILD_IMAGE"} <= set(defaults)
+
+
+def test_the_package_compiles_the_engine_with_the_flags_of_the_library():
+    cmake = (ROOT / "de_core" / "CMakeLists.txt").read_text("utf-8")
+    bazel = (SERVING_OPS / "overlay" / "BUILD.bazel").read_text("utf-8")
+    for flag in ("-ffp-contract=off", "-fno-math-errno"):
+        assert flag in cmake
+        assert f'"{flag}"' in bazel
+    assert "alwayslink = 1" in bazel
