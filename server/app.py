@@ -8,30 +8,54 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from server import __version__
+from server.api.admin_plane import AdminPlane
 from server.api.data_plane import DataPlane
+from server.api.exchange import Guard
 from server.api.openapi import openapi_document
 from server.api.operations import operations_router
+from server.api.page import PREFIX as PAGE_PREFIX
+from server.api.page import Page
 from server.api.raw_route import RawPrefixRoute
 from server.api.responses import error_response
+from server.api.v2_plane import V2Plane
 from server.engines.base import Engine
+from server.engines.routed import RoutedEngine
+from server.keys import KeyRing
 from server.lifecycle import Lifecycle
 from server.middleware.body_limit import BodyLimit
 from server.middleware.gzip_request import GzipRequest
+from server.middleware.header_limit import HeaderLimit
 from server.middleware.request_context import RequestContext
+from server.observability.live import LiveView
 from server.observability.metrics import Metrics
+from server.observability.snapshot import Snapshots
+from server.observability.worker_metrics import WorkerMetrics
 from server.settings import Settings
+from server.wire.limits import Limits
 from server.wire.paths import PREFIX
 
 
-def create_app(settings: Settings, engine: Engine, lifecycle: Lifecycle | None = None) -> FastAPI:
+def create_app(
+    settings: Settings,
+    engine: Engine,
+    lifecycle: Lifecycle | None = None,
+    *,
+    metrics: Metrics | None = None,
+    keys: KeyRing | None = None,
+    workers: WorkerMetrics | None = None,
+) -> FastAPI:
     """Makes the gateway's application; several may live in one process.
 
     Args:
         settings: What it may be told.
         engine: What answers. It is started and closed with the application.
         lifecycle: Where the end is announced; one of its own if not given.
+        metrics: Where it counts; of its own if not given.
+        keys: The keys that open it; everyone may ask if not given.
+        workers: The metrics of other worker processes, if there are any.
 
     Example:
         >>> from server.engines.embedded import EmbeddedEngine, EmbeddedOptions
@@ -43,14 +67,24 @@ def create_app(settings: Settings, engine: Engine, lifecycle: Lifecycle | None =
         'Embedding gateway'
     """
     state = lifecycle or Lifecycle()
-    metrics = Metrics()
+    metrics = metrics or Metrics()
+    routed = engine if isinstance(engine, RoutedEngine) else RoutedEngine(engine)
+    live = LiveView()
+    snapshots = Snapshots(routed, metrics)
+    guard = Guard(settings, keys)
+    limits = Limits(
+        max_rank=settings.max_rank,
+        max_elements=settings.max_elements,
+        max_ids=settings.max_ids,
+        max_bytes=settings.max_decompressed_bytes,
+    )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await engine.start()
+        await routed.start()
         yield
         state.draining = True
-        await engine.close()
+        await routed.close()
 
     # No /docs and /redoc: their pages load scripts from elsewhere.
     app = FastAPI(
@@ -61,13 +95,31 @@ def create_app(settings: Settings, engine: Engine, lifecycle: Lifecycle | None =
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.include_router(operations_router(engine, state, metrics))
-    app.router.routes.append(RawPrefixRoute(PREFIX, DataPlane(settings, engine)))
+    app.include_router(
+        operations_router(routed, state, metrics, snapshots, workers or WorkerMetrics(None, 0))
+    )
+    for prefix, plane in (
+        (PREFIX, DataPlane(routed, guard, limits, settings.cors_origin)),
+        (b"/v2", V2Plane(routed, guard, limits, state)),
+        (PAGE_PREFIX, Page(routed, guard, live, snapshots)),
+    ):
+        app.router.routes.append(RawPrefixRoute(prefix, plane))
     app.add_exception_handler(HTTPException, _http_error)
     # The last one added is the outermost.
     app.add_middleware(GzipRequest, max_bytes=settings.max_decompressed_bytes)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
-    app.add_middleware(RequestContext, metrics=metrics, known_models=engine.model_names)
+    app.add_middleware(HeaderLimit, max_bytes=settings.max_header_bytes)
+    if settings.tracing:
+        from server.middleware.tracing import Tracing
+
+        app.add_middleware(Tracing)
+    app.add_middleware(
+        RequestContext,
+        metrics=metrics,
+        live=live,
+        known_models=routed.model_names,
+        log_sample=settings.log_sample,
+    )
 
     def openapi() -> dict[str, Any]:
         return openapi_document()
@@ -75,6 +127,20 @@ def create_app(settings: Settings, engine: Engine, lifecycle: Lifecycle | None =
     # The documented way to describe an API by hand.
     setattr(app, "openapi", openapi)  # noqa: B010
     return app
+
+
+def create_admin_app(settings: Settings, engine: RoutedEngine, keys: KeyRing | None) -> ASGIApp:
+    """Makes the application of the admin port; `engine` is that of the gateway.
+
+    Args:
+        settings: Its limits.
+        engine: What is administered; started and closed by the gateway's application.
+        keys: Without a key of the scope `admin` in it every request is refused.
+    """
+    guard = Guard(settings, keys)
+    limited = BodyLimit(AdminPlane(engine, guard), max_bytes=64 << 10)
+    headed = HeaderLimit(limited, max_bytes=settings.max_header_bytes)
+    return RequestContext(headed, Metrics(), LiveView(), engine.model_names)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

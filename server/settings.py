@@ -1,14 +1,15 @@
-"""Everything that can be set, declared once: flags, environment and `--help` come from here.
+"""Everything that can be set, declared once: flags, environment, file and `--help` come from here.
 
-A flag wins over the environment, the environment over the default. `--poll-seconds 5` and
-`DE_GATEWAY_POLL_SECONDS=5` are the same setting.
+A flag wins over the environment, the environment over the settings file, that over the default.
+`--poll-seconds 5`, `DE_GATEWAY_POLL_SECONDS=5` and `poll_seconds: 5` in the file are the same.
 """
 
 import os
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 ENV_PREFIX = "DE_GATEWAY_"
@@ -25,7 +26,18 @@ class Settings(BaseSettings):
         env_prefix=ENV_PREFIX, extra="forbid", frozen=True, protected_namespaces=()
     )
 
-    model_dir: Path = Field(
+    settings_file: Path | None = Field(
+        default=None,
+        description="YAML or JSON file of settings, named as the flags with _ for -.",
+    )
+    engine: Literal["embedded", "tfserving"] = Field(
+        default="embedded",
+        description="Who runs the models: this process (embedded), or model servers that "
+        "speak TensorFlow Serving's gRPC (tfserving).",
+    )
+    model_dir: Path | None = Field(
+        default=None,
+        validate_default=True,
         description="Folder of the models: either numbered version folders of one model "
         "(DIR/1/saved_model.pb), or several folders of that kind, each a model of its name "
         "(DIR/ranker/1/saved_model.pb). Versions that appear later are picked up."
@@ -36,12 +48,94 @@ class Settings(BaseSettings):
         description="Name of the model, if the folder holds one. "
         "The name of the folder if not given.",
     )
+    version_policy: str = Field(
+        default="latest",
+        pattern=r"^(latest(:[1-9][0-9]{0,3})?|all|[0-9]{1,19}(,[0-9]{1,19})*)$",
+        description="Versions to serve: latest, latest:N, all, or numbers as in 1,3.",
+    )
+    labels: str = Field(
+        default="",
+        description="Names of versions at the start: stable=1,canary=2; with several models "
+        "ranker:stable=1. The admin port changes them.",
+    )
+    routes_file: Path | None = Field(
+        default=None,
+        description="File that keeps labels and traffic split over restarts.",
+    )
+    warm_up: bool = Field(
+        default=True,
+        description="Run a version before it takes traffic: the requests in its "
+        "assets.extra/tf_serving_warmup_requests, else one row of zeros for each signature.",
+    )
+    upstreams: str = Field(
+        default="",
+        validate_default=True,
+        description="Model servers of the tfserving engine: [NAME=]HOST:PORT, separated by commas.",
+    )
+    models: str = Field(
+        default="",
+        validate_default=True,
+        description="Models of the tfserving engine, separated by commas.",
+    )
+    upstream_ca: Path | None = Field(
+        default=None,
+        description="Certificates (PEM) that upstreams are checked by; plain text if not given.",
+    )
+    upstream_in_flight: int = Field(
+        default=64, ge=1, description="Requests one upstream runs at once; more wait."
+    )
+    upstream_retries: int = Field(
+        default=2, ge=0, le=10, description="Times a request is sent again if UNAVAILABLE."
+    )
+    retry_budget: float = Field(
+        default=0.1, ge=0, le=1, description="Retries allowed, as a part of all requests."
+    )
+    hedge: bool = Field(
+        default=False,
+        description="Send a request that takes longer than 95 % of them a second time, to another "
+        "upstream, for at most 5 % of requests.",
+    )
+    breaker_failures: int = Field(
+        default=5, ge=1, description="Failures in a row after which an upstream is left alone."
+    )
+    breaker_seconds: float = Field(
+        default=2.0, gt=0, description="How long it is left alone before one request tries it."
+    )
     host: str = Field(
         default="127.0.0.1",
         description="Address to listen on; 0.0.0.0 for every network interface.",
     )
     port: int = Field(
         default=8501, ge=0, le=65535, description="Port to listen on; 0 for any free one."
+    )
+    grpc_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65535,
+        description="Port of TensorFlow Serving's gRPC services, on the same address; "
+        "0 for any free one; none if not given.",
+    )
+    admin_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65535,
+        description="Port of the admin API; needs --keys-file. None if not given.",
+    )
+    admin_host: str = Field(default="127.0.0.1", description="Address of the admin API.")
+    keys_file: Path | None = Field(
+        default=None,
+        description="File of API keys, see `python -m server.keys --help`. With it every "
+        "request to a model needs a key.",
+    )
+    tls_cert: Path | None = Field(
+        default=None, description="Certificate chain (PEM); with --tls-key, HTTPS."
+    )
+    tls_key: Path | None = Field(default=None, description="Private key (PEM) of --tls-cert.")
+    tls_client_ca: Path | None = Field(
+        default=None, description="Certificates (PEM) that clients must be known by."
+    )
+    workers: int = Field(
+        default=1, ge=1, le=256, description="Processes that share the port, each with its engine."
     )
     poll_seconds: float = Field(
         default=2.0, gt=0, description="How often to look for new versions."
@@ -51,6 +145,32 @@ class Settings(BaseSettings):
     )
     max_waiting: int = Field(
         default=256, ge=0, description="Requests that may wait for a thread; more get a 429."
+    )
+    batch_rows: int = Field(
+        default=0, ge=0, description="Rows of a micro-batch in the embedded engine; 0 for none."
+    )
+    batch_delay_ms: float = Field(
+        default=2.0, ge=0, le=1000, description="How long a row may wait for its batch."
+    )
+    max_in_flight: int = Field(
+        default=1024, ge=1, description="Requests answered at once; more get a 429."
+    )
+    rate_per_second: float = Field(
+        default=5000.0,
+        ge=0,
+        description="Requests a second from one key or address, per process; 0 for no limit.",
+    )
+    request_seconds: float = Field(
+        default=60.0,
+        gt=0,
+        description="Longest time for an answer; a client may ask for less with "
+        "X-Request-Timeout-Ms or grpc-timeout.",
+    )
+    head_seconds: float = Field(
+        default=10.0, gt=0, description="Time a client has to send a request's head."
+    )
+    max_header_bytes: int = Field(
+        default=32 << 10, ge=256, description="Largest head of a request."
     )
     max_body_bytes: int = Field(default=32 << 20, ge=1, description="Largest request body as sent.")
     max_decompressed_bytes: int = Field(
@@ -81,6 +201,22 @@ class Settings(BaseSettings):
     log_format: Literal["json", "text"] = Field(
         default="json", description="JSON lines, or plain text for people."
     )
+    log_sample: float = Field(
+        default=0.0, ge=0, le=1, description="Part of the answered requests that is logged."
+    )
+    tracing: bool = Field(
+        default=False,
+        description="Spans by OpenTelemetry, set up by its OTEL_ variables; needs de-core[otel].",
+    )
+
+    @field_validator("model_dir", "upstreams", "models")
+    @classmethod
+    def _needed(cls, value: Any, info: ValidationInfo) -> Any:
+        engine = info.data.get("engine", "embedded")
+        needed = engine == ("embedded" if info.field_name == "model_dir" else "tfserving")
+        if needed and not value:
+            raise PydanticCustomError("missing", "Field required")
+        return value
 
 
 def load_settings(**flags: Any) -> Settings:
@@ -96,20 +232,49 @@ def load_settings(**flags: Any) -> Settings:
         >>> load_settings(model_dir="models", port="9000").port
         9000
     """
-    problems = [
+    given, problems = _from_file(
+        flags.get("settings_file") or os.environ.get(f"{ENV_PREFIX}SETTINGS_FILE")
+    )
+    problems += [
         f"{name} is not a setting of the gateway: see --help for those that are."
         for name in sorted(os.environ)
         if name.startswith(ENV_PREFIX)
         and name.removeprefix(ENV_PREFIX).lower() not in Settings.model_fields
     ]
     try:
-        settings = Settings(**flags)
+        environment = {name for name in given if f"{ENV_PREFIX}{name.upper()}" in os.environ}
+        from_file = {name: value for name, value in given.items() if name not in environment}
+        settings = Settings(**{**from_file, **flags})
     except ValidationError as error:
         problems += [_problem(entry["loc"], entry["msg"], entry) for entry in error.errors()]
         raise SettingsError("\n".join(problems)) from None
     if problems:
         raise SettingsError("\n".join(problems))
     return settings
+
+
+def _from_file(path: str | Path | None) -> tuple[dict[str, Any], list[str]]:
+    """Returns what the settings file says, and what is wrong with it."""
+    if not path:
+        return {}, []
+    # PyYAML comes with uvicorn[standard]; JSON is YAML too.
+    import yaml
+
+    try:
+        content = yaml.safe_load(Path(path).read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        return {}, [f"The settings file must be readable YAML or JSON. Received: {path}: {reason}"]
+    if content is None:
+        return {}, []
+    if not isinstance(content, dict):
+        return {}, [f"The settings file must hold settings by name. Received: {path}"]
+    unknown = [str(name) for name in content if name not in Settings.model_fields]
+    problems = [
+        f"{name} in {path} is not a setting of the gateway: see --help for those that are."
+        for name in sorted(unknown)
+    ]
+    return {k: v for k, v in content.items() if k in Settings.model_fields}, problems
 
 
 def flag_of(name: str) -> str:

@@ -8,14 +8,22 @@ from starlette.responses import Response
 
 from server import __version__
 from server.api.responses import error_response, json_response
-from server.engines.base import Engine
+from server.engines.routed import RoutedEngine
 from server.lifecycle import Lifecycle
 from server.observability.metrics import CONTENT_TYPE, Metrics
+from server.observability.snapshot import Snapshots
+from server.observability.worker_metrics import WorkerMetrics
 
 _OK = orjson.dumps({"status": "ok"})
 
 
-def operations_router(engine: Engine, lifecycle: Lifecycle, metrics: Metrics) -> APIRouter:
+def operations_router(
+    engine: RoutedEngine,
+    lifecycle: Lifecycle,
+    metrics: Metrics,
+    snapshots: Snapshots,
+    workers: WorkerMetrics,
+) -> APIRouter:
     """Makes the routes of the operations endpoints."""
     router = APIRouter()
 
@@ -27,6 +35,8 @@ def operations_router(engine: Engine, lifecycle: Lifecycle, metrics: Metrics) ->
     async def readyz() -> Response:
         if lifecycle.draining:
             return _unavailable("Draining: the gateway is about to stop")
+        if engine.routes.draining:
+            return _unavailable("Draining: an operator sends traffic elsewhere")
         if not engine.ready():
             return _unavailable("Not every model has a version that serves")
         return json_response(_OK)
@@ -51,7 +61,9 @@ def operations_router(engine: Engine, lifecycle: Lifecycle, metrics: Metrics) ->
 
     @router.get("/metrics")
     async def prometheus() -> Response:
-        return Response(metrics.exposition(), media_type=CONTENT_TYPE)
+        await snapshots.models()
+        exposition = workers.merged(metrics.exposition())
+        return Response(exposition, media_type=CONTENT_TYPE)
 
     return router
 

@@ -4,6 +4,8 @@ import dataclasses
 
 from starlette.types import Scope
 
+from server.call import Call
+
 _KEY = "gateway.request"
 
 
@@ -15,13 +17,21 @@ class RequestInfo:
         request_id: Sent back as `x-request-id`, and written to the log.
         verb: What is asked for, once the path is parsed.
         model: Of which model, once the path is parsed.
+        client: Whose key it came with, if keys are needed.
         status: The status answered; 499 if the client left before; 0 before either.
+        request_bytes: Size of the body received.
+        response_bytes: Size of the body sent.
+        call: Its way through handlers and engine.
     """
 
     request_id: str
     verb: str = "other"
     model: str = ""
+    client: str = ""
     status: int = 0
+    request_bytes: int = 0
+    response_bytes: int = 0
+    call: Call = dataclasses.field(default_factory=Call)
 
 
 def attach(scope: Scope, info: RequestInfo) -> None:

@@ -53,12 +53,21 @@ class VersionState(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class VersionStatus:
-    """The state of one version, and why it failed to load if it did."""
+    """The state of one version.
+
+    Attributes:
+        version: Its number.
+        state: Where it is in its life.
+        code: Why it failed to load if it did, with `message`.
+        message: A sentence for the status report.
+        published: When it was written, in seconds since 1970; 0 if unknown.
+    """
 
     version: int
     state: VersionState
     code: Code = Code.OK
     message: str = ""
+    published: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,6 +151,18 @@ class Engine(Protocol):
 
     def ready(self) -> bool:
         """Returns whether there is a model, and every model has a version that serves."""
+        ...
+
+    async def reload(self) -> None:
+        """Looks for new versions now instead of at the next poll."""
+        ...
+
+    def upstreams(self) -> Mapping[str, str]:
+        """Returns the model servers behind the engine by name, and the state of each."""
+        ...
+
+    def drain(self, names: frozenset[str]) -> None:
+        """Sends no requests to these upstreams, and to all others again."""
         ...
 
     def component_versions(self) -> Mapping[str, str]:

@@ -1,5 +1,7 @@
 """Compressed request bodies, with a bound on what they become."""
 
+import asyncio
+import functools
 import zlib
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -9,6 +11,9 @@ from server.api.responses import error_response
 # A body may be several gzip members; millions of empty ones would only burn time.
 _MAX_MEMBERS = 64
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
+# A piece of this size may become a thousand times larger, which takes milliseconds: others
+# must not wait for it.
+_OFFLOAD_BYTES = 4096
 
 
 class _RefusedError(Exception):
@@ -53,7 +58,14 @@ class GzipRequest:
                 if message["type"] != "http.request":
                     return message
                 more = message.get("more_body", False)
-                body = inflate.feed(message.get("body", b""), last=not more)
+                piece = message.get("body", b"")
+                if len(piece) < _OFFLOAD_BYTES:
+                    body = inflate.feed(piece, last=not more)
+                else:
+                    loop = asyncio.get_running_loop()
+                    body = await loop.run_in_executor(
+                        None, functools.partial(inflate.feed, piece, last=not more)
+                    )
                 if body or not more:
                     return {"type": "http.request", "body": body, "more_body": more}
 

@@ -1,6 +1,7 @@
 """The outermost layer: a request id, metrics, one log line a failure, and no traceback outside."""
 
 import logging
+import random
 import re
 import time
 import uuid
@@ -11,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from server.api.raw_route import raw_path
 from server.api.request_info import RequestInfo, attach
 from server.api.responses import error_response
+from server.observability.live import LiveView
 from server.observability.logs import LOG
 from server.observability.metrics import Metrics
 
@@ -21,18 +23,27 @@ class RequestContext:
     """Gives every request its record, and accounts for it at the end."""
 
     def __init__(
-        self, app: ASGIApp, metrics: Metrics, known_models: Callable[[], frozenset[str]]
+        self,
+        app: ASGIApp,
+        metrics: Metrics,
+        live: LiveView,
+        known_models: Callable[[], frozenset[str]],
+        log_sample: float = 0.0,
     ) -> None:
         """Wraps an application.
 
         Args:
             app: The application.
             metrics: Where requests are counted.
+            live: Where they are counted for the page.
             known_models: Returns the names that may become a label of a metric.
+            log_sample: Part of the answered requests that is logged.
         """
         self._app = app
         self._metrics = metrics
+        self._live = live
         self._known_models = known_models
+        self._log_sample = log_sample
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Runs the application for one request."""
@@ -68,20 +79,40 @@ class RequestContext:
         status = info.status or 499
         # Any name may be asked for, and every label value is kept: only known ones count.
         known = not info.model or info.model in self._known_models()
-        self._metrics.observe(info.model if known else "unknown", info.verb, status, seconds)
-        if status >= 400:
-            LOG.log(
-                # A probe that finds the gateway not ready is not a failure.
-                logging.ERROR if status >= 500 and info.model else logging.INFO,
-                "request not answered" if status >= 500 else "request refused",
-                extra={
-                    "request_id": info.request_id,
-                    "method": scope["method"],
-                    "path": raw_path(scope).decode("latin-1")[:256],
-                    "status": status,
-                    "milliseconds": round(seconds * 1000, 3),
-                },
+        model = info.model if known else "unknown"
+        self._metrics.observe(model, info.verb, status, seconds)
+        if info.model:
+            call = info.call
+            self._metrics.observe_call(
+                info.verb, call.stages, call.rows, info.request_bytes, info.response_bytes
             )
+            if call.lookups and known:
+                self._metrics.observe_lookups(model, call.lookups)
+            self._live.observe(status, seconds, model, call.lookups, call.sample)
+        if status >= 400 or (self._log_sample and random.random() < self._log_sample):
+            self._log(scope, info, status, seconds)
+
+    def _log(self, scope: Scope, info: RequestInfo, status: int, seconds: float) -> None:
+        if status < 400:
+            message = "request answered"
+        elif status == 499:
+            message = "client gone"
+        else:
+            message = "request not answered" if status >= 500 else "request refused"
+        LOG.log(
+            # A probe that finds the gateway not ready is not a failure.
+            logging.ERROR if status >= 500 and info.model else logging.INFO,
+            message,
+            extra={
+                "request_id": info.request_id,
+                "method": scope["method"],
+                "path": raw_path(scope).decode("latin-1")[:256],
+                "status": status,
+                "milliseconds": round(seconds * 1000, 3),
+                "client_name": info.client,
+                "stages_ms": {k: round(v * 1000, 3) for k, v in info.call.stages.items()},
+            },
+        )
 
 
 def _request_id(scope: Scope) -> str:

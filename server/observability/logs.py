@@ -8,7 +8,15 @@ from typing import Any
 
 LOG = logging.getLogger("server")
 
-_FIELDS = ("request_id", "method", "path", "status", "milliseconds")
+_FIELDS = (
+    "request_id",
+    "method",
+    "path",
+    "status",
+    "milliseconds",
+    "client_name",
+    "stages_ms",
+)
 
 
 class JsonFormatter(logging.Formatter):
@@ -58,4 +66,4 @@ def configure_logging(level: str, style: str) -> None:
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:
-    return {key: getattr(record, key) for key in _FIELDS if hasattr(record, key)}
+    return {key: value for key in _FIELDS if (value := getattr(record, key, None))}

@@ -1,5 +1,7 @@
 """Prometheus metrics, in a registry of their own so that several applications can coexist."""
 
+from collections.abc import Iterable, Mapping
+
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
@@ -13,6 +15,8 @@ from prometheus_client.process_collector import ProcessCollector
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_STAGE_SECONDS = (0.00005, 0.00025, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5)
+_ROWS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536)
 
 
 class Metrics:
@@ -20,23 +24,83 @@ class Metrics:
 
     def __init__(self) -> None:
         """Makes the metrics, all at zero."""
-        self._registry = CollectorRegistry()
-        ProcessCollector(registry=self._registry)
-        self.in_flight = Gauge(
-            "gateway_in_flight", "Requests being answered now", registry=self._registry
-        )
+        registry = self._registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self.in_flight = Gauge("gateway_in_flight", "Requests being answered now", registry=registry)
         self._requests = Counter(
             "gateway_requests",
             "Requests answered",
             ("model", "verb", "code"),
-            registry=self._registry,
+            registry=registry,
         )
         self._seconds = Histogram(
             "gateway_request_seconds",
             "Time from the request's head to the answer's end",
             ("model", "verb"),
             buckets=_SECONDS,
-            registry=self._registry,
+            registry=registry,
+        )
+        self._stages = Histogram(
+            "gateway_stage_seconds",
+            "Time of requests by stage",
+            ("stage",),
+            buckets=_STAGE_SECONDS,
+            registry=registry,
+        )
+        self._rows = Histogram(
+            "gateway_rows", "Rows, or ids, of a request", ("verb",), buckets=_ROWS, registry=registry
+        )
+        self._bytes = Counter(
+            "gateway_body_bytes", "Bytes of bodies", ("direction",), registry=registry
+        )
+        self._ids = Counter(
+            "gateway_lookup_ids", "Ids looked up", ("model", "table"), registry=registry
+        )
+        self._unknown_ids = Counter(
+            "gateway_lookup_unknown_ids",
+            "Ids looked up that the table does not hold",
+            ("model", "table"),
+            registry=registry,
+        )
+        self.batch_rows = Histogram(
+            "gateway_batch_rows", "Rows of a micro-batch", buckets=_ROWS, registry=registry
+        )
+        self.queue_waiting = Gauge(
+            "gateway_queue_waiting", "Requests that wait for the engine", registry=registry
+        )
+        self._version = Gauge(
+            "gateway_model_version", "Newest version that serves", ("model",), registry=registry
+        )
+        self._age = Gauge(
+            "gateway_model_version_age_seconds",
+            "Time since the newest version that serves was published",
+            ("model",),
+            registry=registry,
+        )
+        self._table_rows = Gauge(
+            "gateway_table_rows", "Rows of an embedding table", ("model", "table"), registry=registry
+        )
+        self._table_bytes = Gauge(
+            "gateway_table_bytes", "Bytes of an embedding table", ("model", "table"), registry=registry
+        )
+        self.upstream_seconds = Histogram(
+            "gateway_upstream_seconds",
+            "Time of calls to a model server",
+            ("upstream", "code"),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.upstream_in_flight = Gauge(
+            "gateway_upstream_in_flight", "Calls a model server runs", ("upstream",), registry=registry
+        )
+        self.breaker_state = Gauge(
+            "gateway_breaker_state",
+            "0 closed, 1 half open, 2 open",
+            ("upstream",),
+            registry=registry,
+        )
+        self.retries = Counter(
+            "gateway_retries", "Calls sent again to a model server", ("kind",), registry=registry
         )
 
     def observe(self, model: str, verb: str, code: int, seconds: float) -> None:
@@ -51,6 +115,46 @@ class Metrics:
         self._requests.labels(model, verb, str(code)).inc()
         self._seconds.labels(model, verb).observe(seconds)
 
+    def observe_call(
+        self,
+        verb: str,
+        stages: Mapping[str, float],
+        rows: int | None,
+        request_bytes: int,
+        response_bytes: int,
+    ) -> None:
+        """Counts what a request to a model was made of."""
+        for stage, seconds in stages.items():
+            self._stages.labels(stage).observe(seconds)
+        if rows is not None:
+            self._rows.labels(verb).observe(rows)
+        self._bytes.labels("in").inc(request_bytes)
+        self._bytes.labels("out").inc(response_bytes)
+
+    def observe_lookups(self, model: str, lookups: Mapping[str, tuple[int, int]]) -> None:
+        """Counts ids looked up in known tables, and those of them that are unknown."""
+        for table, (ids, unknown) in lookups.items():
+            self._ids.labels(model, table).inc(ids)
+            self._unknown_ids.labels(model, table).inc(unknown)
+
+    def set_models(self, versions: Mapping[str, tuple[int, float]]) -> None:
+        """Sets, for each model that serves, its newest version and that one's age in seconds."""
+        self._version.clear()
+        self._age.clear()
+        for model, (version, age) in versions.items():
+            self._version.labels(model).set(version)
+            self._age.labels(model).set(age)
+
+    def set_tables(self, tables: Iterable[tuple[str, str, float, float | None]]) -> None:
+        """Sets the tables there are: model, table, rows, and bytes if known."""
+        self._table_rows.clear()
+        self._table_bytes.clear()
+        for model, table, rows, size in tables:
+            self._table_rows.labels(model, table).set(rows)
+            if size is not None:
+                self._table_bytes.labels(model, table).set(size)
+
     def exposition(self) -> bytes:
         """Returns all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
+

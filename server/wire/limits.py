@@ -13,11 +13,13 @@ class Limits:
         max_rank: Dimensions of one tensor.
         max_elements: Values in one request.
         max_ids: Ids in one lookup.
+        max_bytes: Bytes of one request, whatever it was compressed to.
     """
 
     max_rank: int = 8
     max_elements: int = 4_000_000
     max_ids: int = 100_000
+    max_bytes: int = 64 << 20
 
     def check_rank(self, rank: int) -> None:
         """Raises `ServingError` (INVALID_ARGUMENT) when a tensor is nested too deeply."""

@@ -9,7 +9,7 @@ import dataclasses
 import re
 from urllib.parse import unquote_to_bytes
 
-from server.errors import ServingError, invalid
+from server.errors import Code, ServingError, invalid
 
 PREFIX = b"/v1/"
 
@@ -18,6 +18,10 @@ _CHOICE = rb"(?:/versions/([0-9]+)|/labels/([^/:]+))?"
 _POST = re.compile(_MODEL + _CHOICE + rb":(classify|regress|predict|lookup)", re.IGNORECASE)
 _GET = re.compile(rb"/v1/models(?:/([^/:]+))?" + _CHOICE + rb"(?:/(metadata))?", re.IGNORECASE)
 _TABLES = re.compile(_MODEL + _CHOICE + rb"/(tables)(?:/([^/:]+))?", re.IGNORECASE)
+_OPENAPI = re.compile(_MODEL + _CHOICE + rb"/(openapi\.json)", re.IGNORECASE)
+_V2 = re.compile(
+    rb"/v2/models/([^/:]+)(?:/versions/([0-9]+)|/labels/([^/:]+))?(?:/(ready|infer))?"
+)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 _VERBS = frozenset({"classify", "regress", "predict", "lookup"})
@@ -29,7 +33,8 @@ class Route:
     """A parsed path.
 
     Attributes:
-        verb: `predict`, `classify`, `regress`, `lookup`; or `status`, `metadata`, `tables`.
+        verb: `predict`, `classify`, `regress`, `lookup`; or `status`, `metadata`, `tables`,
+            `openapi`; under /v2/ `infer`, `ready` or `describe`.
         model: The model's name, decoded.
         version: The version asked for, if one is.
         label: The version label asked for, if one is.
@@ -67,7 +72,25 @@ def parse_path(method: str, path: bytes) -> Route:
             return _route(method, path, "metadata" if match[4] else "status", match)
         if match := _TABLES.fullmatch(path):
             return _route(method, path, "tables", match, table=match[5])
+        if match := _OPENAPI.fullmatch(path):
+            return _route(method, path, "openapi", match)
     raise malformed(method, path)
+
+
+def parse_v2_path(method: str, path: bytes) -> Route:
+    """Parses an undecoded path of the Open Inference Protocol; as `parse_path`.
+
+    Raises:
+        ServingError: As there, but NOT_FOUND for a path that means nothing.
+
+    Example:
+        >>> parse_v2_path("POST", b"/v2/models/ranker/versions/3/infer").verb
+        'infer'
+    """
+    match = _V2.fullmatch(path)
+    if match and (method == "POST") == (match[4] == b"infer") and method in ("GET", "POST"):
+        return _route(method, path, (match[4] or b"describe").decode(), match)
+    raise ServingError(Code.NOT_FOUND, f"Not found: {method} {path.decode('latin-1')}")
 
 
 def malformed(method: str, path: bytes) -> ServingError:

@@ -91,9 +91,7 @@ def embeddings_b64(rows: Array, present: Found | None, lengths: list[int] | None
     The shape is that of the ids and the dimension if all bags are equally long, and
     (n, dim) otherwise. Rows that would be null hold NaN (zero for integers).
     """
-    if present is not None and not present.all():
-        rows = rows.copy()
-        rows[~present] = 0 if rows.dtype.kind in "iu" else np.nan
+    rows = nulled(rows, present)
     shape: tuple[int, ...] = rows.shape
     if lengths and len(set(lengths)) == 1:
         shape = (len(lengths), lengths[0], rows.shape[1])
@@ -104,6 +102,15 @@ def embeddings_b64(rows: Array, present: Found | None, lengths: list[int] | None
         "dtype": rows.dtype.name,
         "shape": list(shape),
     }
+
+
+def nulled(rows: Array, present: Found | None) -> Array:
+    """Returns rows with NaN (zero for integers) where `present` is False."""
+    if present is None or present.all():
+        return rows
+    rows = rows.copy()
+    rows[~present] = 0 if rows.dtype.kind in "iu" else np.nan
+    return rows
 
 
 def encode_lookup(answer: dict[str, Any]) -> bytes:

@@ -71,6 +71,15 @@ class NumpyEngine:
     def ready(self):
         return self.is_ready
 
+    async def reload(self):
+        self.events.append("reload")
+
+    def upstreams(self):
+        return {"u": "closed"}
+
+    def drain(self, names):
+        self.drained = names
+
     def component_versions(self):
         return {"numpy": np.__version__}
 

@@ -1,0 +1,112 @@
+"""The OpenAPI document of one model, made of its signatures."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from server import __version__
+from server.tensors import DEFAULT_SIGNATURE, Kind, SignatureSpec, TensorSpec
+
+_ELEMENT: dict[Kind, dict[str, Any]] = {
+    Kind.INT: {"type": "integer"},
+    Kind.UINT64: {"type": "integer", "minimum": 0},
+    Kind.FLOAT: {"type": "number"},
+    Kind.BOOL: {"type": "boolean"},
+    Kind.STRING: {"oneOf": [{"type": "string"}, {"$ref": "#/components/schemas/Bytes"}]},
+    Kind.OTHER: {},
+}
+
+
+def model_openapi(model: str, signatures: Mapping[str, SignatureSpec]) -> bytes:
+    """Returns the document: what `:predict` takes and answers for each signature, in rows.
+
+    Args:
+        model: The model's name.
+        signatures: Those of the version that serves.
+    """
+    plain = [s for _, s in sorted(signatures.items()) if s.method_name.endswith("/predict")]
+    document = {
+        "openapi": "3.1.0",
+        "info": {"title": model, "version": __version__},
+        "paths": {
+            f"/v1/models/{quote(model, safe='')}:predict": {
+                "post": {
+                    "summary": "Run a signature",
+                    "requestBody": {
+                        "required": True,
+                        "content": {
+                            "application/json": {"schema": {"oneOf": [_request(s) for s in plain]}}
+                        },
+                    },
+                    "responses": {
+                        "200": {
+                            "description": "The answer",
+                            "content": {
+                                "application/json": {
+                                    "schema": {"oneOf": [_answer(s) for s in plain]}
+                                }
+                            },
+                        }
+                    },
+                }
+            }
+        },
+        "components": {
+            "schemas": {
+                "Bytes": {
+                    "type": "object",
+                    "required": ["b64"],
+                    "properties": {"b64": {"type": "string", "contentEncoding": "base64"}},
+                }
+            }
+        },
+    }
+    return orjson.dumps(document)
+
+
+def _request(signature: SignatureSpec) -> dict[str, Any]:
+    name = {"const": signature.name}
+    required = ["instances"]
+    if signature.name != DEFAULT_SIGNATURE:
+        required.append("signature_name")
+    return {
+        "title": signature.name,
+        "type": "object",
+        "required": required,
+        "properties": {
+            "signature_name": name,
+            "instances": {"type": "array", "minItems": 1, "items": _row(signature.inputs)},
+        },
+    }
+
+
+def _answer(signature: SignatureSpec) -> dict[str, Any]:
+    return {
+        "title": signature.name,
+        "type": "object",
+        "required": ["predictions"],
+        "properties": {"predictions": {"type": "array", "items": _row(signature.outputs)}},
+    }
+
+
+def _row(specs: Mapping[str, TensorSpec]) -> dict[str, Any]:
+    if len(specs) == 1:
+        (spec,) = specs.values()
+        return _tensor(spec)
+    return {
+        "type": "object",
+        "required": sorted(specs),
+        "properties": {name: _tensor(spec) for name, spec in sorted(specs.items())},
+        "additionalProperties": False,
+    }
+
+
+def _tensor(spec: TensorSpec) -> dict[str, Any]:
+    schema = _ELEMENT[spec.dtype.kind]
+    for size in reversed((spec.shape or ())[1:]):
+        schema = {"type": "array", "items": schema}
+        if size is not None:
+            schema |= {"minItems": size, "maxItems": size}
+    return schema

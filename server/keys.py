@@ -1,0 +1,153 @@
+"""API keys: who may ask for what. `python -m server.keys NAME predict lookup` makes one.
+
+The file holds no key, only SHA-256 digests of them: keys are 256 random bits, so a digest
+cannot be reversed. It is YAML or JSON::
+
+    keys:
+      - {name: shop, scopes: [predict, lookup], sha256: 9f86d081…}
+"""
+
+import argparse
+import dataclasses
+import hashlib
+import hmac
+import secrets
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from server.errors import Code, ServingError
+
+SCOPES = ("predict", "lookup", "admin")
+
+
+class KeysError(Exception):
+    """A file of keys that cannot be used; the message says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ApiKey:
+    """Whose key it is, its digest, and what it opens."""
+
+    name: str
+    digest: bytes
+    scopes: frozenset[str]
+
+
+class KeyRing:
+    """The keys that a gateway knows."""
+
+    def __init__(self, keys: Sequence[ApiKey]) -> None:
+        """Makes the ring."""
+        self._keys = tuple(keys)
+
+    @classmethod
+    def load(cls, path: Path) -> "KeyRing":
+        """Reads a file of keys.
+
+        Raises:
+            KeysError: It cannot be read, or an entry is wrong.
+        """
+        import yaml
+
+        try:
+            content = yaml.safe_load(path.read_text("utf-8"))
+            entries = content["keys"]
+            keys = [_api_key(entry) for entry in entries]
+        except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+            reason = " ".join(str(error).split())
+            raise KeysError(
+                "The file of keys must hold entries as `python -m server.keys` writes them. "
+                f"Received: --keys-file={path}: {reason}"
+            ) from None
+        if len({key.name for key in keys}) < len(keys):
+            raise KeysError(f"Each key must have a name of its own. Received: --keys-file={path}")
+        return cls(keys)
+
+    def allows(self, scope: str) -> bool:
+        """Returns whether any key opens a scope."""
+        return any(scope in key.scopes for key in self._keys)
+
+    def check(self, key: str | None, scope: str) -> str:
+        """Returns the name of the key's owner.
+
+        Args:
+            key: What the client sent, if it sent one.
+            scope: What it must open; empty if any known key will do.
+
+        Raises:
+            ServingError: UNAUTHENTICATED without a known key, PERMISSION_DENIED when it does
+                not open the scope.
+        """
+        owner = self._owner(key) if key else None
+        if owner is None:
+            raise ServingError(
+                Code.UNAUTHENTICATED,
+                "An API key is needed: send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`.",
+            )
+        if scope and scope not in owner.scopes:
+            raise ServingError(
+                Code.PERMISSION_DENIED,
+                f"The key of {owner.name} does not open the scope {scope}. "
+                f"It opens: {', '.join(sorted(owner.scopes)) or 'nothing'}",
+            )
+        return owner.name
+
+    def _owner(self, key: str) -> ApiKey | None:
+        digest = hashlib.sha256(key.encode("utf-8", "replace")).digest()
+        found = None
+        # All of them, so that the time tells nothing.
+        for candidate in self._keys:
+            if hmac.compare_digest(candidate.digest, digest):
+                found = candidate
+        return found
+
+
+def key_of_headers(authorization: bytes | None, api_key: bytes | None) -> str | None:
+    """Returns the key in a request's headers.
+
+    Example:
+        >>> key_of_headers(b"Bearer abc", None), key_of_headers(None, b"abc")
+        ('abc', 'abc')
+    """
+    if api_key is not None:
+        return api_key.decode("latin-1").strip()
+    if authorization is not None:
+        scheme, _, credentials = authorization.decode("latin-1").partition(" ")
+        if scheme.lower() == "bearer":
+            return credentials.strip()
+    return None
+
+
+def _api_key(entry: Any) -> ApiKey:
+    name, digest, scopes = entry["name"], bytes.fromhex(entry["sha256"]), entry["scopes"]
+    if not isinstance(name, str) or not name or not isinstance(scopes, list):
+        raise ValueError("a key needs a name, scopes and sha256")
+    if unknown := sorted(set(scopes) - set(SCOPES)):
+        raise ValueError(f"key {name}: no scope is called {unknown[0]}; there are {SCOPES}")
+    if len(digest) != hashlib.sha256().digest_size:
+        raise ValueError(f"key {name}: sha256 must be 64 hexadecimal digits")
+    return ApiKey(name, digest, frozenset(scopes))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Makes a key and prints it with its entry of the file; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m server.keys",
+        description="Makes an API key. It is shown once; the line goes into --keys-file, "
+        "under `keys:`.",
+    )
+    parser.add_argument("name", help="whose key it is")
+    parser.add_argument("scope", nargs="+", choices=SCOPES, help="what it opens")
+    options = parser.parse_args(arguments)
+    key = secrets.token_urlsafe(32)
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    scopes = ", ".join(options.scope)
+    print(f"key: {key}")
+    print(f"  - {{name: {options.name}, scopes: [{scopes}], sha256: {digest!r}}}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

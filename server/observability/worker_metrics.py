@@ -1,0 +1,73 @@
+"""Metrics of several worker processes: each writes its own down, any of them tells all."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+_SAMPLE = re.compile(rb"^([A-Za-z_:][A-Za-z0-9_:]*)(\{)?", re.MULTILINE)
+
+
+class WorkerMetrics:
+    """The expositions of all workers, in a folder they share."""
+
+    def __init__(self, folder: Path | None, index: int) -> None:
+        """Makes one worker's view.
+
+        Args:
+            folder: Where each worker writes its metrics; None if there is one worker only.
+            index: The worker's number.
+        """
+        self._folder = folder
+        self._index = index
+
+    def write(self, exposition: bytes) -> None:
+        """Writes this worker's metrics down for the others."""
+        if self._folder is None:
+            return
+        part = self._folder / f"{self._index}.part"
+        part.write_bytes(exposition)
+        part.replace(self._folder / f"{self._index}.prom")
+
+    def merged(self, exposition: bytes) -> bytes:
+        """Returns this worker's metrics as they are now, and the others' as last written."""
+        if self._folder is None:
+            return exposition
+        parts = [(self._index, exposition)]
+        for file in sorted(self._folder.glob("*.prom")):
+            if file.stem != str(self._index):
+                parts.append((int(file.stem), file.read_bytes()))
+        return merge(parts)
+
+
+def merge(expositions: Iterable[tuple[int, bytes]]) -> bytes:
+    """Joins expositions by metric, each sample with the label `worker`.
+
+    Example:
+        >>> one = b"# HELP a A\\n# TYPE a gauge\\na 1.0\\n"
+        >>> print(merge([(0, one), (1, one)]).decode(), end="")
+        # HELP a A
+        # TYPE a gauge
+        a{worker="0"} 1.0
+        a{worker="1"} 1.0
+    """
+    heads: dict[bytes, bytes] = {}
+    samples: dict[bytes, list[bytes]] = {}
+    for worker, text in expositions:
+        for family in re.split(rb"^(?=# HELP )", text, flags=re.MULTILINE):
+            if not family.startswith(b"# HELP "):
+                continue
+            name = family.split(b" ", 3)[2]
+            lines = family.splitlines(keepends=True)
+            heads.setdefault(name, b"".join(line for line in lines if line.startswith(b"#")))
+            body = b"".join(line for line in lines if not line.startswith(b"#"))
+            samples.setdefault(name, []).append(_labelled(body, worker))
+    return b"".join(heads[name] + b"".join(samples[name]) for name in heads)
+
+
+def _labelled(body: bytes, worker: int) -> bytes:
+    label = b'worker="%d"' % worker
+
+    def add(match: re.Match[bytes]) -> bytes:
+        return match[1] + b"{" + label + (b"," if match[2] else b"}")
+
+    return _SAMPLE.sub(add, body)

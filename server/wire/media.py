@@ -1,0 +1,77 @@
+"""Which form a request has, and which one its answer should have."""
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+from urllib.parse import parse_qsl
+
+from server.errors import invalid
+
+
+class Media(enum.Enum):
+    """Forms of requests and answers, by media type."""
+
+    JSON = "application/json"
+    NPZ = "application/x-npz"
+    RAW = "application/octet-stream"
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """The form of a request, the one wanted for the answer, and the query's parameters."""
+
+    request: Media = Media.JSON
+    answer: Media = Media.JSON
+    query: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def plain(self) -> bool:
+        """Whether both are JSON."""
+        return self.request is Media.JSON and self.answer is Media.JSON
+
+
+PLAIN = Layout()
+
+
+def layout_of(content_type: bytes | None, accept: bytes | None, query: bytes) -> Layout:
+    """Returns the layout that headers and query ask for.
+
+    A content type that is not one of the binary ones means JSON: TensorFlow Serving never
+    looks at it, and `curl -d` says it sends a form. Without a binary type in `accept` the
+    answer is JSON.
+
+    Example:
+        >>> layout_of(b"application/x-npz", None, b"signature_name=mix").request
+        <Media.NPZ: 'application/x-npz'>
+    """
+    if content_type is None and accept is None and not query:
+        return PLAIN
+    return Layout(
+        _binary(content_type) or Media.JSON,
+        next((media for part in (accept or b"").split(b",") if (media := _binary(part))), None)
+        or Media.JSON,
+        dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {},
+    )
+
+
+def one_of(query: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    """Returns a parameter of the query; the first of the choices if it is not there.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT if it is none of them.
+    """
+    value = query.get(name, choices[0])
+    if value not in choices:
+        raise invalid(
+            f"The parameter {name} must be one of {', '.join(choices)}. Received: {value[:128]}"
+        )
+    return value
+
+
+def _binary(text: bytes | None) -> Media | None:
+    if not text:
+        return None
+    name = text.split(b";", 1)[0].strip().lower()
+    if name == b"application/x-npz":
+        return Media.NPZ
+    return Media.RAW if name == b"application/octet-stream" else None

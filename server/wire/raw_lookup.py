@@ -1,0 +1,98 @@
+"""Lookups as bytes: for those who send thousands of ids.
+
+A request is little-endian ids, one after the other; table, combiner and the like are
+parameters of the query. An answer is the embeddings, little-endian and row by row, and then one
+byte an id that tells whether it was found; the headers `x-embeddings-dtype` and
+`x-embeddings-shape` say where the one ends and the other begins.
+"""
+
+import sys
+from collections.abc import Mapping
+
+import numpy as np
+
+from server.errors import invalid
+from server.tensors import Array, DType, Kind
+from server.wire.limits import Limits
+from server.wire.lookup import Ids
+from server.wire.npz import as_dtype, decode_npz
+from server.wire.pooling import Found
+
+
+def decode_raw_ids(body: bytes, dtype: DType, limits: Limits) -> Ids:
+    """Reads little-endian ids of a table's key type.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT for a body of another length, or a table of strings.
+
+    Example:
+        >>> from server.tensors import dtype_of_name
+        >>> body = np.array([7, -1], "<i8").tobytes()
+        >>> decode_raw_ids(body, dtype_of_name("int64"), Limits()).flat
+        array([ 7, -1])
+    """
+    if dtype.kind is not Kind.INT:
+        raise invalid(
+            "application/octet-stream carries integer ids, and the keys of this table are "
+            f"of type {dtype.name}: send application/x-npz or JSON."
+        )
+    size = dtype.numpy.itemsize
+    if len(body) % size:
+        raise invalid(
+            f"The body must hold ids of {size} bytes each. Received: {len(body)} bytes"
+        )
+    limits.check_ids(len(body) // size)
+    flat = np.frombuffer(body, dtype.numpy.newbyteorder("<"))
+    return Ids(flat.astype(dtype.numpy, copy=False), None)
+
+
+def decode_npz_ids(body: bytes, dtype: DType, limits: Limits) -> Ids:
+    """Reads `ids` from a `.npz`, and `lengths` (the sizes of bags) if it has them.
+
+    Ids of two dimensions are bags of equal size.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT.
+    """
+    arrays = decode_npz(body, limits)
+    if not {"ids"} <= arrays.keys() <= {"ids", "lengths"}:
+        raise invalid(
+            "The .npz must hold the array ids, and lengths if they come in bags. "
+            f"Received: {', '.join(sorted(arrays))[:128]}"
+        )
+    ids = as_dtype("ids", arrays["ids"], dtype)
+    limits.check_ids(ids.size)
+    lengths = None
+    if "lengths" in arrays:
+        sizes = arrays["lengths"]
+        fits = (
+            ids.ndim == 1
+            and sizes.ndim == 1
+            and sizes.dtype.kind in "iu"
+            and (not sizes.size or int(sizes.min()) >= 0)
+            and sum(sizes.tolist()) == ids.size
+        )
+        if not fits:
+            raise invalid(
+                "lengths must be as many integers as there are bags, whose sum is the number "
+                f"of ids. Received: {sizes.size} lengths for {ids.size} ids"
+            )
+        lengths = sizes.tolist()
+    elif ids.ndim == 2:
+        lengths = [ids.shape[1]] * ids.shape[0]
+    elif ids.ndim != 1:
+        raise invalid(f"ids must have 1 or 2 dimensions. Received: {ids.ndim}")
+    return Ids(ids.reshape(-1), lengths)
+
+
+def encode_raw(rows: Array, found: Found) -> tuple[bytes, Mapping[str, str]]:
+    """Writes embeddings and found as bytes, and the headers that tell them apart."""
+    if sys.byteorder == "big":
+        rows = rows.byteswap()
+    body = b"".join(
+        (np.ascontiguousarray(rows).tobytes(), np.ascontiguousarray(found, np.uint8).tobytes())
+    )
+    return body, {
+        "x-embeddings-dtype": rows.dtype.name,
+        "x-embeddings-shape": ",".join(str(size) for size in rows.shape),
+    }
