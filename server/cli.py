@@ -7,14 +7,35 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from server.app import create_app
-from server.engines.embedded import EmbeddedEngine, EmbeddedOptions
-from server.engines.model_folder import ModelFolder, ModelFolderError
-from server.engines.saved_model import MissingDependencyError, load_tensorflow
-from server.lifecycle import Lifecycle
+from server.engines.model_folder import ModelFolderError
+from server.engines.routes import RoutesError
+from server.engines.saved_model import MissingDependencyError
+from server.engines.tfserving.endpoint import UpstreamsError
+from server.engines.tfserving.protos import MissingProtosError
+from server.keys import KeysError
 from server.observability.logs import configure_logging
-from server.process import GatewayServer, StartError, listening_socket
-from server.settings import ENV_PREFIX, Settings, SettingsError, flag_of, load_settings
+from server.process import StartError
+from server.serve import Gateway
+from server.settings import (
+    ENV_PREFIX,
+    Settings,
+    SettingsError,
+    flag_of,
+    load_settings,
+    settings_text,
+)
+from server.workers import WorkerSupervisor, end_with_parent, this_worker
+
+_CANNOT_START = (
+    SettingsError,
+    ModelFolderError,
+    StartError,
+    MissingDependencyError,
+    MissingProtosError,
+    KeysError,
+    RoutesError,
+    UpstreamsError,
+)
 
 _EXAMPLES = """\
 Serve the model that lies in models/ranker/1, and ask it:
@@ -26,7 +47,12 @@ Serve the model that lies in models/ranker/1, and ask it:
        http://127.0.0.1:8501/v1/models/ranker:lookup
 
 What there is: GET /v1/models/ranker, /v1/models/ranker/metadata, /v1/models/ranker/tables,
-/openapi.json, /readyz, /metrics. Write models/ranker/2 and it serves within --poll-seconds.
+/openapi.json, /readyz, /metrics, and a page at /ui. Write models/ranker/2 and it serves within
+--poll-seconds.
+
+Stand in front of two model servers instead:
+
+  python -m server --engine tfserving --upstreams 10.0.0.1:8500,10.0.0.2:8500 --models ranker
 """
 
 
@@ -39,19 +65,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0 after a stop in order, 2 if it could not start.
     """
+    given = list(sys.argv[1:] if arguments is None else arguments)
     flags = {
         name: value
-        for name, value in vars(_parser().parse_args(arguments)).items()
+        for name, value in vars(_parser().parse_args(given)).items()
         if value is not None
     }
+    only_print = flags.pop("print_settings", False)
+    worker = this_worker()
     try:
         settings = load_settings(**flags)
-        folder = ModelFolder(settings.model_dir, settings.model_name)
-        folder.check()
-        listener = listening_socket(settings.host, settings.port)
+        if only_print:
+            print(settings_text(settings), end="")
+            return 0
         configure_logging(settings.log_level, settings.log_format)
-        load_tensorflow()
-    except (SettingsError, ModelFolderError, StartError, MissingDependencyError) as error:
+        if settings.workers > 1 and worker is None:
+            Gateway.check(settings)
+            return WorkerSupervisor(settings, given).run()
+        if worker is not None:
+            end_with_parent(worker)
+        if settings.tracing:
+            _trace()
+        gateway = Gateway(settings, worker)
+    except _CANNOT_START as error:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -59,20 +95,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # What is imported by now stays: later collections need not look at it again.
     gc.collect()
     gc.freeze()
-    engine = EmbeddedEngine(
-        EmbeddedOptions(
-            folder=folder,
-            poll_seconds=settings.poll_seconds,
-            threads=settings.threads,
-            max_waiting=settings.max_waiting,
-        )
-    )
-    lifecycle = Lifecycle()
-    server = GatewayServer(create_app(settings, engine, lifecycle), settings, lifecycle)
-    host, port = listener.getsockname()[:2]
-    print(f"Gateway listens on http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
-    server.run([listener])
-    return 0
+    return gateway.run()
+
+
+def _trace() -> None:
+    try:
+        from server.middleware.tracing import TracingError, export_spans
+    except ImportError as error:
+        raise StartError(
+            f"--tracing needs: pip install 'de-core[otel]'. Received: {error}"
+        ) from None
+    try:
+        export_spans()
+    except TracingError as error:
+        raise StartError(str(error)) from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -84,6 +120,12 @@ def _parser() -> argparse.ArgumentParser:
         f"{ENV_PREFIX}POLL_SECONDS=5.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--print-settings",
+        action="store_true",
+        default=None,
+        help="print the settings that hold, as a settings file, and end",
     )
     for name, field in Settings.model_fields.items():
         parser.add_argument(
@@ -102,6 +144,9 @@ def _help(field: Any) -> str:
     return text if field.default in (None, "") else f"{text} Default: {field.default}."
 
 
+_METAVARS = ("dir", "name", "host", "port", "seconds", "bytes", "file")
+
+
 def _metavar(name: str) -> str:
     last = name.rsplit("_", 1)[-1]
-    return last.upper() if last in ("dir", "name", "host", "port", "seconds", "bytes") else "VALUE"
+    return last.upper() if last in _METAVARS else "VALUE"

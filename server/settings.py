@@ -40,7 +40,8 @@ class Settings(BaseSettings):
         validate_default=True,
         description="Folder of the models: either numbered version folders of one model "
         "(DIR/1/saved_model.pb), or several folders of that kind, each a model of its name "
-        "(DIR/ranker/1/saved_model.pb). Versions that appear later are picked up."
+        "(DIR/ranker/1/saved_model.pb). Versions that appear later are picked up. "
+        "Required by the embedded engine.",
     )
     model_name: str | None = Field(
         default=None,
@@ -70,12 +71,13 @@ class Settings(BaseSettings):
     upstreams: str = Field(
         default="",
         validate_default=True,
-        description="Model servers of the tfserving engine: [NAME=]HOST:PORT, separated by commas.",
+        description="Model servers of the tfserving engine: [NAME=]HOST:PORT, separated by commas."
+        " Required by that engine.",
     )
     models: str = Field(
         default="",
         validate_default=True,
-        description="Models of the tfserving engine, separated by commas.",
+        description="Models of the tfserving engine, separated by commas. Required by that engine.",
     )
     upstream_ca: Path | None = Field(
         default=None,
@@ -251,6 +253,14 @@ def load_settings(**flags: Any) -> Settings:
     if problems:
         raise SettingsError("\n".join(problems))
     return settings
+
+
+def settings_text(settings: Settings) -> str:
+    """Returns the settings that hold, as a settings file. None of them is a secret."""
+    import yaml
+
+    values = settings.model_dump(mode="json", exclude_none=True, exclude={"settings_file"})
+    return str(yaml.safe_dump(values, sort_keys=False))
 
 
 def _from_file(path: str | Path | None) -> tuple[dict[str, Any], list[str]]:

@@ -68,15 +68,17 @@ class AdminPlane:
         if self._guard.keys is None:
             raise ServingError(Code.UNAUTHENTICATED, "The admin API needs --keys-file")
         exchange.authorize("admin")
+        names, work = self._find(exchange.method, exchange.path)
+        body = await exchange.body()
+        value = await exchange.answer(lambda: work(*names, body))
+        return json_response(orjson.dumps(value))
+
+    def _find(self, wanted: str, path: bytes) -> tuple[list[str], Callable[..., Awaitable[Any]]]:
         for method, pattern, action in _PATHS:
-            match = pattern.fullmatch(exchange.path)
-            if match and method == exchange.method:
-                names = [_name(group) for group in match.groups()]
-                body = await exchange.body()
-                work: Callable[..., Awaitable[Any]] = getattr(self, f"_{action}")
-                value = await exchange.answer(lambda: work(*names, body))
-                return json_response(orjson.dumps(value))
-        raise malformed(exchange.method, exchange.path)
+            match = pattern.fullmatch(path)
+            if match and method == wanted:
+                return [_name(group) for group in match.groups()], getattr(self, f"_{action}")
+        raise malformed(wanted, path)
 
     async def _models(self, _: bytes) -> dict[str, Any]:
         models = []

@@ -32,9 +32,7 @@ _HEADERS = {
 class Page:
     """ASGI application of the page."""
 
-    def __init__(
-        self, engine: Engine, guard: Guard, live: LiveView, snapshots: Snapshots
-    ) -> None:
+    def __init__(self, engine: Engine, guard: Guard, live: LiveView, snapshots: Snapshots) -> None:
         """Makes the application."""
         self._engine = engine
         self._guard = guard

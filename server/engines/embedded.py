@@ -9,11 +9,15 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 
 from server.engines.base import ModelSpec, Servable, VersionStatus
+from server.engines.batching import BatchOptions
 from server.engines.model_folder import ModelFolder
 from server.engines.model_versions import LeasedVersion, LoadModel, ModelVersions
 from server.engines.saved_model import SavedModel, component_versions
+from server.engines.version_policy import LATEST, VersionPolicy
+from server.engines.warm_up import warm_up
 from server.engines.worker_pool import WorkerPool
 from server.errors import Code, ServingError
 
@@ -29,26 +33,34 @@ class EmbeddedOptions:
         poll_seconds: How often the folder is looked at.
         threads: How many requests run in TensorFlow at once.
         max_waiting: How many requests may wait for one of those threads.
+        policy: Which versions of a model serve.
+        batching: How requests are batched.
+        warm_up: Whether versions run before they take traffic.
     """
 
     folder: ModelFolder
     poll_seconds: float = 2.0
     threads: int = 4
     max_waiting: int = 256
+    policy: VersionPolicy = LATEST
+    batching: BatchOptions = dataclasses.field(default_factory=BatchOptions)
+    warm_up: bool = False
 
 
 class EmbeddedEngine:
     """An `Engine` that runs SavedModels in this process."""
 
-    def __init__(self, options: EmbeddedOptions, load: LoadModel = SavedModel) -> None:
+    def __init__(self, options: EmbeddedOptions, load: LoadModel | None = None) -> None:
         """Makes the engine; nothing is read or loaded before `start`.
 
         Args:
             options: How it works.
-            load: Loads a version from its folder; blocks.
+            load: Loads a version from its folder; blocks. SavedModels if not given.
         """
         self._options = options
-        self._load = load
+        self._load = load or (load_and_warm_up if options.warm_up else SavedModel)
+        self._look = asyncio.Event()
+        self._looked = asyncio.Event()
         self._pool = WorkerPool("model", options.threads, options.max_waiting)
         # Loading and releasing queue up without bound: there are as many as versions.
         self._loader = WorkerPool("loader", 1, 10_000)
@@ -83,6 +95,24 @@ class EmbeddedEngine:
         return bool(self._models) and all(
             model.current() is not None for model in self._models.values()
         )
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for a thread."""
+        return self._pool.waiting
+
+    async def reload(self) -> None:
+        """See `Engine.reload`."""
+        self._looked.clear()
+        self._look.set()
+        await self._looked.wait()
+
+    def upstreams(self) -> Mapping[str, str]:
+        """See `Engine.upstreams`: there are none."""
+        return {}
+
+    def drain(self, names: frozenset[str]) -> None:
+        """See `Engine.drain`: there are none."""
 
     def component_versions(self) -> Mapping[str, str]:
         """See `Engine.component_versions`."""
@@ -134,7 +164,10 @@ class EmbeddedEngine:
                 # Whatever it is, what serves goes on serving, and the next look may do.
                 _LOG.exception("looking at the model folder failed")
             self._started = True
-            await asyncio.sleep(self._options.poll_seconds)
+            self._looked.set()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._look.wait(), self._options.poll_seconds)
+            self._look.clear()
 
     async def _refresh(self) -> None:
         try:
@@ -144,5 +177,19 @@ class EmbeddedEngine:
             return
         for name, folders in found.items():
             if name not in self._models:
-                self._models[name] = ModelVersions(name, self._load, self._pool, self._loader)
+                self._models[name] = ModelVersions(
+                    name,
+                    self._load,
+                    self._pool,
+                    self._loader,
+                    self._options.policy,
+                    self._options.batching,
+                )
             await self._models[name].update(folders)
+
+
+def load_and_warm_up(path: Path) -> SavedModel:
+    """Loads a version and runs it before it takes traffic."""
+    model = SavedModel(path)
+    warm_up(model, path)
+    return model

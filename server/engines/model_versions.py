@@ -1,25 +1,31 @@
 """The versions of one model: loading, serving, and leaving once nobody uses them.
 
-A version serves from the moment it is loaded until a newer one does; then it takes no new
-requests, and is released after the last request that holds it. A version that cannot be
-loaded changes nothing for the one that serves.
+A version serves from the moment it is loaded until the policy wants others instead; then it
+takes no new requests, and is released after the last request that holds it. A version that
+cannot be loaded changes nothing for those that serve.
 """
 
 import asyncio
 import dataclasses
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+from server.call import current_call
 from server.engines.base import Classifications, VersionState, VersionStatus
+from server.engines.batching import Batcher, BatchOptions, batchable
 from server.engines.model_folder import Versions, fingerprint
+from server.engines.version_policy import LATEST, VersionPolicy
 from server.engines.worker_pool import WorkerPool
 from server.errors import Code
 from server.tensors import Array, Example, SignatureSpec, Tensors
 
 _LOG = logging.getLogger("server.models")
 _REMEMBERED = 16
+
+T = TypeVar("T")
 
 
 class LoadedModel(Protocol):
@@ -62,11 +68,14 @@ LoadModel = Callable[[Path], LoadedModel]
 class LeasedVersion:
     """One loaded version, and how many hold it; a `Servable`."""
 
-    def __init__(self, version: int, model: LoadedModel, pool: WorkerPool) -> None:
+    def __init__(
+        self, version: int, model: LoadedModel, pool: WorkerPool, batching: BatchOptions
+    ) -> None:
         """Makes the version; nobody holds it yet."""
         self.version = version
         self._model = model
         self._pool = pool
+        self._batcher = Batcher(self._run_now, batching) if batching.rows else None
         self._holders = 0
         self._free = asyncio.Event()
         self._free.set()
@@ -83,26 +92,45 @@ class LeasedVersion:
 
     async def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
         """See `Servable.run`."""
+        spec = self._model.signatures[signature]
+        if self._batcher is None or not batchable(spec):
+            return await self._run_now(signature, inputs)
+        begun = time.perf_counter()
+        try:
+            return await self._batcher.run(spec, inputs)
+        finally:
+            current_call().spent("run", time.perf_counter() - begun)
+
+    async def _run_now(self, signature: str, inputs: Tensors) -> dict[str, Array]:
+        return await self._timed(lambda: self._model.run(signature, inputs))
+
+    async def _timed(self, work: Callable[[], T]) -> T:
+        """Runs work of the model on the pool; tells its time from that of waiting."""
+        call = current_call()
+        asked = time.perf_counter()
+
+        def timed() -> T:
+            begun = time.perf_counter()
+            call.spent("queue", begun - asked)
+            try:
+                return work()
+            finally:
+                call.spent("run", time.perf_counter() - begun)
+
         self.hold()
-        return await self._pool.run(lambda: self._model.run(signature, inputs), self.release)
+        return await self._pool.run(timed, self.release)
 
     async def classify(
         self, signature: str, examples: Sequence[Example], context: Example | None
     ) -> Classifications:
         """See `Servable.classify`."""
-        self.hold()
-        return await self._pool.run(
-            lambda: self._model.classify(signature, examples, context), self.release
-        )
+        return await self._timed(lambda: self._model.classify(signature, examples, context))
 
     async def regress(
         self, signature: str, examples: Sequence[Example], context: Example | None
     ) -> Array:
         """See `Servable.regress`."""
-        self.hold()
-        return await self._pool.run(
-            lambda: self._model.regress(signature, examples, context), self.release
-        )
+        return await self._timed(lambda: self._model.regress(signature, examples, context))
 
     def hold(self) -> None:
         """Counts one more holder: a request, and also a run that outlives its request."""
@@ -134,7 +162,15 @@ class _Record:
 class ModelVersions:
     """The versions of one model. Used from one event loop."""
 
-    def __init__(self, name: str, load: LoadModel, pool: WorkerPool, loader: WorkerPool) -> None:
+    def __init__(
+        self,
+        name: str,
+        load: LoadModel,
+        pool: WorkerPool,
+        loader: WorkerPool,
+        policy: VersionPolicy = LATEST,
+        batching: BatchOptions | None = None,
+    ) -> None:
         """Makes a model without versions.
 
         Args:
@@ -142,7 +178,11 @@ class ModelVersions:
             load: Loads a version from its folder; blocks.
             pool: Where the model's signatures run.
             loader: Where loading and releasing run, so that requests never wait for them.
+            policy: Which versions should serve.
+            batching: How requests are batched; not at all if not given.
         """
+        self._policy = policy
+        self._batching = batching or BatchOptions()
         self._name = name
         self._load = load
         self._pool = pool
@@ -164,20 +204,25 @@ class ModelVersions:
         return [record.status for _, record in sorted(self._records.items(), reverse=True)]
 
     async def update(self, folders: Versions) -> None:
-        """Makes the newest version that loads the one that serves.
+        """Makes those versions serve that the policy wants and that load.
 
         Args:
             folders: The versions on disk. If none is left, what serves goes on serving.
         """
-        for version in sorted(folders, reverse=True):
+        kept: set[int] = set()
+        for version in self._policy.candidates(folders):
+            if len(kept) == self._policy.count:
+                break
             if self._is_leaving(version):
                 # Wanted back while its last requests finish: it can be loaded after that.
+                kept.clear()
                 break
             if self.get(version) is not None or await self._try_load(version, folders[version]):
-                for other in self._serving():
-                    if other.version != version:
-                        self._retire(other)
-                break
+                kept.add(version)
+        if kept:
+            for other in self._serving():
+                if other.version not in kept:
+                    self._retire(other)
         self._forget(folders)
 
     async def close(self) -> None:
@@ -207,8 +252,9 @@ class ModelVersions:
             record.failed_fingerprint = files
             _LOG.error("model %s version %d does not load: %s", self._name, version, error)
             return False
-        record.serving = LeasedVersion(version, model, self._pool)
-        record.status = VersionStatus(version, VersionState.AVAILABLE)
+        record.serving = LeasedVersion(version, model, self._pool, self._batching)
+        published = await self._loader.run(lambda: _published(path))
+        record.status = VersionStatus(version, VersionState.AVAILABLE, published=published)
         _LOG.info("model %s version %d serves", self._name, version)
         return True
 
@@ -234,3 +280,10 @@ class ModelVersions:
                 del self._records[version]
         for version in sorted(v for v in ended if v in self._records)[:-_REMEMBERED]:
             del self._records[version]
+
+
+def _published(path: Path) -> float:
+    try:
+        return (path / "saved_model.pb").stat().st_mtime
+    except OSError:
+        return time.time()

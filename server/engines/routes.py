@@ -25,9 +25,9 @@ class Routes(msgspec.Struct, frozen=True):
         draining: Whether the gateway tells load balancers to look elsewhere.
     """
 
-    labels: dict[str, dict[str, int]] = {}  # noqa: RUF012
-    traffic: dict[str, dict[str, float]] = {}  # noqa: RUF012
-    drained: list[str] = []  # noqa: RUF012
+    labels: dict[str, dict[str, int]] = {}
+    traffic: dict[str, dict[str, float]] = {}
+    drained: list[str] = []
     draining: bool = False
 
 

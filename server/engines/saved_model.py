@@ -1,8 +1,10 @@
-"""One SavedModel in this process: the only file of the gateway that uses TensorFlow.
+"""One SavedModel in this process.
 
 TensorFlow and the op library are imported when `load_tensorflow` is called, never before.
 """
 
+import contextlib
+import ctypes
 import functools
 import gc
 import importlib
@@ -17,14 +19,13 @@ from typing import Any
 import numpy as np
 
 from server.engines.base import Classifications
+from server.engines.tfserving.tensor_protos import signatures_of
 from server.errors import Code, ServingError, invalid
 from server.tensors import (
     Array,
     Example,
     SignatureSpec,
     Tensors,
-    TensorSpec,
-    dtype_of_number,
     format_shape,
 )
 
@@ -205,6 +206,13 @@ class SavedModel:
         # The loaded object graph is full of cycles: without this its tables would stay
         # until Python happens to collect.
         gc.collect()
+        _return_memory()
+
+
+def _return_memory() -> None:
+    """Gives freed memory back to the system; glibc keeps much of it otherwise."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _to_numpy(value: Any) -> Array:
@@ -221,30 +229,8 @@ def _read_signatures(path: Path) -> list[SignatureSpec]:
     message.ParseFromString((path / "saved_model.pb").read_bytes())
     for graph in message.meta_graphs:
         if _SERVE_TAG in graph.meta_info_def.tags:
-            return [
-                SignatureSpec(
-                    name=name,
-                    inputs=_tensor_specs(signature.inputs),
-                    outputs=_tensor_specs(signature.outputs),
-                    method_name=signature.method_name,
-                )
-                for name, signature in sorted(graph.signature_def.items())
-            ]
+            return signatures_of(graph.signature_def)
     raise ValueError(f"it has no graph tagged {_SERVE_TAG!r}")
-
-
-def _tensor_specs(infos: Mapping[str, Any]) -> dict[str, TensorSpec]:
-    return {
-        name: TensorSpec(
-            name=name,
-            dtype=dtype_of_number(info.dtype),
-            shape=None
-            if info.tensor_shape.unknown_rank
-            else tuple(None if dim.size < 0 else dim.size for dim in info.tensor_shape.dim),
-            tensor_name=info.name,
-        )
-        for name, info in infos.items()
-    }
 
 
 def _run_error(error: Any, spec: SignatureSpec, inputs: Tensors) -> ServingError:

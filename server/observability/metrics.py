@@ -24,83 +24,92 @@ class Metrics:
 
     def __init__(self) -> None:
         """Makes the metrics, all at zero."""
-        registry = self._registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
-        self.in_flight = Gauge("gateway_in_flight", "Requests being answered now", registry=registry)
+        to = self._registry = CollectorRegistry()
+        ProcessCollector(registry=to)
+        self.in_flight = Gauge("gateway_in_flight", "Requests being answered now", registry=to)
         self._requests = Counter(
             "gateway_requests",
             "Requests answered",
             ("model", "verb", "code"),
-            registry=registry,
+            registry=to,
         )
         self._seconds = Histogram(
             "gateway_request_seconds",
             "Time from the request's head to the answer's end",
             ("model", "verb"),
             buckets=_SECONDS,
-            registry=registry,
+            registry=to,
         )
         self._stages = Histogram(
             "gateway_stage_seconds",
             "Time of requests by stage",
             ("stage",),
             buckets=_STAGE_SECONDS,
-            registry=registry,
+            registry=to,
         )
         self._rows = Histogram(
-            "gateway_rows", "Rows, or ids, of a request", ("verb",), buckets=_ROWS, registry=registry
+            "gateway_rows",
+            "Rows, or ids, of a request",
+            ("verb",),
+            buckets=_ROWS,
+            registry=to,
         )
-        self._bytes = Counter(
-            "gateway_body_bytes", "Bytes of bodies", ("direction",), registry=registry
-        )
-        self._ids = Counter(
-            "gateway_lookup_ids", "Ids looked up", ("model", "table"), registry=registry
-        )
+        self._bytes = Counter("gateway_body_bytes", "Bytes of bodies", ("direction",), registry=to)
+        self._ids = Counter("gateway_lookup_ids", "Ids looked up", ("model", "table"), registry=to)
         self._unknown_ids = Counter(
             "gateway_lookup_unknown_ids",
             "Ids looked up that the table does not hold",
             ("model", "table"),
-            registry=registry,
+            registry=to,
         )
         self.batch_rows = Histogram(
-            "gateway_batch_rows", "Rows of a micro-batch", buckets=_ROWS, registry=registry
+            "gateway_batch_rows", "Rows of a micro-batch", buckets=_ROWS, registry=to
         )
         self.queue_waiting = Gauge(
-            "gateway_queue_waiting", "Requests that wait for the engine", registry=registry
+            "gateway_queue_waiting", "Requests that wait for the engine", registry=to
         )
         self._version = Gauge(
-            "gateway_model_version", "Newest version that serves", ("model",), registry=registry
+            "gateway_model_version", "Newest version that serves", ("model",), registry=to
         )
         self._age = Gauge(
             "gateway_model_version_age_seconds",
             "Time since the newest version that serves was published",
             ("model",),
-            registry=registry,
+            registry=to,
         )
         self._table_rows = Gauge(
-            "gateway_table_rows", "Rows of an embedding table", ("model", "table"), registry=registry
+            "gateway_table_rows",
+            "Rows of an embedding table",
+            ("model", "table"),
+            registry=to,
         )
         self._table_bytes = Gauge(
-            "gateway_table_bytes", "Bytes of an embedding table", ("model", "table"), registry=registry
+            "gateway_table_bytes",
+            "Bytes of an embedding table",
+            ("model", "table"),
+            registry=to,
         )
         self.upstream_seconds = Histogram(
             "gateway_upstream_seconds",
             "Time of calls to a model server",
             ("upstream", "code"),
             buckets=_SECONDS,
-            registry=registry,
+            registry=to,
         )
         self.upstream_in_flight = Gauge(
-            "gateway_upstream_in_flight", "Calls a model server runs", ("upstream",), registry=registry
+            "gateway_upstream_in_flight",
+            "Calls a model server runs",
+            ("upstream",),
+            registry=to,
         )
         self.breaker_state = Gauge(
             "gateway_breaker_state",
             "0 closed, 1 half open, 2 open",
             ("upstream",),
-            registry=registry,
+            registry=to,
         )
         self.retries = Counter(
-            "gateway_retries", "Calls sent again to a model server", ("kind",), registry=registry
+            "gateway_retries", "Calls sent again to a model server", ("kind",), registry=to
         )
 
     def observe(self, model: str, verb: str, code: int, seconds: float) -> None:
@@ -157,4 +166,3 @@ class Metrics:
     def exposition(self) -> bytes:
         """Returns all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
-

@@ -40,10 +40,10 @@ class WorkerMetrics:
 
 
 def merge(expositions: Iterable[tuple[int, bytes]]) -> bytes:
-    """Joins expositions by metric, each sample with the label `worker`.
+    r"""Joins expositions by metric, each sample with the label `worker`.
 
     Example:
-        >>> one = b"# HELP a A\\n# TYPE a gauge\\na 1.0\\n"
+        >>> one = b"# HELP a A\n# TYPE a gauge\na 1.0\n"
         >>> print(merge([(0, one), (1, one)]).decode(), end="")
         # HELP a A
         # TYPE a gauge

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol, version 2, in JSON: tensors with their type and shape written out."""
+"""The Open Inference Protocol, version 2, in JSON: tensors with type and shape written out."""
 
 import dataclasses
 import math
@@ -12,7 +12,7 @@ from server.errors import Code, ServingError, invalid
 from server.tensors import DEFAULT_SIGNATURE, Array, DType, Kind, SignatureSpec, TensorSpec
 from server.wire import fast_decode, reference_decode
 from server.wire.encode import json_ready
-from server.wire.json_text import debug_string, parse_json
+from server.wire.json_text import parse_json
 from server.wire.limits import Limits
 from server.wire.predict import FindSignature
 
@@ -51,7 +51,7 @@ class _Parameters(msgspec.Struct):
 class _Request(msgspec.Struct):
     inputs: list[_Input]
     id: str | None = None
-    outputs: list[_Output] = []  # noqa: RUF012
+    outputs: list[_Output] = []
     parameters: _Parameters = msgspec.field(default_factory=_Parameters)
 
 
@@ -99,8 +99,7 @@ def decode_infer(body: bytes, find: FindSignature, limits: Limits) -> InferReque
     for name in wanted:
         if name not in signature.outputs:
             raise invalid(
-                f"outputs must be of {', '.join(sorted(signature.outputs))}. "
-                f"Received: {name[:128]}"
+                f"outputs must be of {', '.join(sorted(signature.outputs))}. Received: {name[:128]}"
             )
     inputs = {
         tensor.name: _tensor(tensor, signature.inputs[tensor.name], limits)

@@ -19,9 +19,7 @@ _POST = re.compile(_MODEL + _CHOICE + rb":(classify|regress|predict|lookup)", re
 _GET = re.compile(rb"/v1/models(?:/([^/:]+))?" + _CHOICE + rb"(?:/(metadata))?", re.IGNORECASE)
 _TABLES = re.compile(_MODEL + _CHOICE + rb"/(tables)(?:/([^/:]+))?", re.IGNORECASE)
 _OPENAPI = re.compile(_MODEL + _CHOICE + rb"/(openapi\.json)", re.IGNORECASE)
-_V2 = re.compile(
-    rb"/v2/models/([^/:]+)(?:/versions/([0-9]+)|/labels/([^/:]+))?(?:/(ready|infer))?"
-)
+_V2 = re.compile(rb"/v2/models/([^/:]+)(?:/versions/([0-9]+)|/labels/([^/:]+))?(?:/(ready|infer))?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 _VERBS = frozenset({"classify", "regress", "predict", "lookup"})

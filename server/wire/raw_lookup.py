@@ -38,9 +38,7 @@ def decode_raw_ids(body: bytes, dtype: DType, limits: Limits) -> Ids:
         )
     size = dtype.numpy.itemsize
     if len(body) % size:
-        raise invalid(
-            f"The body must hold ids of {size} bytes each. Received: {len(body)} bytes"
-        )
+        raise invalid(f"The body must hold ids of {size} bytes each. Received: {len(body)} bytes")
     limits.check_ids(len(body) // size)
     flat = np.frombuffer(body, dtype.numpy.newbyteorder("<"))
     return Ids(flat.astype(dtype.numpy, copy=False), None)

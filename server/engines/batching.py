@@ -1,0 +1,193 @@
+"""Micro-batches: requests that come together run together.
+
+A batch belongs to one signature of one version and one set of inner shapes. It is sent when
+its rows reach the bound, or its first row has waited long enough. A client that leaves takes
+its rows out of a batch not yet sent, and harms no other.
+"""
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Awaitable, Callable
+
+import numpy as np
+
+from server.call import Call, begin_call
+from server.errors import Code, ServingError
+from server.tensors import Array, SignatureSpec, Tensors
+
+Run = Callable[[str, Tensors], Awaitable[dict[str, Array]]]
+_Key = tuple[str, tuple[tuple[str, tuple[int, ...]], ...]]
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchOptions:
+    """How batches are made.
+
+    Attributes:
+        rows: Most rows of a batch; 0 for no batching.
+        delay_seconds: How long the first row waits for others.
+        max_waiting_rows: Rows that may wait, in batches not sent or not answered yet.
+        observe_rows: Told the rows of each batch that is sent.
+    """
+
+    rows: int = 0
+    delay_seconds: float = 0.002
+    max_waiting_rows: int = 65_536
+    observe_rows: Callable[[float], object] = lambda _: None
+
+
+@dataclasses.dataclass
+class _Part:
+    """One request's share of a batch."""
+
+    inputs: Tensors
+    rows: int
+    done: "asyncio.Future[dict[str, Array]]"
+    since: float
+
+
+@dataclasses.dataclass
+class _Batch:
+    """Parts that wait for each other."""
+
+    parts: list[_Part]
+    rows: int = 0
+    timer: asyncio.TimerHandle | None = None
+
+
+def batchable(signature: SignatureSpec) -> bool:
+    """Returns whether every input and output has a first dimension of any size."""
+    specs = [*signature.inputs.values(), *signature.outputs.values()]
+    return bool(signature.inputs) and all(spec.shape and spec.shape[0] is None for spec in specs)
+
+
+class Batcher:
+    """Batches the runs of one version of a model. Used from one event loop."""
+
+    def __init__(self, run: Run, options: BatchOptions) -> None:
+        """Makes the batcher.
+
+        Args:
+            run: Runs a signature on a whole batch.
+            options: How batches are made.
+        """
+        self._run = run
+        self._options = options
+        self._batches: dict[_Key, _Batch] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self._waiting_rows = 0
+
+    async def run(self, signature: SignatureSpec, inputs: Tensors) -> dict[str, Array]:
+        """Runs a signature on some rows, together with whatever else comes meanwhile.
+
+        Args:
+            signature: One that is `batchable`.
+            inputs: Its inputs.
+
+        Raises:
+            ServingError: RESOURCE_EXHAUSTED if too many rows wait; what the run raised.
+        """
+        rows = _rows(inputs)
+        if rows is None or not 0 < rows < self._options.rows:
+            return await self._run(signature.name, inputs)
+        if self._waiting_rows + rows > self._options.max_waiting_rows:
+            raise ServingError(
+                Code.RESOURCE_EXHAUSTED,
+                f"Too many rows wait for the model: {self._waiting_rows}. Try again later.",
+                retry_after=1.0,
+            )
+        loop = asyncio.get_running_loop()
+        part = _Part(inputs, rows, loop.create_future(), time.perf_counter())
+        self._add(signature.name, part)
+        self._waiting_rows += rows
+        try:
+            return await part.done
+        finally:
+            self._waiting_rows -= rows
+
+    def _add(self, signature: str, part: _Part) -> None:
+        key = (
+            signature,
+            tuple((name, array.shape[1:]) for name, array in sorted(part.inputs.items())),
+        )
+        batch = self._batches.get(key)
+        if batch is not None and batch.rows + part.rows > self._options.rows:
+            self._send(key)
+            batch = None
+        if batch is None:
+            batch = self._batches[key] = _Batch([])
+            loop = asyncio.get_running_loop()
+            batch.timer = loop.call_later(self._options.delay_seconds, self._send, key)
+        batch.parts.append(part)
+        batch.rows += part.rows
+        if batch.rows >= self._options.rows:
+            self._send(key)
+
+    def _send(self, key: _Key) -> None:
+        batch = self._batches.pop(key)
+        if batch.timer is not None:
+            batch.timer.cancel()
+        task = asyncio.get_running_loop().create_task(self._answer(key[0], batch))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _answer(self, signature: str, batch: _Batch) -> None:
+        # The timer that sends a batch runs as part of its first request: not any more.
+        begin_call(Call())
+        parts = [part for part in batch.parts if not part.done.done()]
+        if not parts:
+            return
+        rows = sum(part.rows for part in parts)
+        self._options.observe_rows(rows)
+        try:
+            outputs = await self._run(signature, _joined(parts))
+            for name, array in outputs.items():
+                if not array.ndim or len(array) != rows:
+                    raise ServingError(
+                        Code.INTERNAL,
+                        f"signature {signature} cannot be batched: output {name} has shape "
+                        f"{array.shape} for {rows} rows",
+                    )
+        except Exception as error:
+            await self._answer_alone(signature, parts, error)
+            return
+        start = 0
+        for part in parts:
+            end = start + part.rows
+            if not part.done.done():
+                part.done.set_result({name: array[start:end] for name, array in outputs.items()})
+            start = end
+
+    async def _answer_alone(self, signature: str, parts: list[_Part], error: Exception) -> None:
+        """Runs the parts one by one: what is wrong with one must not fail the others."""
+        wrong = isinstance(error, ServingError) and error.code in (
+            Code.INVALID_ARGUMENT,
+            Code.INTERNAL,
+        )
+        for part in parts:
+            if part.done.done():
+                continue
+            if not wrong or len(parts) == 1:
+                part.done.set_exception(error)
+                continue
+            try:
+                outputs = await self._run(signature, part.inputs)
+            except Exception as own:
+                if not part.done.done():
+                    part.done.set_exception(own)
+            else:
+                if not part.done.done():
+                    part.done.set_result(outputs)
+
+
+def _rows(inputs: Tensors) -> int | None:
+    sizes = {len(array) if array.ndim else -1 for array in inputs.values()}
+    size = sizes.pop() if len(sizes) == 1 else -1
+    return size if size >= 0 else None
+
+
+def _joined(parts: list[_Part]) -> dict[str, Array]:
+    if len(parts) == 1:
+        return dict(parts[0].inputs)
+    return {name: np.concatenate([part.inputs[name] for part in parts]) for name in parts[0].inputs}

@@ -1,0 +1,181 @@
+"""What the model servers serve: versions by model and endpoint, and their signatures."""
+
+import asyncio
+import time
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from server.engines.base import ModelSpec, VersionState, VersionStatus
+from server.engines.tfserving.endpoint import Endpoint
+from server.engines.tfserving.pool import UpstreamPool
+from server.engines.tfserving.protos import Protos
+from server.engines.tfserving.tensor_protos import signatures_of
+from server.errors import Code, ServingError
+from server.tensors import SignatureSpec
+
+_STATES = {
+    10: VersionState.START,
+    20: VersionState.LOADING,
+    30: VersionState.AVAILABLE,
+    40: VersionState.UNLOADING,
+    50: VersionState.END,
+}
+# The furthest state that any endpoint reports counts: a version serves if it does so anywhere.
+_RANK = [VersionState.END, VersionState.START, VersionState.UNLOADING, VersionState.LOADING]
+_CODES = tuple(Code)
+_PROBE_SECONDS = 2.0
+
+
+class Catalog:
+    """The versions there are, as of the last look. Used from one event loop."""
+
+    def __init__(self, models: Collection[str], pool: UpstreamPool, protos: Protos) -> None:
+        """Makes an empty catalog.
+
+        Args:
+            models: The models' names.
+            pool: The endpoints.
+            protos: The messages.
+        """
+        self.models = frozenset(models)
+        self._pool = pool
+        self._protos = protos
+        self._found: dict[str, dict[str, list[VersionStatus]]] = {name: {} for name in self.models}
+        self._signatures: dict[tuple[str, int], list[SignatureSpec]] = {}
+        self._labels: dict[tuple[str, str], int] = {}
+        self._first_seen: dict[tuple[str, int], float] = {}
+        self._refreshing: asyncio.Task[None] | None = None
+
+    async def refresh(self) -> None:
+        """Asks all endpoints; those who come while that is under way wait for the same look."""
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.get_running_loop().create_task(self._look())
+        await asyncio.shield(self._refreshing)
+
+    async def _look(self) -> None:
+        await asyncio.gather(
+            *(
+                self._look_at(endpoint, model)
+                for endpoint in self._pool.endpoints
+                for model in self.models
+            )
+        )
+        self._labels.clear()
+        known = {(m, v) for m in self.models for v in self._available(m)}
+        self._signatures = {k: v for k, v in self._signatures.items() if k in known}
+        for key in known:
+            self._first_seen.setdefault(key, time.time())
+
+    async def _look_at(self, endpoint: Endpoint, model: str) -> None:
+        request = self._protos.status.GetModelStatusRequest()
+        request.model_spec.name = model
+        try:
+            response = await endpoint.call("GetModelStatus", request, _PROBE_SECONDS)
+        except ServingError as error:
+            if error.code in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED):
+                endpoint.breaker.failed()
+            else:
+                endpoint.breaker.succeeded()
+            self._found[model][endpoint.name] = []
+            return
+        endpoint.breaker.succeeded()
+        self._found[model][endpoint.name] = [
+            VersionStatus(
+                entry.version,
+                _STATES.get(entry.state, VersionState.START),
+                _CODES[entry.status.error_code]
+                if entry.status.error_code < len(_CODES)
+                else Code.UNKNOWN,
+                entry.status.error_message,
+            )
+            for entry in response.model_version_status
+        ]
+
+    def _available(self, model: str) -> set[int]:
+        return {
+            status.version
+            for statuses in self._found.get(model, {}).values()
+            for status in statuses
+            if status.state is VersionState.AVAILABLE
+        }
+
+    def latest(self, model: str) -> int | None:
+        """Returns the newest version that any endpoint serves."""
+        return max(self._available(model), default=None)
+
+    def endpoints_of(self, model: str, version: int) -> list[str]:
+        """Returns the endpoints that serve a version."""
+        return [
+            name
+            for name, statuses in self._found.get(model, {}).items()
+            if any(s.version == version and s.state is VersionState.AVAILABLE for s in statuses)
+        ]
+
+    def reached(self, model: str) -> bool:
+        """Returns whether any endpoint knows the model."""
+        return any(self._found.get(model, {}).values())
+
+    def statuses(self, model: str) -> list[VersionStatus]:
+        """Returns the state of each version, highest first."""
+        best: dict[int, VersionStatus] = {}
+        for statuses in self._found.get(model, {}).values():
+            for status in statuses:
+                known = best.get(status.version)
+                if known is None or _rank(status) > _rank(known):
+                    best[status.version] = status
+        return [
+            VersionStatus(
+                s.version,
+                s.state,
+                s.code,
+                s.message,
+                self._first_seen.get((model, version), 0.0),
+            )
+            for version, s in sorted(best.items(), reverse=True)
+        ]
+
+    async def version_of_label(self, spec: ModelSpec) -> int:
+        """Returns the version that the model servers give a label.
+
+        Raises:
+            ServingError: INVALID_ARGUMENT if they know no such label.
+        """
+        key = (spec.name, spec.label or "")
+        if key not in self._labels:
+            request = self._metadata_request(spec.name)
+            request.model_spec.version_label = spec.label
+            try:
+                response = await self._pool.call("GetModelMetadata", request, self._anywhere())
+            except ServingError as error:
+                if error.code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT, Code.FAILED_PRECONDITION):
+                    raise spec.unknown_label() from None
+                raise
+            self._labels[key] = response.model_spec.version.value
+        return self._labels[key]
+
+    async def signatures(self, model: str, version: int) -> Sequence[SignatureSpec]:
+        """Returns the signatures of a version; asked for once."""
+        key = (model, version)
+        if key not in self._signatures:
+            request = self._metadata_request(model)
+            request.model_spec.version.value = version
+            response = await self._pool.call(
+                "GetModelMetadata", request, self.endpoints_of(model, version)
+            )
+            definitions = self._protos.metadata.SignatureDefMap()
+            response.metadata["signature_def"].Unpack(definitions)
+            self._signatures[key] = signatures_of(definitions.signature_def)
+        return self._signatures[key]
+
+    def _metadata_request(self, model: str) -> Any:
+        request = self._protos.metadata.GetModelMetadataRequest()
+        request.model_spec.name = model
+        request.metadata_field.append("signature_def")
+        return request
+
+    def _anywhere(self) -> list[str]:
+        return [endpoint.name for endpoint in self._pool.endpoints]
+
+
+def _rank(status: VersionStatus) -> int:
+    return _RANK.index(status.state) if status.state in _RANK else len(_RANK)

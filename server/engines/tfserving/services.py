@@ -1,0 +1,281 @@
+"""TensorFlow Serving's gRPC services over any engine: its clients work with them unchanged."""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from server.call import Call, begin_call
+from server.engines.base import CLASSIFY_METHOD, REGRESS_METHOD, Engine, ModelSpec, Servable
+from server.engines.tfserving.example_protos import read_input
+from server.engines.tfserving.protos import Protos
+from server.engines.tfserving.tensor_protos import fill_proto, fill_signature, to_array
+from server.errors import PRIVATE_CODES, Code, ServingError, invalid
+from server.keys import KeyRing, key_of_headers
+from server.tensors import DEFAULT_SIGNATURE, Array, SignatureSpec, Tensors, dtype_of_name
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger("server.grpc")
+_SIGNATURES = "signature_def"
+# TensorFlow Serving and gRPC number the codes in the order of their declaration.
+_NUMBERS = {code: number for number, code in enumerate(Code)}
+_STATES = {"START": 10, "LOADING": 20, "AVAILABLE": 30, "UNLOADING": 40, "END": 50}
+
+
+class _Service:
+    """What both services share: keys, deadlines, and errors by code."""
+
+    def __init__(self, engine: Engine, protos: Protos, keys: KeyRing | None, most: float) -> None:
+        """Makes the service.
+
+        Args:
+            engine: What answers.
+            protos: The messages.
+            keys: The keys that open it; None if everyone may ask.
+            most: Longest time for an answer, in seconds.
+        """
+        self._engine = engine
+        self._protos = protos
+        self._keys = keys
+        self._most = most
+
+    async def _answer(self, context: Any, scope: str, work: Callable[[], Awaitable[T]]) -> T:
+        try:
+            metadata = {key: value for key, value in context.invocation_metadata() or ()}
+            if self._keys is not None:
+                sent = [metadata.get(name) for name in ("authorization", "x-api-key")]
+                headers = [v.encode() if isinstance(v, str) else v for v in sent]
+                self._keys.check(key_of_headers(*headers), scope)
+            given = context.time_remaining()
+            seconds = self._most if given is None else min(given, self._most)
+            begin_call(Call(deadline=time.monotonic() + seconds))
+            return await work()
+        except ServingError as error:
+            failure = error
+        except Exception:
+            _LOG.exception("a gRPC request failed")
+            failure = ServingError(Code.INTERNAL, "")
+        if failure.code in PRIVATE_CODES:
+            if failure.message:
+                _LOG.error("%s", failure.message)
+            failure = ServingError(failure.code, "Internal error")
+        import grpc
+
+        await context.abort(getattr(grpc.StatusCode, failure.code.value), failure.message)
+        raise AssertionError("abort raises")
+
+    def _fill_spec(self, target: Any, spec: ModelSpec, version: int, signature: str) -> None:
+        target.name = spec.name
+        target.version.value = version
+        target.signature_name = signature
+
+
+def spec_of(message: Any) -> ModelSpec:
+    """Returns the model, and the choice of its version, that a ModelSpec message names."""
+    if not message.name:
+        raise invalid("Missing ModelSpec")
+    choice = message.WhichOneof("version_choice")
+    return ModelSpec(
+        message.name,
+        message.version.value if choice == "version" else None,
+        message.version_label if choice == "version_label" else None,
+    )
+
+
+class PredictionService(_Service):
+    """Predict, Classify, Regress, MultiInference, GetModelMetadata."""
+
+    async def Predict(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Runs a signature."""
+        return await self._answer(context, "predict", lambda: self._predict(request))
+
+    async def Classify(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Classifies examples."""
+        return await self._answer(context, "predict", lambda: self._classify(request))
+
+    async def Regress(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Gives examples values."""
+        return await self._answer(context, "predict", lambda: self._regress(request))
+
+    async def MultiInference(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Classifies examples and gives them values in one request."""
+        return await self._answer(context, "predict", lambda: self._multi_inference(request))
+
+    async def GetModelMetadata(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Tells a model's signatures."""
+        return await self._answer(context, "predict", lambda: self._metadata(request))
+
+    async def _predict(self, request: Any) -> Any:
+        spec = spec_of(request.model_spec)
+        name = request.model_spec.signature_name or DEFAULT_SIGNATURE
+        response = self._protos.predict.PredictResponse()
+        async with self._engine.lease(spec) as servable:
+            signature = _signature(servable, name)
+            inputs = _inputs(request, signature)
+            outputs = await servable.run(name, inputs)
+            self._fill_spec(response.model_spec, spec, servable.version, name)
+        wanted = list(request.output_filter) or list(outputs)
+        for key in wanted:
+            if key not in outputs:
+                raise invalid(
+                    f"output tensor alias not found in signature: {key} Outputs expected to be in "
+                    f"the set {{{','.join(sorted(outputs))}}}."
+                )
+            spec_out = signature.outputs.get(key)
+            dtype = spec_out.dtype if spec_out else dtype_of_name(_dtype_name(outputs[key]))
+            fill_proto(response.outputs[key], outputs[key], dtype)
+        return response
+
+    async def _classify(self, request: Any) -> Any:
+        response = self._protos.classification.ClassificationResponse()
+        await self._fill_classes(request.model_spec, request.input, response)
+        return response
+
+    async def _regress(self, request: Any) -> Any:
+        response = self._protos.regression.RegressionResponse()
+        await self._fill_values(request.model_spec, request.input, response)
+        return response
+
+    async def _multi_inference(self, request: Any) -> Any:
+        response = self._protos.inference.MultiInferenceResponse()
+        if len({task.model_spec.name for task in request.tasks}) > 1:
+            raise invalid("All ModelSpecs in a MultiInferenceRequest must access the same model")
+        for task in request.tasks:
+            result = response.results.add()
+            if task.method_name == CLASSIFY_METHOD:
+                filled = self._protos.classification.ClassificationResponse()
+                await self._fill_classes(task.model_spec, request.input, filled)
+                result.classification_result.CopyFrom(filled.result)
+            elif task.method_name == REGRESS_METHOD:
+                filled = self._protos.regression.RegressionResponse()
+                await self._fill_values(task.model_spec, request.input, filled)
+                result.regression_result.CopyFrom(filled.result)
+            else:
+                raise ServingError(
+                    Code.UNIMPLEMENTED, f"Unsupported signature method_name: {task.method_name}"
+                )
+            result.model_spec.CopyFrom(filled.model_spec)
+        return response
+
+    async def _fill_classes(self, model: Any, examples_message: Any, response: Any) -> None:
+        spec = spec_of(model)
+        name = model.signature_name or DEFAULT_SIGNATURE
+        examples, shared = read_input(examples_message)
+        async with self._engine.lease(spec) as servable:
+            _check_examples(servable, name, CLASSIFY_METHOD, "classification", len(examples))
+            result = await servable.classify(name, examples, shared)
+            self._fill_spec(response.model_spec, spec, servable.version, name)
+        labels = result.classes.tolist() if result.classes is not None else None
+        scores = result.scores.tolist() if result.scores is not None else None
+        for row in range(len(examples)):
+            classes = response.result.classifications.add().classes
+            for column in range(len((labels or scores or [[]])[row])):
+                entry = classes.add()
+                if labels is not None:
+                    entry.label = labels[row][column].decode(errors="replace")
+                if scores is not None:
+                    entry.score = scores[row][column]
+
+    async def _fill_values(self, model: Any, examples_message: Any, response: Any) -> None:
+        spec = spec_of(model)
+        name = model.signature_name or DEFAULT_SIGNATURE
+        examples, shared = read_input(examples_message)
+        async with self._engine.lease(spec) as servable:
+            _check_examples(servable, name, REGRESS_METHOD, "regression", len(examples))
+            values = await servable.regress(name, examples, shared)
+            self._fill_spec(response.model_spec, spec, servable.version, name)
+        for value in values.tolist():
+            response.result.regressions.add().value = value
+
+    async def _metadata(self, request: Any) -> Any:
+        spec = spec_of(request.model_spec)
+        fields = list(request.metadata_field)
+        if not fields:
+            raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
+        for field in fields:
+            if field != _SIGNATURES:
+                raise invalid(f"Metadata field {field} is not supported")
+        response = self._protos.metadata.GetModelMetadataResponse()
+        definitions = self._protos.metadata.SignatureDefMap()
+        async with self._engine.lease(spec) as servable:
+            for signature in servable.described:
+                fill_signature(definitions.signature_def[signature.name], signature)
+            self._fill_spec(response.model_spec, spec, servable.version, "")
+        response.metadata[_SIGNATURES].Pack(definitions)
+        return response
+
+
+class ModelService(_Service):
+    """GetModelStatus; the configuration of models is not changed through gRPC."""
+
+    async def GetModelStatus(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Tells the state of a model's versions."""
+        return await self._answer(context, "predict", lambda: self._status(request))
+
+    async def HandleReloadConfigRequest(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Refuses: the folder of models and the admin port say what is served."""
+        return await self._answer(context, "admin", lambda: self._reload(request))
+
+    async def _status(self, request: Any) -> Any:
+        spec = spec_of(request.model_spec)
+        response = self._protos.status.GetModelStatusResponse()
+        for status in await self._engine.status(spec):
+            entry = response.model_version_status.add()
+            entry.version = status.version
+            entry.state = _STATES[status.state.value]
+            entry.status.error_code = _NUMBERS[status.code]
+            entry.status.error_message = status.message
+        return response
+
+    async def _reload(self, _: Any) -> Any:
+        raise ServingError(
+            Code.UNIMPLEMENTED,
+            "The folder of models says what is served: write a version there, or use the admin API",
+        )
+
+
+def _signature(servable: Servable, name: str) -> SignatureSpec:
+    signature = servable.signatures.get(name)
+    if signature is None:
+        raise ServingError(
+            Code.FAILED_PRECONDITION,
+            f'Serving signature key "{name}" not found.',
+        )
+    return signature
+
+
+def _inputs(request: Any, signature: SignatureSpec) -> Tensors:
+    if request.inputs.keys() != signature.inputs.keys():
+        raise invalid(
+            "input tensor alias not found in signature, or missing: inputs expected to be in the "
+            f"set {{{','.join(sorted(signature.inputs))}}}. "
+            f"Received: {{{','.join(sorted(request.inputs))}}}"
+        )
+    arrays: dict[str, Array] = {}
+    for name, spec in signature.inputs.items():
+        proto = request.inputs[name]
+        if proto.dtype != spec.dtype.number:
+            raise invalid(
+                f"Expects arg[{name}] to be {spec.dtype.name}. Received: dtype={proto.dtype}"
+            )
+        arrays[name] = to_array(proto)
+    return arrays
+
+
+def _check_examples(servable: Servable, name: str, method: str, kind: str, count: int) -> None:
+    signature = servable.signatures.get(name)
+    if signature is None:
+        raise invalid(f"No signature was found with the name: {name}")
+    if signature.method_name != method:
+        raise invalid(
+            f"Expected {kind} signature method_name to be {method}. Was: {signature.method_name}"
+        )
+    if not count:
+        raise invalid("Input is empty.")
+
+
+def _dtype_name(array: Array) -> str:
+    return {"float32": "float", "float64": "double", "object": "string"}.get(
+        array.dtype.name, array.dtype.name
+    )

@@ -1,0 +1,153 @@
+"""Arrays to TensorProto messages and back, without TensorFlow."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from server.errors import Code, ServingError, invalid
+from server.tensors import Array, DType, Kind, SignatureSpec, TensorSpec, dtype_of_number
+from server.wire.strings import bytes_array
+
+_MAX_ELEMENTS = 1 << 30
+# A message of a few bytes can claim any number of elements: not more than these are made up.
+_MAX_REPEATED = 1 << 20
+
+# The field that holds the values when `tensor_content` does not.
+_FIELDS = {
+    "float": "float_val",
+    "double": "double_val",
+    "int32": "int_val",
+    "int16": "int_val",
+    "int8": "int_val",
+    "uint8": "int_val",
+    "bool": "bool_val",
+    "int64": "int64_val",
+    "uint32": "uint32_val",
+    "uint64": "uint64_val",
+    "string": "string_val",
+    "half": "half_val",
+    "bfloat16": "half_val",
+}
+
+
+def fill_proto(proto: Any, array: Array, dtype: DType) -> None:
+    """Writes an array into an empty TensorProto.
+
+    Numbers go as bytes in one piece: element by element takes twenty times as long.
+    """
+    proto.dtype = dtype.number
+    for size in array.shape:
+        proto.tensor_shape.dim.add().size = size
+    if dtype.kind is Kind.STRING:
+        proto.string_val.extend(array.reshape(-1).tolist())
+        return
+    if sys.byteorder == "big":
+        array = array.byteswap()
+    proto.tensor_content = np.ascontiguousarray(array, dtype.numpy).tobytes()
+
+
+def to_array(proto: Any) -> Array:
+    """Reads a TensorProto.
+
+    Args:
+        proto: The message. Of too few values the last one is repeated, as TensorFlow does.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT for a message that is no tensor; UNIMPLEMENTED for an
+            element type the gateway does not carry.
+    """
+    dtype = dtype_of_number(proto.dtype)
+    field = _FIELDS.get(dtype.name)
+    if field is None:
+        raise ServingError(Code.UNIMPLEMENTED, f"Tensors of type {dtype.enum_name} are not carried")
+    shape = tuple(dim.size for dim in proto.tensor_shape.dim)
+    count = 1
+    for size in shape:
+        count *= size
+        if size < 0 or count > _MAX_ELEMENTS:
+            raise invalid(
+                f"A tensor must have a shape of known size, {_MAX_ELEMENTS} elements at most. "
+                f"Received: {list(shape)[:32]}"
+            )
+    if proto.tensor_shape.unknown_rank or len(shape) > 32:
+        raise invalid("A tensor must have a shape of known rank, 32 at most")
+    if proto.tensor_content:
+        return _from_content(proto.tensor_content, dtype, shape, count)
+    values = getattr(proto, field)
+    if len(values) < count and count > _MAX_REPEATED:
+        raise invalid(f"A tensor of {count} elements must not have only {len(values)} values")
+    if len(values) > count:
+        raise invalid(f"A tensor of {count} elements must not have {len(values)} values")
+    if dtype.kind is Kind.STRING:
+        strings = list(values)
+        return bytes_array(
+            strings + [strings[-1] if strings else b""] * (count - len(strings)), shape
+        )
+    if field == "half_val":
+        flat = np.asarray(values, np.uint16).view(dtype.numpy)
+    else:
+        flat = np.asarray(values, dtype.numpy)
+    if len(flat) < count:
+        last = flat[-1:] if len(flat) else np.zeros(1, dtype.numpy)
+        flat = np.concatenate([flat, np.repeat(last, count - len(flat))])
+    return flat.reshape(shape)
+
+
+def _from_content(content: bytes, dtype: DType, shape: tuple[int, ...], count: int) -> Array:
+    if dtype.kind is Kind.STRING or len(content) != count * dtype.numpy.itemsize:
+        raise invalid(
+            f"A tensor of type {dtype.enum_name} and shape {list(shape)} must not have "
+            f"{len(content)} bytes of content"
+        )
+    array = np.frombuffer(content, dtype.numpy).reshape(shape)
+    return array.byteswap() if sys.byteorder == "big" else array
+
+
+def specs_of(infos: Mapping[str, Any]) -> dict[str, TensorSpec]:
+    """Returns the specs that TensorInfo messages tell of."""
+    return {
+        name: TensorSpec(
+            name=name,
+            dtype=dtype_of_number(info.dtype),
+            shape=None
+            if info.tensor_shape.unknown_rank
+            else tuple(None if dim.size < 0 else dim.size for dim in info.tensor_shape.dim),
+            tensor_name=info.name,
+        )
+        for name, info in infos.items()
+    }
+
+
+def signatures_of(definitions: Mapping[str, Any]) -> list[SignatureSpec]:
+    """Returns the signatures that SignatureDef messages tell of, by name."""
+    return [
+        SignatureSpec(
+            name=name,
+            inputs=specs_of(definition.inputs),
+            outputs=specs_of(definition.outputs),
+            method_name=definition.method_name,
+        )
+        for name, definition in sorted(definitions.items())
+    ]
+
+
+def fill_signature(definition: Any, signature: SignatureSpec) -> None:
+    """Writes a signature into an empty SignatureDef."""
+    definition.method_name = signature.method_name
+    for infos, specs in (
+        (definition.inputs, signature.inputs),
+        (definition.outputs, signature.outputs),
+    ):
+        for name, spec in specs.items():
+            info = infos[name]
+            info.name = spec.tensor_name
+            info.dtype = spec.dtype.number
+            if spec.shape is None:
+                info.tensor_shape.unknown_rank = True
+            else:
+                # An empty message is not the same as none: a scalar has a shape.
+                info.tensor_shape.SetInParent()
+            for size in spec.shape or ():
+                info.tensor_shape.dim.add().size = -1 if size is None else size
