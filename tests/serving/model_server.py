@@ -1,0 +1,113 @@
+"""A model server in a process of its own: the binary of DE_MODEL_SERVER, or the gateway."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+from tests.serving.tools import ROOT
+
+BINARY = os.environ.get("DE_MODEL_SERVER")
+PRELOAD = os.environ.get("DE_MODEL_SERVER_PRELOAD")
+MODEL = "rows"
+CONFIG = """model_config_list {{ config {{
+  name: "{name}" base_path: "{path}" model_platform: "tensorflow"
+  model_version_policy {{ all {{}} }}
+}} }}
+"""
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def binary_command(root, folder, grpc_port, rest_port, every_version, batching):
+    """Returns how TensorFlow Serving's model server is started."""
+    command = [BINARY, f"--port={grpc_port}", f"--rest_api_port={rest_port}"]
+    command += ["--file_system_poll_wait_seconds=1", "--grpc_max_threads=64"]
+    if batching:
+        parameters = folder / "batching.config"
+        parameters.write_text(
+            "max_batch_size { value: 64 }\nbatch_timeout_micros { value: 2000 }\n"
+            "num_batch_threads { value: 2 }\nmax_enqueued_batches { value: 1000 }\n"
+        )
+        command += ["--enable_batching", f"--batching_parameters_file={parameters}"]
+    if every_version:
+        config = folder / "models.config"
+        config.write_text(CONFIG.format(name=MODEL, path=root))
+        return [*command, f"--model_config_file={config}"]
+    return [*command, f"--model_name={MODEL}", f"--model_base_path={root}"]
+
+
+def gateway_command(root, folder, grpc_port, rest_port, every_version, batching):
+    """Returns how the gateway is started in its place."""
+    del folder, batching
+    command = [sys.executable, "-m", "server", "--model-dir", root, "--model-name", MODEL]
+    command += ["--port", rest_port, "--grpc-port", grpc_port, "--poll-seconds", 1]
+    return [*command, "--version-policy", "all"] if every_version else command
+
+
+class ModelServer:
+    """Serves a folder of versions; a context manager that leaves nothing behind."""
+
+    def __init__(self, command_of, root, folder, every_version=False, batching=False):
+        self.grpc_port, self.rest_port = free_port(), free_port()
+        command = command_of(root, folder, self.grpc_port, self.rest_port, every_version, batching)
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "1"}
+        if PRELOAD and command_of is binary_command:
+            environment["LD_PRELOAD"] = PRELOAD
+        self.log = folder / "server.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                list(map(str, command)), cwd=ROOT, env=environment, stdout=log, stderr=log
+            )
+
+    def __enter__(self):
+        self.wait_for("AVAILABLE")
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(10)
+
+    def rest(self, path, body=None):
+        """Returns status and decoded JSON."""
+        data = None if body is None else json.dumps(body).encode()
+        url = f"http://127.0.0.1:{self.rest_port}{path}"
+        try:
+            with urllib.request.urlopen(url, data, timeout=30) as response:
+                return response.status, json.load(response)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+
+    def states(self):
+        """Returns the state of each version."""
+        status, said = self.rest(f"/v1/models/{MODEL}")
+        assert status == 200, said
+        return {int(each["version"]): each["state"] for each in said["model_version_status"]}
+
+    def wait_for(self, state, version=None, seconds=90):
+        """Waits until a version, or any, is in a state."""
+        deadline = time.monotonic() + seconds
+        said = None
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None, self.log.read_text(errors="replace")[-4000:]
+            try:
+                said = self.states()
+                if state in (said.values() if version is None else [said.get(version)]):
+                    return
+            except (OSError, AssertionError) as error:
+                said = error
+            time.sleep(0.1)
+        raise AssertionError(f"waited for {version} to be {state}; last: {said}")

@@ -1,0 +1,186 @@
+"""A model server with the ops inside, from the outside: gRPC, REST, versions, corruption, batching.
+
+Run against the gateway, which offers the same two protocols, and against the binary named by
+DE_MODEL_SERVER where that is set (DE_MODEL_SERVER_PRELOAD: an op library that it must preload).
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from tests.serving import model_server as servers
+from tests.serving.model_server import MODEL, ModelServer
+from tests.serving.tools import SERVING_OPS, run
+
+pytestmark = pytest.mark.slow
+LOOKUP = "de_lookup/users"
+IDS = [0, 7, 4_000_000_000]
+
+needs_binary = pytest.mark.skipif(
+    servers.BINARY is None, reason="DE_MODEL_SERVER names no model server binary"
+)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(servers.gateway_command, id="gateway"),
+        pytest.param(servers.binary_command, id="binary", marks=needs_binary),
+    ]
+)
+def command_of(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def exported(export_versions, tmp_path_factory):
+    return export_versions(tmp_path_factory.mktemp("exported"), 1, 2, 3)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "root").mkdir()
+    return tmp_path
+
+
+def publish(exported, folder, version):
+    """Copies a version in, seen whole or not at all."""
+    shutil.copytree(exported / str(version), folder / "copying")
+    (folder / "copying").rename(folder / "root" / str(version))
+
+
+def rows(version):
+    return [[float(version)] * 4, [float(version)] * 4, [0.5] * 4]
+
+
+def looked_up(server, version=None):
+    path = f"/v1/models/{MODEL}" + (f"/versions/{version}" if version else "")
+    body = {"signature_name": LOOKUP, "inputs": {"ids": IDS}}
+    status, said = server.rest(f"{path}:predict", body)
+    assert status == 200, said
+    return said["outputs"]["embeddings"]
+
+
+def predicted_over_grpc(server, version=None):
+    import grpc
+    import tensorflow as tf
+    from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = MODEL
+    request.model_spec.signature_name = LOOKUP
+    if version:
+        request.model_spec.version.value = version
+    request.inputs["ids"].CopyFrom(tf.make_tensor_proto(IDS, tf.int64))
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        answer = stub.Predict(request, timeout=30)
+    return tf.make_ndarray(answer.outputs["embeddings"]).tolist()
+
+
+def test_both_protocols_answer_the_exported_rows(command_of, exported, folder):
+    publish(exported, folder, 1)
+    with ModelServer(command_of, folder / "root", folder) as server:
+        assert looked_up(server) == rows(1)
+        assert predicted_over_grpc(server) == rows(1)
+
+
+def test_the_smoke_test_passes_and_can_fail(command_of, exported, folder):
+    publish(exported, folder, 1)
+    with ModelServer(command_of, folder / "root", folder) as server:
+        command = [sys.executable, SERVING_OPS / "smoke_test.py", "127.0.0.1", "--model", MODEL]
+        command += ["--grpc-port", server.grpc_port, "--rest-port", server.rest_port]
+        command = list(map(str, command))
+        environment = {**os.environ, "PYTHONPATH": str(SERVING_OPS.parent)}
+        said = run([*command, "--export", exported / "1"], env=environment)
+        assert "passed: 2 comparisons" in said
+        wrong = subprocess.run(
+            [*command, "--export", str(exported / "2")],
+            capture_output=True, text=True, env=environment, check=False,
+        )  # fmt: skip
+        assert wrong.returncode == 1
+        assert "must answer the export's rows" in wrong.stderr
+
+
+def test_a_swap_under_load_fails_no_request_and_rolls_back(command_of, exported, folder):
+    publish(exported, folder, 1)
+    with ModelServer(command_of, folder / "root", folder) as server:
+        stop, seen, failures = threading.Event(), set(), []
+
+        def ask():
+            while not stop.is_set():
+                try:
+                    answer = looked_up(server)
+                    version = int(answer[0][0])
+                    assert answer == rows(version)  # never a mix of two
+                    seen.add(version)
+                except Exception as error:
+                    failures.append(error)
+
+        clients = [threading.Thread(target=ask) for _ in range(4)]
+        for client in clients:
+            client.start()
+        try:
+            for version in (2, 3):
+                publish(exported, folder, version)
+                server.wait_for("AVAILABLE", version)
+            shutil.rmtree(folder / "root" / "3")  # back to the version before
+            server.wait_for("AVAILABLE", 2)
+            for _ in range(100):
+                if looked_up(server) == rows(2):
+                    break
+                stop.wait(0.2)
+        finally:
+            stop.set()
+            for client in clients:
+                client.join()
+        assert not failures, failures[:3]
+        assert seen == {1, 2, 3}
+        assert looked_up(server) == rows(2)
+
+
+def test_two_versions_answer_at_once(command_of, exported, folder):
+    publish(exported, folder, 1)
+    publish(exported, folder, 2)
+    with ModelServer(command_of, folder / "root", folder, every_version=True) as server:
+        server.wait_for("AVAILABLE", 1)
+        server.wait_for("AVAILABLE", 2)
+        for version in (1, 2):
+            assert looked_up(server, version) == rows(version)
+            assert predicted_over_grpc(server, version) == rows(version)
+        assert looked_up(server) == rows(2)
+
+
+def test_a_corrupt_version_does_not_unseat_the_good_one(command_of, exported, folder):
+    publish(exported, folder, 1)
+    with ModelServer(command_of, folder / "root", folder) as server:
+        shutil.copytree(exported / "2", folder / "damaged")
+        for asset in (folder / "damaged" / "assets").iterdir():
+            asset.write_bytes(asset.read_bytes()[:200])
+        (folder / "damaged").rename(folder / "root" / "2")
+        server.wait_for("END", 2, seconds=120)
+        assert server.states()[1] == "AVAILABLE"
+        assert looked_up(server) == rows(1)
+        assert predicted_over_grpc(server) == rows(1)
+
+
+@needs_binary
+def test_batched_requests_each_get_their_own_rows(exported, folder):
+    publish(exported, folder, 1)
+    with ModelServer(servers.binary_command, folder / "root", folder, batching=True) as server:
+        wrong = []
+
+        def ask():
+            for _ in range(50):
+                if looked_up(server) != rows(1):
+                    wrong.append(1)
+
+        clients = [threading.Thread(target=ask) for _ in range(8)]
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join()
+        assert not wrong
