@@ -14,8 +14,8 @@ import json, sys
 import tensorflow as tf
 import de_core._ops
 loaded = tf.saved_model.load(sys.argv[1])
-rows = loaded.signatures["de_lookup/users"](ids=tf.constant([1, 7000000000], tf.int64))["embeddings"]
-print(json.dumps([tf.__version__, rows.numpy().tolist()]))
+rows = loaded.signatures["de_lookup/users"](ids=tf.constant([1, 7000000000], tf.int64))
+print(json.dumps([tf.__version__, rows["embeddings"].numpy().tolist()]))
 """
 
 
