@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import ssl
 import subprocess
 import sys
 import time
@@ -28,26 +29,37 @@ def environment() -> dict[str, str]:
 class GatewayProcess:
     """`python -m server` on a free port; a context manager that leaves nothing behind."""
 
-    def __init__(self, model_dir: Path, log: Path, *arguments: str) -> None:
+    def __init__(self, model_dir: Path | None, log: Path, *arguments: str) -> None:
         self._log_file = log.open("wb")
         self.log_path = log
         self.process = subprocess.Popen(
-            command("--model-dir", str(model_dir), "--port", "0", *arguments),
+            command(
+                *(("--model-dir", str(model_dir)) if model_dir else ()), "--port", "0", *arguments
+            ),
             cwd=ROOT,
             env=environment(),
             stdout=subprocess.PIPE,
             stderr=self._log_file,
         )
         self.port = 0
+        self.tls: ssl.SSLContext | None = None
 
     def __enter__(self) -> GatewayProcess:
         assert self.process.stdout is not None
         line = self.process.stdout.readline().decode()
-        if "listens on http://127.0.0.1:" not in line:
+        if "Gateway listens on http" not in line:
             self.__exit__()
             raise AssertionError(f"the gateway did not start:\n{self.log()}")
         self.port = int(line.rsplit(":", 1)[1])
         return self
+
+    def port_of(self, what: str) -> int:
+        """Reads the line that says where `what`, e.g. gRPC, listens; lines come in order."""
+        assert self.process.stdout is not None
+        while line := self.process.stdout.readline().decode():
+            if line.startswith(f"{what} listens on "):
+                return int(line.rsplit(":", 1)[1])
+        raise AssertionError(f"{what} does not listen:\n{self.log()}")
 
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
@@ -61,11 +73,18 @@ class GatewayProcess:
         return self.log_path.read_text()
 
     def ask(
-        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+        port: int | None = None,
     ) -> Reply:
         if body is not None and not isinstance(body, bytes | list):
             body = json.dumps(body).encode()
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        kind = http.client.HTTPSConnection if self.tls else http.client.HTTPConnection
+        extra: dict[str, Any] = {"context": self.tls} if self.tls else {}
+        connection = kind("127.0.0.1", port or self.port, timeout=60, **extra)
         try:
             connection.request(
                 method, path, body, headers or {}, encode_chunked=isinstance(body, list)

@@ -50,8 +50,8 @@ class NumpyServable:
 class NumpyEngine:
     """Serves one version of one model, `m`."""
 
-    def __init__(self, functions=None, is_ready=True):
-        self.servable = NumpyServable(3, functions if functions is not None else FUNCTIONS)
+    def __init__(self, functions=None, is_ready=True, version=3):
+        self.servable = NumpyServable(version, functions if functions is not None else FUNCTIONS)
         self.is_ready = is_ready
         self.leases = 0
         self.events: list[str] = []
@@ -86,11 +86,15 @@ class NumpyEngine:
     async def status(self, spec: ModelSpec):
         if spec.name != "m":
             raise ServingError(Code.NOT_FOUND, f"Could not find any versions of model {spec.name}")
-        return [VersionStatus(3, VersionState.AVAILABLE)]
+        if spec.version not in (None, self.servable.version):
+            raise ServingError(
+                Code.NOT_FOUND, f"Could not find version {spec.version} of model {spec.name}"
+            )
+        return [VersionStatus(self.servable.version, VersionState.AVAILABLE)]
 
     @contextlib.asynccontextmanager
     async def lease(self, spec: ModelSpec) -> AsyncIterator[Servable]:
-        if spec.name != "m" or spec.version not in (None, 3):
+        if spec.name != "m" or spec.version not in (None, self.servable.version):
             raise spec.not_found()
         if spec.label is not None:
             raise spec.unknown_label()

@@ -1,0 +1,73 @@
+"""A model server in a process of its own: TensorFlow Serving's gRPC over numpy functions.
+
+`python -m tests.server.support.light_upstream PORT VERSION SECONDS`; it says where it listens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+import numpy as np
+
+from server.engines.tfserving.grpc_server import GrpcOptions, GrpcServer
+from tests.server.support.gateway_process import ROOT, environment
+from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature, tensor
+
+
+async def serve(port: int, version: int, seconds: float) -> None:
+    def tell(x):
+        return {"version": np.full(x.shape, version, np.int64)}
+
+    told = signature("told", [tensor("x", "float", None)], [tensor("version", "int64", None)])
+    engine = NumpyEngine({**FUNCTIONS, "told": (told, tell)}, version=version)
+    plain = engine.servable.run
+
+    async def run(name, inputs):
+        await asyncio.sleep(seconds)
+        return await plain(name, inputs)
+
+    engine.servable.run = run
+    server = GrpcServer(engine, GrpcOptions("127.0.0.1", port, 64 << 20))
+    await server.start()
+    print(f"gRPC listens on 127.0.0.1:{server.port}", flush=True)
+    await asyncio.Event().wait()
+
+
+class LightUpstream:
+    """Such a process; a context manager. It can be killed, and started on the same port."""
+
+    def __init__(self, version: int = 3, seconds: float = 0.0) -> None:
+        self.version = version
+        self.seconds = seconds
+        self.port = 0
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.server.support.light_upstream",
+             str(self.port), str(self.version), str(self.seconds)],
+            cwd=ROOT, env=environment(), stdout=subprocess.PIPE,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline().decode()
+        assert "listens on" in line
+        self.port = int(line.rsplit(":", 1)[1])
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(30)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def __enter__(self) -> LightUpstream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.returncode is None:
+            self.kill()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))

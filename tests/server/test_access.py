@@ -1,0 +1,201 @@
+"""Keys and scopes, rates and places, and how large a request's head may be."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+
+import pytest
+
+from server.app import create_admin_app, create_app
+from server.engines.routed import RoutedEngine
+from server.errors import ServingError
+from server.keys import KeyRing, KeysError
+from server.settings import load_settings
+from server.throttle import Throttle
+from tests.server.support.asgi import ask, send
+from tests.server.support.gateway_process import ROOT
+from tests.server.support.numpy_engine import NumpyEngine
+
+PREDICT = ("POST", "/v1/models/m:predict", b'{"instances": [1.0]}')
+LOOKUP = ("POST", "/v1/models/m:lookup", b'{"table": "user", "ids": [7]}')
+
+
+def make_key(name, *scopes):
+    """Makes a key as users do; returns it and its line of the file."""
+    done = subprocess.run(
+        [sys.executable, "-m", "server.keys", name, *scopes],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    key, line = done.stdout.splitlines()
+    return key.removeprefix("key: "), line
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory):
+    made = {name: make_key(name, name) for name in ("predict", "lookup", "admin")}
+    file = tmp_path_factory.mktemp("keys") / "keys.yaml"
+    file.write_text("keys:\n" + "\n".join(line for _, line in made.values()) + "\n")
+    text = file.read_text()
+    assert not any(key in text for key, _ in made.values())
+    return KeyRing.load(file), {name: key for name, (key, _) in made.items()}
+
+
+def make_app(keys=None, **flags):
+    return create_app(load_settings(model_dir="x", **flags), NumpyEngine(), keys=keys)
+
+
+@pytest.mark.parametrize("header", ["authorization", "x-api-key"])
+def test_a_key_opens_its_scope_and_no_other(keys, header):
+    ring, values = keys
+
+    def headers(name):
+        return {header: ("Bearer " if header == "authorization" else "") + values[name]}
+
+    app = make_app(ring)
+    assert ask(app, *PREDICT, headers=headers("predict")).status == 200
+    assert ask(app, *LOOKUP, headers=headers("lookup")).status == 200
+    wrong = ask(app, *LOOKUP, headers=headers("predict"))
+    assert wrong.status == 403
+    assert "does not open the scope lookup" in wrong.error
+    infer = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}
+    v2 = ("POST", "/v2/models/m/infer", json.dumps(infer).encode())
+    assert ask(app, *v2, headers=headers("lookup")).status == 403
+    assert ask(app, *v2, headers=headers("predict")).status == 200
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"authorization": "Bearer no"}, {"authorization": "Basic eDp5"}]
+)
+def test_without_a_known_key_nothing_but_health_is_told(keys, headers):
+    app = make_app(keys[0])
+    for request in (PREDICT, LOOKUP, ("GET", "/v1/models/m"), ("GET", "/ui/data")):
+        reply = ask(app, *request, headers=headers)
+        assert reply.status == 401
+        assert reply.headers["www-authenticate"].startswith("Bearer")
+    for path in ("/livez", "/readyz", "/metrics", "/ui"):
+        assert ask(make_app(keys[0]), "GET", path, headers=headers).status == 200
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["keys: 3", "[]", "keys:\n  - {name: a, scopes: [root], sha256: '00'}", "\0",
+     "keys:\n  - {name: a, scopes: [admin], sha256: 'ab'}"],
+)  # fmt: skip
+def test_a_file_of_keys_that_is_none_is_refused(tmp_path, content):
+    file = tmp_path / "keys"
+    file.write_text(content)
+    with pytest.raises(KeysError, match="Received: --keys-file="):
+        KeyRing.load(file)
+
+
+def admin(app, method, path, value=None, key=None):
+    body = b"" if value is None else json.dumps(value).encode()
+    headers = {"x-api-key": key} if key else {}
+    return asyncio.run(send(app, method, path, body, headers))
+
+
+def test_admin_is_denied_without_its_scope(keys):
+    ring, values = keys
+    engine = RoutedEngine(NumpyEngine())
+    settings = load_settings(model_dir="x")
+    app = create_admin_app(settings, engine, ring)
+    assert admin(app, "GET", "/admin/models").status == 401
+    assert admin(app, "GET", "/admin/models", key=values["predict"]).status == 403
+    assert admin(app, "GET", "/admin/models", key=values["admin"]).status == 200
+    open_to_all = create_admin_app(settings, engine, None)
+    assert admin(open_to_all, "GET", "/admin/models").status == 401
+    assert ask(make_app(ring), "GET", "/admin/models").status == 404
+
+
+def test_labels_traffic_and_drain_are_set_and_told(keys):
+    ring, values = keys
+    engine = RoutedEngine(NumpyEngine(), chance=lambda: 0.5)
+    app = create_admin_app(load_settings(model_dir="x"), engine, ring)
+
+    def gateway():
+        return create_app(load_settings(model_dir="x"), engine)
+
+    def told(method, path, value=None):
+        return admin(app, method, path, value, values["admin"])
+
+    reply = told("PUT", "/admin/models/m/labels/stable", {"version": 3})
+    assert reply.json()["labels"] == {"m": {"stable": 3}}
+    labelled = ask(gateway(), "POST", "/v1/models/m/labels/stable:predict", PREDICT[2])
+    assert (labelled.status, labelled.headers["x-model-version"]) == (200, "3")
+    assert told("PUT", "/admin/models/m/labels/stable", {"version": 4}).status == 404
+    assert told("PUT", "/admin/models/m/traffic", {"weights": {"3": 1}}).status == 200
+    assert told("GET", "/admin/models").json()["models"][0]["traffic"] == {"3": 1}
+    assert told("PUT", "/admin/models/m/traffic", {"weights": {"3": 0}}).status == 400
+    assert told("PUT", "/admin/models/m/traffic", {"weights": {"3": -1}}).status == 400
+    assert told("PUT", "/admin/models/m/traffic", {"weights": {"x": 1}}).status == 400
+    assert told("PUT", "/admin/models/m/traffic", {"weights": {}}).json()["traffic"] == {}
+    assert told("DELETE", "/admin/models/m/labels/stable").json()["labels"] == {}
+    assert told("DELETE", "/admin/models/m/labels/stable").status == 404
+    assert told("POST", "/admin/models/m:reload").status == 200
+    assert "reload" in engine.inner.events
+    assert told("POST", "/admin/models/no:reload").status == 404
+    assert told("POST", "/admin/upstreams/u:drain").json()["drained"] == ["u"]
+    assert engine.inner.drained == {"u"}
+    assert told("POST", "/admin/upstreams/u:enable").json()["drained"] == []
+    assert told("POST", "/admin/upstreams/no:drain").status == 404
+    told("POST", "/admin/gateway:drain")
+    assert ask(gateway(), "GET", "/readyz").status == 503
+    told("POST", "/admin/gateway:enable")
+    assert ask(gateway(), "GET", "/readyz").status == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/admin/models/..%2f..%2fetc/labels/x", "/admin/models/a%00/labels/x", "/admin/models/%2e",
+     "/admin/models/m/labels/a%2fb", "/admin//models", "/admin/models/m:Reload"],
+)  # fmt: skip
+def test_names_in_admin_paths_are_plain(keys, path):
+    ring, values = keys
+    app = create_admin_app(load_settings(model_dir="x"), RoutedEngine(NumpyEngine()), ring)
+    assert admin(app, "PUT", path, {"version": 3}, values["admin"]).status == 400
+
+
+def test_a_client_beyond_its_rate_is_told_when_to_come_back():
+    now = 0.0
+    throttle = Throttle(10, 5, clock=lambda: now)
+    for _ in range(10):
+        throttle.count("a")
+    with pytest.raises(ServingError, match="5 requests a second") as caught:
+        throttle.count("a")
+    assert caught.value.retry_after == 1
+    throttle.count("b")
+    now = 0.2
+    throttle.count("a")
+    with pytest.raises(ServingError):
+        throttle.count("a")
+
+
+def test_the_rate_is_answered_with_429():
+    app = make_app(rate_per_second="1")
+
+    async def run():
+        return [await send(app, *PREDICT) for _ in range(4)]
+
+    replies = asyncio.run(run())
+    assert [reply.status for reply in replies] == [200, 200, 429, 429]
+    assert replies[3].headers["retry-after"] == "1"
+
+
+def test_requests_beyond_the_places_are_answered_with_429():
+    throttle = Throttle(1, 0)
+    with throttle.slot():
+        with pytest.raises(ServingError, match="At most 1 requests"), throttle.slot():
+            pass
+    with throttle.slot():
+        pass
+
+
+def test_a_large_head_is_refused():
+    app = make_app(max_header_bytes="1000")
+    assert ask(app, *PREDICT, headers={"x": "a" * 900}).status == 200
+    reply = ask(app, *PREDICT, headers={"x": "a" * 1001})
+    assert (reply.status, reply.error) == (431, "Request head exceeds 1000 bytes")
+    assert ask(app, "GET", "/v1/models/" + "a" * 1001).status == 431

@@ -1,0 +1,160 @@
+"""Requests that take too long, and clients that do not wait for their answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+
+import numpy as np
+import pytest
+
+from server.app import create_app
+from server.call import current_call
+from server.settings import load_settings
+from server.wire.timeouts import timeout_seconds
+from tests.server.support.asgi import ask, send
+from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine
+
+BODY = json.dumps({"instances": [1.0]}).encode()
+PATH = "/v1/models/m:predict"
+
+
+class SlowEngine(NumpyEngine):
+    """Takes as long as it is told, and notes what was cut off."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.cut_off = 0
+        self.calls = []
+
+        async def run(_signature, inputs):
+            self.calls.append(current_call())
+            try:
+                await asyncio.sleep(seconds)
+            except asyncio.CancelledError:
+                self.cut_off += 1
+                raise
+            return {"y": np.asarray(inputs["x"])}
+
+        self.servable.run = run
+
+
+def make_app(engine, **flags):
+    return create_app(load_settings(model_dir="x", **flags), engine)
+
+
+@pytest.mark.parametrize(
+    "headers", [{"x-request-timeout-ms": "40"}, {"grpc-timeout": "40m"}, {"grpc-timeout": "40000u"}]
+)
+def test_a_request_ends_at_its_deadline(headers):
+    engine = SlowEngine(5)
+    reply = ask(make_app(engine), "POST", PATH, BODY, headers=headers)
+    assert (reply.status, reply.json()) == (504, {"error": "Deadline exceeded"})
+    assert (engine.cut_off, engine.leases) == (1, 0)
+
+
+def test_the_gateway_has_a_deadline_of_its_own():
+    reply = ask(make_app(SlowEngine(5), request_seconds="0.04"), "POST", PATH, BODY)
+    assert reply.status == 504
+
+
+def test_a_client_cannot_ask_for_more_than_the_gateway_gives():
+    assert timeout_seconds(b"999999999", None, 60) == 60
+    engine = SlowEngine(0)
+    ask(make_app(engine, request_seconds="7"), "POST", PATH, BODY)
+    assert 0 < engine.calls[0].remaining() <= 7
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"x-request-timeout-ms": "soon"}, {"x-request-timeout-ms": "-1"}, {"grpc-timeout": "5"}],
+)
+def test_a_timeout_that_is_none_is_refused(headers):
+    reply = ask(make_app(SlowEngine(0)), "POST", PATH, BODY, headers=headers)
+    assert reply.status == 400
+    assert "Received: " in reply.error
+
+
+def test_trace_and_request_id_go_on_to_the_engine():
+    engine = SlowEngine(0)
+    headers = {"traceparent": "00-ab-cd-01", "x-request-id": "abc", "cookie": "secret"}
+    ask(make_app(engine), "POST", PATH, BODY, headers=headers)
+    assert dict(engine.calls[0].metadata) == {"x-request-id": "abc", "traceparent": "00-ab-cd-01"}
+
+
+async def leave_after(app, seconds: float) -> list[dict]:
+    """Sends a request and closes the connection; returns what was sent to nobody."""
+    gone = asyncio.Event()
+    messages = [{"type": "http.request", "body": BODY, "more_body": False}]
+    sent: list[dict] = []
+
+    async def receive():
+        if messages:
+            return messages.pop()
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def collect(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http", "http_version": "1.1", "method": "POST", "path": PATH,
+        "raw_path": PATH.encode(), "query_string": b"", "headers": [], "state": {},
+    }  # fmt: skip
+    asyncio.get_running_loop().call_later(seconds, gone.set)
+    await app(scope, receive, collect)
+    return sent
+
+
+def test_work_ends_when_the_client_leaves():
+    engine = SlowEngine(30)
+    app = make_app(engine)
+
+    async def run():
+        async with app.router.lifespan_context(app):
+            sent = await leave_after(app, 0.05)
+            metrics = await send(app, "GET", "/metrics")
+        return sent, metrics.body.decode()
+
+    sent, metrics = asyncio.run(run())
+    assert sent == []
+    assert (engine.cut_off, engine.leases) == (1, 0)
+    assert 'gateway_requests_total{code="499",model="m",verb="predict"} 1.0' in metrics
+
+
+def test_random_disconnects_leave_no_tasks_and_no_leases():
+    engine = SlowEngine(0.03)
+    app = make_app(engine)
+    chance = random.Random(1)
+
+    async def run():
+        async with app.router.lifespan_context(app):
+            await asyncio.gather(*(leave_after(app, chance.uniform(0, 0.05)) for _ in range(400)))
+            await asyncio.sleep(0.05)
+            return [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
+
+    assert asyncio.run(run()) == []
+    assert engine.leases == 0
+    assert 0 < engine.cut_off < 400
+
+
+def test_quick_answers_start_no_task_to_watch_the_client():
+    async def run(app):
+        before = None
+
+        async with app.router.lifespan_context(app):
+
+            async def serve(_signature, inputs):
+                nonlocal before
+                before = len(asyncio.all_tasks())
+                return {"y": inputs["x"]}
+
+            app_engine.servable.run = serve
+            tasks = len(asyncio.all_tasks())
+            await send(app, "POST", PATH, BODY)
+            return tasks, before
+
+    app_engine = NumpyEngine(dict(FUNCTIONS))
+    tasks, during = asyncio.run(run(make_app(app_engine)))
+    assert during == tasks

@@ -1,0 +1,84 @@
+"""Arrays to TensorProto messages and back; TensorFlow's own conversion is the judge."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from server.engines.tfserving.protos import load_protos
+from server.engines.tfserving.tensor_protos import fill_proto, to_array
+from server.errors import ServingError
+from server.tensors import dtype_of_name
+
+NUMERIC = ["float", "double", "int8", "int16", "int32", "int64", "uint8", "uint32", "uint64", "bool",
+           "half"]  # fmt: skip
+
+
+def message():
+    # The stub's own messages: importing TensorFlow's would run TensorFlow.
+    return load_protos().predict.PredictRequest().inputs["x"]
+
+
+@pytest.mark.parametrize("name", NUMERIC)
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_numbers_survive_the_way_there_and_back(name, data):
+    dtype = dtype_of_name(name)
+    shapes = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
+    array = data.draw(hnp.arrays(dtype.numpy, shapes))
+    proto = message()
+    fill_proto(proto, array, dtype)
+    np.testing.assert_array_equal(to_array(proto), array)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NUMERIC)
+def test_tensorflow_reads_what_is_written_and_writes_what_is_read(name):
+    import tensorflow as tf
+
+    dtype = dtype_of_name(name)
+    array = np.arange(6).reshape(2, 3).astype(dtype.numpy)
+    proto = message()
+    fill_proto(proto, array, dtype)
+    np.testing.assert_array_equal(tf.make_ndarray(proto), array)
+    for values in (array, np.ones((2, 3), dtype.numpy), np.zeros((0, 2), dtype.numpy)):
+        np.testing.assert_array_equal(to_array(tf.make_tensor_proto(values)), values)
+
+
+def test_strings_and_values_that_repeat():
+    proto = message()
+    array = np.array([[b"a", b"\xff\x00"]], object)
+    fill_proto(proto, array, dtype_of_name("string"))
+    assert to_array(proto).tolist() == array.tolist()
+    proto = message()
+    proto.dtype = 1
+    proto.tensor_shape.dim.add().size = 3
+    proto.float_val.append(2.5)
+    assert to_array(proto).tolist() == [2.5] * 3
+    del proto.float_val[:]
+    assert to_array(proto).tolist() == [0.0] * 3
+
+
+@pytest.mark.parametrize(
+    ("dtype", "sizes", "content", "error"),
+    [
+        (1, [3], b"1234", "must not have 4 bytes"),
+        (1, [-1], b"", "known size"),
+        (1, [2**40, 2**40], b"", "known size"),
+        (1, [2**25], b"", "only 0 values"),
+        (7, [1], b"abcd", "bytes of content"),
+        (20, [1], b"", "not carried"),
+        (0, [1], b"", "not carried"),
+    ],
+)
+def test_messages_that_are_no_tensors(dtype, sizes, content, error):
+    proto = message()
+    proto.dtype = dtype
+    proto.tensor_content = content
+    for size in sizes:
+        proto.tensor_shape.dim.add().size = size
+    with pytest.raises(ServingError, match=error):
+        to_array(proto)

@@ -1,0 +1,199 @@
+"""Breaker, retry budget, and the choice of an endpoint, on a clock of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from server.engines.tfserving.breaker import Breaker, BreakerState, RetryBudget
+from server.engines.tfserving.endpoint import (
+    Endpoint,
+    UpstreamAddress,
+    UpstreamsError,
+    parse_upstreams,
+)
+from server.engines.tfserving.pool import PoolOptions, UpstreamPool
+from server.errors import Code, ServingError
+
+
+class FakeEndpoint(Endpoint):
+    """Answers with its name; fails, or takes its time, as told."""
+
+    def __init__(self, name, seconds=0.0, fails=0, failures=5):
+        super().__init__(UpstreamAddress(name, ""), Breaker(failures, 60))
+        self.seconds = seconds
+        self.fails = fails
+        self.most = 0
+        self.calls = 0
+        self.cancelled = 0
+
+    async def call(self, method, request, timeout, metadata=()):
+        self.calls += 1
+        self.most = max(self.most, self.in_flight)
+        try:
+            await asyncio.sleep(self.seconds)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        if self.fails:
+            self.fails -= 1
+            raise ServingError(Code.UNAVAILABLE, "gone")
+        return self.name
+
+
+def run(work):
+    return asyncio.run(work)
+
+
+def names(*endpoints):
+    return [endpoint.name for endpoint in endpoints]
+
+
+def test_breaker_opens_after_failures_in_a_row_and_lets_one_request_try():
+    now = 0.0
+    breaker = Breaker(2, 10, clock=lambda: now)
+    breaker.failed()
+    breaker.succeeded()
+    breaker.failed()
+    assert breaker.allows()
+    breaker.failed()
+    assert (breaker.state, breaker.allows()) == (BreakerState.OPEN, False)
+    now = 10.0
+    assert (breaker.state, breaker.allows()) == (BreakerState.HALF_OPEN, True)
+    breaker.sent()
+    assert not breaker.allows()
+    breaker.abandoned()
+    assert breaker.allows()
+    breaker.sent()
+    breaker.failed()
+    assert breaker.state is BreakerState.OPEN
+    now = 20.0
+    breaker.sent()
+    breaker.succeeded()
+    assert breaker.state is BreakerState.CLOSED
+
+
+def test_budget_earns_retries_with_requests():
+    budget = RetryBudget(0.1, least=1)
+    assert budget.spend()
+    assert not budget.spend()
+    for _ in range(10):
+        budget.earn()
+    assert budget.spend() or budget.spend()
+    assert not RetryBudget(0).spend()
+
+
+def test_requests_go_to_the_endpoint_with_least_to_do():
+    slow, quick = FakeEndpoint("slow", 0.05), FakeEndpoint("quick", 0.005)
+
+    async def work():
+        pool = UpstreamPool([slow, quick], PoolOptions(in_flight=4))
+        gate = asyncio.Semaphore(4)
+
+        async def one():
+            async with gate:
+                return await pool.call("Predict", None, names(slow, quick))
+
+        return await asyncio.gather(*(one() for _ in range(60)))
+
+    answers = run(work())
+    assert answers.count("quick") > 2 * answers.count("slow")
+
+
+def test_no_endpoint_gets_more_than_its_bound_and_the_rest_waits_in_turn():
+    endpoint = FakeEndpoint("a", 0.001)
+
+    async def work():
+        pool = UpstreamPool([endpoint], PoolOptions(in_flight=3, max_waiting=50))
+        return await asyncio.gather(*(pool.call("Predict", None, ["a"]) for _ in range(50)))
+
+    assert run(work()) == ["a"] * 50
+    assert endpoint.most == 3
+    assert endpoint.in_flight == 0
+
+
+def test_too_many_that_wait_are_refused_and_those_that_leave_make_room():
+    endpoint = FakeEndpoint("a", 0.02)
+    chance = random.Random(0)
+
+    async def work():
+        pool = UpstreamPool([endpoint], PoolOptions(in_flight=1, max_waiting=5))
+        tasks = [asyncio.create_task(pool.call("Predict", None, ["a"])) for _ in range(8)]
+        await asyncio.sleep(0.005)
+        for task in chance.sample(tasks, 4):
+            task.cancel()
+        done = await asyncio.gather(*tasks, return_exceptions=True)
+        assert await pool.call("Predict", None, ["a"]) == "a"
+        return done
+
+    done = run(work())
+    refused = [e for e in done if isinstance(e, ServingError)]
+    assert len(refused) == 2
+    assert all(e.code is Code.RESOURCE_EXHAUSTED for e in refused)
+    assert endpoint.in_flight == 0
+
+
+def test_unavailable_is_tried_elsewhere_and_nothing_else_is():
+    bad, good = FakeEndpoint("bad", fails=100), FakeEndpoint("good")
+
+    async def work(retries):
+        pool = UpstreamPool([bad, good], PoolOptions(retries=retries))
+        return [await pool.call("Predict", None, names(bad, good)) for _ in range(20)]
+
+    assert run(work(2)) == ["good"] * 20
+    assert bad.breaker.state is BreakerState.OPEN
+
+    class Refusing(FakeEndpoint):
+        async def call(self, *_, **__):
+            self.calls += 1
+            raise ServingError(Code.RESOURCE_EXHAUSTED, "full")
+
+    refusing = Refusing("r")
+    with pytest.raises(ServingError, match="full"):
+        run(UpstreamPool([refusing], PoolOptions()).call("Predict", None, ["r"]))
+    assert refusing.calls == 1
+
+
+def test_drained_and_open_endpoints_get_nothing():
+    drained, broken = FakeEndpoint("drained"), FakeEndpoint("broken", fails=1, failures=1)
+    drained.drained = True
+
+    async def work():
+        pool = UpstreamPool([drained, broken], PoolOptions(retries=0))
+        for _ in range(3):
+            with pytest.raises(ServingError) as caught:
+                await pool.call("Predict", None, names(drained, broken))
+            assert caught.value.code is Code.UNAVAILABLE
+        return pool.states()
+
+    assert run(work()) == {"drained": "drained", "broken": "left alone"}
+    assert (drained.calls, broken.calls) == (0, 1)
+
+
+def test_hedging_is_off_unless_asked_for_and_cancels_the_loser():
+    def pair():
+        return FakeEndpoint("a", 0.001), FakeEndpoint("b", 0.001)
+
+    async def work(hedge):
+        one, two = pair()
+        pool = UpstreamPool([one, two], PoolOptions(hedge=hedge))
+        for _ in range(100):
+            await pool.call("Predict", None, names(one, two))
+        one.seconds = 0.5
+        for _ in range(6):
+            await asyncio.gather(*(pool.call("Predict", None, names(one, two)) for _ in range(2)))
+        return one.cancelled + two.cancelled, one.calls + two.calls
+
+    assert run(work(False)) == (0, 112)
+    cancelled, calls = run(work(True))
+    assert 0 < cancelled <= calls - 112 <= 7
+
+
+@pytest.mark.parametrize(
+    "text", ["", "host", "host:0", "host:99999", "a=x:1,a=y:1", "http://x:1", "x:1,,y:1"]
+)
+def test_upstreams_that_are_none_are_refused(text):
+    with pytest.raises(UpstreamsError, match="Received: "):
+        parse_upstreams(text)

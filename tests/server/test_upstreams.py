@@ -1,0 +1,196 @@
+"""A gateway in front of model servers, each a real process; some are killed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+from tests.server.support.gateway_process import GatewayProcess
+from tests.server.support.light_upstream import LightUpstream
+
+PREDICT = "/v1/models/m:predict"
+TELL = {"signature_name": "told", "instances": [1.0, 2.0]}
+
+
+def front(tmp_path, *upstreams, extra=()):
+    addresses = ",".join(f"u{i}=127.0.0.1:{each.port}" for i, each in enumerate(upstreams))
+    return GatewayProcess(
+        None, tmp_path / "log", "--engine", "tfserving", "--upstreams", addresses,
+        "--models", "m", "--poll-seconds", "0.3", "--breaker-seconds", "0.5",
+        "--drain-seconds", "0", *extra,
+    )  # fmt: skip
+
+
+def version_of(reply):
+    (version,) = set(reply.json()["predictions"])
+    assert reply.headers["x-model-version"] == str(version)
+    return version
+
+
+class Load:
+    """Clients that ask one after the other until told to stop."""
+
+    def __init__(self, gateway, clients=4):
+        self.gateway = gateway
+        self.replies = []
+        self.stop = threading.Event()
+        self.threads = [threading.Thread(target=self.ask) for _ in range(clients)]
+
+    def ask(self):
+        while not self.stop.is_set():
+            self.replies.append(self.gateway.ask("POST", PREDICT, TELL))
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        for thread in self.threads:
+            thread.join()
+
+    def statuses(self):
+        return Counter(reply.status for reply in self.replies)
+
+
+def retries(gateway):
+    for line in gateway.ask("GET", "/metrics").body.decode().splitlines():
+        if line.startswith('gateway_retries_total{kind="retry"}'):
+            return float(line.rsplit(" ", 1)[1])
+    return 0.0
+
+
+def test_everything_passes_through(tmp_path):
+    with LightUpstream() as upstream, front(tmp_path, upstream) as gateway:
+        gateway.wait_ready()
+        assert gateway.ask("POST", PREDICT, {"instances": [1, 2, 5]}).json() == {
+            "predictions": [2.5, 3.0, 4.5]
+        }
+        both = {"signature_name": "both", "instances": [{"a": 1, "s": {"b64": "/w=="}}]}
+        assert gateway.ask("POST", PREDICT, both).json() == {
+            "predictions": [{"a": 1, "s_bytes": {"b64": "/w=="}}]
+        }
+        lookup = {"table": "user", "ids": [7, 1]}
+        assert gateway.ask("POST", "/v1/models/m:lookup", lookup).json()["found"] == [True, False]
+        old = {"signature_name": "old", "examples": [{"age": 20.0}]}
+        assert gateway.ask("POST", "/v1/models/m:classify", old).json() == {
+            "results": [[["", 20.0]]]
+        }
+        half = {"signature_name": "half_the_age", "examples": [{"age": 20.0}]}
+        assert gateway.ask("POST", "/v1/models/m:regress", half).json() == {"results": [10.0]}
+        status = gateway.ask("GET", "/v1/models/m").json()["model_version_status"]
+        assert status[0] == {
+            "version": "3", "state": "AVAILABLE",
+            "status": {"error_code": "OK", "error_message": ""},
+        }  # fmt: skip
+        signatures = gateway.ask("GET", "/v1/models/m/metadata").json()["metadata"]
+        assert "de_lookup/user" in signatures["signature_def"]["signature_def"]
+        for path, status, error in (
+            ("/v1/models/x:predict", 404, "Servable not found for request: Latest(x)"),
+            ("/v1/models/m/versions/9:predict", 404, "Specific(m, 9)"),
+            ("/v1/models/m/labels/l:predict", 400, "Unrecognized servable version label: l"),
+        ):
+            reply = gateway.ask("POST", path, TELL)
+            assert (reply.status, error in reply.error) == (status, True), reply
+        failed = gateway.ask("POST", PREDICT, {"signature_name": "fail", "instances": [1.0]})
+        assert failed.status == 500
+        assert failed.error.startswith("Internal error. Request id: ")
+        told = gateway.ask("GET", "/metrics").body.decode()
+        assert 'gateway_upstream_seconds_count{code="OK",upstream="u0"}' in told
+
+
+def test_a_killed_upstream_costs_no_request_when_another_takes_over(tmp_path):
+    with (
+        LightUpstream(seconds=0.01) as one,
+        LightUpstream(seconds=0.01) as two,
+        front(tmp_path, one, two) as gateway,
+    ):
+        gateway.wait_ready()
+        with Load(gateway) as load:
+            time.sleep(0.5)
+            one.kill()
+            time.sleep(0.7)
+            one.start()
+            time.sleep(1.5)
+            two.kill()
+            time.sleep(0.7)
+        assert load.statuses().keys() == {200}
+        assert sum(load.statuses().values()) > 100
+        assert 0 < retries(gateway) <= 4 * 2 * 5
+
+
+def test_without_any_upstream_it_is_503_at_once_and_ends_when_one_is_back(tmp_path):
+    with LightUpstream() as upstream, front(tmp_path, upstream) as gateway:
+        gateway.wait_ready()
+        upstream.kill()
+        gateway.wait_for("/readyz", lambda reply: reply.status == 503)
+        begun = time.monotonic()
+        reply = gateway.ask("POST", PREDICT, TELL)
+        assert time.monotonic() - begun < 1
+        assert (reply.status, reply.headers["retry-after"]) == (503, "1")
+        assert "127.0.0.1" not in reply.error
+        assert str(upstream.port) not in reply.error
+        upstream.start()
+        gateway.wait_ready()
+        assert gateway.ask("POST", PREDICT, TELL).status == 200
+        assert gateway.ask("GET", "/livez").status == 200
+
+
+def test_the_newest_version_answers_and_the_older_one_by_number(tmp_path):
+    with (
+        LightUpstream(version=3) as old,
+        LightUpstream(version=4) as new,
+        front(tmp_path, old, new) as gateway,
+    ):
+        gateway.wait_for("/v1/models/m/versions/4", lambda reply: reply.status == 200)
+        assert version_of(gateway.ask("POST", PREDICT, TELL)) == 4
+        assert version_of(gateway.ask("POST", "/v1/models/m/versions/3:predict", TELL)) == 3
+        new.kill()
+        gateway.wait_for("/v1/models/m/versions/4", lambda reply: reply.status == 404)
+        assert version_of(gateway.ask("POST", PREDICT, TELL)) == 3
+
+
+def test_a_version_swap_under_load_loses_nothing(tmp_path):
+    with LightUpstream(3) as one, LightUpstream(3) as two, front(tmp_path, one, two) as gateway:
+        gateway.wait_ready()
+        with Load(gateway, clients=3) as load:
+            for each in (one, two):
+                time.sleep(0.5)
+                each.kill()
+                each.version = 4
+                each.start()
+                gateway.wait_for("/v1/models/m/versions/4", lambda reply: reply.status == 200)
+            time.sleep(0.8)
+        assert load.statuses().keys() == {200}
+        assert {version_of(reply) for reply in load.replies} == {3, 4}
+
+
+def test_a_slow_upstream_meets_the_deadline_and_hedging_goes_round_it(tmp_path):
+    with LightUpstream(seconds=5) as slow, front(tmp_path, slow) as gateway:
+        gateway.wait_ready()
+        begun = time.monotonic()
+        reply = gateway.ask("POST", PREDICT, TELL, {"x-request-timeout-ms": "200"})
+        assert (reply.status, reply.error) == (504, "Deadline exceeded")
+        assert time.monotonic() - begun < 2
+        assert retries(gateway) == 0
+
+
+@pytest.mark.slow
+def test_a_retry_budget_bounds_the_load_on_upstreams_in_trouble(tmp_path):
+    extra = ("--retry-budget", "0", "--breaker-failures", "1000")
+    with (
+        LightUpstream(seconds=0.01) as one,
+        LightUpstream(seconds=0.01) as two,
+        front(tmp_path, one, two, extra=extra) as gateway,
+    ):
+        gateway.wait_ready()
+        with Load(gateway) as load:
+            time.sleep(0.3)
+            one.kill()
+            time.sleep(0.5)
+        assert retries(gateway) == 0
+        assert load.statuses()[503] > 0
