@@ -13,8 +13,19 @@ from server.engines.tfserving.tensor_protos import fill_proto, to_array
 from server.errors import ServingError
 from server.tensors import dtype_of_name
 
-NUMERIC = ["float", "double", "int8", "int16", "int32", "int64", "uint8", "uint32", "uint64", "bool",
-           "half"]  # fmt: skip
+NUMERIC = [
+    "float",
+    "double",
+    "half",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint32",
+    "uint64",
+    "bool",
+]
 
 
 def message():

@@ -1,0 +1,252 @@
+"""The embedded engine as TensorFlow Serving's gRPC services, asked by TensorFlow Serving's stubs;
+and versions, labels, warm-up, admin, TLS and workers of real processes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+
+from server.engines.tfserving.protos import load_protos
+from server.engines.tfserving.tensor_protos import fill_proto, to_array
+from server.tensors import dtype_of_name
+from tests.server.support.gateway_process import ROOT, GatewayProcess
+
+MODEL = "/v1/models/ranker"
+ROW = {"instances": [{"user": 7, "item": "x"}]}
+PROTOS = load_protos()
+
+
+def tls_files(folder: Path) -> tuple[Path, Path]:
+    key, certificate = folder / "key.pem", folder / "cert.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+         "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost",
+         "-keyout", str(key), "-out", str(certificate)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return certificate, key
+
+
+class Secured:
+    """Two versions served over TLS, with keys, labels, an admin port and gRPC."""
+
+    def __init__(self, gateway: GatewayProcess, certificate: Path, key: str) -> None:
+        self.gateway = gateway
+        self.headers = {"authorization": f"Bearer {key}"}
+        gateway.tls = ssl.create_default_context(cafile=str(certificate))
+        self.admin_port = gateway.port_of("Admin API")
+        self.grpc_port = gateway.port_of("gRPC")
+        self.metadata = (("authorization", f"Bearer {key}"),)
+        credentials = grpc.ssl_channel_credentials(certificate.read_bytes())
+        self.channel = grpc.secure_channel(f"127.0.0.1:{self.grpc_port}", credentials)
+        self.predictions = PROTOS.prediction_service.PredictionServiceStub(self.channel)
+        self.models = PROTOS.model_service.ModelServiceStub(self.channel)
+
+    def ask(self, method, path, body=None):
+        return self.gateway.ask(method, path, body, self.headers)
+
+    def admin(self, method, path, body=None):
+        return self.gateway.ask(method, path, body, self.headers, port=self.admin_port)
+
+
+@pytest.fixture(scope="module")
+def secured(saved_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("secured")
+    for version in (1, 2):
+        shutil.copytree(saved_models / str(version), folder / "ranker" / str(version))
+    certificate, key_file = tls_files(folder)
+    made = subprocess.run(
+        [sys.executable, "-m", "server.keys", "tests", "predict", "lookup", "admin"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    keys = folder / "keys.yaml"
+    keys.write_text(f"keys:\n{made[1]}\n")
+    settings = folder / "gateway.yaml"
+    settings.write_text(
+        json.dumps({"version_policy": "all", "labels": "stable=1", "poll_seconds": 0.1})
+    )
+    arguments = ("--settings-file", settings, "--tls-cert", certificate, "--tls-key", key_file,
+                 "--keys-file", keys, "--admin-port", "0", "--grpc-port", "0",
+                 "--batch-rows", "64")  # fmt: skip
+    log = folder / "log"
+    with GatewayProcess(folder / "ranker", log, *map(str, arguments)) as gateway:
+        served = Secured(gateway, certificate, made[0].removeprefix("key: "))
+        for version in (1, 2):
+            gateway.wait_for("/livez", lambda _, v=version: answers(served, v))
+        yield served
+        served.channel.close()
+
+
+def answers(served: Secured, version: int) -> bool:
+    return served.ask("GET", f"{MODEL}/versions/{version}/metadata").status == 200
+
+
+def predict_request(signature="mix", value=1.0, **choice):
+    request = PROTOS.predict.PredictRequest()
+    request.model_spec.name = "ranker"
+    request.model_spec.signature_name = signature
+    for name, number in choice.items():
+        if name == "label":
+            request.model_spec.version_label = number
+        else:
+            request.model_spec.version.value = number
+    array = np.array([[value, 0.0]], np.float32)
+    fill_proto(request.inputs["x"], array, dtype_of_name("float"))
+    return request
+
+
+def test_predict_over_grpc(secured):
+    answer = secured.predictions.Predict(predict_request(), metadata=secured.metadata)
+    assert to_array(answer.outputs["y"]).tolist() == [[1.0, 10.0]]
+    assert (answer.model_spec.name, answer.model_spec.version.value) == ("ranker", 2)
+    for choice in ({"version": 1}, {"label": "stable"}):
+        answer = secured.predictions.Predict(predict_request(**choice), metadata=secured.metadata)
+        assert answer.model_spec.version.value == 1
+
+
+@pytest.mark.parametrize(
+    ("request_message", "code", "words"),
+    [
+        (predict_request(version=9), "NOT_FOUND", "Specific(ranker, 9)"),
+        (
+            predict_request(label="no"),
+            "INVALID_ARGUMENT",
+            "Unrecognized servable version label",
+        ),
+        (predict_request("no"), "FAILED_PRECONDITION", 'key "no" not found'),
+        (predict_request("slow"), "INVALID_ARGUMENT", "expected to be in the set {rounds}"),
+        (PROTOS.predict.PredictRequest(), "INVALID_ARGUMENT", "Missing ModelSpec"),
+    ],
+)
+def test_grpc_errors_are_those_of_tensorflow_serving(secured, request_message, code, words):
+    with pytest.raises(grpc.RpcError) as caught:
+        secured.predictions.Predict(request_message, metadata=secured.metadata)
+    assert caught.value.code() is getattr(grpc.StatusCode, code)
+    assert words in caught.value.details()
+
+
+def test_grpc_needs_a_key_too(secured):
+    with pytest.raises(grpc.RpcError) as caught:
+        secured.predictions.Predict(predict_request())
+    assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_status_metadata_and_examples_over_grpc(secured):
+    request = PROTOS.status.GetModelStatusRequest()
+    request.model_spec.name = "ranker"
+    status = secured.models.GetModelStatus(request, metadata=secured.metadata)
+    assert [(s.version, s.state) for s in status.model_version_status] == [(2, 30), (1, 30)]
+    request = PROTOS.metadata.GetModelMetadataRequest(metadata_field=["signature_def"])
+    request.model_spec.name = "ranker"
+    answer = secured.predictions.GetModelMetadata(request, metadata=secured.metadata)
+    definitions = PROTOS.metadata.SignatureDefMap()
+    assert answer.metadata["signature_def"].Unpack(definitions)
+    assert definitions.signature_def["mix"].inputs["x"].tensor_shape.dim[1].size == 2
+    multi = PROTOS.inference.MultiInferenceRequest()
+    multi.input.example_list.examples.add().features.feature["age"].float_list.value.append(25)
+    for name, method in (("old_or_young", "classify"), ("half_the_age", "regress")):
+        task = multi.tasks.add()
+        task.model_spec.name, task.model_spec.signature_name = "ranker", name
+        task.method_name = f"tensorflow/serving/{method}"
+    both = secured.predictions.MultiInference(multi, metadata=secured.metadata).results
+    classes = both[0].classification_result.classifications[0].classes
+    assert [(c.label, c.score) for c in classes] == [("young", 0.75), ("old", 0.25)]
+    assert both[1].regression_result.regressions[0].value == 12.5
+
+
+def test_labels_and_traffic_move_while_it_serves(secured):
+    def version(path=MODEL):
+        reply = secured.ask("POST", f"{path}:predict", ROW)
+        assert reply.status == 200, reply
+        assert reply.json()["predictions"][0]["version"] == int(reply.headers["x-model-version"])
+        return reply.headers["x-model-version"]
+
+    assert (version(), version(f"{MODEL}/labels/stable")) == ("2", "1")
+    path = "/admin/models/ranker"
+    assert secured.admin("PUT", f"{path}/labels/canary", {"version": 2}).status == 200
+    assert version(f"{MODEL}/labels/canary") == "2"
+    refused = secured.admin("PUT", f"{path}/labels/canary", {"version": 7})
+    assert (refused.status, refused.error) == (404, "Could not find version 7 of model ranker")
+    assert secured.admin("PUT", f"{path}/traffic", {"weights": {"1": 1, "2": 1}}).status == 200
+    assert {version() for _ in range(40)} == {"1", "2"}
+    assert secured.admin("PUT", f"{path}/traffic", {"weights": {}}).status == 200
+    assert {version() for _ in range(5)} == {"2"}
+    assert secured.admin("POST", f"{path}:reload").status == 200
+    assert secured.gateway.ask("GET", "/admin/models", port=secured.admin_port).status == 401
+
+
+def test_a_gateway_in_front_of_one_with_tls_and_keys_speaks_its_language(secured, tmp_path):
+    certificate = Path(secured.gateway.log_path).parent / "cert.pem"
+    with GatewayProcess(
+        None, tmp_path / "log", "--engine", "tfserving", "--models", "ranker",
+        "--upstreams", f"localhost:{secured.grpc_port}", "--upstream-ca", str(certificate),
+    ) as front:  # fmt: skip
+        # The upstream wants a key, which this one does not have: it is not ready, and says 503.
+        front.wait_for("/startupz", lambda reply: reply.status == 200)
+        assert front.ask("POST", f"{MODEL}:predict", ROW).status == 503
+
+
+def test_versions_are_warm_before_they_serve(secured):
+    log = secured.gateway.log()
+    for version in (1, 2):
+        warm = log.index(f"version {version} was warmed up by ")
+        assert warm < log.index(f"model ranker version {version} serves")
+
+
+def test_versions_ages_and_tables_are_metrics(secured):
+    told = secured.ask("GET", "/metrics").body.decode()
+    assert 'gateway_model_version{model="ranker"} 2.0' in told
+    assert 'gateway_table_rows{model="ranker",table="user"} 4.0' in told
+    for line in told.splitlines():
+        if line.startswith('gateway_model_version_age_seconds{model="ranker"}'):
+            assert 0 < float(line.rsplit(" ", 1)[1]) < 3600
+
+
+def test_workers_share_the_port_labels_and_metrics(saved_models, tmp_path):
+    folder = tmp_path / "ranker"
+    shutil.copytree(saved_models / "1", folder / "1")
+    log = tmp_path / "log"
+    with GatewayProcess(folder, log, "--workers", "2", "--drain-seconds", "0") as gateway:
+        gateway.wait_for("/readyz", lambda reply: reply.status == 200)
+        for _ in range(30):
+            reply = gateway.ask("POST", f"{MODEL}:predict", ROW)
+            assert reply.status in (200, 404)
+        gateway.wait_for(
+            "/metrics",
+            lambda reply: (
+                b'gateway_in_flight{worker="0"}' in reply.body
+                and b'gateway_in_flight{worker="1"}' in reply.body
+            ),
+        )
+        counted = gateway.wait_for("/metrics", lambda reply: requests(reply.body) >= 30)
+        assert counted.body.count(b"# TYPE gateway_requests_total counter") == 1
+        children = child_processes(gateway.process.pid)
+        assert len(children) == 2
+        subprocess.run(["kill", "-9", str(children[0])], check=True)
+        gateway.wait_for("/livez", lambda _: len(child_processes(gateway.process.pid)) == 2)
+        gateway.process.terminate()
+        assert gateway.process.wait(30) == 0
+        assert [pid for pid in children if Path(f"/proc/{pid}").exists()] == []
+
+
+def child_processes(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(each) for each in text.split()]
+
+
+def requests(metrics: bytes) -> float:
+    return sum(
+        float(line.rsplit(b" ", 1)[1])
+        for line in metrics.splitlines()
+        if line.startswith(b"gateway_requests_total{") and b'verb="predict"' in line
+    )
