@@ -8,7 +8,7 @@ PARALLEL ?= -n auto --maxprocesses 8 --dist loadfile
 ENVIRONMENT := $(PYTHON) scripts/environment.py --venv $(VENV) --extras
 
 .DEFAULT_GOAL := help
-.PHONY: python help demo test test-all ops engine-test lint format clean
+.PHONY: python help demo test test-all images ops engine-test lint format clean
 
 help:  ## this text
 	@echo "make COMMAND [PYTHON=python3.12] [VENV=.venv], with COMMAND one of:"
@@ -53,6 +53,9 @@ python:
 	@command -v $(PYTHON) >/dev/null || { \
 	  echo "Python 3.10 to 3.13 is needed, and there is no $(PYTHON). Run: apt-get install python3 python3-venv"; \
 	  exit 1; }
+
+images: python  ## the Dockerfile's images: by Docker, or as root by buildah [IMAGES="trainer gateway"]
+	@$(PYTHON) serving_ops/build_images.py $(IMAGES)
 
 clean:  ## remove the environment and everything that was built
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

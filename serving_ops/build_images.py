@@ -1,0 +1,131 @@
+"""Builds the images of the Dockerfile: with Docker, or without it by buildah, as root on Debian.
+
+    python serving_ops/build_images.py gateway trainer
+
+Without Docker the base is a Debian made by debootstrap, since nothing can be pulled; all else is
+the same Dockerfile. The stage `model-server` needs TensorFlow Serving's images and so Docker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from versions import versions
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TARGETS = ("wheel", "trainer", "gateway", "dev")
+STAND_IN = "localhost/de-core/python"
+CERTIFICATES = "/etc/ssl/certs"
+SUITE = "bookworm"
+PACKAGES = "python3,python3-venv,python3-pip,python3-dev,ca-certificates"
+
+
+def run(*command: str | os.PathLike[str]) -> None:
+    """Runs a command, which must succeed."""
+    print("+", *map(str, command), flush=True)
+    subprocess.run([str(part) for part in command], check=True, stdin=subprocess.DEVNULL)
+
+
+def output(*command: str | os.PathLike[str]) -> str:
+    """Returns what a command printed; nothing if it failed."""
+    done = subprocess.run(
+        [str(part) for part in command], check=False, capture_output=True, text=True
+    )
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def build_arguments(values: dict[str, str]) -> list[str]:
+    """Returns the options that give an image's build its arguments."""
+    return [part for item in values.items() for part in ("--build-arg", "=".join(item))]
+
+
+class Docker:
+    """Builds by Docker."""
+
+    command: tuple[str, ...] = ("docker",)
+
+    def build(self, target: str) -> None:
+        """Builds one stage as the image de-core/TARGET."""
+        tag = ("--tag", f"de-core/{target}")
+        run(*self.command, "build", "--target", target, *tag, *build_arguments(versions()), ROOT)
+
+    def size(self, target: str) -> int:
+        """Returns the bytes of an image."""
+        return int(
+            output(*self.command, "image", "inspect", "-f", "{{.Size}}", f"de-core/{target}")
+        )
+
+
+class Buildah:
+    """Builds by buildah, in a chroot, on a Debian of debootstrap's."""
+
+    def __init__(self, storage: pathlib.Path) -> None:
+        self.command = ("buildah", "--storage-driver", "vfs", "--root", str(storage))
+
+    def make_base(self, work: pathlib.Path) -> None:
+        """Makes the image that stands for Python's, unless it is there."""
+        if output(*self.command, "images", "-q", STAND_IN):
+            return
+        system = work / "debian"
+        if not (system / "usr/bin/python3").exists():
+            run("debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, system)
+            shutil.rmtree(system / "var/cache/apt/archives", ignore_errors=True)
+            for name in ("python", "python3"):
+                (system / "usr/local/bin" / name).symlink_to("/usr/bin/python3")
+        container = output(*self.command, "from", "scratch")
+        run(*self.command, "add", "--quiet", container, system, "/")
+        # Debian's pip wants to be told that the system is an image's, and nobody else's.
+        settings = ("PIP_BREAK_SYSTEM_PACKAGES=1", "PIP_ROOT_USER_ACTION=ignore")
+        settings += (f"PIP_CERT={CERTIFICATES}/ca-certificates.crt",)
+        run(*self.command, "config", *(f"--env={each}" for each in settings), container)
+        run(*self.command, "commit", "--quiet", "--rm", container, STAND_IN)
+
+    def build(self, target: str) -> None:
+        """Builds one stage as the image de-core/TARGET."""
+        values = {**versions(), "PYTHON_BUILD_IMAGE": STAND_IN, "PYTHON_RUN_IMAGE": STAND_IN}
+        run(
+            *self.command, "build", "--isolation", "chroot", "--network", "host",
+            "--format", "docker", "--layers", "--volume", f"{CERTIFICATES}:{CERTIFICATES}:ro",
+            "--target", target, "--tag", f"de-core/{target}", *build_arguments(values), ROOT,
+        )  # fmt: skip
+
+    def size(self, target: str) -> int:
+        """Returns the bytes of an image's files."""
+        container = output(*self.command, "from", "--pull-never", f"de-core/{target}")
+        try:
+            folder = output(*self.command, "mount", container)
+            return int(output("du", "-sxb", folder).split()[0])
+        finally:
+            output(*self.command, "rm", container)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Builds the images asked for and prints their sizes."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("targets", nargs="*", default=TARGETS, metavar="TARGET")
+    parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build" / "images")
+    args = parser.parse_args(argv)
+    args.work.mkdir(parents=True, exist_ok=True)
+    builder: Docker | Buildah
+    if shutil.which("docker") and output("docker", "info", "-f", "{{.ServerVersion}}"):
+        builder = Docker()
+    elif shutil.which("buildah") and shutil.which("debootstrap"):
+        builder = Buildah(args.work / "storage")
+        builder.make_base(args.work)
+    else:
+        sys.exit("Images need Docker, or: apt-get install buildah debootstrap")
+    for target in args.targets:
+        builder.build(target)
+        print(f"de-core/{target}: {builder.size(target) / 1e6:.0f} MB", flush=True)
+
+
+if __name__ == "__main__":
+    main()

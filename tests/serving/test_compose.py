@@ -1,0 +1,38 @@
+"""The compose file and the Dockerfile agree with each other and with the gateway's flags."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.serving.tools import ROOT
+
+yaml = pytest.importorskip("yaml")
+
+
+@pytest.fixture(scope="module")
+def services():
+    text = (ROOT / "examples" / "serve" / "compose.yaml").read_text("utf-8")
+    return yaml.safe_load(text)["services"]
+
+
+def test_every_service_is_a_stage_of_the_dockerfile(services):
+    stages = re.findall(r"^FROM .* AS (\S+)$", (ROOT / "Dockerfile").read_text("utf-8"), re.M)
+    assert {each["build"]["target"] for each in services.values()} <= set(stages)
+    assert {"wheel", "trainer", "model-server", "gateway", "dev"} <= set(stages)
+
+
+def test_the_gateway_takes_the_flags_that_it_is_given(services):
+    command = [sys.executable, "-m", "server", *services["gateway"]["command"], "--help"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for flag in filter(lambda part: part.startswith("--"), services["gateway"]["command"]):
+        assert flag in done.stdout
+
+
+def test_each_waits_for_what_it_needs(services):
+    assert services["gateway"]["depends_on"]["model-server"]["condition"] == "service_healthy"
+    for name in ("model-server", "embedded"):
+        waits = services[name]["depends_on"]["trainer"]["condition"]
+        assert waits == "service_completed_successfully"
