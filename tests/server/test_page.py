@@ -1,0 +1,169 @@
+"""The page at /ui in a real browser, over a real gateway.
+
+DE_SCREENSHOTS names a folder that gets pictures of it, wide and as on a phone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from server.observability.live import LiveView
+from server.observability.worker_metrics import merge
+from tests.server.support.browser import CHROMIUM, Browser
+
+PAGE = Path(__file__).resolve().parents[2] / "server" / "ui" / "page.html"
+MODEL = "/v1/models/ranker"
+
+needs_chromium = pytest.mark.skipif(
+    CHROMIUM is None, reason="the page is tested in Chromium: apt-get install chromium"
+)
+
+
+@pytest.fixture(scope="module")
+def browser(gateway):
+    with Browser() as browser:
+        browser.open(f"http://127.0.0.1:{gateway.port}/ui")
+        browser.wait_for("document.getElementById('state').innerText === 'live'")
+        yield browser
+
+
+def picture(browser, name):
+    if folder := os.environ.get("DE_SCREENSHOTS"):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        browser.screenshot(Path(folder) / name)
+
+
+@needs_chromium
+def test_models_versions_and_tables_are_shown(browser):
+    assert re.search(r"ranker\s+1\s+AVAILABLE\s+\d+ (s|min)", browser.text("models"))
+    assert re.search(r"ranker\s+user\s+4\s+4\s+int64", browser.text("tables"))
+    assert re.search(r"ranker\s+item\s+2\s+4\s+string", browser.text("tables"))
+
+
+@needs_chromium
+def test_a_request_is_sent_and_its_answer_shown(browser):
+    body = json.dumps({"instances": [{"user": 7, "item": "lamp"}]})
+    browser.fill(send_verb="predict")
+    browser.fill(send_body=body)
+    browser.submit("send-form")
+    answer = browser.wait_for("document.getElementById('send-answer').innerText")
+    assert re.match(r"200, [\d.]+ ms, version 1\n", answer)
+    assert '"score":7.5' in answer
+    browser.fill(send_body="{")
+    browser.submit("send-form")
+    browser.wait_for("document.getElementById('send-answer').innerText.includes('400, ')")
+    assert "JSON Parse error" in browser.text("send-answer")
+
+
+@needs_chromium
+def test_an_id_is_looked_up_and_its_neighbours_found(browser, gateway):
+    for identifier in (7, 2**53 + 1, 0):
+        lookup = {"table": "user", "ids": [identifier, 5]}
+        assert gateway.ask("POST", f"{MODEL}:lookup", lookup).status == 200
+    browser.fill(lookup_table="ranker / user", lookup_id="7", lookup_others=f"{-(2**63)} 12345")
+    browser.submit("lookup-form")
+    browser.wait_for("document.getElementById('neighbours').rows.length")
+    assert browser.text("lookup-answer").startswith("found\n0.5000 1.500 2.500 3.500")
+    neighbours = [line.split() for line in browser.text("neighbours").splitlines() if line]
+    names = [name for name, _ in neighbours]
+    # The ids looked up before, and the one named; not the unknown ones.
+    assert sorted(names) == sorted([str(2**53 + 1), "0", str(-(2**63))])
+    values = [float(value) for _, value in neighbours]
+    assert values == sorted(values, reverse=True)
+    assert values[0] == pytest.approx(_cosine(0.5, 1.5), abs=1e-3)
+    browser.fill(lookup_id="5")
+    browser.submit("lookup-form")
+    browser.wait_for("document.getElementById('lookup-answer').innerText.startsWith('not found')")
+
+
+def _cosine(a: float, b: float) -> float:
+    one, two = [a + i for i in range(4)], [b + i for i in range(4)]
+    dot = sum(x * y for x, y in zip(one, two, strict=True))
+    return dot / (sum(x * x for x in one) * sum(y * y for y in two)) ** 0.5
+
+
+@needs_chromium
+def test_charts_follow_the_traffic(browser, gateway):
+    for _ in range(5):
+        gateway.ask("POST", f"{MODEL}:lookup", {"table": "user", "ids": [7, 5]})
+        time.sleep(0.25)
+    for chart in ("latency", "unknown", "requests"):
+        browser.wait_for(f"/\\d+\\.\\d/.test(document.querySelector('#{chart} polyline')"
+                         ".getAttribute('points'))")  # fmt: skip
+    assert "50.0 %" in browser.wait_for("document.getElementById('unknown-now').innerText")
+    picture(browser, "ui.png")
+
+
+@needs_chromium
+def test_it_is_readable_on_a_phone(browser):
+    browser.resize(390, 844)
+    assert browser.run("document.documentElement.scrollWidth") <= 390
+    assert browser.run("getComputedStyle(document.body).fontSize") == "16px"
+    picture(browser, "ui-phone.png")
+    browser.resize(1100, 1500)
+
+
+@needs_chromium
+def test_nothing_is_loaded_from_elsewhere_and_nothing_goes_wrong(browser, gateway):
+    urls = [
+        event["params"]["request"]["url"]
+        for event in browser.events
+        if event["method"] == "Network.requestWillBeSent"
+    ]
+    assert urls
+    own = (f"http://127.0.0.1:{gateway.port}/", "data:")
+    assert [url for url in urls if not url.startswith(own)] == []
+    assert [e for e in browser.events if e["method"] == "Runtime.exceptionThrown"] == []
+    violations = [e for e in browser.events if "Content Security Policy" in json.dumps(e)]
+    assert violations == []
+
+
+def test_the_page_names_no_outside_asset():
+    text = PAGE.read_text()
+    outside = [
+        url for url in re.findall(r"https?://[^\"' )]+", text) if "w3.org/2000/svg" not in url
+    ]
+    assert outside == []
+    assert len(text) < 30_000
+
+
+def test_the_page_comes_with_a_policy_that_loads_nothing(gateway):
+    reply = gateway.ask("GET", "/ui")
+    assert reply.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in reply.headers["content-security-policy"]
+    assert gateway.ask("GET", "/ui/../settings.py").status == 404
+    assert gateway.ask("POST", "/ui", b"").status == 404
+
+
+def test_live_view_counts_by_the_second_and_keeps_a_bounded_sample():
+    now = 100.0
+    view = LiveView(clock=lambda: now)
+    for i in range(1000):
+        view.observe(200, 0.001 * (i % 100), "m", {"t": (2, 1)}, {"t": [i]})
+    view.observe(500, 0.5, "m", {}, {})
+    now = 101.0
+    view.observe(200, 0.002, "m", {}, {})
+    first, second = view.points()
+    assert (first["requests"], first["failures"], first["ids"], first["unknown"]) == (
+        1001, 1, 2000, 1000,
+    )  # fmt: skip
+    assert first["p50_ms"] == pytest.approx(49, abs=3)
+    assert second["p99_ms"] == pytest.approx(2)
+    assert len(view.sample("m", "t")) == 500
+    assert view.sample("m", "other") == []
+
+
+def test_metrics_of_workers_are_merged_by_family():
+    one = b'# HELP a A\n# TYPE a counter\na_total{x="1"} 1.0\n# HELP b B\n# TYPE b gauge\nb 2.0\n'
+    merged = merge([(0, one), (3, one)]).decode().splitlines()
+    assert merged == [
+        "# HELP a A", "# TYPE a counter",
+        'a_total{worker="0",x="1"} 1.0', 'a_total{worker="3",x="1"} 1.0',
+        "# HELP b B", "# TYPE b gauge", 'b{worker="0"} 2.0', 'b{worker="3"} 2.0',
+    ]  # fmt: skip
