@@ -17,6 +17,8 @@ _keras.check()
 
 from de_core import gradients as _gradients  # noqa: E402, F401
 from de_core import layers, optimizers  # noqa: E402
+from de_core.compat import *  # noqa: E402, F403
+from de_core.compat import removed as _removed  # noqa: E402
 from de_core.export import export  # noqa: E402
 from de_core.lookup import embedding_lookup  # noqa: E402
 from de_core.optimizers import DynamicEmbeddingOptimizer  # noqa: E402
@@ -24,6 +26,7 @@ from de_core.scope import get_local_variable, get_variable  # noqa: E402
 from de_core.sharding import default_partition_fn  # noqa: E402
 from de_core.variable import Variable  # noqa: E402
 
+__getattr__ = _removed.removed_names(__name__, **_removed.PACKAGE)
 __version__ = "0.1.0"
 __all__ = [
     "DynamicEmbeddingOptimizer",

@@ -40,8 +40,11 @@ class GraphState:
         while unique in self._names:
             number += 1
             unique = f"{name}_{number}"
-        self._names.add(unique)
         return unique
+
+    def take_name(self, name: str) -> None:
+        """Keeps a name from being given to another Variable."""
+        self._names.add(name)
 
     def register_for_savers(self, store: ShardedTable) -> None:
         """Makes the graph's Savers save and restore the tables' rows."""

@@ -109,7 +109,7 @@ def _constant(value: Any) -> InitialRow:
 
 
 def _of_array(initializer: Any, dim: int) -> InitialRow:
-    values = _evaluate(lambda: initializer) if tf.is_tensor(initializer) else initializer
+    values = _values_of(initializer) if tf.is_tensor(initializer) else initializer
     array = np.asarray(values)
     if array.size == 1 and dim >= 1 and array.ndim <= 1:
         return _constant(array.reshape([]))
@@ -134,7 +134,9 @@ def _of_known(initializer: Any, name: str, dim: int) -> InitialRow | None:
         return _of_array(np.asarray(initializer.value), dim)
     seed = _seed_of(initializer, name)
     if kind == "RandomUniform":
-        return InitialRow("uniform", _floats(initializer.minval, initializer.maxval), seed)
+        # TensorFlow 1 leaves the upper end open, which means 1 for floating-point values.
+        high = 1.0 if initializer.maxval is None else initializer.maxval
+        return InitialRow("uniform", _floats(initializer.minval, high), seed)
     if kind == "RandomNormal":
         return InitialRow("normal", _floats(initializer.mean, initializer.stddev), seed)
     if kind == "TruncatedNormal":
@@ -178,6 +180,24 @@ def _of_callable(
         return InitialRow("row", table=values[0].astype(np.float32))
     columns = np.sort(values.astype(np.float32), axis=0)
     return InitialRow("quantile", seed=_seed_of(initializer, name), table=columns)
+
+
+def _values_of(tensor: Any) -> Any:
+    """Returns the values of a tensor or variable, in a graph too where they depend on no input."""
+    try:
+        return tensor.numpy()
+    except (AttributeError, NotImplementedError):
+        static = None if isinstance(tensor, tf.Variable) else tf.get_static_value(tensor)
+    if static is not None:
+        return static
+    try:
+        with tf.compat.v1.Session(graph=tensor.graph) as session:
+            return session.run(tensor)
+    except (tf.errors.OpError, TypeError, ValueError) as error:
+        raise ValueError(
+            "An `initializer` tensor must have its values when the Variable is made: pass an "
+            f"array or a constant. Received: initializer={tensor!r}, which depends on others."
+        ) from error
 
 
 def _evaluate(function: Callable[[], Any]) -> Any:

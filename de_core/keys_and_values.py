@@ -29,7 +29,7 @@ def checked_pairs(keys: Any, values: Any, table: Any) -> tuple[tf.Tensor, tf.Ten
 
     Args:
         keys: Any shape.
-        values: keys.shape + [dim].
+        values: keys.shape + [dim]; where dim is 1 also keys.shape.
         table: The `Variable`.
 
     Raises:
@@ -38,6 +38,8 @@ def checked_pairs(keys: Any, values: Any, table: Any) -> tuple[tf.Tensor, tf.Ten
     """
     keys = checked_keys(keys, table)
     values = _converted("values", values, table.value_dtype, table.name)
+    if table.dim == 1 and values.shape.rank is not None and values.shape.rank == keys.shape.rank:
+        values = tf.expand_dims(values, -1)
     wanted = keys.shape.concatenate([table.dim])
     if not values.shape.is_compatible_with(wanted):
         raise ValueError(

@@ -114,7 +114,7 @@ class Rows:
 
         Args:
             keys: Of the key dtype, any shape.
-            values: Of the value dtype, keys.shape + [dim].
+            values: Of the value dtype, keys.shape + [dim]; for a dim of 1 also keys.shape.
             name: Of the operation.
 
         Returns:

@@ -64,7 +64,7 @@ def get_variable(
         trainable: Whether lookups record gradients.
         checkpoint: Whether checkpoints include the rows.
         init_size: Rows to make room for at once.
-        kv_creator: Only None yet.
+        kv_creator: The storage.
         restrict_policy: Only None yet.
         bp_v2: Kept for compatibility.
         short_file_name: Kept for compatibility.

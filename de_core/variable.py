@@ -14,6 +14,7 @@ from de_core._keras import keras
 from de_core.anchor import new_anchor, tensor_variable
 from de_core.config import TableSpec, checked_init_size, received
 from de_core.inspection import Inspection
+from de_core.kv_creator import check_creator
 from de_core.persistence import Persistence
 from de_core.rows import Rows
 from de_core.sharded_table import ShardedTable
@@ -52,7 +53,7 @@ class Variable(Rows, Inspection, Persistence, keras.layers.Layer, tf.Module):
         trainable: Whether lookups record gradients.
         checkpoint: Whether checkpoints include the rows.
         init_size: Rows to make room for at once, divided among the tables.
-        kv_creator: Another storage; only None yet.
+        kv_creator: The storage: None or a `CuckooHashTableCreator`, which mean the same.
         restrict_policy: The rule of `restrict`; only None yet.
         bp_v2: Kept for compatibility. Each optimizer step is one atomic update inside the table, so
             concurrent updates of a row add up in any case.
@@ -68,7 +69,7 @@ class Variable(Rows, Inspection, Persistence, keras.layers.Layer, tf.Module):
     Raises:
         TypeError: An argument of a wrong type or dtype.
         ValueError: `dim`, `devices`, `init_size` or `initializer` is out of range.
-        NotImplementedError: `kv_creator` or `restrict_policy` is given.
+        NotImplementedError: `kv_creator` asks for another storage, or `restrict_policy` is given.
 
     Example:
     >>> users = Variable(dim=2, name="users", initializer=0.5)
@@ -102,12 +103,12 @@ class Variable(Rows, Inspection, Persistence, keras.layers.Layer, tf.Module):
     ) -> None:
         spec = TableSpec.checked(key_dtype, value_dtype, dim, devices)
         init_size = checked_init_size(init_size)
-        for argument, value in (("kv_creator", kv_creator), ("restrict_policy", restrict_policy)):
-            if value is not None:
-                raise NotImplementedError(
-                    f"`{argument}` is not available yet and must be None. "
-                    + received(**{argument: value})
-                )
+        check_creator(kv_creator)
+        if restrict_policy is not None:
+            raise NotImplementedError(
+                "`restrict_policy` is not available yet and must be None. "
+                + received(restrict_policy=restrict_policy)
+            )
         if regularizer is not None and not callable(regularizer):
             raise TypeError(
                 "`regularizer` must be a function of rows [n, dim], or None. "
@@ -140,6 +141,7 @@ class Variable(Rows, Inspection, Persistence, keras.layers.Layer, tf.Module):
         self._graph_anchor: tf.Variable | None = None
         trained = bool(trainable) and spec.value_dtype.is_floating
         if graph is not None:
+            graph.take_name(name)
             self._graph_anchor = graph_mode.make_anchor(self._store, trained, collections)
             self._anchor_variable = self._graph_anchor if trained else None
             if checkpoint:

@@ -31,7 +31,7 @@ def table():
         ({"name": 3}, TypeError, "`name` must be a non-empty string"),
         ({"name": ""}, TypeError, "`name` must be a non-empty string"),
         ({"initializer": object()}, TypeError, "`initializer` must be None, a number"),
-        ({"kv_creator": object()}, NotImplementedError, "`kv_creator` is not available yet"),
+        ({"kv_creator": object()}, TypeError, "`kv_creator` must be a de.KVCreator"),
         ({"restrict_policy": object}, NotImplementedError, "`restrict_policy` is not available"),
     ],
 )
