@@ -24,6 +24,7 @@ from de_core.lookup import embedding_lookup  # noqa: E402
 from de_core.optimizers import DynamicEmbeddingOptimizer  # noqa: E402
 from de_core.scope import get_local_variable, get_variable  # noqa: E402
 from de_core.sharding import default_partition_fn  # noqa: E402
+from de_core.slots import get_slot_variables  # noqa: E402
 from de_core.variable import Variable  # noqa: E402
 
 __getattr__ = _removed.removed_names(__name__, **_removed.PACKAGE)
@@ -35,6 +36,7 @@ __all__ = [
     "embedding_lookup",
     "export",
     "get_local_variable",
+    "get_slot_variables",
     "get_variable",
     "layers",
     "optimizers",

@@ -104,7 +104,13 @@ class ShardedTable:
         )
 
     def apply(
-        self, gradient: tf.IndexedSlices, hyper: tf.Tensor, *, rule: str, owner: tf.Tensor
+        self,
+        gradient: tf.IndexedSlices,
+        hyper: tf.Tensor,
+        *,
+        rule: str,
+        owner: tf.Tensor,
+        average: bool = False,
     ) -> Any:
         """Runs one optimizer step inside the tables: duplicates summed, one update a key.
 
@@ -113,12 +119,71 @@ class ShardedTable:
             hyper: double [k], the rule's hyperparameters.
             rule: Such as "adam".
             owner: Scalar string; the optimizer whose slots are meant.
+            average: Whether each row's moving average is kept as well; its momentum is then the
+                last of `hyper`.
         """
         keys = gradient.indices
         if keys.dtype != self.spec.key_dtype:
             keys = tf.cast(keys, self.spec.key_dtype)  # TensorFlow widens int32 where it joins some
         batch = (keys, gradient.values)
-        return self.write(library.de_table_apply, batch, hyper, owner, rule=rule)
+        attributes = {"rule": rule, "average": average}
+        return self.write(library.de_table_apply, batch, hyper, owner, **attributes)
+
+    def take_averages(self, owner: tf.Tensor) -> Any:
+        """Makes each row the moving average that `owner`, a scalar string, keeps of it."""
+        return _grouped(table.run(library.de_table_take_averages, owner) for table in self.tables)
+
+    def ensure_slots(self, owner: tf.Tensor, slots: dict[str, tuple[int, float]]) -> Any:
+        """Adds an optimizer's slots where they are not there yet.
+
+        Args:
+            owner: Scalar string.
+            slots: The width of each and what it begins as, by name.
+        """
+        widths, initial = zip(*slots.values(), strict=True)
+        return _grouped(
+            table.run(
+                library.de_table_ensure_slots,
+                owner,
+                tf.constant(initial, tf.float64),
+                names=list(slots),
+                widths=list(widths),
+            )
+            for table in self.tables
+        )
+
+    def find_slot(self, keys: tf.Tensor, slot: tf.Tensor, width: int) -> tf.Tensor:
+        """Reads one slot of the rows of `keys`, keys.shape + [width].
+
+        Args:
+            keys: Any shape.
+            slot: Scalar string, "owner/name".
+            width: Of the slot.
+        """
+        dtype = tf.float64 if self.spec.value_dtype == tf.float64 else tf.float32
+
+        def read(table: Table, part: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            attributes = {"Tvalues": dtype, "dim": width}
+            return tuple(table.run(library.de_table_find_slot, part, slot, **attributes))
+
+        return self._read(keys, read, width)[0]
+
+    def assign_slot(self, keys: tf.Tensor, values: tf.Tensor, slot: tf.Tensor) -> Any:
+        """Writes one slot of the rows of `keys` [n]; `values` are [n, width]."""
+        return self.write(library.de_table_assign_slot, (keys, values), slot)
+
+    def drop_slots(self, owner: Any) -> Any:
+        """Takes an optimizer's slots out of all rows."""
+        return _grouped(table.run(library.de_table_drop_slots, owner) for table in self.tables)
+
+    def slots(self) -> dict[str, int]:
+        """Returns the width of each slot that any table has, by "owner/name"; eager mode only."""
+        found = {}
+        for table in self.tables:
+            names, widths = table.run(library.de_table_slots)
+            pairs = zip(names.numpy().tolist(), widths.numpy().tolist(), strict=True)
+            found.update({name.decode(): width for name, width in pairs})
+        return found
 
     def erase(self, keys: tf.Tensor) -> Any:
         """Removes the rows of `keys` [n]."""
@@ -155,14 +220,16 @@ class ShardedTable:
         self,
         keys: tf.Tensor,
         read: Callable[[Table, tf.Tensor], tuple[tf.Tensor, tf.Tensor]],
+        width: int | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         if len(self.tables) == 1:
             return read(self.tables[0], keys)
         values, found = self.router.gather(
             tf.reshape(keys, [-1]), lambda index, part: read(self.tables[index], part)
         )
-        rows_shape = tf.concat([tf.shape(keys), [self.spec.dim]], 0)
-        values = tf.ensure_shape(tf.reshape(values, rows_shape), [*keys.shape, self.spec.dim])
+        width = self.spec.dim if width is None else width
+        rows_shape = tf.concat([tf.shape(keys), [width]], 0)
+        values = tf.ensure_shape(tf.reshape(values, rows_shape), [*keys.shape, width])
         return values, tf.ensure_shape(tf.reshape(found, tf.shape(keys)), keys.shape)
 
 

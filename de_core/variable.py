@@ -19,12 +19,13 @@ from de_core.persistence import Persistence
 from de_core.rows import Rows
 from de_core.sharded_table import ShardedTable
 from de_core.sharding import Partitioner, default_partition_fn
+from de_core.slots import Slots
 from de_core.table import Table
 
 DEFAULT_NAME = "DynamicEmbedding_Variable"
 
 
-class Variable(Rows, Inspection, Persistence, keras.layers.Layer, tf.Module):
+class Variable(Rows, Inspection, Slots, Persistence, keras.layers.Layer, tf.Module):
     """Rows of `dim` values by key; a row exists for every key.
 
     Looking up a key that was never written returns its initial row, a function of the initializer's

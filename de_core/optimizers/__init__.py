@@ -1,5 +1,17 @@
 """Optimizers that train tables."""
 
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
 from de_core.optimizers.dynamic_embedding_optimizer import DynamicEmbeddingOptimizer
 
-__all__ = ["DynamicEmbeddingOptimizer"]
+__all__ = ["DynamicEmbeddingOptimizer", "RowwiseAdagrad"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports what is built on Keras 3 when it is first asked for: tf_keras may be all there is."""
+    if name == "RowwiseAdagrad":
+        return importlib.import_module("de_core.optimizers.rowwise_adagrad").RowwiseAdagrad
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,6 +11,8 @@ from typing import Any
 
 import tensorflow as tf
 
+Gradient = tf.Tensor | tf.IndexedSlices
+
 
 def summed(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
     """Returns a sparse gradient with one slice for each id, the sum of all of the same id."""
@@ -19,35 +21,39 @@ def summed(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
     return tf.IndexedSlices(values, ids, gradient.dense_shape)
 
 
-def clip_tables(optimizer: Any, gradients: Sequence[Any], is_table: Sequence[bool]) -> list[Any]:
-    """Clips the gradients of tables as the wrapped optimizer will clip the others.
+def clip_tables(
+    optimizer: Any, tables: Sequence[tf.IndexedSlices], others: Sequence[Gradient]
+) -> tuple[list[tf.IndexedSlices], tf.Tensor | None]:
+    """Clips the gradients of tables as the wrapped optimizer clips those of ordinary variables.
 
     Args:
         optimizer: With `clipnorm`, `clipvalue` or `global_clipnorm`, or none of them.
-        gradients: Of every variable; None where there is none.
-        is_table: Whose gradients are those of tables.
+        tables: Gradients of tables.
+        others: Gradients of ordinary variables, which count for the global norm.
 
     Returns:
-        The gradients, those of tables clipped; with `global_clipnorm` the others are scaled too, by
-        the norm over all, so that the optimizer's own clipping finds nothing left to do.
+        The gradients of tables, clipped, and what the others must be scaled by, so that the
+        optimizer's own clipping by global norm finds nothing left to do; None for nothing.
     """
-    if not (optimizer.clipnorm or optimizer.clipvalue or optimizer.global_clipnorm):
-        return list(gradients)
-    sparse = [
-        summed(each) if table and isinstance(each, tf.IndexedSlices) else each
-        for each, table in zip(gradients, is_table, strict=True)
-    ]
     if optimizer.global_clipnorm:
-        norm = tf.linalg.global_norm([each for each in sparse if each is not None])
-        scale = optimizer.global_clipnorm / tf.maximum(norm, optimizer.global_clipnorm)
-        return [None if each is None else scaled(each, scale) for each in sparse]
-    return [
-        _clipped(optimizer, each) if table and isinstance(each, tf.IndexedSlices) else each
-        for each, table in zip(sparse, is_table, strict=True)
-    ]
+        sparse = [summed(each) for each in tables]
+        norm = tf.linalg.global_norm([*sparse, *others])
+        limit = tf.cast(optimizer.global_clipnorm, norm.dtype)
+        scale = limit / tf.maximum(norm, limit)
+        return [scaled(each, scale) for each in sparse], scale
+    if optimizer.clipnorm:
+        return [
+            _with_values(summed(each), tf.clip_by_norm, optimizer.clipnorm) for each in tables
+        ], None
+    if optimizer.clipvalue:
+        value = optimizer.clipvalue
+        return [
+            _with_values(summed(each), tf.clip_by_value, -value, value) for each in tables
+        ], None
+    return list(tables), None
 
 
-def scaled(gradient: tf.Tensor | tf.IndexedSlices, factor: Any) -> tf.Tensor | tf.IndexedSlices:
+def scaled(gradient: Gradient, factor: Any) -> Gradient:
     """Returns a gradient times a scalar, sparse if it was."""
     if isinstance(gradient, tf.IndexedSlices):
         values = gradient.values * tf.cast(factor, gradient.values.dtype)
@@ -55,9 +61,19 @@ def scaled(gradient: tf.Tensor | tf.IndexedSlices, factor: Any) -> tf.Tensor | t
     return gradient * tf.cast(factor, gradient.dtype)
 
 
-def _clipped(optimizer: Any, gradient: tf.IndexedSlices) -> tf.IndexedSlices:
-    if optimizer.clipnorm:
-        values = tf.clip_by_norm(gradient.values, optimizer.clipnorm)
-    else:
-        values = tf.clip_by_value(gradient.values, -optimizer.clipvalue, optimizer.clipvalue)
+def values_of(gradient: Gradient) -> tf.Tensor:
+    """Returns the numbers of a gradient, without the ids they belong to."""
+    if isinstance(gradient, tf.IndexedSlices):
+        return gradient.values
+    return tf.convert_to_tensor(gradient)
+
+
+def is_finite(gradients: Sequence[Gradient]) -> tf.Tensor:
+    """Returns whether no gradient holds a NaN or an infinity, a bool scalar."""
+    finite = [tf.reduce_all(tf.math.is_finite(values_of(each))) for each in gradients]
+    return tf.reduce_all(tf.stack(finite)) if finite else tf.constant(True)
+
+
+def _with_values(gradient: tf.IndexedSlices, clip: Any, *limits: Any) -> tf.IndexedSlices:
+    values = clip(gradient.values, *limits)
     return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)

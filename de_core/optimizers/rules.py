@@ -1,8 +1,7 @@
 """Which Keras optimizers run inside the tables, and with which hyperparameters.
 
-A rule is Keras's `update_step`, done by the engine for the touched rows only. The formulae are
-those of `keras/src/optimizers/*.py`; a row without a gradient is left alone, where Keras's dense
-step would also let its momentum or moments decay.
+A rule is the `update_step` of a class of `keras.optimizers` (or of `tf_keras.optimizers`, whose
+formulae are the same), done by the engine for the touched rows only.
 """
 
 from __future__ import annotations
@@ -10,86 +9,126 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import keras
 import tensorflow as tf
 
-from de_core.config import received
+from de_core.optimizers.plan import power
+
+
+class Moment(NamedTuple):
+    """What of an optimizer's state a rule needs to know.
+
+    Attributes:
+        step: The number of this update, counted from 1.
+        learning_rate: Of this step.
+        u_product: Nadam's u_1 * … * u_step, else None.
+        dtype: That rows are computed in.
+    """
+
+    step: tf.Tensor
+    learning_rate: Any
+    u_product: Any
+    dtype: tf.DType
 
 
 class Rule(NamedTuple):
     """One native update rule.
 
     Attributes:
-        optimizer: The Keras class whose `update_step` it is.
         name: The engine's name for it, given an optimizer.
-        settings: The hyperparameters after the learning rate, given an optimizer and the number of
-            this step, counted from 1.
+        settings: The hyperparameters after the learning rate.
     """
 
-    optimizer: type[Any]
     name: Callable[[Any], str]
-    settings: Callable[[Any, tf.Tensor], list[Any]]
+    settings: Callable[[Any, Moment], list[Any]]
 
 
-def _adam(optimizer: Any, step: tf.Tensor) -> list[Any]:
-    beta_1 = tf.convert_to_tensor(optimizer.beta_1, tf.float64)
-    beta_2 = tf.convert_to_tensor(optimizer.beta_2, tf.float64)
-    powers = [tf.pow(beta_1, step), tf.pow(beta_2, step)]
-    return [beta_1, beta_2, optimizer.epsilon, *powers, float(optimizer.amsgrad)]
+def _sgd(optimizer: Any, _: Moment) -> list[Any]:
+    return [optimizer.momentum, bool(optimizer.nesterov)] if optimizer.momentum else []
 
 
-RULES = (
-    Rule(
-        keras.optimizers.SGD,
-        lambda optimizer: "momentum" if optimizer.momentum else "sgd",
-        lambda optimizer, _: (
-            [optimizer.momentum, float(optimizer.nesterov)] if optimizer.momentum else []
-        ),
+def _adam(optimizer: Any, moment: Moment) -> list[Any]:
+    return [*_betas(optimizer), *_powers(optimizer, moment), bool(optimizer.amsgrad)]
+
+
+def _betas(optimizer: Any) -> list[Any]:
+    return [optimizer.beta_1, optimizer.beta_2, optimizer.epsilon]
+
+
+def _powers(optimizer: Any, moment: Moment) -> list[tf.Tensor]:
+    # In the rows' dtype, as Keras takes them: in float32 1 - 0.999^t differs from the real number.
+    return [power(beta, moment.step, moment.dtype) for beta in (optimizer.beta_1, optimizer.beta_2)]
+
+
+def _rmsprop(optimizer: Any, _: Moment) -> list[Any]:
+    centered = bool(optimizer.centered)
+    return [optimizer.rho, optimizer.momentum, optimizer.epsilon, centered, 0.0]
+
+
+def nadam_u(optimizer: Any, step: Any, dtype: tf.DType) -> tf.Tensor:
+    """Returns Nadam's momentum of a step."""
+    return tf.cast(optimizer.beta_1, dtype) * (1.0 - 0.5 * power(0.96, step, dtype))
+
+
+def _nadam(optimizer: Any, moment: Moment) -> list[Any]:
+    return [
+        *_betas(optimizer),
+        _powers(optimizer, moment)[1],
+        nadam_u(optimizer, moment.step, moment.dtype),
+        nadam_u(optimizer, moment.step + 1, moment.dtype),
+        moment.u_product,
+    ]
+
+
+def _ftrl(optimizer: Any, _: Moment) -> list[Any]:
+    return [
+        optimizer.learning_rate_power,
+        optimizer.l1_regularization_strength,
+        optimizer.l2_regularization_strength,
+        optimizer.l2_shrinkage_regularization_strength,
+        optimizer.beta,
+        optimizer.initial_accumulator_value,
+    ]
+
+
+def _adagrad(optimizer: Any, _: Moment) -> list[Any]:
+    return [optimizer.epsilon, optimizer.initial_accumulator_value]
+
+
+#: By the name of the class in `keras.optimizers` and `tf_keras.optimizers`.
+RULES = {
+    "SGD": Rule(lambda optimizer: "momentum" if optimizer.momentum else "sgd", _sgd),
+    "Adagrad": Rule(lambda _: "adagrad", _adagrad),
+    "Adadelta": Rule(lambda _: "adadelta", lambda optimizer, _: [optimizer.rho, optimizer.epsilon]),
+    "RMSprop": Rule(lambda _: "rmsprop", _rmsprop),
+    "Adam": Rule(lambda _: "adam", _adam),
+    "AdamW": Rule(lambda _: "adam", _adam),
+    "Adamax": Rule(
+        lambda _: "adamax",
+        lambda optimizer, moment: [*_betas(optimizer), _powers(optimizer, moment)[0]],
     ),
-    Rule(
-        keras.optimizers.Adagrad,
-        lambda _: "adagrad",
-        lambda optimizer, _: [optimizer.epsilon, optimizer.initial_accumulator_value],
+    "Nadam": Rule(lambda _: "nadam", _nadam),
+    "Ftrl": Rule(lambda _: "ftrl", _ftrl),
+    "Lion": Rule(lambda _: "lion", lambda optimizer, _: [optimizer.beta_1, optimizer.beta_2]),
+    "Lamb": Rule(
+        lambda _: "lamb",
+        lambda optimizer, moment: [*_betas(optimizer), *_powers(optimizer, moment)],
     ),
-    Rule(keras.optimizers.Adam, lambda _: "adam", _adam),
-)
+    "RowwiseAdagrad": Rule(lambda _: "rowwise_adagrad", _adagrad),
+}
 
 
-def rule_of(optimizer: Any) -> Rule:
-    """Returns the native rule of a Keras optimizer.
+def rule_of(optimizer: Any, *namespaces: Any) -> Rule | None:
+    """Returns the native rule of an optimizer, or None if it has none.
 
-    Raises:
-        ValueError: It has none, or a setting that the tables do not support.
-    """
-    for rule in RULES:
-        # A subclass counts as long as it did not change the formula.
-        if getattr(type(optimizer), "update_step", None) is rule.optimizer.update_step:
-            _check_settings(optimizer)
-            return rule
-    names = ", ".join(rule.optimizer.__name__ for rule in RULES)
-    raise ValueError(
-        f"The optimizer of a dynamic table must be one of {names}. {received(optimizer=optimizer)}"
-    )
-
-
-def hyperparameters(rule: Rule, optimizer: Any, learning_rate: Any) -> tf.Tensor:
-    """Returns what the engine's rule takes for the step that is about to be counted, double [k].
+    A subclass has the rule of its base as long as it does not change the formula.
 
     Args:
-        rule: Of `rule_of`.
-        optimizer: Its `iterations` count the steps before this one.
-        learning_rate: Of this step.
+        optimizer: Of Keras 3 or tf_keras.
+        *namespaces: Where the classes lie, such as `keras.optimizers`.
     """
-    step = tf.cast(tf.convert_to_tensor(optimizer.iterations) + 1, tf.float64)
-    values = [learning_rate, *rule.settings(optimizer, step)]
-    return tf.stack([tf.cast(tf.convert_to_tensor(value), tf.float64) for value in values])
-
-
-def _check_settings(optimizer: Any) -> None:
-    for setting in ("weight_decay", "use_ema", "gradient_accumulation_steps"):
-        value = getattr(optimizer, setting, None)
-        if value:
-            raise ValueError(
-                f"`{setting}` is not supported for dynamic tables yet: leave it out, or train the "
-                f"tables with an optimizer of their own. {received(**{setting: value})}"
-            )
+    for name, rule in RULES.items():
+        for namespace in namespaces:
+            known = getattr(namespace, name, None)
+            if known is not None and type(optimizer).update_step is known.update_step:
+                return rule
+    return None

@@ -12,6 +12,7 @@
 //   momentum          lr, momentum, nesterov                           momentum
 //   tf1_momentum      lr, momentum, nesterov                           momentum
 //   adagrad           lr, eps, initial accumulator                     accumulator
+//   adagrad_v2        lr, eps, initial accumulator                     accumulator
 //   rowwise_adagrad   lr, eps, initial accumulator                     accumulator (1 wide)
 //   adagrad_da        lr, l1, l2, initial square accumulator, step     gradient_accumulator,
 //                                                                      gradient_squared_accumulator
@@ -22,6 +23,7 @@
 //   adadelta          lr, rho, eps                                     accum_grad, accum_var
 //   rmsprop           lr, rho, momentum, eps, centered, initial rms    rms, momentum if > 0,
 //                                                                      mg if centered
+//   rmsprop_v2        lr, rho, eps, centered, initial rms              rms, mg if centered
 //   adam              lr, beta1, beta2, eps, beta1^t, beta2^t,         m, v, vhat if amsgrad
 //                     amsgrad
 //   adamax            lr, beta1, beta2, eps, beta1^t                   m, v
@@ -29,6 +31,8 @@
 //                     u_1 * … * u_t, u_t = beta1 (1 - 0.5 * 0.96^t)
 //   lamb              lr, beta1, beta2, eps, beta1^t, beta2^t          m, v
 //   lion              lr, beta1, beta2                                 momentum
+//
+// The names with v2 differ in that epsilon is outside the root, as TensorFlow's ops have it.
 //
 // Each rule takes one more, last and optional: the decoupled weight decay, as Keras applies it: the
 // row loses row * decay * lr before the rule. So AdamW is adam with eight.

@@ -24,6 +24,12 @@ std::vector<SlotSpec> RmspropSlots(size_t dim, DType value, const double* hyper,
   return slots;
 }
 
+std::vector<SlotSpec> RmspropV2Slots(size_t dim, DType value, const double* hyper, size_t) {
+  std::vector<SlotSpec> slots = {{"rms", RealOf(value), dim, hyper[4]}};
+  if (hyper[3] != 0) slots.push_back({"mg", RealOf(value), dim, 0});
+  return slots;
+}
+
 template <typename Real>
 struct Adagrad {
   static constexpr size_t kHyper = 3;
@@ -36,7 +42,18 @@ struct Adagrad {
   Real lr, eps;
 };
 
-/// One accumulator a row: the mean square of the row's gradient.
+/// TensorFlow's ApplyAdagradV2, whose epsilon is outside the root.
+template <typename Real>
+struct AdagradV2 : Adagrad<Real> {
+  using Adagrad<Real>::Adagrad;
+  void operator()(Real g, Real& w, Real& sum) const noexcept {
+    sum += g * g;
+    w -= this->lr * g / (std::sqrt(sum) + this->eps);
+  }
+};
+
+/// One accumulator a row: the mean square of the row's gradient. As in FBGEMM, epsilon is outside
+/// the root.
 template <typename T>
 struct RowwiseAdagrad {
   static void Update(const RowUpdate& update) noexcept {
@@ -47,7 +64,7 @@ struct RowwiseAdagrad {
            static_cast<Real>(update.dim);
     DecayRow<T>(update, 3);
     const Real rate =
-        static_cast<Real>(update.hyper[0]) / std::sqrt(sum + static_cast<Real>(update.hyper[1]));
+        static_cast<Real>(update.hyper[0]) / (std::sqrt(sum) + static_cast<Real>(update.hyper[1]));
     ForElements([rate](Real g, Real& w) { w -= rate * g; }, update.dim, update.value<T>(),
                 gradient);
   }
@@ -132,7 +149,43 @@ struct RmspropRow {
   }
 };
 
+/// RMSprop of tf.keras.optimizers.legacy without momentum, whose epsilon is outside the root.
+template <typename Real>
+struct RmspropV2 {
+  static constexpr size_t kHyper = 5;
+  explicit RmspropV2(const double* h) noexcept
+      : lr(static_cast<Real>(h[0])),
+        rho(static_cast<Real>(h[1])),
+        rest(1 - rho),
+        eps(static_cast<Real>(h[2])) {}
+  void operator()(Real g, Real& w, Real& rms) const noexcept {
+    rms = rho * rms + rest * (g * g);
+    w -= lr * g / (std::sqrt(rms) + eps);
+  }
+  Real lr, rho, rest, eps;
+};
+
+template <typename Real>
+struct RmspropV2Centered : RmspropV2<Real> {
+  using RmspropV2<Real>::RmspropV2;
+  void operator()(Real g, Real& w, Real& rms, Real& mean) const noexcept {
+    rms = this->rho * rms + this->rest * (g * g);
+    mean = this->rho * mean + this->rest * g;
+    w -= this->lr * g / (std::sqrt(rms - mean * mean) + this->eps);
+  }
+};
+
+template <typename T>
+struct RmspropV2Row {
+  static void Update(const RowUpdate& update) noexcept {
+    update.hyper[3] != 0 ? UpdateElements<T, RmspropV2Centered, 2>(update)
+                         : UpdateElements<T, RmspropV2, 1>(update);
+  }
+};
+
 constexpr OptimizerRule kRules[] = {
+    {"adagrad_v2", 3, 4, AdagradSlots, KernelOf<ElementRow<AdagradV2, 1>::Of>},
+    {"rmsprop_v2", 5, 6, RmspropV2Slots, KernelOf<RmspropV2Row>},
     {"adagrad", 3, 4, AdagradSlots, KernelOf<ElementRow<Adagrad, 1>::Of>},
     {"rowwise_adagrad", 3, 4, RowwiseSlots, KernelOf<RowwiseAdagrad>},
     {"adadelta", 3, 4, AdadeltaSlots, KernelOf<ElementRow<Adadelta, 2>::Of>},

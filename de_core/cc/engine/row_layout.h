@@ -1,10 +1,12 @@
 // Where the parts of a row lie: [value | slots of the first optimizer | slots of the next … | key].
 //
 // The layout is data, fixed at run time: one code path serves every dtype, dim and optimizer. Slots
-// are appended, never moved, when an optimizer first meets the table.
+// are appended when an optimizer first meets the table, and move only when those of another are
+// taken away.
 #ifndef DE_CORE_ENGINE_ROW_LAYOUT_H_
 #define DE_CORE_ENGINE_ROW_LAYOUT_H_
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -46,6 +48,13 @@ class RowLayout {
   /// Appends the slots of one owner; existing slots keep their offsets.
   void Append(std::string_view owner, const std::vector<SlotSpec>& specs) {
     for (const SlotSpec& spec : specs) slots_.push_back({std::string(owner), spec, 0});
+    Place();
+  }
+
+  /// Takes away the slots of one owner; those behind them move forward.
+  void Remove(std::string_view owner) {
+    const auto is_owners = [owner](const RowSlot& slot) { return slot.owner == owner; };
+    slots_.erase(std::remove_if(slots_.begin(), slots_.end(), is_owners), slots_.end());
     Place();
   }
 

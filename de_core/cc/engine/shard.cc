@@ -225,19 +225,28 @@ void Shard::Rebuild(uint64_t rows, bool compact) {
 }
 
 void Shard::Relayout(const RowLayout& from, const RowLayout& to) {
-  Slab wider(to.stride(), memory_);
-  wider.ResizeLike(slab_);
+  Slab moved(to.stride(), memory_);
+  moved.ResizeLike(slab_);
+  const bool appended = to.slots().size() >= from.slots().size();
   const size_t kept = from.key_type() == KeyType::kString ? from.key_offset() : from.stride();
+  std::vector<std::pair<const RowSlot*, const RowSlot*>> shared;  // (to, from)
+  for (const RowSlot& slot : to.slots()) {
+    if (!appended) shared.emplace_back(&slot, from.FindSlot(slot.owner, slot.spec.name));
+  }
   for (uint32_t row = 0; row < slab_.used(); ++row) {
-    char* target = wider.Row(row);
-    std::memcpy(target, slab_.Row(row), kept);
-    to.FillSlots(target, from.slots().size());
+    char* target = moved.Row(row);
+    const char* source = slab_.Row(row);
+    std::memcpy(target, source, appended ? kept : from.value_bytes());
+    to.FillSlots(target, appended ? from.slots().size() : 0);
+    for (const auto& [slot, old] : shared) {
+      std::memcpy(target + slot->offset, source + old->offset, slot->bytes());
+    }
     if (to.key_type() == KeyType::kString) {
       std::memcpy(target + to.key_offset(), slab_.Row(row) + from.key_offset(),
                   sizeof(StringArena::Ref));
     }
   }
-  slab_ = std::move(wider);
+  slab_ = std::move(moved);
   key_offset_ = to.key_offset();
 }
 

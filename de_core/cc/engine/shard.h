@@ -116,7 +116,7 @@ class Shard {
   /// Makes room for `rows` rows, or with `compact` packs the rows there are into fresh memory.
   void Rebuild(uint64_t rows, bool compact);
 
-  /// Moves every row to a wider layout; row numbers stay.
+  /// Moves every row to a layout with slots appended or taken away; row numbers stay.
   void Relayout(const RowLayout& from, const RowLayout& to);
 
   /// Calls visit(word, row) for all entries of the segment that holds `hash` and returns the last

@@ -92,10 +92,10 @@ class Table {
 
   /// One optimizer step. Gradients of equal keys are summed, then each key's row is updated once.
   /// `grads` (keys.size, dim) are float, or double for float64 rows. Adds the slots of `owner`
-  /// when they are not there yet.
+  /// when they are not there yet. With `average_momentum` the row's moving average is kept too.
   Status Apply(const OptimizerRule& rule, const std::string& owner,
                const std::vector<double>& hyper, const Keys& keys, const void* grads,
-               Executor* executor);
+               Executor* executor, const double* average_momentum = nullptr);
 
   Status Erase(const Keys& keys, Executor* executor);
 
@@ -130,6 +130,20 @@ class Table {
   /// What a policy knows beside the rows: into and out of a snapshot's metadata. Loading adds up.
   void SaveState(std::map<std::string, std::string>* metadata) const;
   Status LoadState(const std::map<std::string, std::string>& metadata);
+
+  /// Reads one slot (keys.size, width); a key without a row has the slot's initial value.
+  Status FindSlot(const std::string& owner, const std::string& name, const Keys& keys, char* out,
+                  bool* found) const;
+
+  /// Writes one slot (keys.size, width) of the rows that are there.
+  Status AssignSlot(const std::string& owner, const std::string& name, const Keys& keys,
+                    const char* values);
+
+  /// Makes each row that `owner` trained its moving average.
+  Status TakeAverages(const std::string& owner);
+
+  /// Takes an optimizer's slots out of all rows and gives their memory back.
+  Status DropSlots(const std::string& owner);
 
   /// Copies the next few thousand rows and moves the cursor. Start with a fresh cursor.
   Status ExportBatch(ExportCursor* cursor, RowBatch* batch) const;

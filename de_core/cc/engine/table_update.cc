@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "de_core/cc/engine/guard.h"
+#include "de_core/cc/engine/row_average.h"
 #include "de_core/cc/engine/scalar_types.h"
 #include "de_core/cc/engine/shard_update.h"
 #include "de_core/cc/engine/table_gate.h"
@@ -185,7 +186,7 @@ void Table::WriteInitial(Shard& shard, const IndexKey& key, char* row) const {
 
 Status Table::Apply(const OptimizerRule& rule, const std::string& owner,
                     const std::vector<double>& hyper, const Keys& keys, const void* grads,
-                    Executor* executor) {
+                    Executor* executor, const double* average_momentum) {
   if (!IsFloating(options_.value_dtype)) {
     return Status::InvalidArgument(
         "an optimizer needs a table of floating-point values. Received: value_dtype=" +
@@ -193,10 +194,13 @@ Status Table::Apply(const OptimizerRule& rule, const std::string& owner,
   }
   DE_RETURN_IF_ERROR(CheckHyper(rule, hyper.data(), hyper.size()));
   DE_RETURN_IF_ERROR(Prepare(keys));
-  const std::vector<SlotSpec> specs =
+  std::vector<SlotSpec> specs =
       rule.slots(options_.dim, options_.value_dtype, hyper.data(), hyper.size());
+  const bool averaged = average_momentum != nullptr;
+  if (averaged) specs.push_back(AverageSlot(options_.value_dtype, options_.dim));
   DE_RETURN_IF_ERROR(EnsureSlots(owner, specs));
   const RuleKernel kernel = rule.kernel(options_.value_dtype);
+  const AverageKernels average = AverageKernelsOf(options_.value_dtype);
   const std::shared_lock<ShardLock> hold(layout_lock_);
   std::vector<size_t> offsets;
   size_t touched = layout_.value_bytes();
@@ -205,6 +209,11 @@ Status Table::Apply(const OptimizerRule& rule, const std::string& owner,
   touched = std::max(touched, policy_.end());
   for (const SlotSpec& spec : specs) {
     const RowSlot* slot = layout_.FindSlot(owner, spec.name);
+    if (slot == nullptr) {
+      return Status::FailedPrecondition("slots must not be dropped while '" + owner +
+                                        "' trains the table. Received: a step without its slot '" +
+                                        spec.name + "'");
+    }
     offsets.push_back(slot->offset);
     touched = std::max(touched, slot->offset + slot->bytes());
   }
@@ -218,8 +227,11 @@ Status Table::Apply(const OptimizerRule& rule, const std::string& owner,
     UpdateShard(shard, keys, unique, touched, gate.active(),
                 [&](const IndexKey& key, char* row, size_t j, bool inserted) {
                   if (inserted) WriteInitial(shard, key, row);
+                  char* const mean = averaged ? row + offsets.back() : nullptr;
+                  if (averaged) average.begin(row, mean, options_.dim);
                   kernel(hyper.data(), hyper.size(), options_.dim, row, offsets.data(),
                          sum.gradient(j));
+                  if (averaged) average.blend(row, mean, options_.dim, *average_momentum);
                   policy_.Touch(row, stamp);
                 });
   });

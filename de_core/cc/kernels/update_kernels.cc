@@ -149,6 +149,7 @@ class ApplyOp final : public LiveKeysOp {
     OP_REQUIRES(context, rule_ != nullptr,
                 absl::InvalidArgumentError(absl::StrCat(
                     "rule must name an optimizer rule of the engine. Received: '", rule, "'")));
+    OP_REQUIRES_OK(context, context->GetAttr("average", &average_));
   }
 
  protected:
@@ -168,13 +169,25 @@ class ApplyOp final : public LiveKeysOp {
           absl::StrCat("owner must be a name without '/'. Received: '", owner, "'"));
     }
     const auto flat = hyper.flat<double>();
-    const std::vector<double> settings(flat.data(), flat.data() + flat.size());
+    std::vector<double> settings(flat.data(), flat.data() + flat.size());
+    double momentum = 0;
+    if (average_) {
+      if (settings.empty() || !(settings.back() >= 0 && settings.back() <= 1)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("hyper must end with the momentum of the average, from 0 to 1. Received: ",
+                         settings.empty() ? "nothing" : absl::StrCat(settings.back())));
+      }
+      momentum = settings.back();
+      settings.pop_back();
+    }
     const GradientBatch gradients(grads, live->options().value_dtype);
-    return ToAbsl(live->Apply(*rule_, owner, settings, keys, gradients.data(), executor));
+    return ToAbsl(live->Apply(*rule_, owner, settings, keys, gradients.data(), executor,
+                              average_ ? &momentum : nullptr));
   }
 
  private:
   const engine::OptimizerRule* rule_ = nullptr;
+  bool average_ = false;
 };
 
 REGISTER_KERNEL_BUILDER(Name("DeTableInsertOrAssign").Device(tensorflow::DEVICE_CPU),

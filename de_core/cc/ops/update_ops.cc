@@ -94,6 +94,7 @@ REGISTER_OP("DeTableApply")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("Tgrads: {float, double, half, bfloat16}")
     .Attr("rule: string")
+    .Attr("average: bool = false")
     .SetShapeFn(WritesRows)
     .Doc(R"doc(
 One step of a sparse optimizer inside the table: gradients of equal keys are summed, then each key's
@@ -104,6 +105,8 @@ grads: keys.shape + [dim].
 hyper: [k]; the rule's hyperparameters in the order that optimizer_rules.h states.
 owner: scalar; the optimizer instance whose slots are updated, a name without '/'.
 rule: the update rule, such as 'adam'.
+average: whether each row's moving average is kept in the slot 'average' too; its momentum is then
+  the last of `hyper`.
 )doc");
 
 }  // namespace de::ops

@@ -153,12 +153,31 @@ std::vector<Formula> Formulas() {
                  }),
                  {"accumulator"},
                  0.25});
+  all.push_back({"adagrad_v2",
+                 Always({0.1, 1e-2, 0.25}),
+                 Each([](double g, double& w, double* s, const Row& h) {
+                   s[0] += g * g;
+                   w -= h[0] * g / (std::sqrt(s[0]) + h[1]);
+                 }),
+                 {"accumulator"},
+                 0.25});
+  for (const double centered : {0.0, 1.0}) {
+    all.push_back(
+        {"rmsprop_v2", Always({0.01, 0.9, 1e-2, centered, 0.5}),
+         Each([centered](double g, double& w, double* s, const Row& h) {
+           s[0] = h[1] * s[0] + (1 - h[1]) * g * g;
+           if (centered != 0) s[1] = h[1] * s[1] + (1 - h[1]) * g;
+           w -= h[0] * g / (std::sqrt(s[0] - s[1] * s[1]) + h[2]);
+         }),
+         centered != 0 ? std::vector<std::string>{"rms", "mg"} : std::vector<std::string>{"rms"},
+         0.5});
+  }
   all.push_back({"rowwise_adagrad",
-                 Always({0.1, 1e-7, 0.25}),
+                 Always({0.1, 1e-2, 0.25}),
                  [](const Row& g, Row& w, std::vector<Row>& s, const Row& h) {
                    s[0][0] += Norm(g) * Norm(g) / static_cast<double>(g.size());
                    for (size_t i = 0; i < w.size(); ++i) {
-                     w[i] -= h[0] * g[i] / std::sqrt(s[0][0] + h[1]);
+                     w[i] -= h[0] * g[i] / (std::sqrt(s[0][0]) + h[1]);
                    }
                  },
                  {"accumulator"},

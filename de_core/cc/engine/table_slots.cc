@@ -1,0 +1,114 @@
+// Verbs on the slots of rows: what optimizers keep there.
+#include <mutex>
+#include <shared_mutex>
+
+#include "de_core/cc/engine/guard.h"
+#include "de_core/cc/engine/row_average.h"
+#include "de_core/cc/engine/table.h"
+
+namespace de::engine {
+namespace {
+
+Status NoSuchSlot(const std::string& owner, const std::string& name) {
+  return Status::NotFound("slot must name a slot of this table as 'owner/slot'. Received: '" +
+                          owner + "/" + name + "'");
+}
+
+}  // namespace
+
+Status Table::FindSlot(const std::string& owner, const std::string& name, const Keys& keys,
+                       char* out, bool* found) const {
+  DE_RETURN_IF_ERROR(Prepare(keys));
+  return Guarded([&]() -> Status {
+    const std::shared_lock<ShardLock> hold(layout_lock_);
+    const RowSlot* slot = layout_.FindSlot(owner, name);
+    if (slot == nullptr) return NoSuchSlot(owner, name);
+    std::vector<char> fresh(layout_.stride());
+    layout_.FillSlots(fresh.data(), 0);
+    const size_t bytes = slot->bytes();
+    const Stamp now = policy_.Now();
+    for (size_t i = 0; i < keys.size; ++i) {
+      const uint64_t word = WordOf(keys, i);
+      const uint64_t hash = Mix64(word);
+      const Shard& shard = *shards_[ShardOfHash(hash)];
+      const std::shared_lock<ShardLock> guard(shard.lock);
+      const uint32_t row =
+          shard.Find({word, hash, keys.strings == nullptr ? nullptr : keys.strings + i});
+      const bool exists = row != kNoRow && !policy_.Expired(shard.Row(row), now);
+      const char* from = exists ? shard.Row(row) : fresh.data();
+      CopyBytes(out + i * bytes, from + slot->offset, bytes);
+      if (found != nullptr) found[i] = exists;
+    }
+    return Status::Ok();
+  });
+}
+
+Status Table::AssignSlot(const std::string& owner, const std::string& name, const Keys& keys,
+                         const char* values) {
+  DE_RETURN_IF_ERROR(Prepare(keys));
+  return Guarded([&]() -> Status {
+    const std::shared_lock<ShardLock> hold(layout_lock_);
+    const RowSlot* slot = layout_.FindSlot(owner, name);
+    if (slot == nullptr) return NoSuchSlot(owner, name);
+    const size_t bytes = slot->bytes();
+    for (size_t i = 0; i < keys.size; ++i) {
+      const uint64_t word = WordOf(keys, i);
+      const uint64_t hash = Mix64(word);
+      Shard& shard = *shards_[ShardOfHash(hash)];
+      const std::lock_guard<ShardLock> guard(shard.lock);
+      const uint32_t number =
+          shard.Find({word, hash, keys.strings == nullptr ? nullptr : keys.strings + i});
+      if (number == kNoRow) continue;
+      char* const row = shard.Row(number);
+      if (shard.watch != nullptr) shard.watch->BeforeWrite(word, number, row, false);
+      CopyBytes(row + slot->offset, values + i * bytes, bytes);
+    }
+    return Status::Ok();
+  });
+}
+
+Status Table::TakeAverages(const std::string& owner) {
+  return Guarded([&]() -> Status {
+    const std::shared_lock<ShardLock> hold(layout_lock_);
+    const RowSlot* slot = layout_.FindSlot(owner, AverageSlot(options_.value_dtype, 1).name);
+    if (slot == nullptr) return Status::Ok();  // no row was trained yet
+    const AverageKernels average = AverageKernelsOf(options_.value_dtype);
+    for (uint32_t at = 0; at < kShards; ++at) {
+      Shard& shard = *shards_[at];
+      const uint64_t last_of_shard =
+          (uint64_t{at} << (64 - kShardBits)) | (~uint64_t{0} >> kShardBits);
+      for (uint64_t hash = uint64_t{at} << (64 - kShardBits);; ++hash) {
+        const std::lock_guard<ShardLock> guard(shard.lock);
+        hash = shard.VisitSegment(hash, [&](uint64_t word, uint32_t number) {
+          char* const row = shard.Row(number);
+          if (shard.watch != nullptr) shard.watch->BeforeWrite(word, number, row, false);
+          average.take(row, row + slot->offset, options_.dim);
+        });
+        if (hash == last_of_shard) break;
+      }
+    }
+    return Status::Ok();
+  });
+}
+
+Status Table::DropSlots(const std::string& owner) {
+  if (owner == kMetadataOwner) {
+    return Status::InvalidArgument("owner must be an optimizer's. Received: '" + owner +
+                                   "', whose columns belong to the table");
+  }
+  return Guarded([&]() -> Status {
+    const std::lock_guard<ShardLock> hold(layout_lock_);
+    if (!layout_.HasOwner(owner)) return Status::Ok();
+    RowLayout narrower = layout_;
+    narrower.Remove(owner);
+    for (auto& shard : shards_) {
+      if (shard->watch != nullptr && shard->watch->held != nullptr) shard->watch->held->Cleared();
+    }
+    for (auto& shard : shards_) shard->Relayout(layout_, narrower);
+    layout_ = std::move(narrower);
+    arena_.Trim();
+    return Status::Ok();
+  });
+}
+
+}  // namespace de::engine

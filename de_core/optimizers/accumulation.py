@@ -1,0 +1,157 @@
+"""Gradient accumulation: what waits for the step that it is accumulated for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from de_core.optimizers import clipping
+from de_core.optimizers.plan import arithmetic_dtype
+from de_core.optimizers.targets import Targets
+from de_core.sharded_table import ShardedTable
+
+Trained = list[tuple[tf.IndexedSlices, ShardedTable]]
+
+
+class WaitingGradients(tf.Module):
+    """Slices of one table's gradient, kept in two variables that grow until they are taken.
+
+    Args:
+        table: Whose gradients they are.
+    """
+
+    def __init__(self, table: ShardedTable) -> None:
+        super().__init__(name="waiting_gradients")
+        self._table = table
+        with tf.init_scope():
+            none = _nothing(table)
+            self.ids = tf.Variable(none.indices, shape=[None], trainable=False)
+            self.values = tf.Variable(none.values, shape=[None, table.spec.dim], trainable=False)
+
+    def joined(self, gradient: tf.IndexedSlices | None) -> tf.IndexedSlices:
+        """Returns what waits and `gradient`, if there is one, as one."""
+        gradient = gradient or _nothing(self._table)
+        ids, values = gradient.indices, gradient.values
+        ids = ids if ids.dtype == self.ids.dtype else tf.cast(ids, self.ids.dtype)
+        values = tf.concat([self.values.read_value(), tf.cast(values, self.values.dtype)], 0)
+        ids = tf.concat([self.ids.read_value(), ids], 0)
+        return tf.IndexedSlices(values, ids, gradient.dense_shape)
+
+    def keep(self, gradient: tf.IndexedSlices) -> None:
+        """Lets these slices, and no others, wait."""
+        self.ids.assign(gradient.indices)
+        self.values.assign(gradient.values)
+
+
+class Accumulation(tf.Module):
+    """The gradients of tables, and sums of those of ordinary variables, between two updates.
+
+    A wrapped optimizer sums the gradients of ordinary variables itself. Its sums are not public, so
+    where the norm over all is clipped they are kept here a second time.
+
+    Args:
+        tables: All that are trained.
+        mirrored: Ordinary variables whose sums are wanted too.
+    """
+
+    def __init__(self, tables: Iterable[ShardedTable], mirrored: Iterable[Any]) -> None:
+        super().__init__(name="accumulation")
+        self._tables = list(tables)
+        self.waiting = [WaitingGradients(table) for table in self._tables]
+        with tf.init_scope():
+            self.sums = {
+                _key(each): tf.Variable(tf.zeros(each.shape, each.dtype), trainable=False)
+                for each in mirrored
+            }
+
+    def step(
+        self,
+        targets: Targets,
+        due: tf.Tensor,
+        steps: int,
+        update: Callable[[Trained, list[tf.Tensor]], tf.Tensor | None],
+    ) -> tuple[list[Any], list[tuple[Any, Any]]]:
+        """Lets gradients wait, or updates the tables by the mean of all that waited.
+
+        Args:
+            targets: The gradients of this step.
+            due: Whether this step updates.
+            steps: How many gradients are accumulated.
+            update: Updates the tables by their mean gradients, given those of the mirrored
+                variables too; returns what the latter shall be scaled by, or None.
+
+        Returns:
+            What the rest of the step must wait for, and the gradients of ordinary variables, to
+            be given to the wrapped optimizer.
+        """
+        given = {id(table): gradient for gradient, table in targets.trained}
+        joined = [
+            waiting.joined(given.get(id(table)))
+            for waiting, table in zip(self.waiting, self._tables, strict=True)
+        ]
+        dense = [(each, variable) for each, variable in targets.dense if each is not None]
+        sums = [self.sums[_key(variable)] for _, variable in dense] if self.sums else []
+        before = [each.read_value() for each in sums]
+        totals = [
+            tf.cast(tf.convert_to_tensor(each), old.dtype) + old
+            for (each, _), old in zip(dense, before, strict=False)
+        ]
+
+        def take() -> tf.Tensor:
+            means = [clipping.scaled(each, 1.0 / steps) for each in joined]
+            trained = list(zip(means, self._tables, strict=True))
+            scale = update(trained, [each / steps for each in totals])
+            for waiting, table in zip(self.waiting, self._tables, strict=True):
+                waiting.keep(_nothing(table))
+            for each in sums:
+                each.assign(tf.zeros_like(each))
+            return tf.constant(1.0) if scale is None else tf.cast(scale, tf.float32)
+
+        def wait() -> tf.Tensor:
+            for waiting, gradient in zip(self.waiting, joined, strict=True):
+                waiting.keep(gradient)
+            for each, total in zip(sums, totals, strict=True):
+                each.assign(total)
+            return tf.constant(1.0)
+
+        scale = tf.cond(due, take, wait)
+        if sums:
+            # Whose own sum and mean then give the clipped mean.
+            dense = [
+                (tf.where(due, tf.cast(scale, total.dtype) * total - old, each), variable)
+                for (each, variable), total, old in zip(dense, totals, before, strict=True)
+            ]
+        return ([] if tf.executing_eagerly() else [scale]), dense
+
+    def _state(self) -> list[tf.Variable]:
+        waiting = [part for each in self.waiting for part in (each.ids, each.values)]
+        return [*waiting, *self.sums.values()]
+
+    def save(self, store: Any) -> None:
+        """Writes what waits into a Keras file, by names that begin with "waiting_"."""
+        for number, variable in enumerate(self._state()):
+            saved = tf.io.serialize_tensor(variable).numpy()
+            store[f"waiting_{number}"] = np.frombuffer(saved, np.uint8)
+
+    def load(self, store: Any) -> None:
+        """Reads back what `save` wrote."""
+        for number, variable in enumerate(self._state()):
+            saved = np.asarray(store[f"waiting_{number}"]).tobytes()
+            variable.assign(tf.io.parse_tensor(saved, variable.dtype))
+
+
+def _nothing(table: ShardedTable) -> tf.IndexedSlices:
+    ids = tf.constant([], tf.string if table.spec.key_dtype == tf.string else tf.int64)
+    if table.spec.key_dtype == tf.int32:
+        ids = tf.cast(ids, tf.int32)
+    values = tf.zeros([0, table.spec.dim], arithmetic_dtype(table))
+    return tf.IndexedSlices(values, ids, tf.constant([-1, table.spec.dim]))
+
+
+def _key(variable: Any) -> int:
+    # Keras hands out either of the two that are one variable.
+    value = getattr(variable, "value", variable)
+    return id(variable if callable(value) else value)

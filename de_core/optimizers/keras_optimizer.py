@@ -1,0 +1,391 @@
+"""The Keras 3 optimizer for models with dynamic tables."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from de_core.optimizers import clipping, plan, rules
+from de_core.optimizers.accumulation import Accumulation, Trained
+from de_core.optimizers.generic import RowUpdates
+from de_core.optimizers.rowwise_adagrad import RowwiseAdagrad
+from de_core.optimizers.targets import Targets, anchor_of, table_under
+from de_core.plain_python import plain_python
+from de_core.sharded_table import ShardedTable
+
+
+class Native:
+    """Where the classes of `rules.RULES` are looked up: Keras's and this library's own."""
+
+    RowwiseAdagrad = RowwiseAdagrad
+
+
+@keras.saving.register_keras_serializable(package="de_core", name="DynamicEmbeddingOptimizer")
+class KerasOptimizer(keras.optimizers.Optimizer):
+    """A Keras optimizer that also trains dynamic tables; `DynamicEmbeddingOptimizer` makes it.
+
+    Gradients of ordinary variables go to the wrapped optimizer. Those of tables are applied inside
+    the table. Learning rate and schedules, clipping, weight decay, moving averages, gradient
+    accumulation and the loss scale of the wrapped optimizer hold for both.
+
+    Args:
+        optimizer: The optimizer to wrap, built or not.
+        bp_v2: See `DynamicEmbeddingOptimizer`.
+        synchronous: False.
+        reject_nonfinite: See `DynamicEmbeddingOptimizer`.
+        name: Of the optimizer.
+    """
+
+    def __init__(
+        self,
+        optimizer: Any,
+        bp_v2: bool = False,
+        synchronous: bool = False,
+        reject_nonfinite: bool = False,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate=0.0, name=name)
+        self.is_loss_scaled = False
+        self.inner_optimizer = optimizer
+        self.bp_v2 = bool(bp_v2)
+        self.synchronous = bool(synchronous)
+        self.reject_nonfinite = bool(reject_nonfinite)
+        self._rule = rules.rule_of(optimizer, keras.optimizers, Native)
+        self._generic = None if self._rule else RowUpdates(optimizer, self.bp_v2)
+        self._tables: list[ShardedTable] = []
+        self._accumulation: Accumulation | None = None
+        self._not_decayed: list[re.Pattern[str]] = []
+        # Whose slots are in the tables' rows. Saved and restored with the optimizer, so that it
+        # finds its own again, while an optimizer made anew starts with fresh ones.
+        self._slots_id = _slots_id_variable()
+        self._track_variable(self._slots_id)
+        self._rejected = self.add_variable((), "zeros", "int64", name="rejected_steps")
+        self._u_product = self.add_variable((), "ones", "float32", name="u_product")
+
+    def build(self, variables: Sequence[Any]) -> None:
+        """Makes the wrapped optimizer's slots of the ordinary variables.
+
+        Args:
+            variables: All trainable variables, anchors included.
+        """
+        if self.built:
+            return
+        inner = self.inner_optimizer
+        dense = []
+        for variable in variables:
+            table = table_under(variable)
+            if table is None:
+                dense.append(variable)
+            elif table not in self._tables:
+                self._tables = [*self._tables, table]
+        inner.build(dense)
+        if inner.gradient_accumulation_steps:
+            self._accumulation = Accumulation(self._tables, dense if inner.global_clipnorm else [])
+        super().build([each for each in map(anchor_of, variables) if each is not None])
+
+    @plain_python
+    def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Any] | None = None) -> None:
+        """Does one step.
+
+        Args:
+            grads: One a variable; None where there is none.
+            trainable_variables: What they belong to; None for those the optimizer was built with.
+
+        Raises:
+            TypeError: A table's values are no floating-point numbers.
+            ValueError: There is no gradient at all.
+            tf.errors.InvalidArgumentError: With `reject_nonfinite`, a gradient has a NaN or an
+                infinity. Nothing is changed then, but `rejected_steps`.
+        """
+        if trainable_variables is None:
+            variables = list(self._trainable_variables)
+        else:
+            variables = list(trainable_variables)
+        targets = Targets.of(grads, variables)
+        targets.require_one()
+        self.build(variables)
+        with tf.control_dependencies(self._checks(targets)):
+            factor = self.inner_optimizer.loss_scale_factor
+            if factor is not None:
+                targets = _scaled(targets, 1.0 / factor)
+            overwrite = self._overwrite_is_due()
+            done, dense = self._update(targets)
+            if overwrite is not None:
+                with tf.control_dependencies(done):
+                    tf.cond(overwrite, self._take_averages, lambda: None)
+            # A table that refuses its gradient stops the step before the rest.
+            with tf.control_dependencies(done):
+                self._apply_to_others(dense)
+
+    @plain_python
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> Any:
+        """Does one step and returns the number of steps.
+
+        Args:
+            grads_and_vars: Pairs of a gradient and its variable.
+        """
+        pairs = list(grads_and_vars)
+        self.apply([gradient for gradient, _ in pairs], [variable for _, variable in pairs])
+        return self.iterations
+
+    def _checks(self, targets: Targets) -> list[tf.Operation]:
+        """Returns what must run before anything is written; raises at once in eager mode."""
+        if not self.reject_nonfinite:
+            return []
+        gradients = [each for each, _ in [*targets.trained, *targets.dense] if each is not None]
+        finite = clipping.is_finite(gradients)
+        counted = self._rejected.value.assign_add(tf.cast(tf.logical_not(finite), tf.int64))
+        with tf.control_dependencies([counted]):
+            check = tf.debugging.Assert(
+                finite,
+                [
+                    "Gradients must be finite under `reject_nonfinite=True`; nothing was changed. "
+                    "Received: a NaN or an infinity in a gradient; step, rejected steps:",
+                    self.iterations,
+                    counted,
+                ],
+            )
+        return [] if check is None else [check]
+
+    def _update(self, targets: Targets) -> tuple[list[Any], list[tuple[Any, Any]]]:
+        """Updates the tables.
+
+        Returns:
+            What the rest must wait for, and the gradients left for ordinary variables.
+        """
+        dense = [(each, variable) for each, variable in targets.dense if each is not None]
+        steps = self.inner_optimizer.gradient_accumulation_steps
+        if steps and self._accumulation is not None:
+            due = tf.equal((self._steps + 1) % steps, 0)
+            return self._accumulation.step(
+                targets, due, steps, lambda tables, others: self._clip_and_apply(tables, others)[1]
+            )
+        done, scale = self._clip_and_apply(targets.trained, [gradient for gradient, _ in dense])
+        if scale is not None:
+            dense = [(clipping.scaled(each, scale), variable) for each, variable in dense]
+        return done, dense
+
+    def _clip_and_apply(
+        self, trained: Trained, others: list[Any]
+    ) -> tuple[list[Any], tf.Tensor | None]:
+        """Updates the tables; returns the operations and what `others` must be scaled by."""
+        gradients = [gradient for gradient, _ in trained]
+        gradients, scale = clipping.clip_tables(self.inner_optimizer, gradients, others)
+        tables = [table for _, table in trained]
+        return self._apply_to_tables(list(zip(gradients, tables, strict=True))), scale
+
+    def _apply_to_tables(self, trained: Trained) -> list[Any]:
+        """Updates tables by gradients that are ready to use."""
+        if not trained:
+            return []
+        inner = self.inner_optimizer
+        momentum = None
+        if inner.use_ema:
+            momentum = tf.cast(tf.not_equal(inner.iterations, 0), tf.float64) * inner.ema_momentum
+        if self._rule is None:
+            assert self._generic is not None
+            shared = plan.Plan("", self._hyper, inner.weight_decay, momentum)
+            done = self._generic.apply(shared, trained, self.slots_owner, self._is_decayed)
+        else:
+            native = plan.Plan(self._rule.name(inner), self._hyper, inner.weight_decay, momentum)
+            done = plan.apply(native, trained, self.slots_owner, self._is_decayed)
+        return [each for each in done if each is not None]
+
+    def _hyper(self, dtype: tf.DType) -> list[Any]:
+        assert self._rule is not None
+        inner = self.inner_optimizer
+        step = tf.convert_to_tensor(inner.iterations) + 1
+        product = None
+        if self._rule.name(inner) == "nadam":
+            now = rules.nadam_u(inner, step, tf.float32)
+            product = self._u_product.value.assign(self._u_product.value * now)
+        moment = rules.Moment(step, inner.learning_rate, product, dtype)
+        return [inner.learning_rate, *self._rule.settings(inner, moment)]
+
+    def _apply_to_others(self, dense: list[tuple[Any, Any]]) -> None:
+        """Lets the wrapped optimizer do its part, and count the step."""
+        if all(gradient is None for gradient, _ in dense):
+            self._steps.assign_add(1)
+            return
+        factor = self.inner_optimizer.loss_scale_factor
+        gradients = [
+            # Which it takes off itself.
+            each if each is None or factor is None else clipping.scaled(each, factor)
+            for each, _ in dense
+        ]
+        self.inner_optimizer.apply(gradients, [variable for _, variable in dense])
+
+    def _overwrite_is_due(self) -> tf.Tensor | None:
+        inner = self.inner_optimizer
+        if not (inner.use_ema and inner.ema_overwrite_frequency):
+            return None
+        return tf.equal((inner.iterations + 1) % inner.ema_overwrite_frequency, 0)
+
+    def _take_averages(self) -> None:
+        for table in self._tables:
+            table.take_averages(self.slots_owner)
+
+    def _is_decayed(self, table: ShardedTable) -> bool:
+        return not any(pattern.search(table.name) for pattern in self._not_decayed)
+
+    def exclude_from_weight_decay(
+        self, var_list: Sequence[Any] | None = None, var_names: Sequence[str] | None = None
+    ) -> None:
+        """Leaves variables, and tables, out of the weight decay; before the first step.
+
+        Args:
+            var_list: Variables, `de.Variable`s among them.
+            var_names: Parts of their names, as regular expressions.
+        """
+        dense = []
+        for variable in var_list or ():
+            table = table_under(variable)
+            if table is None:
+                dense.append(variable)
+            else:
+                self._not_decayed.append(re.compile(f"^{re.escape(table.name)}$"))
+        self._not_decayed += [re.compile(name) for name in var_names or ()]
+        self.inner_optimizer.exclude_from_weight_decay(dense or None, var_names)
+
+    @property
+    def tables(self) -> list[ShardedTable]:
+        """The tables it was built for."""
+        return list(self._tables)
+
+    @property
+    def slots_owner(self) -> tf.Tensor:
+        """The name under which the tables keep this optimizer's slots, a scalar string tensor."""
+        family = type(self.inner_optimizer).__name__.lower()
+        return tf.strings.join([family, tf.strings.as_string(self._slots_id.value)], "_")
+
+    @property
+    def rejected_steps(self) -> Any:
+        """Steps that `reject_nonfinite` refused, an int64 variable."""
+        return self._rejected
+
+    @property
+    def variables(self) -> list[Any]:
+        """The state that is saved with a model: its own and the wrapped optimizer's."""
+        return [*self._variables, *self.inner_optimizer.variables]
+
+    @property
+    def _steps(self) -> Any:
+        """The wrapped optimizer's count of calls, its first variable."""
+        return self.inner_optimizer.variables[0]
+
+    @property
+    def iterations(self) -> Any:
+        """Steps done."""
+        return self.inner_optimizer.iterations
+
+    @property
+    def learning_rate(self) -> Any:
+        """That of the wrapped optimizer."""
+        return self.inner_optimizer.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, learning_rate: Any) -> None:
+        self.inner_optimizer.learning_rate = learning_rate
+
+    @property
+    def loss_scale_factor(self) -> float | None:
+        """That of the wrapped optimizer."""
+        inner = getattr(self, "inner_optimizer", None)
+        return None if inner is None else inner.loss_scale_factor
+
+    @loss_scale_factor.setter
+    def loss_scale_factor(self, factor: float | None) -> None:
+        inner = getattr(self, "inner_optimizer", None)
+        if inner is not None:  # it is None in Keras's own constructor
+            inner.loss_scale_factor = factor
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Sets an attribute; refuses what Keras's LossScaleOptimizer does to the one it wraps."""
+        wrapped = "inner_optimizer" in self.__dict__ and not self.is_loss_scaled
+        if name == "loss_scale_factor" and value is None and wrapped:
+            raise TypeError(
+                "A dynamic loss scale must be inside: Keras would make the gradients of tables "
+                "dense to check them. Use "
+                "de.DynamicEmbeddingOptimizer(keras.optimizers.LossScaleOptimizer(optimizer)). "
+                "Received: a LossScaleOptimizer around de.DynamicEmbeddingOptimizer."
+            )
+        super().__setattr__(name, value)
+
+    def scale_loss(self, loss: Any) -> Any:
+        """Returns the loss scaled as the wrapped optimizer asks for."""
+        return self.inner_optimizer.scale_loss(loss)
+
+    def finalize_variable_values(self, var_list: Iterable[Any]) -> None:
+        """Lets the wrapped optimizer finish the ordinary variables and the tables after training.
+
+        Args:
+            var_list: Of the model's trainable variables.
+        """
+        dense = [each for each in var_list if table_under(each) is None]
+        if self.inner_optimizer.use_ema:
+            self._take_averages()
+        self.inner_optimizer.finalize_variable_values(dense)
+
+    def save_own_variables(self, store: Any) -> None:
+        """Writes the state into a Keras file, gradients that wait included."""
+        super().save_own_variables(store)
+        if self._accumulation is not None:
+            self._accumulation.save(store)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Reads back what `save_own_variables` wrote."""
+        names = list(store.keys())
+        super().load_own_variables({name: store[name] for name in names if name.isdigit()})
+        if self._accumulation is not None and "waiting_0" in names:
+            self._accumulation.load(store)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns what `from_config` makes an equal optimizer of."""
+        return {
+            "name": self.name,
+            "optimizer": keras.saving.serialize_keras_object(self.inner_optimizer),
+            "bp_v2": self.bp_v2,
+            "synchronous": self.synchronous,
+            "reject_nonfinite": self.reject_nonfinite,
+        }
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None
+    ) -> KerasOptimizer:
+        """Makes an optimizer of `get_config`'s result.
+
+        Args:
+            config: Changed neither here nor later.
+            custom_objects: Names of the wrapped optimizer's classes that are not registered.
+        """
+        inner = keras.saving.deserialize_keras_object(
+            config["optimizer"], custom_objects=custom_objects
+        )
+        return cls(**{**config, "optimizer": inner})
+
+
+def _scaled(targets: Targets, factor: Any) -> Targets:
+    return Targets(
+        [(clipping.scaled(each, factor), table) for each, table in targets.trained],
+        [
+            (None if each is None else clipping.scaled(each, factor), variable)
+            for each, variable in targets.dense
+        ],
+    )
+
+
+def _slots_id_variable() -> keras.Variable:
+    number = secrets.randbits(60)
+    return keras.Variable(
+        lambda shape, dtype: tf.fill(shape, tf.constant(number, tf.int64)),  # noqa: ARG005
+        shape=(),
+        dtype="int64",
+        trainable=False,
+        name="slots_id",
+    )

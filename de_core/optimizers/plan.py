@@ -1,0 +1,86 @@
+"""One step of an optimizer as the tables do it, whatever family the optimizer is of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from de_core.sharded_table import ShardedTable
+
+
+class Plan(NamedTuple):
+    """What a table is told to do with a gradient.
+
+    Attributes:
+        rule: The engine's name of the update rule.
+        hyper: Its hyperparameters in the order of the engine's `optimizer_rules.h`, given the
+            dtype that rows are computed in, float32 or float64.
+        decay: Decoupled weight decay, or None.
+        average_momentum: Of the rows' moving average, or None to keep none.
+    """
+
+    rule: str
+    hyper: Callable[[tf.DType], Sequence[Any]]
+    decay: Any = None
+    average_momentum: Any = None
+
+
+def arithmetic_dtype(table: ShardedTable) -> tf.DType:
+    """Returns the dtype that a table's rows are computed in and its slots are kept in."""
+    return tf.float64 if table.spec.value_dtype == tf.float64 else tf.float32
+
+
+def apply(
+    plan: Plan,
+    trained: Iterable[tuple[tf.IndexedSlices, ShardedTable]],
+    owner: tf.Tensor,
+    is_decayed: Callable[[ShardedTable], bool] = lambda _: True,
+) -> list[Any]:
+    """Updates tables by their gradients and returns the operations, if there are any.
+
+    Args:
+        plan: What to do.
+        trained: Gradients, of indices [n] and values [n, dim], and the tables they belong to.
+        owner: Scalar string; the optimizer whose slots are meant.
+        is_decayed: Whether the plan's weight decay holds for a table.
+    """
+    vectors: dict[tuple[tf.DType, bool], tf.Tensor] = {}
+    operations = []
+    for gradient, table in trained:
+        decayed = plan.decay is not None and is_decayed(table)
+        kind = (arithmetic_dtype(table), decayed)
+        if kind not in vectors:
+            vectors[kind] = _vector(plan, *kind)
+        operations.append(
+            table.apply(
+                gradient,
+                vectors[kind],
+                rule=plan.rule,
+                owner=owner,
+                average=plan.average_momentum is not None,
+            )
+        )
+    return operations
+
+
+def _vector(plan: Plan, dtype: tf.DType, decayed: bool) -> tf.Tensor:
+    values = list(plan.hyper(dtype))
+    if decayed:
+        values.append(plan.decay)
+    if plan.average_momentum is not None:
+        values.append(plan.average_momentum)
+    return tf.stack([double(value) for value in values])
+
+
+def double(value: Any) -> tf.Tensor:
+    """Returns a number as a float64 scalar; Python's numbers lose nothing on the way."""
+    if isinstance(value, (bool, int, float)):
+        return tf.constant(float(value), tf.float64)
+    return tf.cast(tf.convert_to_tensor(value), tf.float64)
+
+
+def power(base: Any, exponent: Any, dtype: tf.DType) -> tf.Tensor:
+    """Returns base ** exponent, computed in `dtype` as a dense optimizer computes it."""
+    return tf.pow(tf.cast(base, dtype), tf.cast(exponent, dtype))

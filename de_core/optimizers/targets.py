@@ -1,0 +1,108 @@
+"""Which of the variables that an optimizer is given stand for tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from de_core.anchor import table_of
+from de_core.config import received
+from de_core.sharded_table import ShardedTable
+from de_core.variable import Variable
+
+
+class Targets(NamedTuple):
+    """Gradients, by what they belong to.
+
+    Attributes:
+        trained: Those of tables that have one.
+        dense: Those of ordinary variables, None where there is none.
+    """
+
+    trained: list[tuple[tf.IndexedSlices, ShardedTable]]
+    dense: list[tuple[Any, Any]]
+
+    @classmethod
+    def of(cls, gradients: Iterable[Any], variables: Iterable[Any]) -> Targets:
+        """Sorts gradients; those of tables that are not trainable are left out.
+
+        Args:
+            gradients: One a variable, None where there is none.
+            variables: What they belong to: ordinary variables, anchors of tables, or `de.Variable`.
+
+        Raises:
+            TypeError: A table's values are no floating-point numbers, or the ids of its gradient
+                not of its key dtype.
+            ValueError: A table's gradient is not of its width, or there are not as many gradients
+                as variables.
+        """
+        gradients, variables = list(gradients), list(variables)
+        if len(gradients) != len(variables):
+            raise ValueError(
+                "There must be one gradient for each variable, None where there is none. "
+                f"Received: {len(gradients)} gradients for {len(variables)} variables."
+            )
+        targets = cls([], [])
+        for gradient, variable in zip(gradients, variables, strict=True):
+            table = table_under(variable)
+            if table is None:
+                targets.dense.append((gradient, variable))
+            # The zeros of a table that a branch did not use are dense.
+            elif isinstance(gradient, tf.IndexedSlices) and getattr(variable, "trainable", True):
+                targets.trained.append((_checked(gradient, table), table))
+        return targets
+
+    def require_one(self) -> None:
+        """Raises ValueError if there is no gradient at all."""
+        if not self.trained and all(gradient is None for gradient, _ in self.dense):
+            names = [variable.name for _, variable in self.dense]
+            raise ValueError(
+                "At least one variable must have a gradient: check that the loss depends on the "
+                f"variables. Received: none for a table, nor for any of variables={names}."
+            )
+
+
+def table_under(variable: Any) -> ShardedTable | None:
+    """Returns the table that a variable stands for, or None if it is an ordinary one.
+
+    Args:
+        variable: A variable, an anchor, or a `de.Variable`.
+
+    Raises:
+        TypeError: The table's values are no floating-point numbers.
+    """
+    table = variable._store if isinstance(variable, Variable) else table_of(variable)
+    if table is not None and not table.spec.value_dtype.is_floating:
+        raise TypeError(
+            "A table under an optimizer must hold floating-point values: make it with "
+            f"value_dtype=tf.float32, or train nothing in it. {_received(table)}"
+        )
+    return table
+
+
+def anchor_of(variable: Any) -> Any:
+    """Returns the anchor of a `de.Variable`, None if it is not trainable; others as they are."""
+    if not isinstance(variable, Variable):
+        return variable
+    return next(iter(variable.trainable_variables), None)
+
+
+def _checked(gradient: tf.IndexedSlices, table: ShardedTable) -> tf.IndexedSlices:
+    ids, wanted = gradient.indices.dtype, table.spec.key_dtype
+    if ids != wanted and not (ids.is_integer and wanted.is_integer):
+        raise TypeError(
+            f"The ids of a table's gradient must be of its key dtype, {wanted.name}. "
+            f"Received: ids of {ids.name} for table {table.name!r}."
+        )
+    if not gradient.values.shape[1:].is_compatible_with([table.spec.dim]):
+        raise ValueError(
+            f"A table's gradient must be of shape [ids, dim], dim={table.spec.dim}. "
+            f"Received: shape={gradient.values.shape} for table {table.name!r}."
+        )
+    return gradient
+
+
+def _received(table: ShardedTable) -> str:
+    return received(table=table.name, value_dtype=table.spec.value_dtype.name)

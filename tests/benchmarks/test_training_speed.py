@@ -1,0 +1,166 @@
+"""One training step beside a dense variable, and beside reading, changing and writing rows.
+
+A step is lookup, gradient, Adam. The dense peer reads its rows by `tf.gather`; Keras's own Adam
+moves all rows each step, so its sparse-aware optimizer is the lazy Adam written out here: equal ids
+are summed by `tf.unique` and `tf.math.unsorted_segment_sum`, then rows and slots of the touched
+ids alone are read by `tf.gather` and written by `scatter_nd_update`. The other peer is the way of
+the library's ancestor: rows and slots lie in three tables, are looked up, updated as dense tensors,
+and upserted.
+"""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from tests.benchmarks import peers
+from tests.benchmarks.rounds import Bar, Rounds
+
+pytestmark = pytest.mark.benchmark
+
+BATCH, STEPS = 16384, 4
+RATE, BETA_1, BETA_2, EPSILON = 0.001, 0.9, 0.999, 1e-7
+#: Of our step against each peer: the bar, and what would be better.
+BARS = {"dense": (1.0, 1.5), "read-modify-write": (5.0, 8.0)}
+
+
+def zipf_ranks(rows: int, count: int) -> np.ndarray:
+    """Draws `count` numbers below `rows`, rank k with a probability of about k ** -1.05."""
+    weights = np.arange(1, rows + 1, dtype=np.float64) ** -1.05
+    return np.random.default_rng(0).choice(rows, size=count, p=weights / weights.sum())
+
+
+def loss_of(rows: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_mean(rows * rows)
+
+
+def summed(gradient: tf.IndexedSlices) -> tuple[tf.Tensor, tf.Tensor]:
+    ids, positions = tf.unique(gradient.indices)
+    return ids, tf.math.unsorted_segment_sum(gradient.values, positions, tf.size(ids))
+
+
+def adam_step(gradient, rows, m, v, step):
+    """Returns what Adam makes of some rows and their slots."""
+    power_1, power_2 = tf.pow(BETA_1, step), tf.pow(BETA_2, step)
+    m += (gradient - m) * (1 - BETA_1)
+    v += (tf.square(gradient) - v) * (1 - BETA_2)
+    alpha = RATE * tf.sqrt(1 - power_2) / (1 - power_1)
+    return rows - m * alpha / (tf.sqrt(v) + EPSILON), m, v
+
+
+class Ours:
+    name = "de_core"
+
+    def __init__(self, keys: np.ndarray, dim: int) -> None:
+        self.table = de.Variable(dim=dim, name=f"step_{dim}", init_size=len(keys))
+        fill(self.table, keys, dim)
+        self.optimizer = de.DynamicEmbeddingOptimizer(
+            keras.optimizers.Adam(RATE, BETA_1, BETA_2, EPSILON)
+        )
+        self.optimizer.build(self.table.trainable_variables)
+
+    def step(self, ids: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = loss_of(de.embedding_lookup(self.table, ids))
+        variables = self.table.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        return loss
+
+    def rows(self, ids: tf.Tensor) -> tf.Tensor:
+        return self.table.lookup(ids)
+
+
+class Dense:
+    """A variable of all rows, read by `tf.gather`, and a lazy Adam."""
+
+    name = "dense"
+
+    def __init__(self, keys: np.ndarray, dim: int) -> None:
+        self.weights = tf.Variable(peers.rows_of(keys, dim) / 1000)
+        self.m, self.v = (tf.Variable(tf.zeros([len(keys), dim])) for _ in range(2))
+        self.count = tf.Variable(0.0)
+
+    def step(self, ids: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = loss_of(tf.gather(self.weights, ids))
+        unique, gradient = summed(tape.gradient(loss, self.weights))
+        step = self.count.assign_add(1.0)
+        parts = [tf.gather(each, unique) for each in (self.weights, self.m, self.v)]
+        updated = adam_step(gradient, *parts, step)
+        for variable, new in zip((self.weights, self.m, self.v), updated, strict=True):
+            variable.scatter_nd_update(unique[:, None], new)
+        return loss
+
+    def rows(self, ids: tf.Tensor) -> tf.Tensor:
+        return tf.gather(self.weights, ids)
+
+
+class ReadModifyWrite:
+    """Rows and slots in tables of their own, by this library's verbs."""
+
+    name = "read-modify-write"
+
+    def __init__(self, keys: np.ndarray, dim: int) -> None:
+        self.tables = [
+            de.Variable(dim=dim, name=f"{part}_{dim}", init_size=len(keys))
+            for part in ("row", "m", "v")
+        ]
+        fill(self.tables[0], keys, dim)
+        for table in self.tables[1:]:
+            fill(table, keys, dim, zeros=True)
+        self.count = tf.Variable(0.0)
+
+    def step(self, ids: tf.Tensor) -> tf.Tensor:
+        table, m, v = self.tables
+        with tf.GradientTape() as tape:
+            loss = loss_of(table.lookup(ids))
+        [gradient] = tape.gradient(loss, table.trainable_variables)
+        unique, total = summed(gradient)
+        step = self.count.assign_add(1.0)
+        parts = [each.lookup(unique) for each in (table, m, v)]
+        for each, new in zip(self.tables, adam_step(total, *parts, step), strict=True):
+            each.upsert(unique, new)
+        return loss
+
+    def rows(self, ids: tf.Tensor) -> tf.Tensor:
+        return self.tables[0].lookup(ids)
+
+
+def fill(table: de.Variable, keys: np.ndarray, dim: int, zeros: bool = False) -> None:
+    for at in range(0, len(keys), peers.BATCH):
+        part = keys[at : at + peers.BATCH]
+        rows = np.zeros([len(part), dim], np.float32) if zeros else peers.rows_of(part, dim) / 1000
+        table.upsert(tf.constant(part), tf.constant(rows))
+
+
+@pytest.mark.parametrize("dim", [16, 64])
+def test_a_training_step_holds_its_bars(dim, rows, rounds, report):
+    keys = peers.random_keys(rows)
+    ranks = zipf_ranks(rows, STEPS * BATCH).reshape(STEPS, BATCH)
+    measures, results = Rounds(), {}
+    for kind in (Ours, Dense, ReadModifyWrite):
+        trainer = kind(keys, dim)
+        inputs = tf.constant(ranks if kind is Dense else keys[ranks])
+
+        @tf.function(input_signature=[tf.TensorSpec([STEPS, BATCH], tf.int64)])
+        def run(ids, trainer=trainer):
+            return [trainer.step(ids[i]) for i in range(STEPS)]
+
+        run(inputs)
+        results[kind.name] = trainer.rows(inputs[0, :256]).numpy()
+        measures.add(kind.name, STEPS * BATCH, lambda run=run, inputs=inputs: run(inputs))
+    for name, values in results.items():
+        np.testing.assert_allclose(values, results["dense"], rtol=1e-4, atol=1e-6, err_msg=name)
+    measures.run(rounds)
+    cells = {"dim": dim, "rows": len(keys), "ids": BATCH}
+    cells |= {
+        f"{name} (ms)": 1e3 * BATCH / measures.measured[name].rate() / 1e6 for name in results
+    }
+    for name, (bar, stretch) in BARS.items():
+        ratio = measures.ratio("de_core", name)
+        cells[f"/ {name}"] = ratio
+        report.bars.append(Bar(f"training step / {name}, dim {dim}", ratio, bar, stretch))
+    report.row("Training step with Adam, Zipf(1.05) ids (milliseconds)", cells)
+    for name, (bar, _) in BARS.items():
+        assert measures.ratio("de_core", name) >= bar / 2, name

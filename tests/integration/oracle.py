@@ -1,0 +1,238 @@
+"""The same training twice: on dynamic tables, and on dense variables by the optimizer itself.
+
+The loss looks two tables up at three call sites, with many duplicates, and has an ordinary variable
+too. The dense run takes back what a step did to rows without a gradient, in variables and slots:
+that is the semantics of tables. It uses nothing of this library.
+"""
+
+import re
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import de_core as de
+
+IDS, DIM, BATCH = 12, 3, 8
+TABLES = ("users", "items")
+
+
+def batches(steps, seed=0):
+    """Yields (history [8, 2], user [8], item [8], labels [8]) in which not every id occurs."""
+    rng = np.random.default_rng(seed)
+    for _ in range(steps):
+        draw = lambda *shape: tf.constant(rng.integers(0, IDS, size=shape) ** 2 // IDS)  # noqa: E731
+        yield (
+            draw(BATCH, 2),
+            draw(BATCH),
+            draw(BATCH),
+            tf.constant(rng.normal(size=BATCH), tf.float32),
+        )
+
+
+def loss_of(users, items, dense, batch):
+    history, user, item, labels = batch
+    rows = tf.reduce_sum(users(history), axis=1) * items(item) + users(user)
+    return tf.reduce_mean((tf.linalg.matvec(rows, dense) - labels) ** 2)
+
+
+def touched(batch):
+    history, user, item, _ = (each.numpy() for each in batch)
+    return {"users": np.union1d(history, user), "items": np.unique(item)}
+
+
+def initial_rows(seed=3):
+    rng = np.random.default_rng(seed)
+    return {name: rng.normal(scale=0.5, size=(IDS, DIM)).astype(np.float32) for name in TABLES}
+
+
+class Dense:
+    """Trains dense variables.
+
+    Args:
+        optimizer: As users write it.
+        by_row: Whether each row is a variable of its own, for rules that take a norm over it.
+        scales: Whether the optimizer can scale the loss.
+    """
+
+    def __init__(self, optimizer, by_row=False, scales=True):
+        self.optimizer = optimizer
+        self.scales = scales
+        rows = initial_rows()
+        self.parts = {
+            name: [
+                tf.Variable(part, name=f"{name}_{number}")
+                for number, part in enumerate(np.split(rows[name], IDS) if by_row else [rows[name]])
+            ]
+            for name in TABLES
+        }
+        self.dense = tf.Variable(tf.ones([DIM]), name="dense")
+        self.waiting = {name: set() for name in TABLES}
+
+    @property
+    def variables(self):
+        return [*(each for part in self.parts.values() for each in part), self.dense]
+
+    def rows(self, name):
+        return tf.concat(self.parts[name], 0)
+
+    def run(self, data):
+        losses = []
+        for step, batch in enumerate(data):
+            for name, ids in touched(batch).items():
+                self.waiting[name] |= set(ids.tolist())
+            losses.append(self.step(step, batch))
+        return losses
+
+    def gradients(self, batch):
+        lookups = [
+            lambda ids, name=name: tf.tensordot(tf.one_hot(ids, IDS), self.rows(name), 1)
+            for name in TABLES
+        ]
+        with tf.GradientTape() as tape:
+            loss = loss_of(*lookups, self.dense, batch)
+            scaled = self.optimizer.scale_loss(loss) if self.scales else loss
+        return loss, tape.gradient(scaled, self.variables)
+
+    def step(self, step, batch):
+        optimizer = self.optimizer
+        if step == 0:
+            make_slots = getattr(optimizer, "_create_all_weights", None) or optimizer.build
+            make_slots(self.variables)
+        loss, gradients = self.gradients(batch)
+        state = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
+        of_rows = [
+            (name, number, path_of(each), tf.convert_to_tensor(each), each)
+            for name in TABLES
+            for number, variable in enumerate(self.parts[name])
+            for each in [variable, *(s for s in state if is_slot_of(s, name, number))]
+        ]
+        start = {place[:2]: place[3] for place in reversed(of_rows)}
+        count = int(optimizer.iterations)
+        every = getattr(optimizer, "use_ema", False) and optimizer.ema_overwrite_frequency
+        optimizer.apply_gradients(zip(gradients, self.variables, strict=True))
+        k = getattr(optimizer, "gradient_accumulation_steps", None)
+        if k and (step + 1) % k:
+            return float(loss)
+        for name, number, path, old, each in of_rows:
+            if len(each.shape) == 0:
+                continue
+            if count == 0 and is_average(path):
+                old = start[name, number]  # an average begins at the rows before any step
+            rows = np.arange(IDS) if each.shape[0] == IDS else np.array([number])
+            moved = np.isin(rows, list(self.waiting[name]))
+            moved = moved.reshape([-1] + [1] * (len(each.shape) - 1))
+            each.assign(tf.where(moved, tf.convert_to_tensor(each), old))
+            if every and (count + 1) % every == 0 and is_average(path):
+                self.parts[name][number].assign(tf.convert_to_tensor(each))
+        self.waiting = {name: set() for name in TABLES}
+        return float(loss)
+
+    def finish(self):
+        return [self.rows(name).numpy() for name in TABLES] + [self.dense.numpy()]
+
+
+def path_of(variable):
+    return getattr(variable, "path", variable.name)
+
+
+def is_average(path):
+    return re.search("average(?!_gradient)", path)
+
+
+def is_slot_of(variable, name, number):
+    path = path_of(variable)
+    return "gradient_accumulator" not in path and re.search(rf"{name}_{number}(?!\d)", path)
+
+
+class FitModel(keras.Model):
+    """The same loss as a model of Keras: its mean squared error."""
+
+    def __init__(self, tables):
+        super().__init__()
+        self.users, self.items = tables.values()
+        self.head = self.add_weight(shape=(DIM,), initializer="ones")
+
+    def call(self, inputs):
+        history, user, item = inputs
+        rows = tf.reduce_sum(self.users.lookup(history), 1) * self.items.lookup(item)
+        return tf.linalg.matvec(rows + self.users.lookup(user), self.head.value)
+
+
+class Tables:
+    """Trains tables.
+
+    Args:
+        optimizer: A wrapped one.
+        mode: "eager", "function" or "fit".
+        shards: Tables of each Variable.
+        scales: Whether the optimizer can scale the loss.
+        **arguments: Of the Variables.
+    """
+
+    def __init__(self, optimizer, mode="function", shards=1, scales=True, **arguments):
+        self.optimizer = optimizer
+        self.scales = scales
+        rows = initial_rows()
+        self.tables = {
+            name: de.Variable(dim=DIM, devices=["/CPU:0"] * shards, name=name, **arguments)
+            for name in TABLES
+        }
+        for name, table in self.tables.items():
+            table.upsert(np.arange(IDS), rows[name])
+        self.dense = tf.Variable(tf.ones([DIM]), name="dense")
+        self.variables = [
+            *(each for table in self.tables.values() for each in table.trainable_variables),
+            self.dense,
+        ]
+        self.step = tf.function(self._step) if mode == "function" else self._step
+        self.model = FitModel(self.tables) if mode == "fit" else None
+
+    def _step(self, batch):
+        users, items = (
+            lambda ids, table=table: de.embedding_lookup(table, ids)
+            for table in self.tables.values()
+        )
+        with tf.GradientTape() as tape:
+            loss = loss_of(users, items, self.dense, batch)
+            scaled = self.optimizer.scale_loss(loss) if self.scales else loss
+        gradients = tape.gradient(scaled, self.variables)
+        self.optimizer.apply_gradients(zip(gradients, self.variables, strict=True))
+        return loss
+
+    def run(self, data):
+        if self.model is not None:
+            return self.fit(data)
+        return [float(self.step(batch)) for batch in data]
+
+    def fit(self, data):
+        losses = []
+        at_end = keras.callbacks.LambdaCallback(
+            on_train_batch_end=lambda batch, logs: losses.append(logs["loss"] * (batch + 1))
+        )
+        self.model.compile(self.optimizer, "mse")
+        *inputs, labels = (tf.concat(part, 0).numpy() for part in zip(*data, strict=True))
+        self.model.fit(inputs, labels, BATCH, shuffle=False, verbose=0, callbacks=[at_end])
+        self.dense = self.model.head
+        return np.diff([0.0, *losses])  # Keras reports the mean so far
+
+    def finish(self):
+        return [t.lookup(np.arange(IDS)).numpy() for t in self.tables.values()] + [
+            self.dense.numpy()
+        ]
+
+
+def assert_same(ours, theirs, rtol=1e-5, atol=1e-6):
+    for mine, dense in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine, dense, rtol=rtol, atol=atol)
+
+
+def check(make, steps=6, by_row=False, **settings):
+    """Trains both and compares losses, rows and the ordinary variable."""
+    tables = Tables(de.DynamicEmbeddingOptimizer(make()), **settings)
+    dense = Dense(make(), by_row)
+    data = list(batches(steps))
+    assert_same([tables.run(data)], [dense.run(data)])
+    assert_same(tables.finish(), dense.finish())
+    assert int(tables.optimizer.iterations) == int(dense.optimizer.iterations)
+    return tables, dense

@@ -1,0 +1,68 @@
+"""tf_keras optimizers, new and legacy, train tables to the numbers of dense variables."""
+
+import pytest
+
+import de_core as de
+from tests.integration import oracle
+
+tf_keras = pytest.importorskip("tf_keras")
+new, legacy = tf_keras.optimizers, tf_keras.optimizers.legacy
+FTRL = {
+    "l1_regularization_strength": 0.01,
+    "l2_regularization_strength": 0.02,
+    "l2_shrinkage_regularization_strength": 0.01,
+    "beta": 0.1,
+}
+BOTH = {
+    "sgd": lambda of, **k: of.SGD(0.1, **k),
+    "nesterov": lambda of, **k: of.SGD(0.1, momentum=0.9, nesterov=True, **k),
+    "adagrad": lambda of, **k: of.Adagrad(0.1, epsilon=1e-3, **k),
+    "adadelta": lambda of, **k: of.Adadelta(1.0, **k),
+    "rmsprop": lambda of, **k: of.RMSprop(0.01, epsilon=1e-3, **k),
+    "rmsprop centered": lambda of, **k: of.RMSprop(0.01, epsilon=1e-3, centered=True, **k),
+    "rmsprop momentum": lambda of, **k: of.RMSprop(0.01, momentum=0.5, centered=True, **k),
+    "adam": lambda of, **k: of.Adam(0.01, **k),
+    "amsgrad": lambda of, **k: of.Adam(0.01, amsgrad=True, **k),
+    "adamax": lambda of, **k: of.Adamax(0.01, **k),
+    "nadam": lambda of, **k: of.Nadam(0.01, **k),
+    "ftrl": lambda of, **k: of.Ftrl(0.1, **FTRL, **k),
+    "by a schedule": lambda of, **k: of.SGD(
+        tf_keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5), **k
+    ),
+}
+CASES = [(make, of, {}) for make in BOTH.values() for of in (new, legacy)] + [
+    (lambda _, **k: new.AdamW(0.01, weight_decay=0.1, **k), new, {}),
+    (lambda _, **k: new.Lion(0.01, **k), new, {}),
+    (BOTH["adam"], new, {"global_clipnorm": 0.05}),
+    (BOTH["adam"], legacy, {"global_clipnorm": 0.05}),
+    (BOTH["adam"], new, {"use_ema": True, "ema_overwrite_frequency": 2}),
+    (BOTH["sgd"], legacy, {"decay": 0.1, "clipvalue": 0.01}),
+]
+
+
+@pytest.mark.parametrize("number", range(len(CASES)))
+def test_rows_equal_the_dense_ones(number):
+    make, of, settings = CASES[number]
+    settings = dict(settings)
+    if of is new:
+        settings["jit_compile"] = False
+    tables = oracle.Tables(
+        de.DynamicEmbeddingOptimizer(make(of, **settings)),
+        mode=("eager", "function")[number % 2],
+        shards=number % 3 + 1,
+        scales=False,
+    )
+    dense = oracle.Dense(make(of, **settings), scales=False)
+    data = list(oracle.batches(5))
+    oracle.assert_same([tables.run(data)], [dense.run(data)])
+    oracle.assert_same(tables.finish(), dense.finish())
+    assert int(tables.optimizer.iterations) == 5
+    assert isinstance(tables.optimizer, of.Optimizer)
+    config = tf_keras.optimizers.serialize(tables.optimizer)
+    copy = tf_keras.optimizers.deserialize(config, use_legacy_optimizer=of is legacy)
+    assert copy.get_config() == tables.optimizer.get_config()
+
+
+def test_a_tf_keras_optimizer_without_a_rule_is_named():
+    with pytest.raises(NotImplementedError, match="must be one of SGD"):
+        de.DynamicEmbeddingOptimizer(new.Adafactor(0.1))

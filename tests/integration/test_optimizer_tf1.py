@@ -1,0 +1,176 @@
+"""Optimizers of TensorFlow 1 train tables to the numbers of dense variables."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from tests.integration import oracle
+
+v1 = tf.compat.v1.train
+OPTIMIZERS = {
+    "sgd": lambda: v1.GradientDescentOptimizer(0.1),
+    "momentum": lambda: v1.MomentumOptimizer(0.1, 0.9),
+    "nesterov": lambda: v1.MomentumOptimizer(0.1, 0.9, use_nesterov=True),
+    "adagrad": lambda: v1.AdagradOptimizer(0.1),
+    "adagrad da": lambda: v1.AdagradDAOptimizer(
+        0.1, v1.get_global_step(), l1_regularization_strength=0.01, l2_regularization_strength=0.02
+    ),
+    "adadelta": lambda: v1.AdadeltaOptimizer(1.0, 0.9, 1e-4),
+    "adam": lambda: v1.AdamOptimizer(0.01),
+    "ftrl": lambda: v1.FtrlOptimizer(
+        0.1,
+        l1_regularization_strength=0.01,
+        l2_regularization_strength=0.02,
+        l2_shrinkage_regularization_strength=0.01,
+        beta=0.1,
+    ),
+    "ftrl by another power": lambda: v1.FtrlOptimizer(0.1, learning_rate_power=-0.7),
+    "rmsprop": lambda: v1.RMSPropOptimizer(0.01),
+    "rmsprop centered": lambda: v1.RMSPropOptimizer(0.01, momentum=0.5, centered=True),
+    "proximal sgd": lambda: v1.ProximalGradientDescentOptimizer(0.1, 0.01, 0.02),
+    "proximal adagrad": lambda: v1.ProximalAdagradOptimizer(
+        0.1, l1_regularization_strength=0.01, l2_regularization_strength=0.02
+    ),
+}
+
+
+class Trained:
+    """What trains in a session of TensorFlow 1, fed batch by batch.
+
+    Args:
+        make: The optimizer of a graph.
+        lookups: Makes the two lookups in it.
+    """
+
+    def __init__(self, make, lookups):
+        with tf.Graph().as_default() as graph:
+            step = v1.get_or_create_global_step()
+            users, items, results = lookups()
+            dense = tf.compat.v1.get_variable("dense", initializer=np.ones(oracle.DIM, np.float32))
+            self.batch = placeholders()
+            self.loss = oracle.loss_of(users, items, dense, self.batch)
+            self.optimizer = make()
+            self.train = self.optimizer.minimize(self.loss, global_step=step)
+            self.of_rows = {
+                name: [e for e in tf.compat.v1.global_variables() if e.name.startswith(name)]
+                for name in oracle.TABLES
+            }
+            self.graph, self.step_count = graph, step
+            self.session = tf.compat.v1.Session(graph=graph)
+            self.session.run(tf.compat.v1.global_variables_initializer())
+        self.results = [*results, dense]
+
+    def run(self, data):
+        return [self.step(batch) for batch in data]
+
+    def step(self, batch):
+        feed = dict(zip(self.batch, (each.numpy() for each in batch), strict=True))
+        return self.session.run([self.loss, self.train], feed)[0]
+
+    def finish(self):
+        return self.session.run(self.results)
+
+
+class Dense(Trained):
+    """Takes back what a step did to rows without a gradient."""
+
+    def __init__(self, make):
+        super().__init__(make, self.lookups)
+
+    @staticmethod
+    def lookups():
+        variables = [
+            tf.compat.v1.get_variable(name, initializer=rows, use_resource=True)
+            for name, rows in oracle.initial_rows().items()
+        ]
+        users, items = (
+            lambda ids, each=each: tf.tensordot(tf.one_hot(ids, oracle.IDS), each, 1)
+            for each in variables
+        )
+        return users, items, variables
+
+    def step(self, batch):
+        with self.graph.as_default():
+            return self.lazy_step(batch)
+
+    def lazy_step(self, batch):
+        before = self.session.run(self.of_rows)
+        loss = super().step(batch)
+        for name, ids in oracle.touched(batch).items():
+            rest = np.setdiff1d(np.arange(oracle.IDS), ids)
+            for variable, old in zip(self.of_rows[name], before[name], strict=True):
+                new = self.session.run(variable)
+                new[rest] = old[rest]
+                variable.load(new, self.session)
+        return loss
+
+
+class Tables(Trained):
+    """The same with tables; what is read of them is made once the session runs."""
+
+    def __init__(self, make, shards):
+        self.shards = shards
+        super().__init__(lambda: de.DynamicEmbeddingOptimizer(make()), self.lookups)
+        with self.graph.as_default():
+            writes = [
+                table.upsert(np.arange(oracle.IDS), rows)
+                for table, rows in zip(self.tables, oracle.initial_rows().values(), strict=True)
+            ]
+        self.session.run(writes)
+
+    def lookups(self):
+        self.tables = [
+            de.get_variable(name, dim=oracle.DIM, devices=["/CPU:0"] * self.shards)
+            for name in oracle.TABLES
+        ]
+        users, items = (
+            lambda ids, table=table: de.embedding_lookup(table, ids) for table in self.tables
+        )
+        return users, items, [table.lookup(np.arange(oracle.IDS)) for table in self.tables]
+
+
+def placeholders():
+    place = tf.compat.v1.placeholder
+    return (
+        place(tf.int64, [oracle.BATCH, 2]),
+        place(tf.int64, [oracle.BATCH]),
+        place(tf.int64, [oracle.BATCH]),
+        place(tf.float32, [oracle.BATCH]),
+    )
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_session_trains_tables_to_the_dense_rows(name):
+    data = list(oracle.batches(5))
+    tables = Tables(OPTIMIZERS[name], shards=len(name) % 3 + 1)
+    dense = Dense(OPTIMIZERS[name])
+    oracle.assert_same([tables.run(data)], [dense.run(data)])
+    oracle.assert_same(tables.finish(), dense.finish())
+    assert tables.session.run(tables.step_count) == 5
+    assert isinstance(tables.optimizer, v1.Optimizer)
+    if name == "adam":
+        with tables.graph.as_default():
+            slots = tables.tables[0].get_slot_variables(tables.optimizer)
+            values = [slot.lookup(np.arange(oracle.IDS)) for slot in slots]
+        assert [slot.slot_name for slot in slots] == ["m", "v"]
+        ours, theirs = tables.session.run(values), dense.session.run(dense.of_rows["users"][1:])
+        oracle.assert_same(ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam", "ftrl"])
+def test_a_function_trains_tables_to_the_dense_rows(name):
+    data = list(oracle.batches(5))
+    optimizer = de.DynamicEmbeddingOptimizer(OPTIMIZERS[name]())
+    tables = oracle.Tables(optimizer, scales=False, shards=2)
+    dense = Dense(OPTIMIZERS[name])
+    oracle.assert_same([tables.run(data)], [dense.run(data)])
+    oracle.assert_same(tables.finish(), dense.finish())
+
+
+def test_an_optimizer_without_a_rule_is_named():
+    class Unknown(v1.Optimizer):
+        pass
+
+    with pytest.raises(NotImplementedError, match="must be one of GradientDescentOptimizer"):
+        de.DynamicEmbeddingOptimizer(Unknown(False, "unknown"))
