@@ -56,9 +56,10 @@ Status FrozenTable::Start(const char* data, size_t size, const FrozenOptions& op
 }
 
 void FrozenTable::BuildPlaces(const char* data) {
+  const KeyType keys = header().layout.key_type();
   places_.reserve(reader_->sections().size() + 1);
   for (const SectionRecord& section : reader_->sections()) {
-    const BlockShape shape = ShapeOf(section, stride_);
+    const BlockShape shape = ShapeOf(section, stride_, keys);
     const char* block = data + section.offset;
     places_.push_back({section.hash_last, reinterpret_cast<const IndexLine*>(block + shape.lines),
                        block + shape.rows, block + shape.strings, section.string_bytes,

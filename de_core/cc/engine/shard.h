@@ -131,6 +131,16 @@ class Shard {
 
   /// Readable without the lock, too.
   uint64_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
+  /// Calls visit(row) for each row of the word: one, or those of several string keys.
+  template <typename Visit>
+  void VisitWord(uint64_t word, uint64_t hash, const Visit& visit) const {
+    const Place& place = PlaceOf(hash);
+    FindRow(place.lines, place.size, word, hash, [&](uint32_t row) {
+      visit(row);
+      return false;
+    });
+  }
+
   const Slab& slab() const noexcept { return slab_; }
   StringArena& arena() noexcept { return arena_; }
   const StringArena& arena() const noexcept { return arena_; }

@@ -76,9 +76,11 @@ Status DecodeFooter(const char* tail, uint64_t file_bytes, const HeaderRecord& h
   return Status::Ok();
 }
 
-Status DecodeDirectory(const char* bytes, const HeaderRecord& header, const FooterRecord& footer,
-                       const RowLayout& layout, const std::array<uint32_t, 2>& header_checksums,
+Status DecodeDirectory(const char* bytes, uint64_t header_bytes, const FooterRecord& footer,
+                       const SnapshotHeader& header,
+                       const std::array<uint32_t, 2>& header_checksums,
                        std::vector<SectionRecord>* sections) {
+  const RowLayout& layout = header.layout;
   const std::string what = "the snapshot's section directory";
   const uint64_t checked = DirectoryBytes(footer.section_count) - sizeof(uint32_t);
   uint32_t stored;
@@ -92,8 +94,9 @@ Status DecodeDirectory(const char* bytes, const HeaderRecord& header, const Foot
   const bool has_strings =
       layout.key_type() == KeyType::kString || layout.value_dtype() == DType::kString;
   uint32_t contents = Crc32c(header_checksums.data(), sizeof(header_checksums));
-  uint64_t offset = header.header_bytes;
+  uint64_t offset = header_bytes;
   uint64_t rows = 0;
+  uint64_t tombstones = 0;
   uint64_t string_bytes = 0;
   for (size_t i = 0; i < sections->size(); ++i) {
     const SectionRecord& section = (*sections)[i];
@@ -105,24 +108,28 @@ Status DecodeDirectory(const char* bytes, const HeaderRecord& header, const Foot
         (i > 0 && section.hash_begin <= (*sections)[i - 1].hash_last)) {
       return malformed("its range of hashes must follow that of the one before");
     }
-    if (section.tombstones != 0) return malformed("a base snapshot has no tombstones");
-    if (section.count == 0 || section.count > kMaxSectionRows ||
-        uint64_t{section.lines} * kEntriesPerLine < section.count) {
+    if (section.tombstones != 0 && header.kind == SnapshotKind::kBase) {
+      return malformed("a base snapshot has no tombstones");
+    }
+    const uint64_t entries = uint64_t{section.count} + section.tombstones;
+    if (entries == 0 || entries > kMaxSectionRows ||
+        uint64_t{section.lines} * kEntriesPerLine < entries) {
       return malformed("its index has no room for its rows");
     }
     if (section.string_bytes > (has_strings ? kMaxSectionStrings : 0)) {
       return malformed("its string area must be empty or below 4 GiB");
     }
-    const uint64_t block = ShapeOf(section, layout.stride()).bytes;
+    const uint64_t block = ShapeOf(section, layout.stride(), layout.key_type()).bytes;
     if (block > footer.directory_offset - offset) return malformed("it reaches past the directory");
     offset += block;
     rows += section.count;
+    tombstones += section.tombstones;
     string_bytes += section.string_bytes;
     contents = Crc32cExtend(contents, &section.crc, sizeof(section.crc));
   }
   contents = Crc32cExtend(contents, &stored, sizeof(stored));
   if (offset != footer.directory_offset || rows != footer.row_count ||
-      string_bytes != footer.string_bytes || footer.tombstone_count != 0) {
+      string_bytes != footer.string_bytes || footer.tombstone_count != tombstones) {
     return Malformed(what, "its sections do not add up to what the footer says");
   }
   return CheckChecksum("the snapshot's contents", contents, footer.contents_crc);

@@ -23,7 +23,8 @@
 namespace de::engine {
 
 /// Rows whose hashes lie in one range, as a table hands them to the writer and as the reader gives
-/// them back. Sections of a file come in ascending order; ranges do not overlap.
+/// them back. Sections of a file come in ascending order; ranges do not overlap. The sections of a
+/// delta also name the keys that are gone.
 struct SnapshotSection {
   uint64_t hash_begin = 0;  ///< first hash of the range
   uint64_t hash_last = 0;   ///< last hash of the range, included
@@ -32,6 +33,9 @@ struct SnapshotSection {
   const char* rows = nullptr;                // (count, layout.stride())
   const std::string_view* keys = nullptr;    // (count), for string keys
   const std::string_view* values = nullptr;  // (count, dim), for string values
+  size_t tombstones = 0;
+  const uint64_t* tombstone_words = nullptr;         // (tombstones)
+  const std::string_view* tombstone_keys = nullptr;  // (tombstones), for string keys
 };
 
 // ---------------------------------------------------------------------------------- the records
@@ -95,24 +99,27 @@ inline constexpr uint64_t kMaxSectionStrings = 0xffffffffULL;
 
 /// Where the parts of a block lie, in bytes from its start.
 struct BlockShape {
-  uint64_t lines;    ///< index, 64-byte aligned
-  uint64_t rows;     ///< rows, 64-byte aligned
-  uint64_t strings;  ///< string area
-  uint64_t crc;      ///< checksum of all before it; the last four bytes
-  uint64_t bytes;    ///< of the whole block, a multiple of 64
+  uint64_t lines;       ///< index, 64-byte aligned
+  uint64_t rows;        ///< rows, 64-byte aligned
+  uint64_t tombstones;  ///< string references of tombstones' keys, behind the rows
+  uint64_t strings;     ///< string area
+  uint64_t crc;         ///< checksum of all before it; the last four bytes
+  uint64_t bytes;       ///< of the whole block, a multiple of 64
 };
 
-/// Cannot overflow for counts within the limits above, which CheckDirectory ensures.
-constexpr BlockShape ShapeOfBlock(uint64_t lines, uint64_t count, uint64_t stride,
-                                  uint64_t string_bytes) noexcept {
-  const uint64_t rows = sizeof(BlockRecord) + lines * sizeof(IndexLine);
-  const uint64_t strings = rows + count * stride;
-  const uint64_t bytes = RoundUpTo(strings + string_bytes + sizeof(uint32_t), 64);
-  return {sizeof(BlockRecord), rows, strings, bytes - sizeof(uint32_t), bytes};
-}
-
-inline BlockShape ShapeOf(const SectionRecord& section, size_t stride) noexcept {
-  return ShapeOfBlock(section.lines, section.count, stride, section.string_bytes);
+/// Cannot overflow for counts within the limits above, which DecodeDirectory ensures.
+inline BlockShape ShapeOf(const SectionRecord& section, size_t stride, KeyType key_type) noexcept {
+  BlockShape shape{};
+  shape.lines = sizeof(BlockRecord);
+  shape.rows = shape.lines + section.lines * uint64_t{sizeof(IndexLine)};
+  shape.tombstones = shape.rows + section.count * uint64_t{stride};
+  shape.strings = shape.tombstones;
+  if (key_type == KeyType::kString) {
+    shape.strings += section.tombstones * uint64_t{sizeof(SnapshotStringRef)};
+  }
+  shape.bytes = RoundUpTo(shape.strings + section.string_bytes + sizeof(uint32_t), 64);
+  shape.crc = shape.bytes - sizeof(uint32_t);
+  return shape;
 }
 
 /// Bytes of the directory: the section records, padding, a checksum.
@@ -136,8 +143,9 @@ Status DecodeFooter(const char* tail, uint64_t file_bytes, const HeaderRecord& h
 
 /// Decodes the DirectoryBytes(footer.section_count) bytes of the directory and checks that the
 /// sections fill the file from header to directory without gap or overlap, in ascending order.
-Status DecodeDirectory(const char* bytes, const HeaderRecord& header, const FooterRecord& footer,
-                       const RowLayout& layout, const std::array<uint32_t, 2>& header_checksums,
+Status DecodeDirectory(const char* bytes, uint64_t header_bytes, const FooterRecord& footer,
+                       const SnapshotHeader& header,
+                       const std::array<uint32_t, 2>& header_checksums,
                        std::vector<SectionRecord>* sections);
 
 /// "section 3 at offset 8192", as errors name it.

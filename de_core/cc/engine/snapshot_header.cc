@@ -15,8 +15,9 @@ constexpr uint8_t kMagic[8] = {0x89, 'D', 'E', 'S', '\r', '\n', 0x1a, '\n'};
 constexpr uint32_t kEndianMark = 0x01020304;
 constexpr uint8_t kHashMix64 = 1;  // Mix64 and HashBytes of hash.h, the probing of line_index.h
 constexpr uint32_t kFlagValuesOnly = 1;
+constexpr uint32_t kFlagReplaces = 2;
 
-enum class FieldTag : uint16_t { kSlot = 1, kInitializer = 2, kMetadata = 3 };
+enum class FieldTag : uint16_t { kSlot = 1, kInitializer = 2, kMetadata = 3, kConverted = 4 };
 constexpr uint16_t kFieldRequired = 1;
 
 struct FieldRecord {
@@ -164,6 +165,26 @@ Status TakeMetadata(Cursor in, std::map<std::string, std::string>* metadata) {
   return Status::Ok();
 }
 
+Status TakeConverted(Cursor in, SnapshotHeader* header) {
+  const auto dtype = in.Get<uint8_t>();
+  if (!in.ok() || !IsDType(dtype) || !IsFloating(static_cast<DType>(dtype))) {
+    return BadField("stored values must read as a floating-point dtype");
+  }
+  header->converted = static_cast<DType>(dtype);
+  return Status::Ok();
+}
+
+/// What is stored in another dtype must be convertible to it.
+Status CheckConverted(const SnapshotHeader& header) {
+  if (!header.converted.has_value()) return Status::Ok();
+  const DType stored = header.layout.value_dtype();
+  const RowSlot* scale = header.layout.FindSlot(kScaleOwner, kScaleName);
+  const bool scaled =
+      scale != nullptr && scale->spec.dtype == DType::kFloat32 && scale->spec.width == 1;
+  if (IsFloating(stored) || (stored == DType::kInt8 && scaled)) return Status::Ok();
+  return BadField("its values are not stored as a dtype that reads as another one");
+}
+
 Status TakeField(const FieldRecord& field, std::string_view payload, SnapshotHeader* header) {
   const Cursor in(payload.data(), payload.size());
   switch (static_cast<FieldTag>(field.tag)) {
@@ -173,6 +194,8 @@ Status TakeField(const FieldRecord& field, std::string_view payload, SnapshotHea
       return TakeInitializer(in, &header->initializer);
     case FieldTag::kMetadata:
       return TakeMetadata(in, &header->metadata);
+    case FieldTag::kConverted:
+      return TakeConverted(in, header);
   }
   if ((field.flags & kFieldRequired) == 0) return Status::Ok();
   return Status::FailedPrecondition(
@@ -195,6 +218,26 @@ std::string Hex32(uint32_t value) {
   return text;
 }
 
+std::string HexOf(const SnapshotId& id) {
+  std::string text;
+  for (const uint8_t byte : id) {
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+bool IdOf(std::string_view text, SnapshotId* id) {
+  if (text.size() != 2 * id->size()) return false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const size_t digit = std::string_view("0123456789abcdef").find(text[i]);
+    if (digit == std::string_view::npos) return false;
+    uint8_t& byte = (*id)[i / 2];
+    byte = static_cast<uint8_t>(i % 2 == 0 ? digit << 4 : byte | digit);
+  }
+  return true;
+}
+
 Status CheckHost() {
   const uint32_t mark = kEndianMark;
   uint8_t first;
@@ -210,6 +253,10 @@ Status EncodeHeader(const SnapshotHeader& header, std::string* bytes,
   PutField(FieldTag::kInitializer, InitializerPayload(header.initializer), &fields);
   for (const RowSlot& slot : header.layout.slots()) {
     PutField(FieldTag::kSlot, SlotPayload(slot), &fields);
+    ++count;
+  }
+  if (header.converted.has_value()) {
+    PutField(FieldTag::kConverted, std::string(1, static_cast<char>(*header.converted)), &fields);
     ++count;
   }
   for (const auto& [name, value] : header.metadata) {
@@ -239,7 +286,7 @@ Status EncodeHeader(const SnapshotHeader& header, std::string* bytes,
   record.hash_kind = kHashMix64;
   record.dim = static_cast<uint32_t>(header.layout.dim());
   record.row_stride = static_cast<uint32_t>(header.layout.stride());
-  record.flags = header.values_only ? kFlagValuesOnly : 0;
+  record.flags = (header.values_only ? kFlagValuesOnly : 0) | (header.replaces ? kFlagReplaces : 0);
   record.created_micros = header.created_micros;
   record.sequence = header.sequence;
   std::memcpy(record.id, header.id.data(), sizeof(record.id));
@@ -297,8 +344,10 @@ Status DecodeHeader(const char* bytes, const HeaderRecord& record, SnapshotHeade
   DE_RETURN_IF_ERROR(CheckChecksum("the snapshot's header", computed, stored));
   *checksums = {record.crc, stored};
 
-  if ((record.flags & ~kFlagValuesOnly) != 0 || record.hash_kind != kHashMix64 ||
-      record.hash_seed != 0 || record.kind != static_cast<uint8_t>(SnapshotKind::kBase)) {
+  const bool base = record.kind == static_cast<uint8_t>(SnapshotKind::kBase);
+  if ((record.flags & ~(kFlagValuesOnly | kFlagReplaces)) != 0 || record.hash_kind != kHashMix64 ||
+      record.hash_seed != 0 ||
+      (!base && record.kind != static_cast<uint8_t>(SnapshotKind::kDelta))) {
     return Status::FailedPrecondition(
         "the snapshot needs a feature that this build does not have; read it with the version "
         "that wrote it. Received: " +
@@ -309,7 +358,11 @@ Status DecodeHeader(const char* bytes, const HeaderRecord& record, SnapshotHeade
       record.dim == 0 || record.dim > kMaxDim) {
     return BadField("its key type, value dtype or dim does not exist");
   }
+  if (base && (record.flags & kFlagReplaces) != 0) {
+    return BadField("a base has no parent to replace");
+  }
   header->kind = static_cast<SnapshotKind>(record.kind);
+  header->replaces = (record.flags & kFlagReplaces) != 0;
   header->values_only = (record.flags & kFlagValuesOnly) != 0;
   header->layout = RowLayout(static_cast<KeyType>(record.key_type),
                              static_cast<DType>(record.value_dtype), record.dim);
@@ -327,7 +380,7 @@ Status DecodeHeader(const char* bytes, const HeaderRecord& record, SnapshotHeade
   if (header->layout.stride() != record.row_stride) {
     return BadField("its row stride is not that of its row layout");
   }
-  return Status::Ok();
+  return CheckConverted(*header);
 }
 
 }  // namespace de::engine

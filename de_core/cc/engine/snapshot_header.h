@@ -6,7 +6,9 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "de_core/cc/engine/initializer.h"
@@ -21,7 +23,7 @@ inline constexpr uint32_t kSnapshotVersion = 1;
 
 enum class SnapshotKind : uint8_t {
   kBase = 1,   ///< a whole table
-  kDelta = 2,  ///< what changed since the parent; reserved, version 1 refuses it
+  kDelta = 2,  ///< what changed since the parent
 };
 
 using SnapshotId = std::array<uint8_t, 16>;
@@ -33,14 +35,24 @@ struct SnapshotHeader {
 
   SnapshotKind kind = SnapshotKind::kBase;
   bool values_only = false;        ///< the table may have had slots; they were left out
+  bool replaces = false;           ///< a delta that begins from nothing: no row of the parent stays
   RowLayout layout;                ///< rows of the file
+  std::optional<DType> converted;  ///< what values read as, where they are stored as another dtype
   InitializerOptions initializer;  ///< what a key that is not in the file reads as
   SnapshotId id{};                 ///< random, from the caller
   SnapshotId parent{};             ///< id of the file a delta belongs on, else zeros
   uint64_t sequence = 0;           ///< generation in a chain of deltas, 0 for a base
   int64_t created_micros = 0;      ///< time of creation since 1970-01-01 UTC, from the caller
   std::map<std::string, std::string> metadata;  ///< free-form, e.g. "table", "oov"
+
+  /// The dtype that a lookup gives.
+  DType reads_as() const noexcept { return converted.value_or(layout.value_dtype()); }
 };
+
+/// "0123…", 32 hexadecimal digits.
+std::string HexOf(const SnapshotId& id);
+/// False where `text` is not what HexOf gives.
+bool IdOf(std::string_view text, SnapshotId* id);
 
 /// The first bytes of a file; little-endian, naturally aligned, copied as they are.
 struct HeaderRecord {
@@ -68,6 +80,10 @@ static_assert(sizeof(HeaderRecord) == 128, "part of the format");
 
 inline constexpr uint64_t kMaxHeaderBytes = uint64_t{256} << 20;
 inline constexpr size_t kMaxSlots = 64;
+
+/// The slot that holds the scale of a row of int8: value = stored * scale.
+inline constexpr std::string_view kScaleOwner = "de.stored";
+inline constexpr std::string_view kScaleName = "scale";
 
 constexpr uint64_t RoundUpTo(uint64_t bytes, uint64_t unit) noexcept {
   return (bytes + unit - 1) / unit * unit;

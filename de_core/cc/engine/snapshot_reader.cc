@@ -83,7 +83,7 @@ Status SnapshotReader::Start(const ByteSource* source) {
   DE_RETURN_IF_ERROR(DecodeFooter(bytes, size, record, &footer_));
   DE_RETURN_IF_ERROR(Fetch(*source, footer_.directory_offset, DirectoryBytes(footer_.section_count),
                            &buffer, &bytes));
-  return DecodeDirectory(bytes, record, footer_, header_.layout, checksums, &sections_);
+  return DecodeDirectory(bytes, record.header_bytes, footer_, header_, checksums, &sections_);
 }
 
 Status SnapshotReader::Verify() const noexcept {
@@ -109,7 +109,7 @@ Status SnapshotReader::ReadSection(size_t number, SectionBuffer* buffer) const n
 Status SnapshotReader::Read(size_t number, SectionBuffer* buffer) const {
   const SectionRecord& section = sections_[number];
   const size_t stride = header_.layout.stride();
-  const BlockShape shape = ShapeOf(section, stride);
+  const BlockShape shape = ShapeOf(section, stride, header_.layout.key_type());
   const char* block = nullptr;
   DE_RETURN_IF_ERROR(Fetch(*source_, section.offset, shape.bytes, &buffer->block, &block));
 
@@ -125,7 +125,8 @@ Status SnapshotReader::Read(size_t number, SectionBuffer* buffer) const {
     return Malformed("its own record is not that of the directory");
   }
   DE_RETURN_IF_ERROR(ReadIndex(section, block + shape.lines, buffer));
-  DE_RETURN_IF_ERROR(ReadStrings(section, block + shape.rows, block + shape.strings, buffer));
+  DE_RETURN_IF_ERROR(ReadStrings(section, shape, block, buffer));
+  DE_RETURN_IF_ERROR(CheckUnique(section, block + shape.lines, *buffer));
 
   const bool string_keys = header_.layout.key_type() == KeyType::kString;
   const bool string_values = header_.layout.value_dtype() == DType::kString;
@@ -135,7 +136,10 @@ Status SnapshotReader::Read(size_t number, SectionBuffer* buffer) const {
                      buffer->words.data(),
                      block + shape.rows,
                      string_keys ? buffer->keys.data() : nullptr,
-                     string_values ? buffer->values.data() : nullptr};
+                     string_values ? buffer->values.data() : nullptr,
+                     section.tombstones,
+                     buffer->words.data() + section.count,
+                     string_keys ? buffer->keys.data() + section.count : nullptr};
   return Status::Ok();
 }
 
@@ -158,8 +162,9 @@ Status SnapshotReader::ReadIndex(const SectionRecord& section, const char* lines
     return all.last[bit] <= home && (all.first[bit] == 0 || all.first[bit] > at);
   };
 
-  std::vector<bool> seen(section.count);
-  buffer->words.resize(section.count);
+  const uint32_t all_rows = section.count + section.tombstones;
+  std::vector<bool> seen(all_rows);
+  buffer->words.resize(all_rows);
   uint32_t entries = 0;
   for (uint32_t at = 0; at < size; ++at) {
     const IndexLine line = load(at);
@@ -169,7 +174,7 @@ Status SnapshotReader::ReadIndex(const SectionRecord& section, const char* lines
       const uint64_t word = line.words[entry];
       const uint32_t row = line.rows[entry];
       const uint64_t hash = Mix64(word);
-      if (row >= section.count) return Malformed("an index entry names a row that does not exist");
+      if (row >= all_rows) return Malformed("an index entry names a row that does not exist");
       if (seen[row]) return Malformed("two index entries name the same row");
       if (hash < section.hash_begin || hash > section.hash_last) {
         return Malformed("a key hashes outside its section");
@@ -183,16 +188,60 @@ Status SnapshotReader::ReadIndex(const SectionRecord& section, const char* lines
     }
     before.Add(line, at);
   }
-  return entries == section.count ? Status::Ok() : Malformed("a row is missing from the index");
+  return entries == all_rows ? Status::Ok() : Malformed("a row is missing from the index");
 }
 
-Status SnapshotReader::ReadStrings(const SectionRecord& section, const char* rows,
-                                   const char* strings, SectionBuffer* buffer) const {
+/// A search must end at the key's own entry; that of a key that is there twice ends at the first.
+Status SnapshotReader::CheckUnique(const SectionRecord& section, const char* lines,
+                                   const SectionBuffer& buffer) const {
+  const uint32_t size = section.lines;
+  const bool string_keys = header_.layout.key_type() == KeyType::kString;
+  const auto same_key = [&](uint32_t a, uint32_t b) {
+    return !string_keys || buffer.keys[a] == buffer.keys[b];
+  };
+  const auto twice = [] { return Malformed("a key is there twice"); };
+  const auto rows = static_cast<uint32_t>(buffer.words.size());
+  uint64_t budget = uint64_t{16} * rows + size;  // chains this long in all are made on purpose
+  for (uint32_t row = 0; row < rows; ++row) {
+    const uint64_t word = buffer.words[row];
+    uint32_t at = ReduceLow32(Mix64(word), size);
+    for (uint32_t found = kNoRow; found == kNoRow; at = at + 1 == size ? 0 : at + 1) {
+      IndexLine line;
+      std::memcpy(&line, lines + uint64_t{at} * sizeof(IndexLine), sizeof(line));
+      for (uint32_t mask = MatchWord(line, word); mask != 0; mask &= mask - 1) {
+        const uint32_t other = line.rows[LowestBit(mask)];
+        if (!same_key(row, other)) continue;
+        found = other;
+        break;
+      }
+      if (found != kNoRow && found != row) return twice();
+      if (budget-- == 0) break;
+    }
+    if (budget == ~uint64_t{0}) break;
+  }
+  if (budget != ~uint64_t{0}) return Status::Ok();
+  std::vector<uint32_t> order(rows);
+  for (uint32_t row = 0; row < rows; ++row) order[row] = row;
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    if (buffer.words[a] != buffer.words[b]) return buffer.words[a] < buffer.words[b];
+    return string_keys && buffer.keys[a] < buffer.keys[b];
+  });
+  for (uint32_t i = 1; i < rows; ++i) {
+    if (buffer.words[order[i - 1]] == buffer.words[order[i]] && same_key(order[i - 1], order[i])) {
+      return twice();
+    }
+  }
+  return Status::Ok();
+}
+
+Status SnapshotReader::ReadStrings(const SectionRecord& section, const BlockShape& shape,
+                                   const char* block, SectionBuffer* buffer) const {
   const RowLayout& layout = header_.layout;
   const bool string_keys = layout.key_type() == KeyType::kString;
   const size_t per_row = layout.value_dtype() == DType::kString ? layout.dim() : 0;
-  buffer->keys.resize(string_keys ? section.count : 0);
+  buffer->keys.resize(string_keys ? buffer->words.size() : 0);
   buffer->values.resize(section.count * per_row);
+  const char* const strings = block + shape.strings;
   uint64_t total = 0;
   const auto text = [&](const char* at, std::string_view* view) {
     SnapshotStringRef ref;
@@ -205,18 +254,22 @@ Status SnapshotReader::ReadStrings(const SectionRecord& section, const char* row
     *view = std::string_view(strings + ref.offset, ref.size);
     return Status::Ok();
   };
+  const auto key = [&](size_t row, const char* at) {
+    DE_RETURN_IF_ERROR(text(at, &buffer->keys[row]));
+    if (HashBytes(buffer->keys[row]) == buffer->words[row]) return Status::Ok();
+    return Malformed("a key is not the one its index entry is of");
+  };
   for (size_t i = 0; (string_keys || per_row > 0) && i < section.count; ++i) {
-    const char* row = rows + i * layout.stride();
-    if (string_keys) {
-      DE_RETURN_IF_ERROR(text(row + layout.key_offset(), &buffer->keys[i]));
-      if (HashBytes(buffer->keys[i]) != buffer->words[i]) {
-        return Malformed("a key is not the one its index entry is of");
-      }
-    }
+    const char* row = block + shape.rows + i * layout.stride();
+    if (string_keys) DE_RETURN_IF_ERROR(key(i, row + layout.key_offset()));
     for (size_t j = 0; j < per_row; ++j) {
       DE_RETURN_IF_ERROR(
           text(row + j * sizeof(SnapshotStringRef), &buffer->values[i * per_row + j]));
     }
+  }
+  for (size_t i = 0; string_keys && i < section.tombstones; ++i) {
+    DE_RETURN_IF_ERROR(
+        key(section.count + i, block + shape.tombstones + i * sizeof(SnapshotStringRef)));
   }
   return Status::Ok();
 }

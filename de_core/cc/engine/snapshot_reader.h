@@ -22,8 +22,8 @@ enum class SnapshotVerify : uint8_t {
 struct SectionBuffer {
   SnapshotSection section;               ///< valid until the buffer is read into again
   std::vector<char> block;               // empty where the source lies in memory
-  std::vector<uint64_t> words;           // (count)
-  std::vector<std::string_view> keys;    // (count)
+  std::vector<uint64_t> words;           // (count + tombstones)
+  std::vector<std::string_view> keys;    // (count + tombstones)
   std::vector<std::string_view> values;  // (count, dim)
 };
 
@@ -42,6 +42,8 @@ class SnapshotReader {
 
   const SnapshotHeader& header() const noexcept { return header_; }
   uint64_t rows() const noexcept { return footer_.row_count; }
+  uint64_t tombstones() const noexcept { return footer_.tombstone_count; }
+  uint32_t contents_crc() const noexcept { return footer_.contents_crc; }
   uint64_t string_bytes() const noexcept { return footer_.string_bytes; }
   uint64_t file_bytes() const noexcept { return footer_.file_bytes; }
 
@@ -62,8 +64,10 @@ class SnapshotReader {
   Status Start(const ByteSource* source);
   Status Read(size_t number, SectionBuffer* buffer) const;
   Status ReadIndex(const SectionRecord& section, const char* lines, SectionBuffer* buffer) const;
-  Status ReadStrings(const SectionRecord& section, const char* rows, const char* strings,
+  Status ReadStrings(const SectionRecord& section, const BlockShape& shape, const char* block,
                      SectionBuffer* buffer) const;
+  Status CheckUnique(const SectionRecord& section, const char* lines,
+                     const SectionBuffer& buffer) const;
 
   std::unique_ptr<SpanSource> span_;
   const ByteSource* source_ = nullptr;

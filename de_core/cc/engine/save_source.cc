@@ -1,0 +1,528 @@
+#include "de_core/cc/engine/save_source.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <mutex>
+#include <shared_mutex>
+
+#include "de_core/cc/engine/guard.h"
+#include "de_core/cc/engine/scalar_types.h"
+#include "de_core/cc/engine/values.h"
+
+namespace de::engine {
+namespace {
+
+constexpr size_t kRangeBytes = size_t{2} << 20;  // of rows that a range is planned to have
+constexpr size_t kMostBytes = size_t{4} << 20;   // after which a thread hands over what it has
+constexpr size_t kRangeRows = 8192;
+constexpr size_t kMostListed = size_t{1} << 20;  // of a shard; more changed rows are found by bits
+constexpr size_t kKeysAHold = 512;
+constexpr size_t kAhead = 8;  // rows prefetched while copying
+
+uint64_t FirstHash(uint32_t shard) noexcept { return uint64_t{shard} << (64 - kShardBits); }
+uint64_t LastHash(uint32_t shard) noexcept {
+  return FirstHash(shard) | (~uint64_t{0} >> kShardBits);
+}
+
+double NumberAt(const char* at, DType dtype) {
+  const auto load = [at](auto value) {
+    std::memcpy(&value, at, sizeof(value));
+    return static_cast<double>(value);
+  };
+  switch (dtype) {
+    case DType::kInt8:
+      return load(int8_t{});
+    case DType::kInt32:
+      return load(int32_t{});
+    case DType::kInt64:
+      return load(int64_t{});
+    case DType::kBool:
+      return load(uint8_t{});
+    default:
+      return VisitFloating<double>(dtype, 0, [at](auto tag) {
+        using T = typename decltype(tag)::type;
+        T value;
+        std::memcpy(&value, at, sizeof(value));
+        return static_cast<double>(Scalar<T>::Load(value));
+      });
+  }
+}
+
+}  // namespace
+
+void SavedRows::Clear() noexcept {
+  words_.clear();
+  gone_.clear();
+  row_bytes_ = 0;
+  bytes_.clear();
+  lengths_.clear();
+  gone_bytes_.clear();
+  gone_lengths_.clear();
+  keys_.clear();
+  values_.clear();
+}
+
+SnapshotSection SavedRows::section(const RowLayout& layout, uint64_t begin, uint64_t last) {
+  const bool string_keys = layout.key_type() == KeyType::kString;
+  const size_t texts = layout.value_dtype() == DType::kString ? layout.dim() : 0;
+  const char* next = bytes_.data();
+  const size_t* length = lengths_.data();
+  const auto take = [&](std::vector<std::string_view>* views) {
+    views->emplace_back(next, *length);
+    next += *length++;
+  };
+  keys_.clear();
+  values_.clear();
+  for (size_t row = 0; row < words_.size() && !lengths_.empty(); ++row) {
+    if (string_keys) take(&keys_);
+    for (size_t i = 0; i < texts; ++i) take(&values_);
+  }
+  next = gone_bytes_.data();
+  length = gone_lengths_.data();
+  for (size_t i = 0; i < gone_lengths_.size(); ++i) take(&keys_);
+  SnapshotSection section;
+  section.hash_begin = begin;
+  section.hash_last = last;
+  section.count = words_.size();
+  section.words = words_.data();
+  section.rows = rows_.data();
+  if (string_keys) section.keys = keys_.data();
+  if (texts > 0) section.values = values_.data();
+  section.tombstones = gone_.size();
+  section.tombstone_words = gone_.data();
+  if (string_keys) section.tombstone_keys = keys_.data() + words_.size();
+  return section;
+}
+
+/// Holds a shard for reading and notes for how long.
+class SaveSource::Hold {
+ public:
+  Hold(const Shard& shard, std::atomic<uint64_t>* longest)
+      : guard_(shard.lock), longest_(longest), begin_(std::chrono::steady_clock::now()) {}
+  ~Hold() {
+    guard_.unlock();
+    const auto nanos = static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                                 std::chrono::steady_clock::now() - begin_)
+                                                 .count());
+    uint64_t seen = *longest_;
+    while (seen < nanos && !longest_->compare_exchange_weak(seen, nanos)) {
+    }
+  }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+ private:
+  std::shared_lock<ShardLock> guard_;
+  std::atomic<uint64_t>* longest_;
+  std::chrono::steady_clock::time_point begin_;
+};
+
+Status SaveSource::Begin(SaveSelection selection, uint64_t held_bytes) {
+  return Guarded([&]() -> Status {
+    selection_ = std::move(selection);
+    if (held_bytes > 0) {
+      budget_ = std::make_unique<HeldBudget>(held_bytes);
+      // Memory first: nobody waits for it.
+      std::vector<std::unique_ptr<HeldRows>> held;
+      std::vector<std::unique_ptr<RowWatch>> watches;
+      const RowLayout layout = table_->layout();
+      for (uint32_t shard = 0; shard < kShards; ++shard) {
+        held.push_back(std::make_unique<HeldRows>(layout, budget_.get()));
+        watches.push_back(std::make_unique<RowWatch>());
+      }
+      const std::lock_guard<ShardLock> moment(table_->layout_lock_);
+      layout_ = table_->layout_;
+      initializer_ = table_->initializer_->options();
+      relaid_ = layout_.slots().size() != layout.slots().size();
+      for (const auto& shard : table_->shards_) {
+        if (shard->watch != nullptr && shard->watch->held != nullptr) {
+          return Status::FailedPrecondition(
+              "a table can be in one consistent save at a time; wait for the one under way");
+        }
+      }
+      for (uint32_t i = 0; i < kShards && !relaid_; ++i) {
+        Shard& shard = *table_->shards_[i];
+        if (shard.watch == nullptr) shard.watch = std::move(watches[i]);
+        shard.watch->held = std::move(held[i]);
+      }
+    } else {
+      const std::shared_lock<ShardLock> hold(table_->layout_lock_);
+      layout_ = table_->layout_;
+      initializer_ = table_->initializer_->options();
+    }
+    DE_RETURN_IF_ERROR(PlanKeep());
+    by_bits_.assign(kShards, false);
+    if (selection_.keys != nullptr) {
+      PlanKeys();
+      return Status::Ok();
+    }
+    for (uint32_t shard = 0; shard < kShards; ++shard) {
+      if (selection_.changes_only) {
+        PlanChanges(shard);
+      } else {
+        PlanUniform(shard);
+      }
+    }
+    if (!everything_) return Status::Ok();
+    list_.clear();
+    ranges_.clear();
+    by_bits_.assign(kShards, false);
+    for (uint32_t shard = 0; shard < kShards; ++shard) PlanUniform(shard);
+    return Status::Ok();
+  });
+}
+
+Status SaveSource::PlanKeep() {
+  for (const KeepRule& rule : selection_.keep) {
+    const RowSlot* slot = layout_.FindSlot(rule.owner, rule.slot);
+    if (slot == nullptr) {
+      return Status::NotFound("rows can be chosen by slots that the table has. Received: slot=" +
+                              rule.slot + " of owner=" + rule.owner);
+    }
+    keep_.push_back({slot->offset, slot->spec.dtype, rule.at_least});
+  }
+  return Status::Ok();
+}
+
+size_t SaveSource::RowsARange() const noexcept {
+  return std::clamp<size_t>(kRangeBytes / layout_.stride(), 1, kRangeRows);
+}
+
+void SaveSource::PlanKeys() {
+  const Keys& keys = *selection_.keys;
+  std::vector<uint64_t> words(keys.size);
+  for (size_t i = 0; i < keys.size; ++i) words[i] = WordOf(keys, i);
+  if (keys.strings != nullptr) {
+    selected_.assign(keys.strings, keys.strings + keys.size);
+    std::sort(selected_.begin(), selected_.end());
+  }
+  std::sort(words.begin(), words.end(), [](uint64_t a, uint64_t b) { return Mix64(a) < Mix64(b); });
+  words.erase(std::unique(words.begin(), words.end()), words.end());
+  for (size_t i = 0; i < words.size();) {
+    const uint32_t shard = ShardOfHash(Mix64(words[i]));
+    const size_t first = list_.size();
+    for (; i < words.size() && ShardOfHash(Mix64(words[i])) == shard; ++i) {
+      list_.push_back({Mix64(words[i]), words[i], {}, false});
+    }
+    PlanList(first);
+  }
+}
+
+void SaveSource::PlanChanges(uint32_t number) {
+  const Shard& shard = *table_->shards_[number];
+  DirtyKeys changed;
+  {
+    const Hold hold(shard, &hold_nanos_);
+    if (shard.watch == nullptr || shard.watch->dirty == nullptr) {
+      changed.everything = true;
+    } else {
+      changed = shard.watch->dirty->Since(selection_.since);
+    }
+  }
+  everything_ = everything_ || changed.everything;
+  if (everything_) return;
+  const bool by_bits = changed.by_bits || changed.words.size() > kMostListed;
+  by_bits_[number] = by_bits;
+  const size_t first = list_.size();
+  std::vector<uint64_t> words;
+  if (!by_bits) words = std::move(changed.words);
+  words.insert(words.end(), changed.erased.begin(), changed.erased.end());
+  for (const uint64_t word : words) list_.push_back({Mix64(word), word, {}, false});
+  for (std::string& text : changed.erased_texts) {
+    const uint64_t word = HashBytes(text);
+    list_.push_back({Mix64(word), word, std::move(text), true});
+  }
+  std::sort(list_.begin() + static_cast<std::ptrdiff_t>(first), list_.end(),
+            [](const Listed& a, const Listed& b) {
+              return a.hash != b.hash ? a.hash < b.hash : a.erased_text < b.erased_text;
+            });
+  // A key may be both changed and erased.
+  list_.erase(std::unique(list_.begin() + static_cast<std::ptrdiff_t>(first), list_.end(),
+                          [](const Listed& a, const Listed& b) {
+                            return a.hash == b.hash && !a.erased_text && !b.erased_text;
+                          }),
+              list_.end());
+  if (by_bits) {
+    PlanUniform(number);
+  } else {
+    PlanList(first);
+  }
+}
+
+/// Ranges of equal width over a shard.
+void SaveSource::PlanUniform(uint32_t number) {
+  const Shard& shard = *table_->shards_[number];
+  uint64_t rows = 0;
+  {
+    const std::shared_lock<ShardLock> guard(shard.lock);
+    rows = shard.size();
+  }
+  uint32_t bits = 0;
+  while ((rows >> bits) > RowsARange() && bits < 32) ++bits;
+  const uint64_t width = LastHash(0) >> bits;  // less one
+  auto at = list_.begin();
+  for (uint64_t i = 0; i < uint64_t{1} << bits; ++i) {
+    const uint64_t begin = FirstHash(number) + i * (width + 1);
+    // The erased keys of the range, where it is scanned for changes.
+    const auto by_hash = [](const Listed& a, uint64_t hash) { return a.hash < hash; };
+    at = std::lower_bound(at, list_.end(), begin, by_hash);
+    auto end = at;
+    while (end != list_.end() && end->hash <= begin + width) ++end;
+    ranges_.push_back({begin, begin + width, false, static_cast<size_t>(at - list_.begin()),
+                       static_cast<size_t>(end - list_.begin())});
+    at = end;
+  }
+}
+
+/// Ranges that hold list_[first, …), all of one shard; keys of one hash stay together.
+void SaveSource::PlanList(size_t first) {
+  if (first == list_.size()) return;
+  uint64_t begin = FirstHash(ShardOfHash(list_[first].hash));
+  while (first < list_.size()) {
+    size_t end = std::min(list_.size(), first + RowsARange());
+    while (end < list_.size() && list_[end].hash == list_[end - 1].hash) ++end;
+    const uint64_t last = list_[end - 1].hash;
+    ranges_.push_back({begin, last, true, first, end});
+    begin = last + 1;
+    first = end;
+  }
+}
+
+bool SaveSource::SameLayout() const {
+  return table_->layout_.slots().size() == layout_.slots().size();
+}
+
+bool SaveSource::outdated() const noexcept {
+  return relaid_ || (budget_ != nullptr && budget_->replaced);
+}
+
+Status SaveSource::Lost() const {
+  if (outdated()) {
+    return Status::FailedPrecondition(
+        "the table must not be cleared or get its first slots of an optimizer during a save; save "
+        "again");
+  }
+  return Status::ResourceExhausted(
+      "the rows that changed during a consistent save must fit in consistent_bytes; give it more, "
+      "or save while less is written. Received: consistent_bytes=" +
+      std::to_string(budget_->limit));
+}
+
+Status SaveSource::Collect(Range* range, SavedRows* rows, uint64_t* last, bool* done) const {
+  return Guarded([&] {
+    rows->Clear();
+    const std::shared_lock<ShardLock> hold(table_->layout_lock_);
+    if (!SameLayout()) relaid_ = true;
+    if (relaid_ || (budget_ != nullptr && budget_->lost())) return Lost();
+    if (range->listed) {
+      LookUp(range, rows, last, done);
+    } else {
+      Scan(range, rows, last, done);
+    }
+    // What was read before is whole; what is lost from here on would be the next range's.
+    if (budget_ != nullptr && budget_->lost()) return Lost();
+    return Status::Ok();
+  });
+}
+
+bool SaveSource::IsKept(const char* row) const {
+  for (const Keep& keep : keep_) {
+    if (!(NumberAt(row + keep.offset, keep.dtype) >= keep.at_least)) return false;
+  }
+  return true;
+}
+
+std::string_view SaveSource::KeyOf(const Entry& entry) const {
+  if (entry.texts != nullptr) return entry.texts[0];
+  return StringArena::Get(Shard::LoadRef(entry.row + layout_.key_offset()));
+}
+
+bool SaveSource::IsSelected(const Entry& entry) const {
+  if (selection_.keys == nullptr || layout_.key_type() != KeyType::kString) return true;
+  return std::binary_search(selected_.begin(), selected_.end(), KeyOf(entry), std::less<>());
+}
+
+void SaveSource::Take(const Entry& entry, SavedRows* rows) const {
+  const size_t stride = layout_.stride();
+  if (rows->row_bytes_ + stride > rows->rows_.size()) {
+    rows->rows_.resize(std::max(2 * rows->rows_.size(), rows->row_bytes_ + stride));
+  }
+  CopyBytes(rows->rows_.data() + rows->row_bytes_, entry.row, stride);
+  rows->row_bytes_ += stride;
+  rows->words_.push_back(entry.word);
+  const auto append = [rows](std::string_view text) {
+    rows->lengths_.push_back(text.size());
+    rows->bytes_.append(text);
+  };
+  const bool string_keys = layout_.key_type() == KeyType::kString;
+  if (string_keys) append(KeyOf(entry));
+  for (size_t i = 0; layout_.value_dtype() == DType::kString && i < layout_.dim(); ++i) {
+    if (entry.texts != nullptr) {
+      append(entry.texts[i + (string_keys ? 1 : 0)]);
+    } else {
+      append(StringArena::Get(Shard::LoadRef(entry.row + i * sizeof(StringArena::Ref))));
+    }
+  }
+}
+
+void SaveSource::TakeGone(uint64_t word, std::string_view text, SavedRows* rows) const {
+  rows->gone_.push_back(word);
+  if (layout_.key_type() != KeyType::kString) return;
+  rows->gone_bytes_.append(text);
+  rows->gone_lengths_.push_back(text.size());
+}
+
+uint64_t SaveSource::TakeAll(std::vector<Entry>* entries, uint64_t last, SavedRows* rows) const {
+  const bool strings =
+      layout_.key_type() == KeyType::kString || layout_.value_dtype() == DType::kString;
+  const bool sorted = strings || rows->bytes() + entries->size() * layout_.stride() > kMostBytes;
+  if (sorted) {
+    std::sort(entries->begin(), entries->end(),
+              [](const Entry& a, const Entry& b) { return a.hash < b.hash; });
+  }
+  const bool tombstones = selection_.changes_only && !everything_;
+  for (size_t i = 0; i < entries->size(); ++i) {
+    const Entry& entry = (*entries)[i];
+    if (i + kAhead < entries->size()) {
+      PrefetchBytes((*entries)[i + kAhead].row, layout_.stride());
+    }
+    if (sorted && i > 0 && rows->bytes() >= kMostBytes && entry.hash != (*entries)[i - 1].hash) {
+      return (*entries)[i - 1].hash;
+    }
+    if (IsKept(entry.row)) {
+      Take(entry, rows);
+    } else if (tombstones) {  // the parent may have kept it
+      const bool string_keys = layout_.key_type() == KeyType::kString;
+      TakeGone(entry.word, string_keys ? KeyOf(entry) : std::string_view(), rows);
+    }
+  }
+  return last;
+}
+
+/// The rows of a word: one, or those of several string keys.
+void SaveSource::Gather(const Shard& shard, uint64_t hash, uint64_t word,
+                        std::vector<Entry>* entries) const {
+  const HeldRows* held =
+      budget_ == nullptr || shard.watch == nullptr ? nullptr : shard.watch->held.get();
+  shard.VisitWord(word, hash, [&](uint32_t row) {
+    if (held != nullptr && held->IsTouched(row)) return;
+    entries->push_back({hash, word, shard.Row(row), nullptr});
+  });
+  if (held == nullptr) return;
+  held->ForEach(hash, hash, [&](uint64_t, const char* row, const std::string* texts) {
+    entries->push_back({hash, word, row, texts});
+  });
+}
+
+bool SaveSource::IsThere(const Shard& shard, const Listed& listed) const {
+  std::vector<Entry> entries;
+  Gather(shard, listed.hash, listed.word, &entries);
+  return std::any_of(entries.begin(), entries.end(), [&](const Entry& entry) {
+    return !listed.erased_text || KeyOf(entry) == listed.text;
+  });
+}
+
+void SaveSource::Scan(Range* range, SavedRows* rows, uint64_t* last, bool* done) const {
+  const uint32_t number = ShardOfHash(range->begin);
+  const Shard& shard = *table_->shards_[number];
+  const bool by_bits = by_bits_[number];
+  std::vector<Entry> entries;
+  do {
+    entries.clear();
+    const Hold hold(shard, &hold_nanos_);
+    const RowWatch* const watch = shard.watch.get();
+    const HeldRows* held = budget_ == nullptr || watch == nullptr ? nullptr : watch->held.get();
+    const DirtyRows* dirty = by_bits && watch != nullptr ? watch->dirty.get() : nullptr;
+    const auto visit = [&](uint64_t word, uint32_t row) {
+      const uint64_t hash = Mix64(word);
+      if (hash < range->begin || hash > range->last) return;
+      if (held != nullptr && held->IsTouched(row)) return;
+      if (dirty != nullptr && !dirty->IsDirty(row, selection_.since)) return;
+      entries.push_back({hash, word, shard.Row(row), nullptr});
+    };
+    *last = std::min(shard.VisitSegment(range->begin, visit), range->last);
+    if (held != nullptr) {
+      held->ForEach(range->begin, *last,
+                    [&](uint64_t word, const char* row, const std::string* texts) {
+                      entries.push_back({Mix64(word), word, row, texts});
+                    });
+    }
+    // A range may end within the segment.
+    entries.erase(std::remove_if(entries.begin(), entries.end(),
+                                 [&](const Entry& entry) { return entry.hash > *last; }),
+                  entries.end());
+    *last = TakeAll(&entries, *last, rows);
+    for (; by_bits && range->first < range->end && list_[range->first].hash <= *last;
+         ++range->first) {
+      const Listed& erased = list_[range->first];
+      if (!IsThere(shard, erased)) TakeGone(erased.word, erased.text, rows);
+    }
+    *done = *last == range->last;
+    range->begin = *last + 1;
+  } while (!*done && rows->bytes() < kMostBytes);
+}
+
+void SaveSource::LookUp(Range* range, SavedRows* rows, uint64_t* last, bool* done) const {
+  const Shard& shard = *table_->shards_[ShardOfHash(range->last)];
+  const bool tombstones = selection_.changes_only;
+  std::vector<Entry> entries;
+  do {
+    size_t end = std::min(range->end, range->first + kKeysAHold);
+    while (end < range->end && list_[end].hash == list_[end - 1].hash) ++end;
+    entries.clear();
+    const Hold hold(shard, &hold_nanos_);
+    for (size_t i = range->first; i < end; ++i) {
+      if (i + kAhead < end) shard.PrefetchLine(list_[i + kAhead].hash);
+      const Listed& listed = list_[i];
+      if (listed.erased_text) {
+        if (!IsThere(shard, listed)) TakeGone(listed.word, listed.text, rows);
+        continue;
+      }
+      const size_t before = entries.size();
+      Gather(shard, listed.hash, listed.word, &entries);
+      if (entries.size() == before && tombstones && layout_.key_type() == KeyType::kInt64) {
+        TakeGone(listed.word, {}, rows);
+      }
+    }
+    if (selection_.keys != nullptr) {
+      entries.erase(std::remove_if(entries.begin(), entries.end(),
+                                   [&](const Entry& entry) { return !IsSelected(entry); }),
+                    entries.end());
+    }
+    // All of them, however long: their tombstones are taken already.
+    for (const Entry& entry : entries) {
+      std::vector<Entry> one = {entry};
+      TakeAll(&one, entry.hash, rows);
+    }
+    range->first = end;
+    *done = end == range->end;
+    *last = *done ? range->last : list_[end - 1].hash;
+    range->begin = *last + 1;
+  } while (!*done && rows->bytes() < kMostBytes);
+}
+
+void SaveSource::Written(uint64_t below) noexcept {
+  if (budget_ == nullptr) return;
+  budget_->written = below;
+  for (const auto& shard : table_->shards_) {
+    const std::lock_guard<ShardLock> guard(shard->lock);
+    if (shard->watch != nullptr && shard->watch->held != nullptr) {
+      shard->watch->held->Release(below);
+    }
+  }
+}
+
+void SaveSource::End() noexcept {
+  if (budget_ == nullptr) return;
+  for (const auto& shard : table_->shards_) {
+    std::unique_ptr<HeldRows> held;  // freed when nobody waits for it
+    const std::lock_guard<ShardLock> guard(shard->lock);
+    if (shard->watch == nullptr) continue;
+    held = std::move(shard->watch->held);
+    if (shard->watch->dirty == nullptr) shard->watch.reset();
+  }
+  budget_.reset();
+}
+
+}  // namespace de::engine

@@ -1,0 +1,157 @@
+// The rows of a live table as a save reads them: a range of hashes at a time, while writers go on.
+#ifndef DE_CORE_ENGINE_SAVE_SOURCE_H_
+#define DE_CORE_ENGINE_SAVE_SOURCE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "de_core/cc/engine/held_rows.h"
+#include "de_core/cc/engine/snapshot_format.h"
+#include "de_core/cc/engine/table.h"
+
+namespace de::engine {
+
+/// Rows copied out of a table, and keys that are gone. Reuse one to reuse its memory.
+class SavedRows {
+ public:
+  void Clear() noexcept;
+  size_t bytes() const noexcept { return row_bytes_ + bytes_.size() + 8 * gone_.size(); }
+  /// Refers to this object's memory.
+  SnapshotSection section(const RowLayout& layout, uint64_t begin, uint64_t last);
+
+ private:
+  friend class SaveSource;
+
+  std::vector<uint64_t> words_, gone_;
+  std::vector<char> rows_;  ///< grows only
+  size_t row_bytes_ = 0;    ///< of `rows_` that are in use
+  std::string bytes_;       ///< of strings: of each row its key, then its values
+  std::vector<size_t> lengths_;
+  std::string gone_bytes_;  ///< of string keys that are gone
+  std::vector<size_t> gone_lengths_;
+  std::vector<std::string_view> keys_, values_;
+};
+
+/// Only rows whose slot holds at least this much in its first element.
+struct KeepRule {
+  std::string owner, slot;
+  double at_least = 0;
+};
+
+/// What of a table is saved.
+struct SaveSelection {
+  bool changes_only = false;
+  uint64_t since = 0;          ///< generation of SaveChains, with changes_only
+  const Keys* keys = nullptr;  ///< only these, where set
+  std::vector<KeepRule> keep;  ///< rows must satisfy all
+};
+
+class SaveSource {
+ public:
+  /// A range of hashes that one thread collects.
+  struct Range {
+    uint64_t begin;
+    uint64_t last;
+    bool listed;  ///< its keys are known: list[first, end)
+    size_t first;
+    size_t end;
+  };
+
+  /// `table` outlives the source.
+  explicit SaveSource(Table* table) : table_(table) {}
+  ~SaveSource() { End(); }
+  SaveSource(const SaveSource&) = delete;
+  SaveSource& operator=(const SaveSource&) = delete;
+
+  /// Fixes the layout and plans the ranges; with `held_bytes` > 0 also fixes the moment that all
+  /// rows will be of, for which it waits for the verbs under way.
+  Status Begin(SaveSelection selection, uint64_t held_bytes);
+
+  /// Ascending, without overlap.
+  const std::vector<Range>& ranges() const noexcept { return ranges_; }
+
+  /// Takes the first rows of `range`, a few MiB of them, and moves its begin behind them. `last`
+  /// receives the last hash that was covered, `done` whether that was all. Any number of threads
+  /// may collect different ranges at once. FailedPrecondition where the save must begin anew.
+  Status Collect(Range* range, SavedRows* rows, uint64_t* last, bool* done) const;
+
+  /// All hashes below are written.
+  void Written(uint64_t below) noexcept;
+
+  /// Lets go of the moment.
+  void End() noexcept;
+
+  const RowLayout& layout() const noexcept { return layout_; }
+  const InitializerOptions& initializer() const noexcept { return initializer_; }
+  /// With changes_only: what changed is not known, so all rows are in and no others are left.
+  bool everything() const noexcept { return everything_; }
+  /// The table was cleared or got slots meanwhile: begin anew.
+  bool outdated() const noexcept;
+  double longest_hold_seconds() const noexcept { return 1e-9 * static_cast<double>(hold_nanos_); }
+  uint64_t held_peak() const noexcept { return budget_ == nullptr ? 0 : budget_->peak.load(); }
+
+ private:
+  /// A row to take: a live one, or one held from before.
+  struct Entry {
+    uint64_t hash;
+    uint64_t word;
+    const char* row;
+    const std::string* texts;  ///< key and values of a held row of strings
+  };
+  /// A key to look for. `text` tells an erased string key.
+  struct Listed {
+    uint64_t hash;
+    uint64_t word;
+    std::string text;
+    bool erased_text;
+  };
+  struct Keep {
+    size_t offset;
+    DType dtype;
+    double at_least;
+  };
+  class Hold;
+
+  Status PlanKeep();
+  void PlanKeys();
+  void PlanChanges(uint32_t shard);
+  void PlanUniform(uint32_t shard);
+  void PlanList(size_t first);
+  size_t RowsARange() const noexcept;
+  bool SameLayout() const;
+  Status Lost() const;
+  bool IsKept(const char* row) const;
+  bool IsSelected(const Entry& entry) const;
+  std::string_view KeyOf(const Entry& entry) const;
+  void Scan(Range* range, SavedRows* rows, uint64_t* last, bool* done) const;
+  void LookUp(Range* range, SavedRows* rows, uint64_t* last, bool* done) const;
+  void Gather(const Shard& shard, uint64_t hash, uint64_t word, std::vector<Entry>* entries) const;
+  /// Takes entries until rows have enough bytes; returns the last hash they cover.
+  uint64_t TakeAll(std::vector<Entry>* entries, uint64_t last, SavedRows* rows) const;
+  void Take(const Entry& entry, SavedRows* rows) const;
+  void TakeGone(uint64_t word, std::string_view text, SavedRows* rows) const;
+  /// Whether a listed key has a row.
+  bool IsThere(const Shard& shard, const Listed& listed) const;
+
+  Table* table_;
+  RowLayout layout_{KeyType::kInt64, DType::kFloat32, 1};
+  InitializerOptions initializer_;
+  SaveSelection selection_;
+  std::vector<Keep> keep_;
+  std::vector<Range> ranges_;
+  std::vector<Listed> list_;           ///< ascending by hash
+  std::vector<bool> by_bits_;          ///< by shard: scanned for changed rows
+  std::vector<std::string> selected_;  ///< the wanted string keys, sorted
+  std::unique_ptr<HeldBudget> budget_;
+  bool everything_ = false;
+  mutable std::atomic<uint64_t> hold_nanos_{0};
+  mutable std::atomic<bool> relaid_{false};
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_SAVE_SOURCE_H_

@@ -1,0 +1,142 @@
+#include "de_core/cc/engine/table_save.h"
+
+#include <algorithm>
+
+#include "de_core/cc/engine/guard.h"
+
+namespace de::engine {
+
+Status TableSave::Begin(Table* table, SaveOptions options, std::unique_ptr<TableSave>* save) {
+  if (options.delta && options.chain.empty()) {
+    return Status::InvalidArgument(
+        "a delta belongs to a chain of saves; name it. Received: chain=''");
+  }
+  if (options.keys != nullptr && !options.chain.empty()) {
+    return Status::InvalidArgument("a save of chosen keys belongs to no chain. Received: chain=" +
+                                   options.chain);
+  }
+  return Guarded([&] {
+    std::unique_ptr<TableSave> begun(new TableSave(table, std::move(options)));
+    DE_RETURN_IF_ERROR(begun->Start());
+    *save = std::move(begun);
+    return Status::Ok();
+  });
+}
+
+TableSave::~TableSave() {
+  source_.End();
+  if (cut_) table_->chains().Abandon();
+}
+
+Status TableSave::Start() {
+  SavePoint parent;
+  if (options_.delta) DE_RETURN_IF_ERROR(table_->chains().Last(options_.chain, &parent));
+  point_.id = options_.id;
+  if (!options_.chain.empty()) {
+    // Before the rows are read: what changes in between is in this file and in the next delta.
+    DE_RETURN_IF_ERROR(table_->chains().Cut(&point_.generation));
+    cut_ = true;
+  }
+  // Again, now that no other save can make the table forget what changed since.
+  if (options_.delta) {
+    DE_RETURN_IF_ERROR(table_->chains().Last(options_.chain, &parent));
+    point_.sequence = parent.sequence + 1;
+    report_.parent = parent.id;
+    report_.sequence = point_.sequence;
+  }
+  SaveSelection selection;
+  selection.changes_only = options_.delta;
+  selection.since = parent.generation;
+  selection.keys = options_.keys;
+  selection.keep = options_.keep;
+  return source_.Begin(std::move(selection), options_.held_bytes);
+}
+
+Status TableSave::Done() {
+  if (!cut_) return Status::Ok();
+  DE_RETURN_IF_ERROR(table_->chains().Add(options_.chain, point_, options_.commit));
+  cut_ = false;
+  return Status::Ok();
+}
+
+void TableSave::Run(const SnapshotWriter& writer, Job* job) const {
+  job->used = 0;
+  job->status = Guarded([&] {
+    for (bool done = false; !done;) {
+      const uint64_t begin = job->range.begin;
+      uint64_t last = 0;
+      DE_RETURN_IF_ERROR(source_.Collect(&job->range, &job->rows, &last, &done));
+      if (job->used == job->sections.size()) job->sections.emplace_back();
+      const SnapshotSection section = job->rows.section(source_.layout(), begin, last);
+      DE_RETURN_IF_ERROR(writer.Encode(section, &job->sections[job->used]));
+      ++job->used;
+    }
+    return Status::Ok();
+  });
+}
+
+Status TableSave::Drain(std::vector<Job>* jobs, SnapshotWriter* writer) {
+  for (Job& job : *jobs) {
+    DE_RETURN_IF_ERROR(job.status);
+    for (size_t i = 0; i < job.used; ++i) DE_RETURN_IF_ERROR(writer->Append(&job.sections[i]));
+  }
+  return Status::Ok();
+}
+
+Status TableSave::Write(ByteSink* sink, Executor* executor) {
+  return Guarded([&] {
+    SnapshotHeader header(source_.layout());
+    header.kind = options_.delta ? SnapshotKind::kDelta : SnapshotKind::kBase;
+    header.replaces = options_.delta && source_.everything();
+    header.values_only = options_.values_only;
+    header.initializer = source_.initializer();
+    header.id = point_.id;
+    header.parent = report_.parent;
+    header.sequence = point_.sequence;
+    header.created_micros = options_.created_micros;
+    header.metadata = options_.metadata;
+    std::unique_ptr<SnapshotWriter> writer;
+    DE_RETURN_IF_ERROR(SnapshotWriter::Create(sink, header, options_.store_as, &writer));
+
+    // While one thread writes what the others encoded in the wave before, they encode the next.
+    const size_t threads = executor == nullptr ? 1 : std::max<size_t>(executor->threads(), 1);
+    const size_t wave = std::clamp<size_t>(2 * threads, 2, 16);
+    const std::vector<SaveSource::Range>& ranges = source_.ranges();
+    std::vector<Job> encoding, writing;
+    Status written;
+    for (size_t first = 0; first < ranges.size() || !writing.empty(); first += wave) {
+      const size_t count = first < ranges.size() ? std::min(wave, ranges.size() - first) : 0;
+      encoding.resize(count);
+      for (size_t i = 0; i < count; ++i) encoding[i].range = ranges[first + i];
+      const auto task = [&](size_t number) {
+        if (number > 0) {
+          Run(*writer, &encoding[number - 1]);
+        } else {
+          written = Drain(&writing, writer.get());
+        }
+      };
+      if (executor != nullptr && threads > 1) {
+        executor->Run(count + 1, task);
+      } else {
+        for (size_t number = 0; number <= count; ++number) task(number);
+      }
+      DE_RETURN_IF_ERROR(written);
+      if (count > 0) {
+        const uint64_t last = ranges[first + count - 1].last;
+        if (last != ~uint64_t{0}) source_.Written(last + 1);
+      }
+      encoding.swap(writing);
+    }
+    report_.held_peak = source_.held_peak();
+    source_.End();
+    report_.longest_hold = source_.longest_hold_seconds();
+    DE_RETURN_IF_ERROR(writer->Finish());
+    report_.rows = writer->rows();
+    report_.tombstones = writer->tombstones();
+    report_.bytes = writer->bytes();
+    report_.error = writer->error();
+    return Status::Ok();
+  });
+}
+
+}  // namespace de::engine
