@@ -19,6 +19,10 @@ constexpr size_t kMaxPrefetchBytes = 1024;  // of a row; the hardware follows lo
 
 constexpr IndexLine kEmptyLine{};
 
+uint64_t WordOfKey(const Keys& keys, size_t i) noexcept {
+  return keys.ints != nullptr ? static_cast<uint64_t>(keys.ints[i]) : HashBytes(keys.strings[i]);
+}
+
 /// A decimal number, whatever the locale.
 bool ParseNumber(const std::string& text, double* number) {
   std::istringstream in(text);
@@ -45,14 +49,22 @@ Status FrozenTable::Start(const char* data, size_t size, const FrozenOptions& op
   DE_RETURN_IF_ERROR(SnapshotReader::Open(data, size, options.verify, &reader_));
   const RowLayout& layout = header().layout;
   stride_ = layout.stride();
-  value_bytes_ = layout.value_bytes();
+  value_bytes_ = layout.dim() * SizeOf(value_dtype());
   key_offset_ = layout.key_offset();
-  prefetch_bytes_ = std::min(value_bytes_, kMaxPrefetchBytes);
+  const RowSlot* scale = layout.FindSlot(kScaleOwner, kScaleName);
+  if (header().converted.has_value()) {
+    read_ = ReaderOf(layout.value_dtype(), value_dtype());
+    if (scale != nullptr && layout.value_dtype() == DType::kInt8) scale_offset_ = scale->offset;
+  }
+  const size_t touched =
+      scale_offset_ == 0 ? layout.value_bytes() : scale_offset_ + sizeof(float);
+  prefetch_bytes_ = std::min(touched, kMaxPrefetchBytes);
   BuildPlaces(data);
   BuildCells();
-  DE_RETURN_IF_ERROR(OovPolicy::Load(header().metadata, &oov_));
+  const SnapshotHeader& unknown = options.unknown == nullptr ? header() : *options.unknown;
+  DE_RETURN_IF_ERROR(OovPolicy::Load(unknown.metadata, &oov_));
   if (options.oov.has_value()) oov_ = *options.oov;
-  return PrepareOov();
+  return PrepareOov(unknown.initializer);
 }
 
 void FrozenTable::BuildPlaces(const char* data) {
@@ -63,9 +75,10 @@ void FrozenTable::BuildPlaces(const char* data) {
     const char* block = data + section.offset;
     places_.push_back({section.hash_last, reinterpret_cast<const IndexLine*>(block + shape.lines),
                        block + shape.rows, block + shape.strings, section.string_bytes,
-                       section.lines, section.count});
+                       section.lines, section.count, block + shape.tombstones,
+                       section.tombstones});
   }
-  places_.push_back({~uint64_t{0}, &kEmptyLine, nullptr, nullptr, 0, 1, 0});
+  places_.push_back({~uint64_t{0}, &kEmptyLine, nullptr, nullptr, 0, 1, 0, nullptr, 0});
 }
 
 /// Cells are at least as many as sections, so that a table split evenly has one place a cell.
@@ -86,8 +99,8 @@ void FrozenTable::BuildCells() {
   cells_.push_back({nullptr, 0, static_cast<uint32_t>(sections)});
 }
 
-Status FrozenTable::PrepareOov() {
-  InitializerOptions options = header().initializer;
+Status FrozenTable::PrepareOov(const InitializerOptions& initializer) {
+  InitializerOptions options = initializer;
   switch (oov_.kind) {
     case OovPolicy::Kind::kInitial:
       break;
@@ -219,7 +232,7 @@ bool FrozenTable::ResolveKey(std::string_view key, Probe* probe) const noexcept 
 /// Keys move through four stages, kWindow keys apart, so that each cache miss of a key (index line,
 /// row, for strings the key bytes) is under way while others are worked on.
 template <bool kStringKeys, typename Deliver>
-Status FrozenTable::Run(const Keys& keys, const Deliver& deliver) const {
+Status FrozenTable::Run(const Keys& keys, bool strict, const Deliver& deliver) const {
   Probe ring[kRing];
   for (size_t step = 0; step < keys.size + 3 * kWindow; ++step) {
     if (step < keys.size) {
@@ -260,7 +273,7 @@ Status FrozenTable::Run(const Keys& keys, const Deliver& deliver) const {
         return Corrupt(probe);
       }
       if (probe.row == kNoRow) {
-        if (oov_.kind == OovPolicy::Kind::kError) return Missing(keys, i);
+        if (strict && oov_.kind == OovPolicy::Kind::kError) return Missing(keys, i);
       } else if (!IsInside(probe)) {
         return Corrupt(probe);
       }
@@ -271,16 +284,54 @@ Status FrozenTable::Run(const Keys& keys, const Deliver& deliver) const {
 }
 
 template <typename Deliver>
-Status FrozenTable::RunKeys(const Keys& keys, const Deliver& deliver) const {
-  return key_type() == KeyType::kString ? Run<true>(keys, deliver) : Run<false>(keys, deliver);
+Status FrozenTable::RunKeys(const Keys& keys, bool strict, const Deliver& deliver) const {
+  return key_type() == KeyType::kString ? Run<true>(keys, strict, deliver)
+                                        : Run<false>(keys, strict, deliver);
 }
 
-Status FrozenTable::Find(const Keys& keys, void* values, bool* found) const noexcept {
+void FrozenTable::ReadValue(const char* row, char* value) const noexcept {
+  if (read_ == nullptr) {
+    CopyBytes(value, row, value_bytes_);
+    return;
+  }
+  float scale = 1.0F;
+  if (scale_offset_ != 0) std::memcpy(&scale, row + scale_offset_, sizeof(scale));
+  read_(row, scale, dim(), value);
+}
+
+void FrozenTable::FillMissing(uint64_t word, char* value) const noexcept {
+  if (initializer_ != nullptr) {
+    initializer_->Fill(word, value);
+  } else {
+    CopyBytes(value, reinterpret_cast<const char*>(missing_.data()), value_bytes_);
+  }
+}
+
+Status FrozenTable::Find(const Keys& keys, void* values, bool* found, bool strict) const noexcept {
   return Guarded([&] {
-    DE_RETURN_IF_ERROR(CheckKeys(keys, false));
+    const bool strings = value_dtype() == DType::kString;
+    DE_RETURN_IF_ERROR(CheckKeys(keys, values == nullptr && strings));
     char* const out = static_cast<char*>(values);
     const char* const missing = reinterpret_cast<const char*>(missing_.data());
-    return RunKeys(keys, [&](size_t i, const Probe& probe) {
+    if (out == nullptr) {  // nobody asks what the rows are
+      return RunKeys(keys, false, [&](size_t i, const Probe& probe) {
+        if (found != nullptr) found[i] = probe.row != kNoRow;
+        return true;
+      });
+    }
+    if (read_ != nullptr) {
+      return RunKeys(keys, strict, [&](size_t i, const Probe& probe) {
+        const bool is_found = probe.row != kNoRow;
+        if (is_found) {
+          ReadValue(RowAt(probe), out + i * value_bytes_);
+        } else {
+          FillMissing(probe.word, out + i * value_bytes_);
+        }
+        if (found != nullptr) found[i] = is_found;
+        return true;
+      });
+    }
+    return RunKeys(keys, strict, [&](size_t i, const Probe& probe) {
       const bool is_found = probe.row != kNoRow;
       char* value = out + i * value_bytes_;
       if (is_found) {
@@ -296,25 +347,85 @@ Status FrozenTable::Find(const Keys& keys, void* values, bool* found) const noex
   });
 }
 
-Status FrozenTable::FindStrings(const Keys& keys, std::string_view* values,
-                                bool* found) const noexcept {
+Status FrozenTable::FindStrings(const Keys& keys, std::string_view* values, bool* found,
+                                bool strict) const noexcept {
   return Guarded([&] {
     DE_RETURN_IF_ERROR(CheckKeys(keys, true));
     const bool constant = oov_.kind == OovPolicy::Kind::kConstant;
     const std::string_view missing = constant ? std::string_view(oov_.value) : std::string_view();
-    return RunKeys(keys, [&](size_t i, const Probe& probe) {
+    return RunKeys(keys, strict && values != nullptr, [&](size_t i, const Probe& probe) {
       const bool is_found = probe.row != kNoRow;
-      std::string_view* value = values + i * dim();
-      for (size_t j = 0; j < dim(); ++j) {
-        value[j] = missing;
+      for (size_t j = 0; values != nullptr && j < dim(); ++j) {
+        std::string_view* value = values + i * dim() + j;
+        *value = missing;
         if (is_found && !StringAt(places_[probe.place],
-                                  RowAt(probe) + j * sizeof(SnapshotStringRef), &value[j])) {
+                                  RowAt(probe) + j * sizeof(SnapshotStringRef), value)) {
           return false;
         }
       }
       if (found != nullptr) found[i] = is_found;
       return true;
     });
+  });
+}
+
+bool FrozenTable::LocateOne(const Keys& keys, size_t i, Probe* probe) const noexcept {
+  probe->word = WordOfKey(keys, i);
+  probe->hash = Mix64(probe->word);
+  Locate(probe);
+  const Place& place = places_[probe->place];
+  bool intact = true;
+  probe->row = FindRow(probe->lines, probe->line_count, probe->word, probe->hash,
+                       [&](uint32_t row) {
+                         if (keys.strings == nullptr) return true;
+                         const bool gone = row >= place.count;
+                         const char* at =
+                             gone ? place.tombstones + (row - place.count) * sizeof(SnapshotStringRef)
+                                  : place.rows + uint64_t{row} * stride_ + key_offset_;
+                         std::string_view text;
+                         if ((gone && row - place.count >= place.tombstone_count) ||
+                             !StringAt(place, at, &text)) {
+                           intact = false;
+                           return false;
+                         }
+                         return text == keys.strings[i];
+                       });
+  return intact && (probe->row == kNoRow || probe->row < place.count ||
+                    probe->row - place.count < place.tombstone_count);
+}
+
+Status FrozenTable::Override(const Keys& keys, size_t i, void* value, bool* found) const noexcept {
+  return Guarded([&] {
+    Probe probe{};
+    if (!LocateOne(keys, i, &probe)) return Corrupt(probe);
+    if (probe.row == kNoRow) return Status::Ok();
+    *found = IsInside(probe);
+    if (value == nullptr) return Status::Ok();
+    if (*found) {
+      ReadValue(RowAt(probe), static_cast<char*>(value));
+    } else {
+      FillMissing(probe.word, static_cast<char*>(value));
+    }
+    return Status::Ok();
+  });
+}
+
+Status FrozenTable::OverrideStrings(const Keys& keys, size_t i, std::string_view* value,
+                                    bool* found) const noexcept {
+  return Guarded([&] {
+    Probe probe{};
+    if (!LocateOne(keys, i, &probe)) return Corrupt(probe);
+    if (probe.row == kNoRow) return Status::Ok();
+    *found = IsInside(probe);
+    const bool constant = oov_.kind == OovPolicy::Kind::kConstant;
+    for (size_t j = 0; value != nullptr && j < dim(); ++j) {
+      value[j] = constant ? std::string_view(oov_.value) : std::string_view();
+      if (*found && !StringAt(places_[probe.place],
+                              RowAt(probe) + j * sizeof(SnapshotStringRef), &value[j])) {
+        return Corrupt(probe);
+      }
+    }
+    return Status::Ok();
   });
 }
 

@@ -17,6 +17,7 @@
 
 #include "de_core/cc/engine/initializer.h"
 #include "de_core/cc/engine/oov_policy.h"
+#include "de_core/cc/engine/row_converter.h"
 #include "de_core/cc/engine/snapshot_reader.h"
 #include "de_core/cc/engine/status.h"
 #include "de_core/cc/engine/types.h"
@@ -26,6 +27,7 @@ namespace de::engine {
 struct FrozenOptions {
   SnapshotVerify verify = SnapshotVerify::kHeader;  ///< what is checked before opening succeeds
   std::optional<OovPolicy> oov;                     ///< instead of the policy in the file
+  const SnapshotHeader* unknown = nullptr;          ///< whose policy and initializer hold, instead
 };
 
 struct FrozenStats {
@@ -51,21 +53,45 @@ class FrozenTable {
   /// Allocates nothing. Errors: InvalidArgument for keys of the wrong type or a table of strings,
   /// NotFound for an unknown key under OovPolicy::kError, DataLoss where the index is corrupt.
   Status Find(const Keys& keys,
-              void* values,  // (n, value_bytes), aligned to the value dtype
-              bool* found    // (n), or nullptr
+              void* values,  // (n, value_bytes), aligned to the value dtype; or nullptr
+              bool* found,   // (n), or nullptr
+              bool strict = true  // whether OovPolicy::kError is one, or reads as zeros
   ) const noexcept;
 
   /// The same for string values, as views into the mapping and the table.
   Status FindStrings(const Keys& keys,
-                     std::string_view* values,  // (n, dim)
-                     bool* found                // (n), or nullptr
-  ) const noexcept;
+                     std::string_view* values,  // (n, dim), or nullptr
+                     bool* found,               // (n), or nullptr
+                     bool strict = true) const noexcept;
+
+  /// Of one key, for a file that lies on others: writes its row over `value` where it is here, what
+  /// an unknown key reads as where a tombstone is, nothing where neither. `found` says whether a
+  /// row was written, and keeps its value where nothing was. `value` may be nullptr.
+  Status Override(const Keys& keys, size_t i, void* value, bool* found) const noexcept;
+  Status OverrideStrings(const Keys& keys, size_t i, std::string_view* value,
+                         bool* found) const noexcept;
+
+  /// Calls visit(hash) for every key of the file, tombstones included, and perhaps for others.
+  template <typename Visit>
+  void ForEachHash(const Visit& visit) const {
+    for (const Place& place : places_) {
+      for (uint32_t at = 0; at < place.line_count; ++at) {
+        const IndexLine& line = place.lines[at];
+        for (uint32_t mask = line.used & kFullLine; mask != 0; mask &= mask - 1) {
+          visit(Mix64(line.words[LowestBit(mask)]));
+        }
+      }
+    }
+  }
+
+  /// What OovPolicy::kError says of a key.
+  Status Missing(const Keys& keys, size_t i) const;
 
   uint64_t size() const noexcept { return reader_->rows(); }
   size_t dim() const noexcept { return header().layout.dim(); }
-  size_t value_bytes() const noexcept { return value_bytes_; }
+  size_t value_bytes() const noexcept { return value_bytes_; }  ///< of a row that Find gives
   KeyType key_type() const noexcept { return header().layout.key_type(); }
-  DType value_dtype() const noexcept { return header().layout.value_dtype(); }
+  DType value_dtype() const noexcept { return header().reads_as(); }  ///< that Find gives
   const SnapshotHeader& header() const noexcept { return reader_->header(); }
   const OovPolicy& oov() const noexcept { return oov_; }
   FrozenStats stats() const noexcept;
@@ -74,7 +100,7 @@ class FrozenTable {
   const SnapshotReader& reader() const noexcept { return *reader_; }
 
  private:
-  /// A section where it lies in memory, on one cache line.
+  /// A section where it lies in memory, on one cache line to look up in it.
   struct alignas(64) Place {
     uint64_t hash_last;
     const IndexLine* lines;  // (line_count)
@@ -83,6 +109,8 @@ class FrozenTable {
     uint64_t string_bytes;
     uint32_t line_count;
     uint32_t count;
+    const char* tombstones;  // (tombstone_count) references to keys, of string keys
+    uint32_t tombstone_count;
   };
   /// Where hashes with one prefix are looked up, four to a cache line: for most prefixes all of
   /// them lie in one place. Where they may lie in several, `lines` is nullptr and `place` the
@@ -106,9 +134,12 @@ class FrozenTable {
   Status Start(const char* data, size_t size, const FrozenOptions& options);
   void BuildPlaces(const char* data);
   void BuildCells();
-  Status PrepareOov();
+  Status PrepareOov(const InitializerOptions& initializer);
+  void ReadValue(const char* row, char* value) const noexcept;
+  void FillMissing(uint64_t word, char* value) const noexcept;
+  /// Where a key of a file that lies on others is; false where the file is corrupt.
+  bool LocateOne(const Keys& keys, size_t i, Probe* probe) const noexcept;
   Status CheckKeys(const Keys& keys, bool string_values) const;
-  Status Missing(const Keys& keys, size_t i) const;
   Status Corrupt(const Probe& probe) const;
 
   void Locate(Probe* probe) const noexcept;
@@ -121,9 +152,9 @@ class FrozenTable {
   bool StringAt(const Place& place, const char* at, std::string_view* text) const noexcept;
   bool ResolveKey(std::string_view key, Probe* probe) const noexcept;
   template <bool kStringKeys, typename Deliver>
-  Status Run(const Keys& keys, const Deliver& deliver) const;
+  Status Run(const Keys& keys, bool strict, const Deliver& deliver) const;
   template <typename Deliver>
-  Status RunKeys(const Keys& keys, const Deliver& deliver) const;
+  Status RunKeys(const Keys& keys, bool strict, const Deliver& deliver) const;
 
   std::unique_ptr<SnapshotReader> reader_;
   std::vector<Place> places_;  ///< the sections, then an empty place for hashes behind them
@@ -131,6 +162,8 @@ class FrozenTable {
   uint32_t cell_shift_ = 63;
   size_t stride_ = 0;
   size_t value_bytes_ = 0;
+  size_t scale_offset_ = 0;    ///< of int8 values with a scale; else 0
+  ReadValues read_ = nullptr;  ///< where values are stored as another dtype
   size_t key_offset_ = 0;
   size_t prefetch_bytes_ = 0;
   OovPolicy oov_;

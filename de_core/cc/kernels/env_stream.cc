@@ -1,5 +1,10 @@
 #include "de_core/cc/kernels/env_stream.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
 #include "absl/strings/str_cat.h"
 #include "de_core/cc/kernels/engine_bridge.h"
 #include "tensorflow/core/platform/random.h"
@@ -29,10 +34,32 @@ absl::Status AtomicFile::Create(tensorflow::Env* env, const std::string& path,
   const std::string temporary =
       absl::StrCat(path, ".tmp-", absl::Hex(tensorflow::random::New64(), absl::kZeroPad16));
   file->reset(new AtomicFile(env, path, temporary));
-  return env->NewWritableFile(temporary, &(*file)->file_);
+  TF_RETURN_IF_ERROR(env->NewWritableFile(temporary, &(*file)->file_));
+  // TensorFlow's file system flushes its own buffer but does not sync.
+  const std::string local = LocalPath(temporary);
+  if (!local.empty()) (*file)->descriptor_ = ::open(local.c_str(), O_WRONLY | O_CLOEXEC);
+  return absl::OkStatus();
 }
 
+namespace {
+
+constexpr uint64_t kFlushBytes = uint64_t{16} << 20;
+
+/// The path of a file of this machine, or an empty string.
+std::string LocalPath(const std::string& path) {
+  const size_t scheme = path.find("://");
+  if (scheme == std::string::npos) return path;
+  return path.substr(0, scheme) == "file" ? path.substr(scheme + 3) : std::string();
+}
+
+absl::Status SystemError(const std::string& what) {
+  return absl::ErrnoToStatus(errno, what);
+}
+
+}  // namespace
+
 AtomicFile::~AtomicFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
   if (committed_) return;
   if (file_ != nullptr) file_->Close().IgnoreError();
   // There may be no such file, and nobody left to tell.
@@ -40,14 +67,47 @@ AtomicFile::~AtomicFile() {
 }
 
 engine::Status AtomicFile::Append(const void* data, size_t size) {
-  return FromAbsl(file_->Append(absl::string_view(static_cast<const char*>(data), size)));
+  const absl::Status status =
+      file_->Append(absl::string_view(static_cast<const char*>(data), size));
+  written_ += size;
+#if defined(__linux__)
+  // Early, so that the sync at the end finds little left to do. A hint: its failure is no error.
+  if (status.ok() && descriptor_ >= 0 && written_ - flushing_ >= kFlushBytes) {
+    (void)::sync_file_range(descriptor_, static_cast<off64_t>(flushing_),
+                            static_cast<off64_t>(written_ - flushing_), SYNC_FILE_RANGE_WRITE);
+    flushing_ = written_;
+  }
+#endif
+  return FromAbsl(status);
+}
+
+/// Makes the contents of a local file outlive the machine's power.
+absl::Status AtomicFile::SyncLocal() {
+  if (descriptor_ < 0) return absl::OkStatus();
+  const bool synced = ::fsync(descriptor_) == 0;
+  const int error = errno;
+  ::close(descriptor_);
+  descriptor_ = -1;
+  errno = error;
+  return synced ? absl::OkStatus() : SystemError(absl::StrCat("cannot sync ", path_));
 }
 
 absl::Status AtomicFile::Commit() {
-  TF_RETURN_IF_ERROR(ToAbsl(FromAbsl(file_->Sync())));
-  TF_RETURN_IF_ERROR(ToAbsl(FromAbsl(file_->Close())));
+  TF_RETURN_IF_ERROR(InFile(path_, FromAbsl(file_->Sync())));
+  TF_RETURN_IF_ERROR(InFile(path_, FromAbsl(file_->Close())));
+  TF_RETURN_IF_ERROR(InFile(path_, FromAbsl(SyncLocal())));
   TF_RETURN_IF_ERROR(env_->RenameFile(temporary_, path_));
   committed_ = true;
+  // The new name is the folder's, which is synced on its own.
+  const std::string local = LocalPath(path_);
+  if (local.empty()) return absl::OkStatus();
+  const size_t slash = local.rfind('/');
+  const std::string folder =
+      slash == std::string::npos ? "." : slash == 0 ? "/" : local.substr(0, slash);
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return absl::OkStatus();  // a folder that may be written but not read
+  ::fsync(descriptor);
+  ::close(descriptor);
   return absl::OkStatus();
 }
 

@@ -26,8 +26,13 @@ class AtomicFile final : public engine::ByteSink {
   AtomicFile(tensorflow::Env* env, std::string path, std::string temporary)
       : env_(env), path_(std::move(path)), temporary_(std::move(temporary)) {}
 
+  absl::Status SyncLocal();
+
   tensorflow::Env* env_;
   std::string path_, temporary_;
+  int descriptor_ = -1;    ///< of a local file, to have it written out and synced
+  uint64_t written_ = 0;   ///< bytes
+  uint64_t flushing_ = 0;  ///< bytes the system was told to write out
   std::unique_ptr<tensorflow::WritableFile> file_;
   bool committed_ = false;
 };

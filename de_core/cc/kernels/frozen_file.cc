@@ -4,10 +4,10 @@
 #include <cstdlib>
 #include <mutex>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
+#include "absl/strings/str_join.h"
 #include "de_core/cc/kernels/env_stream.h"
+#include "de_core/cc/kernels/snapshot_json.h"
 
 namespace de::kernels {
 namespace {
@@ -15,25 +15,26 @@ namespace {
 // Keys a thread must have to be worth waking.
 constexpr size_t kKeysATask = 4096;
 
-std::string JsonString(absl::string_view text) {
-  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"\"", "\\\""}}), "\"");
-}
-
 }  // namespace
 
-absl::Status FrozenFile::Open(tensorflow::Env* env, const std::string& path,
+absl::Status FrozenFile::Open(tensorflow::Env* env, const std::vector<std::string>& paths,
                               std::shared_ptr<const FrozenFile>* file) {
   auto opened = std::make_shared<FrozenFile>();
-  opened->path_ = path;
-  TF_RETURN_IF_ERROR(env->NewReadOnlyMemoryRegionFromFile(path, &opened->region_));
+  opened->path_ = absl::StrJoin(paths, ", ");
+  std::vector<engine::FrozenChain::File> files;
+  for (const std::string& path : paths) {
+    opened->regions_.emplace_back();
+    TF_RETURN_IF_ERROR(env->NewReadOnlyMemoryRegionFromFile(path, &opened->regions_.back()));
+    files.push_back({static_cast<const char*>(opened->regions_.back()->data()),
+                     opened->regions_.back()->length()});
+  }
   engine::FrozenOptions options;
   const char* verify = std::getenv("DE_VERIFY");
   if (verify != nullptr && absl::string_view(verify) == "full") {
     options.verify = engine::SnapshotVerify::kFull;
   }
   TF_RETURN_IF_ERROR(
-      InFile(path, engine::FrozenTable::Open(static_cast<const char*>(opened->region_->data()),
-                                             opened->region_->length(), options, &opened->table_)));
+      InFile(opened->path_, engine::FrozenChain::Open(files, options, &opened->table_)));
   *file = std::move(opened);
   return absl::OkStatus();
 }
@@ -45,8 +46,12 @@ absl::Status FrozenFile::Find(const engine::Keys& keys, engine::ValuesOut out, b
   const auto range = [&](size_t begin, size_t end) -> engine::Status {
     const engine::Keys part = keys.Slice(begin, end - begin);
     bool* part_found = found == nullptr ? nullptr : found + begin;
+    if (out.strings == nullptr && table_->value_dtype() == engine::DType::kString) {
+      return table_->FindStrings(part, nullptr, part_found);
+    }
     if (out.strings == nullptr) {
-      return table_->Find(part, out.data + begin * row_bytes, part_found);
+      char* const data = out.data == nullptr ? nullptr : out.data + begin * row_bytes;
+      return table_->Find(part, data, part_found);
     }
     std::vector<std::string_view> views(part.size * dim);
     DE_RETURN_IF_ERROR(table_->FindStrings(part, views.data(), part_found));
@@ -66,19 +71,29 @@ absl::Status FrozenFile::Find(const engine::Keys& keys, engine::ValuesOut out, b
   return InFile(path_, std::move(failure));
 }
 
+absl::Status FrozenFile::Rows(int64_t* rows) const {
+  uint64_t counted = 0;
+  TF_RETURN_IF_ERROR(InFile(path_, table_->Size(&counted)));
+  *rows = static_cast<int64_t>(counted);
+  return absl::OkStatus();
+}
+
 std::string FrozenFile::StatsJsonFields() const {
   const engine::FrozenStats stats = table_->stats();
   const engine::SnapshotHeader& header = table_->header();
+  const absl::string_view stored(engine::NameOf(header.layout.value_dtype()).data(),
+                                 engine::NameOf(header.layout.value_dtype()).size());
   std::string metadata;
   for (const auto& [key, value] : header.metadata) {
-    absl::StrAppend(&metadata, ", ", JsonString(key), ": ", JsonString(value));
+    absl::StrAppend(&metadata, ", ", JsonText(key), ": ", JsonText(value));
   }
   return absl::StrCat("\"bytes\": ", stats.file_bytes, ", \"index_bytes\": ", stats.index_bytes,
                       ", \"row_bytes\": ", stats.row_bytes,
                       ", \"string_bytes\": ", stats.string_bytes,
+                      ", \"heap_bytes\": ", stats.heap_bytes, ", \"stored_as\": \"", stored,
+                      "\", \"deltas\": ", table_->deltas(),
                       ", \"generation\": ", header.sequence, ", \"id\": \"",
-                      absl::BytesToHexString(absl::string_view(
-                          reinterpret_cast<const char*>(header.id.data()), header.id.size())),
+                      engine::HexOf(header.id),
                       "\", \"created_micros\": ", header.created_micros, metadata);
 }
 

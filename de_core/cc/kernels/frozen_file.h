@@ -1,13 +1,14 @@
-// A snapshot file mapped into memory and served read-only. The mapping lives as long as somebody
-// reads it, whatever happens to the file's name meanwhile.
+// Snapshot files mapped into memory and served read-only: a base, perhaps with deltas. The mappings
+// live as long as somebody reads them, whatever happens to the files' names meanwhile.
 #ifndef DE_CORE_KERNELS_FROZEN_FILE_H_
 #define DE_CORE_KERNELS_FROZEN_FILE_H_
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
-#include "de_core/cc/engine/frozen_table.h"
+#include "de_core/cc/engine/frozen_chain.h"
 #include "de_core/cc/kernels/engine_bridge.h"
 #include "tensorflow/core/platform/env.h"
 
@@ -15,23 +16,26 @@ namespace de::kernels {
 
 class FrozenFile {
  public:
-  /// Maps the file and checks its header, directory and index, or every byte of it where the
-  /// environment variable DE_VERIFY is "full".
-  static absl::Status Open(tensorflow::Env* env, const std::string& path,
+  /// Maps the files, a base and its deltas in their order, and checks their headers, directories
+  /// and footers, or every byte of them where the environment variable DE_VERIFY is "full".
+  static absl::Status Open(tensorflow::Env* env, const std::vector<std::string>& paths,
                            std::shared_ptr<const FrozenFile>* file);
 
+  /// out.data may be nullptr where only `found` is wanted.
   absl::Status Find(const engine::Keys& keys, engine::ValuesOut out, bool* found,
                     engine::Executor* executor) const;
 
-  int64_t rows() const noexcept { return static_cast<int64_t>(table_->size()); }
+  /// Keys that have a row.
+  absl::Status Rows(int64_t* rows) const;
+  /// Of the last file.
   const engine::SnapshotHeader& header() const noexcept { return table_->header(); }
   /// Fields of a JSON object, without its braces.
   std::string StatsJsonFields() const;
 
  private:
-  std::string path_;
-  std::unique_ptr<tensorflow::ReadOnlyMemoryRegion> region_;
-  std::unique_ptr<engine::FrozenTable> table_;
+  std::string path_;  ///< all of them, as errors name them
+  std::vector<std::unique_ptr<tensorflow::ReadOnlyMemoryRegion>> regions_;
+  std::unique_ptr<engine::FrozenChain> table_;
 };
 
 }  // namespace de::kernels

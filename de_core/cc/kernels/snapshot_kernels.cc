@@ -1,11 +1,12 @@
-// Kernels that write tables to files, read them back, and serve files as frozen tables.
-#include <algorithm>
+// Kernels that save live tables to snapshot files, and keep their chains of saves.
 #include <cstring>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "de_core/cc/engine/snapshot_reader.h"
-#include "de_core/cc/engine/snapshot_writer.h"
+#include "de_core/cc/engine/table_save.h"
 #include "de_core/cc/kernels/env_stream.h"
+#include "de_core/cc/kernels/snapshot_json.h"
+#include "de_core/cc/kernels/snapshot_paths.h"
 #include "de_core/cc/kernels/table_op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/random.h"
@@ -18,182 +19,185 @@ using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
-absl::Status PathOf(OpKernelContext* context, std::string* path) {
-  TF_RETURN_IF_ERROR(CheckScalar(context, 1, "path"));
-  *path = std::string(context->input(1).scalar<tensorflow::tstring>()());
-  if (path->empty()) {
-    return absl::InvalidArgumentError("path must name a snapshot file. Received: ''");
+absl::Status StoredDType(const std::string& name, std::optional<engine::DType>* dtype) {
+  dtype->reset();
+  if (name.empty()) return absl::OkStatus();
+  for (const engine::DType each : {engine::DType::kFloat32, engine::DType::kHalf,
+                                   engine::DType::kBFloat16, engine::DType::kInt8}) {
+    if (engine::NameOf(each) == name) *dtype = each;
   }
-  return absl::OkStatus();
-}
-
-engine::SnapshotSection SectionOf(const engine::RowBatch& batch) {
-  engine::SnapshotSection section;
-  section.hash_begin = batch.hash_begin;
-  section.hash_last = batch.hash_last;
-  section.count = batch.size();
-  section.words = batch.words.data();
-  section.rows = batch.rows.data();
-  if (!batch.keys.empty()) section.keys = batch.keys.data();
-  if (!batch.values.empty()) section.values = batch.values.data();
-  return section;
+  if (dtype->has_value()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "store_as must be '', 'float32', 'float16', 'bfloat16' or 'int8'. Received: store_as='",
+      name, "'"));
 }
 
 class SaveOp final : public LiveTableOp {
  public:
   explicit SaveOp(OpKernelConstruction* context) : LiveTableOp(context) {
-    OP_REQUIRES_OK(context, context->GetAttr("values_only", &values_only_));
-    OP_REQUIRES_OK(context, context->GetAttr("metadata", &metadata_));
+    std::vector<std::string> metadata, keep_slots;
+    std::vector<float> keep_at_least;
+    std::string store_as;
+    bool consistent = false;
+    int64_t consistent_bytes = 0;
+    OP_REQUIRES_OK(context, context->GetAttr("values_only", &options_.values_only));
+    OP_REQUIRES_OK(context, context->GetAttr("metadata", &metadata));
+    OP_REQUIRES_OK(context, context->GetAttr("chain", &options_.chain));
+    OP_REQUIRES_OK(context, context->GetAttr("delta", &options_.delta));
+    OP_REQUIRES_OK(context, context->GetAttr("commit", &options_.commit));
+    OP_REQUIRES_OK(context, context->GetAttr("consistent", &consistent));
+    OP_REQUIRES_OK(context, context->GetAttr("consistent_bytes", &consistent_bytes));
+    OP_REQUIRES_OK(context, context->GetAttr("store_as", &store_as));
+    OP_REQUIRES_OK(context, context->GetAttr("keep_slots", &keep_slots));
+    OP_REQUIRES_OK(context, context->GetAttr("keep_at_least", &keep_at_least));
     OP_REQUIRES(
-        context, metadata_.size() % 2 == 0,
+        context, metadata.size() % 2 == 0,
         absl::InvalidArgumentError(absl::StrCat(
-            "metadata must be keys and values in turn. Received: ", metadata_.size(), " strings")));
+            "metadata must be keys and values in turn. Received: ", metadata.size(), " strings")));
+    OP_REQUIRES(context, keep_slots.size() == 2 * keep_at_least.size(),
+                absl::InvalidArgumentError(absl::StrCat(
+                    "keep_slots must be an owner and a name for each number of keep_at_least. "
+                    "Received: ",
+                    keep_slots.size(), " strings for ", keep_at_least.size(), " numbers")));
+    OP_REQUIRES(context, consistent_bytes > 0,
+                absl::InvalidArgumentError(
+                    absl::StrCat("consistent_bytes must be positive. Received: consistent_bytes=",
+                                 consistent_bytes)));
+    OP_REQUIRES_OK(context, StoredDType(store_as, &options_.store_as));
+    if (consistent) options_.held_bytes = static_cast<uint64_t>(consistent_bytes);
+    for (size_t i = 0; i < metadata.size(); i += 2) {
+      options_.metadata[metadata[i]] = metadata[i + 1];
+    }
+    for (size_t i = 0; i < keep_at_least.size(); ++i) {
+      options_.keep.push_back({keep_slots[2 * i], keep_slots[2 * i + 1], keep_at_least[i]});
+    }
   }
 
-  absl::Status RunLive(OpKernelContext* context, const TableResource&,
+  absl::Status RunLive(OpKernelContext* context, const TableResource& table,
                        engine::Table* live) override {
     std::string path;
-    TF_RETURN_IF_ERROR(PathOf(context, &path));
-    // An optimizer that meets the table for the first time widens its rows: begin again then.
-    bool widened = true;
-    for (int attempt = 0; widened && attempt < 3; ++attempt) {
-      TF_RETURN_IF_ERROR(Save(context->env(), *live, path, &widened));
+    TF_RETURN_IF_ERROR(PathOf(context, 1, &path));
+    std::optional<KeyBatch> keys;
+    TF_RETURN_IF_ERROR(ChosenKeys(context, table, &keys));
+    const uint64_t begin = context->env()->NowMicros();
+    PoolExecutor executor(context);
+    // An optimizer that meets the table for the first time widens its rows, and a cleared table has
+    // no moment left to be saved: begin again then.
+    absl::Status status;
+    bool outdated = true;
+    for (int attempt = 0; outdated && attempt < 3; ++attempt) {
+      engine::SaveOptions options = options_;
+      if (keys.has_value()) options.keys = &keys->keys();
+      options.created_micros = static_cast<int64_t>(context->env()->NowMicros());
+      for (size_t half = 0; half < 2; ++half) {
+        const uint64_t random = tensorflow::random::New64();
+        std::memcpy(options.id.data() + 8 * half, &random, sizeof(random));
+      }
+      std::string report;
+      status = Save(context->env(), path, live, std::move(options), &executor, &outdated, &report);
+      if (!status.ok()) continue;
+      absl::StrAppend(&report, ", \"seconds\": ",
+                      JsonNumber(1e-6 * static_cast<double>(context->env()->NowMicros() - begin)),
+                      "}");
+      return OutputScalar<tensorflow::tstring>(context, 0, report);
     }
-    if (!widened) return absl::OkStatus();
-    return absl::AbortedError(
-        "optimizers kept adding slots to the table while it was saved; save again");
+    return status;
   }
 
  private:
-  absl::Status Save(Env* env, const engine::Table& live, const std::string& path,
-                    bool* widened) const {
-    engine::SnapshotHeader header(live.layout());
-    header.values_only = values_only_;
-    header.initializer = live.initializer();
-    header.created_micros = static_cast<int64_t>(env->NowMicros());
-    for (size_t half = 0; half < 2; ++half) {
-      const uint64_t random = tensorflow::random::New64();
-      std::memcpy(header.id.data() + 8 * half, &random, sizeof(random));
-    }
-    for (size_t i = 0; i < metadata_.size(); i += 2)
-      header.metadata[metadata_[i]] = metadata_[i + 1];
-    const size_t stride = header.layout.stride();
+  static absl::Status Save(Env* env, const std::string& path, engine::Table* live,
+                           engine::SaveOptions options, engine::Executor* executor,
+                           bool* outdated, std::string* json) {
+    *outdated = false;
+    const engine::SnapshotId id = options.id;
+    const bool converted = options.store_as.has_value();
+    std::unique_ptr<engine::TableSave> save;
+    TF_RETURN_IF_ERROR(InFile(path, engine::TableSave::Begin(live, std::move(options), &save)));
     std::unique_ptr<AtomicFile> file;
     TF_RETURN_IF_ERROR(AtomicFile::Create(env, path, &file));
-    std::unique_ptr<engine::SnapshotWriter> writer;
-    TF_RETURN_IF_ERROR(InFile(path, engine::SnapshotWriter::Create(file.get(), header, &writer)));
-    engine::RowBatch batch;
-    for (engine::ExportCursor cursor; !cursor.done;) {
-      TF_RETURN_IF_ERROR(ToAbsl(live.ExportBatch(&cursor, &batch)));
-      if (batch.size() * stride != batch.rows.size()) return absl::OkStatus();
-      TF_RETURN_IF_ERROR(InFile(path, writer->Append(SectionOf(batch))));
-    }
-    *widened = false;
-    TF_RETURN_IF_ERROR(InFile(path, writer->Finish()));
-    return file->Commit();
-  }
-
-  bool values_only_ = false;
-  std::vector<std::string> metadata_;
-};
-
-class RestoreOp final : public LiveTableOp {
- public:
-  explicit RestoreOp(OpKernelConstruction* context) : LiveTableOp(context) {
-    OP_REQUIRES_OK(context, context->GetAttr("replace", &replace_));
-  }
-
-  absl::Status RunLive(OpKernelContext* context, const TableResource&,
-                       engine::Table* live) override {
-    std::string path;
-    TF_RETURN_IF_ERROR(PathOf(context, &path));
-    PoolExecutor executor(context);
-    return Restore(context->env(), path, live, &executor);
-  }
-
- private:
-  absl::Status Restore(Env* env, const std::string& path, engine::Table* live,
-                       engine::Executor* executor) const {
-    std::unique_ptr<FileSource> source;
-    TF_RETURN_IF_ERROR(FileSource::Open(env, path, &source));
-    // Every byte is checked before the first row changes.
-    std::unique_ptr<engine::SnapshotReader> reader;
-    TF_RETURN_IF_ERROR(InFile(
-        path, engine::SnapshotReader::Open(source.get(), engine::SnapshotVerify::kFull, &reader)));
-    const engine::RowLayout& layout = reader->header().layout;
-    TF_RETURN_IF_ERROR(
-        InFile(path, live->LoadRows(layout, engine::Keys{}, engine::Values{}, executor)));
-    for (const engine::RowSlot& slot : layout.slots()) {
-      TF_RETURN_IF_ERROR(InFile(path, live->EnsureSlots(slot.owner, {slot.spec})));
-    }
-    if (replace_) {
-      TF_RETURN_IF_ERROR(InFile(path, live->SetInitializer(reader->header().initializer)));
-      TF_RETURN_IF_ERROR(ToAbsl(live->Clear()));
-    }
-    if (live->size() < reader->rows()) TF_RETURN_IF_ERROR(ToAbsl(live->Reserve(reader->rows())));
-    engine::SectionBuffer buffer;
-    for (size_t i = 0; i < reader->sections().size(); ++i) {
-      TF_RETURN_IF_ERROR(InFile(path, reader->ReadSection(i, &buffer)));
-      const engine::SnapshotSection& section = buffer.section;
-      engine::Keys keys;
-      keys.size = section.count;
-      if (layout.key_type() == engine::KeyType::kString) {
-        keys.strings = section.keys;
-      } else {
-        keys.ints = reinterpret_cast<const int64_t*>(section.words);
-      }
-      TF_RETURN_IF_ERROR(
-          InFile(path, live->LoadRows(layout, keys, {section.rows, section.values}, executor)));
+    const absl::Status written = InFile(path, save->Write(file.get(), executor));
+    *outdated = save->outdated();
+    TF_RETURN_IF_ERROR(written);
+    TF_RETURN_IF_ERROR(file->Commit());
+    TF_RETURN_IF_ERROR(InFile(path, save->Done()));
+    const engine::SaveReport& report = save->report();
+    *json = absl::StrCat("{\"id\": \"", engine::HexOf(id), "\", \"parent\": \"",
+                         engine::HexOf(report.parent), "\", \"sequence\": ", report.sequence,
+                         ", \"rows\": ", report.rows, ", \"tombstones\": ", report.tombstones,
+                         ", \"bytes\": ", report.bytes,
+                         ", \"longest_hold_seconds\": ", JsonNumber(report.longest_hold),
+                         ", \"copied_bytes\": ", report.held_peak);
+    if (converted) {
+      absl::StrAppend(json, ", \"max_error\": ", JsonNumber(report.error.max),
+                      ", \"mean_error\": ", JsonNumber(report.error.mean()));
     }
     return absl::OkStatus();
   }
 
-  bool replace_ = true;
+  engine::SaveOptions options_;
 };
 
-class FrozenTableOpenOp final : public OpKernel {
+class CommitSaveOp final : public LiveTableOp {
  public:
-  using OpKernel::OpKernel;
-  void Compute(OpKernelContext* context) override {
-    tensorflow::core::RefCountPtr<TableResource> table;
-    OP_REQUIRES_OK(context, TableOf(context, &table));
-    std::string path;
-    OP_REQUIRES_OK(context, PathOf(context, &path));
-    std::shared_ptr<const FrozenFile> file;
-    OP_REQUIRES_OK(context, FrozenFile::Open(context->env(), path, &file));
-    const engine::RowLayout& layout = file->header().layout;
-    OP_REQUIRES(context, layout.key_type() == KeyTypeOf(table->key_dtype()),
-                absl::InvalidArgumentError(
-                    absl::StrCat(path, ": the file's keys must be of the table's type, ",
-                                 tensorflow::DataTypeString(table->key_dtype()),
-                                 ". Received: ", engine::NameOf(layout.key_type()))));
-    const absl::Status fits =
-        table->CheckValues(ToTensorFlow(layout.value_dtype()), static_cast<int64_t>(layout.dim()));
-    OP_REQUIRES(context, fits.ok(),
-                absl::InvalidArgumentError(absl::StrCat(path, ": ", fits.message())));
-    table->OpenFrozen(std::move(file));
+  explicit CommitSaveOp(OpKernelConstruction* context) : LiveTableOp(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("chain", &chain_));
   }
+
+  absl::Status RunLive(OpKernelContext* context, const TableResource&,
+                       engine::Table* live) override {
+    TF_RETURN_IF_ERROR(CheckScalar(context, 1, "id"));
+    const std::string text(context->input(1).scalar<tensorflow::tstring>()());
+    engine::SnapshotId id;
+    if (!engine::IdOf(text, &id)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "id must be the 32 hexadecimal digits of a save's report. Received: id='", text, "'"));
+    }
+    return ToAbsl(live->chains().Commit(chain_, id));
+  }
+
+ private:
+  std::string chain_;
 };
 
-class FrozenTableCloseOp final : public OpKernel {
+class DropChainOp final : public LiveTableOp {
  public:
-  using OpKernel::OpKernel;
-  void Compute(OpKernelContext* context) override {
-    const tensorflow::ResourceHandle& handle = tensorflow::HandleFromInput(context, 0);
-    tensorflow::core::RefCountPtr<TableResource> table;
-    OP_REQUIRES_OK(context, tensorflow::LookupResource(context, handle, &table));
-    if (table->CloseFrozen()) {
-      OP_REQUIRES_OK(context, tensorflow::DeleteResource(context, handle));
+  explicit DropChainOp(OpKernelConstruction* context) : LiveTableOp(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("chain", &chain_));
+  }
+
+  absl::Status RunLive(OpKernelContext*, const TableResource&, engine::Table* live) override {
+    return ToAbsl(live->chains().Drop(chain_));
+  }
+
+ private:
+  std::string chain_;
+};
+
+class ChainsOp final : public LiveTableOp {
+ public:
+  using LiveTableOp::LiveTableOp;
+
+  absl::Status RunLive(OpKernelContext* context, const TableResource&,
+                       engine::Table* live) override {
+    std::string json;
+    for (const auto& [chain, last, pending] : live->chains().entries()) {
+      absl::StrAppend(&json, json.empty() ? "" : ", ", "{\"chain\": ", JsonText(chain),
+                      ", \"id\": ", last ? absl::StrCat("\"", engine::HexOf(last->id), "\"") : "null",
+                      ", \"sequence\": ", last ? last->sequence : 0, ", \"pending\": ",
+                      pending ? absl::StrCat("\"", engine::HexOf(pending->id), "\"") : "null",
+                      "}");
     }
+    return OutputScalar<tensorflow::tstring>(
+        context, 0,
+        absl::StrCat("{\"chains\": [", json, "], \"bytes\": ", live->chains().bytes(), "}"));
   }
 };
 
 REGISTER_KERNEL_BUILDER(Name("DeTableSave").Device(tensorflow::DEVICE_CPU), SaveOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableRestore").Device(tensorflow::DEVICE_CPU), RestoreOp);
-REGISTER_KERNEL_BUILDER(Name("DeFrozenTableOpen").Device(tensorflow::DEVICE_CPU),
-                        FrozenTableOpenOp);
-REGISTER_KERNEL_BUILDER(Name("DeFrozenTableClose").Device(tensorflow::DEVICE_CPU),
-                        FrozenTableCloseOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableSaveKeys").Device(tensorflow::DEVICE_CPU), SaveOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableCommitSave").Device(tensorflow::DEVICE_CPU), CommitSaveOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableDropChain").Device(tensorflow::DEVICE_CPU), DropChainOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableChains").Device(tensorflow::DEVICE_CPU), ChainsOp);
 
 }  // namespace
 }  // namespace de::kernels

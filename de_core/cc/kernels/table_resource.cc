@@ -65,8 +65,7 @@ absl::Status TableResource::Size(int64_t* rows) const {
   }
   std::shared_ptr<const FrozenFile> file;
   TF_RETURN_IF_ERROR(Frozen(&file));
-  *rows = file->rows();
-  return absl::OkStatus();
+  return file->Rows(rows);
 }
 
 absl::Status TableResource::StatsJson(std::string* json) const {
@@ -76,8 +75,10 @@ absl::Status TableResource::StatsJson(std::string* json) const {
   if (live_ == nullptr) {
     std::shared_ptr<const FrozenFile> file;
     TF_RETURN_IF_ERROR(Frozen(&file));
+    int64_t rows = 0;
+    TF_RETURN_IF_ERROR(file->Rows(&rows));
     *json =
-        absl::StrCat("{\"rows\": ", file->rows(), ", ", types, ", ", file->StatsJsonFields(), "}");
+        absl::StrCat("{\"rows\": ", rows, ", ", types, ", ", file->StatsJsonFields(), "}");
     return absl::OkStatus();
   }
   const engine::TableStats stats = live_->Stats();

@@ -1,0 +1,56 @@
+// Kernels that serve snapshot files as read-only tables.
+#include "absl/strings/str_cat.h"
+#include "de_core/cc/kernels/snapshot_paths.h"
+#include "de_core/cc/kernels/table_op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace de::kernels {
+namespace {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelContext;
+
+class FrozenTableOpenOp final : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(OpKernelContext* context) override {
+    tensorflow::core::RefCountPtr<TableResource> table;
+    OP_REQUIRES_OK(context, TableOf(context, &table));
+    std::vector<std::string> paths;
+    OP_REQUIRES_OK(context, PathsOf(context, 1, &paths));
+    std::shared_ptr<const FrozenFile> file;
+    OP_REQUIRES_OK(context, FrozenFile::Open(context->env(), paths, &file));
+    const engine::SnapshotHeader& header = file->header();
+    OP_REQUIRES(context, header.layout.key_type() == KeyTypeOf(table->key_dtype()),
+                absl::InvalidArgumentError(
+                    absl::StrCat(paths[0], ": the file's keys must be of the table's type, ",
+                                 tensorflow::DataTypeString(table->key_dtype()),
+                                 ". Received: ", engine::NameOf(header.layout.key_type()))));
+    const absl::Status fits = table->CheckValues(ToTensorFlow(header.reads_as()),
+                                                 static_cast<int64_t>(header.layout.dim()));
+    OP_REQUIRES(context, fits.ok(),
+                absl::InvalidArgumentError(absl::StrCat(paths[0], ": ", fits.message())));
+    table->OpenFrozen(std::move(file));
+  }
+};
+
+class FrozenTableCloseOp final : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(OpKernelContext* context) override {
+    const tensorflow::ResourceHandle& handle = tensorflow::HandleFromInput(context, 0);
+    tensorflow::core::RefCountPtr<TableResource> table;
+    OP_REQUIRES_OK(context, tensorflow::LookupResource(context, handle, &table));
+    if (table->CloseFrozen()) {
+      OP_REQUIRES_OK(context, tensorflow::DeleteResource(context, handle));
+    }
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("DeFrozenTableOpen").Device(tensorflow::DEVICE_CPU),
+                        FrozenTableOpenOp);
+REGISTER_KERNEL_BUILDER(Name("DeFrozenTableClose").Device(tensorflow::DEVICE_CPU),
+                        FrozenTableCloseOp);
+
+}  // namespace
+}  // namespace de::kernels

@@ -1,0 +1,120 @@
+// Ops on snapshot files alone, and on the tables that serve them.
+#include "de_core/cc/ops/shapes.h"
+#include "tensorflow/core/framework/op.h"
+
+namespace de::ops {
+namespace {
+
+absl::Status HandleAndPaths(InferenceContext* c) {
+  ShapeHandle unused;
+  TF_RETURN_IF_ERROR(c->WithRankAtMost(c->input(1), 1, &unused));
+  return HandleOnly(c);
+}
+
+absl::Status ReadShape(InferenceContext* c) {
+  ShapeHandle unused;
+  for (int i = 0; i < 3; ++i) TF_RETURN_IF_ERROR(c->WithRank(c->input(i), 0, &unused));
+  c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
+  c->set_output(1, c->Vector(InferenceContext::kUnknownDim));
+  c->set_output(2, c->Matrix(InferenceContext::kUnknownDim, InferenceContext::kUnknownDim));
+  c->set_output(3, c->Matrix(InferenceContext::kUnknownDim, InferenceContext::kUnknownDim));
+  return absl::OkStatus();
+}
+
+absl::Status CompactShape(InferenceContext* c) {
+  ShapeHandle unused;
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &unused));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 0, &unused));
+  c->set_output(0, c->Scalar());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+REGISTER_OP("DeSnapshotInfo")
+    .Input("path: string")
+    .Output("info: string")
+    .Attr("verify: bool = false")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc(R"doc(
+Checks a snapshot file and says what it holds.
+
+path: scalar.
+info: scalar; JSON: kind ('base' or 'delta'), id, parent, sequence, replaces (a delta that begins
+  from nothing), created_micros, key_dtype, value_dtype (as stored), reads_as, dim, row_bytes,
+  slots ([{owner, name, dtype, width, initial, offset}]), values_only, initializer, metadata (values
+  that are not UTF-8 as {"hex": …}), rows, tombstones, table_rows, sections, bytes, string_bytes,
+  contents_crc.
+verify: check every byte, not only header, directory and footer.
+)doc");
+
+REGISTER_OP("DeSnapshotRead")
+    .Input("path: string")
+    .Input("first: int64")
+    .Input("count: int64")
+    .Output("keys: key_dtype")
+    .Output("deleted: bool")
+    .Output("values: value_dtype")
+    .Output("slots: uint8")
+    .Attr("key_dtype: {int64, int32, string}")
+    .Attr("value_dtype: {float, double, half, bfloat16, int8, int32, int64, bool, string}")
+    .Attr("with_values: bool = true")
+    .SetIsStateful()
+    .SetShapeFn(ReadShape)
+    .Doc(R"doc(
+Reads some sections of a snapshot file; a file is read in bounded memory a few sections at a time.
+
+path: scalar.
+first, count: the sections.
+keys: [n]; the rows' keys, then those of the tombstones, section by section.
+deleted: [n]; true for tombstones.
+values: [n, dim] of the dtype the file reads as; zeros for tombstones. [0, 0] without `with_values`.
+slots: [n, row_bytes - …]; the bytes of each row behind its value, up to the key reference, where
+  the slots lie at the offsets that DeSnapshotInfo gives less the bytes of a value.
+)doc");
+
+REGISTER_OP("DeSnapshotCompact")
+    .Input("paths: string")
+    .Input("target: string")
+    .Output("report: string")
+    .SetIsStateful()
+    .SetShapeFn(CompactShape)
+    .Doc(R"doc(
+Writes a base and its deltas as one new base, file to file, in bounded memory.
+
+The result says the same as the last delta and carries its id, so the next delta belongs on it too.
+
+paths: [n]; a base and its deltas in their order.
+target: scalar; the new base.
+report: scalar; JSON: id, sequence, rows, bytes, seconds.
+)doc");
+
+REGISTER_OP("DeFrozenTable")
+    .Attr("container: string = ''")
+    .Attr("shared_name: string = ''")
+    .Attr("key_dtype: {int64, int32, string}")
+    .Attr("value_dtype: {float, double, half, bfloat16, int8, int32, int64, bool, string}")
+    .Attr("dim: int >= 1")
+    .Output("handle: resource")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc("A read-only table over a snapshot file; empty until DeFrozenTableOpen ran.");
+
+REGISTER_OP("DeFrozenTableOpen")
+    .Input("handle: resource")
+    .Input("path: string")
+    .SetShapeFn(HandleAndPaths)
+    .Doc(R"doc(
+Maps snapshot files into memory and serves them under `handle`.
+
+path: scalar, or [n]: a base and its deltas in their order. Files that do not follow one another
+  fail, and the table answers as before.
+)doc");
+
+REGISTER_OP("DeFrozenTableClose")
+    .Input("handle: resource")
+    .SetShapeFn(HandleOnly)
+    .Doc("Undoes one DeFrozenTableOpen; the last one frees the table.");
+
+}  // namespace de::ops
