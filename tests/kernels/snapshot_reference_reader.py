@@ -26,6 +26,8 @@ LINE = np.dtype(
 # By number, from 1. bfloat16 has no numpy type and reads as its bits; 9 is string.
 DTYPES = dict(enumerate(("<f4", "<f8", "<f2", "<u2", "i1", "<i4", "<i8", "?"), start=1))
 STRING = 9
+BASE, DELTA = 1, 2
+BFLOAT16, INT8 = 4, 5
 KINDS = ("zeros", "constant", "uniform", "normal", "truncated_normal", "row", "quantile")
 MASK = (1 << 64) - 1
 
@@ -57,7 +59,7 @@ def hash_bytes(key: bytes) -> int:
 
 
 class Snapshot:
-    """A snapshot file, every checksum of it verified.
+    """A snapshot file, base or delta, every checksum of it verified.
 
     `header` and `footer` are numpy records, `initializer` a dict, `metadata` a dict of bytes,
     `slots` a list of (owner, name, dtype number, width, initial value, offset in the row).
@@ -68,12 +70,14 @@ class Snapshot:
         self.header = header = self._records(HEADER, 0)[0]
         assert header["magic"].tobytes() == b"\x89DES\r\n\x1a\n"
         assert (header["version"], header["endian_mark"]) == (1, 0x01020304)
-        assert (header["kind"], header["hash_kind"], header["hash_seed"]) == (1, 1, 0)
+        assert (header["hash_kind"], header["hash_seed"]) == (1, 0)
+        assert header["kind"] in (BASE, DELTA)
         self.stride, self.dim = int(header["row_stride"]), int(header["dim"])
         self.string_keys, self.dtype = header["key_type"] == 2, int(header["dtype"])
         checksums = [self._check(0, 128), self._check(128, int(header["header_bytes"]))]
         self.slots: list[tuple[str, str, int, int, float, int]] = []
         self.metadata: dict[str, bytes] = {}
+        self.reads_as = self.dtype
         self._read_fields()
 
         end = len(self.data) - FOOTER.itemsize
@@ -95,16 +99,31 @@ class Snapshot:
         found = {}
         for section in self.sections:
             for line in self._lines(section):
-                for word, at in self._entries(section, line):
+                for word, row in self._entries(section, line):
+                    if row >= section["count"]:
+                        continue
+                    at = self._row(section, row)
                     slots = {
                         f"{owner}/{name}": np.frombuffer(
                             self.data, DTYPES[dtype], width, at + start
                         )
                         for owner, name, dtype, width, _, start in self.slots
                     }
-                    found[self._key(section, word, at)] = (self._value(section, at), slots)
+                    found[self._key(section, word, row)] = (self._value(section, at), slots)
         assert len(found) == self.footer["rows"]
         return found
+
+    def tombstones(self) -> set[int | bytes]:
+        """The keys that a delta says to be gone."""
+        gone = {
+            self._key(section, word, row)
+            for section in self.sections
+            for line in self._lines(section)
+            for word, row in self._entries(section, line)
+            if row >= section["count"]
+        }
+        assert len(gone) == self.footer["tombstones"]
+        return gone
 
     def find(self, key: int | bytes) -> Any | None:
         """The value of a key, looked for as a table does; None for an unknown key."""
@@ -117,9 +136,10 @@ class Snapshot:
             home = (digest & 0xFFFFFFFF) * len(lines) >> 32
             for step in range(len(lines)):
                 line = lines[(home + step) % len(lines)]
-                for candidate, at in self._entries(section, line):
-                    if candidate == word and self._key(section, word, at) == key:
-                        return self._value(section, at)
+                for candidate, row in self._entries(section, line):
+                    if candidate == word and self._key(section, word, row) == key:
+                        gone = row >= section["count"]
+                        return None if gone else self._value(section, self._row(section, row))
                 if line["overflow"] == 0 or not line["filter"] >> (digest >> 32 & 15) & 1:
                     break
         return None
@@ -152,6 +172,8 @@ class Snapshot:
                     "seed": seed,
                     "table": table,
                 }
+            elif tag == 4:
+                self.reads_as = payload[0]
             elif tag == 3:
                 (name,) = struct.unpack_from("<I", payload)
                 self.metadata[payload[4 : 4 + name].decode()] = payload[4 + name :]
@@ -160,28 +182,44 @@ class Snapshot:
         """Rows, strings and end of a section's block, from its offset."""
         rows = 64 + 64 * int(section["lines"])
         strings = rows + int(section["count"]) * self.stride
+        strings += int(section["tombstones"]) * 8 if self.string_keys else 0
         return rows, strings, (strings + int(section["string_bytes"]) + 4 + 63) // 64 * 64
 
     def _lines(self, section: Any) -> Any:
         return self._records(LINE, int(section["offset"]) + 64, int(section["lines"]))
 
     def _entries(self, section: Any, line: Any) -> Iterator[tuple[int, int]]:
-        rows = int(section["offset"]) + self._shape(section)[0]
         for i in range(5):
             if line["used"] >> i & 1:
-                yield int(line["words"][i]), rows + int(line["rows"][i]) * self.stride
+                assert line["rows"][i] < section["count"] + section["tombstones"]
+                yield int(line["words"][i]), int(line["rows"][i])
+
+    def _row(self, section: Any, row: int) -> int:
+        return int(section["offset"]) + self._shape(section)[0] + row * self.stride
 
     def _string(self, section: Any, at: int) -> bytes:
         start, size = struct.unpack_from("<II", self.data, at)
         start += int(section["offset"]) + self._shape(section)[1]
         return self.data[start : start + size]
 
-    def _key(self, section: Any, word: int, at: int) -> int | bytes:
-        if self.string_keys:
-            return self._string(section, at + self.stride - 8)
-        return word - (1 << 64) if word >> 63 else word
+    def _key(self, section: Any, word: int, row: int) -> int | bytes:
+        if not self.string_keys:
+            return word - (1 << 64) if word >> 63 else word
+        count = int(section["count"])
+        if row >= count:
+            return self._string(section, self._row(section, count) + (row - count) * 8)
+        return self._string(section, self._row(section, row) + self.stride - 8)
 
     def _value(self, section: Any, at: int) -> Any:
         if self.dtype == STRING:
             return [self._string(section, at + 8 * j) for j in range(self.dim)]
-        return np.frombuffer(self.data, DTYPES[self.dtype], self.dim, at)
+        stored = np.frombuffer(self.data, DTYPES[self.dtype], self.dim, at)
+        if self.reads_as == self.dtype:
+            return stored
+        if self.dtype == BFLOAT16:
+            stored = (stored.astype("<u4") << 16).view("<f4")
+        scale = 1.0
+        for owner, name, dtype, width, _, start in self.slots:
+            if (owner, name, dtype, width, self.dtype) == ("de.stored", "scale", 1, 1, INT8):
+                scale = np.frombuffer(self.data, "<f4", 1, at + start)[0]
+        return (stored.astype("<f4") * np.float32(scale)).astype(DTYPES[self.reads_as])

@@ -10,8 +10,8 @@
 namespace de::engine {
 namespace {
 
-constexpr size_t kChunk = 1024;       // keys between two looks at the deltas
-constexpr uint64_t kBitsAKey = 16;    // of the filter: about one key in forty is asked for in vain
+constexpr size_t kChunk = 1024;     // keys between two looks at the deltas
+constexpr uint64_t kBitsAKey = 16;  // of the filter: about one key in forty is asked for in vain
 constexpr uint64_t kSpread = 0x9e3779b97f4a7c15ULL;  // sections and lines use the hash's own bits
 
 uint64_t FilterBits(uint64_t spread) noexcept {

@@ -56,7 +56,8 @@ class FrozenChain {
   Status CountRows(uint64_t* rows) const;
   bool MayOverride(uint64_t hash) const noexcept;
   template <typename Base, typename Layer>
-  Status Run(const Keys& keys, bool* found, bool wanted, const Base& base, const Layer& layer) const;
+  Status Run(const Keys& keys, bool* found, bool wanted, const Base& base,
+             const Layer& layer) const;
 
   std::unique_ptr<FrozenTable> base_;
   std::vector<std::unique_ptr<FrozenTable>> deltas_;  ///< oldest first

@@ -56,8 +56,7 @@ Status FrozenTable::Start(const char* data, size_t size, const FrozenOptions& op
     read_ = ReaderOf(layout.value_dtype(), value_dtype());
     if (scale != nullptr && layout.value_dtype() == DType::kInt8) scale_offset_ = scale->offset;
   }
-  const size_t touched =
-      scale_offset_ == 0 ? layout.value_bytes() : scale_offset_ + sizeof(float);
+  const size_t touched = scale_offset_ == 0 ? layout.value_bytes() : scale_offset_ + sizeof(float);
   prefetch_bytes_ = std::min(touched, kMaxPrefetchBytes);
   BuildPlaces(data);
   BuildCells();
@@ -75,8 +74,7 @@ void FrozenTable::BuildPlaces(const char* data) {
     const char* block = data + section.offset;
     places_.push_back({section.hash_last, reinterpret_cast<const IndexLine*>(block + shape.lines),
                        block + shape.rows, block + shape.strings, section.string_bytes,
-                       section.lines, section.count, block + shape.tombstones,
-                       section.tombstones});
+                       section.lines, section.count, block + shape.tombstones, section.tombstones});
   }
   places_.push_back({~uint64_t{0}, &kEmptyLine, nullptr, nullptr, 0, 1, 0, nullptr, 0});
 }
@@ -358,8 +356,8 @@ Status FrozenTable::FindStrings(const Keys& keys, std::string_view* values, bool
       for (size_t j = 0; values != nullptr && j < dim(); ++j) {
         std::string_view* value = values + i * dim() + j;
         *value = missing;
-        if (is_found && !StringAt(places_[probe.place],
-                                  RowAt(probe) + j * sizeof(SnapshotStringRef), value)) {
+        if (is_found &&
+            !StringAt(places_[probe.place], RowAt(probe) + j * sizeof(SnapshotStringRef), value)) {
           return false;
         }
       }
@@ -375,21 +373,19 @@ bool FrozenTable::LocateOne(const Keys& keys, size_t i, Probe* probe) const noex
   Locate(probe);
   const Place& place = places_[probe->place];
   bool intact = true;
-  probe->row = FindRow(probe->lines, probe->line_count, probe->word, probe->hash,
-                       [&](uint32_t row) {
-                         if (keys.strings == nullptr) return true;
-                         const bool gone = row >= place.count;
-                         const char* at =
-                             gone ? place.tombstones + (row - place.count) * sizeof(SnapshotStringRef)
-                                  : place.rows + uint64_t{row} * stride_ + key_offset_;
-                         std::string_view text;
-                         if ((gone && row - place.count >= place.tombstone_count) ||
-                             !StringAt(place, at, &text)) {
-                           intact = false;
-                           return false;
-                         }
-                         return text == keys.strings[i];
-                       });
+  probe->row =
+      FindRow(probe->lines, probe->line_count, probe->word, probe->hash, [&](uint32_t row) {
+        if (keys.strings == nullptr) return true;
+        const bool gone = row >= place.count;
+        const char* at = gone ? place.tombstones + (row - place.count) * sizeof(SnapshotStringRef)
+                              : place.rows + uint64_t{row} * stride_ + key_offset_;
+        std::string_view text;
+        if ((gone && row - place.count >= place.tombstone_count) || !StringAt(place, at, &text)) {
+          intact = false;
+          return false;
+        }
+        return text == keys.strings[i];
+      });
   return intact && (probe->row == kNoRow || probe->row < place.count ||
                     probe->row - place.count < place.tombstone_count);
 }
@@ -420,8 +416,8 @@ Status FrozenTable::OverrideStrings(const Keys& keys, size_t i, std::string_view
     const bool constant = oov_.kind == OovPolicy::Kind::kConstant;
     for (size_t j = 0; value != nullptr && j < dim(); ++j) {
       value[j] = constant ? std::string_view(oov_.value) : std::string_view();
-      if (*found && !StringAt(places_[probe.place],
-                              RowAt(probe) + j * sizeof(SnapshotStringRef), &value[j])) {
+      if (*found && !StringAt(places_[probe.place], RowAt(probe) + j * sizeof(SnapshotStringRef),
+                              &value[j])) {
         return Corrupt(probe);
       }
     }

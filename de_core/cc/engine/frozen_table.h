@@ -53,8 +53,8 @@ class FrozenTable {
   /// Allocates nothing. Errors: InvalidArgument for keys of the wrong type or a table of strings,
   /// NotFound for an unknown key under OovPolicy::kError, DataLoss where the index is corrupt.
   Status Find(const Keys& keys,
-              void* values,  // (n, value_bytes), aligned to the value dtype; or nullptr
-              bool* found,   // (n), or nullptr
+              void* values,       // (n, value_bytes), aligned to the value dtype; or nullptr
+              bool* found,        // (n), or nullptr
               bool strict = true  // whether OovPolicy::kError is one, or reads as zeros
   ) const noexcept;
 

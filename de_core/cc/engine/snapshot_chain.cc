@@ -26,9 +26,9 @@ Status CheckChains(const std::vector<const SnapshotReader*>& files,
     const std::string received = ". Received: file " + std::to_string(i) + ", " + Describe(header);
     if (header.layout.key_type() != first.layout.key_type() ||
         header.layout.dim() != first.layout.dim() || header.reads_as() != first.reads_as()) {
-      return Status::InvalidArgument(
-          "all files must be of one key type, dim and value dtype" + received + " with dim=" +
-          std::to_string(header.layout.dim()) + ", " + std::string(NameOf(header.reads_as())));
+      return Status::InvalidArgument("all files must be of one key type, dim and value dtype" +
+                                     received + " with dim=" + std::to_string(header.layout.dim()) +
+                                     ", " + std::string(NameOf(header.reads_as())));
     }
     for (size_t j = 0; j < i; ++j) {
       if (files[j]->header().id != header.id) continue;

@@ -49,8 +49,8 @@ struct Filter {
   uint32_t shard_index = 0;
   uint32_t shard_count = 1;
   bool chosen = false;
-  KeySet keys;                      ///< with `chosen`, only these
-  const KeySet* newer = nullptr;    ///< not these: a later file has them
+  KeySet keys;                    ///< with `chosen`, only these
+  const KeySet* newer = nullptr;  ///< not these: a later file has them
 
   bool active() const noexcept { return shard_count > 1 || chosen || newer != nullptr; }
   bool Takes(uint64_t word, const std::string_view* text) const noexcept {
@@ -64,8 +64,8 @@ void MaskOf(const SnapshotSection& section, const Filter& filter, bool tombstone
             std::vector<bool>* mask) {
   mask->assign(section.count + section.tombstones, false);
   for (size_t i = 0; i < section.count; ++i) {
-    (*mask)[i] = filter.Takes(section.words[i], section.keys == nullptr ? nullptr
-                                                                        : section.keys + i);
+    (*mask)[i] =
+        filter.Takes(section.words[i], section.keys == nullptr ? nullptr : section.keys + i);
   }
   for (size_t i = 0; tombstones && i < section.tombstones; ++i) {
     (*mask)[section.count + i] =
@@ -183,8 +183,8 @@ namespace {
 Status CheckOptions(const std::vector<ChainSpan>& chains, const RestoreOptions& options) {
   if (options.shard_index >= options.shard_count) {
     return Status::InvalidArgument("shard_index must be below shard_count. Received: shard_index=" +
-                                   std::to_string(options.shard_index) + ", shard_count=" +
-                                   std::to_string(options.shard_count));
+                                   std::to_string(options.shard_index) +
+                                   ", shard_count=" + std::to_string(options.shard_count));
   }
   const bool whole = options.replace && options.slots && !options.convert &&
                      options.shard_count == 1 && options.keys == nullptr && chains.size() == 1;
@@ -197,9 +197,9 @@ Status CheckOptions(const std::vector<ChainSpan>& chains, const RestoreOptions& 
   return Status::Ok();
 }
 
-Status Apply(Table* table, const std::vector<const SnapshotReader*>& files,
-             const std::vector<ChainSpan>& chains, const std::vector<SectionLoader>& loaders,
-             const RestoreOptions& options, Executor* executor, RestoreReport* report) {
+Status Apply(const std::vector<const SnapshotReader*>& files, const std::vector<ChainSpan>& chains,
+             const std::vector<SectionLoader>& loaders, const RestoreOptions& options,
+             Executor* executor, RestoreReport* report) {
   Filter filter;
   filter.shard_index = options.shard_index;
   filter.shard_count = options.shard_count;
@@ -222,14 +222,13 @@ Status Apply(Table* table, const std::vector<const SnapshotReader*>& files,
       }
       newer.Seal();
       filter.newer = newer.empty() ? nullptr : &newer;
-      DE_RETURN_IF_ERROR(
-          ForEachSection(*files[at], executor, [&](const SnapshotSection& section) {
-            read += section.count + section.tombstones;
-            if (!filter.active() && options.replace) return loaders[at].Load(section, nullptr);
-            std::vector<bool> mask;
-            MaskOf(section, filter, options.replace, &mask);
-            return loaders[at].Load(section, &mask);
-          }));
+      DE_RETURN_IF_ERROR(ForEachSection(*files[at], executor, [&](const SnapshotSection& section) {
+        read += section.count + section.tombstones;
+        if (!filter.active() && options.replace) return loaders[at].Load(section, nullptr);
+        std::vector<bool> mask;
+        MaskOf(section, filter, options.replace, &mask);
+        return loaders[at].Load(section, &mask);
+      }));
       report->bytes += files[at]->file_bytes();
     }
   }
@@ -269,7 +268,7 @@ Status RestoreTable(Table* table, const std::vector<const SnapshotReader*>& file
     rows /= options.shard_count;
     if (options.keys != nullptr) rows = std::min<uint64_t>(rows, options.keys->size);
     if (table->size() < rows) DE_RETURN_IF_ERROR(table->Reserve(rows));
-    DE_RETURN_IF_ERROR(Apply(table, files, chains, loaders, options, executor, report));
+    DE_RETURN_IF_ERROR(Apply(files, chains, loaders, options, executor, report));
     if (options.chain.empty()) return Status::Ok();
     const SnapshotHeader& last = files.back()->header();
     SavePoint point{last.id, last.sequence, 0};

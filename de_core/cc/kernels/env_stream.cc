@@ -22,6 +22,17 @@ engine::Status FromAbsl(const absl::Status& status) {
   return engine::Status::Internal(std::move(text));
 }
 
+constexpr uint64_t kFlushBytes = uint64_t{16} << 20;
+
+/// The path of a file of this machine, or an empty string.
+std::string LocalPath(const std::string& path) {
+  const size_t scheme = path.find("://");
+  if (scheme == std::string::npos) return path;
+  return path.substr(0, scheme) == "file" ? path.substr(scheme + 3) : std::string();
+}
+
+absl::Status SystemError(const std::string& what) { return absl::ErrnoToStatus(errno, what); }
+
 }  // namespace
 
 absl::Status InFile(const std::string& path, engine::Status status) {
@@ -40,23 +51,6 @@ absl::Status AtomicFile::Create(tensorflow::Env* env, const std::string& path,
   if (!local.empty()) (*file)->descriptor_ = ::open(local.c_str(), O_WRONLY | O_CLOEXEC);
   return absl::OkStatus();
 }
-
-namespace {
-
-constexpr uint64_t kFlushBytes = uint64_t{16} << 20;
-
-/// The path of a file of this machine, or an empty string.
-std::string LocalPath(const std::string& path) {
-  const size_t scheme = path.find("://");
-  if (scheme == std::string::npos) return path;
-  return path.substr(0, scheme) == "file" ? path.substr(scheme + 3) : std::string();
-}
-
-absl::Status SystemError(const std::string& what) {
-  return absl::ErrnoToStatus(errno, what);
-}
-
-}  // namespace
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
@@ -102,8 +96,9 @@ absl::Status AtomicFile::Commit() {
   const std::string local = LocalPath(path_);
   if (local.empty()) return absl::OkStatus();
   const size_t slash = local.rfind('/');
-  const std::string folder =
-      slash == std::string::npos ? "." : slash == 0 ? "/" : local.substr(0, slash);
+  const std::string folder = slash == std::string::npos ? "."
+                             : slash == 0               ? "/"
+                                                        : local.substr(0, slash);
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return absl::OkStatus();  // a folder that may be written but not read
   ::fsync(descriptor);

@@ -87,14 +87,12 @@ std::string FrozenFile::StatsJsonFields() const {
   for (const auto& [key, value] : header.metadata) {
     absl::StrAppend(&metadata, ", ", JsonText(key), ": ", JsonText(value));
   }
-  return absl::StrCat("\"bytes\": ", stats.file_bytes, ", \"index_bytes\": ", stats.index_bytes,
-                      ", \"row_bytes\": ", stats.row_bytes,
-                      ", \"string_bytes\": ", stats.string_bytes,
-                      ", \"heap_bytes\": ", stats.heap_bytes, ", \"stored_as\": \"", stored,
-                      "\", \"deltas\": ", table_->deltas(),
-                      ", \"generation\": ", header.sequence, ", \"id\": \"",
-                      engine::HexOf(header.id),
-                      "\", \"created_micros\": ", header.created_micros, metadata);
+  return absl::StrCat(
+      "\"bytes\": ", stats.file_bytes, ", \"index_bytes\": ", stats.index_bytes,
+      ", \"row_bytes\": ", stats.row_bytes, ", \"string_bytes\": ", stats.string_bytes,
+      ", \"heap_bytes\": ", stats.heap_bytes, ", \"stored_as\": \"", stored,
+      "\", \"deltas\": ", table_->deltas(), ", \"generation\": ", header.sequence, ", \"id\": \"",
+      engine::HexOf(header.id), "\", \"created_micros\": ", header.created_micros, metadata);
 }
 
 }  // namespace de::kernels

@@ -47,8 +47,8 @@ class RestoreOp final : public LiveTableOp {
     TF_RETURN_IF_ERROR(SnapshotFiles::Open(context->env(), paths, &files));
     PoolExecutor executor(context);
     engine::RestoreReport report;
-    TF_RETURN_IF_ERROR(files.Named(
-        engine::RestoreTable(live, files.readers(), options, &executor, &report)));
+    TF_RETURN_IF_ERROR(
+        files.Named(engine::RestoreTable(live, files.readers(), options, &executor, &report)));
     const engine::SnapshotHeader& last = files.readers().back()->header();
     return OutputScalar<tensorflow::tstring>(
         context, 0,
@@ -90,8 +90,8 @@ class RestorePartOp final : public LiveTableOp {
           " rows and tombstones of the sections. Received: shape=", mask.shape().DebugString()));
     }
     engine::SectionLoader loader;
-    TF_RETURN_IF_ERROR(InFile(path, engine::SectionLoader::Create(live, reader.header(), slots_,
-                                                                  convert_, &loader)));
+    TF_RETURN_IF_ERROR(InFile(
+        path, engine::SectionLoader::Create(live, reader.header(), slots_, convert_, &loader)));
     // All of them, before the first row changes.
     engine::SectionBuffer buffer;
     for (size_t i = first; i < end; ++i) {

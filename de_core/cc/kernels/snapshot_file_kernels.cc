@@ -86,8 +86,8 @@ class ReadOp final : public OpKernel {
     }
     const int64_t rows = with_values_ ? entries : 0;
     const int64_t dim = with_values_ ? static_cast<int64_t>(layout.dim()) : 0;
-    const size_t row_end = layout.key_type() == engine::KeyType::kString ? layout.key_offset()
-                                                                        : layout.stride();
+    const size_t row_end =
+        layout.key_type() == engine::KeyType::kString ? layout.key_offset() : layout.stride();
     const size_t slot_bytes = with_values_ ? row_end - layout.value_bytes() : 0;
     Outputs out;
     TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({entries}), &out.keys));
@@ -124,8 +124,8 @@ class ReadOp final : public OpKernel {
                int64_t at, size_t slot_bytes, const Outputs& out) const {
     const engine::RowLayout& layout = header.layout;
     const size_t dim = layout.dim();
-    char* const slots = reinterpret_cast<char*>(out.slots->data()) +
-                        static_cast<size_t>(at) * slot_bytes;
+    char* const slots =
+        reinterpret_cast<char*>(out.slots->data()) + static_cast<size_t>(at) * slot_bytes;
     if (slot_bytes > 0) {
       std::memset(slots, 0, (section.count + section.tombstones) * slot_bytes);
       for (size_t i = 0; i < section.count; ++i) {

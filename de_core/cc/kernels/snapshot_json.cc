@@ -28,8 +28,8 @@ size_t CharacterBytes(std::string_view text) {
   return 0;
 }
 
-constexpr const char* kKinds[] = {"zeros",  "constant", "uniform", "normal", "truncated_normal",
-                                  "row",    "quantile"};
+constexpr const char* kKinds[] = {"zeros", "constant", "uniform", "normal", "truncated_normal",
+                                  "row",   "quantile"};
 
 std::string InitializerJson(const engine::InitializerOptions& options) {
   return absl::StrCat("{\"kind\": \"", kKinds[static_cast<size_t>(options.kind)],
@@ -79,8 +79,8 @@ std::string InfoJson(const engine::SnapshotReader& reader) {
     absl::StrAppend(&slots, slots.empty() ? "" : ", ", "{\"owner\": ", JsonText(slot.owner),
                     ", \"name\": ", JsonText(slot.spec.name), ", \"dtype\": \"",
                     name(slot.spec.dtype), "\", \"width\": ", slot.spec.width,
-                    ", \"initial\": ", JsonNumber(slot.spec.initial),
-                    ", \"offset\": ", slot.offset, "}");
+                    ", \"initial\": ", JsonNumber(slot.spec.initial), ", \"offset\": ", slot.offset,
+                    "}");
   }
   std::string metadata;
   for (const auto& [key, value] : header.metadata) {
@@ -99,8 +99,8 @@ std::string InfoJson(const engine::SnapshotReader& reader) {
       ", \"initializer\": ", InitializerJson(header.initializer), ", \"metadata\": {", metadata,
       "}, \"rows\": ", reader.rows(), ", \"tombstones\": ", reader.tombstones(),
       ", \"sections\": ", reader.sections().size(), ", \"bytes\": ", reader.file_bytes(),
-      ", \"string_bytes\": ", reader.string_bytes(),
-      ", \"contents_crc\": ", reader.contents_crc(), "}");
+      ", \"string_bytes\": ", reader.string_bytes(), ", \"contents_crc\": ", reader.contents_crc(),
+      "}");
 }
 
 }  // namespace de::kernels

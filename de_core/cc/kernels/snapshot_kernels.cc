@@ -28,8 +28,8 @@ absl::Status StoredDType(const std::string& name, std::optional<engine::DType>* 
   }
   if (dtype->has_value()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "store_as must be '', 'float32', 'float16', 'bfloat16' or 'int8'. Received: store_as='",
-      name, "'"));
+      "store_as must be '', 'float32', 'float16', 'bfloat16' or 'int8'. Received: store_as='", name,
+      "'"));
 }
 
 class SaveOp final : public LiveTableOp {
@@ -59,10 +59,10 @@ class SaveOp final : public LiveTableOp {
                     "keep_slots must be an owner and a name for each number of keep_at_least. "
                     "Received: ",
                     keep_slots.size(), " strings for ", keep_at_least.size(), " numbers")));
-    OP_REQUIRES(context, consistent_bytes > 0,
-                absl::InvalidArgumentError(
-                    absl::StrCat("consistent_bytes must be positive. Received: consistent_bytes=",
-                                 consistent_bytes)));
+    OP_REQUIRES(
+        context, consistent_bytes > 0,
+        absl::InvalidArgumentError(absl::StrCat(
+            "consistent_bytes must be positive. Received: consistent_bytes=", consistent_bytes)));
     OP_REQUIRES_OK(context, StoredDType(store_as, &options_.store_as));
     if (consistent) options_.held_bytes = static_cast<uint64_t>(consistent_bytes);
     for (size_t i = 0; i < metadata.size(); i += 2) {
@@ -106,8 +106,8 @@ class SaveOp final : public LiveTableOp {
 
  private:
   static absl::Status Save(Env* env, const std::string& path, engine::Table* live,
-                           engine::SaveOptions options, engine::Executor* executor,
-                           bool* outdated, std::string* json) {
+                           engine::SaveOptions options, engine::Executor* executor, bool* outdated,
+                           std::string* json) {
     *outdated = false;
     const engine::SnapshotId id = options.id;
     const bool converted = options.store_as.has_value();
@@ -181,11 +181,11 @@ class ChainsOp final : public LiveTableOp {
                        engine::Table* live) override {
     std::string json;
     for (const auto& [chain, last, pending] : live->chains().entries()) {
-      absl::StrAppend(&json, json.empty() ? "" : ", ", "{\"chain\": ", JsonText(chain),
-                      ", \"id\": ", last ? absl::StrCat("\"", engine::HexOf(last->id), "\"") : "null",
-                      ", \"sequence\": ", last ? last->sequence : 0, ", \"pending\": ",
-                      pending ? absl::StrCat("\"", engine::HexOf(pending->id), "\"") : "null",
-                      "}");
+      absl::StrAppend(
+          &json, json.empty() ? "" : ", ", "{\"chain\": ", JsonText(chain),
+          ", \"id\": ", last ? absl::StrCat("\"", engine::HexOf(last->id), "\"") : "null",
+          ", \"sequence\": ", last ? last->sequence : 0, ", \"pending\": ",
+          pending ? absl::StrCat("\"", engine::HexOf(pending->id), "\"") : "null", "}");
     }
     return OutputScalar<tensorflow::tstring>(
         context, 0,

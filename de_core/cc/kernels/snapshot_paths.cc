@@ -60,9 +60,9 @@ absl::Status SectionsOf(tensorflow::OpKernelContext* context, int index,
   const int64_t count = context->input(index + 1).scalar<int64_t>()();
   const auto sections = static_cast<int64_t>(reader.sections().size());
   if (begin < 0 || count < 1 || begin >= sections || count > sections - begin) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "first and count must name sections of the file, which has ", sections,
-        ". Received: first=", begin, ", count=", count));
+    return absl::InvalidArgumentError(
+        absl::StrCat("first and count must name sections of the file, which has ", sections,
+                     ". Received: first=", begin, ", count=", count));
   }
   *first = static_cast<size_t>(begin);
   *end = static_cast<size_t>(begin + count);
@@ -76,9 +76,8 @@ absl::Status SnapshotFiles::Open(tensorflow::Env* env, const std::vector<std::st
     std::unique_ptr<FileSource> source;
     TF_RETURN_IF_ERROR(FileSource::Open(env, path, &source));
     std::unique_ptr<engine::SnapshotReader> reader;
-    TF_RETURN_IF_ERROR(InFile(
-        path,
-        engine::SnapshotReader::Open(source.get(), engine::SnapshotVerify::kHeader, &reader)));
+    TF_RETURN_IF_ERROR(InFile(path, engine::SnapshotReader::Open(
+                                        source.get(), engine::SnapshotVerify::kHeader, &reader)));
     files->readers_.push_back(reader.get());
     files->sources_.push_back(std::move(source));
     files->owned_.push_back(std::move(reader));

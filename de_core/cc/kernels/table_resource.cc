@@ -77,8 +77,7 @@ absl::Status TableResource::StatsJson(std::string* json) const {
     TF_RETURN_IF_ERROR(Frozen(&file));
     int64_t rows = 0;
     TF_RETURN_IF_ERROR(file->Rows(&rows));
-    *json =
-        absl::StrCat("{\"rows\": ", rows, ", ", types, ", ", file->StatsJsonFields(), "}");
+    *json = absl::StrCat("{\"rows\": ", rows, ", ", types, ", ", file->StatsJsonFields(), "}");
     return absl::OkStatus();
   }
   const engine::TableStats stats = live_->Stats();

@@ -43,16 +43,16 @@ absl::Status HandlePathRangeMask(InferenceContext* c) {
 }  // namespace
 
 // What a save of all rows and one of given keys share.
-#define DE_SAVE_ATTRS                              \
-  Attr("values_only: bool = false")                \
-      .Attr("metadata: list(string) = []")         \
-      .Attr("chain: string = ''")                  \
-      .Attr("delta: bool = false")                 \
-      .Attr("commit: bool = true")                 \
-      .Attr("consistent: bool = false")            \
-      .Attr("consistent_bytes: int = 268435456")   \
-      .Attr("store_as: string = ''")               \
-      .Attr("keep_slots: list(string) = []")       \
+#define DE_SAVE_ATTRS                            \
+  Attr("values_only: bool = false")              \
+      .Attr("metadata: list(string) = []")       \
+      .Attr("chain: string = ''")                \
+      .Attr("delta: bool = false")               \
+      .Attr("commit: bool = true")               \
+      .Attr("consistent: bool = false")          \
+      .Attr("consistent_bytes: int = 268435456") \
+      .Attr("store_as: string = ''")             \
+      .Attr("keep_slots: list(string) = []")     \
       .Attr("keep_at_least: list(float) = []")
 
 REGISTER_OP("DeTableSave")

@@ -183,7 +183,8 @@ inline void Reseal(std::string* bytes) {
     SectionRecord section;
     std::memcpy(&section, at, sizeof(section));
     if (section.string_bytes > body || section.offset > body || section.tombstones > body) return;
-    const BlockShape shape = ShapeOf(section, header.row_stride, static_cast<KeyType>(header.key_type));
+    const BlockShape shape =
+        ShapeOf(section, header.row_stride, static_cast<KeyType>(header.key_type));
     if (shape.bytes > body - section.offset) return;
     section.crc = put_crc(section.offset, section.offset + shape.crc);
     std::memcpy(at, &section, sizeof(section));
