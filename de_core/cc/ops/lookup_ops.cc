@@ -37,12 +37,13 @@ REGISTER_OP("DeTableContains")
     .Doc("Whether each key has a row.");
 
 REGISTER_OP("DeEmbeddingAnchor")
-    .Input("anchor: resource")
+    .Input("anchor: Tanchor")
     .Input("keys: Tkeys")
     .Input("rows: Tvalues")
     .Output("output: Tvalues")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("Tvalues: {float, double, half, bfloat16, int8, int32, int64, bool, string}")
+    .Attr("Tanchor: {resource, variant} = DT_RESOURCE")
     .SetShapeFn([](InferenceContext* c) {
       c->set_output(0, c->input(2));
       return absl::OkStatus();
@@ -50,6 +51,8 @@ REGISTER_OP("DeEmbeddingAnchor")
     .Doc(R"doc(
 Passes `rows` through unchanged and ties them to `anchor`, so that a gradient of the output with
 respect to the anchor is an IndexedSlices of `keys`.
+
+anchor: the table's anchor, or the token of a DeLoopAnchor.
 )doc");
 
 REGISTER_OP("DeTableExportBatch")

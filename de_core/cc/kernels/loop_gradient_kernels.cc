@@ -1,0 +1,218 @@
+// Kernels that carry a table's gradient out of tf.cond and tf.while_loop.
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/variant.h"
+#include "tensorflow/core/framework/variant_op_registry.h"
+#include "tensorflow/core/framework/variant_tensor_data.h"
+
+namespace de::kernels {
+namespace {
+
+using tensorflow::DataType;
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::TypeIndex;  // which the registration macros spell like this
+
+/// A tree of gradients of rows: adding two takes no time and copies nothing.
+class RowGradients {
+ public:
+  RowGradients() = default;
+  RowGradients(const Tensor& keys, const Tensor& values)
+      : node_(std::make_shared<Node>(keys, values, nullptr, nullptr)) {}
+
+  static RowGradients Sum(const RowGradients& a, const RowGradients& b) {
+    if (a.node_ == nullptr || b.node_ == nullptr) return a.node_ == nullptr ? b : a;
+    RowGradients sum;
+    sum.node_ = std::make_shared<Node>(Tensor(), Tensor(), a.node_, b.node_);
+    return sum;
+  }
+
+  /// Pairs of keys [n] and values [n, dim].
+  std::vector<std::pair<Tensor, Tensor>> Parts() const {
+    std::vector<std::pair<Tensor, Tensor>> parts;
+    std::vector<const Node*> waiting = {node_.get()};  // no recursion: loops make deep trees
+    while (!waiting.empty()) {
+      const Node* node = waiting.back();
+      waiting.pop_back();
+      if (node == nullptr) continue;
+      if (node->left == nullptr) {
+        parts.emplace_back(node->keys, node->values);
+      } else {
+        waiting.push_back(node->right.get());
+        waiting.push_back(node->left.get());
+      }
+    }
+    return parts;
+  }
+
+  // What a variant needs.
+  static const char kTypeName[];
+  std::string TypeName() const { return kTypeName; }
+  std::string DebugString() const { return absl::StrCat("RowGradients of ", Parts().size()); }
+  void Encode(tensorflow::VariantTensorData* data) const {
+    for (const auto& [keys, values] : Parts()) {
+      *data->add_tensors() = keys;
+      *data->add_tensors() = values;
+    }
+  }
+  bool Decode(const tensorflow::VariantTensorData& data) {
+    if (data.tensors_size() % 2 != 0) return false;
+    *this = RowGradients();
+    for (int i = 0; i < data.tensors_size(); i += 2) {
+      *this = Sum(*this, RowGradients(data.tensors(i), data.tensors(i + 1)));
+    }
+    return true;
+  }
+
+ private:
+  struct Node {
+    Tensor keys, values;
+    std::shared_ptr<Node> left, right;  ///< both, or none for a leaf
+
+    Node(const Tensor& k, const Tensor& v, std::shared_ptr<Node> l, std::shared_ptr<Node> r)
+        : keys(k), values(v), left(std::move(l)), right(std::move(r)) {}
+    /// One after the other: a deep tree that frees itself recursively would overflow the stack.
+    ~Node() {
+      std::vector<std::shared_ptr<Node>> doomed = {std::move(left), std::move(right)};
+      while (!doomed.empty()) {
+        const std::shared_ptr<Node> node = std::move(doomed.back());
+        doomed.pop_back();
+        if (node == nullptr || node.use_count() > 1) continue;
+        doomed.push_back(std::move(node->left));
+        doomed.push_back(std::move(node->right));
+      }
+    }
+    Node(const Node&) = delete;
+    Node& operator=(const Node&) = delete;
+  };
+  std::shared_ptr<Node> node_;
+};
+
+const char RowGradients::kTypeName[] = "de_core::RowGradients";
+
+absl::Status Zeros(OpKernelContext*, const RowGradients&, RowGradients* out) {
+  *out = RowGradients();
+  return absl::OkStatus();
+}
+
+absl::Status Add(OpKernelContext*, const RowGradients& a, const RowGradients& b,
+                 RowGradients* out) {
+  *out = RowGradients::Sum(a, b);
+  return absl::OkStatus();
+}
+
+absl::Status OutputGradients(OpKernelContext* context, RowGradients gradients) {
+  Tensor* output = nullptr;
+  TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({}), &output));
+  output->scalar<tensorflow::Variant>()() = std::move(gradients);
+  return absl::OkStatus();
+}
+
+class LoopAnchorOp final : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(OpKernelContext* context) override {
+    OP_REQUIRES_OK(context, OutputGradients(context, RowGradients()));
+  }
+  bool IsExpensive() override { return false; }
+};
+
+class RowGradientsOp final : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(OpKernelContext* context) override {
+    const Tensor& keys = context->input(0);
+    const Tensor& values = context->input(1);
+    OP_REQUIRES(context,
+                keys.dims() == 1 && values.dims() == 2 && keys.dim_size(0) == values.dim_size(0),
+                absl::InvalidArgumentError(absl::StrCat(
+                    "values must have one row for each of the keys [n]. Received: keys.shape=",
+                    keys.shape().DebugString(), ", values.shape=", values.shape().DebugString())));
+    OP_REQUIRES_OK(context, OutputGradients(context, RowGradients(keys, values)));
+  }
+  bool IsExpensive() override { return false; }
+};
+
+class RowGradientsConcatOp final : public OpKernel {
+ public:
+  explicit RowGradientsConcatOp(OpKernelConstruction* context) : OpKernel(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("Tkeys", &key_dtype_));
+    OP_REQUIRES_OK(context, context->GetAttr("Tvalues", &value_dtype_));
+    OP_REQUIRES_OK(context, context->GetAttr("dim", &dim_));
+  }
+
+  void Compute(OpKernelContext* context) override {
+    OP_REQUIRES(context, context->input(0).dims() == 0,
+                absl::InvalidArgumentError("gradients must be a scalar"));
+    const auto* gradients = context->input(0).scalar<tensorflow::Variant>()().get<RowGradients>();
+    OP_REQUIRES(context, gradients != nullptr,
+                absl::InvalidArgumentError("gradients must be those of rows, as DeRowGradients "
+                                           "makes them. Received: another variant"));
+    const auto parts = gradients->Parts();
+    int64_t count = 0;
+    for (const auto& [keys, values] : parts) {
+      OP_REQUIRES(context,
+                  keys.dtype() == key_dtype_ && values.dtype() == value_dtype_ &&
+                      values.dim_size(1) == dim_,
+                  absl::InvalidArgumentError(
+                      absl::StrCat("gradients must be of one table, of dim=", dim_,
+                                   ". Received: values.shape=", values.shape().DebugString())));
+      count += keys.dim_size(0);
+    }
+    if (parts.size() == 1) {
+      context->set_output(0, parts[0].first);
+      context->set_output(1, parts[0].second);
+      return;
+    }
+    Tensor* all_keys = nullptr;
+    Tensor* all_values = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({count}), &all_keys));
+    OP_REQUIRES_OK(context, context->allocate_output(1, TensorShape({count, dim_}), &all_values));
+    int64_t at = 0;
+    for (const auto& [keys, values] : parts) {
+      if (key_dtype_ == tensorflow::DT_STRING) {
+        const auto from = keys.flat<tensorflow::tstring>();
+        auto to = all_keys->flat<tensorflow::tstring>();
+        for (int64_t i = 0; i < from.size(); ++i) to(at + i) = from(i);
+      } else {
+        CopyBytes(keys, at, all_keys);
+      }
+      CopyBytes(values, at, all_values);
+      at += keys.dim_size(0);
+    }
+  }
+
+ private:
+  /// Copies `from` to `to`, from row `at` on.
+  static void CopyBytes(const Tensor& from, int64_t at, Tensor* to) {
+    const auto bytes = from.tensor_data();
+    if (bytes.empty()) return;
+    const auto row_bytes = bytes.size() / static_cast<size_t>(from.dim_size(0));
+    std::memcpy(const_cast<char*>(to->tensor_data().data()) + static_cast<size_t>(at) * row_bytes,
+                bytes.data(), bytes.size());
+  }
+
+  DataType key_dtype_, value_dtype_;
+  int64_t dim_ = 0;
+};
+
+REGISTER_UNARY_VARIANT_DECODE_FUNCTION(RowGradients, RowGradients::kTypeName);
+REGISTER_UNARY_VARIANT_UNARY_OP_FUNCTION(tensorflow::ZEROS_LIKE_VARIANT_UNARY_OP,
+                                         tensorflow::DEVICE_CPU, RowGradients, Zeros);
+REGISTER_UNARY_VARIANT_BINARY_OP_FUNCTION(tensorflow::ADD_VARIANT_BINARY_OP, tensorflow::DEVICE_CPU,
+                                          RowGradients, Add);
+REGISTER_KERNEL_BUILDER(Name("DeLoopAnchor").Device(tensorflow::DEVICE_CPU), LoopAnchorOp);
+REGISTER_KERNEL_BUILDER(Name("DeRowGradients").Device(tensorflow::DEVICE_CPU), RowGradientsOp);
+REGISTER_KERNEL_BUILDER(Name("DeRowGradientsConcat").Device(tensorflow::DEVICE_CPU),
+                        RowGradientsConcatOp);
+
+}  // namespace
+}  // namespace de::kernels

@@ -1,0 +1,318 @@
+// Kernels that sum rows without handing them out.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "de_core/cc/engine/pooling.h"
+#include "de_core/cc/engine/scalar_types.h"
+#include "de_core/cc/kernels/table_op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace de::kernels {
+namespace {
+
+using tensorflow::DataType;
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::TensorShapeUtils;
+
+// Bytes of rows that are read at a time: they are still in the nearest cache when they are used.
+constexpr size_t kBytesAtOnce = 64 << 10;
+constexpr size_t kMostKeysAtOnce = 512;
+// Keys a thread must have to be worth waking.
+constexpr size_t kKeysATask = 4096;
+
+absl::Status SegmentsOf(const Tensor& keys, const Tensor& splits, engine::Segments* segments) {
+  if (!TensorShapeUtils::IsVector(keys.shape()) || !TensorShapeUtils::IsVector(splits.shape()) ||
+      splits.NumElements() == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "keys and row_splits must be vectors, and row_splits not be empty. Received: keys.shape=",
+        keys.shape().DebugString(), ", row_splits.shape=", splits.shape().DebugString()));
+  }
+  segments->splits = splits.flat<int64_t>().data();
+  segments->count = static_cast<size_t>(splits.NumElements()) - 1;
+  return ToAbsl(segments->Check(static_cast<size_t>(keys.NumElements())));
+}
+
+/// Input `index`, or nullptr where it is empty: all weights are 1.
+absl::Status WeightsOf(OpKernelContext* context, int index, const Tensor& keys,
+                       const void** weights) {
+  const Tensor& given = context->input(index);
+  const bool none = given.NumElements() == 0;
+  *weights = none ? nullptr : given.tensor_data().data();
+  if (none || given.shape() == keys.shape()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("weights must be one number a key, or empty for none. Received: weights.shape=",
+                   given.shape().DebugString(), ", keys.shape=", keys.shape().DebugString()));
+}
+
+absl::Status CheckGradient(const Tensor& gradient, const engine::Segments& segments, int64_t dim) {
+  if (gradient.dims() == 2 && gradient.dim_size(0) == static_cast<int64_t>(segments.count) &&
+      (dim < 0 || gradient.dim_size(1) == dim)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("gradient must have one row a segment. Received: gradient.shape=",
+                   gradient.shape().DebugString(), " for ", segments.count, " segments"));
+}
+
+/// A kernel that reads the rows of input 1, some at a time, segment by segment.
+class PoolingOp : public TableOp {
+ public:
+  explicit PoolingOp(OpKernelConstruction* context) : TableOp(context) {
+    DataType real;
+    OP_REQUIRES_OK(context, context->GetAttr("Tvalues", &value_dtype_));
+    OP_REQUIRES_OK(context, context->GetAttr("T", &real));
+    OP_REQUIRES_OK(context, ToEngine(value_dtype_, &dtype_));
+    OP_REQUIRES(
+        context, ToTensorFlow(engine::RealOf(dtype_)) == real,
+        absl::InvalidArgumentError(absl::StrCat(
+            "T must be float, or double for rows of double. Received: ", DataTypeString(real))));
+    real_bytes_ = engine::SizeOf(engine::RealOf(dtype_));
+  }
+
+ protected:
+  /// Called for `count` keys from `position` on, all of one segment.
+  using Use = std::function<void(const char* rows, size_t position, size_t count, size_t segment)>;
+
+  absl::Status ForEachRun(OpKernelContext* context, const TableResource& table, const Use& use) {
+    const Tensor& keys = context->input(1);
+    const KeyBatch batch(keys);
+    engine::Segments segments;
+    TF_RETURN_IF_ERROR(SegmentsOf(keys, context->input(2), &segments));
+    const size_t row_bytes = static_cast<size_t>(table.dim()) * engine::SizeOf(dtype_);
+    const size_t at_once = std::clamp<size_t>(kBytesAtOnce / row_bytes, 1, kMostKeysAtOnce);
+    // Tasks divide the batch between segments.
+    PoolExecutor executor(context);
+    const size_t size = batch.keys().size;
+    const size_t tasks = std::min({executor.threads(), size / kKeysATask + 1, segments.count + 1});
+    std::vector<absl::Status> statuses(tasks);
+    const auto begin_of = [&](size_t task) {
+      if (task == 0 || task == tasks) return task == 0 ? size_t{0} : size;
+      return static_cast<size_t>(segments.splits[segments.Of(size * task / tasks)]);
+    };
+    const auto run = [&](size_t task) {
+      const size_t begin = begin_of(task), end = begin_of(task + 1);
+      if (begin >= end) return;
+      std::vector<double> rows((std::min(at_once, end - begin) * row_bytes + 7) / sizeof(double));
+      char* const data = reinterpret_cast<char*>(rows.data());
+      size_t segment = segments.Of(begin);
+      for (size_t at = begin; at < end;) {
+        const size_t count = std::min(at_once, end - at);
+        statuses[task] =
+            table.Find(batch.keys().Slice(at, count), {data, nullptr}, nullptr, nullptr);
+        if (!statuses[task].ok()) return;
+        for (size_t i = 0; i < count;) {
+          while (static_cast<size_t>(segments.splits[segment + 1]) <= at + i) ++segment;
+          const size_t last =
+              std::min(count, static_cast<size_t>(segments.splits[segment + 1]) - at);
+          use(data + i * row_bytes, at + i, last - i, segment);
+          i = last;
+        }
+        at += count;
+      }
+    };
+    if (tasks <= 1) {
+      run(0);
+    } else {
+      executor.Run(tasks, run);
+    }
+    for (const absl::Status& status : statuses) TF_RETURN_IF_ERROR(status);
+    return absl::OkStatus();
+  }
+
+  DataType value_dtype_;
+  engine::DType dtype_;
+  size_t real_bytes_ = 0;
+};
+
+class TablePoolOp final : public PoolingOp {
+ public:
+  explicit TablePoolOp(OpKernelConstruction* context) : PoolingOp(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("dim", &dim_));
+  }
+
+ protected:
+  absl::Status Run(OpKernelContext* context, TableResource* table) final {
+    const Tensor& keys = context->input(1);
+    TF_RETURN_IF_ERROR(table->CheckKeys(keys.dtype()));
+    TF_RETURN_IF_ERROR(table->CheckValues(value_dtype_, dim_));
+    engine::Segments segments;
+    TF_RETURN_IF_ERROR(SegmentsOf(keys, context->input(2), &segments));
+    const void* weights = nullptr;
+    TF_RETURN_IF_ERROR(WeightsOf(context, 3, keys, &weights));
+    Tensor* sums = nullptr;
+    TF_RETURN_IF_ERROR(context->allocate_output(
+        0, TensorShape({static_cast<int64_t>(segments.count), dim_}), &sums));
+    char* const out = const_cast<char*>(sums->tensor_data().data());
+    std::memset(out, 0, sums->tensor_data().size());
+    const auto dim = static_cast<size_t>(dim_);
+    const engine::AddRows add = engine::RowAddition(dtype_);
+    return ForEachRun(context, *table,
+                      [&](const char* rows, size_t position, size_t count, size_t segment) {
+                        const char* factors = static_cast<const char*>(weights);
+                        add(rows, factors == nullptr ? nullptr : factors + position * real_bytes_,
+                            count, dim, out + segment * dim * real_bytes_);
+                      });
+  }
+
+ private:
+  int64_t dim_ = 0;
+};
+
+class TablePoolDotsOp final : public PoolingOp {
+ public:
+  using PoolingOp::PoolingOp;
+
+ protected:
+  absl::Status Run(OpKernelContext* context, TableResource* table) final {
+    const Tensor& keys = context->input(1);
+    const Tensor& gradient = context->input(3);
+    TF_RETURN_IF_ERROR(table->CheckKeys(keys.dtype()));
+    TF_RETURN_IF_ERROR(table->CheckValues(value_dtype_, table->dim()));
+    engine::Segments segments;
+    TF_RETURN_IF_ERROR(SegmentsOf(keys, context->input(2), &segments));
+    TF_RETURN_IF_ERROR(CheckGradient(gradient, segments, table->dim()));
+    Tensor* dots = nullptr;
+    TF_RETURN_IF_ERROR(context->allocate_output(0, keys.shape(), &dots));
+    char* const out = const_cast<char*>(dots->tensor_data().data());
+    const char* const vectors = gradient.tensor_data().data();
+    const auto dim = static_cast<size_t>(table->dim());
+    const engine::DotRows dot = engine::RowProduct(dtype_);
+    return ForEachRun(context, *table,
+                      [&](const char* rows, size_t position, size_t count, size_t segment) {
+                        dot(rows, vectors + segment * dim * real_bytes_, count, dim,
+                            out + position * real_bytes_);
+                      });
+  }
+};
+
+/// Copies the keys at `first(j)`, j in [0, count).
+template <typename T, typename First>
+void CopyKeys(const Tensor& keys, int64_t count, const First& first, Tensor* out) {
+  const auto from = keys.flat<T>();
+  auto to = out->flat<T>();
+  for (int64_t j = 0; j < count; ++j) to(j) = from(first(j));
+}
+
+class PoolGradientOp final : public OpKernel {
+ public:
+  explicit PoolGradientOp(OpKernelConstruction* context) : OpKernel(context) {
+    DataType values;
+    OP_REQUIRES_OK(context, context->GetAttr("Tvalues", &values));
+    OP_REQUIRES_OK(context, ToEngine(values, &dtype_));
+  }
+
+  void Compute(OpKernelContext* context) override {
+    const Tensor& keys = context->input(0);
+    const Tensor& gradient = context->input(3);
+    engine::Segments segments;
+    OP_REQUIRES_OK(context, SegmentsOf(keys, context->input(1), &segments));
+    OP_REQUIRES_OK(context, CheckGradient(gradient, segments, -1));
+    OP_REQUIRES(context, ToTensorFlow(engine::RealOf(dtype_)) == gradient.dtype(),
+                absl::InvalidArgumentError(
+                    absl::StrCat("gradient must be float, or double for values of double. "
+                                 "Received: ",
+                                 DataTypeString(gradient.dtype()))));
+    const void* weights = nullptr;
+    OP_REQUIRES_OK(context, WeightsOf(context, 2, keys, &weights));
+    const KeyBatch batch(keys);
+    engine::PooledGradient pooled;
+    DE_OP_REQUIRES_OK(context, pooled.Build(batch.keys(), segments));
+    const auto count = static_cast<int64_t>(pooled.size());
+    Tensor* unique = nullptr;
+    Tensor* values = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({count}), &unique));
+    OP_REQUIRES_OK(
+        context, context->allocate_output(1, TensorShape({count, gradient.dim_size(1)}), &values));
+    const auto first = [&](int64_t j) {
+      return static_cast<int64_t>(pooled.first(static_cast<size_t>(j)));
+    };
+    if (keys.dtype() == tensorflow::DT_STRING) {
+      CopyKeys<tensorflow::tstring>(keys, count, first, unique);
+    } else if (keys.dtype() == tensorflow::DT_INT32) {
+      CopyKeys<int32_t>(keys, count, first, unique);
+    } else {
+      CopyKeys<int64_t>(keys, count, first, unique);
+    }
+    PoolExecutor executor(context);
+    DE_OP_REQUIRES_OK(context,
+                      pooled.Sum(dtype_, weights, gradient.tensor_data().data(),
+                                 static_cast<size_t>(gradient.dim_size(1)),
+                                 const_cast<char*>(values->tensor_data().data()), &executor));
+  }
+
+ private:
+  engine::DType dtype_;
+};
+
+class RowSplitsOp final : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* context) override {
+    OP_REQUIRES_OK(context, CheckScalar(context, 1, "segments"));
+    const auto ids = context->input(0).flat<int64_t>();
+    const int64_t segments = context->input(1).scalar<int64_t>()();
+    OP_REQUIRES(context, segments >= 0,
+                absl::InvalidArgumentError(
+                    absl::StrCat("segments must not be negative. Received: ", segments)));
+    Tensor* splits = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({segments + 1}), &splits));
+    auto out = splits->flat<int64_t>();
+    int64_t segment = 0;
+    out(0) = 0;
+    for (int64_t i = 0; i < ids.size(); ++i) {
+      OP_REQUIRES(context, ids(i) >= segment && ids(i) < segments,
+                  absl::InvalidArgumentError(
+                      absl::StrCat("the ids of a pooled lookup must be in row-major order, which "
+                                   "tf.sparse.reorder brings them into, and their rows in [0, ",
+                                   segments, "). Received: row ", ids(i), " after row ", segment)));
+      while (segment < ids(i)) out(++segment) = i;
+    }
+    while (segment < segments) out(++segment) = ids.size();
+  }
+};
+
+class SegmentOrderOp final : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* context) override {
+    OP_REQUIRES_OK(context, CheckScalar(context, 1, "segments"));
+    const auto ids = context->input(0).flat<int64_t>();
+    const int64_t segments = context->input(1).scalar<int64_t>()();
+    OP_REQUIRES(context, segments >= 0,
+                absl::InvalidArgumentError(
+                    absl::StrCat("segments must not be negative. Received: ", segments)));
+    Tensor* splits = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(1, TensorShape({segments + 1}), &splits));
+    auto begins = splits->flat<int64_t>();
+    begins.setZero();
+    for (int64_t i = 0; i < ids.size(); ++i) {
+      OP_REQUIRES(context, ids(i) < segments,
+                  absl::InvalidArgumentError(absl::StrCat("segment_ids must be below ", segments,
+                                                          ". Received: ", ids(i))));
+      if (ids(i) >= 0) ++begins(ids(i) + 1);
+    }
+    for (int64_t i = 0; i < segments; ++i) begins(i + 1) += begins(i);
+    Tensor* order = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({begins(segments)}), &order));
+    auto out = order->flat<int64_t>();
+    std::vector<int64_t> next(begins.data(), begins.data() + segments);
+    for (int64_t i = 0; i < ids.size(); ++i) {
+      if (ids(i) >= 0) out(next[static_cast<size_t>(ids(i))]++) = i;
+    }
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("DeTablePool").Device(tensorflow::DEVICE_CPU), TablePoolOp);
+REGISTER_KERNEL_BUILDER(Name("DeTablePoolDots").Device(tensorflow::DEVICE_CPU), TablePoolDotsOp);
+REGISTER_KERNEL_BUILDER(Name("DePoolGradient").Device(tensorflow::DEVICE_CPU), PoolGradientOp);
+REGISTER_KERNEL_BUILDER(Name("DeRowSplits").Device(tensorflow::DEVICE_CPU), RowSplitsOp);
+REGISTER_KERNEL_BUILDER(Name("DeSegmentOrder").Device(tensorflow::DEVICE_CPU), SegmentOrderOp);
+
+}  // namespace
+}  // namespace de::kernels

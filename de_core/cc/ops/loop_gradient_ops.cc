@@ -1,0 +1,66 @@
+// Ops that carry a table's gradient out of tf.cond and tf.while_loop.
+#include "de_core/cc/ops/shapes.h"
+#include "tensorflow/core/framework/op.h"
+
+namespace de::ops {
+
+REGISTER_OP("DeLoopAnchor")
+    .Input("anchor: resource")
+    .Output("token: variant")
+    .Attr("Tkeys: {int64, int32, string}")
+    .Attr("Tvalues: {float, double, half, bfloat16}")
+    .Attr("dim: int >= 1")
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->Scalar());
+      return HandleOnly(c);
+    })
+    .Doc(R"doc(
+Stands for `anchor` inside a loop or a branch. TensorFlow adds up the gradients of a variant there
+by the variant's own rule, and for a token that is to keep all of them, whatever their number.
+
+token: scalar; an empty set of gradients.
+)doc");
+
+REGISTER_OP("DeRowGradients")
+    .Input("keys: Tkeys")
+    .Input("values: Tvalues")
+    .Output("gradients: variant")
+    .Attr("Tkeys: {int64, int32, string}")
+    .Attr("Tvalues: {float, double, half, bfloat16}")
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->Scalar());
+      ShapeHandle unused;
+      return c->WithRank(c->input(1), 2, &unused);
+    })
+    .Doc(R"doc(
+Makes gradients of rows a variant.
+
+keys: [n].
+values: [n, dim].
+gradients: scalar.
+)doc");
+
+REGISTER_OP("DeRowGradientsConcat")
+    .Input("gradients: variant")
+    .Output("keys: Tkeys")
+    .Output("values: Tvalues")
+    .Attr("Tkeys: {int64, int32, string}")
+    .Attr("Tvalues: {float, double, half, bfloat16}")
+    .Attr("dim: int >= 1")
+    .SetShapeFn([](InferenceContext* c) {
+      int64_t dim = 0;
+      TF_RETURN_IF_ERROR(c->GetAttr("dim", &dim));
+      const auto count = c->UnknownDim();
+      c->set_output(0, c->Vector(count));
+      c->set_output(1, c->Matrix(count, dim));
+      return HandleOnly(c);
+    })
+    .Doc(R"doc(
+Undoes DeRowGradients: all gradients that were added up, one after the other.
+
+gradients: scalar.
+keys: [n].
+values: [n, dim].
+)doc");
+
+}  // namespace de::ops

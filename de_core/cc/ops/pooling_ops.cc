@@ -1,0 +1,148 @@
+// Ops that sum rows without handing them out.
+#include "de_core/cc/ops/shapes.h"
+#include "tensorflow/core/framework/op.h"
+
+namespace de::ops {
+namespace {
+
+using tensorflow::shape_inference::DimensionHandle;
+
+/// Requires inputs `keys` and `splits` to be vectors and returns the number of segments.
+absl::Status SegmentsOf(InferenceContext* c, int keys, int splits, DimensionHandle* segments) {
+  ShapeHandle vector;
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(keys), 1, &vector));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(splits), 1, &vector));
+  return c->Subtract(c->Dim(vector, 0), 1, segments);
+}
+
+}  // namespace
+
+REGISTER_OP("DeTablePool")
+    .Input("handle: resource")
+    .Input("keys: Tkeys")
+    .Input("row_splits: int64")
+    .Input("weights: T")
+    .Input("anchor: Tanchor")
+    .Output("sums: T")
+    .Attr("Tkeys: {int64, int32, string}")
+    .Attr("T: {float, double}")
+    .Attr("Tvalues: {float, double, half, bfloat16}")
+    .Attr("Tanchor: list({resource, variant}) >= 0")
+    .Attr("dim: int >= 1")
+    .SetShapeFn([](InferenceContext* c) {
+      int64_t dim = 0;
+      TF_RETURN_IF_ERROR(c->GetAttr("dim", &dim));
+      DimensionHandle segments;
+      TF_RETURN_IF_ERROR(SegmentsOf(c, 1, 2, &segments));
+      c->set_output(0, c->Matrix(segments, dim));
+      return HandleOnly(c);
+    })
+    .Doc(R"doc(
+Reads the rows of `keys` from a live or a frozen table and sums those of each segment; a pure read
+that holds a few rows at a time.
+
+keys: [n].
+row_splits: [segments + 1]; segment i is keys[row_splits[i]:row_splits[i + 1]].
+weights: [n], factors of the rows; or [0], where they are 1.
+anchor: none, or what stands for the table where gradients are taken.
+sums: [segments, dim]; zeros for a segment without keys. float, or double for double rows.
+)doc");
+
+REGISTER_OP("DeTablePoolDots")
+    .Input("handle: resource")
+    .Input("keys: Tkeys")
+    .Input("row_splits: int64")
+    .Input("gradient: T")
+    .Output("dots: T")
+    .Attr("Tkeys: {int64, int32, string}")
+    .Attr("T: {float, double}")
+    .Attr("Tvalues: {float, double, half, bfloat16}")
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->input(1));
+      return HandleOnly(c);
+    })
+    .Doc(R"doc(
+The gradient of DeTablePool with respect to its weights: each row times the gradient of its segment.
+
+keys: [n].
+row_splits: [segments + 1].
+gradient: [segments, dim].
+dots: [n].
+)doc");
+
+REGISTER_OP("DePoolGradient")
+    .Input("keys: Tkeys")
+    .Input("row_splits: int64")
+    .Input("weights: T")
+    .Input("gradient: T")
+    .Output("unique_keys: Tkeys")
+    .Output("values: Tvalues")
+    .Attr("Tkeys: {int64, int32, string}")
+    .Attr("T: {float, double}")
+    .Attr("Tvalues: {float, double, half, bfloat16}")
+    .SetShapeFn([](InferenceContext* c) {
+      ShapeHandle gradient;
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(3), 2, &gradient));
+      const DimensionHandle keys = c->UnknownDim();
+      c->set_output(0, c->Vector(keys));
+      c->set_output(1, c->Matrix(keys, c->Dim(gradient, 1)));
+      return absl::OkStatus();
+    })
+    .Doc(R"doc(
+The gradient of DeTablePool with respect to the rows: each distinct key once, with the sum of weight
+times segment's gradient over all of its occurrences.
+
+keys: [n].
+row_splits: [segments + 1].
+weights: [n], or [0].
+gradient: [segments, dim].
+unique_keys: [m].
+values: [m, dim].
+)doc");
+
+REGISTER_OP("DeRowSplits")
+    .Input("segment_ids: int64")
+    .Input("segments: int64")
+    .Output("row_splits: int64")
+    .SetShapeFn([](InferenceContext* c) {
+      ShapeHandle unused;
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &unused));
+      DimensionHandle count;
+      TF_RETURN_IF_ERROR(c->MakeDimForScalarInput(1, &count));
+      TF_RETURN_IF_ERROR(c->Add(count, 1, &count));
+      c->set_output(0, c->Vector(count));
+      return absl::OkStatus();
+    })
+    .Doc(R"doc(
+Where each segment of a sorted batch begins.
+
+segment_ids: [n], ascending, in [0, segments).
+segments: scalar.
+row_splits: [segments + 1].
+)doc");
+
+REGISTER_OP("DeSegmentOrder")
+    .Input("segment_ids: int64")
+    .Input("segments: int64")
+    .Output("order: int64")
+    .Output("row_splits: int64")
+    .SetShapeFn([](InferenceContext* c) {
+      ShapeHandle unused;
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &unused));
+      DimensionHandle count;
+      TF_RETURN_IF_ERROR(c->MakeDimForScalarInput(1, &count));
+      TF_RETURN_IF_ERROR(c->Add(count, 1, &count));
+      c->set_output(0, c->Vector(c->UnknownDim()));
+      c->set_output(1, c->Vector(count));
+      return absl::OkStatus();
+    })
+    .Doc(R"doc(
+Brings a batch into the order of its segments, those of one segment in the order of the batch.
+
+segment_ids: [n], in any order, below `segments`; elements with a negative one are left out.
+segments: scalar.
+order: [m], positions in the batch.
+row_splits: [segments + 1], where each segment begins in `order`.
+)doc");
+
+}  // namespace de::ops
