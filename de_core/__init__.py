@@ -20,24 +20,33 @@ from de_core import layers, optimizers  # noqa: E402
 from de_core.compat import *  # noqa: E402, F403
 from de_core.compat import removed as _removed  # noqa: E402
 from de_core.export import export  # noqa: E402
-from de_core.lookup import embedding_lookup  # noqa: E402
+from de_core.lookup import embedding_lookup, embedding_lookup_unique  # noqa: E402
 from de_core.optimizers import DynamicEmbeddingOptimizer  # noqa: E402
 from de_core.scope import get_local_variable, get_variable  # noqa: E402
 from de_core.sharding import default_partition_fn  # noqa: E402
 from de_core.slots import get_slot_variables  # noqa: E402
+from de_core.sparse_lookup import (  # noqa: E402
+    embedding_lookup_sparse,
+    safe_embedding_lookup_sparse,
+)
+from de_core.trainable_wrapper import TrainableWrapper  # noqa: E402
 from de_core.variable import Variable  # noqa: E402
 
 __getattr__ = _removed.removed_names(__name__, **_removed.PACKAGE)
 __version__ = "0.1.0"
 __all__ = [
     "DynamicEmbeddingOptimizer",
+    "TrainableWrapper",
     "Variable",
     "default_partition_fn",
     "embedding_lookup",
+    "embedding_lookup_sparse",
+    "embedding_lookup_unique",
     "export",
     "get_local_variable",
     "get_slot_variables",
     "get_variable",
     "layers",
     "optimizers",
+    "safe_embedding_lookup_sparse",
 ]

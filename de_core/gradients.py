@@ -6,6 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from de_core._ops import library
+
 # As the first dimension of a dense shape: a table's height is unbounded. TensorShape reads it as
 # None, and whoever tries to make the gradient dense fails at once instead of filling the memory.
 # int32, because that is what tf.cond gives the branch without a lookup.
@@ -15,43 +17,79 @@ _REMEDY = "only_de.DynamicEmbeddingOptimizer_can_apply_this_gradient"
 
 
 @tf.RegisterGradient("DeEmbeddingAnchor")
-def _anchor_gradient(op: Any, gradient: tf.Tensor) -> tuple[tf.IndexedSlices, None, None]:
+def _anchor_gradient(op: Any, gradient: tf.Tensor) -> tuple[Any, None, None]:
     """Returns the gradient with respect to the anchor: one slice for each id looked up.
 
     Args:
         op: The forward op; its inputs are the anchor, keys [...] and rows [..., dim].
         gradient: Of the output, [..., dim].
     """
-    _check_graph(op, type(tf.compat.v1.get_default_graph()).__name__)
-    rows = op.inputs[2]
-    dim = rows.shape[-1]
-    slices = tf.IndexedSlices(
-        values=tf.reshape(gradient, [-1, dim]),
-        indices=tf.reshape(op.inputs[1], [-1]),
-        dense_shape=tf.constant([_UNBOUNDED, dim], tf.int32, name=_REMEDY),
-    )
-    return slices, None, None
+    anchor, keys, rows = op.inputs
+    if isinstance(gradient, tf.IndexedSlices):  # of a gather from the rows
+        gradient = tf.math.unsorted_segment_sum(
+            gradient.values, gradient.indices, tf.shape(keys)[0]
+        )
+    values = tf.reshape(gradient, [-1, rows.shape[-1]])
+    return _of_anchor(anchor, tf.reshape(keys, [-1]), values), None, None
 
 
-def _check_graph(op: Any, graph_class: str) -> None:
-    """Names what TensorFlow cannot do, before it fails for another reason.
+@tf.RegisterGradient("DeTablePool")
+def _pool_gradient(op: Any, gradient: tf.Tensor) -> list[Any]:
+    """Returns the gradients with respect to weights and anchor: one slice for each distinct id.
 
-    It has no public name for the graphs that it builds a loop's or a branch's gradient in.
+    Args:
+        op: The forward op; its inputs are the table, keys [n], row_splits [s + 1], weights,
+            and no anchor or one.
+        gradient: Of the sums, [s, dim].
     """
-    ids = op.inputs[1]
-    lookup = f"Received: ids of shape {ids.shape} (of type {ids.dtype.name})."
-    if graph_class == "_WhileBodyGradFuncGraph":
-        raise NotImplementedError(
-            "The gradient of a lookup cannot leave a tf.while_loop: TensorFlow accumulates it "
-            "densely there, and a table has no dense form. Look the ids up once outside the loop "
-            f"and index the rows inside it, or take the gradient inside the loop. {lookup}"
+    table, keys, splits, weights, *anchors = op.inputs
+    value_dtype, weighted = op.get_attr("Tvalues"), op.get_attr("weighted")
+    of_weights = None
+    if weighted and _is_wanted(op, 3):
+        of_weights = library.de_table_pool_dots(table, keys, splits, gradient, Tvalues=value_dtype)
+    of_anchors = []
+    for anchor in anchors:
+        unique, values = library.de_pool_gradient(
+            keys, splits, weights, gradient, weighted=weighted, Tvalues=value_dtype
         )
-    if graph_class == "_CondGradFuncGraph" and ids.dtype == tf.string:
-        raise NotImplementedError(
-            "The gradient of a lookup of string ids cannot leave a branch of tf.cond: TensorFlow "
-            "wants integer ids there. Look the ids up outside the branch and choose among the "
-            f"rows inside it. {lookup}"
-        )
+        of_anchors.append(_of_anchor(anchor, unique, values))
+    return [None, None, None, of_weights, *of_anchors]
+
+
+@tf.RegisterGradient("DeLoopAnchor")
+def _loop_anchor_gradient(op: Any, gradient: tf.Tensor) -> tf.IndexedSlices:
+    """Returns the gradients that lookups in a branch or a loop left, as those of the anchor.
+
+    Args:
+        op: The forward op; its input is the anchor.
+        gradient: Of the token, a variant.
+    """
+    dim = op.get_attr("dim")
+    keys, values = library.de_row_gradients_concat(
+        gradient, Tkeys=op.get_attr("Tkeys"), Tvalues=op.get_attr("Tvalues"), dim=dim
+    )
+    return _slices(keys, values, dim)
+
+
+def _of_anchor(anchor: tf.Tensor, keys: tf.Tensor, values: tf.Tensor) -> Any:
+    """Returns the gradient with respect to an anchor, or to a token of it."""
+    if anchor.dtype == tf.variant:
+        return library.de_row_gradients(keys, values)
+    return _slices(keys, values, values.shape[-1])
+
+
+def _slices(keys: tf.Tensor, values: tf.Tensor, dim: int) -> tf.IndexedSlices:
+    dense_shape = tf.constant([_UNBOUNDED, dim], tf.int32, name=_REMEDY)
+    return tf.IndexedSlices(values, keys, dense_shape)
+
+
+def _is_wanted(op: Any, index: int) -> bool:
+    """Returns whether a tape asks for the gradient of an input; in a graph all are made."""
+    try:
+        skipped = op.skip_input_indices
+    except AttributeError:
+        return True
+    return skipped is None or index not in skipped
 
 
 for _name in (
@@ -62,5 +100,7 @@ for _name in (
     "DeTableExport",
     "DeTableFindOrInsert",
     "DeShardOf",
+    "DeRowSplits",
+    "DeSegmentOrder",
 ):
     tf.no_gradient(_name)

@@ -11,6 +11,7 @@ from de_core import keys_and_values
 from de_core._ops import library
 from de_core.anchor import tensor_variable
 from de_core.config import received
+from de_core.loop_anchor import anchor_tensor
 from de_core.plain_python import plain_python
 from de_core.sharded_table import ShardedTable
 
@@ -190,12 +191,14 @@ class Rows:
 
     def _anchored(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
         """Ties rows to the anchor, so that a tape records where they come from."""
-        if self._anchor_variable is None:
-            if self._anchor is None:
-                return values
+        anchors = self._anchor_tensors()
+        return library.de_embedding_anchor(anchors[0], keys, values) if anchors else values
+
+    def _anchor_tensors(self) -> list[tf.Tensor]:
+        """Returns what lookups in the current graph take as the anchor, or nothing."""
+        if self._anchor is not None and self._anchor_variable is None:
             # Made while Keras inferred shapes, which it does without variables.
             self._anchor_variable = tensor_variable(self._anchor)
-            if self._anchor_variable is None:
-                return values
-        self._anchor_variable.read_value()  # a tape watches a variable once it is read
-        return library.de_embedding_anchor(self._anchor_variable.handle, keys, values)
+        if self._anchor_variable is None:
+            return []
+        return [anchor_tensor(self._anchor_variable, self._store.spec)]

@@ -1,5 +1,10 @@
-"""Keras 3 layers over tables."""
+"""Keras layers over tables."""
 
 from de_core.layers.embedding import Embedding
+from de_core.layers.field_wise_embedding import FieldWiseEmbedding
+from de_core.layers.squashed_embedding import SquashedEmbedding
 
-__all__ = ["Embedding"]
+#: The reference API's name of `Embedding`.
+BasicEmbedding = Embedding
+
+__all__ = ["BasicEmbedding", "Embedding", "FieldWiseEmbedding", "SquashedEmbedding"]

@@ -1,28 +1,26 @@
-"""The Keras 3 layer over a dynamic table."""
+"""The Keras layer over a dynamic table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-from de_core._keras import dtype_name, global_policy, keras
+from de_core._keras import dtype_name, global_policy, is_symbolic, keras
 from de_core.config import received
-from de_core.layers import masking
-from de_core.lookup import embedding_lookup
-from de_core.sharding import Partitioner, default_partition_fn
+from de_core.layers import combining, masking, table_arguments
+from de_core.lookup import embedding_lookup, embedding_lookup_unique
+from de_core.segments import Segments, by_last_dimension, flat_values, with_outer_dimensions
 from de_core.variable import Variable
-
-_COMBINERS = (None, "sum", "mean", "sqrtn")
 
 
 @keras.saving.register_keras_serializable(package="de_core")
 class Embedding(keras.layers.Layer):
     """Turns ids into rows of a table that grows with the ids it is trained on.
 
-    Works in `Sequential`, functional and subclassed models. Compile them with
+    Works in `Sequential`, functional and subclassed models of Keras 3 and, under
+    `TF_USE_LEGACY_KERAS=1`, of tf_keras. Compile them with
     `de.DynamicEmbeddingOptimizer(optimizer)`: any other optimizer is refused at the first step.
     Each layer has a table of its own, `table`; call one layer on several inputs to share its rows.
 
@@ -30,23 +28,29 @@ class Embedding(keras.layers.Layer):
         dim: Values a row, 1 to 4096.
         key_dtype: `tf.int64`, `tf.int32` or `tf.string`.
         value_dtype: Of the rows.
-        combiner: None to return a row for each id; "sum", "mean" or "sqrtn" to pool the rows of the
-            ids along the last axis of the input, masked ids left out.
+        combiner: None to return a row for each id; "sum", "mean", "sqrtn", "min", "max", "prod",
+            "std" or a function of rows [n, dim] to pool the rows of the ids along the last axis of
+            the input, masked ids left out. The first three never hold the rows of all ids at once.
         initializer: What an unknown id reads as; see `de.Variable`.
         devices: One table is made on each.
         name: Of the layer and its table; unique if None.
-        partitioner: Divides the keys among several tables.
-        init_size: Rows to make room for at once.
+        with_unique: Whether to read each distinct id of the input once, which is worth it where ids
+            repeat and rows are long. Pooled ids are read as they come.
+        short_file_name: Kept for compatibility.
         mask_key: The id that stands for padding, such as 0 or ""; None if there is none. Layers
             that follow then get a mask.
-        **kwargs: Of `keras.layers.Layer`: `dtype`, `trainable`, …
+        max_norm: If given, rows longer than this are scaled down to it when they are looked up.
+        embeddings_regularizer: A Keras regularizer of the rows that an input touches, each distinct
+            id's once. (A regularizer of all rows would make every step as long as the table.)
+        **kwargs: Of `de.Variable`: `partitioner`, `init_size`, …; and of `keras.layers.Layer`:
+            `dtype`, `trainable`, …
 
     Raises:
         TypeError: An argument of a wrong type or dtype, or ids that are not of `key_dtype`.
         ValueError: An argument out of range.
 
     Input shape:
-        Any, also ragged.
+        Any, also ragged; sparse with a `combiner`.
 
     Output shape:
         ids.shape + [dim], or ids.shape[:-1] + [dim] with a combiner.
@@ -62,42 +66,50 @@ class Embedding(keras.layers.Layer):
         dim: int,
         key_dtype: Any = tf.int64,
         value_dtype: Any = tf.float32,
-        combiner: str | None = None,
+        combiner: Any = None,
         initializer: Any = None,
         devices: Sequence[str] | None = None,
         name: str | None = None,
+        with_unique: bool = False,
+        short_file_name: bool = False,
         *,
-        partitioner: Partitioner | None = default_partition_fn,
-        init_size: int = 0,
         mask_key: Any = None,
+        max_norm: float | None = None,
+        embeddings_regularizer: Any = None,
         **kwargs: Any,
     ) -> None:
-        if combiner not in _COMBINERS:
-            raise ValueError(
-                f"`combiner` must be one of {', '.join(map(str, _COMBINERS))}. "
-                + received(combiner=combiner)
-            )
+        combiner = combining.checked(combiner)
         value_dtype = tf.as_dtype(value_dtype)
+        of_table = table_arguments.taken_from(kwargs)
         policy = global_policy()
         if value_dtype.is_floating and policy.compute_dtype == policy.variable_dtype:
             kwargs.setdefault("dtype", value_dtype.name)  # rows come out as they are stored
         super().__init__(name=name, **{**kwargs, "autocast": False})  # ids are never cast
         self.combiner = combiner
+        self.with_unique = bool(with_unique)
         self.mask_key = mask_key
+        self.max_norm = max_norm
+        self.embeddings_regularizer = keras.regularizers.get(embeddings_regularizer)
         self.supports_masking = True
         self.supports_jit = False  # XLA cannot run the ops
+        self._of_table = {**of_table, "short_file_name": bool(short_file_name)}
         self.table = Variable(
             key_dtype=key_dtype,
             value_dtype=value_dtype,
             dim=dim,
             devices=devices,
-            partitioner=partitioner,
             name=self.name,
             initializer=initializer,
             trainable=self.trainable,
-            init_size=init_size,
+            regularizer=self.embeddings_regularizer,
+            **self._of_table,
         )
         self.built = True
+
+    @property
+    def params(self) -> Variable:
+        """The table, by the name it has in the reference API."""
+        return self.table
 
     @property
     def compute_dtype(self) -> str:
@@ -122,10 +134,17 @@ class Embedding(keras.layers.Layer):
             mask: Which ids count, ids.shape; None for all.
         """
         ids = self._as_keys(ids)
-        rows = embedding_lookup(self.table, ids)
+        self._add_regularization(ids)
         if self.combiner is not None:
-            rows = _pooled(rows, self._which_count(ids, mask), self.combiner)
-        return tf.cast(rows, self._output_dtype) if self._casts else rows
+            segments = self._counting(by_last_dimension(ids), ids, mask)
+            return self._cast(with_outer_dimensions(ids, self._pool(segments), self.table.dim))
+        if isinstance(ids, tf.SparseTensor):
+            raise ValueError(
+                "Sparse ids need a `combiner`: only pooled rows have a dense shape. "
+                + received(combiner=None)
+            )
+        look_up = embedding_lookup_unique if self.with_unique else embedding_lookup
+        return self._cast(look_up(self.table, ids, max_norm=self.max_norm))
 
     def compute_mask(self, ids: Any, mask: Any = None) -> Any:
         """Returns which outputs count: those of other ids than `mask_key`; pooled ones all do."""
@@ -144,38 +163,34 @@ class Embedding(keras.layers.Layer):
             raise ValueError(
                 f"A layer with a `combiner` needs ids of rank 1 or more. {received(ids=ids)}"
             )
-        return keras.KerasTensor(self.compute_output_shape(ids.shape), dtype=self._output_dtype)
+        shape = self.compute_output_shape(ids.shape)
+        ragged = getattr(ids, "ragged", False) and len(shape) > 2
+        return keras.KerasTensor(shape, dtype=self._output_dtype, ragged=ragged)
 
     def get_config(self) -> dict[str, Any]:
         """Returns what `from_config` makes an equal layer of, without the rows."""
         table = self.table
-        partitioner = table.partition_fn
         return {
             **super().get_config(),
             "dim": table.dim,
             "key_dtype": table.key_dtype.name,
             "value_dtype": table.value_dtype.name,
-            "combiner": self.combiner,
-            "initializer": _serialized(table.initializer),
+            "combiner": table_arguments.serialized(self.combiner),
+            "initializer": table_arguments.serialized(table.initializer),
             "devices": table.devices,
-            "partitioner": (
-                None
-                if partitioner is default_partition_fn
-                else keras.saving.serialize_keras_object(partitioner)
-            ),
-            "init_size": table.init_size,
+            "with_unique": self.with_unique,
             "mask_key": self.mask_key,
+            "max_norm": self.max_norm,
+            "embeddings_regularizer": table_arguments.serialized(self.embeddings_regularizer),
+            **{name: table_arguments.serialized(value) for name, value in self._of_table.items()},
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Embedding:
         """Makes a layer of `get_config`'s result, with an empty table."""
-        restored = {
-            name: keras.saving.deserialize_keras_object(config[name])
-            for name in ("initializer", "partitioner")
-            if isinstance(config.get(name), dict)
-        }
-        return cls(**{**config, **restored})
+        kept = {name: config[name] for name in ("dtype",) if name in config}
+        restored = {name: table_arguments.deserialized(value) for name, value in config.items()}
+        return cls(**{**restored, **kept})
 
     @property
     def _casts(self) -> bool:
@@ -185,10 +200,26 @@ class Embedding(keras.layers.Layer):
     def _output_dtype(self) -> str:
         return str(self.dtype_policy.compute_dtype if self._casts else self.table.value_dtype.name)
 
+    def _cast(self, rows: Any) -> Any:
+        return tf.cast(rows, self._output_dtype) if self._casts else rows
+
+    def _pool(self, segments: Segments) -> tf.Tensor:
+        return combining.pool(self.table, segments, self.combiner, self.max_norm)
+
+    def _counting(self, segments: Segments, ids: Any, mask: Any) -> Segments:
+        """Leaves masked ids out of segments, which are made of all of `ids`."""
+        mask = self._which_count(ids, mask)
+        return segments if mask is None else segments.where(flat_values(mask))
+
     def _which_count(self, ids: Any, mask: Any) -> Any:
         if self.mask_key is None:
             return mask
         return masking.which_count(ids, self.mask_key, mask)
+
+    def _add_regularization(self, ids: Any) -> None:
+        if self.embeddings_regularizer is None:
+            return
+        self.add_loss(self.table.regularization_loss(flat_values(ids)))
 
     def _check_dtype(self, ids: Any) -> None:
         wanted = self.table.key_dtype.name
@@ -201,28 +232,7 @@ class Embedding(keras.layers.Layer):
             )
 
     def _as_keys(self, ids: Any) -> Any:
-        if not isinstance(ids, tf.RaggedTensor):
+        if not isinstance(ids, (tf.RaggedTensor, tf.SparseTensor)) and not is_symbolic(ids):
             ids = tf.convert_to_tensor(ids)
         self._check_dtype(ids)
         return tf.cast(ids, self.table.key_dtype)
-
-
-def _pooled(rows: Any, mask: Any, combiner: str) -> tf.Tensor:
-    """Pools rows [..., n, dim] along n into [..., dim]; of no rows the result is zeros."""
-    weights = tf.ones_like(rows[..., :1]) if mask is None else tf.cast(mask, rows.dtype)
-    if mask is not None:
-        weights = tf.expand_dims(weights, -1)
-        rows = rows * weights
-    total = tf.reduce_sum(rows, axis=-2)
-    if combiner == "sum":
-        return total
-    count = tf.reduce_sum(weights, axis=-2)
-    return tf.math.divide_no_nan(total, count if combiner == "mean" else tf.sqrt(count))
-
-
-def _serialized(initializer: Any) -> Any:
-    if initializer is None or isinstance(initializer, (str, bool, int, float)):
-        return initializer
-    if isinstance(initializer, (np.ndarray, np.generic, list, tuple)) or tf.is_tensor(initializer):
-        return np.asarray(initializer).tolist()
-    return keras.saving.serialize_keras_object(initializer)

@@ -62,37 +62,6 @@ def test_gradients_of_several_lookups_add_up(key_dtype, in_function):
     assert summed(result) == {1: [2, 2], 2: [211, 211]}
 
 
-@pytest.mark.parametrize("key_dtype", [tf.int64, tf.int32])
-@pytest.mark.parametrize("taken", [True, False])
-def test_gradients_of_a_branch_count_where_it_is_taken(key_dtype, taken):
-    table = table_of(key_dtype)
-
-    @tf.function
-    def gradient(ids, condition):
-        with tf.GradientTape() as tape:
-            loss = tf.cond(
-                condition, lambda: tf.reduce_sum(de.embedding_lookup(table, ids)), lambda: 0.0
-            )
-            loss += tf.reduce_sum(de.embedding_lookup(table, ids[:1]))
-        return tape.gradient(loss, table.trainable_variables)[0]
-
-    result = gradient(ids_of(key_dtype, [1, 2]), tf.constant(taken))
-    assert summed(result) == ({1: [2, 2], 2: [1, 1]} if taken else {1: [1, 1]})
-
-
-def test_string_ids_in_a_branch_are_refused_with_the_remedy():
-    table = table_of(tf.string)
-
-    @tf.function
-    def gradient(ids, condition):
-        with tf.GradientTape() as tape:
-            loss = tf.cond(condition, lambda: tf.reduce_sum(table.lookup(ids)), lambda: 0.0)
-        return tape.gradient(loss, table.trainable_variables)
-
-    with pytest.raises(NotImplementedError, match="Look the ids up outside the branch"):
-        gradient(tf.constant(["a"]), tf.constant(True))
-
-
 @pytest.mark.parametrize("key_dtype", KEY_DTYPES)
 def test_gradients_of_lookups_in_inner_functions(key_dtype):
     table = table_of(key_dtype)
@@ -113,36 +82,6 @@ def test_gradients_of_a_python_loop():
         return tape.gradient(loss, table.trainable_variables)[0]
 
     assert summed(gradient(tf.constant([4], tf.int64))) == {4: [3, 3]}
-
-
-def test_a_gradient_that_would_leave_a_while_loop_is_refused_with_the_remedy():
-    table = table_of()
-
-    @tf.function
-    def gradient(ids):
-        with tf.GradientTape() as tape:
-            loss = 0.0
-            for _ in tf.range(3):
-                loss += tf.reduce_sum(table.lookup(ids))
-        return tape.gradient(loss, table.trainable_variables)
-
-    with pytest.raises(NotImplementedError, match="Look the ids up once outside the loop"):
-        gradient(tf.constant([4], tf.int64))
-
-
-def test_a_gradient_taken_inside_a_while_loop():
-    table = table_of()
-
-    @tf.function
-    def total(ids):
-        result = tf.zeros([2])
-        for _ in tf.range(3):
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(table.lookup(ids))
-            result += tape.gradient(loss, table.trainable_variables)[0].values[0]
-        return result
-
-    assert total(tf.constant([4], tf.int64)).numpy().tolist() == [3, 3]
 
 
 def test_global_norm_and_unconnected_gradients_work():

@@ -36,16 +36,15 @@ absl::Status SegmentsOf(const Tensor& keys, const Tensor& splits, engine::Segmen
   return ToAbsl(segments->Check(static_cast<size_t>(keys.NumElements())));
 }
 
-/// Input `index`, or nullptr where it is empty: all weights are 1.
+/// The weights of input `index`.
 absl::Status WeightsOf(OpKernelContext* context, int index, const Tensor& keys,
                        const void** weights) {
   const Tensor& given = context->input(index);
-  const bool none = given.NumElements() == 0;
-  *weights = none ? nullptr : given.tensor_data().data();
-  if (none || given.shape() == keys.shape()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("weights must be one number a key, or empty for none. Received: weights.shape=",
-                   given.shape().DebugString(), ", keys.shape=", keys.shape().DebugString()));
+  *weights = given.tensor_data().data();
+  if (given.shape() == keys.shape()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "weights must be one number a key. Received: weights.shape=", given.shape().DebugString(),
+      ", keys.shape=", keys.shape().DebugString()));
 }
 
 absl::Status CheckGradient(const Tensor& gradient, const engine::Segments& segments, int64_t dim) {
@@ -132,6 +131,7 @@ class TablePoolOp final : public PoolingOp {
  public:
   explicit TablePoolOp(OpKernelConstruction* context) : PoolingOp(context) {
     OP_REQUIRES_OK(context, context->GetAttr("dim", &dim_));
+    OP_REQUIRES_OK(context, context->GetAttr("weighted", &weighted_));
   }
 
  protected:
@@ -142,7 +142,7 @@ class TablePoolOp final : public PoolingOp {
     engine::Segments segments;
     TF_RETURN_IF_ERROR(SegmentsOf(keys, context->input(2), &segments));
     const void* weights = nullptr;
-    TF_RETURN_IF_ERROR(WeightsOf(context, 3, keys, &weights));
+    if (weighted_) TF_RETURN_IF_ERROR(WeightsOf(context, 3, keys, &weights));
     Tensor* sums = nullptr;
     TF_RETURN_IF_ERROR(context->allocate_output(
         0, TensorShape({static_cast<int64_t>(segments.count), dim_}), &sums));
@@ -160,6 +160,7 @@ class TablePoolOp final : public PoolingOp {
 
  private:
   int64_t dim_ = 0;
+  bool weighted_ = false;
 };
 
 class TablePoolDotsOp final : public PoolingOp {
@@ -203,6 +204,7 @@ class PoolGradientOp final : public OpKernel {
     DataType values;
     OP_REQUIRES_OK(context, context->GetAttr("Tvalues", &values));
     OP_REQUIRES_OK(context, ToEngine(values, &dtype_));
+    OP_REQUIRES_OK(context, context->GetAttr("weighted", &weighted_));
   }
 
   void Compute(OpKernelContext* context) override {
@@ -217,7 +219,7 @@ class PoolGradientOp final : public OpKernel {
                                  "Received: ",
                                  DataTypeString(gradient.dtype()))));
     const void* weights = nullptr;
-    OP_REQUIRES_OK(context, WeightsOf(context, 2, keys, &weights));
+    if (weighted_) OP_REQUIRES_OK(context, WeightsOf(context, 2, keys, &weights));
     const KeyBatch batch(keys);
     engine::PooledGradient pooled;
     DE_OP_REQUIRES_OK(context, pooled.Build(batch.keys(), segments));
@@ -246,6 +248,7 @@ class PoolGradientOp final : public OpKernel {
 
  private:
   engine::DType dtype_;
+  bool weighted_ = false;
 };
 
 class RowSplitsOp final : public OpKernel {

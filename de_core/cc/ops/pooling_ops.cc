@@ -28,6 +28,7 @@ REGISTER_OP("DeTablePool")
     .Attr("T: {float, double}")
     .Attr("Tvalues: {float, double, half, bfloat16}")
     .Attr("Tanchor: list({resource, variant}) >= 0")
+    .Attr("weighted: bool")
     .Attr("dim: int >= 1")
     .SetShapeFn([](InferenceContext* c) {
       int64_t dim = 0;
@@ -43,7 +44,7 @@ that holds a few rows at a time.
 
 keys: [n].
 row_splits: [segments + 1]; segment i is keys[row_splits[i]:row_splits[i + 1]].
-weights: [n], factors of the rows; or [0], where they are 1.
+weights: [n], factors of the rows where they are `weighted`; anything where not.
 anchor: none, or what stands for the table where gradients are taken.
 sums: [segments, dim]; zeros for a segment without keys. float, or double for double rows.
 )doc");
@@ -80,6 +81,7 @@ REGISTER_OP("DePoolGradient")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("T: {float, double}")
     .Attr("Tvalues: {float, double, half, bfloat16}")
+    .Attr("weighted: bool")
     .SetShapeFn([](InferenceContext* c) {
       ShapeHandle gradient;
       TF_RETURN_IF_ERROR(c->WithRank(c->input(3), 2, &gradient));
@@ -94,7 +96,7 @@ times segment's gradient over all of its occurrences.
 
 keys: [n].
 row_splits: [segments + 1].
-weights: [n], or [0].
+weights: [n] where `weighted`.
 gradient: [segments, dim].
 unique_keys: [m].
 values: [m, dim].

@@ -1,0 +1,87 @@
+"""How the layers pool the rows of a segment of ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.config import received
+from de_core.pooling import COMBINERS, pooled_rows
+from de_core.segments import Segments
+from de_core.trainable_wrapper import lookup_rows
+
+_REDUCTIONS: dict[str, Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]] = {
+    "min": tf.math.unsorted_segment_min,
+    "max": tf.math.unsorted_segment_max,
+    "prod": tf.math.unsorted_segment_prod,
+}
+#: The combiners that layers know by name.
+NAMES = (*COMBINERS, *_REDUCTIONS, "std")
+
+
+def checked(combiner: Any) -> Any:
+    """Returns the combiner of a layer.
+
+    Args:
+        combiner: None, one of `NAMES`, or a function `f(rows [n, dim]) -> row [dim]`.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    if combiner is None or combiner in NAMES or callable(combiner):
+        return combiner
+    raise ValueError(
+        f"`combiner` must be None, one of {', '.join(NAMES)}, or a function of rows [n, dim] that "
+        f"returns a row [dim]. {received(combiner=combiner)}"
+    )
+
+
+def pool(variable: Any, segments: Segments, combiner: Any, max_norm: float | None) -> tf.Tensor:
+    """Looks ids up and pools the rows of each segment; one without ids is zeros.
+
+    "sum", "mean" and "sqrtn" never hold all rows at once; the others do.
+
+    Args:
+        variable: The `Variable`.
+        segments: Its ids.
+        combiner: One of `NAMES`, or a function `f(rows [n, dim]) -> row [dim]`.
+        max_norm: Rows longer than this are scaled down to it before.
+
+    Returns:
+        Of the value dtype, [segments, dim].
+    """
+    if combiner in COMBINERS:
+        return pooled_rows(
+            variable, segments.ids, segments.row_splits, combiner=combiner, max_norm=max_norm
+        )
+    rows = lookup_rows(variable, segments.ids, max_norm)
+    if callable(combiner):
+        return _mapped(combiner, rows, segments)
+    of_rows, count = segments.of_ids(), segments.count()
+    if combiner == "std":
+        return _deviation(rows, of_rows, count)
+    pooled = _REDUCTIONS[combiner](rows, of_rows, count)
+    empty = tf.equal(segments.row_splits[1:], segments.row_splits[:-1])
+    return tf.where(empty[:, None], tf.zeros_like(pooled), pooled)
+
+
+def _deviation(rows: tf.Tensor, of_rows: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """Returns the standard deviation of each column, as `tf.math.reduce_std` does."""
+    means = tf.math.unsorted_segment_mean(rows, of_rows, count)
+    squares = tf.math.squared_difference(rows, tf.gather(means, of_rows))
+    return tf.sqrt(tf.math.unsorted_segment_mean(squares, of_rows, count))
+
+
+def _mapped(function: Any, rows: tf.Tensor, segments: Segments) -> tf.Tensor:
+    ragged = tf.RaggedTensor.from_row_splits(rows, segments.row_splits, validate=False)
+    signature = tf.TensorSpec([rows.shape[-1]], rows.dtype)
+
+    def of_segment(part: tf.Tensor) -> tf.Tensor:
+        def zeros() -> tf.Tensor:
+            return tf.zeros([rows.shape[-1]], rows.dtype)
+
+        return tf.cond(tf.size(part) > 0, lambda: tf.convert_to_tensor(function(part)), zeros)
+
+    return tf.map_fn(of_segment, ragged, fn_output_signature=signature)

@@ -1,0 +1,133 @@
+"""The Keras layer that makes one row of the ids of each field of an example."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from de_core._keras import keras
+from de_core.config import received
+from de_core.layers import table_arguments
+from de_core.layers.embedding import Embedding
+from de_core.segments import Segments, by_first_dimension, flat_values
+
+
+@keras.saving.register_keras_serializable(package="de_core")
+class FieldWiseEmbedding(Embedding):
+    """Pools the rows of an example's ids field by field: all features share one table.
+
+    Args:
+        dim: See `Embedding`, as for all further arguments.
+        nslots: Number of fields.
+        slot_map_fn: `f(ids)` returning the field of each id, whole numbers in [0, nslots) of the
+            shape of `ids`. To save a model with it, decorate it with
+            `keras.saving.register_keras_serializable()`.
+        key_dtype: `tf.int64`, `tf.int32` or `tf.string`.
+        value_dtype: Of the rows.
+        combiner: How the rows are pooled; not None.
+        *args: See `Embedding`.
+        **kwargs: See `Embedding`.
+
+    Raises:
+        TypeError: As `Embedding`, or `slot_map_fn` is no function or `nslots` no whole number.
+        ValueError: As `Embedding`, or `nslots` is not positive or `combiner` is None.
+
+    Input shape:
+        [batch, …], also ragged or sparse.
+
+    Output shape:
+        [batch, nslots, dim]; zeros for a field without ids.
+
+    Example:
+    >>> layer = FieldWiseEmbedding(1, 3, lambda ids: ids % 3, initializer="ones")
+    >>> layer(tf.constant([[23, 12, 0]], tf.int64)).numpy().tolist()
+    [[[2.0], [0.0], [1.0]]]
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        nslots: int,
+        slot_map_fn: Callable[[Any], Any] | None = None,
+        key_dtype: Any = tf.int64,
+        value_dtype: Any = tf.float32,
+        combiner: Any = "sum",
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        if not callable(slot_map_fn):
+            raise TypeError(
+                "`slot_map_fn` must be a function of ids that returns the field of each. "
+                + received(slot_map_fn=slot_map_fn)
+            )
+        if isinstance(nslots, bool) or not isinstance(nslots, numbers.Integral):
+            raise TypeError(f"`nslots` must be a whole number. {received(nslots=nslots)}")
+        if nslots < 1:
+            raise ValueError(f"`nslots` must be positive. {received(nslots=nslots)}")
+        if combiner is None:
+            raise ValueError(f"`combiner` must not be None here. {received(combiner=combiner)}")
+        super().__init__(dim, key_dtype, value_dtype, combiner, *args, **kwargs)
+        self.nslots = int(nslots)
+        self.slot_map_fn = slot_map_fn
+
+    def call(self, ids: Any, mask: Any = None) -> Any:
+        """Looks ids up and pools them by field.
+
+        Args:
+            ids: [batch, …].
+            mask: Which ids count, ids.shape; None for all.
+        """
+        ids = self._as_keys(ids)
+        if ids.shape.rank is not None and ids.shape.rank < 2:
+            raise ValueError(
+                "The ids of a field-wise layer must be of shape [batch, …]. Received: "
+                f"ids.shape={ids.shape}."
+            )
+        self._add_regularization(ids)
+        examples = by_first_dimension(ids)
+        which = self._which_count(ids, mask)
+        rows = self._pool(self._by_field(ids, examples, which))
+        rows = tf.reshape(rows, [-1, self.nslots, self.table.dim])
+        return self._cast(tf.ensure_shape(rows, [ids.shape[0], self.nslots, self.table.dim]))
+
+    def compute_output_shape(self, input_shape: Sequence[int | None]) -> tuple[int | None, ...]:
+        """Returns the shape of the output for ids of `input_shape`."""
+        return (input_shape[0], self.nslots, self.table.dim)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns what `from_config` makes an equal layer of, without the rows."""
+        return {
+            **super().get_config(),
+            "nslots": self.nslots,
+            "slot_map_fn": table_arguments.serialized(self.slot_map_fn),
+        }
+
+    def _by_field(self, ids: Any, examples: Segments, which: Any) -> Segments:
+        dense = isinstance(ids, tf.Tensor)
+        slots = tf.convert_to_tensor(self.slot_map_fn(ids if dense else examples.ids))
+        wanted = ids.shape if dense else examples.ids.shape
+        if not slots.dtype.is_integer or not slots.shape.is_compatible_with(wanted):
+            raise ValueError(
+                "`slot_map_fn` must return one whole number an id. Received: "
+                f"dtype={slots.dtype.name}, shape={slots.shape} for ids of shape {wanted}."
+            )
+        slots = tf.reshape(tf.cast(slots, tf.int64), [-1])
+        outside = tf.logical_or(slots < 0, slots >= self.nslots)
+        if which is not None:
+            outside = tf.logical_and(outside, flat_values(which))
+        check = tf.debugging.Assert(
+            tf.logical_not(tf.reduce_any(outside)),
+            [
+                f"`slot_map_fn` must return fields in [0, {self.nslots}). Received:",
+                tf.boolean_mask(slots, outside),
+            ],
+        )
+        # Nothing in eager mode, where the check is done.
+        with tf.control_dependencies([] if check is None else [check]):
+            segments = examples.of_ids() * self.nslots + slots
+        if which is not None:
+            segments = tf.where(flat_values(which), segments, -1)
+        return examples.regrouped(segments, examples.count() * self.nslots)

@@ -1,0 +1,75 @@
+"""The Keras layer that makes one row of all ids of an example."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from de_core._keras import keras
+from de_core.config import received
+from de_core.layers.embedding import Embedding
+from de_core.segments import by_first_dimension, by_last_dimension
+
+
+@keras.saving.register_keras_serializable(package="de_core")
+class SquashedEmbedding(Embedding):
+    """Pools the rows of all ids of an example, whatever the dimensions between.
+
+    Args:
+        dim: See `Embedding`, as for all further arguments.
+        key_dtype: `tf.int64`, `tf.int32` or `tf.string`.
+        value_dtype: Of the rows.
+        combiner: How the rows are pooled; not None.
+        *args: See `Embedding`.
+        **kwargs: See `Embedding`.
+
+    Raises:
+        TypeError: As `Embedding`.
+        ValueError: As `Embedding`, or `combiner` is None.
+
+    Input shape:
+        [batch, …], also ragged or sparse; or [n], the ids of a single example.
+
+    Output shape:
+        [batch, dim]; or [dim].
+
+    Example:
+    >>> layer = SquashedEmbedding(2, initializer="ones")
+    >>> layer(tf.constant([[[7, 9], [1, 3]]], tf.int64)).numpy().tolist()
+    [[4.0, 4.0]]
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        key_dtype: Any = tf.int64,
+        value_dtype: Any = tf.float32,
+        combiner: Any = "sum",
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        if combiner is None:
+            raise ValueError(f"`combiner` must not be None here. {received(combiner=combiner)}")
+        super().__init__(dim, key_dtype, value_dtype, combiner, *args, **kwargs)
+
+    def call(self, ids: Any, mask: Any = None) -> Any:
+        """Looks ids up and pools them.
+
+        Args:
+            ids: [batch, …] or [n].
+            mask: Which ids count, ids.shape; None for all.
+        """
+        ids = self._as_keys(ids)
+        self._add_regularization(ids)
+        if ids.shape.rank == 1:
+            rows = self._pool(self._counting(by_last_dimension(ids), ids, mask))
+            return self._cast(tf.reshape(rows, [self.table.dim]))
+        rows = self._pool(self._counting(by_first_dimension(ids), ids, mask))
+        return self._cast(tf.ensure_shape(rows, [ids.shape[0], self.table.dim]))
+
+    def compute_output_shape(self, input_shape: Sequence[int | None]) -> tuple[int | None, ...]:
+        """Returns the shape of the output for ids of `input_shape`."""
+        batch = tuple(input_shape)[:1] if len(input_shape) > 1 else ()
+        return (*batch, self.table.dim)
