@@ -29,7 +29,7 @@ def anchor_tensor(anchor: tf.Variable, spec: TableSpec) -> tf.Tensor:
     Returns:
         Its resource handle, or a token where the lookup is in a branch or a loop.
     """
-    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    graph: Any = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
     if not _is_control_flow(graph):
         anchor.read_value()  # a tape watches a variable once it is read
         return anchor.handle

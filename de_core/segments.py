@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import dataclasses
+from typing import Any
 
 import tensorflow as tf
 
 from de_core._ops import library
 
 
-class Segments(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Segments:
     """Ids whose rows are pooled, segment by segment.
 
     Attributes:

@@ -47,6 +47,9 @@ class FieldWiseEmbedding(Embedding):
     [[[2.0], [0.0], [1.0]]]
     """
 
+    nslots: int
+    slot_map_fn: Callable[[Any], Any]
+
     def __init__(
         self,
         dim: int,
