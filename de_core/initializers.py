@@ -67,12 +67,20 @@ def resolve(initializer: Any, *, name: str, dim: int, value_dtype: tf.DType) -> 
 
     Raises:
         TypeError: It is none of these, or a random one for values that are not floating-point.
-        ValueError: An array of another shape, or a callable that returned one.
+        ValueError: An array of another shape, or a callable that returned one; a tensor of another
+            dtype than the values; a number that an integer table cannot hold, or that is beyond
+            2^24 and not a float32: initial rows are computed in float32.
 
     Example:
     >>> resolve(0.5, name="t", dim=2, value_dtype=tf.float32).kind
     'constant'
     """
+    if tf.is_tensor(initializer) and initializer.dtype != value_dtype:
+        raise ValueError(
+            f"An `initializer` tensor must be of the values' dtype, {value_dtype.name}. Cast it "
+            f"with tf.cast(initializer, tf.{value_dtype.name}). Received: "
+            f"initializer.dtype={initializer.dtype.name} (of type {type(initializer).__name__})."
+        )
     row = _resolve(initializer, name, dim, value_dtype)
     random = row.kind in ("uniform", "normal", "truncated_normal", "quantile")
     if random and not value_dtype.is_floating:
@@ -80,7 +88,24 @@ def resolve(initializer: Any, *, name: str, dim: int, value_dtype: tf.DType) -> 
             f"A random initializer needs floating-point values, not {value_dtype.name}. "
             f"Pass a number or None. {received(initializer=initializer)}"
         )
+    if value_dtype.is_integer and isinstance(
+        initializer, (numbers.Number, np.generic, list, tuple, np.ndarray, tf.Tensor)
+    ):
+        _check_integers(initializer, value_dtype)
     return row
+
+
+def _check_integers(initializer: Any, value_dtype: tf.DType) -> None:
+    values = np.asarray(_values_of(initializer) if tf.is_tensor(initializer) else initializer)
+    for value in values.ravel().tolist():
+        whole = math.isfinite(value) and int(value) == value
+        fits = whole and value_dtype.min <= value <= value_dtype.max
+        if not fits or int(np.float32(value)) != value:
+            raise ValueError(
+                f"The `initializer` of {value_dtype.name} values must be whole numbers that they "
+                "can hold and a float32 too, in which initial rows are computed. "
+                + received(value=value)
+            )
 
 
 def _resolve(initializer: Any, name: str, dim: int, value_dtype: tf.DType) -> InitialRow:

@@ -49,10 +49,7 @@ class Rows:
             keys = keys_and_values.checked_keys(keys, self)
             values, exists = self._store.find(keys)
             values = self._anchored(keys, values)
-            if self.regularizer is not None and not tf.executing_eagerly():
-                tf.compat.v1.add_to_collection(
-                    tf.compat.v1.GraphKeys.REGULARIZATION_LOSSES, self.regularization_loss(keys)
-                )
+            self._collect_regularization_loss(keys)
         return (values, exists) if return_exists else values
 
     def regularization_loss(self, keys: Any, name: str | None = None) -> tf.Tensor:
@@ -188,6 +185,13 @@ class Rows:
         """Removes all rows; returns the operation, or None in eager mode."""
         with tf.name_scope(name or "clear"):
             return self._store.clear()
+
+    def _collect_regularization_loss(self, keys: tf.Tensor) -> None:
+        """Adds the penalty on the rows of one lookup to the graph's losses, if there is any."""
+        if self.regularizer is not None and not tf.executing_eagerly():
+            tf.compat.v1.add_to_collection(
+                tf.compat.v1.GraphKeys.REGULARIZATION_LOSSES, self.regularization_loss(keys)
+            )
 
     def _anchored(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
         """Ties rows to the anchor, so that a tape records where they come from."""

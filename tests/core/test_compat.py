@@ -1,9 +1,14 @@
+import pathlib
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import de_core as de
 from tests.core import execution_modes
+
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 def test_the_mode_is_remembered_and_changes_nothing():
@@ -115,6 +120,20 @@ def test_a_name_that_is_gone_says_what_to_use(module, name, replacement):
     assert not hasattr(module, name)
     with pytest.raises(AttributeError, match=r"no attribute 'never_was'$"):
         module.never_was  # noqa: B018
+
+
+def test_every_name_in_the_guide_is_there_or_says_what_to_use():
+    guide = (ROOT / "docs/migrating.md").read_text("utf-8")
+    names = sorted(set(re.findall(r"`de\.([A-Za-z_.]+\w)", guide)))
+    assert len(names) > 10
+    for name in names:
+        found = de
+        for part in name.split("."):
+            try:
+                found = getattr(found, part)
+            except AttributeError as error:
+                assert re.search(f"no attribute '{part}': .", str(error)), name  # noqa: PT017
+                break
 
 
 def test_other_storages_are_refused():

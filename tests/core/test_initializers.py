@@ -195,3 +195,29 @@ def test_a_subclass_of_a_known_initializer_is_not_taken_for_it():
             return super().__call__(shape, dtype) + 5.0
 
     assert rows(Shifted(), keys=[1, 2, 3]).min() > 4.9
+
+
+@pytest.mark.parametrize("value", [0.5, 2**24 + 1, 2**40 + 1, 300, float("nan"), [1, 300]])
+def test_an_integer_table_refuses_numbers_it_would_change(value):
+    dtype = tf.int64 if value in (2**24 + 1, 2**40 + 1) else tf.int8
+    with pytest.raises(ValueError, match=f"of {dtype.name} values must be whole numbers"):
+        de.Variable(dim=2, value_dtype=dtype, initializer=value)
+    table = de.Variable(dim=2, value_dtype=tf.int64, initializer=-(2**40))
+    assert table.lookup([1]).numpy().tolist() == [[-(2**40)] * 2]
+
+
+@pytest.mark.parametrize("tensor", [tf.constant([1, 2]), tf.Variable([1.0, 2.0], dtype=tf.float64)])
+def test_a_tensor_of_another_dtype_is_refused(tensor):
+    with pytest.raises(ValueError, match="must be of the values' dtype, float32"):
+        de.Variable(dim=2, initializer=tensor)
+    same = tf.cast(tensor, tf.float32)
+    assert de.Variable(dim=2, initializer=same).lookup([1]).numpy().tolist() == [[1, 2]]
+
+
+def test_a_tensor_that_depends_on_others_is_refused_in_a_graph():
+    v1 = tf.compat.v1
+    with tf.Graph().as_default():
+        for tensor in (v1.placeholder(tf.float32, [2]), v1.get_variable("v", [2])):
+            with pytest.raises(ValueError, match="must have its values when the Variable is made"):
+                de.Variable(dim=2, name="users", initializer=tensor)
+        assert de.Variable(dim=2, name="users").name == "users"

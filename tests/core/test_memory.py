@@ -1,0 +1,103 @@
+"""The memory of a table goes with the last reference to its Variable."""
+
+import gc
+import os
+import pathlib
+
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+ROWS, DIM = 100_000, 128
+PAYLOAD = ROWS * DIM * 4
+
+
+def resident():
+    pages = int(pathlib.Path("/proc/self/statm").read_text("ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def by_name():
+    return de.get_variable("measured", dim=DIM)
+
+
+def alone():
+    return de.Variable(dim=DIM, devices=["/CPU:0"] * 2)
+
+
+class Holder(tf.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = alone()
+
+
+def in_a_module():
+    return Holder().table
+
+
+def in_a_function():
+    table = alone()
+
+    @tf.function
+    def look(ids):
+        return table.lookup(ids)
+
+    look(tf.constant([1], tf.int64))
+    return table
+
+
+@pytest.mark.parametrize("make", [by_name, alone, in_a_module, in_a_function])
+def test_the_last_reference_frees_it(make):
+    keys, rows = tf.range(ROWS, dtype=tf.int64), tf.ones([ROWS, DIM])
+    make().upsert(keys, rows)  # whatever is made once and kept
+    gc.collect()
+    before = resident()
+    table = make()
+    table.upsert(keys, rows)
+    assert table.memory_usage()["rows"] >= PAYLOAD
+    held = resident() - before
+    if make is in_a_function:
+        gc.collect()  # TensorFlow's functions are in cycles of their own
+    else:
+        gc.disable()
+    try:
+        del table
+        if make is in_a_function:
+            gc.collect()
+        kept = resident() - before
+    finally:
+        gc.enable()
+    assert held > 0.9 * PAYLOAD
+    assert kept < 0.2 * PAYLOAD
+
+
+def test_a_layer_takes_its_table_with_it():
+    keys = tf.range(ROWS, dtype=tf.int64)
+
+    def use():
+        layer = de.layers.Embedding(DIM, initializer="ones")
+        layer(tf.constant([[1]], tf.int64))
+        layer.table.upsert(keys, tf.ones([ROWS, DIM]))
+        return layer.table.memory_usage()["rows"]
+
+    use()
+    gc.collect()
+    before = resident()
+    for _ in range(3):
+        assert use() >= PAYLOAD
+        gc.collect()
+    assert resident() - before < 0.5 * PAYLOAD
+
+
+def test_names_share_only_through_get_variable():
+    named = [de.Variable(dim=1, name="one") for _ in range(2)] + [de.get_variable("one", dim=1)]
+    layers = [de.layers.Embedding(1) for _ in range(2)]
+    layers += [de.layers.Embedding(1, name="one") for _ in range(2)]
+    for layer in layers:
+        layer(tf.constant([[1]], tf.int64))
+    tables = named + [layer.table for layer in layers]
+    for number, table in enumerate(tables):
+        table.upsert([number], [[1.0]])
+    assert [int(table.size()) for table in tables] == [1] * 7
+    assert [table.export()[0].numpy().tolist() for table in tables] == [[i] for i in range(7)]
