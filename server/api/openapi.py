@@ -3,43 +3,29 @@
 from typing import Any
 
 from server import __version__
+from server.api.openapi_parts import ERRORS, content, error, get, parameter, post
 from server.api.openapi_schemas import SCHEMAS
 
-_MODEL = {
-    "name": "model",
-    "in": "path",
-    "required": True,
-    "schema": {"type": "string"},
-    "example": "ranker",
-}
-_VERSION = {
-    "name": "version",
-    "in": "path",
-    "required": True,
-    "description": "A version's number.",
-    "schema": {"type": "integer", "format": "int64", "minimum": 0},
-    "example": 1,
-}
-_TABLE = {
-    "name": "table",
-    "in": "path",
-    "required": True,
-    "schema": {"type": "string"},
-    "example": "user",
-}
+_MODEL = parameter("model", "ranker")
+_VERSION = parameter(
+    "version",
+    1,
+    {"type": "integer", "format": "int64", "minimum": 0},
+    "A version's number.",
+)
+_LABEL = parameter("label", "stable", description="A version's label.")
+_TABLE = parameter("table", "user")
 _INT64 = {
     "name": "int64",
     "in": "query",
     "description": "`string` writes 64-bit integers as JSON strings.",
     "schema": {"type": "string", "enum": ["string"]},
 }
-_ERRORS = {
-    "400": "The request is wrong: path, JSON, signature, types or shapes.",
-    "404": "There is no such model, version or table.",
-    "413": "The body is too large.",
-    "415": "The body has a Content-Encoding other than gzip.",
-    "429": "Too many requests wait.",
-    "500": "The model, or the gateway, failed.",
+_TIMEOUT = {
+    "name": "X-Request-Timeout-Ms",
+    "in": "header",
+    "description": "Milliseconds after which the client does not want the answer any more.",
+    "schema": {"type": "integer", "minimum": 1, "maximum": 999_999_999},
 }
 
 _ROW_REQUEST = {"instances": [{"user": 7, "item": 42}, {"user": 8, "item": 42}]}
@@ -47,6 +33,17 @@ _COLUMN_REQUEST = {"inputs": {"user": [7, 8], "item": [42, 42]}}
 _B64_REQUEST = {"instances": [{"b64": "aGVsbG8="}]}
 _LOOKUP_REQUEST = {"table": "user", "ids": [7, "9007199254740993"]}
 _POOLED_REQUEST = {"table": "user", "ids": [[7, 8], [9]], "combiner": "mean", "missing": "null"}
+_INFER_REQUEST = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [1.0, 2.0]}]}
+_INFER_ANSWER = {
+    "model_name": "ranker",
+    "model_version": "1",
+    "outputs": [{"name": "y", "datatype": "FP32", "shape": [2], "data": [2.5, 3.0]}],
+}
+_BINARY = {
+    "application/x-npz": {"schema": {"type": "string", "format": "binary"}},
+    "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+}
+_NPZ = {"application/x-npz": _BINARY["application/x-npz"]}
 
 
 def openapi_document() -> dict[str, Any]:
@@ -55,48 +52,64 @@ def openapi_document() -> dict[str, Any]:
     for base, parameters in (
         ("/v1/models/{model}", [_MODEL]),
         ("/v1/models/{model}/versions/{version}", [_MODEL, _VERSION]),
+        ("/v1/models/{model}/labels/{label}", [_MODEL, _LABEL]),
     ):
         paths |= _model_paths(base, parameters)
+    for base, parameters in (
+        ("/v2/models/{model}", [_MODEL]),
+        ("/v2/models/{model}/versions/{version}", [_MODEL, _VERSION]),
+    ):
+        paths |= _v2_paths(base, parameters)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Embedding gateway",
             "version": __version__,
-            "description": "TensorFlow Serving's REST API, and lookups of embeddings.",
+            "description": "TensorFlow Serving's REST API, lookups of embeddings, and the Open "
+            "Inference Protocol.",
         },
         "paths": paths | _operation_paths(),
-        "components": {"schemas": SCHEMAS},
+        "components": {
+            "schemas": SCHEMAS,
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+            },
+        },
+        # None is needed where the gateway runs without --keys-file.
+        "security": [{}, {"bearer": []}, {"key": []}],
     }
 
 
 def _model_paths(base: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
-    which = "latest version" if "{version}" not in base else "version"
+    which = "latest version" if base.endswith("{model}") else "version"
     return {
-        f"{base}:predict": _post(
+        f"{base}:predict": post(
             f"Run a signature of the {which}",
             "Predict",
-            [*parameters, _INT64],
+            [*parameters, _INT64, _TIMEOUT],
             {"rows": _ROW_REQUEST, "columns": _COLUMN_REQUEST, "bytes": _B64_REQUEST},
             {"rows": {"predictions": [0.5, 0.25]}, "columns": {"outputs": [0.5, 0.25]}},
+            _NPZ,
         ),
-        f"{base}:classify": _post(
+        f"{base}:classify": post(
             f"Classify examples with the {which}",
             "Examples",
-            parameters,
+            [*parameters, _TIMEOUT],
             {"examples": {"examples": [{"age": 20, "tags": ["a", "b"]}]}},
             {"labels": {"results": [[["car", 0.75], ["bike", 0.25]]]}},
         ),
-        f"{base}:regress": _post(
+        f"{base}:regress": post(
             f"Regress examples with the {which}",
             "Examples",
-            parameters,
+            [*parameters, _TIMEOUT],
             {"examples": {"examples": [{"age": 20}], "context": {"query": "pizza"}}},
             {"values": {"results": [0.25]}},
         ),
-        f"{base}:lookup": _post(
+        f"{base}:lookup": post(
             f"Look embeddings up in a table of the {which}",
             "Lookup",
-            parameters,
+            [*parameters, _TIMEOUT],
             {"rows": _LOOKUP_REQUEST, "pooled": _POOLED_REQUEST},
             {
                 "rows": {"embeddings": [[0.5, 1.0], [0.0, 0.0]], "found": [True, False]},
@@ -105,8 +118,9 @@ def _model_paths(base: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
                     "found": [[True, False], [False]],
                 },
             },
+            _BINARY,
         ),
-        base: _get(
+        base: get(
             "State of the model's versions",
             parameters,
             "ModelStatus",
@@ -120,14 +134,15 @@ def _model_paths(base: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
                 ]
             },
         ),
-        f"{base}/metadata": _get("Signatures of the model", parameters, "Object", {}),
-        f"{base}/tables": _get(
+        f"{base}/metadata": get("Signatures of the model", parameters, "Object", {}),
+        f"{base}/openapi.json": get("This model's own document", parameters, "Object", {}),
+        f"{base}/tables": get(
             "The model's embedding tables",
             parameters,
             "Tables",
             {"tables": [{"table": "user", "dim": 16, "rows": 1000, "key_dtype": "int64"}]},
         ),
-        f"{base}/tables/{{table}}": _get(
+        f"{base}/tables/{{table}}": get(
             "One embedding table",
             [*parameters, _TABLE],
             "Table",
@@ -136,14 +151,44 @@ def _model_paths(base: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def _v2_paths(base: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        base: get("Inputs and outputs of the model", parameters, "Object", {}),
+        f"{base}/ready": get(
+            "Whether the model serves", parameters, "Object", {"name": "ranker", "ready": True}
+        ),
+        f"{base}/infer": post(
+            "Run a signature (Open Inference Protocol)",
+            "Infer",
+            [*parameters, _TIMEOUT],
+            {"tensors": _INFER_REQUEST},
+            {"tensors": _INFER_ANSWER},
+        ),
+    }
+
+
 def _operation_paths() -> dict[str, Any]:
     ok = {"status": "ok"}
-    unavailable = {"503": _error("Not now; try again later.")}
+    unavailable = {"503": error("Not now; try again later.")}
     paths = {
-        "/livez": _get("Whether the process runs", [], "Object", ok, errors={}),
-        "/readyz": _get("Whether every model serves", [], "Object", ok, errors=unavailable),
-        "/startupz": _get("Whether the first loading is done", [], "Object", ok, unavailable),
-        "/version": _get("Software versions", [], "Object", {"gateway": "0.1.0"}, errors={}),
+        "/livez": get("Whether the process runs", [], "Object", ok, errors={}),
+        "/readyz": get("Whether every model serves", [], "Object", ok, errors=unavailable),
+        "/startupz": get("Whether the first loading is done", [], "Object", ok, unavailable),
+        "/version": get("Software versions", [], "Object", {"gateway": "0.1.0"}, errors={}),
+        "/v2": get("What this is", [], "Object", {"name": "embedding-gateway"}, errors={}),
+        "/v2/health/live": get("Whether it runs", [], "Object", {"live": True}, errors={}),
+        "/v2/health/ready": get(
+            "Whether every model serves",
+            [],
+            "Object",
+            {"ready": True},
+            errors={
+                "503": {
+                    "description": "Not now; try again later.",
+                    "content": {"application/json": content("Object", {})},
+                }
+            },
+        ),
     }
     paths["/metrics"] = {
         "get": {
@@ -156,72 +201,16 @@ def _operation_paths() -> dict[str, Any]:
             },
         }
     }
-    return paths
-
-
-def _post(
-    summary: str,
-    schema: str,
-    parameters: list[dict[str, Any]],
-    requests: dict[str, Any],
-    answers: dict[str, Any],
-) -> dict[str, Any]:
-    return {
-        "post": {
-            "summary": summary,
-            "parameters": parameters,
-            "requestBody": {
-                "required": True,
-                "content": {"application/json": _content(f"{schema}Request", requests)},
-            },
-            "responses": {
-                "200": {
-                    "description": "The answer",
-                    "headers": {
-                        "x-model-version": {
-                            "description": "The version that answered.",
-                            "schema": {"type": "string"},
-                        }
-                    },
-                    "content": {"application/json": _content(f"{schema}Answer", answers)},
-                },
-                **{status: _error(text) for status, text in _ERRORS.items()},
-            },
-        }
-    }
-
-
-def _get(
-    summary: str,
-    parameters: list[dict[str, Any]],
-    schema: str,
-    example: dict[str, Any],
-    errors: dict[str, Any] | None = None,
-) -> dict[str, Any]:
-    if errors is None:
-        errors = {status: _error(_ERRORS[status]) for status in ("400", "404")}
-    return {
+    paths["/ui"] = {
         "get": {
-            "summary": summary,
-            "parameters": parameters,
+            "summary": "A page that shows what is served",
             "responses": {
                 "200": {
-                    "description": "The answer",
-                    "content": {"application/json": _content(schema, {"example": example})},
+                    "description": "HTML",
+                    "content": {"text/html": {"schema": {"type": "string"}}},
                 },
-                **errors,
+                "429": error(ERRORS["429"]),
             },
         }
     }
-
-
-def _content(schema: str, examples: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "schema": {"$ref": f"#/components/schemas/{schema}"},
-        "examples": {name: {"value": value} for name, value in examples.items()},
-    }
-
-
-def _error(description: str) -> dict[str, Any]:
-    content = {"schema": {"$ref": "#/components/schemas/Error"}}
-    return {"description": description, "content": {"application/json": content}}
+    return paths

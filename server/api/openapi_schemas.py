@@ -14,6 +14,22 @@ _FEATURES = {
     "description": "A value or a list of values by feature name.",
 }
 
+_INFER_TENSOR = {
+    "type": "object",
+    "required": ["name", "datatype", "shape", "data"],
+    "properties": {
+        "name": _STRING,
+        "datatype": {
+            "enum": [
+                *("BOOL", "UINT8", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64"),
+                *("FP16", "BF16", "FP32", "FP64", "BYTES"),
+            ]
+        },
+        "shape": {"type": "array", "items": {"type": "integer", "minimum": 0}},
+        "data": {"type": "array", "description": "Flat in row-major order, or nested."},
+    },
+}
+
 SCHEMAS: dict[str, Any] = {
     "Error": {
         "type": "object",
@@ -112,6 +128,33 @@ SCHEMAS: dict[str, Any] = {
                 ]
             },
             "found": {"type": "array", "description": "Nested as `ids` is."},
+        },
+    },
+    "InferRequest": {
+        "type": "object",
+        "required": ["inputs"],
+        "properties": {
+            "id": _STRING,
+            "parameters": {"type": "object", "properties": {"signature_name": _SIGNATURE}},
+            "inputs": {"type": "array", "items": _INFER_TENSOR},
+            "outputs": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["name"],
+                    "properties": {"name": _STRING},
+                },
+            },
+        },
+    },
+    "InferAnswer": {
+        "type": "object",
+        "required": ["model_name", "model_version", "outputs"],
+        "properties": {
+            "id": _STRING,
+            "model_name": _STRING,
+            "model_version": _STRING,
+            "outputs": {"type": "array", "items": _INFER_TENSOR},
         },
     },
     "ModelStatus": {

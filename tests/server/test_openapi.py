@@ -11,7 +11,7 @@ from server.app import create_app
 from server.settings import load_settings
 from server.wire.limits import Limits
 from server.wire.lookup import decode_lookup
-from server.wire.paths import parse_path
+from server.wire.paths import parse_path, parse_v2_path
 from tests.server.support.asgi import ask
 from tests.server.support.numpy_engine import NumpyEngine
 
@@ -40,13 +40,14 @@ def test_every_reference_has_a_schema_and_every_schema_a_reference():
 
 @pytest.mark.parametrize(("path", "method", "operation"), OPERATIONS)
 def test_every_path_exists_and_names_its_parameters(path, method, operation):
+    parse = parse_v2_path if path.startswith("/v2/models") else parse_path
     parameters = [p for p in operation.get("parameters", []) if p["in"] == "path"]
     for parameter in parameters:
         assert f"{{{parameter['name']}}}" in path
         path = path.replace(f"{{{parameter['name']}}}", str(parameter["example"]))
     assert "{" not in path
-    if path.startswith("/v1/"):
-        parse_path(method.upper(), path.encode())
+    if path.startswith(("/v1/", "/v2/models")):
+        parse(method.upper(), path.encode())
     else:
         app = create_app(load_settings(model_dir="x"), NumpyEngine())
         assert ask(app, method.upper(), path).status == 200
@@ -63,3 +64,17 @@ def test_examples_of_lookups_are_lookups():
         examples = operation["requestBody"]["content"]["application/json"]["examples"]
         for example in examples.values():
             decode_lookup(json.dumps(example["value"]).encode(), Limits())
+
+
+def test_a_model_has_a_document_of_its_own():
+    app = create_app(load_settings(model_dir="x"), NumpyEngine())
+    document = ask(app, "GET", "/v1/models/m/openapi.json").json()
+    (path,) = document["paths"]
+    assert path == "/v1/models/m:predict"
+    body = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
+    requests = {schema["title"]: schema for schema in body["schema"]["oneOf"]}
+    assert requests["serving_default"]["properties"]["instances"]["items"] == {"type": "number"}
+    row = requests["both"]["properties"]["instances"]["items"]
+    assert row["required"] == ["a", "s"]
+    assert row["properties"]["a"] == {"type": "integer"}
+    assert requests["both"]["required"] == ["instances", "signature_name"]

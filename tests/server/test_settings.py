@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.settings import SettingsError, load_settings
+from server.settings import SettingsError, load_settings, settings_text
 
 
 @pytest.fixture(autouse=True)
@@ -34,3 +34,54 @@ def test_all_problems_are_told_at_once(monkeypatch):
     assert lines[2].startswith("--port (or DE_GATEWAY_PORT): ")
     assert lines[2].endswith("Received: 99999")
     assert lines[3].startswith("--threads")
+
+
+def test_a_file_is_between_the_environment_and_the_default(monkeypatch, tmp_path):
+    file = tmp_path / "gateway.yaml"
+    file.write_text("port: 9002\nthreads: 5\nmodel_dir: y\nmax_rank: 3\n")
+    monkeypatch.setenv("DE_GATEWAY_THREADS", "3")
+    settings = load_settings(settings_file=str(file), port="9001")
+    assert (settings.port, settings.threads, settings.max_rank) == (9001, 3, 3)
+    monkeypatch.setenv("DE_GATEWAY_SETTINGS_FILE", str(file))
+    assert load_settings().port == 9002
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("prot: 1", "prot in "),
+        ("[1]", "must hold settings by name"),
+        ("{", "must be readable YAML or JSON"),
+        ("port: many", "--port (or DE_GATEWAY_PORT): "),
+        (None, "must be readable YAML or JSON"),
+    ],
+)
+def test_a_file_that_is_wrong_is_told(tmp_path, content, problem):
+    file = tmp_path / "gateway.yaml"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(SettingsError) as caught:
+        load_settings(model_dir="x", settings_file=str(file))
+    assert problem in str(caught.value)
+
+
+def test_what_holds_can_be_printed_and_read_again(tmp_path):
+    file = tmp_path / "gateway.yaml"
+    settings = load_settings(model_dir="x", threads="7", batch_rows="32")
+    file.write_text(settings_text(settings))
+    assert load_settings(settings_file=str(file)) == settings.model_copy(
+        update={"settings_file": file}
+    )
+
+
+def test_an_engine_needs_what_it_runs_on():
+    with pytest.raises(SettingsError) as caught:
+        load_settings(engine="tfserving")
+    assert [line.split()[0] for line in str(caught.value).splitlines()] == [
+        "--upstreams",
+        "--models",
+    ]
+    assert load_settings(engine="tfserving", upstreams="a:1", models="m").model_dir is None
+    for wrong in ("latest:0", "newest", "1,", ""):
+        with pytest.raises(SettingsError, match="--version-policy"):
+            load_settings(model_dir="x", version_policy=wrong)

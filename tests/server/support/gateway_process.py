@@ -17,8 +17,11 @@ from tests.server.support.asgi import Reply
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "server", *arguments]
+STUB = "tests.server.support.stub_gateway"
+
+
+def command(*arguments: str, module: str = "server") -> list[str]:
+    return [sys.executable, "-m", module, *arguments]
 
 
 def environment() -> dict[str, str]:
@@ -29,13 +32,14 @@ def environment() -> dict[str, str]:
 class GatewayProcess:
     """`python -m server` on a free port; a context manager that leaves nothing behind."""
 
-    def __init__(self, model_dir: Path | None, log: Path, *arguments: str) -> None:
+    def __init__(
+        self, model_dir: Path | None, log: Path, *arguments: str, module: str = "server"
+    ) -> None:
+        folder = ("--model-dir", str(model_dir)) if model_dir else ()
         self._log_file = log.open("wb")
         self.log_path = log
         self.process = subprocess.Popen(
-            command(
-                *(("--model-dir", str(model_dir)) if model_dir else ()), "--port", "0", *arguments
-            ),
+            command(*folder, "--port", "0", *arguments, module=module),
             cwd=ROOT,
             env=environment(),
             stdout=subprocess.PIPE,

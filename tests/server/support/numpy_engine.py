@@ -123,6 +123,10 @@ FUNCTIONS = {
         signature("serving_default", [tensor("x", "float", None)], [tensor("y", "float", None)]),
         lambda x: {"y": x / 2 + 2},
     ),
+    "rows": (
+        signature("rows", [tensor("x", "float", None, 10)], [tensor("y", "float", None)]),
+        lambda x: {"y": x[:, 0]},
+    ),
     "echo64": (
         signature("echo64", [tensor("x", "int64", None)], [tensor("x", "int64", None)]),
         lambda x: {"x": x},

@@ -1,0 +1,83 @@
+"""Load from wrk and h2load (Debian: wrk, nghttp2-client), and what it costs a server."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import statistics
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+TOOLS = all(shutil.which(tool) for tool in ("wrk", "h2load"))
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class Measured:
+    """One run: requests a second, and the servers' CPU microseconds a request."""
+
+    rate: float
+    cpu: float
+
+
+def pids_of(pid: int) -> list[int]:
+    """Returns a process and its children."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(int(child) for child in children)]
+
+
+def cpu_seconds(pid: int) -> float:
+    """Returns the CPU time a process and its children took until now."""
+    total = 0
+    for each in pids_of(pid):
+        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / _TICKS
+
+
+def script(folder: Path, name: str, body: bytes, headers: dict[str, str] | None = None) -> Path:
+    """Writes a body, and a script with which wrk posts it."""
+    (folder / f"{name}.body").write_bytes(body)
+    lines = [
+        'wrk.method = "POST"',
+        f'local file = io.open("{folder / f"{name}.body"}", "rb")',
+        'wrk.body = file:read("*a")',
+        *(f'wrk.headers["{key}"] = "{value}"' for key, value in (headers or {}).items()),
+    ]
+    file = folder / f"{name}.lua"
+    file.write_text("\n".join(lines))
+    return file
+
+
+def wrk(port: int, pid: int, path: str, lua: Path, connections: int, seconds: float) -> Measured:
+    """Asks as fast as it is answered; every answer must be a 200."""
+    before = cpu_seconds(pid)
+    done = subprocess.run(
+        ["wrk", "-t1", f"-c{connections}", f"-d{seconds:g}s", "-s", str(lua),
+         f"http://127.0.0.1:{port}{path}"],
+        capture_output=True, text=True, check=True, timeout=seconds + 60,
+    ).stdout  # fmt: skip
+    cpu = cpu_seconds(pid) - before
+    assert "Non-2xx" not in done, done
+    requests = int(re.search(r"(\d+) requests in", done)[1])
+    rate = float(re.search(r"Requests/sec:\s+([\d.]+)", done)[1])
+    return Measured(rate, cpu / requests * 1e6)
+
+
+def latencies(
+    folder: Path, port: int, path: str, body: Path, rate: float, clients: int, seconds: int
+) -> tuple[float, float]:
+    """Asks at a rate; returns the median and the 99th percentile in seconds."""
+    log = folder / "h2load.log"
+    log.unlink(missing_ok=True)
+    subprocess.run(
+        ["h2load", "--h1", f"-c{clients}", f"--rps={rate / clients:.2f}", f"-D{seconds}",
+         "--warm-up-time=1", f"-d{body}", f"--log-file={log}", f"http://127.0.0.1:{port}{path}"],
+        capture_output=True, check=True, timeout=seconds + 60,
+    )  # fmt: skip
+    rows = [line.split("\t") for line in log.read_text().splitlines()]
+    assert all(row[1] == "200" for row in rows)
+    times = sorted(int(row[2]) / 1e6 for row in rows)
+    return statistics.median(times), times[int(len(times) * 0.99)]

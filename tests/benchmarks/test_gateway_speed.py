@@ -1,0 +1,177 @@
+"""The gateway under load from wrk and h2load on loopback; ratios within one run."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.benchmarks.http_load import TOOLS, latencies, script, wrk
+from tests.benchmarks.rounds import Bar
+from tests.server.support.gateway_process import ROOT, STUB, GatewayProcess, environment
+
+pytestmark = [
+    pytest.mark.benchmark,
+    pytest.mark.skipif(not TOOLS, reason="needs wrk and h2load"),
+]
+SECONDS = float(os.environ.get("DE_BENCH_SECONDS", "4"))
+ROUNDS = int(os.environ.get("DE_BENCH_ROUNDS", "3"))
+PREDICT = "/v1/models/m:predict"
+FREE = ("--rate-per-second", "0")
+
+
+@pytest.fixture(scope="module")
+def recommender(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("recommender") / "m"
+    subprocess.run(
+        [sys.executable, str(ROOT / "tests/benchmarks/make_recommender.py"), str(folder)],
+        env=environment(), check=True, capture_output=True, timeout=300,
+    )  # fmt: skip
+    return folder
+
+
+def embedded(folder: Path, log: Path, *flags: str) -> GatewayProcess:
+    return GatewayProcess(folder, log, *FREE, "--drain-seconds", "0", *flags)
+
+
+def candidates(count: int) -> bytes:
+    ids = np.random.default_rng(0).integers(0, 100_000, count).tolist()
+    return json.dumps({"inputs": {"user": [7] * count, "item": ids}}).encode()
+
+
+def median(values) -> float:
+    return statistics.median(values)
+
+
+def test_cpu_of_a_predict_beside_a_bare_echo(report, tmp_path):
+    rows = np.random.default_rng(0).random((8, 10)).round(6).tolist()
+    body = json.dumps({"signature_name": "rows", "instances": rows}).encode()
+    lua = script(tmp_path, "predict", body)
+    stub = GatewayProcess(None, tmp_path / "stub", *FREE, module=STUB)
+    echo = GatewayProcess(None, tmp_path / "echo", module="tests.benchmarks.echo_asgi")
+    with stub, echo:
+        stub.wait_ready()
+        measured = {"gateway": [], "echo": []}
+        for _ in range(ROUNDS + 1):
+            for name, server in (("gateway", stub), ("echo", echo)):
+                pid = server.process.pid
+                measured[name].append(wrk(server.port, pid, PREDICT, lua, 8, SECONDS))
+    ratios = [
+        gateway.cpu / bare.cpu
+        for gateway, bare in zip(measured["gateway"][1:], measured["echo"][1:], strict=True)
+    ]
+    for name, runs in measured.items():
+        report.row("Gateway: 8 x 10 predict, stub engine", {
+            "server": name,
+            "CPU µs a request": median(run.cpu for run in runs[1:]),
+            "requests/s": median(run.rate for run in runs[1:]),
+        })  # fmt: skip
+    report.bars.append(Bar("6 x echo's CPU / gateway's CPU", 6 / median(ratios), 1.0, 2.0))
+
+
+def test_binary_lookups_beside_json(report, recommender, tmp_path):
+    ids = np.random.default_rng(0).integers(0, 100_000, 1000)
+    as_json = script(tmp_path, "json", json.dumps({"table": "user", "ids": ids.tolist()}).encode())
+    kind = "application/octet-stream"
+    as_bytes = script(tmp_path, "raw", ids.astype("<i8").tobytes(),
+                      {"Content-Type": kind, "Accept": kind})  # fmt: skip
+    rates = {"JSON": [], "binary": []}
+    with embedded(recommender, tmp_path / "log") as gateway:
+        gateway.wait_ready()
+        for _ in range(ROUNDS):
+            for name, lua in (("JSON", as_json), ("binary", as_bytes)):
+                path = "/v1/models/m:lookup?table=user"
+                run = wrk(gateway.port, gateway.process.pid, path, lua, 4, SECONDS)
+                rates[name].append(run.rate)
+    for name, values in rates.items():
+        report.row("Gateway: lookup of 1,000 ids, dim 64",
+                   {"form": name, "lookups/s": median(values)})  # fmt: skip
+    ratios = [b / a for a, b in zip(rates["JSON"], rates["binary"], strict=True)]
+    report.bars.append(Bar("lookups, binary / JSON", median(ratios), 5, 10))
+
+
+def test_latency_at_half_of_the_maximum_load(report, recommender, tmp_path):
+    lua = script(tmp_path, "ask", candidates(8))
+    with embedded(recommender, tmp_path / "log") as gateway:
+        gateway.wait_ready()
+        most = max(
+            wrk(gateway.port, gateway.process.pid, PREDICT, lua, 8, SECONDS).rate for _ in range(2)
+        )
+        body = tmp_path / "ask.body"
+        runs = [
+            latencies(tmp_path, gateway.port, PREDICT, body, most / 2, 8, int(SECONDS) * 2)
+            for _ in range(ROUNDS)
+        ]
+    p50, p99 = (median(run[i] for run in runs) for i in range(2))
+    report.row("Gateway: recommender, embedded, half of the maximum load", {
+        "maximum/s": most, "p50 ms": p50 * 1e3, "p99 ms": p99 * 1e3,
+    })  # fmt: skip
+    report.bars.append(Bar("5 x p50 / p99", 5 * p50 / p99, 1.0, 2.0))
+
+
+def test_two_workers_beside_one(report, recommender, tmp_path):
+    lua = script(tmp_path, "ask", candidates(8))
+    rates = {1: [], 2: []}
+    one = embedded(recommender, tmp_path / "one", "--threads", "1")
+    two = embedded(recommender, tmp_path / "two", "--threads", "1", "--workers", "2")
+    with one, two:
+        one.wait_ready()
+        two.wait_for("/metrics", lambda reply: reply.body.count(b"gateway_in_flight{") == 2)
+        two.wait_ready()
+        for _ in range(ROUNDS):
+            for count, server in ((1, one), (2, two)):
+                pid = server.process.pid
+                rates[count].append(wrk(server.port, pid, PREDICT, lua, 32, SECONDS).rate)
+    for count, values in rates.items():
+        report.row("Gateway: worker processes", {"workers": count, "requests/s": median(values)})
+    ratios = [b / a for a, b in zip(rates[1], rates[2], strict=True)]
+    report.bars.append(Bar("two workers / one", median(ratios), 1.7, 1.9))
+
+
+def test_micro_batches_beside_none(report, recommender, tmp_path):
+    lua = script(tmp_path, "ask", candidates(2))
+    rates = {"0": [], "64": []}
+    servers = {
+        rows: embedded(recommender, tmp_path / rows, "--batch-rows", rows, "--batch-delay-ms", "1")
+        for rows in rates
+    }
+    with servers["0"], servers["64"]:
+        for server in servers.values():
+            server.wait_ready()
+        for _ in range(ROUNDS):
+            for rows, server in servers.items():
+                run = wrk(server.port, server.process.pid, PREDICT, lua, 32, SECONDS)
+                rates[rows].append(run.rate)
+    for rows, values in rates.items():
+        report.row("Gateway: micro-batches, 32 clients of 2 rows",
+                   {"batch rows": rows, "requests/s": median(values)})  # fmt: skip
+    ratios = [b / a for a, b in zip(rates["0"], rates["64"], strict=True)]
+    report.bars.append(Bar("with micro-batches / without", median(ratios), 1.0, 1.5))
+
+
+def memory_of(pid: int) -> int:
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(text.split("VmRSS:")[1].split()[0])
+
+
+def test_resident_memory_stays_flat(report, tmp_path):
+    requests = int(os.environ.get("DE_BENCH_REQUESTS", "200000"))
+    lua = script(tmp_path, "predict", b'{"instances": [1.0]}')
+    with GatewayProcess(None, tmp_path / "log", *FREE, module=STUB) as stub:
+        stub.wait_ready()
+        pid = stub.process.pid
+        rate = wrk(stub.port, pid, PREDICT, lua, 32, SECONDS).rate
+        before = memory_of(pid)
+        seconds = max(SECONDS, requests / rate)
+        answered = wrk(stub.port, pid, PREDICT, lua, 32, seconds).rate * seconds
+        after = memory_of(pid)
+    report.row("Gateway: resident memory", {
+        "requests": int(answered), "before MB": before / 1024, "after MB": after / 1024,
+    })  # fmt: skip
+    report.bars.append(Bar("1.05 x memory before / after", 1.05 * before / after, 1.0, 1.04))

@@ -1,0 +1,159 @@
+"""Every decoder of bytes from outside, fed with whatever comes to mind: an answer or a refusal.
+
+`python -m tests.server.support.fuzz_decoders -max_total_time=60` does the same with atheris,
+guided by coverage; the slow test runs it for a bounded time where atheris is installed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from server.tensors import DType, SignatureSpec, TensorSpec, dtype_of_name
+from server.wire.limits import Limits
+from server.wire.npz import decode_npz, encode_npz
+from server.wire.oip import decode_infer, encode_infer
+from server.wire.predict import Format, decode_predict, decode_predict_by_reference, encode_predict
+from tests.server.support.fuzz_decoders import TARGETS, feed
+from tests.server.support.gateway_process import ROOT
+
+DTYPES = [
+    *("bool", "float", "double", "half", "bfloat16", "int8", "int16", "int32", "int64"),
+    *("uint8", "uint32", "uint64", "string"),
+]
+SHAPES = hnp.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=3)
+
+json_text = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(-(2**65), 2**65), st.floats(), st.text(max_size=5)
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(
+            st.sampled_from(["instances", "inputs", "x", "b64", "ids", "table", "examples", "data",
+                             "name", "shape", "datatype", "signature_name", "weights"]),
+            inner, max_size=4,
+        ),
+    ),
+    max_leaves=12,
+).map(lambda value: json.dumps(value).encode())  # fmt: skip
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@settings(max_examples=150, deadline=None)
+@given(data=st.one_of(json_text, st.binary(max_size=200)))
+def test_a_decoder_answers_or_refuses(target, data):
+    feed(target, data)
+
+
+def flipped(body: bytes, places: list[tuple[int, int]]) -> bytes:
+    changed = bytearray(body)
+    for place, value in places:
+        changed[place % len(changed)] = value
+    return bytes(changed)
+
+
+PLACES = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=4)
+
+
+@settings(max_examples=400, deadline=None)
+@given(places=PLACES)
+def test_a_damaged_archive_is_refused_or_read(places):
+    body = encode_npz({"ids": np.arange(5), "lengths": np.array([2, 3])})
+    feed("npz", flipped(body, places))
+
+
+def arrays_of(dtype: DType, shape):
+    if dtype.name == "string":
+        elements = st.one_of(st.binary(max_size=6), st.text(max_size=4).map(str.encode))
+        return st.lists(elements, min_size=math.prod(shape), max_size=math.prod(shape)).map(
+            lambda values: strings(values, shape)
+        )
+    if dtype.name == "bfloat16":
+        return hnp.arrays(np.uint16, shape).map(lambda bits: bits.view(dtype.numpy))
+    return hnp.arrays(dtype.numpy, shape)
+
+
+def strings(values, shape):
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array.reshape(shape)
+
+
+def assert_same(got, want):
+    assert got.dtype == want.dtype
+    assert got.shape == want.shape
+    if want.dtype.kind == "O":
+        assert got.tolist() == want.tolist()
+    else:
+        wide = np.float64 if want.dtype.kind in "fV" else want.dtype
+        np.testing.assert_array_equal(got.astype(wide), want.astype(wide))
+
+
+@pytest.mark.parametrize("name", DTYPES)
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_every_type_and_shape_survives_json_and_back(name, data):
+    dtype = dtype_of_name(name)
+    array = data.draw(arrays_of(dtype, data.draw(SHAPES)))
+    signature = SignatureSpec("s", {"x": TensorSpec("x", dtype, None)}, {})
+    for layout, key in ((Format.ROW, "instances"), (Format.COLUMNAR, "inputs")):
+        text = encode_predict({"x": array}, layout)
+        told = b"predictions" if layout is Format.ROW else b"outputs"
+        body = text.replace(told, key.encode(), 1)
+        for decode in (decode_predict, decode_predict_by_reference):
+            request = decode(body, lambda _: signature, Limits())
+            assert_same(request.inputs["x"], array)
+
+
+@pytest.mark.parametrize("name", [n for n in DTYPES if n != "bfloat16"])
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_every_type_and_shape_survives_the_inference_protocol(name, data):
+    dtype = dtype_of_name(name)
+    array = data.draw(arrays_of(dtype, data.draw(SHAPES)))
+    spec = TensorSpec("x", dtype, None)
+    signature = SignatureSpec("s", {"x": spec}, {"x": spec})
+    first = decode_infer(
+        encode_infer("m", 1, _Asked(signature), {"x": array}).replace(b"outputs", b"inputs", 1),
+        lambda _: signature,
+        Limits(),
+    )
+    assert_same(first.inputs["x"], array)
+
+
+class _Asked:
+    outputs = ()
+    id = None
+
+    def __init__(self, signature):
+        self.signature = signature
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_every_number_survives_an_archive(data):
+    dtype = dtype_of_name(data.draw(st.sampled_from([n for n in DTYPES if n[0] not in "sb"])))
+    array = data.draw(hnp.arrays(dtype.numpy, hnp.array_shapes(min_dims=0, min_side=0)))
+    assert_same(decode_npz(encode_npz({"x": array}), Limits())["x"], array)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="atheris is not installed")
+@pytest.mark.parametrize("target", TARGETS)
+def test_fuzzing_by_coverage_finds_nothing(target, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.server.support.fuzz_decoders", target, str(tmp_path),
+         "-max_total_time=20", "-rss_limit_mb=2000", "-timeout=5", "-max_len=2000"],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
