@@ -166,7 +166,7 @@ class Gateway:
             certificate=certificate,
             client_ca=settings.tls_client_ca,
         )
-        return GrpcServer(self._engine, options, self._keys)
+        return GrpcServer(self._engine, options, self._keys, self._metrics)
 
 
 class _Announced:

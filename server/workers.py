@@ -109,6 +109,9 @@ class WorkerSupervisor:
             print(f"Gateway listens on {url_of(keeper, scheme)}", flush=True)
             if grpc_port:
                 print(f"gRPC listens on {settings.host}:{grpc_port}", flush=True)
+            if settings.admin_port:
+                where = f"{settings.admin_host}:{settings.admin_port}"
+                print(f"Admin API listens on {scheme}://{where}", flush=True)
             self._look_after(workers)
         return 0
 

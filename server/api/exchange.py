@@ -136,8 +136,7 @@ class Guard:
         """
         info = request_info(scope)
         try:
-            with self.throttle.slot():
-                response = await self._respond(scope, receive, respond)
+            response = await self._respond(scope, receive, respond)
         except ClientGoneError:
             info.status = 499
             return
@@ -149,7 +148,8 @@ class Guard:
     async def _respond(self, scope: Scope, receive: Receive, respond: Respond) -> Response:
         info = request_info(scope)
         try:
-            return await respond(Exchange(scope, receive, self))
+            with self.throttle.slot():
+                return await respond(Exchange(scope, receive, self))
         except ServingError as error:
             if error.code in PRIVATE_CODES:
                 LOG.error("%s", error.message, extra={"request_id": info.request_id})

@@ -196,6 +196,24 @@ def test_requests_beyond_the_places_are_answered_with_429():
         pass
 
 
+def test_requests_beyond_the_places_are_refused_over_http():
+    engine = NumpyEngine()
+    app = create_app(load_settings(model_dir="x", max_in_flight="2"), engine)
+
+    async def slow(_signature, inputs):
+        await asyncio.sleep(0.05)
+        return {"y": inputs["x"]}
+
+    async def run():
+        engine.servable.run = slow
+        return await asyncio.gather(*(send(app, *PREDICT) for _ in range(5)))
+
+    replies = asyncio.run(run())
+    assert sorted(reply.status for reply in replies) == [200, 200, 429, 429, 429]
+    refused = next(reply for reply in replies if reply.status == 429)
+    assert refused.headers["retry-after"] == "1"
+
+
 def test_a_large_head_is_refused():
     app = make_app(max_header_bytes="1000")
     assert ask(app, *PREDICT, headers={"x": "a" * 900}).status == 200

@@ -5,6 +5,7 @@ Runs where schemathesis is installed: pip install 'de-core[proofs]'.
 
 from __future__ import annotations
 
+import hypothesis
 import pytest
 
 from tests.server.support.gateway_process import STUB, GatewayProcess
@@ -14,26 +15,47 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory):
+def stub(tmp_path_factory):
     log = tmp_path_factory.mktemp("schemathesis") / "log"
     with GatewayProcess(None, log, "--rate-per-second", "0", module=STUB) as gateway:
         gateway.wait_ready()
-        yield schemathesis.openapi.from_url(f"http://127.0.0.1:{gateway.port}/openapi.json")
+        yield gateway
         assert "Traceback" not in gateway.log()
 
 
-schema = schemathesis.pytest.from_fixture("api")
+KNOWN = {"model": "m", "version": 3, "table": "user"}
 
 
-@schema.parametrize()
-def test_answers_are_those_the_document_tells_of(case):
-    response = case.call()
-    case.validate_response(
-        response,
-        checks=[
-            schemathesis.checks.not_a_server_error,
-            schemathesis.specs.openapi.checks.status_code_conformance,
-            schemathesis.specs.openapi.checks.content_type_conformance,
-            schemathesis.specs.openapi.checks.response_schema_conformance,
-        ],
+def check(operation, examples: int, known: dict) -> None:
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.specs.openapi import checks
+
+    @hypothesis.given(case=operation.as_strategy())
+    @hypothesis.settings(
+        max_examples=examples,
+        deadline=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+        phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
     )
+    def run(case):
+        for name in known.keys() & (case.path_parameters or {}).keys():
+            case.path_parameters[name] = known[name]
+        case.call_and_validate(
+            checks=[
+                not_a_server_error,
+                checks.status_code_conformance,
+                checks.content_type_conformance,
+                checks.response_schema_conformance,
+            ]
+        )
+
+    run()
+
+
+def test_answers_are_those_the_document_tells_of(stub):
+    schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{stub.port}/openapi.json")
+    operations = [result.ok() for result in schema.get_all_operations()]
+    assert len(operations) > 25
+    for operation in operations:
+        check(operation, 15, {})
+        check(operation, 30, KNOWN)

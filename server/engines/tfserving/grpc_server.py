@@ -8,6 +8,7 @@ from server.engines.base import Engine
 from server.engines.tfserving.protos import load_protos
 from server.engines.tfserving.services import ModelService, PredictionService
 from server.keys import KeyRing
+from server.observability.metrics import Metrics
 
 
 class GrpcPortError(Exception):
@@ -42,8 +43,15 @@ class GrpcOptions:
 class GrpcServer:
     """TensorFlow Serving's PredictionService and ModelService over an engine."""
 
-    def __init__(self, engine: Engine, options: GrpcOptions, keys: KeyRing | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        options: GrpcOptions,
+        keys: KeyRing | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
         """Makes the server; `engine` is started and closed by whoever owns it."""
+        self._metrics = metrics
         self._engine = engine
         self._options = options
         self._keys = keys
@@ -67,7 +75,7 @@ class GrpcServer:
             ],
             maximum_concurrent_rpcs=options.max_in_flight,
         )
-        arguments = (self._engine, protos, self._keys, options.max_seconds)
+        arguments = (self._engine, protos, self._keys, options.max_seconds, self._metrics)
         protos.prediction_service.add_PredictionServiceServicer_to_server(
             PredictionService(*arguments), self._server
         )

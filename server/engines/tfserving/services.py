@@ -10,8 +10,9 @@ from server.engines.base import CLASSIFY_METHOD, REGRESS_METHOD, Engine, ModelSp
 from server.engines.tfserving.example_protos import read_input
 from server.engines.tfserving.protos import Protos
 from server.engines.tfserving.tensor_protos import fill_proto, fill_signature, to_array
-from server.errors import PRIVATE_CODES, Code, ServingError, invalid
+from server.errors import HTTP_STATUS, PRIVATE_CODES, Code, ServingError, invalid
 from server.keys import KeyRing, key_of_headers
+from server.observability.metrics import Metrics
 from server.tensors import DEFAULT_SIGNATURE, Array, SignatureSpec, Tensors, dtype_of_name
 
 T = TypeVar("T")
@@ -26,7 +27,14 @@ _STATES = {"START": 10, "LOADING": 20, "AVAILABLE": 30, "UNLOADING": 40, "END": 
 class _Service:
     """What both services share: keys, deadlines, and errors by code."""
 
-    def __init__(self, engine: Engine, protos: Protos, keys: KeyRing | None, most: float) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        protos: Protos,
+        keys: KeyRing | None,
+        most: float,
+        metrics: Metrics | None = None,
+    ) -> None:
         """Makes the service.
 
         Args:
@@ -34,28 +42,31 @@ class _Service:
             protos: The messages.
             keys: The keys that open it; None if everyone may ask.
             most: Longest time for an answer, in seconds.
+            metrics: Where requests are counted.
         """
+        self._metrics = metrics
         self._engine = engine
         self._protos = protos
         self._keys = keys
         self._most = most
 
-    async def _answer(self, context: Any, scope: str, work: Callable[[], Awaitable[T]]) -> T:
+    async def _answer(self, context: Any, request: Any, work: Callable[[Any], Awaitable[T]]) -> T:
+        begun = time.perf_counter()
+        code = Code.CANCELLED
         try:
-            metadata = {key: value for key, value in context.invocation_metadata() or ()}
-            if self._keys is not None:
-                sent = [metadata.get(name) for name in ("authorization", "x-api-key")]
-                headers = [v.encode() if isinstance(v, str) else v for v in sent]
-                self._keys.check(key_of_headers(*headers), scope)
-            given = context.time_remaining()
-            seconds = self._most if given is None else min(given, self._most)
-            begin_call(Call(deadline=time.monotonic() + seconds))
-            return await work()
+            self._begin(context)
+            answer = await work(request)
+            code = Code.OK
+            return answer
         except ServingError as error:
             failure = error
+            code = error.code
         except Exception:
             _LOG.exception("a gRPC request failed")
             failure = ServingError(Code.INTERNAL, "")
+            code = Code.INTERNAL
+        finally:
+            self._count(_model_of(request), code, time.perf_counter() - begun)
         if failure.code in PRIVATE_CODES:
             if failure.message:
                 _LOG.error("%s", failure.message)
@@ -64,6 +75,21 @@ class _Service:
 
         await context.abort(getattr(grpc.StatusCode, failure.code.value), failure.message)
         raise AssertionError("abort raises")
+
+    def _begin(self, context: Any) -> None:
+        if self._keys is not None:
+            metadata = dict(context.invocation_metadata() or ())
+            sent = [metadata.get(name) for name in ("authorization", "x-api-key")]
+            headers = [v.encode() if isinstance(v, str) else v for v in sent]
+            self._keys.check(key_of_headers(*headers), "predict")
+        given = context.time_remaining()
+        seconds = self._most if given is None else min(given, self._most)
+        begin_call(Call(deadline=time.monotonic() + seconds))
+
+    def _count(self, model: str, code: Code, seconds: float) -> None:
+        if self._metrics is not None:
+            known = model if model in self._engine.model_names() else "unknown"
+            self._metrics.observe(known, "grpc", HTTP_STATUS[code], seconds)
 
     def _fill_spec(self, target: Any, spec: ModelSpec, version: int, signature: str) -> None:
         target.name = spec.name
@@ -88,23 +114,23 @@ class PredictionService(_Service):
 
     async def Predict(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Runs a signature."""
-        return await self._answer(context, "predict", lambda: self._predict(request))
+        return await self._answer(context, request, self._predict)
 
     async def Classify(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Classifies examples."""
-        return await self._answer(context, "predict", lambda: self._classify(request))
+        return await self._answer(context, request, self._classify)
 
     async def Regress(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Gives examples values."""
-        return await self._answer(context, "predict", lambda: self._regress(request))
+        return await self._answer(context, request, self._regress)
 
     async def MultiInference(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Classifies examples and gives them values in one request."""
-        return await self._answer(context, "predict", lambda: self._multi_inference(request))
+        return await self._answer(context, request, self._multi_inference)
 
     async def GetModelMetadata(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Tells a model's signatures."""
-        return await self._answer(context, "predict", lambda: self._metadata(request))
+        return await self._answer(context, request, self._metadata)
 
     async def _predict(self, request: Any) -> Any:
         spec = spec_of(request.model_spec)
@@ -211,11 +237,11 @@ class ModelService(_Service):
 
     async def GetModelStatus(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Tells the state of a model's versions."""
-        return await self._answer(context, "predict", lambda: self._status(request))
+        return await self._answer(context, request, self._status)
 
     async def HandleReloadConfigRequest(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Refuses: the folder of models and the admin port say what is served."""
-        return await self._answer(context, "admin", lambda: self._reload(request))
+        return await self._answer(context, request, self._reload)
 
     async def _status(self, request: Any) -> Any:
         spec = spec_of(request.model_spec)
@@ -233,6 +259,14 @@ class ModelService(_Service):
             Code.UNIMPLEMENTED,
             "The folder of models says what is served: write a version there, or use the admin API",
         )
+
+
+def _model_of(request: Any) -> str:
+    """Returns the name of the model that a request is for; empty if it names none."""
+    for message in (request, *getattr(request, "tasks", ())):
+        if hasattr(message, "model_spec"):
+            return str(message.model_spec.name)
+    return ""
 
 
 def _signature(servable: Servable, name: str) -> SignatureSpec:
