@@ -58,7 +58,8 @@ absl::Status FrozenFile::Find(const engine::Keys& keys, engine::ValuesOut out, b
     for (size_t i = 0; i < views.size(); ++i) out.strings->Set(begin * dim + i, views[i]);
     return engine::Status::Ok();
   };
-  const size_t tasks = std::min(executor->threads(), keys.size / kKeysATask);
+  const size_t threads = executor == nullptr ? 1 : executor->threads();
+  const size_t tasks = std::min(threads, keys.size / kKeysATask);
   if (tasks <= 1) return InFile(path_, range(0, keys.size));
   std::mutex mutex;
   engine::Status failure;

@@ -1,0 +1,82 @@
+"""Pooled lookups beside `tf.gather` and a segment sum on a dense variable.
+
+The peer's ids are row numbers: it hashes nothing. The bars are printed with what was measured. A
+test fails only where half a bar is missed, so that a disturbed machine does not fail it and a real
+loss does.
+"""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from tests.benchmarks import peers
+from tests.benchmarks.rounds import Bar, Rounds
+
+pytestmark = pytest.mark.benchmark
+
+SEGMENTS, IDS_EACH = 1024, 50
+#: Of the pooled lookup against gather and segment sum: the bar, and what would be better.
+BAR, STRETCH = 2, 4
+
+
+def compiled(pooled, variable, with_gradient):
+    """Returns a function of ids [SEGMENTS, IDS_EACH] that pools them, and trains nothing."""
+
+    @tf.function(input_signature=[tf.TensorSpec([SEGMENTS, IDS_EACH], tf.int64)])
+    def run(ids):
+        if not with_gradient:
+            return pooled(ids), tf.zeros([])
+        with tf.GradientTape() as tape:
+            rows = pooled(ids)
+            loss = tf.reduce_sum(rows * rows)
+        return rows, tape.gradient(loss, variable).values
+
+    return run
+
+
+@pytest.mark.parametrize("with_gradient", [False, True])
+@pytest.mark.parametrize("dim", [16, 64])
+def test_pooled_lookup_holds_its_bar(dim, with_gradient, rows, rounds, report):
+    keys = peers.random_keys(rows)
+    values = peers.rows_of(keys, dim)
+    table = de.Variable(dim=dim, init_size=rows)
+    for at in range(0, rows, 1 << 16):
+        table.upsert(keys[at : at + (1 << 16)], values[at : at + (1 << 16)])
+    dense = tf.Variable(values)
+    splits = tf.range(SEGMENTS + 1, dtype=tf.int64) * IDS_EACH
+    segment_ids = tf.repeat(tf.range(SEGMENTS), IDS_EACH)
+
+    def ours(ids):
+        ragged = tf.RaggedTensor.from_row_splits(tf.reshape(ids, [-1]), splits, validate=False)
+        return de.embedding_lookup_sparse(table, ragged, None, combiner="sum")
+
+    def gather_and_sum(numbers):
+        return tf.math.segment_sum(tf.gather(dense, tf.reshape(numbers, [-1])), segment_ids)
+
+    numbers = np.random.default_rng(1).integers(0, rows, [SEGMENTS, IDS_EACH])
+    ids = tf.constant(keys[numbers])
+    numbers = tf.constant(numbers)
+    pooled = compiled(ours, table.trainable_variables[0].value, with_gradient)
+    peer = compiled(gather_and_sum, dense, with_gradient)
+    np.testing.assert_allclose(pooled(ids)[0], peer(numbers)[0], rtol=1e-4)
+    measures = Rounds()
+    count = SEGMENTS * IDS_EACH
+    measures.add("de_core", count, lambda: pooled(ids))
+    measures.add("gather + segment_sum", count, lambda: peer(numbers))
+    measures.run(4 * rounds)
+    ratio = measures.ratio("de_core", "gather + segment_sum")
+    case = "forward and backward" if with_gradient else "forward"
+    report.row(
+        f"Pooled lookup of {SEGMENTS} of {IDS_EACH} ids (million ids/s of wall time)",
+        {
+            "dim": dim,
+            "rows": rows,
+            "case": case,
+            **{name: each.rate() for name, each in measures.measured.items()},
+            "ratio": ratio,
+            "ratio (CPU)": measures.ratio("de_core", "gather + segment_sum", "cpu"),
+        },
+    )
+    report.bars.append(Bar(f"pooled lookup, {case}, dim {dim}", ratio, BAR, STRETCH))
+    assert ratio >= BAR / 2

@@ -1,0 +1,332 @@
+"""The layers, alone and in models, of whichever Keras the process uses."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from de_core._keras import LEGACY, keras
+
+# Keras reads its variables through an `__array__` that numpy 2 no longer likes.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+VALUES = np.random.default_rng(0).normal(size=[10, 2]).astype(np.float32)
+
+
+@keras.saving.register_keras_serializable(package="de_core_tests")
+def field_of(ids):
+    return tf.cast(ids, tf.int64) % 3
+
+
+@keras.saving.register_keras_serializable(package="de_core_tests")
+def middle(rows):
+    return (tf.reduce_max(rows, 0) + tf.reduce_min(rows, 0)) / 2
+
+
+def filled(layer):
+    layer.table.upsert(np.arange(10), VALUES)
+    return layer
+
+
+def int64(values):
+    return tf.constant(values, tf.int64)
+
+
+KINDS = {
+    "dense": int64([[[1, 2], [2, 3]], [[4, 4], [5, 9]]]),
+    "ragged": tf.ragged.constant([[[1, 2], [2, 3]], [[4, 4, 5, 9]]], dtype=tf.int64),
+    "sparse": tf.SparseTensor(
+        [[0, 0, 0], [0, 0, 1], [0, 1, 0], [0, 1, 1], [1, 0, 2], [1, 1, 0], [1, 1, 1], [1, 2, 0]],
+        int64([1, 2, 2, 3, 4, 4, 5, 9]),
+        [2, 3, 3],
+    ),
+}
+REDUCTIONS = {
+    "sum": np.sum,
+    "mean": np.mean,
+    "sqrtn": lambda rows, axis: rows.sum(axis) / len(rows) ** 0.5,
+    "min": np.min,
+    "max": np.max,
+    "prod": np.prod,
+    "std": np.std,
+    middle: lambda rows, axis: (rows.max(axis) + rows.min(axis)) / 2,
+}
+
+
+@pytest.mark.parametrize("combiner", REDUCTIONS)
+def test_squashed_rows_are_those_of_all_ids_of_an_example(combiner):
+    layer = filled(de.layers.SquashedEmbedding(2, combiner=combiner))
+    wanted = [REDUCTIONS[combiner](VALUES[ids], axis=0) for ids in ([1, 2, 2, 3], [4, 4, 5, 9])]
+    for ids in KINDS.values():
+        rows = layer(ids)
+        assert rows.shape == [2, 2]
+        np.testing.assert_allclose(rows, wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(layer(int64([1, 2, 2, 3])), wanted[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("combiner", REDUCTIONS)
+def test_padding_and_empty_rows_are_left_out(combiner):
+    layer = filled(de.layers.Embedding(2, combiner=combiner, mask_key=0))
+    wanted = REDUCTIONS[combiner](VALUES[[1, 7]], axis=0)
+    rows = layer(int64([[1, 0, 7], [0, 0, 0]]))
+    np.testing.assert_allclose(rows, [wanted, [0, 0]], rtol=1e-5, atol=1e-6)
+    squashed = filled(de.layers.SquashedEmbedding(2, combiner=combiner, mask_key=0))
+    np.testing.assert_allclose(
+        squashed(tf.ragged.constant([[1, 0, 7], []], dtype=tf.int64)), rows, rtol=1e-6
+    )
+
+
+def test_padding_is_not_trained():
+    layer = de.layers.Embedding(2, combiner="mean", mask_key=0)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(int64([[1, 0, 7], [0, 0, 0]])))
+    (gradient,) = tape.gradient(loss, layer.table.trainable_variables)
+    assert sorted(gradient.indices.numpy()) == [1, 7]
+
+
+def test_pooled_rows_keep_outer_dimensions():
+    layer = filled(de.layers.Embedding(2, combiner="sum"))
+    np.testing.assert_allclose(
+        layer(KINDS["dense"]), VALUES[KINDS["dense"].numpy()].sum(2), rtol=1e-5
+    )
+    rows = layer(KINDS["ragged"])
+    assert rows.to_list()[0][1] == pytest.approx((VALUES[2] + VALUES[3]).tolist())
+    assert layer(KINDS["sparse"]).shape == [2, 3, 2]
+    with pytest.raises(ValueError, match="Sparse ids need a `combiner`"):
+        de.layers.Embedding(2).call(KINDS["sparse"])
+
+
+def test_with_unique_and_max_norm():
+    ids = int64([[3, 3], [4, 3]])
+    plain = filled(de.layers.Embedding(2, max_norm=0.5))
+    unique = filled(de.layers.Embedding(2, max_norm=0.5, with_unique=True))
+    with tf.GradientTape() as tape:
+        rows = unique(ids)
+    np.testing.assert_allclose(rows, plain(ids), rtol=1e-6)
+    assert np.all(np.linalg.norm(rows, axis=-1) < 0.5 + 1e-6)
+    (gradient,) = tape.gradient(rows, unique.table.trainable_variables)
+    assert gradient.indices.numpy().tolist() == [3, 4]
+
+
+def test_field_wise_rows_are_pooled_by_field():
+    layer = filled(de.layers.FieldWiseEmbedding(2, 3, field_of))
+    for ids in (int64([[1, 4, 0], [3, 9, 5]]), tf.ragged.constant([[1, 4, 0], [3, 9, 5]])):
+        rows = layer(tf.cast(ids, tf.int64))
+        assert rows.shape == [2, 3, 2]
+        zeros = [0, 0]
+        np.testing.assert_allclose(
+            rows,
+            [
+                [VALUES[0], VALUES[1] + VALUES[4], zeros],
+                [VALUES[3] + VALUES[9], zeros, VALUES[5]],
+            ],
+            rtol=1e-5,
+        )
+    mean = filled(de.layers.FieldWiseEmbedding(2, 3, field_of, combiner="mean", mask_key=4))
+    np.testing.assert_allclose(mean(int64([[1, 4, 7]]))[0, 1], VALUES[[1, 7]].mean(0), rtol=1e-5)
+
+
+def test_fields_of_string_ids():
+    layer = de.layers.FieldWiseEmbedding(
+        1, 2, tf.strings.length, tf.string, initializer=1.0, combiner="sum"
+    )
+    assert layer(tf.constant([["a", "", "b"]])).numpy().tolist() == [[[1.0], [2.0]]]
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=r"fields in \[0, 2\)"):
+        layer(tf.constant([["long"]]))
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: de.layers.Embedding(2, combiner="median"), ValueError, "combiner='median'"),
+        (lambda: de.layers.SquashedEmbedding(2, combiner=None), ValueError, "must not be None"),
+        (lambda: de.layers.FieldWiseEmbedding(2, 0, field_of), ValueError, "nslots=0"),
+        (lambda: de.layers.FieldWiseEmbedding(2, "3", field_of), TypeError, "nslots='3'"),
+        (lambda: de.layers.FieldWiseEmbedding(2, 3), TypeError, "slot_map_fn=None"),
+        (lambda: de.layers.FieldWiseEmbedding(2, 3, field_of)(int64([1])), ValueError, "shape"),
+        (
+            lambda: de.layers.FieldWiseEmbedding(2, 3, lambda ids: ids[:1])(int64([[1], [2]])),
+            ValueError,
+            "one whole number an id",
+        ),
+    ],
+)
+def test_bad_arguments_are_named(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_the_regularizer_counts_touched_rows_once():
+    layer = filled(de.layers.Embedding(2, embeddings_regularizer=keras.regularizers.L2(0.5)))
+    with tf.GradientTape() as tape:
+        layer(int64([[3, 3, 5]]))
+        loss = tf.add_n(layer.losses)
+    np.testing.assert_allclose(loss, 0.5 * np.sum(VALUES[[3, 5]] ** 2), rtol=1e-5)
+    (gradient,) = tape.gradient(loss, layer.table.trainable_variables)
+    np.testing.assert_allclose(gradient.values, VALUES[[3, 5]], rtol=1e-5)
+    assert gradient.indices.numpy().tolist() == [3, 5]
+
+
+class CustomStep(keras.Model):
+    def train_step(self, data):
+        ids, targets = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(self(ids, training=True) - targets))
+        variables = self.trainable_variables
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return {"loss": loss}
+
+
+@pytest.mark.parametrize(
+    ("model_class", "arguments"),
+    [
+        (keras.Model, {}),
+        (keras.Model, {"run_eagerly": True}),
+        (keras.Model, {"steps_per_execution": 4}),
+        (CustomStep, {}),
+    ],
+)
+def test_fit_gives_the_rows_of_a_dense_embedding(model_class, arguments):
+    rng = np.random.default_rng(1)
+    ids, targets = rng.integers(0, 10, [64, 3]), rng.normal(size=[64, 1]).astype(np.float32)
+
+    def rows_after_fit(layer, optimizer, rows_of):
+        inputs = keras.Input([3], dtype="int64")
+        kernel = keras.initializers.Constant(0.5)
+        output = keras.layers.Dense(1, kernel_initializer=kernel)(
+            keras.layers.Flatten()(layer(inputs))
+        )
+        model = model_class(inputs, output)
+        model.compile(optimizer, "mse", **arguments)
+        history = model.fit(ids, targets, batch_size=8, epochs=2, shuffle=False, verbose=0)
+        return rows_of(), history.history["loss"]
+
+    dense = keras.layers.Embedding(10, 2, embeddings_initializer=keras.initializers.Zeros())
+    dense.build([None, 3])
+    dense.set_weights([VALUES])
+    wanted, losses = rows_after_fit(
+        dense, keras.optimizers.SGD(0.1), lambda: dense.get_weights()[0]
+    )
+    layer = filled(de.layers.Embedding(2))
+    ours, our_losses = rows_after_fit(
+        layer,
+        de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.1)),
+        lambda: layer.table.lookup(np.arange(10)),
+    )
+    np.testing.assert_allclose(ours, wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(our_losses, losses, rtol=1e-5)
+    assert np.any(wanted != VALUES)
+
+
+def several_layers():
+    """A model with all three layers, one of them on two inputs."""
+    first = keras.Input([3], dtype="int64", name="first")
+    second = keras.Input([3], dtype="int64", name="second")
+    shared = de.layers.SquashedEmbedding(
+        2,
+        combiner="mean",
+        initializer=keras.initializers.RandomNormal(seed=1),
+        embeddings_regularizer="l2",
+        name="shared",
+    )
+    by_field = de.layers.FieldWiseEmbedding(2, 3, field_of, initializer=0.5, name="by_field")
+    each = de.layers.Embedding(2, initializer="uniform", mask_key=0, name="each")
+    averaged = keras.layers.GlobalAveragePooling1D()(each(second))
+    fields = keras.layers.Flatten()(by_field(first))
+    parts = [shared(first), shared(second), fields, averaged]
+    score = keras.layers.Dense(1)(keras.layers.Concatenate()(parts))
+    return keras.Model([first, second], score)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    ids = np.random.default_rng(2).integers(0, 50, [2, 32, 3])
+    model = several_layers()
+    model.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.05)), "mse")
+    model.fit([ids[0], ids[1]], np.ones([32, 1], np.float32), epochs=2, verbose=0)
+    return model, [ids[0], ids[1]]
+
+
+def test_several_features_share_one_table(trained):
+    model, ids = trained
+    keys, _ = model.get_layer("shared").table.export()
+    assert set(keys.numpy()) == set(np.ravel(ids))
+
+
+def test_models_come_back_from_keras_files(trained, tmp_path):
+    model, ids = trained
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(
+        loaded.predict(ids, verbose=0), model.predict(ids, verbose=0), rtol=1e-6
+    )
+    for name in ("shared", "by_field", "each"):
+        assert int(loaded.get_layer(name).table.size()) > 0
+
+
+def test_exported_models_answer_the_same(trained, tmp_path):
+    model, ids = trained
+    new = [tf.constant(each + 25) for each in ids]  # half of them never trained
+    ours = model(new)
+    if not LEGACY:  # whose `export` knows no resources but its own lookup layers'
+        model.export(str(tmp_path / "saved"))
+        loaded = tf.saved_model.load(str(tmp_path / "saved"))
+        theirs = loaded.serve(new)
+        np.testing.assert_allclose(theirs, ours, rtol=1e-5)
+    loaded = tf.saved_model.load(de.export(model, tmp_path / "versions"))
+    serve = loaded.signatures["serving_default"]
+    (theirs,) = serve(first=new[0], second=new[1]).values()
+    np.testing.assert_allclose(theirs, ours, rtol=1e-5)
+
+
+def test_clones_have_tables_of_their_own(trained):
+    model, ids = trained
+    clone = keras.models.clone_model(model)
+    for name in ("shared", "by_field", "each"):
+        original = model.get_layer(name)
+        copy = clone.get_layer(name)
+        assert copy.table is not original.table
+        assert int(copy.table.size()) == 0
+        assert copy.get_config() == original.get_config()
+    assert clone([tf.constant(each) for each in ids]).shape == [32, 1]
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda: de.layers.SquashedEmbedding(2, combiner=middle, name="a", max_norm=1.0),
+        lambda: de.layers.FieldWiseEmbedding(2, 3, field_of, initializer=0.5, init_size=7),
+        lambda: de.layers.FieldWiseEmbedding(2, 3, tf.function(field_of), devices=["/CPU:0"] * 2),
+        lambda: de.layers.Embedding(2, embeddings_regularizer="l2", with_unique=True, bp_v2=True),
+    ],
+)
+def test_layers_come_back_from_their_config(layer):
+    layer = layer()
+    config = layer.get_config()
+    json.dumps(config)
+    copy = type(layer).from_config(config)
+    assert copy.get_config() == config
+    filled(layer), filled(copy)
+    np.testing.assert_array_equal(layer(int64([[1, 2]])), copy(int64([[1, 2]])))
+
+
+def test_layers_without_a_name_get_one_of_their_own():
+    made = [de.layers.SquashedEmbedding(2) for _ in range(2)]
+    made += [de.layers.FieldWiseEmbedding(2, 3, field_of) for _ in range(2)]
+    assert len({layer.name for layer in made}) == 4
+    assert len({layer.table.name for layer in made}) == 4
+    assert isinstance(made[0], keras.layers.Layer)
+    assert de.layers.BasicEmbedding is de.layers.Embedding
+
+
+@pytest.mark.skipif(LEGACY, reason="tf_keras has no inputs of this kind in functional models")
+@pytest.mark.parametrize("kind", ["ragged", "sparse"])
+def test_models_of_ragged_and_sparse_inputs(kind):
+    ids = KINDS["ragged"].merge_dims(1, 2)
+    inputs = keras.Input([None], dtype="int64", **{kind: True})
+    layer = filled(de.layers.Embedding(2, combiner="sum"))
+    model = keras.Model(inputs, layer(inputs))
+    rows = model(ids if kind == "ragged" else ids.to_sparse())
+    np.testing.assert_allclose(rows, [VALUES[i].sum(0) for i in ids.to_list()], rtol=1e-5)
