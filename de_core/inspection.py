@@ -14,7 +14,8 @@ from de_core.config import received
 from de_core.plain_python import plain_python
 from de_core.sharded_table import ShardedTable
 
-_PARTS = ("index", "rows", "slots", "strings", "free")
+_PARTS = ("index", "rows", "slots", "strings", "policy", "free")
+_COUNTS = ("rows", "hits", "misses", "evicted", "refused")
 
 
 class Inspection:
@@ -154,8 +155,8 @@ class Inspection:
 
         Returns:
             `index`; `rows`, the values with their padding, places of removed rows included;
-            `slots`, the same of optimizers; `strings`, the bytes of string keys and values;
-            `free`, held for growth; and their `total`.
+            `slots`, the same of optimizers and metadata; `strings`, the bytes of string keys and
+            values; `policy`, what admission counts; `free`, held for growth; and their `total`.
 
         Raises:
             RuntimeError: Called in a graph, such as that of a `tf.function`.
@@ -178,7 +179,8 @@ class Inspection:
             `rows`; `load_factor`, rows over places in the index; `hits` and `misses`, keys that
             were looked up and had a row or none; `probe_lengths`, how many rows lie in the first,
             second, … line of the index that is searched for them, the last number standing for all
-            further lines; `memory`, see `memory_usage`. All over all tables.
+            further lines; `evicted`, rows that a policy gave up; `refused`, writes of keys that
+            were not admitted; `memory`, see `memory_usage`. All over all tables.
 
         Raises:
             RuntimeError: Called in a graph, such as that of a `tf.function`.
@@ -201,7 +203,7 @@ class Inspection:
         )
         probes = itertools.zip_longest(*(table["probe_lengths"] for table in tables), fillvalue=0)
         return {
-            **{part: sum(table[part] for table in tables) for part in ("rows", "hits", "misses")},
+            **{part: sum(table[part] for table in tables) for part in _COUNTS},
             "load_factor": load / sum(weights),
             "probe_lengths": [sum(each) for each in probes],
             "memory": _memory(tables),

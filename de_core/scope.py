@@ -10,7 +10,9 @@ from typing import Any
 import tensorflow as tf
 
 from de_core import graph_mode, scope_defaults
+from de_core.admission import Admission
 from de_core.config import TableSpec, received
+from de_core.eviction import Eviction
 from de_core.plain_python import plain_python
 from de_core.sharding import Partitioner, default_partition_fn
 from de_core.variable import Variable
@@ -38,6 +40,8 @@ def get_variable(
     short_file_name: bool = False,
     *,
     regularizer: Callable[[tf.Tensor], tf.Tensor] | None = None,
+    admission: Admission | None = None,
+    eviction: Eviction | Sequence[Eviction] | None = None,
 ) -> Variable:
     """Returns the Variable of this name, or makes it.
 
@@ -65,10 +69,12 @@ def get_variable(
         checkpoint: Whether checkpoints include the rows.
         init_size: Rows to make room for at once.
         kv_creator: The storage.
-        restrict_policy: Only None yet.
+        restrict_policy: The rule of `restrict`.
         bp_v2: Kept for compatibility.
         short_file_name: Kept for compatibility.
         regularizer: The penalty on rows that are looked up.
+        admission: Which keys get a row.
+        eviction: Which rows go by themselves.
 
     Raises:
         TypeError: `name` is no string, or an argument is of a wrong type.
@@ -168,4 +174,10 @@ def _check_same(existing: Variable, name: str, arguments: dict[str, Any]) -> Non
         raise ValueError(
             f"Variable {name} must be requested with the properties it has, or under another "
             f"name. Received: {difference}."
+        )
+    policies = {field: arguments[field] for field in ("restrict_policy", "admission", "eviction")}
+    if any(policies.values()) and not existing.has_policies(**policies):
+        raise ValueError(
+            f"Variable {name} must be requested with the policies it has, with none, or under "
+            f"another name; it has {existing.policies()}. {received(**policies)}"
         )

@@ -14,6 +14,7 @@ from de_core.config import TableSpec
 from de_core.initializers import InitialRow
 from de_core.sharding import Partitioner, Router
 from de_core.table import Table
+from de_core.table_policy import TablePolicy
 
 # In the order in which they were made.
 _all: weakref.WeakValueDictionary[int, ShardedTable] = weakref.WeakValueDictionary()
@@ -41,6 +42,7 @@ class ShardedTable:
         initial: What a key without a row reads as.
         partitioner: Divides the keys.
         init_size: Rows to make room for, divided among the tables.
+        policy: Which keys get a row and which rows go; None for all and none.
     """
 
     def __init__(
@@ -50,13 +52,24 @@ class ShardedTable:
         initial: InitialRow,
         partitioner: Partitioner | None,
         init_size: int,
+        policy: TablePolicy | None = None,
     ) -> None:
         count = len(spec.devices)
         self.name = name
         self.spec = spec
+        self.policy = policy = TablePolicy() if policy is None else policy
+        #: Hears of the keys [n] of each optimizer step.
+        self.on_update: Callable[[tf.Tensor], Any] | None = None
         self.router = Router(partitioner, count)
         self.tables = tuple(
-            Table(f"{name}_mht_{index + 1}of{count}", spec, initial, device, init_size // count)
+            Table(
+                f"{name}_mht_{index + 1}of{count}",
+                spec,
+                initial,
+                device,
+                init_size // count,
+                policy.text(index, count),
+            )
             for index, device in enumerate(spec.devices)
         )
         _all[next(_numbers)] = self
@@ -127,7 +140,8 @@ class ShardedTable:
             keys = tf.cast(keys, self.spec.key_dtype)  # TensorFlow widens int32 where it joins some
         batch = (keys, gradient.values)
         attributes = {"rule": rule, "average": average}
-        return self.write(library.de_table_apply, batch, hyper, owner, **attributes)
+        done = self.write(library.de_table_apply, batch, hyper, owner, **attributes)
+        return self.updated(keys, done)
 
     def take_averages(self, owner: tf.Tensor) -> Any:
         """Makes each row the moving average that `owner`, a scalar string, keeps of it."""
@@ -184,6 +198,22 @@ class ShardedTable:
             pairs = zip(names.numpy().tolist(), widths.numpy().tolist(), strict=True)
             found.update({name.decode(): width for name, width in pairs})
         return found
+
+    def updated(self, keys: tf.Tensor, done: Any) -> Any:
+        """Tells who wants to hear it that an optimizer step wrote `keys`, after it was `done`."""
+        if self.on_update is None:
+            return done
+        with tf.control_dependencies([] if done is None else [done]):
+            heard = self.on_update(keys)
+        return _grouped([done] if heard is None else [done, heard])
+
+    def each(self, run: Callable[[Table], Any]) -> Any:
+        """Runs something on each table and returns one op, or None in eager mode."""
+        return _grouped(run(table) for table in self.tables)
+
+    def evict_expired(self) -> Any:
+        """Removes the rows that outlived their time."""
+        return self.each(lambda table: table.run(library.de_table_evict_expired))
 
     def erase(self, keys: tf.Tensor) -> Any:
         """Removes the rows of `keys` [n]."""

@@ -28,10 +28,17 @@ class Table(tf.saved_model.experimental.TrackableResource):
         initial: What a key without a row reads as.
         device: Where it lives.
         init_size: Rows to make room for at once.
+        policy: The engine's text of what it remembers of rows, admits and gives up.
     """
 
     def __init__(
-        self, name: str, spec: TableSpec, initial: InitialRow, device: str, init_size: int
+        self,
+        name: str,
+        spec: TableSpec,
+        initial: InitialRow,
+        device: str,
+        init_size: int,
+        policy: str = "",
     ) -> None:
         # No device for the base class: it would end up in SavedModels.
         super().__init__(device="")
@@ -40,6 +47,7 @@ class Table(tf.saved_model.experimental.TrackableResource):
         self.device = device
         self._initial = initial
         self._init_size = init_size
+        self._policy = policy
         self._frozen_copy: FrozenCopy | None = None
         self._saved_copy: FrozenCopy | None = None
         with tf.init_scope():
@@ -66,14 +74,14 @@ class Table(tf.saved_model.experimental.TrackableResource):
                 )
             )
 
-    def export(self, slot: str = "") -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns all keys [n] and their values [n, dim], or one optimizer slot."""
+    def export(self, slot: str = "", dtype: Any = None) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns all keys [n] and their values [n, dim], or one slot, of `dtype` if not theirs."""
         with tf.device(self.device):
             return tuple(
                 library.de_table_export(
                     self.resource_handle,
                     Tkeys=self.spec.key_dtype,
-                    Tvalues=self.spec.value_dtype,
+                    Tvalues=self.spec.value_dtype if dtype is None else dtype,
                     slot=slot,
                 )
             )
@@ -122,6 +130,7 @@ class Table(tf.saved_model.experimental.TrackableResource):
                 value_dtype=self.spec.value_dtype,
                 dim=self.spec.dim,
                 init_size=self._init_size,
+                policy=self._policy,
                 **self._initial.attributes(),
             )
 

@@ -11,11 +11,14 @@ import tensorflow as tf
 from de_core import checkpoint as checkpoints
 from de_core import graph_mode, initializers
 from de_core._keras import keras
+from de_core.admission import Admission
 from de_core.anchor import new_anchor, tensor_variable
 from de_core.config import TableSpec, checked_init_size, received
+from de_core.eviction import Eviction
 from de_core.inspection import Inspection
 from de_core.kv_creator import check_creator
 from de_core.persistence import Persistence
+from de_core.retention import Retention, checked_policy
 from de_core.rows import Rows
 from de_core.sharded_table import ShardedTable
 from de_core.sharding import Partitioner, default_partition_fn
@@ -25,7 +28,7 @@ from de_core.table import Table
 DEFAULT_NAME = "DynamicEmbedding_Variable"
 
 
-class Variable(Rows, Inspection, Slots, Persistence, keras.layers.Layer, tf.Module):
+class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Layer, tf.Module):
     """Rows of `dim` values by key; a row exists for every key.
 
     Looking up a key that was never written returns its initial row, a function of the initializer's
@@ -55,7 +58,8 @@ class Variable(Rows, Inspection, Slots, Persistence, keras.layers.Layer, tf.Modu
         checkpoint: Whether checkpoints include the rows.
         init_size: Rows to make room for at once, divided among the tables.
         kv_creator: The storage: None or a `CuckooHashTableCreator`, which mean the same.
-        restrict_policy: The rule of `restrict`; only None yet.
+        restrict_policy: The rule of `restrict`: a subclass of `de.RestrictPolicy`, such as
+            `de.TimestampRestrictPolicy`.
         bp_v2: Kept for compatibility. Each optimizer step is one atomic update inside the table, so
             concurrent updates of a row add up in any case.
         short_file_name: Kept for compatibility. File names are short in any case.
@@ -63,6 +67,10 @@ class Variable(Rows, Inspection, Slots, Persistence, keras.layers.Layer, tf.Modu
             each lookup joins the collection REGULARIZATION_LOSSES; see `regularization_loss`.
         collections: In a graph of TensorFlow 1, the collections that the anchor joins; None for
             GLOBAL_VARIABLES. A trainable one joins TRAINABLE_VARIABLES besides.
+        admission: Which keys get a row, such as `de.AdmissionCount(2)`; None for all that are
+            written.
+        eviction: Which rows go by themselves, such as `de.EvictionLRU(max_rows=10**6)`; one policy,
+            or a list of a bound and a time to live.
 
     In a graph of TensorFlow 1 the session makes the tables, running the anchor's initializer (as
     `tf.compat.v1.global_variables_initializer` does) empties them, and a Saver includes them.
@@ -70,7 +78,7 @@ class Variable(Rows, Inspection, Slots, Persistence, keras.layers.Layer, tf.Modu
     Raises:
         TypeError: An argument of a wrong type or dtype.
         ValueError: `dim`, `devices`, `init_size` or `initializer` is out of range.
-        NotImplementedError: `kv_creator` asks for another storage, or `restrict_policy` is given.
+        NotImplementedError: `kv_creator` asks for another storage.
 
     Example:
     >>> users = Variable(dim=2, name="users", initializer=0.5)
@@ -101,15 +109,13 @@ class Variable(Rows, Inspection, Slots, Persistence, keras.layers.Layer, tf.Modu
         *,
         regularizer: Callable[[tf.Tensor], tf.Tensor] | None = None,
         collections: Sequence[str] | None = None,
+        admission: Admission | None = None,
+        eviction: Eviction | Sequence[Eviction] | None = None,
     ) -> None:
         spec = TableSpec.checked(key_dtype, value_dtype, dim, devices)
         init_size = checked_init_size(init_size)
         check_creator(kv_creator)
-        if restrict_policy is not None:
-            raise NotImplementedError(
-                "`restrict_policy` is not available yet and must be None. "
-                + received(restrict_policy=restrict_policy)
-            )
+        policy = checked_policy(restrict_policy, admission, eviction)
         if regularizer is not None and not callable(regularizer):
             raise TypeError(
                 "`regularizer` must be a function of rows [n, dim], or None. "
@@ -135,7 +141,8 @@ class Variable(Rows, Inspection, Slots, Persistence, keras.layers.Layer, tf.Modu
         row = initializers.resolve(
             initializer, name=name, dim=spec.dim, value_dtype=spec.value_dtype
         )
-        self._store = ShardedTable(name, spec, row, partitioner, init_size)
+        self._store = ShardedTable(name, spec, row, partitioner, init_size, policy)
+        self._start_restriction(restrict_policy)
         self._checkpointed = checkpoints.TableState(self._store)
         self._anchor: Any = None
         self._anchor_variable: tf.Variable | None = None
@@ -237,15 +244,6 @@ class Variable(Rows, Inspection, Slots, Persistence, keras.layers.Layer, tf.Modu
     def spec(self) -> TableSpec:
         """The properties that a second request for the same name must share."""
         return self._store.spec
-
-    @property
-    def restrict_policy(self) -> None:
-        """The rule of `restrict`: none."""
-        return None
-
-    def restrict(self, num_reserved: int, **kwargs: Any) -> None:
-        """Does nothing and returns None: there is no restrict policy."""
-        del num_reserved, kwargs
 
     def __repr__(self) -> str:
         return (

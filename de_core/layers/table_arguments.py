@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from de_core._keras import keras
+from de_core.eviction import Eviction
 from de_core.sharding import default_partition_fn
 from de_core.variable import Variable
 
@@ -44,6 +45,8 @@ def serialized(value: Any) -> Any:
         return value
     if value is default_partition_fn:
         return None
+    if isinstance(value, (list, tuple)) and any(isinstance(each, Eviction) for each in value):
+        return [serialized(each) for each in value]
     if isinstance(value, (np.ndarray, np.generic, list, tuple)) or tf.is_tensor(value):
         return np.asarray(value).tolist()
     if isinstance(value, tf.types.experimental.PolymorphicFunction):
@@ -53,6 +56,8 @@ def serialized(value: Any) -> Any:
 
 def deserialized(value: Any) -> Any:
     """Undoes `serialized`."""
+    if isinstance(value, list):
+        return [deserialized(each) for each in value]
     if not isinstance(value, dict):
         return value
     return keras.saving.deserialize_keras_object(value)

@@ -111,7 +111,7 @@ class Table {
   Status EnsureSlots(const std::string& owner, const std::vector<SlotSpec>& specs);
 
   /// Marks the rows of `keys` as used now; keys without one are ignored.
-  Status Touch(const Keys& keys, Executor* executor);
+  Status Touch(const Keys& keys);
 
   /// Reads or writes a metadata column of the rows of `keys`; of keys without one reads 0 and
   /// writes nothing. `values`, `found` (keys.size); `found` may be nullptr.
@@ -184,6 +184,8 @@ class Table {
   void AfterWrite(size_t keys);
   std::vector<RowRank> Choose(RowColumn by, const Candidates& wanted) const;
   uint64_t EraseBelow(RowColumn by, const RowRank& kept);
+  template <typename Which>
+  uint64_t EraseRows(const Which& which);
   template <typename Which>
   uint64_t EraseSegment(uint64_t* hash, const Which& which);
   template <typename Visit>

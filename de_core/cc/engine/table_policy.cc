@@ -84,15 +84,20 @@ uint64_t Table::EraseSegment(uint64_t* hash, const Which& which) {
   return erased;
 }
 
+template <typename Which>
+uint64_t Table::EraseRows(const Which& which) {
+  uint64_t erased = 0;
+  for (uint64_t hash = 0;; ++hash) {
+    erased += EraseSegment(&hash, which);
+    if (hash == ~uint64_t{0}) return erased;
+  }
+}
+
 Status Table::EraseIf(const std::function<bool(uint64_t, const char*)>& predicate,
                       uint64_t* erased) {
   return Guarded([&] {
     const std::shared_lock<ShardLock> hold(layout_lock_);
-    uint64_t count = 0;
-    for (uint64_t hash = 0;; ++hash) {
-      count += EraseSegment(&hash, predicate);
-      if (hash == ~uint64_t{0}) break;
-    }
+    const uint64_t count = EraseRows(predicate);
     if (erased != nullptr) *erased = count;
     return Status::Ok();
   });
@@ -110,13 +115,9 @@ std::vector<RowRank> Table::Choose(RowColumn by, const Candidates& wanted) const
 
 // As the rows rank when they are reached: one that was used meanwhile stays.
 uint64_t Table::EraseBelow(RowColumn by, const RowRank& kept) {
-  uint64_t erased = 0;
-  for (uint64_t hash = 0;; ++hash) {
-    erased += EraseSegment(&hash, [&](uint64_t word, const char* row) {
-      return RowRank{RankOf(policy_.Read(row, by)), Mix64(word)} < kept;
-    });
-    if (hash == ~uint64_t{0}) break;
-  }
+  const uint64_t erased = EraseRows([&](uint64_t word, const char* row) {
+    return RowRank{RankOf(policy_.Read(row, by)), Mix64(word)} < kept;
+  });
   policy_.CountEvicted(erased);
   return erased;
 }
@@ -177,6 +178,11 @@ uint64_t Table::RowsTooMany() const noexcept {
 void Table::MakeRoom() {
   if (RowsTooMany() == 0) return;
   const std::lock_guard<std::mutex> one_at_a_time(policy_.evicting);
+  if (policy_.expires() && RowsTooMany() > 0) {
+    const Stamp now = policy_.Now();
+    policy_.CountEvicted(
+        EraseRows([&](uint64_t, const char* row) { return policy_.Expired(row, now); }));
+  }
   const uint64_t victims = RowsTooMany();
   if (victims == 0) return;
   const RowColumn by = policy_.options().evict_by;
@@ -253,7 +259,7 @@ Status Table::ForEachFound(const Keys& keys, bool write, const OnRow& on_row) co
   });
 }
 
-Status Table::Touch(const Keys& keys, Executor*) {
+Status Table::Touch(const Keys& keys) {
   const std::shared_lock<ShardLock> hold(layout_lock_);
   const Stamp stamp = policy_.BeginWrite();
   return ForEachFound(keys, /*write=*/true, [&](char* row, uint32_t) {

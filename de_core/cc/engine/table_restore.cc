@@ -265,6 +265,11 @@ Status RestoreTable(Table* table, const std::vector<const SnapshotReader*>& file
       DE_RETURN_IF_ERROR(table->SetInitializer(files.back()->header().initializer));
       DE_RETURN_IF_ERROR(table->Clear());
     }
+    for (const ChainSpan& chain : chains) {
+      if (!options.slots) break;
+      DE_RETURN_IF_ERROR(table->LoadState(files[chain.end - 1]->header().metadata,
+                                          options.shard_index, options.shard_count));
+    }
     rows /= options.shard_count;
     if (options.keys != nullptr) rows = std::min<uint64_t>(rows, options.keys->size);
     if (table->size() < rows) DE_RETURN_IF_ERROR(table->Reserve(rows));

@@ -95,6 +95,7 @@ Status TableSave::Write(ByteSink* sink, Executor* executor) {
     header.sequence = point_.sequence;
     header.created_micros = options_.created_micros;
     header.metadata = options_.metadata;
+    if (!options_.values_only) table_->SaveState(&header.metadata);
     std::unique_ptr<SnapshotWriter> writer;
     DE_RETURN_IF_ERROR(SnapshotWriter::Create(sink, header, options_.store_as, &writer));
 

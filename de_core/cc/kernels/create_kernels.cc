@@ -111,6 +111,9 @@ class LiveHandleOp final : public HandleOp {
     OP_REQUIRES_OK(context, context->GetAttr("init_size", &init_size));
     OP_REQUIRES_OK(context, ReadInitializer(context, &options_.initializer));
     OP_REQUIRES_OK(context, ToEngine(value_dtype_, &options_.value_dtype));
+    std::string policy;
+    OP_REQUIRES_OK(context, context->GetAttr("policy", &policy));
+    DE_OP_REQUIRES_OK(context, engine::ParseRowPolicy(policy, &options_.policy));
     options_.key_type = KeyTypeOf(key_dtype_);
     options_.dim = static_cast<size_t>(dim_);
     options_.init_size = static_cast<uint64_t>(init_size);

@@ -86,6 +86,7 @@ std::string FrozenFile::StatsJsonFields() const {
                                  engine::NameOf(header.layout.value_dtype()).size());
   std::string metadata;
   for (const auto& [key, value] : header.metadata) {
+    if (key.rfind("de.", 0) == 0) continue;  // the table's own, not text
     absl::StrAppend(&metadata, ", ", JsonText(key), ": ", JsonText(value));
   }
   return absl::StrCat(

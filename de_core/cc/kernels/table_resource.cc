@@ -81,13 +81,14 @@ absl::Status TableResource::StatsJson(std::string* json) const {
     return absl::OkStatus();
   }
   const engine::TableStats stats = live_->Stats();
-  *json =
-      absl::StrCat("{\"rows\": ", stats.rows, ", ", types,
-                   ", \"bytes\": {\"index\": ", stats.index_bytes, ", \"rows\": ", stats.row_bytes,
-                   ", \"slots\": ", stats.slot_bytes, ", \"strings\": ", stats.string_bytes,
-                   ", \"free\": ", stats.free_bytes, "}, \"load_factor\": ", stats.load_factor,
-                   ", \"hits\": ", stats.hits, ", \"misses\": ", stats.misses,
-                   ", \"probe_lengths\": [", absl::StrJoin(stats.probes, ", "), "]}");
+  *json = absl::StrCat("{\"rows\": ", stats.rows, ", ", types,
+                       ", \"bytes\": {\"index\": ", stats.index_bytes,
+                       ", \"rows\": ", stats.row_bytes, ", \"slots\": ", stats.slot_bytes,
+                       ", \"strings\": ", stats.string_bytes, ", \"free\": ", stats.free_bytes,
+                       ", \"policy\": ", stats.policy_bytes, "}, \"evicted\": ", stats.evicted,
+                       ", \"refused\": ", stats.refused, ", \"load_factor\": ", stats.load_factor,
+                       ", \"hits\": ", stats.hits, ", \"misses\": ", stats.misses,
+                       ", \"probe_lengths\": [", absl::StrJoin(stats.probes, ", "), "]}");
   return absl::OkStatus();
 }
 

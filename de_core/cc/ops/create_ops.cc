@@ -18,6 +18,7 @@ REGISTER_OP("DeTable")
     .Attr("init_args: list(float) = []")
     .Attr("init_seed: int = 0")
     .Attr("init_table: list(float) = []")
+    .Attr("policy: string = ''")
     .Output("handle: resource")
     .SetIsStateful()
     .SetShapeFn(ScalarShape)
@@ -30,6 +31,8 @@ init_size: rows to make room for at once.
 initializer: what a key without a row reads as: 'zeros', 'constant' [v], 'uniform' [low, high],
   'normal' [mean, stddev], 'truncated_normal' [mean, stddev], 'row' (init_table: dim values) or
   'quantile' (init_table: q rows of dim values, columns ascending). Always a function of (init_seed, key).
+policy: which metadata of rows are kept, which keys get a row and which rows go; row_policy.h lists
+  the fields of this text, 'name=number;name=number'.
 handle: the table.
 )doc");
 
