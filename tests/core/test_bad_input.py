@@ -32,7 +32,7 @@ def table():
         ({"name": ""}, TypeError, "`name` must be a non-empty string"),
         ({"initializer": object()}, TypeError, "`initializer` must be None, a number"),
         ({"kv_creator": object()}, TypeError, "`kv_creator` must be a de.KVCreator"),
-        ({"restrict_policy": object}, NotImplementedError, "`restrict_policy` is not available"),
+        ({"restrict_policy": object}, TypeError, "`restrict_policy` must be a subclass"),
     ],
 )
 def test_arguments_of_a_variable(arguments, error, message):

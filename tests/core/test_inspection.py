@@ -13,7 +13,7 @@ VALUE_DTYPES = [
     *("float32", "float64", "float16", "bfloat16"),
     *("int8", "int32", "int64", "bool", "string"),
 ]
-PARTS = ("index", "rows", "slots", "strings", "free")
+PARTS = ("index", "rows", "slots", "strings", "policy", "free")
 
 every_table = pytest.mark.parametrize(
     ("key_dtype", "shards"), list(itertools.product(KEY_DTYPES, [1, 3]))

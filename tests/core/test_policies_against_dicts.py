@@ -81,7 +81,7 @@ class Pair:
         assert int(self.variable.size()) == sum(len(model.rows) for model in self.models)
 
     def restart(self, _):
-        if len(self.models) > 1 and self.models[0].max_rows:
+        if len(self.models) > 1 and (self.models[0].max_rows or self.models[0].min_count > 1):
             return  # a table may read the rows of all before it leaves those of others
         saved = checkpoint.snapshots(self.variable._store)
         self.variable = de.Variable(**self.arguments)

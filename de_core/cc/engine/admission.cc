@@ -177,7 +177,8 @@ void AdmissionFilter::Save(std::string* out) const {
   }
 }
 
-Status AdmissionFilter::Merge(std::string_view part, bool* merged) {
+Status AdmissionFilter::Merge(std::string_view part, uint32_t shard_index, uint32_t shard_count,
+                              bool* merged) {
   constexpr size_t kEntry = sizeof(uint64_t) + sizeof(uint32_t);
   PartHeader header{};
   *merged = false;
@@ -198,8 +199,7 @@ Status AdmissionFilter::Merge(std::string_view part, bool* merged) {
   if (bloom && header.size != bloom_.size()) return Status::Ok();
   *merged = true;
   for (size_t i = 0; bloom && i < bloom_.size(); ++i) {
-    const unsigned sum = bloom_[i] + static_cast<unsigned>(static_cast<uint8_t>(part[i]));
-    bloom_[i] = static_cast<uint8_t>(std::min<unsigned>(sum, kLargestBloomCount));
+    bloom_[i] = std::max(bloom_[i], static_cast<uint8_t>(part[i]));
   }
   for (size_t i = 0; !bloom && i < header.size; ++i) {
     uint64_t word;
@@ -207,12 +207,12 @@ Status AdmissionFilter::Merge(std::string_view part, bool* merged) {
     std::memcpy(&word, part.data() + i * kEntry, sizeof(word));
     std::memcpy(&count, part.data() + i * kEntry + sizeof(word), sizeof(count));
     if (count == 0) return damaged();
+    if (shard_count > 1 && ShardOfKey(word, shard_count) != shard_index) continue;
     if (4 * (pending_ + 1) > 3 * words_.size()) Grow();
     const size_t at = Slot(word, Mix64(word));
     pending_ += counts_[at] == 0;
     words_[at] = word;
-    counts_[at] =
-        static_cast<uint32_t>(std::min<uint64_t>(uint64_t{counts_[at]} + count, kLargestCount));
+    counts_[at] = std::max(counts_[at], count);
   }
   return Status::Ok();
 }

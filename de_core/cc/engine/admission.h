@@ -45,9 +45,11 @@ class AdmissionFilter {
   /// Appends the counts, as Merge reads them.
   void Save(std::string* out) const;
 
-  /// Adds counts that Save wrote. The filter must have been of the same kind and, for a Bloom
-  /// filter, size: else the counts are left out, and false is returned. `part` is checked.
-  Status Merge(std::string_view part, bool* merged);
+  /// Takes over counts that Save wrote; of two counts of a key the higher holds, for the true one
+  /// is in one filter alone. Exact counts are taken of the keys of one shard of several
+  /// (ShardOfKey). A filter of another kind, or a Bloom filter of another size, is left out:
+  /// `merged` is false.
+  Status Merge(std::string_view part, uint32_t shard_index, uint32_t shard_count, bool* merged);
 
  private:
   static constexpr uint32_t kProbes = 4;  ///< counters a key has in the Bloom filter

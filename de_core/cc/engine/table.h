@@ -127,9 +127,12 @@ class Table {
   /// Erases all rows that have expired and counts them.
   Status EvictExpired(uint64_t* evicted);
 
-  /// What a policy knows beside the rows: into and out of a snapshot's metadata. Loading adds up.
+  /// What a policy knows beside the rows: into and out of a snapshot's metadata. Loading takes over
+  /// the counts of the keys that ShardOfKey gives to this shard of several. Of a chain of snapshots
+  /// the last tells all.
   void SaveState(std::map<std::string, std::string>* metadata) const;
-  Status LoadState(const std::map<std::string, std::string>& metadata);
+  Status LoadState(const std::map<std::string, std::string>& metadata, uint32_t shard_index = 0,
+                   uint32_t shard_count = 1);
 
   /// Reads one slot (keys.size, width); a key without a row has the slot's initial value.
   Status FindSlot(const std::string& owner, const std::string& name, const Keys& keys, char* out,

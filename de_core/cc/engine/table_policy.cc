@@ -306,7 +306,8 @@ void Table::SaveState(std::map<std::string, std::string>* metadata) const {
   (*metadata)[kAdmissionKey] = std::move(parts);
 }
 
-Status Table::LoadState(const std::map<std::string, std::string>& metadata) {
+Status Table::LoadState(const std::map<std::string, std::string>& metadata, uint32_t shard_index,
+                        uint32_t shard_count) {
   return Guarded([&]() -> Status {
     if (const auto steps = metadata.find(kStepsKey); steps != metadata.end()) {
       policy_.WitnessSteps(std::strtoll(steps->second.c_str(), nullptr, 10));
@@ -324,7 +325,8 @@ Status Table::LoadState(const std::map<std::string, std::string>& metadata) {
         return Status::DataLoss("the counts of keys without a row are truncated");
       bool merged = false;
       const std::lock_guard<ShardLock> guard(shards_[shard]->lock);
-      DE_RETURN_IF_ERROR(policy_.filter(shard).Merge(parts.substr(0, size), &merged));
+      DE_RETURN_IF_ERROR(
+          policy_.filter(shard).Merge(parts.substr(0, size), shard_index, shard_count, &merged));
       parts.remove_prefix(size);
     }
     return Status::Ok();

@@ -40,7 +40,7 @@ TEST(Admission, CountsExactlyAsAMapDoesThroughSavesAndMerges) {
         filter.Save(&saved);
         filter = AdmissionFilter(Count(min_count), 1);
         bool merged = false;
-        ASSERT_TRUE(filter.Merge(saved, &merged).ok());
+        ASSERT_TRUE(filter.Merge(saved, 0, 1, &merged).ok());
         ASSERT_TRUE(merged);
       }
     }
@@ -93,13 +93,13 @@ TEST(Admission, RefusesDamagedCountsAndLeavesThoseOfAnotherKind) {
   bool merged = true;
   for (size_t cut = 0; cut < saved.size(); ++cut) {
     AdmissionFilter fresh(Count(3), 1);
-    EXPECT_FALSE(fresh.Merge(saved.substr(0, cut), &merged).ok());
+    EXPECT_FALSE(fresh.Merge(saved.substr(0, cut), 0, 1, &merged).ok());
   }
   AdmissionOptions bloom;
   bloom.kind = Kind::kBloom;
   bloom.capacity = 100;
   AdmissionFilter other(bloom, 1);
-  ASSERT_TRUE(other.Merge(saved, &merged).ok());
+  ASSERT_TRUE(other.Merge(saved, 0, 1, &merged).ok());
   EXPECT_FALSE(merged);
 }
 
