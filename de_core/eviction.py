@@ -101,7 +101,7 @@ class EvictionLRU(_Bounded):
     >>> import de_core as de
     >>> users = de.Variable(dim=1, eviction=de.EvictionLRU(max_rows=100))
     >>> for first in range(0, 1000, 10):
-    ...     users.upsert(range(first, first + 10), tf.ones([10, 1]))
+    ...     users.upsert(range(first, first + 10), [[1.0]] * 10)
     >>> int(users.size()) <= 100, bool(users.contains([999])[0])
     (True, True)
     """

@@ -1,0 +1,201 @@
+"""Admission and eviction as a Variable and a layer offer them."""
+
+import time
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+
+def train(variable, keys, gradient=1.0):
+    keys = tf.constant(keys, variable.key_dtype)
+    slices = tf.IndexedSlices(tf.fill([len(keys), variable.dim], gradient), keys)
+    variable._store.apply(slices, [1.0], rule="sgd", owner="sgd")
+
+
+def test_a_key_that_is_not_admitted_reads_as_its_initial_row_and_is_not_stored():
+    users = de.Variable(dim=1, initializer="uniform", admission=de.AdmissionCount(3))
+    fresh = users.lookup([7]).numpy()
+    for _ in range(2):
+        train(users, [7, 7])
+        assert np.array_equal(users.lookup([7]).numpy(), fresh)
+        assert int(users.size()) == 0
+    train(users, [7, 7])
+    assert users.lookup([7]).numpy()[0, 0] == pytest.approx(fresh[0, 0] - 2)
+    assert users.stats()["refused"] == 2
+
+
+def test_what_names_its_rows_is_stored_whatever_the_admission():
+    users = de.Variable(dim=1, admission=de.AdmissionCount(9))
+    users.upsert([1], [[2.0]])
+    users.accum([2], [[0.0]], [[3.0]], [False])
+    assert users.lookup([1, 2]).numpy().tolist() == [[2.0], [3.0]]
+
+
+@pytest.mark.parametrize("admission", [de.AdmissionProbability(0.3, 5), de.AdmissionCount(2)])
+def test_admission_is_the_same_on_several_tables(admission):
+    admitted = []
+    for tables in (1, 3):
+        users = de.Variable(dim=1, devices=["/CPU:0"] * tables, admission=admission)
+        for step in range(4):
+            train(users, range(step * 100, 1000 + step * 100))
+        admitted.append(sorted(users.export()[0].numpy().tolist()))
+    assert admitted[0] == admitted[1]
+    assert 0 < len(admitted[0]) < 1300
+
+
+def test_a_bloom_filter_admits_no_key_late_and_few_early():
+    users = de.Variable(dim=1, admission=de.AdmissionBloom(2, capacity=20_000, error=0.05))
+    train(users, range(20_000))
+    assert int(users.size()) <= 1000
+    train(users, range(20_000))
+    assert int(users.size()) == 20_000
+    # 6.3 counters of a byte a key and room for 16 uneven parts.
+    assert users.memory_usage()["policy"] <= 1.15 * 6.3 * 20_000
+
+
+def test_exact_counts_take_16_to_32_bytes_a_key():
+    users = de.Variable(dim=1, admission=de.AdmissionCount(5))
+    for count in (10_000, 100_000):
+        train(users, range(count))
+        assert 12 * count < users.memory_usage()["policy"] <= 33 * count
+
+
+@pytest.mark.parametrize("tables", [1, 3])
+def test_a_bounded_table_stays_within_rows_and_bytes(tables):
+    users = de.Variable(
+        dim=8, devices=["/CPU:0"] * tables, eviction=de.EvictionLRU(max_rows=3000, max_bytes=10**7)
+    )
+    small = de.Variable(
+        dim=8, devices=["/CPU:0"] * tables, eviction=de.EvictionLFU(max_bytes=3 * 2**16)
+    )
+    for first in range(0, 20_000, 1000):
+        for table in (users, small):
+            table.upsert(range(first, first + 1000), tf.ones([1000, 8]))
+        assert int(users.size()) <= 3000
+        assert small.memory_usage()["index"] + int(small.size()) * 40 <= 3 * 2**16
+    assert int(users.size()) > 2500
+    assert users.stats()["evicted"] > 16_000
+    assert int(small.size()) > 1000
+
+
+def test_lookups_count_as_uses_where_asked():
+    for count_lookups in (False, True):
+        users = de.Variable(
+            dim=1, eviction=de.EvictionLRU(max_rows=32, count_lookups=count_lookups)
+        )
+        users.upsert([1], [[1.0]])
+        for key in range(100, 140):
+            users.lookup([1])
+            users.upsert([key], [[1.0]])
+        assert bool(users.contains([1])[0]) == count_lookups
+
+
+def test_rows_expire_after_seconds():
+    users = de.Variable(dim=1, initializer=0.5, eviction=de.EvictionTTL(seconds=0.4))
+    users.upsert([1, 2], [[1.0], [2.0]])
+    assert users.lookup([1]).numpy().tolist() == [[1.0]]
+    time.sleep(0.5)
+    values, exists = users.lookup([1, 2], return_exists=True)
+    assert values.numpy().tolist() == [[0.5], [0.5]]
+    assert not exists.numpy().any()
+    assert len(users.export()[0]) == 0
+    train(users, [1])
+    assert users.lookup([1]).numpy().tolist() == [[-0.5]]
+    users.evict_expired()
+    assert int(users.size()) == 1
+
+
+def test_an_expired_row_begins_anew_with_its_slots():
+    users = de.Variable(dim=1, eviction=de.EvictionTTL(steps=1))
+    adagrad = {"rule": "adagrad", "owner": "a"}
+
+    def step(key):
+        slices = tf.IndexedSlices(tf.ones([1, 1]), tf.constant([key], tf.int64))
+        users._store.apply(slices, [1.0, 0.0, 0.0], **adagrad)
+
+    step(1)
+    first = users.lookup([1]).numpy()
+    for _ in range(3):
+        step(2)
+    step(1)
+    assert np.array_equal(users.lookup([1]).numpy(), first)
+
+
+def test_strings_expire_and_are_counted():
+    names = de.Variable(
+        key_dtype=tf.string,
+        value_dtype=tf.string,
+        dim=1,
+        admission=de.AdmissionCount(2),
+        eviction=de.EvictionTTL(seconds=0.3),
+    )
+    names.upsert(["a"], [["x" * 100]])
+    assert names.find_or_insert(["b"]).numpy().tolist() == [[b""]]
+    time.sleep(0.4)
+    assert names.lookup(["a"]).numpy().tolist() == [[b""]]
+    names.find_or_insert(["a", "b"])
+    assert names.contains(["a", "b"]).numpy().tolist() == [False, True]
+    names.find_or_insert(["a"])
+    assert names.find_or_insert(["a"]).numpy().tolist() == [[b""]]
+
+
+def test_scores_are_exported_with_their_keys():
+    items = de.Variable(dim=1, devices=["/CPU:0"] * 2, eviction=de.EvictionScore(max_rows=10))
+    items.upsert([1, 2, 3], tf.ones([3, 1]))
+    items.assign_scores([1, 3, 9], [5, -7, 1])
+    keys, scores = items.export_keys_and_scores(100)
+    assert dict(zip(keys.numpy().tolist(), scores.numpy().tolist(), strict=True)) == {
+        1: 5,
+        2: 0,
+        3: -7,
+    }
+    with pytest.raises(ValueError, match="split_size"):
+        items.export_keys_and_scores(0)
+    with pytest.raises(ValueError, match="shape of `keys`"):
+        items.assign_scores([1, 2], [3])
+    plain = de.Variable(dim=1)
+    with pytest.raises(ValueError, match="ranks rows"):
+        plain.export_keys_and_scores(1)
+    with pytest.raises(ValueError, match="EvictionScore"):
+        plain.assign_scores([1], [1])
+
+
+def test_a_layer_with_policies_is_made_again_of_its_config():
+    layer = de.layers.Embedding(
+        2,
+        restrict_policy=de.TimestampRestrictPolicy,
+        admission=de.AdmissionBloom(2, capacity=100),
+        eviction=[de.EvictionLFU(max_rows=50), de.EvictionTTL(steps=9)],
+    )
+    copy = de.layers.Embedding.from_config(layer.get_config())
+    assert copy.table.admission == layer.table.admission
+    assert copy.table.eviction == layer.table.eviction
+    assert isinstance(copy.table.restrict_policy, de.TimestampRestrictPolicy)
+    plain = de.layers.Embedding.from_config(de.layers.Embedding(2).get_config())
+    assert (plain.table.admission, plain.table.eviction) == (None, ())
+
+
+def test_a_model_trains_in_fit_with_all_policies():
+    layer = de.layers.Embedding(
+        4,
+        admission=de.AdmissionCount(2),
+        eviction=[de.EvictionLRU(max_rows=60), de.EvictionTTL(steps=50)],
+    )
+    model = keras.Sequential([layer, keras.layers.Dense(1)])
+    model.compile(de.DynamicEmbeddingOptimizer("adam"), "mse")
+    ids = tf.constant(np.random.default_rng(0).integers(0, 100, 640))
+    model.fit(ids, tf.ones([640, 1]), epochs=2, verbose=0)
+    assert 40 <= int(layer.table.size()) <= 60
+
+
+def test_get_variable_shares_with_equal_policies_and_refuses_others():
+    arguments = {"dim": 2, "eviction": de.EvictionLRU(max_rows=9)}
+    first = de.get_variable("shared_with_policies", **arguments)
+    assert de.get_variable("shared_with_policies", **arguments) is first
+    assert de.get_variable("shared_with_policies", dim=2) is first
+    with pytest.raises(ValueError, match=r"max_rows=9.*max_rows=8"):
+        de.get_variable("shared_with_policies", dim=2, eviction=de.EvictionLRU(max_rows=8))
