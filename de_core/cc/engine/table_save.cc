@@ -15,6 +15,8 @@ Status TableSave::Begin(Table* table, SaveOptions options, std::unique_ptr<Table
     return Status::InvalidArgument("a save of chosen keys belongs to no chain. Received: chain=" +
                                    options.chain);
   }
+  uint64_t expired = 0;  // such rows read as if they were not there
+  DE_RETURN_IF_ERROR(table->EvictExpired(&expired));
   return Guarded([&] {
     std::unique_ptr<TableSave> begun(new TableSave(table, std::move(options)));
     DE_RETURN_IF_ERROR(begun->Start());
