@@ -65,7 +65,7 @@ class RestrictPolicy:
         Args:
             ids: Of the key dtype, any shape.
         """
-        raise NotImplementedError
+        raise self._missing("apply_update", ids=ids)
 
     def apply_restriction(self, num_reserved: Any, **kwargs: Any) -> Any:
         """Removes rows until `num_reserved` are left.
@@ -74,12 +74,40 @@ class RestrictPolicy:
             num_reserved: Rows that stay, of all tables together.
             **kwargs: What `Variable.restrict` was given besides.
         """
-        raise NotImplementedError
+        raise self._missing("apply_restriction", num_reserved=num_reserved, **kwargs)
 
     @property
     def status(self) -> Any:
         """What the policy knows of the rows."""
-        raise NotImplementedError
+        raise self._missing("status")
+
+    def _missing(self, what: str, **arguments: Any) -> NotImplementedError:
+        return NotImplementedError(
+            f"A restrict policy must define `{what}`. "
+            + received(restrict_policy=type(self), **arguments)
+        )
+
+
+def policy_named(name: str) -> type[RestrictPolicy]:
+    """Returns the policy class that `name_of_policy` gave this name.
+
+    Raises:
+        ValueError: There is none in this process.
+    """
+    classes: list[type[RestrictPolicy]] = [RestrictPolicy]
+    for each in classes:
+        if name_of_policy(each) == name:
+            return each
+        classes.extend(each.__subclasses__())
+    raise ValueError(
+        "The module that defines a restrict policy must be imported before it is loaded. "
+        + received(restrict_policy=name)
+    )
+
+
+def name_of_policy(policy: type[RestrictPolicy]) -> str:
+    """Returns the name under which configurations keep a policy class."""
+    return f"{policy.__module__}.{policy.__qualname__}"
 
 
 class RowStatus:

@@ -199,6 +199,23 @@ class ShardedTable:
             found.update({name.decode(): width for name, width in pairs})
         return found
 
+    def begin_step(self, keys: tf.Tensor) -> tf.Tensor:
+        """Counts an optimizer step that is computed outside the tables, and asks for admission.
+
+        Args:
+            keys: [n], distinct.
+
+        Returns:
+            Which of them have a row then, bool [n].
+        """
+        dtype = self.spec.value_dtype
+        nothing = tf.zeros([tf.size(keys), self.spec.dim], dtype)
+        learning_rate, owner = tf.zeros([1], tf.float64), tf.constant("none")
+        batch = (keys, nothing)
+        done = self.write(library.de_table_apply, batch, learning_rate, owner, rule="sgd")
+        with tf.control_dependencies([] if done is None else [done]):
+            return self.contains(tf.identity(keys))
+
     def updated(self, keys: tf.Tensor, done: Any) -> Any:
         """Tells who wants to hear it that an optimizer step wrote `keys`, after it was `done`."""
         if self.on_update is None:

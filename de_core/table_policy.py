@@ -75,6 +75,11 @@ class TablePolicy:
         """Whether rows have a time to live."""
         return any(not each.column for each in self.evictions)
 
+    @property
+    def asks_each_step(self) -> bool:
+        """Whether a step that is computed outside the tables must tell them of itself."""
+        return self.admission is not None or self.expires
+
     def text(self, index: int, tables: int) -> str:
         """Returns what the engine is told for table `index` of `tables`.
 

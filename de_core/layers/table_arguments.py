@@ -10,9 +10,11 @@ import tensorflow as tf
 
 from de_core._keras import keras
 from de_core.eviction import Eviction
+from de_core.restrict import RestrictPolicy, name_of_policy, policy_named
 from de_core.sharding import default_partition_fn
 from de_core.variable import Variable
 
+_POLICY = "restrict_policy"
 # What layers have arguments of their own for.
 _OWN = {
     "self",
@@ -49,6 +51,8 @@ def serialized(value: Any) -> Any:
         return [serialized(each) for each in value]
     if isinstance(value, (np.ndarray, np.generic, list, tuple)) or tf.is_tensor(value):
         return np.asarray(value).tolist()
+    if isinstance(value, type) and issubclass(value, RestrictPolicy):
+        return {_POLICY: name_of_policy(value)}
     if isinstance(value, tf.types.experimental.PolymorphicFunction):
         value = value.python_function
     return keras.saving.serialize_keras_object(value)
@@ -60,4 +64,6 @@ def deserialized(value: Any) -> Any:
         return [deserialized(each) for each in value]
     if not isinstance(value, dict):
         return value
+    if _POLICY in value:
+        return policy_named(value[_POLICY])
     return keras.saving.deserialize_keras_object(value)

@@ -76,6 +76,10 @@ class RowUpdates:
         ids = gradient.indices
         if ids.dtype != table.spec.key_dtype:
             ids = tf.cast(ids, table.spec.key_dtype)
+        values = gradient.values
+        if table.policy.asks_each_step:
+            has_row = table.begin_step(ids)
+            ids, values = tf.boolean_mask(ids, has_row), tf.boolean_mask(values, has_row)
         if slots:
             made = table.ensure_slots(owner, {each.name: each.spec for each in slots})
             with tf.control_dependencies([] if made is None else [made]):
@@ -88,7 +92,7 @@ class RowUpdates:
         rate = tf.cast(self._optimizer.learning_rate, dtype)
         if plan.decay is not None:
             twin.rows.assign_sub(twin.rows * tf.cast(plan.decay, dtype) * rate)
-        twin.update_step(tf.cast(gradient.values, dtype), twin.rows, rate)
+        twin.update_step(tf.cast(values, dtype), twin.rows, rate)
         after = twin.rows.read_value()
         if plan.average_momentum is not None:
             twin.average.blend(before, after, tf.cast(plan.average_momentum, dtype))
@@ -99,7 +103,7 @@ class RowUpdates:
             done = table.write(library.de_table_insert_or_assign, (ids, new))
         with tf.control_dependencies([] if done is None else [done]):
             written = [table.assign_slot(ids, slot.rows(), slot.full_name(owner)) for slot in slots]
-        return None if done is None else tf.group(done, *written)
+        return table.updated(ids, None if done is None else tf.group(done, *written))
 
     def twin(self, table: ShardedTable) -> Any:
         """Returns the copy of the optimizer that updates the rows of one table."""

@@ -192,6 +192,19 @@ def test_a_model_trains_in_fit_with_all_policies():
     assert 40 <= int(layer.table.size()) <= 60
 
 
+@pytest.mark.filterwarnings("ignore:Adafactor has no rule")
+def test_an_optimizer_without_a_rule_of_its_own_asks_for_admission_and_counts_steps():
+    layer = de.layers.Embedding(
+        2, admission=de.AdmissionCount(2), eviction=de.EvictionTTL(steps=2), name="generic"
+    )
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adafactor(0.1))
+    model = keras.Sequential([layer, keras.layers.Dense(1)])
+    model.compile(optimizer, "mse")
+    for keys, stored in (([1, 2], []), ([1], [1]), ([2], [1, 2]), ([2], [1, 2]), ([2], [2])):
+        model.fit(tf.constant(keys, tf.int64), tf.ones([len(keys), 1]), verbose=0)
+        assert sorted(layer.table.export()[0].numpy().tolist()) == stored
+
+
 def test_get_variable_shares_with_equal_policies_and_refuses_others():
     arguments = {"dim": 2, "eviction": de.EvictionLRU(max_rows=9)}
     first = de.get_variable("shared_with_policies", **arguments)

@@ -185,7 +185,11 @@ def test_a_policy_of_the_users_own_hears_of_each_step():
             TypeError,
             "when",
         ),
-        ({"restrict_policy": de.RestrictPolicy, "call": [3]}, NotImplementedError, ""),
+        (
+            {"restrict_policy": de.RestrictPolicy, "call": [3]},
+            NotImplementedError,
+            "must define `apply_restriction`",
+        ),
         ({"restrict_policy": "time"}, TypeError, "subclass of de.RestrictPolicy"),
         ({"restrict_policy": de.Variable}, TypeError, "subclass of de.RestrictPolicy"),
         ({"admission": 2}, TypeError, "`admission`"),
