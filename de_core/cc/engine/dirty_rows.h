@@ -42,8 +42,9 @@ class DirtyRows {
     MarkFirst(word, row);
   }
 
-  /// Notes that a key is gone; `text` are the bytes of a string key, else nullptr.
-  void MarkErased(uint64_t word, const std::string_view* text) noexcept;
+  /// Notes that a key is gone, and its row free for another; `text` are the bytes of a string key,
+  /// else nullptr.
+  void MarkErased(uint64_t word, uint32_t row, const std::string_view* text) noexcept;
 
   /// Notes that all rows are gone; row numbers begin anew.
   void MarkCleared() noexcept;

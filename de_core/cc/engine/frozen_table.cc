@@ -19,10 +19,6 @@ constexpr size_t kMaxPrefetchBytes = 1024;  // of a row; the hardware follows lo
 
 constexpr IndexLine kEmptyLine{};
 
-uint64_t WordOfKey(const Keys& keys, size_t i) noexcept {
-  return keys.ints != nullptr ? static_cast<uint64_t>(keys.ints[i]) : HashBytes(keys.strings[i]);
-}
-
 /// A decimal number, whatever the locale.
 bool ParseNumber(const std::string& text, double* number) {
   std::istringstream in(text);
@@ -364,64 +360,6 @@ Status FrozenTable::FindStrings(const Keys& keys, std::string_view* values, bool
       if (found != nullptr) found[i] = is_found;
       return true;
     });
-  });
-}
-
-bool FrozenTable::LocateOne(const Keys& keys, size_t i, Probe* probe) const noexcept {
-  probe->word = WordOfKey(keys, i);
-  probe->hash = Mix64(probe->word);
-  Locate(probe);
-  const Place& place = places_[probe->place];
-  bool intact = true;
-  probe->row =
-      FindRow(probe->lines, probe->line_count, probe->word, probe->hash, [&](uint32_t row) {
-        if (keys.strings == nullptr) return true;
-        const bool gone = row >= place.count;
-        const char* at = gone ? place.tombstones + (row - place.count) * sizeof(SnapshotStringRef)
-                              : place.rows + uint64_t{row} * stride_ + key_offset_;
-        std::string_view text;
-        if ((gone && row - place.count >= place.tombstone_count) || !StringAt(place, at, &text)) {
-          intact = false;
-          return false;
-        }
-        return text == keys.strings[i];
-      });
-  return intact && (probe->row == kNoRow || probe->row < place.count ||
-                    probe->row - place.count < place.tombstone_count);
-}
-
-Status FrozenTable::Override(const Keys& keys, size_t i, void* value, bool* found) const noexcept {
-  return Guarded([&] {
-    Probe probe{};
-    if (!LocateOne(keys, i, &probe)) return Corrupt(probe);
-    if (probe.row == kNoRow) return Status::Ok();
-    *found = IsInside(probe);
-    if (value == nullptr) return Status::Ok();
-    if (*found) {
-      ReadValue(RowAt(probe), static_cast<char*>(value));
-    } else {
-      FillMissing(probe.word, static_cast<char*>(value));
-    }
-    return Status::Ok();
-  });
-}
-
-Status FrozenTable::OverrideStrings(const Keys& keys, size_t i, std::string_view* value,
-                                    bool* found) const noexcept {
-  return Guarded([&] {
-    Probe probe{};
-    if (!LocateOne(keys, i, &probe)) return Corrupt(probe);
-    if (probe.row == kNoRow) return Status::Ok();
-    *found = IsInside(probe);
-    const bool constant = oov_.kind == OovPolicy::Kind::kConstant;
-    for (size_t j = 0; value != nullptr && j < dim(); ++j) {
-      value[j] = constant ? std::string_view(oov_.value) : std::string_view();
-      if (*found && !StringAt(places_[probe.place], RowAt(probe) + j * sizeof(SnapshotStringRef),
-                              &value[j])) {
-        return Corrupt(probe);
-      }
-    }
-    return Status::Ok();
   });
 }
 

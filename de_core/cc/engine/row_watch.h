@@ -34,7 +34,7 @@ struct RowWatch {
   /// Before a row is erased; `text` are the bytes of a string key, else nullptr.
   void BeforeErase(uint64_t word, uint32_t number, const char* row,
                    const std::string_view* text) noexcept {
-    if (dirty != nullptr) dirty->MarkErased(word, text);
+    if (dirty != nullptr) dirty->MarkErased(word, number, text);
     if (held != nullptr) held->BeforeChange(word, number, row);
   }
 

@@ -148,6 +148,7 @@ class SaveSource {
   std::vector<std::string> selected_;  ///< the wanted string keys, sorted
   std::unique_ptr<HeldBudget> budget_;
   bool everything_ = false;
+  bool holding_ = false;  ///< the shards' held rows are this save's
   mutable std::atomic<uint64_t> hold_nanos_{0};
   mutable std::atomic<bool> relaid_{false};
 };

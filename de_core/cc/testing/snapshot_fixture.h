@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -68,21 +69,31 @@ class SampleTable {
   }
   const std::string& value(size_t i, size_t j) const { return values_[i * layout_.dim() + j]; }
 
-  /// Writes the table in 2^bits sections.
-  Status Write(ByteSink* sink, SnapshotHeader header, uint32_t bits) const {
+  /// Whether a delta says that the key is gone.
+  static bool IsGone(size_t i) { return i % 3 == 0; }
+
+  /// Writes the table in 2^bits sections; a delta holds two thirds of its rows.
+  Status Write(ByteSink* sink, SnapshotHeader header, uint32_t bits,
+               std::optional<DType> store_as = std::nullopt) const {
     header.layout = layout_;
+    const bool delta = header.kind == SnapshotKind::kDelta;
     std::unique_ptr<SnapshotWriter> writer;
-    DE_RETURN_IF_ERROR(SnapshotWriter::Create(sink, header, &writer));
+    DE_RETURN_IF_ERROR(SnapshotWriter::Create(sink, header, store_as, &writer));
     size_t next = 0;
     for (uint64_t prefix = 0; prefix < (uint64_t{1} << bits); ++prefix) {
       SnapshotSection section;
       section.hash_begin = bits == 0 ? 0 : prefix << (64 - bits);
       section.hash_last = section.hash_begin | (bits == 0 ? ~uint64_t{0} : ~uint64_t{0} >> bits);
-      const size_t first = next;
-      std::vector<uint64_t> words;
-      std::vector<std::string_view> keys;
-      std::vector<std::string_view> values;
+      std::vector<uint64_t> words, gone;
+      std::vector<std::string_view> keys, values, gone_keys;
+      std::string rows;
       for (; next < size() && Mix64(WordOf(keys_[next])) <= section.hash_last; ++next) {
+        if (delta && IsGone(next)) {
+          gone.push_back(WordOf(keys_[next]));
+          gone_keys.push_back(keys_[next].text);
+          continue;
+        }
+        rows.append(row(next));
         words.push_back(WordOf(keys_[next]));
         keys.push_back(keys_[next].text);
         for (size_t j = 0; !values_.empty() && j < layout_.dim(); ++j) {
@@ -91,7 +102,10 @@ class SampleTable {
       }
       section.count = words.size();
       section.words = words.data();
-      section.rows = rows_.data() + first * layout_.stride();
+      section.rows = rows.data();
+      section.tombstones = gone.size();
+      section.tombstone_words = gone.data();
+      if (layout_.key_type() == KeyType::kString) section.tombstone_keys = gone_keys.data();
       if (layout_.key_type() == KeyType::kString) section.keys = keys.data();
       if (layout_.value_dtype() == DType::kString) section.values = values.data();
       DE_RETURN_IF_ERROR(writer->Append(section));
@@ -99,9 +113,10 @@ class SampleTable {
     return writer->Finish();
   }
 
-  std::string Bytes(const SnapshotHeader& header, uint32_t bits) const {
+  std::string Bytes(const SnapshotHeader& header, uint32_t bits,
+                    std::optional<DType> store_as = std::nullopt) const {
     StringSink sink;
-    const Status status = Write(&sink, header, bits);
+    const Status status = Write(&sink, header, bits, store_as);
     return status.ok() ? sink.bytes() : "not written: " + status.message;
   }
 
@@ -122,6 +137,16 @@ inline SnapshotHeader SampleHeader() {
   header.initializer.b = 0.5;
   header.initializer.seed = 42;
   header.metadata = {{"oov", "initial"}, {"table", "users"}};
+  return header;
+}
+
+/// The header of a delta on the file that has `parent`.
+inline SnapshotHeader SampleDeltaHeader(const SnapshotHeader& parent) {
+  SnapshotHeader header = parent;
+  header.kind = SnapshotKind::kDelta;
+  header.parent = parent.id;
+  header.sequence = parent.sequence + 1;
+  ++header.id[0];
   return header;
 }
 

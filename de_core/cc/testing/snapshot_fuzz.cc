@@ -4,7 +4,8 @@
 //
 // With libFuzzer: clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined -DDE_LIBFUZZER -I.
 // this file and crc32c, snapshot_header, snapshot_format, snapshot_writer, snapshot_reader,
-// oov_policy, frozen_table, initializer (.cc) of de_core/cc/engine.
+// row_converter, oov_policy, frozen_table, frozen_override, initializer (.cc) of
+// de_core/cc/engine.
 // Without -DDE_LIBFUZZER and -fsanitize=fuzzer the program runs the files it is given, or with
 // `--mutate SECONDS [SEED]` mutates snapshots of its own; `--corpus DIRECTORY` writes those.
 #include <chrono>
@@ -38,11 +39,19 @@ void LookUp(const FrozenTable& table, const std::vector<int64_t>& ints,
   bool* const flags = reinterpret_cast<bool*>(found.data());
   if (table.value_dtype() == DType::kString) {
     std::vector<std::string_view> values(keys.size * table.dim());
+    for (size_t i = 0; i < keys.size; ++i) {
+      if (!table.OverrideStrings(keys, i, values.data(), flags).ok()) continue;
+      for (size_t j = 0; j < table.dim(); ++j) Touch(values[j].data(), values[j].size());
+    }
     if (!table.FindStrings(keys, values.data(), flags).ok()) return;
     for (const std::string_view value : values) Touch(value.data(), value.size());
   } else {
     std::vector<uint64_t> values(keys.size * table.value_bytes() / 8 + 1);
+    for (size_t i = 0; i < keys.size; ++i) {
+      (void)table.Override(keys, i, values.data(), flags);
+    }
     (void)table.Find(keys, values.data(), flags);
+    (void)table.Find(keys, nullptr, flags);
   }
 }
 
@@ -86,7 +95,17 @@ std::vector<std::string> Corpus() {
   plain.initializer = {};
   RowLayout slots(KeyType::kString, DType::kFloat32, 2);
   slots.Append("adagrad", {{"accumulator", DType::kFloat32, 2, 0.1}});
+  const SnapshotHeader delta = testing::SampleDeltaHeader(header);
+  const SnapshotHeader plain_delta = testing::SampleDeltaHeader(plain);
   return {
+      testing::SampleTable(RowLayout(KeyType::kInt64, DType::kFloat32, 2), 30).Bytes(delta, 1),
+      testing::SampleTable(slots, 20).Bytes(delta, 1),
+      testing::SampleTable(RowLayout(KeyType::kString, DType::kString, 2), 12)
+          .Bytes(plain_delta, 0),
+      testing::SampleTable(RowLayout(KeyType::kInt64, DType::kFloat32, 3), 20)
+          .Bytes(header, 1, DType::kInt8),
+      testing::SampleTable(RowLayout(KeyType::kString, DType::kFloat32, 3), 20)
+          .Bytes(delta, 1, DType::kBFloat16),
       testing::SampleTable(RowLayout(KeyType::kInt64, DType::kFloat32, 2), 30).Bytes(header, 1),
       testing::SampleTable(slots, 20).Bytes(header, 2),
       testing::SampleTable(RowLayout(KeyType::kString, DType::kString, 2), 10).Bytes(plain, 0),

@@ -1,0 +1,245 @@
+// Saves of live tables while other threads write: base and deltas together say what the table says.
+#include "de_core/cc/engine/table_save.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <random>
+#include <thread>
+
+#include "de_core/cc/engine/snapshot_compact.h"
+#include "de_core/cc/engine/table_restore.h"
+
+namespace de::engine {
+namespace {
+
+/// As many threads as tasks.
+class Threads final : public Executor {
+ public:
+  size_t threads() const override { return 3; }
+  void Run(size_t count, const std::function<void(size_t)>& task) override {
+    std::vector<std::thread> all;
+    for (size_t i = 0; i < count; ++i) all.emplace_back([&task, i] { task(i); });
+    for (std::thread& thread : all) thread.join();
+  }
+};
+
+std::unique_ptr<Table> Make(size_t dim = 2) {
+  TableOptions options;
+  options.dim = dim;
+  std::unique_ptr<Table> table;
+  EXPECT_TRUE(Table::Create(options, &table).ok());
+  return table;
+}
+
+void Put(Table* table, const std::vector<int64_t>& keys, float value) {
+  const std::vector<float> rows(keys.size() * table->options().dim, value);
+  ASSERT_TRUE(table
+                  ->InsertOrAssign({keys.data(), nullptr, keys.size()},
+                                   {reinterpret_cast<const char*>(rows.data()), nullptr}, nullptr)
+                  .ok());
+}
+
+std::map<int64_t, std::vector<float>> Contents(const Table& table) {
+  std::map<int64_t, std::vector<float>> all;
+  const size_t dim = table.options().dim;
+  const size_t stride = table.layout().stride();
+  RowBatch batch;
+  for (ExportCursor cursor; !cursor.done;) {
+    EXPECT_TRUE(table.ExportBatch(&cursor, &batch).ok());
+    for (size_t i = 0; i < batch.size(); ++i) {
+      std::vector<float> row(dim);
+      std::memcpy(row.data(), batch.rows.data() + i * stride, dim * sizeof(float));
+      all[static_cast<int64_t>(batch.words[i])] = row;
+    }
+  }
+  return all;
+}
+
+/// Saves and returns the file's bytes; empty where the save failed.
+std::string Save(Table* table, SaveOptions options, uint8_t number, Executor* executor = nullptr,
+                 bool done = true) {
+  options.id[0] = number;
+  std::unique_ptr<TableSave> save;
+  if (!TableSave::Begin(table, options, &save).ok()) return "";
+  StringSink sink;
+  if (!save->Write(&sink, executor).ok()) return "";
+  if (done) {
+    EXPECT_TRUE(save->Done().ok());
+  }
+  return sink.bytes();
+}
+
+SaveOptions ChainOf(const char* name, bool delta) {
+  SaveOptions options;
+  options.chain = name;
+  options.delta = delta;
+  return options;
+}
+
+/// Files as readers.
+class Readers {
+ public:
+  explicit Readers(const std::vector<std::string>& files) {
+    for (const std::string& bytes : files) {
+      owned_.emplace_back();
+      const Status status =
+          SnapshotReader::Open(bytes.data(), bytes.size(), SnapshotVerify::kFull, &owned_.back());
+      EXPECT_TRUE(status.ok()) << status.message;
+      all.push_back(owned_.back().get());
+    }
+  }
+
+  std::vector<const SnapshotReader*> all;
+
+ private:
+  std::vector<std::unique_ptr<SnapshotReader>> owned_;
+};
+
+std::map<int64_t, std::vector<float>> Restored(const std::vector<std::string>& files,
+                                               size_t dim = 2) {
+  const auto table = Make(dim);
+  const Readers readers(files);
+  RestoreReport report;
+  Threads threads;
+  const Status status = RestoreTable(table.get(), readers.all, {}, &threads, &report);
+  EXPECT_TRUE(status.ok()) << status.message;
+  return Contents(*table);
+}
+
+TEST(TableSave, base_and_deltas_follow_a_table_that_is_written_meanwhile) {
+  const auto table = Make();
+  Threads threads;
+  std::atomic<bool> stop{false};
+  const auto write = [&](uint64_t seed) {
+    std::mt19937_64 random(seed);
+    for (float value = 1; !stop; ++value) {
+      std::vector<int64_t> keys(200), gone(50);
+      for (int64_t& key : keys) key = static_cast<int64_t>(random() % 20000);
+      for (int64_t& key : gone) key = static_cast<int64_t>(random() % 20000);
+      Put(table.get(), keys, value);
+      ASSERT_TRUE(table->Erase({gone.data(), nullptr, gone.size()}, nullptr).ok());
+      if (seed == 2 && random() % 50 == 0) {
+        ASSERT_TRUE(table->ShrinkToFit().ok());
+      }
+    }
+  };
+  std::thread first(write, 1), second(write, 2);
+  std::vector<std::string> files = {Save(table.get(), ChainOf("c", false), 1, &threads)};
+  for (uint8_t i = 2; i < 8; ++i) {
+    SaveOptions options = ChainOf("c", true);
+    if (i % 2 == 0) options.held_bytes = uint64_t{1} << 30;
+    if (i % 3 == 0) {
+      EXPECT_NE(Save(table.get(), options, 100, &threads, /*done=*/false), "");
+    }
+    files.push_back(Save(table.get(), options, i, &threads));
+    ASSERT_NE(files.back(), "");
+  }
+  stop = true;
+  first.join();
+  second.join();
+  files.push_back(Save(table.get(), ChainOf("c", true), 9, &threads));
+  EXPECT_TRUE(Restored(files) == Contents(*table));
+
+  const Readers readers(files);
+  StringSink sink;
+  CompactReport report;
+  ASSERT_TRUE(CompactSnapshots(readers.all, &sink, &report).ok());
+  EXPECT_TRUE(Restored({sink.bytes()}) == Contents(*table));
+}
+
+TEST(TableSave, a_consistent_save_sees_no_write_behind_its_moment) {
+  const auto table = Make(4);
+  std::vector<int64_t> keys(5000);
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i * 977);
+  Put(table.get(), keys, 0);
+  SaveOptions options;
+  options.held_bytes = uint64_t{1} << 28;
+  std::unique_ptr<TableSave> save;
+  ASSERT_TRUE(TableSave::Begin(table.get(), options, &save).ok());
+  std::unique_ptr<TableSave> other;
+  EXPECT_EQ(TableSave::Begin(table.get(), options, &other).code, Code::kFailedPrecondition);
+  const auto before = Contents(*table);
+  Put(table.get(), keys, 1);
+  Put(table.get(), {1, 2, 3}, 1);
+  ASSERT_TRUE(table->Erase({keys.data(), nullptr, 2000}, nullptr).ok());
+  ASSERT_TRUE(table->ShrinkToFit().ok());
+  Put(table.get(), {keys.begin(), keys.begin() + 1000}, 2);
+  StringSink sink;
+  const Status status = save->Write(&sink, nullptr);
+  ASSERT_TRUE(status.ok()) << status.message;
+  EXPECT_GT(save->report().held_peak, 5000U * 16);
+  EXPECT_TRUE(Restored({sink.bytes()}, 4) == before);
+}
+
+TEST(TableSave, a_cleared_table_outdates_a_consistent_save) {
+  const auto table = Make();
+  Put(table.get(), {1, 2, 3}, 1);
+  SaveOptions options;
+  options.held_bytes = uint64_t{1} << 20;
+  std::unique_ptr<TableSave> save;
+  ASSERT_TRUE(TableSave::Begin(table.get(), options, &save).ok());
+  ASSERT_TRUE(table->Clear().ok());
+  StringSink sink;
+  EXPECT_EQ(save->Write(&sink, nullptr).code, Code::kFailedPrecondition);
+  EXPECT_TRUE(save->outdated());
+}
+
+TEST(TableSave, rows_larger_than_a_section_still_make_a_file) {
+  const auto table = Make(4096);
+  std::vector<int64_t> keys(600);
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i);
+  Put(table.get(), keys, 3);
+  EXPECT_TRUE(Restored({Save(table.get(), {}, 1)}, 4096) == Contents(*table));
+}
+
+TEST(TableSave, string_keys_of_one_word_keep_their_own_changes) {
+  TableOptions options;
+  options.key_type = KeyType::kString;
+  options.value_dtype = DType::kString;
+  std::unique_ptr<Table> table;
+  ASSERT_TRUE(Table::Create(options, &table).ok());
+  std::vector<std::string> texts;
+  for (int i = 0; i < 3000; ++i) texts.push_back("key " + std::to_string(i));
+  const std::vector<std::string_view> keys(texts.begin(), texts.end());
+  const auto put = [&](size_t count, std::string_view value) {
+    const std::vector<std::string_view> values(count, value);
+    ASSERT_TRUE(
+        table->InsertOrAssign({nullptr, keys.data(), count}, {nullptr, values.data()}, nullptr)
+            .ok());
+  };
+  put(3000, "first");
+  std::vector<std::string> files = {Save(table.get(), ChainOf("c", false), 1)};
+  put(100, "second");
+  ASSERT_TRUE(table->Erase({nullptr, keys.data() + 50, 100}, nullptr).ok());
+  files.push_back(Save(table.get(), ChainOf("c", true), 2));
+  const Readers readers(files);
+  EXPECT_EQ(readers.all[1]->rows(), 50U);
+  EXPECT_EQ(readers.all[1]->tombstones(), 100U);
+  std::unique_ptr<Table> other;
+  ASSERT_TRUE(Table::Create(options, &other).ok());
+  RestoreReport report;
+  ASSERT_TRUE(RestoreTable(other.get(), readers.all, {}, nullptr, &report).ok());
+  EXPECT_EQ(other->size(), 2900U);
+}
+
+TEST(DirtyRows, turnover_beyond_the_rows_makes_the_next_delta_begin_from_nothing) {
+  const auto table = Make();
+  Put(table.get(), {-1}, 1);
+  std::vector<std::string> files = {Save(table.get(), ChainOf("c", false), 1)};
+  for (int64_t begin = 0; begin < 3000000; begin += 100000) {
+    std::vector<int64_t> keys(100000);
+    for (size_t i = 0; i < keys.size(); ++i) keys[i] = begin + static_cast<int64_t>(i);
+    Put(table.get(), keys, 1);
+    ASSERT_TRUE(table->Erase({keys.data(), nullptr, keys.size()}, nullptr).ok());
+  }
+  EXPECT_LT(table->chains().bytes(), 32U << 20);
+  files.push_back(Save(table.get(), ChainOf("c", true), 2));
+  const Readers readers(files);
+  EXPECT_TRUE(readers.all[1]->header().replaces);
+  EXPECT_EQ(Restored(files), Contents(*table));
+}
+
+}  // namespace
+}  // namespace de::engine
