@@ -7,11 +7,12 @@ summed first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-Gradient = tf.Tensor | tf.IndexedSlices
+#: A `tf.Tensor` or `tf.IndexedSlices`.
+Gradient: TypeAlias = Any
 
 
 def summed(gradient: tf.IndexedSlices) -> tf.IndexedSlices:

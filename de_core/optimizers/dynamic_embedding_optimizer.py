@@ -67,7 +67,7 @@ def DynamicEmbeddingOptimizer(  # noqa: N802  the name that the reference API gi
         opt = keras.optimizers.get(opt)
     if hasattr(opt, "slots_owner"):
         raise TypeError(f"`opt` must be an optimizer that is not wrapped yet. {received(opt=opt)}")
-    options = {"bp_v2": bp_v2, "reject_nonfinite": reject_nonfinite, "name": name}
+    options: dict[str, Any] = {"bp_v2": bp_v2, "reject_nonfinite": reject_nonfinite, "name": name}
     families = {base.__module__.partition(".")[0] for base in type(opt).__mro__}
     if "tf_keras" in families:
         return _of_tf_keras(opt, options)

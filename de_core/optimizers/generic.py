@@ -171,7 +171,7 @@ class RowSlot:
 def _twin_of(optimizer: Any, table: ShardedTable) -> Any:
     """Returns a copy of an optimizer, built for a variable as high as there are gathered rows."""
     kind = type(optimizer)
-    twin_class = type(f"RowsOf{kind.__name__}", (_OverRows, kind), {})
+    twin_class: Any = type(f"RowsOf{kind.__name__}", (_OverRows, kind), {})
     config = {**optimizer.get_config(), "use_ema": False, "gradient_accumulation_steps": None}
     twin = twin_class.from_config(config)
     twin.start(optimizer, table)

@@ -8,14 +8,12 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.optimizers import clipping, plan, tf1_rules
-from de_core.optimizers.targets import Targets, table_under
+from de_core.optimizers.targets import Targets
 from de_core.plain_python import plain_python
 from de_core.sharded_table import ShardedTable
 
-_Optimizer = tf.compat.v1.train.Optimizer
 
-
-class Tf1Optimizer(_Optimizer):
+class Tf1Optimizer(tf.compat.v1.train.Optimizer):
     """A `tf.compat.v1.train.Optimizer` that also trains dynamic tables.
 
     `DynamicEmbeddingOptimizer` makes it. `compute_gradients`, `apply_gradients` and `minimize` work
@@ -160,8 +158,3 @@ class Tf1Optimizer(_Optimizer):
     def slots_in(self, table: ShardedTable) -> dict[str, int]:
         """Returns the width of each slot of a table by its name, as the rule makes them."""
         return dict.fromkeys(self._rule.slots(self.inner_optimizer), table.spec.dim)
-
-
-def anchors(variables: Iterable[Any]) -> list[Any]:
-    """Returns those of the variables that stand for tables."""
-    return [each for each in variables if table_under(each) is not None]

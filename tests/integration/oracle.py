@@ -174,12 +174,18 @@ class Tables:
         self.optimizer = optimizer
         self.scales = scales
         rows = initial_rows()
+        key_dtype = arguments.get("key_dtype", tf.int64)
+        self.key = (
+            tf.strings.as_string
+            if key_dtype == tf.string
+            else (lambda ids: tf.cast(ids, key_dtype))
+        )
         self.tables = {
             name: de.Variable(dim=DIM, devices=["/CPU:0"] * shards, name=name, **arguments)
             for name in TABLES
         }
         for name, table in self.tables.items():
-            table.upsert(np.arange(IDS), rows[name])
+            table.upsert(self.key(tf.range(IDS)), rows[name])
         self.dense = tf.Variable(tf.ones([DIM]), name="dense")
         self.variables = [
             *(each for table in self.tables.values() for each in table.trainable_variables),
@@ -190,7 +196,7 @@ class Tables:
 
     def _step(self, batch):
         users, items = (
-            lambda ids, table=table: de.embedding_lookup(table, ids)
+            lambda ids, table=table: de.embedding_lookup(table, self.key(ids))
             for table in self.tables.values()
         )
         with tf.GradientTape() as tape:
@@ -217,9 +223,8 @@ class Tables:
         return np.diff([0.0, *losses])  # Keras reports the mean so far
 
     def finish(self):
-        return [t.lookup(np.arange(IDS)).numpy() for t in self.tables.values()] + [
-            self.dense.numpy()
-        ]
+        keys = self.key(tf.range(IDS))
+        return [table.lookup(keys).numpy() for table in self.tables.values()] + [self.dense.numpy()]
 
 
 def assert_same(ours, theirs, rtol=1e-5, atol=1e-6):

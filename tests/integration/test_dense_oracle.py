@@ -1,4 +1,4 @@
-"""A table trains to the numbers of a dense variable with the same initial rows."""
+"""Tables of other dtypes and shapes of use train to the numbers of a dense variable."""
 
 import keras
 import numpy as np
@@ -6,134 +6,14 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-
-IDS, DIM, STEPS = 12, 3, 6
-
-# Dense formulae that move a row without a gradient: there every row gets one in every step.
-MOVES_ALL = {"momentum", "nesterov", "adam", "amsgrad"}
-OPTIMIZERS = {
-    "sgd": lambda **k: keras.optimizers.SGD(0.1, **k),
-    "momentum": lambda **k: keras.optimizers.SGD(0.1, momentum=0.9, **k),
-    "nesterov": lambda **k: keras.optimizers.SGD(0.1, momentum=0.9, nesterov=True, **k),
-    "adagrad": lambda **k: keras.optimizers.Adagrad(0.1, **k),
-    "adam": lambda **k: keras.optimizers.Adam(0.01, **k),
-    "amsgrad": lambda **k: keras.optimizers.Adam(0.01, amsgrad=True, **k),
-    "adam by its schedule": lambda **k: keras.optimizers.Adam(
-        keras.optimizers.schedules.ExponentialDecay(0.02, 2, 0.5), **k
-    ),
-}
-NAMES = list(OPTIMIZERS)
+from tests.integration import oracle
+from tests.integration.oracle import DIM, IDS
 
 
-def batches(every_id, seed=0):
-    """Yields (history [8, 2], target [8], labels [8]) with many duplicate ids."""
-    rng = np.random.default_rng(seed)
-    for _ in range(STEPS):
-        history = rng.integers(0, IDS, size=(8, 2))
-        target = rng.integers(0, IDS, size=8)
-        if every_id:
-            history.reshape(-1)[:IDS] = rng.permutation(IDS)
-        yield history, target, rng.normal(size=8).astype(np.float32)
-
-
-def loss_of(lookup, dense, history, target, labels):
-    """The history's and the target's rows come from one table: two lookups in a step."""
-    rows = tf.reduce_sum(lookup(history), axis=1) * lookup(target)
-    return tf.reduce_mean((tf.linalg.matvec(rows, dense) - labels) ** 2)
-
-
-def train(lookup, variables, dense, optimizer, every_id, in_function):
-    def step(history, target, labels):
-        with tf.GradientTape() as tape:
-            loss = loss_of(lookup, dense, history, target, labels)
-            loss = optimizer.scale_loss(loss)
-        gradients = tape.gradient(loss, variables)
-        optimizer.apply_gradients(zip(gradients, variables, strict=True))
-        return loss
-
-    run = tf.function(step) if in_function else step
-    return [
-        float(run(*(tf.convert_to_tensor(each) for each in batch))) for batch in batches(every_id)
-    ]
-
-
-def train_dense(make_optimizer, initial, every_id):
-    weights, dense = tf.Variable(initial), tf.Variable(tf.ones([DIM]))
-
-    def lookup(ids):  # by a matrix product, so that the gradient is dense
-        return tf.tensordot(tf.one_hot(ids, IDS), weights, 1)
-
-    losses = train(lookup, [weights, dense], dense, make_optimizer(), every_id, in_function=False)
-    return losses, weights.numpy(), dense.numpy()
-
-
-def train_table(make_optimizer, table, every_id, in_function=True):
-    dense = tf.Variable(tf.ones([DIM]))
-    optimizer = de.DynamicEmbeddingOptimizer(make_optimizer())
-    variables = [*table.trainable_variables, dense]
-    losses = train(
-        lambda ids: de.embedding_lookup(table, ids),
-        variables,
-        dense,
-        optimizer,
-        every_id,
-        in_function,
-    )
-    assert int(optimizer.iterations) == STEPS
-    return losses, table.lookup(np.arange(IDS)).numpy(), dense.numpy()
-
-
-def new_table(shards=1, name="oracle", **arguments):
+def new_table(name="oracle"):
     return de.Variable(
-        dim=DIM,
-        devices=["/CPU:0"] * shards,
-        initializer=keras.initializers.RandomNormal(stddev=0.5, seed=3),
-        name=name,
-        **arguments,
+        dim=DIM, initializer=keras.initializers.RandomNormal(stddev=0.5, seed=3), name=name
     )
-
-
-def assert_same(ours, theirs, rtol=1e-5, atol=1e-6):
-    for mine, dense in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(mine, dense, rtol=rtol, atol=atol)
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("shards", [1, 2, 3])
-def test_every_row_equals_the_dense_variables(name, shards):
-    table = new_table(shards)
-    every_id = name.split()[0] in MOVES_ALL
-    expected = train_dense(OPTIMIZERS[name], table.lookup(np.arange(IDS)).numpy(), every_id)
-    assert_same(train_table(OPTIMIZERS[name], table, every_id), expected)
-
-
-@pytest.mark.parametrize("name", ["momentum", "adagrad", "adam"])
-def test_eagerly_too(name):
-    table = new_table()
-    expected = train_dense(OPTIMIZERS[name], table.lookup(np.arange(IDS)).numpy(), True)
-    assert_same(train_table(OPTIMIZERS[name], table, True, in_function=False), expected)
-
-
-@pytest.mark.parametrize("name", ["sgd", "adagrad", "adam"])
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"clipnorm": 0.05},
-        {"clipvalue": 0.01},
-        {"global_clipnorm": 0.05},
-        {"loss_scale_factor": 64.0},
-        {"loss_scale_factor": 100.0, "global_clipnorm": 0.05},
-    ],
-    ids=str,
-)
-def test_clipping_and_loss_scale_hold_over_tables_and_variables(name, settings):
-    table = new_table()
-
-    def optimizer():
-        return OPTIMIZERS[name](**settings)
-
-    expected = train_dense(optimizer, table.lookup(np.arange(IDS)).numpy(), True)
-    assert_same(train_table(optimizer, table, True), expected)
 
 
 def test_rows_without_a_gradient_stay_as_they_are():
@@ -179,26 +59,6 @@ def test_the_learning_rate_can_change_between_steps():
     np.testing.assert_allclose(table.lookup([1]), before - 0.6, rtol=1e-5)
 
 
-def test_two_optimizers_keep_their_own_slots():
-    table = new_table()
-    first, second = (
-        de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.1, momentum=0.9)) for _ in range(2)
-    )
-    alone = new_table()
-    start = table.lookup([1]).numpy()
-
-    def step(optimizer, target):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(target.lookup([1]))
-        optimizer.apply(tape.gradient(loss, target.trainable_variables), target.trainable_variables)
-
-    step(first, table)
-    step(second, table)
-    step(first, table)
-    np.testing.assert_allclose(table.lookup([1]), start - 0.1 - 0.1 - 0.19, rtol=1e-5)
-    del alone
-
-
 def test_several_tables_and_no_ordinary_variable():
     users, items = new_table(name="users"), new_table(name="items")
     optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(1.0))
@@ -215,24 +75,12 @@ def test_several_tables_and_no_ordinary_variable():
 
 @pytest.mark.parametrize("key_dtype", [tf.int32, tf.string])
 def test_other_key_dtypes_train_the_same(key_dtype):
-    def ids(values):
-        values = tf.convert_to_tensor(values)
-        return tf.strings.as_string(values) if key_dtype == tf.string else tf.cast(values, tf.int32)
+    def adam():
+        return keras.optimizers.Adam(0.01)
 
-    table = de.Variable(key_dtype, dim=DIM, initializer=[0.1, 0.2, 0.3], name="t")
-    initial = np.tile(np.float32([0.1, 0.2, 0.3]), [IDS, 1])
-    expected = train_dense(OPTIMIZERS["adam"], initial, True)
-    dense = tf.Variable(tf.ones([DIM]))
-    optimizer = de.DynamicEmbeddingOptimizer(OPTIMIZERS["adam"]())
-    losses = train(
-        lambda values: de.embedding_lookup(table, ids(values)),
-        [*table.trainable_variables, dense],
-        dense,
-        optimizer,
-        True,
-        True,
-    )
-    assert_same([losses, table.lookup(ids(np.arange(IDS))), dense], expected)
+    tables, dense = oracle.check(adam, steps=4, key_dtype=key_dtype, shards=2)
+    assert tables.tables["users"].key_dtype == key_dtype
+    assert int(dense.optimizer.iterations) == 4
 
 
 def test_float64_rows_train_in_float64():
