@@ -1,12 +1,15 @@
 """One training step beside a dense variable, and beside reading, changing and writing rows.
 
 A step is lookup, gradient, Adam; the gradient of the rows comes from the layers above, whose cost
-is not measured here. Every step of a round has other ids. The dense peer reads its rows by `tf.gather`; Keras's own Adam
-moves all rows each step, so its sparse-aware optimizer is the lazy Adam written out here: equal ids
-are summed by `tf.unique` and `tf.math.unsorted_segment_sum`, then rows and slots of the touched
-ids alone are read by `tf.gather` and written by `scatter_nd_update`. The other peer is the way of
-the library's ancestor: rows and slots lie in three tables; those of the distinct ids are looked up,
-updated as dense tensors, and upserted.
+is not measured here. Every step of a round has other ids.
+
+The dense peer reads its rows by `tf.gather`. Keras's own Adam moves all rows in each step, so its
+sparse-aware optimizer is the lazy Adam written out here: equal ids are summed by `tf.unique` and
+`tf.math.unsorted_segment_sum`, then rows and slots of the touched ids alone are read by `tf.gather`
+and written by `scatter_nd_update`.
+
+The other peer is the way of the library's ancestor: rows and slots lie in three tables; those of
+the distinct ids are looked up, updated as dense tensors, and upserted.
 """
 
 import keras
@@ -161,6 +164,7 @@ def test_a_training_step_holds_its_bars(dim, rows, rounds, report):
     for name, (bar, stretch) in BARS.items():
         ratio = measures.ratio("de_core", name)
         cells[f"/ {name}"] = ratio
+        cells[f"/ {name} (CPU)"] = measures.ratio("de_core", name, "cpu")
         report.bars.append(Bar(f"training step / {name}, dim {dim}", ratio, bar, stretch))
     report.row("Training step with Adam, Zipf(1.05) ids (milliseconds)", cells)
     for name, (bar, _) in BARS.items():
