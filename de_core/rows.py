@@ -195,7 +195,10 @@ class Rows:
 
     def _anchored(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
         """Ties rows to the anchor, so that a tape records where they come from."""
-        anchors = self._anchor_tensors()
+        # The anchor is read once the rows are there: of two operations that become ready at once
+        # TensorFlow would hand the lookup to another thread.
+        with tf.control_dependencies([values]):
+            anchors = self._anchor_tensors()
         return library.de_embedding_anchor(anchors[0], keys, values) if anchors else values
 
     def _anchor_tensors(self) -> list[tf.Tensor]:
