@@ -1,5 +1,6 @@
 """The ASGI application, put together."""
 
+import inspect
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,7 +19,6 @@ from server.api.openapi import openapi_document
 from server.api.operations import operations_router
 from server.api.page import PREFIX as PAGE_PREFIX
 from server.api.page import Page
-from server.api.raw_route import RawPrefixRoute
 from server.api.responses import error_response
 from server.api.v2_plane import V2Plane
 from server.engines.base import Engine
@@ -28,6 +28,7 @@ from server.lifecycle import Lifecycle
 from server.middleware.body_limit import BodyLimit
 from server.middleware.gzip_request import GzipRequest
 from server.middleware.header_limit import HeaderLimit
+from server.middleware.raw_paths import RawPaths
 from server.middleware.request_context import RequestContext
 from server.observability.live import LiveView
 from server.observability.metrics import Metrics
@@ -36,6 +37,13 @@ from server.observability.worker_metrics import WorkerMetrics
 from server.settings import Settings
 from server.wire.limits import Limits
 from server.wire.paths import PREFIX
+
+# Newer FastAPI makes spans by itself and asks for each request whether to: `--tracing` does that.
+_OWN_TELEMETRY: dict[str, Any] = (
+    {"telemetry": {"tracing": False, "metrics": False, "logs": False}}
+    if "telemetry" in inspect.signature(FastAPI.__init__).parameters
+    else {}
+)
 
 
 def create_app(
@@ -94,18 +102,21 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        **_OWN_TELEMETRY,
     )
     app.include_router(
         operations_router(routed, state, metrics, snapshots, workers or WorkerMetrics(None, 0))
     )
-    for prefix, plane in (
-        (PREFIX, DataPlane(routed, guard, limits, settings.cors_origin)),
-        (b"/v2", V2Plane(routed, guard, limits, state)),
-        (PAGE_PREFIX, Page(routed, guard, live, snapshots)),
-    ):
-        app.router.routes.append(RawPrefixRoute(prefix, plane))
     app.add_exception_handler(HTTPException, _http_error)
     # The last one added is the outermost.
+    app.add_middleware(
+        RawPaths,
+        planes={
+            PREFIX: DataPlane(routed, guard, limits, settings.cors_origin),
+            b"/v2": V2Plane(routed, guard, limits, state),
+            PAGE_PREFIX: Page(routed, guard, live, snapshots),
+        },
+    )
     app.add_middleware(GzipRequest, max_bytes=settings.max_decompressed_bytes)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(HeaderLimit, max_bytes=settings.max_header_bytes)

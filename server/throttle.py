@@ -1,9 +1,8 @@
 """How many requests are taken: at once, and a second from one client."""
 
-import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from server.errors import Code, ServingError
 
@@ -33,9 +32,8 @@ class Throttle:
         # Tokens left, and when they were counted, by client; the longest unseen first.
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    @contextlib.contextmanager
-    def slot(self) -> Iterator[None]:
-        """Takes one of the places for requests in flight.
+    def enter(self) -> None:
+        """Takes one of the places for requests in flight; `leave` gives it back.
 
         Raises:
             ServingError: RESOURCE_EXHAUSTED if all are taken.
@@ -47,10 +45,10 @@ class Throttle:
                 retry_after=1.0,
             )
         self._in_flight += 1
-        try:
-            yield
-        finally:
-            self._in_flight -= 1
+
+    def leave(self) -> None:
+        """Gives a place back."""
+        self._in_flight -= 1
 
     def count(self, client: str) -> None:
         """Counts one request of a client.

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from server.api.body import read_body
-from server.api.raw_route import raw_path
+from server.api.raw_path import raw_path
 from server.api.request_info import RequestInfo, request_info
 from server.api.responses import error_response, serving_error_response
 from server.api.supervision import ClientGoneError, DeadlineError, SlowBodyError, Supervisor
@@ -148,8 +148,11 @@ class Guard:
     async def _respond(self, scope: Scope, receive: Receive, respond: Respond) -> Response:
         info = request_info(scope)
         try:
-            with self.throttle.slot():
+            self.throttle.enter()
+            try:
                 return await respond(Exchange(scope, receive, self))
+            finally:
+                self.throttle.leave()
         except ServingError as error:
             if error.code in PRIVATE_CODES:
                 LOG.error("%s", error.message, extra={"request_id": info.request_id})

@@ -5,7 +5,7 @@ from typing import Any
 from opentelemetry import propagate, trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.api.raw_route import raw_path
+from server.api.raw_path import raw_path
 from server.api.request_info import request_info
 
 _UNTRACED = (b"/livez", b"/readyz", b"/startupz", b"/metrics", b"/version", b"/v2/health/")

@@ -56,7 +56,9 @@ def json_rows(name: str, array: Array, *, int64_as_string: bool = False) -> Sequ
 
 
 def _narrowed(array: Array) -> Array:
-    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+    # The kind first: numpy takes long to say a type's name.
+    dtype = array.dtype
+    return array.astype(np.float32) if dtype.kind == "V" and dtype.name == "bfloat16" else array
 
 
 def float_json(values: npt.ArrayLike) -> Any:

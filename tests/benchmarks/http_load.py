@@ -55,7 +55,7 @@ def wrk(port: int, pid: int, path: str, lua: Path, connections: int, seconds: fl
     """Asks as fast as it is answered; every answer must be a 200."""
     before = cpu_seconds(pid)
     done = subprocess.run(
-        ["wrk", "-t1", f"-c{connections}", f"-d{seconds:g}s", "-s", str(lua),
+        ["wrk", "-t1", f"-c{connections}", f"-d{round(seconds)}s", "-s", str(lua),
          f"http://127.0.0.1:{port}{path}"],
         capture_output=True, text=True, check=True, timeout=seconds + 60,
     ).stdout  # fmt: skip

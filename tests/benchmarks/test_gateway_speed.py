@@ -168,7 +168,7 @@ def test_resident_memory_stays_flat(report, tmp_path):
         pid = stub.process.pid
         rate = wrk(stub.port, pid, PREDICT, lua, 32, SECONDS).rate
         before = memory_of(pid)
-        seconds = max(SECONDS, requests / rate)
+        seconds = round(max(SECONDS, requests / rate))
         answered = wrk(stub.port, pid, PREDICT, lua, 32, seconds).rate * seconds
         after = memory_of(pid)
     report.row("Gateway: resident memory", {

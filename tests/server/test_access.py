@@ -186,14 +186,11 @@ def test_the_rate_is_answered_with_429():
 
 def test_requests_beyond_the_places_are_answered_with_429():
     throttle = Throttle(1, 0)
-    with (
-        throttle.slot(),
-        pytest.raises(ServingError, match="At most 1 requests"),
-        throttle.slot(),
-    ):
-        pass
-    with throttle.slot():
-        pass
+    throttle.enter()
+    with pytest.raises(ServingError, match="At most 1 requests"):
+        throttle.enter()
+    throttle.leave()
+    throttle.enter()
 
 
 def test_requests_beyond_the_places_are_refused_over_http():

@@ -141,7 +141,7 @@ class UpstreamPool:
             if code is Code.OK:
                 self._latencies.append(seconds)
             if self._metrics is not None:
-                self._metrics.upstream_seconds.labels(endpoint.name, code.value).observe(seconds)
+                self._metrics.upstream_seconds.observe((endpoint.name, code.value), seconds)
 
     @contextlib.asynccontextmanager
     async def _endpoint(
