@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 
 from server.engines.base import Engine, ModelSpec, Servable, VersionState, VersionStatus
 from server.engines.routes import Routes, RoutesError, RoutesFile, replaced, with_model
@@ -85,11 +86,9 @@ class RoutedEngine:
         """See `Engine.status`."""
         return await self.inner.status(self._labelled(spec))
 
-    @contextlib.asynccontextmanager
-    async def lease(self, spec: ModelSpec) -> AsyncIterator[Servable]:
+    def lease(self, spec: ModelSpec) -> AbstractAsyncContextManager[Servable]:
         """See `Engine.lease`."""
-        async with self.inner.lease(self._resolved(spec)) as servable:
-            yield servable
+        return self.inner.lease(self._resolved(spec))
 
     async def set_label(self, model: str, label: str, version: int | None) -> None:
         """Points a label to a version, or removes it.

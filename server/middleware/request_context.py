@@ -60,7 +60,7 @@ class RequestContext:
                 message["headers"] = [*message.get("headers", ()), id_header]
             await send(message)
 
-        self._metrics.in_flight.inc()
+        self._metrics.in_flight += 1
         try:
             await self._app(scope, receive, send_counted)
         except Exception:
@@ -70,7 +70,7 @@ class RequestContext:
                 message = f"Internal error. Request id: {info.request_id}"
                 await error_response(500, message)(scope, receive, send_counted)
         finally:
-            self._metrics.in_flight.dec()
+            self._metrics.in_flight -= 1
             self._account(scope, info, time.perf_counter() - begun)
 
     def _account(self, scope: Scope, info: RequestInfo, seconds: float) -> None:

@@ -28,7 +28,11 @@ class Metrics:
         """Makes the metrics, all at zero."""
         to = self._registry = CollectorRegistry()
         ProcessCollector(registry=to)
-        self.in_flight = Gauge("gateway_in_flight", "Requests being answered now", registry=to)
+        #: Requests being answered now.
+        self.in_flight = 0
+        Gauge("gateway_in_flight", "Requests being answered now", registry=to).set_function(
+            lambda: self.in_flight
+        )
         self._requests = Counter(
             "gateway_requests",
             "Requests answered",
@@ -49,7 +53,8 @@ class Metrics:
             "gateway_rows", "Rows, or ids, of a request", ("verb",), _ROWS, to
         )
         self._bytes = Counter("gateway_body_bytes", "Bytes of bodies", ("direction",), registry=to)
-        self._bytes_in, self._bytes_out = (self._bytes.labels(way) for way in ("in", "out"))
+        # Since the last exposition: adding to a counter takes a lock.
+        self._new_bytes = {"in": 0, "out": 0}
         self._answered: dict[tuple[str, str, int], Counter] = {}
         self._ids = Counter("gateway_lookup_ids", "Ids looked up", ("model", "table"), registry=to)
         self._unknown_ids = Counter(
@@ -138,8 +143,8 @@ class Metrics:
             self._stages.observe((stage,), seconds)
         if rows is not None:
             self._rows.observe((verb,), rows)
-        self._bytes_in.inc(request_bytes)
-        self._bytes_out.inc(response_bytes)
+        self._new_bytes["in"] += request_bytes
+        self._new_bytes["out"] += response_bytes
 
     def observe_lookups(self, model: str, lookups: Mapping[str, tuple[int, int]]) -> None:
         """Counts ids looked up in known tables, and those of them that are unknown."""
@@ -166,4 +171,7 @@ class Metrics:
 
     def exposition(self) -> bytes:
         """Returns all metrics in Prometheus' text format."""
+        for direction, size in self._new_bytes.items():
+            self._bytes.labels(direction).inc(size)
+            self._new_bytes[direction] = 0
         return generate_latest(self._registry)

@@ -6,6 +6,7 @@ character, `%2F` included, and a framework's router, which decodes first, cannot
 """
 
 import dataclasses
+import functools
 import re
 from urllib.parse import unquote_to_bytes
 
@@ -23,6 +24,7 @@ _V2 = re.compile(rb"/v2/models/([^/:]+)(?:/versions/([0-9]+)|/labels/([^/:]+))?(
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 _VERBS = frozenset({"classify", "regress", "predict", "lookup"})
+_REMEMBERED_BYTES = 128
 _MAX_VERSION = 2**63 - 1
 
 
@@ -47,7 +49,7 @@ class Route:
 
 
 def parse_path(method: str, path: bytes) -> Route:
-    """Parses an undecoded request path.
+    """Parses an undecoded request path; remembers short ones, which come again and again.
 
     Args:
         method: The HTTP method, upper case.
@@ -57,6 +59,12 @@ def parse_path(method: str, path: bytes) -> Route:
         ServingError: INVALID_ARGUMENT, with TensorFlow Serving's sentence, for a path that
             means nothing, a version beyond int64, or a name that is not printable UTF-8.
     """
+    if len(path) <= _REMEMBERED_BYTES:
+        return _parse_remembered(method, path)
+    return _parse(method, path)
+
+
+def _parse(method: str, path: bytes) -> Route:
     if method == "POST" and (match := _POST.fullmatch(path)):
         verb = match[4].decode()
         if verb not in _VERBS:
@@ -73,6 +81,9 @@ def parse_path(method: str, path: bytes) -> Route:
         if match := _OPENAPI.fullmatch(path):
             return _route(method, path, "openapi", match)
     raise malformed(method, path)
+
+
+_parse_remembered = functools.lru_cache(maxsize=512)(_parse)
 
 
 def parse_v2_path(method: str, path: bytes) -> Route:
