@@ -1,0 +1,65 @@
+"""What a version took goes back to the system once it is released."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.server.support.gateway_process import GatewayProcess, environment
+
+MEGABYTES = 100
+MODEL = f"""
+import sys
+import tensorflow as tf
+
+class Large(tf.Module):
+    def __init__(self):
+        super().__init__()
+        self.weights = tf.Variable(tf.random.normal([{MEGABYTES} * 250, 1000]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32, "row")])
+    def read(self, row):
+        return {{"sum": tf.reduce_sum(tf.gather(self.weights, row), axis=-1)}}
+
+model = Large()
+tf.saved_model.save(model, sys.argv[1], signatures=model.read)
+"""
+
+
+def resident_megabytes(pid: int) -> float:
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(text.split("VmRSS:")[1].split()[0]) / 1024
+
+
+@pytest.mark.slow
+def test_memory_stays_flat_while_versions_come_and_go(tmp_path):
+    subprocess.run(
+        [sys.executable, "-c", MODEL, str(tmp_path / "model")],
+        env=environment(), check=True, capture_output=True,
+    )  # fmt: skip
+    folder = tmp_path / "large"
+    folder.mkdir()
+    flags = ("--model-name", "large", "--poll-seconds", "0.1")
+    with GatewayProcess(folder, tmp_path / "log", *flags) as gateway:
+        sizes = []
+        for version in range(1, 9):
+            shutil.copytree(tmp_path / "model", tmp_path / "next")
+            (tmp_path / "next").rename(folder / str(version))
+            gateway.wait_for(f"/v1/models/large/versions/{version}", available)
+            if version > 1:
+                ended = f"/v1/models/large/versions/{version - 1}"
+                gateway.wait_for(ended, lambda reply: b'"END"' in reply.body)
+                shutil.rmtree(folder / str(version - 1))
+            body = {"instances": [0, 1]}
+            assert gateway.ask("POST", "/v1/models/large:predict", body).status == 200
+            sizes.append(resident_megabytes(gateway.process.pid))
+    # Loading takes a version's size beside the one that serves; none may stay.
+    assert max(sizes[3:]) < sizes[1] + MEGABYTES / 2, sizes
+
+
+def available(reply):
+    return b'"AVAILABLE"' in reply.body
