@@ -15,8 +15,8 @@ from de_core import _compat, _keras
 _compat.check()
 _keras.check()
 
+from de_core import checkpoint, layers, optimizers  # noqa: E402
 from de_core import gradients as _gradients  # noqa: E402, F401
-from de_core import layers, optimizers  # noqa: E402
 from de_core.admission import (  # noqa: E402
     AdmissionBloom,
     AdmissionCount,
@@ -26,6 +26,7 @@ from de_core.compat import *  # noqa: E402, F403
 from de_core.compat import removed as _removed  # noqa: E402
 from de_core.eviction import EvictionLFU, EvictionLRU, EvictionScore, EvictionTTL  # noqa: E402
 from de_core.export import export  # noqa: E402
+from de_core.import_tfra import import_tfra  # noqa: E402
 from de_core.lookup import embedding_lookup, embedding_lookup_unique  # noqa: E402
 from de_core.optimizers import DynamicEmbeddingOptimizer  # noqa: E402
 from de_core.restrict import (  # noqa: E402
@@ -42,6 +43,7 @@ from de_core.sparse_lookup import (  # noqa: E402
 )
 from de_core.trainable_wrapper import TrainableWrapper  # noqa: E402
 from de_core.variable import Variable  # noqa: E402
+from de_core.warm_start import WarmStartHook, warm_start  # noqa: E402
 
 __getattr__ = _removed.removed_names(__name__, **_removed.PACKAGE)
 __version__ = "0.1.0"
@@ -59,6 +61,8 @@ __all__ = [
     "TimestampRestrictPolicy",
     "TrainableWrapper",
     "Variable",
+    "WarmStartHook",
+    "checkpoint",
     "default_partition_fn",
     "embedding_lookup",
     "embedding_lookup_sparse",
@@ -67,7 +71,9 @@ __all__ = [
     "get_local_variable",
     "get_slot_variables",
     "get_variable",
+    "import_tfra",
     "layers",
     "optimizers",
     "safe_embedding_lookup_sparse",
+    "warm_start",
 ]

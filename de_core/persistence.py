@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from de_core import checkpoint as checkpoints
+from de_core.checkpoint import contents
+from de_core.file_system import FileSystem
 from de_core.sharded_table import ShardedTable
 
 
-class Persistence:
+class Persistence(FileSystem):
     """The part of a `Variable` that saving and restoring a model calls."""
 
     checkpoint: bool
@@ -20,18 +21,14 @@ class Persistence:
     _anchor_variable: tf.Variable | None
 
     def save_own_variables(self, store: Any) -> None:
-        """Writes the tables into a Keras weights file: rows and slots, one byte array a table."""
-        if not self.checkpoint:
-            return
-        for index, snapshot in enumerate(checkpoints.snapshots(self._store)):
-            store[f"table_{index}"] = np.frombuffer(snapshot.numpy(), np.uint8)
+        """Writes the tables into a Keras weights file: rows and slots, in pieces of some MiB."""
+        if self.checkpoint:
+            contents.write_pieces(self._store, store)
 
     def load_own_variables(self, store: Any) -> None:
         """Reads back what `save_own_variables` wrote, whatever the number of tables was then."""
-        if not self.checkpoint:
-            return
-        names = sorted(store.keys(), key=lambda key: int(key.rpartition("_")[2]))
-        checkpoints.restore(self._store, [np.asarray(store[key]).tobytes() for key in names])
+        if self.checkpoint:
+            contents.read_pieces(self._store, store)
 
     def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
         """Returns what TensorFlow shall save: the rows' bytes, or the tables as assets."""

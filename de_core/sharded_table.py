@@ -31,6 +31,17 @@ def tables_behind(handles: Iterable[Any]) -> list[ShardedTable]:
     ]
 
 
+def living() -> list[ShardedTable]:
+    """Returns the tables of the current graph, or in eager mode those of this process."""
+    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    return [store for _, store in sorted(_all.items()) if _graph_of(store) is graph]
+
+
+def _graph_of(store: ShardedTable) -> tf.Graph | None:
+    handle = store.tables[0].resource_handle
+    return handle.graph if tf.is_symbolic_tensor(handle) else None
+
+
 class ShardedTable:
     """One table on each device of a spec, and the batched verbs over all of them.
 

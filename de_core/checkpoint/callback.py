@@ -1,0 +1,102 @@
+"""The Keras callback that writes checkpoints which cost what changed."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import tensorflow as tf
+
+from de_core._keras import keras
+from de_core.checkpoint.manager import Manager
+from de_core.config import received
+
+
+class IncrementalCheckpoint(keras.callbacks.Callback):
+    """Saves a model's tables, other weights and optimizer as a `Manager` does, while it trains.
+
+    Args:
+        directory: Where the checkpoints are written.
+        save_freq: "epoch", or after how many batches.
+        restore: Whether training begins with the newest whole checkpoint of the directory, if any.
+        **options: Of the `Manager`.
+
+    Raises:
+        ValueError: `save_freq` is neither "epoch" nor a positive integer.
+
+    Example:
+    >>> import tempfile, de_core as de
+    >>> model = keras.Sequential([keras.Input([], dtype="int64"), de.layers.Embedding(2)])
+    >>> model.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.SGD()), "mse")
+    >>> callback = IncrementalCheckpoint(tempfile.mkdtemp(), save_freq=2)
+    >>> ids, labels = tf.range(8, dtype=tf.int64), tf.zeros([8, 2])
+    >>> history = model.fit(ids, labels, batch_size=2, verbose=0, callbacks=[callback])
+    >>> len(callback.manager.checkpoints)
+    2
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        save_freq: str | int = "epoch",
+        restore: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        if save_freq != "epoch" and (not isinstance(save_freq, int) or save_freq < 1):
+            raise ValueError(
+                "`save_freq` must be 'epoch' or a positive number of batches. "
+                + received(save_freq=save_freq)
+            )
+        self._directory = os.fspath(directory)
+        self._save_freq = save_freq
+        self._restore = restore
+        self._options = options
+        self._batches = 0
+        self._manager: Manager | None = None
+
+    @property
+    def manager(self) -> Manager:
+        """What writes the checkpoints; it is made when training begins.
+
+        Raises:
+            RuntimeError: Training has not begun.
+        """
+        if self._manager is None:
+            raise RuntimeError(
+                "The manager is made when training begins: call fit first. Received: no training."
+            )
+        return self._manager
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Makes the manager, and restores."""
+        del logs
+        if self._manager is None:
+            optimizer = self.model.optimizer
+            # Or the restored values of its variables would wait until they are made, and what is
+            # saved before would be without them.
+            if hasattr(optimizer, "build") and not getattr(optimizer, "built", True):
+                optimizer.build(self.model.trainable_variables)
+            checkpoint = tf.train.Checkpoint(model=self.model, optimizer=optimizer)
+            self._manager = Manager(checkpoint, self._directory, **self._options)
+        if self._restore:
+            self._manager.restore()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Saves, if it is time."""
+        del batch, logs
+        self._batches += 1
+        if self._save_freq != "epoch" and self._batches % int(self._save_freq) == 0:
+            self.manager.save()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Saves, if it is time."""
+        del epoch, logs
+        if self._save_freq == "epoch":
+            self.manager.save()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Waits for what is done in the background."""
+        del logs
+        self.manager.wait()

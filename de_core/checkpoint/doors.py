@@ -1,0 +1,198 @@
+"""Saving and restoring tables alone: `de.checkpoint.save` and `de.checkpoint.restore`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+from typing import Any
+
+import tensorflow as tf
+
+from de_core import paths
+from de_core.checkpoint import manifest
+from de_core.checkpoint.sources import SUFFIX, tables_in
+from de_core.checkpoint.targets import tables_of
+from de_core.config import received
+from de_core.frozen import file_stem
+from de_core.sharded_table import ShardedTable
+from de_core.snapshot import table_files
+from de_core.snapshot.table_files import Reading
+
+
+def save(
+    target: Any, path: str | os.PathLike[str], *, slots: bool = True, consistent: bool = False
+) -> dict[str, Any]:
+    """Writes the tables of a target into a directory, while training may go on.
+
+    A checkpoint that the directory held is replaced: until the last moment it is whole, and a save
+    that fails or is killed leaves it so. For the rest of a model see `Manager` and
+    `tf.train.Checkpoint`.
+
+    Args:
+        target: A Variable, a list or dict of them, or a module, layer or model.
+        path: The directory, on any of TensorFlow's file systems.
+        slots: Whether to write optimizer slots.
+        consistent: Whether all rows of a table are of the moment when its save begins. Else each
+            row is of a moment during the save, its value and slots always of the same one.
+
+    Returns:
+        By table name the reports of its files: rows, bytes, seconds, and for how long a writer
+        waited at most (`longest_hold_seconds`).
+
+    Raises:
+        tf.errors.OpError: A file cannot be written, for example `ResourceExhaustedError` where the
+            disk is full. What was written is removed.
+        ValueError: `target` has no tables.
+
+    Example:
+    >>> import tempfile, de_core as de
+    >>> users = de.Variable(dim=2, name="users")
+    >>> users.upsert([7], [[1.0, 2.0]])
+    >>> directory = tempfile.mkdtemp()
+    >>> reports = save(users, directory)
+    >>> users.clear()
+    >>> restore(users, directory)
+    {'users': 1}
+    """
+    _check_eager("save")
+    folder = os.fspath(path)
+    tables = tables_of(target)
+    tf.io.gfile.makedirs(folder)
+    tag = secrets.token_hex(4)
+    reports: dict[str, list[dict[str, Any]]] = {}
+    try:
+        for name, store in tables.items():
+            reports[name] = files = []
+            count = len(store.tables)
+            stem = file_stem(name)
+            for index in range(count):
+                files.append({"file": f"{stem}-{index + 1}of{count}-{len(reports)}{tag}{SUFFIX}"})
+            written = table_files.write(
+                store,
+                [paths.join(folder, file["file"]) for file in files],
+                values_only=not slots,
+                consistent=consistent,
+            )
+            for file, report in zip(files, written, strict=True):
+                file.update(json.loads(report.numpy()))
+        before = manifest.read(folder).file_names() if manifest.exists(folder) else set()
+        manifest.write(folder, manifest.Manifest(reports))
+    except BaseException:
+        _remove(folder, {file["file"] for files in reports.values() for file in files})
+        raise
+    _remove(folder, before)
+    return reports
+
+
+def restore(
+    target: Any,
+    path: str | os.PathLike[str],
+    *,
+    merge: bool = False,
+    slots: bool = True,
+    only: Any = None,
+    convert: bool = False,
+) -> dict[str, int]:
+    """Reads tables from a checkpoint, into any number of tables and devices.
+
+    A failed call changes nothing.
+
+    Args:
+        target: As for `save`. Each of its tables must be in the checkpoint under its name; a single
+            table may be called otherwise if the checkpoint holds a single one.
+        path: A directory that `save` wrote; the prefix of a checkpoint of TensorFlow's or of a
+            `Manager`; a directory of several of these, for the newest whole one; a version that
+            `de.export` wrote; or a snapshot file.
+        merge: Whether rows that the checkpoint does not have stay. Else they are removed, and a key
+            without a row reads as it did in the saved table.
+        slots: Whether to read optimizer slots. Else rows begin with their slots' initial values.
+        only: None for all rows; keys, of any shape; or a function of keys [n] that returns for each
+            whether it is wanted, bool [n].
+        convert: Whether values of another floating-point dtype are taken.
+
+    Returns:
+        Rows by table name, as they are then.
+
+    Raises:
+        ValueError: A table is not in the checkpoint.
+        tf.errors.NotFoundError: There is no checkpoint, or a file of it is missing.
+        tf.errors.DataLossError: A file is damaged, or of another checkpoint.
+        tf.errors.InvalidArgumentError: A file is of a table of other dtypes or another dim.
+
+    Example:
+    >>> import tempfile, de_core as de
+    >>> users = de.Variable(dim=1, name="users")
+    >>> users.upsert([1, 2], [[1.0], [2.0]])
+    >>> directory = tempfile.mkdtemp()
+    >>> reports = save(users, directory)
+    >>> few = de.Variable(dim=1, name="users", devices=["/CPU:0", "/CPU:0"])
+    >>> restore(few, directory, only=lambda keys: keys > 1)
+    {'users': 1}
+    """
+    _check_eager("restore")
+    saved = tables_in(path)
+    tables = tables_of(target)
+    if len(tables) == len(saved) == 1:
+        saved = dict(zip(tables, saved.values(), strict=True))
+    missing = [name for name in tables if name not in saved]
+    if missing:
+        raise ValueError(
+            "Every table of the target must be in the checkpoint; for other names pass a dict from "
+            f"the names there to Variables. Received: {missing}, while {os.fspath(path)!r} holds "
+            f"{sorted(saved)}."
+        )
+    reading = Reading(merge=merge, slots=slots, convert=convert, only=only)
+    restore_tables([(store, saved[name]) for name, store in tables.items()], reading)
+    return {name: int(store.size()) for name, store in tables.items()}
+
+
+def restore_tables(pairs: list[tuple[ShardedTable, list[str]]], reading: Reading) -> None:
+    """Reads files into several tables; one that does not fit or is damaged changes none of them.
+
+    Args:
+        pairs: Tables, and the files for them.
+        reading: How.
+    """
+    if len(pairs) > 1:
+        for store, files in pairs:
+            for path in files:
+                _check_fits(store, path, table_files.about(path, verified=True), reading)
+    for store, files in pairs:
+        own = reading
+        if reading.only is not None and not callable(reading.only):
+            keys = tf.convert_to_tensor(reading.only, store.spec.key_dtype)
+            own = Reading(reading.merge, reading.slots, reading.convert, keys)
+        table_files.restore(store, files, own)
+
+
+def _check_fits(store: ShardedTable, path: str, info: dict[str, Any], reading: Reading) -> None:
+    spec = store.spec
+    key_dtype = "string" if spec.key_dtype == tf.string else "int64"
+    wanted = {"key_dtype": key_dtype, "reads_as": spec.value_dtype.name, "dim": spec.dim}
+    found = {name: info[name] for name in wanted}
+    both = (spec.value_dtype, tf.as_dtype(found["reads_as"]))
+    if reading.convert and all(dtype.is_floating for dtype in both):
+        found["reads_as"] = wanted["reads_as"]
+    if found != wanted:
+        raise tf.errors.InvalidArgumentError(
+            None,
+            None,
+            f"{path}: the file must be of a table like {store.name!r}: {wanted}. "
+            f"Received: {found}.",
+        )
+
+
+def _remove(folder: str, names: set[str]) -> None:
+    for name in names:
+        with contextlib.suppress(tf.errors.NotFoundError):
+            tf.io.gfile.remove(paths.join(folder, name))
+
+
+def _check_eager(verb: str) -> None:
+    if not tf.executing_eagerly():
+        raise RuntimeError(
+            f"de.checkpoint.{verb} must be called in eager mode; a graph has "
+            f"tf.compat.v1.train.Saver. {received(executing_eagerly=False)}"
+        )

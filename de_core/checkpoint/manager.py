@@ -1,0 +1,271 @@
+"""Checkpoints of a whole model that cost what changed: a base now and then, deltas between."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from typing import Any
+
+import tensorflow as tf
+
+from de_core import paths
+from de_core._ops import library
+from de_core.checkpoint import reference
+from de_core.checkpoint.directory import Directory
+from de_core.checkpoint.plan import Plan, following
+from de_core.checkpoint.sources import latest
+from de_core.config import received
+from de_core.sharded_table import ShardedTable
+from de_core.snapshot.table_files import Reading
+
+# Of each table, in their order, the names and ids of a base and its deltas.
+_Chains = list[list[tuple[str, str]]]
+
+
+class Manager:
+    """Writes checkpoints into a directory, of which each holds only the rows that changed.
+
+    The first is a base; each later one a delta to it, which needs the files before it: they stay as
+    long as a kept checkpoint needs them. When a chain of deltas grows long, a thread joins it into
+    a new base, file to file, while training goes on. What is not a table is written by
+    `tf.train.Checkpoint`, which can also restore any of these checkpoints.
+
+    Do not let `tf.train.CheckpointManager` delete checkpoints from the same directory: it does not
+    know which files later deltas need.
+
+    Args:
+        target: A `tf.train.Checkpoint`, or a model, module, layer or Variable.
+        directory: Where they are written, as `<directory>/<name>-<number>`.
+        max_to_keep: Checkpoints to keep; None for all.
+        compact_after: Deltas after which a chain is joined into a base.
+        base_every: Saves from one base to the next; None for a first one only, and compaction.
+        consistent: As for `de.checkpoint.save`.
+        name: Of the checkpoints.
+
+    Raises:
+        ValueError: A number is not positive.
+
+    Example:
+    >>> import tempfile, de_core as de
+    >>> users = de.Variable(dim=1, name="users")
+    >>> manager = Manager(users, tempfile.mkdtemp())
+    >>> users.upsert([1], [[1.0]])
+    >>> base = manager.save()
+    >>> users.upsert([2], [[2.0]])
+    >>> delta = manager.save()
+    >>> users.clear()
+    >>> manager.restore() == delta, int(users.size())
+    (True, 2)
+    """
+
+    def __init__(
+        self,
+        target: Any,
+        directory: str | os.PathLike[str],
+        *,
+        max_to_keep: int | None = 5,
+        compact_after: int = 8,
+        base_every: int | None = None,
+        consistent: bool = False,
+        name: str = "ckpt",
+    ) -> None:
+        for argument, value in (
+            ("max_to_keep", max_to_keep),
+            ("compact_after", compact_after),
+            ("base_every", base_every),
+        ):
+            optional = argument != "compact_after" and value is None
+            if not optional and (not isinstance(value, int) or value < 1):
+                raise ValueError(
+                    f"`{argument}` must be a positive integer. {received(**{argument: value})}"
+                )
+        is_checkpoint = isinstance(target, tf.train.Checkpoint)
+        self._checkpoint = target if is_checkpoint else tf.train.Checkpoint(target=target)
+        self._files = Directory(os.fspath(directory), name)
+        self._max_to_keep = max_to_keep
+        self._compact_after = compact_after
+        self._base_every = base_every
+        self._consistent = consistent
+        self._chain = f"checkpoint {self._files.path}"
+        self._chains: dict[ShardedTable, _Chains] = {}
+        self._saves_since_base = 0
+        self._compaction: _Compaction | None = None
+        #: What the ops reported of the last save, by table name.
+        self.reports: dict[str, list[dict[str, Any]]] = {}
+
+    @property
+    def directory(self) -> str:
+        """Where the checkpoints are."""
+        return self._files.path
+
+    @property
+    def checkpoints(self) -> list[str]:
+        """The prefixes of all checkpoints, the oldest first."""
+        return self._files.prefixes()
+
+    @property
+    def latest_checkpoint(self) -> str | None:
+        """The prefix of the newest whole checkpoint, or None."""
+        return latest(self.directory)
+
+    def save(self) -> str:
+        """Writes the next checkpoint.
+
+        A failed save leaves the ones before whole, and no row's change is lost to the next.
+
+        Returns:
+            Its prefix.
+
+        Raises:
+            tf.errors.OpError: A file cannot be written.
+            RuntimeError: A compaction in the background failed.
+        """
+        self._take_compaction(wait=False)
+        if self._base_every is not None and self._saves_since_base + 1 >= self._base_every:
+            self._chains.clear()
+        prefix = self._files.next_prefix()
+        try:
+            plan = self._write(prefix)
+        except tf.errors.FailedPreconditionError:
+            # A table no longer follows its last save, as after another door restored it.
+            self._chains.clear()
+            plan = self._write(prefix)
+        self._saves_since_base = self._saves_since_base + 1 if plan.earlier else 0
+        self.reports = {}
+        for store, (made, reports) in plan.written.items():
+            self._chains[store] = _chains(made, len(store.tables))
+            texts = [report.numpy().decode() for report in reports]
+            self.reports[store.name] = [json.loads(text) for text in texts]
+            for table, report in zip(store.tables, self.reports[store.name], strict=True):
+                table.run(library.de_table_commit_save, report["id"], chain=self._chain)
+        self._files.record(prefix)
+        self._files.prune(self._max_to_keep, self._in_use())
+        self._begin_compaction(prefix)
+        return prefix
+
+    def restore(self, prefix: str | None = None) -> str | None:
+        """Restores a checkpoint; the next save is a delta to it where the tables are as many.
+
+        Args:
+            prefix: Of the checkpoint; None for the newest whole one.
+
+        Returns:
+            Its prefix, or None where there is none yet.
+        """
+        self._take_compaction(wait=True)
+        prefix = self.latest_checkpoint if prefix is None else prefix
+        if prefix is None:
+            return None
+        self._chains.clear()
+        self._saves_since_base = 0
+        plan = Plan(reading=Reading(chain=self._chain))
+        with following(plan):
+            self._checkpoint.read(prefix)
+        for store, restored in plan.restored.items():
+            if restored.shape[0] % len(store.tables) == 0:
+                chains = _chains(restored, len(store.tables))
+                if chains and self._follows(store, chains):
+                    self._chains[store] = chains
+        return prefix
+
+    def wait(self) -> None:
+        """Waits for a compaction in the background.
+
+        Raises:
+            RuntimeError: It failed.
+        """
+        self._take_compaction(wait=True)
+
+    def _write(self, prefix: str) -> Plan:
+        earlier = {
+            store: tf.constant([pair for chain in chains for pair in chain])
+            for store, chains in self._chains.items()
+        }
+        attributes = {"chain": self._chain, "commit": False, "consistent": self._consistent}
+        plan = Plan(attributes=attributes, earlier=earlier)
+        try:
+            with following(plan):
+                self._checkpoint.write(prefix)
+            self._files.sync(prefix)
+        except BaseException:
+            self._files.remove(prefix, self._in_use())
+            raise
+        return plan
+
+    def _follows(self, store: ShardedTable, chains: _Chains) -> bool:
+        for table, chain in zip(store.tables, chains, strict=True):
+            active = json.loads(table.run(library.de_table_chains).numpy())
+            ids = [each["id"] for each in active if each["name"] == self._chain]
+            if ids != [chain[-1][1]]:
+                return False
+        return True
+
+    def _in_use(self) -> set[str]:
+        used = {name for chains in self._chains.values() for chain in chains for name, _ in chain}
+        return used | (self._compaction.targets if self._compaction else set())
+
+    def _begin_compaction(self, prefix: str) -> None:
+        long = {
+            store: chains
+            for store, chains in self._chains.items()
+            if len(chains[0]) > self._compact_after
+        }
+        if long and self._compaction is None:
+            self._compaction = _Compaction(self.directory, prefix, long)
+
+    def _take_compaction(self, *, wait: bool) -> None:
+        compaction = self._compaction
+        if compaction is None or not compaction.finished(wait):
+            return
+        self._compaction = None
+        if compaction.error is not None:
+            raise RuntimeError(
+                f"The deltas in {self.directory!r} could not be joined; they are still whole. "
+                f"Received: {compaction.error}"
+            ) from compaction.error
+        for store, made in compaction.made.items():
+            chains = self._chains.get(store, [])
+            for index, (chain, joined) in enumerate(zip(chains, made, strict=False)):
+                ids = [identity for _, identity in chain]
+                if joined[1] in ids:
+                    chains[index] = [joined, *chain[ids.index(joined[1]) + 1 :]]
+
+
+class _Compaction:
+    """A thread that joins chains of files into bases."""
+
+    def __init__(self, folder: str, prefix: str, chains: dict[ShardedTable, _Chains]) -> None:
+        self.made: dict[ShardedTable, list[tuple[str, str]]] = {}
+        self.error: BaseException | None = None
+        self._work = []
+        for store, each in chains.items():
+            targets = reference.file_names(prefix, len(each))
+            self._work.append((store, [list(chain) for chain in each], targets))
+        self.targets = {paths.base_name(path) for _, _, made in self._work for path in made}
+        self._folder = folder
+        self._thread = threading.Thread(target=self._run, name="de_core compaction", daemon=True)
+        self._thread.start()
+
+    def finished(self, wait: bool) -> bool:
+        if wait:
+            self._thread.join()
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            for store, chains, targets in self._work:
+                made = []
+                for chain, target in zip(chains, targets, strict=True):
+                    files = [paths.join(self._folder, name) for name, _ in chain]
+                    library.de_snapshot_compact(files, target)
+                    made.append((paths.base_name(target), chain[-1][1]))
+                self.made[store] = made
+        except Exception as error:  # the next save raises it
+            self.error = error
+
+
+def _chains(made: tf.Tensor, tables: int) -> _Chains:
+    pairs = [(str(name), str(identity)) for name, identity in made.numpy().astype(str)]
+    length = len(pairs) // tables
+    return [pairs[length * index : length * (index + 1)] for index in range(tables)]

@@ -1,0 +1,101 @@
+"""The file that makes a directory of snapshot files a checkpoint: written last, and whole."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+import zlib
+from typing import Any
+
+import tensorflow as tf
+
+from de_core import paths
+
+#: Name of the file in its directory.
+NAME = "MANIFEST"
+_FORMAT = "de_core tables 1"
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """What a checkpoint of tables consists of.
+
+    Attributes:
+        tables: By the Variable's name its files, each a dict of `file` (its name in the
+            directory), `id` and what else the report of its save said.
+        created: Seconds since 1970.
+    """
+
+    tables: dict[str, list[dict[str, Any]]]
+    created: float = dataclasses.field(default_factory=time.time)
+
+    def file_names(self) -> set[str]:
+        """Returns the names of all files."""
+        return {file["file"] for files in self.tables.values() for file in files}
+
+
+def write(folder: str, manifest: Manifest) -> None:
+    """Replaces the manifest of a directory at once, on a disk that keeps its promises for good."""
+    body = json.dumps(dataclasses.asdict(manifest), sort_keys=True)
+    text = json.dumps({"format": _FORMAT, "checksum": _checksum(body), "body": body}, indent=1)
+    temporary = paths.join(folder, f".{NAME}-{os.getpid()}")
+    try:
+        with tf.io.gfile.GFile(temporary, "w") as file:
+            file.write(text)
+        sync(temporary)
+        tf.io.gfile.rename(temporary, paths.join(folder, NAME), overwrite=True)
+    except BaseException:
+        if tf.io.gfile.exists(temporary):
+            tf.io.gfile.remove(temporary)
+        raise
+    sync(folder)
+
+
+def exists(folder: str) -> bool:
+    """Returns whether a directory has a manifest."""
+    return bool(tf.io.gfile.exists(paths.join(folder, NAME)))
+
+
+def read(folder: str) -> Manifest:
+    """Reads the manifest of a directory.
+
+    Raises:
+        tf.errors.NotFoundError: There is none.
+        tf.errors.DataLossError: It is damaged.
+    """
+    path = paths.join(folder, NAME)
+    if not tf.io.gfile.exists(path):
+        raise tf.errors.NotFoundError(
+            None,
+            None,
+            "A directory must hold a manifest to be a whole checkpoint of tables; a save that was "
+            f"interrupted leaves none. Received: {folder!r} without {NAME}.",
+        )
+    with tf.io.gfile.GFile(path, "rb") as file:
+        data = file.read()
+    try:
+        outer = json.loads(data)
+        if outer["format"] == _FORMAT and outer["checksum"] == _checksum(outer["body"]):
+            return Manifest(**json.loads(outer["body"]))
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise tf.errors.DataLossError(
+        None, None, f"A manifest must be as it was written. Received: {path!r}, which is damaged."
+    )
+
+
+def sync(path: str) -> None:
+    """Waits until a local file or directory is on its disk; other file systems see to it."""
+    if "://" in path:
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _checksum(body: str) -> int:
+    return zlib.crc32(body.encode())

@@ -1,0 +1,57 @@
+"""Where TensorFlow is writing the checkpoint that it asks a table's state for.
+
+It tells an object that it is saved, but not under which prefix, and the rows' files shall lie
+beside the checkpoint's own. What it does tell:
+
+- `tf.train.Checkpoint` and `CheckpointManager` call the object from inside their method that is
+  given the prefix, so it is among the arguments on the call stack.
+- `tf.compat.v1.train.Saver` builds its ops in a name scope that holds the prefix's placeholder.
+
+Where neither is so there is no prefix, and the rows' bytes go into the checkpoint itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from typing import Any
+
+import tensorflow as tf
+
+_WRITERS = {
+    cls._write.__code__
+    for cls in (tf.train.Checkpoint, tf.compat.v1.train.Checkpoint)
+    if hasattr(cls, "_write")
+}
+# What a Saver names its placeholders of a prefix; the first one feeds the second.
+_SAVER_OPS = ("filename", "Const")
+
+
+def being_written() -> str | None:
+    """Returns the prefix of the checkpoint that this thread is writing in eager mode, or None."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_code in _WRITERS:
+            prefix = frame.f_locals.get(frame.f_code.co_varnames[1])
+            return os.fspath(prefix) if isinstance(prefix, (str, os.PathLike)) else None
+        frame = frame.f_back
+    return None
+
+
+def of_the_saver_being_built() -> tf.Tensor | None:
+    """Returns the prefix, a scalar string, in whose Saver's scope ops are made now, or None."""
+    graph = tf.compat.v1.get_default_graph()
+    scope = graph.get_name_scope()
+    while scope:
+        operations = [_operation(graph, f"{scope}/{name}") for name in _SAVER_OPS]
+        if all(each is not None and each.type == "PlaceholderWithDefault" for each in operations):
+            return operations[-1].outputs[0]
+        scope = scope.rpartition("/")[0]
+    return None
+
+
+def _operation(graph: tf.Graph, name: str) -> Any:
+    try:
+        return graph.get_operation_by_name(name)
+    except KeyError:
+        return None

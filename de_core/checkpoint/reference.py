@@ -1,0 +1,189 @@
+"""What a TensorFlow checkpoint holds of a table: the names and ids of files beside it.
+
+The files are called `<prefix>.data-r0000-of-k3x9a`: what TensorFlow deletes with the checkpoint
+(`<prefix>.data-?????-of-?????`), and never a name of its own. The last part is random, so that a
+checkpoint that is written again under its prefix leaves the files of the one before whole.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import string
+
+import numpy as np
+import tensorflow as tf
+
+from de_core import paths
+from de_core._ops import library
+
+_DIGITS = string.digits + string.ascii_lowercase
+_MARK = ".data-r"
+
+
+def file_names(prefix: str, count: int) -> list[str]:
+    """Returns new names for the files of `count` tables of a checkpoint.
+
+    Args:
+        prefix: Of the checkpoint.
+        count: Number of tables.
+    """
+    tag = "".join(secrets.choice(_DIGITS) for _ in range(5))
+    names = [f"{prefix}{_MARK}{_base_36(index)}-of-{tag}" for index in range(count)]
+    return _new(names, prefix, count)
+
+
+def _new(names: list[str], prefix: str, count: int) -> list[str]:
+    return file_names(prefix, count) if any(map(tf.io.gfile.exists, names)) else names
+
+
+def graph_file_names(prefix: tf.Tensor, first: int, count: int) -> list[tf.Tensor]:
+    """The same in a graph, where the last part is the time's: random numbers may come again.
+
+    Args:
+        prefix: Of the checkpoint, a scalar string.
+        first: Number of the first file; each of a graph's tables has numbers of its own.
+        count: Number of tables.
+    """
+    milliseconds = tf.cast(tf.timestamp() * 1000.0, tf.int64)
+    tag = tf.strings.as_string(milliseconds % 100000, width=5, fill="0")
+    return [
+        tf.strings.join([prefix, f"{_MARK}{_base_36(index)}-of-", tag])
+        for index in range(first, first + count)
+    ]
+
+
+def made(files: list[tf.Tensor], reports: list[tf.Tensor]) -> tf.Tensor:
+    """Returns the reference to files: a string tensor [n, 2] of their names and ids.
+
+    Args:
+        files: Their paths, each a scalar.
+        reports: What the op that saved each of them returned.
+    """
+    pairs = zip(map(_base_name, files), map(_id_in, reports), strict=True)
+    return tf.stack([tf.stack(pair) for pair in pairs])
+
+
+def extended(earlier: tf.Tensor, later: tf.Tensor) -> tf.Tensor:
+    """Returns the reference to files and the deltas that follow them.
+
+    Args:
+        earlier: Of each table a base and its deltas, [m * n, 2], table by table.
+        later: One more delta of each table, [n, 2].
+    """
+    tables = later.shape[0]
+    chains = tf.reshape(earlier, [tables, -1, 2])
+    return tf.reshape(tf.concat([chains, later[:, tf.newaxis]], 1), [-1, 2])
+
+
+def resolved(reference: tf.Tensor, prefix: str) -> list[str]:
+    """Returns the paths of the files that a reference names, in eager mode.
+
+    Args:
+        reference: What `made` returned.
+        prefix: Of the checkpoint that holds it, wherever it lies now.
+
+    Raises:
+        tf.errors.NotFoundError: A file is missing.
+        tf.errors.DataLossError: A file is another one than the reference names, or is damaged.
+    """
+    folder, base = paths.folder_of(prefix), paths.base_name(prefix)
+    found = []
+    for name, identity in reference.numpy().astype(str):
+        own = base + name[name.rfind(_MARK) :] if _MARK in name else name
+        candidates = [paths.join(folder, each) for each in dict.fromkeys((name, own))]
+        present = [each for each in candidates if tf.io.gfile.exists(each)]
+        if not present:
+            raise tf.errors.NotFoundError(
+                None,
+                None,
+                f"The files of checkpoint {prefix!r} must lie beside it. Copy them with it. "
+                f"Received: no file {candidates[0]!r}.",
+            )
+        check(present[0], identity)
+        found.append(present[0])
+    return found
+
+
+def graph_resolved(reference: tf.Tensor, prefix: tf.Tensor) -> tf.Tensor:
+    """The same in a graph: the paths, a string vector. A wrong file fails when it runs."""
+    folder = tf.strings.regex_replace(prefix, "[^/]*$", "")
+    files = tf.strings.join([folder, reference[:, 0]])
+
+    def checked(pair: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        path, identity = pair
+        found = _id_in(library.de_snapshot_info(path))
+        same = tf.debugging.Assert(
+            tf.equal(found, identity),
+            [_WRONG_FILE, "Received:", path, "of id", found, "wanted", identity],
+        )
+        with tf.control_dependencies([same]):
+            return tf.identity(path)
+
+    return tf.map_fn(checked, (files, reference[:, 1]), fn_output_signature=tf.string)
+
+
+_WRONG_FILE = "The files of a checkpoint must be those that were saved with it."
+
+
+def check(path: str, identity: str) -> None:
+    """Raises unless a file is the snapshot of an id.
+
+    Raises:
+        tf.errors.DataLossError: It is another one or damaged.
+    """
+    found = json.loads(library.de_snapshot_info(path).numpy())["id"]
+    if found != identity:
+        raise tf.errors.DataLossError(
+            None, None, f"{_WRONG_FILE} Received: {path!r} of id {found}, wanted {identity}."
+        )
+
+
+def read(prefix: str) -> dict[str, list[str]]:
+    """Returns the paths that a checkpoint's references name, by checkpoint key.
+
+    Args:
+        prefix: Of a checkpoint of TensorFlow's.
+    """
+    return {key: resolved(made, prefix) for key, made in _references(prefix).items()}
+
+
+def pairs(prefix: str) -> list[tuple[str, str]]:
+    """Returns the names and ids of all files that a checkpoint's references name."""
+    return [
+        (str(name), str(identity))
+        for made in _references(prefix).values()
+        for name, identity in made.numpy().astype(str)
+    ]
+
+
+def _references(prefix: str) -> dict[str, tf.Tensor]:
+    reader = tf.train.load_checkpoint(prefix)
+    shapes = reader.get_variable_to_shape_map()
+    return {
+        key: tf.constant(np.asarray(reader.get_tensor(key)))
+        for key in sorted(shapes)
+        if key.endswith(_KEYS) and len(shapes[key]) == 2
+    }
+
+
+#: Name of the tensor that holds a reference, the end of its key in a checkpoint.
+KEY = "de_rows"
+# A Saver of TensorFlow 1 calls it `<Variable>/rows`.
+_KEYS = (KEY, "/rows")
+
+
+def _base_36(index: int) -> str:
+    digits = ""
+    for _ in range(4):
+        index, digit = divmod(index, 36)
+        digits = _DIGITS[digit] + digits
+    return digits
+
+
+def _base_name(path: tf.Tensor) -> tf.Tensor:
+    return tf.strings.regex_replace(path, "^.*/", "")
+
+
+def _id_in(report: tf.Tensor) -> tf.Tensor:
+    return tf.strings.regex_replace(report, r'(?s)^.*?"id": ?"([0-9a-f]*)".*$', r"\1")

@@ -1,0 +1,122 @@
+"""What a path holds of tables, whichever door wrote it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import tensorflow as tf
+
+from de_core import paths
+from de_core.checkpoint import manifest, reference
+from de_core.snapshot import table_files
+
+#: How the names of snapshot files end.
+SUFFIX = ".de"
+
+
+def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
+    """Returns the files of each table that a checkpoint holds, each base before its deltas.
+
+    Args:
+        path: A directory that `de.checkpoint.save` wrote; a prefix of TensorFlow's; a directory of
+            several of these, for the newest whole one; an exported version; a snapshot file; or a
+            directory of snapshot files.
+
+    Raises:
+        tf.errors.NotFoundError: There is nothing of that kind, or a file is missing.
+        tf.errors.DataLossError: The files are not those that were saved together.
+    """
+    path = os.fspath(path).rstrip("/")
+    if tf.io.gfile.exists(path + ".index"):
+        return _by_table(reference.read(path).values())
+    if not tf.io.gfile.exists(path):
+        raise tf.errors.NotFoundError(
+            None, None, f"The checkpoint must exist. Received: path={path!r}."
+        )
+    if not tf.io.gfile.isdir(path):
+        return _by_table([[path]])
+    if manifest.exists(path):
+        return _of_manifest(path)
+    for folder in (path, paths.join(path, "assets")):
+        files = sorted(tf.io.gfile.glob(paths.join(folder, f"*{SUFFIX}")))
+        if files:
+            return _by_table([file] for file in files)
+    newest = latest(path)
+    if newest is None:
+        raise tf.errors.NotFoundError(
+            None, None, f"The directory must hold a whole checkpoint. Received: path={path!r}."
+        )
+    return tables_in(newest)
+
+
+def latest(directory: str | os.PathLike[str]) -> str | None:
+    """Returns the newest whole checkpoint in a directory, or None.
+
+    One is whole when its manifest or index, which is written last, is there and so is every file
+    that it names.
+
+    Args:
+        directory: Where `de.checkpoint.save` wrote into its subdirectories, or where TensorFlow or
+            a `de.checkpoint.Manager` wrote.
+
+    Returns:
+        A directory or a prefix.
+
+    Example:
+    >>> import tempfile
+    >>> latest(tempfile.mkdtemp()) is None
+    True
+    """
+    directory = os.fspath(directory)
+    candidates = []
+    for marker in tf.io.gfile.glob(paths.join(directory, f"*/{manifest.NAME}")):
+        candidates.append((_written(marker), paths.folder_of(marker)))
+    for marker in tf.io.gfile.glob(paths.join(directory, "*.index")):
+        candidates.append((_written(marker), marker.removesuffix(".index")))
+    for _, path in sorted(candidates, reverse=True):
+        if _whole(path):
+            return str(path)
+    return None
+
+
+def _written(path: str) -> tuple[int, int]:
+    name = paths.base_name(path.removesuffix(".index").removesuffix("/" + manifest.NAME))
+    digits = name.rpartition("-")[2]
+    return tf.io.gfile.stat(path).mtime_nsec, int(digits) if digits.isdecimal() else -1
+
+
+def _whole(path: str) -> bool:
+    try:
+        if manifest.exists(path):
+            _of_manifest(path)
+        else:
+            reference.read(path)
+    except tf.errors.OpError:
+        return False
+    return True
+
+
+def _of_manifest(folder: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, files in manifest.read(folder).tables.items():
+        for file in files:
+            path = paths.join(folder, file["file"])
+            if not tf.io.gfile.exists(path):
+                raise tf.errors.NotFoundError(
+                    None,
+                    None,
+                    "The files that a manifest names must lie beside it. Copy the whole directory. "
+                    f"Received: no file {path!r}.",
+                )
+            reference.check(path, file["id"])
+            found.setdefault(name, []).append(path)
+    return found
+
+
+def _by_table(groups: Any) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for files in groups:
+        name = str(table_files.about(files[0])["metadata"].get("table", ""))
+        found.setdefault(name, []).extend(files)
+    return found

@@ -1,0 +1,118 @@
+"""The tables of one Variable as TensorFlow's checkpoints see them."""
+
+from __future__ import annotations
+
+import tempfile
+import weakref
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.checkpoint import contents, plan, prefix, reference
+from de_core.checkpoint.when_used import WhenUsed
+from de_core.sharded_table import ShardedTable
+from de_core.snapshot import table_files
+
+
+class TableState(tf.Module):
+    """What a checkpoint holds of a Variable: a reference to snapshot files beside it.
+
+    Where the checkpoint's place is not known (see `prefix.py`), it holds the files' bytes.
+
+    Args:
+        store: The tables.
+        first_file: Number of their first file among those of a graph's checkpoint.
+    """
+
+    def __init__(self, store: ShardedTable, first_file: int = 0) -> None:
+        super().__init__(name="rows")
+        self.store = store
+        self._first_file = first_file
+        self._restoring_from = ""
+        self._folder: str | None = None
+
+    def write(self) -> tf.Tensor:
+        """Saves the rows and returns what the checkpoint shall hold of them."""
+        if tf.executing_eagerly():
+            target = prefix.being_written()
+            if target is not None:
+                return self._write_beside(target)
+            with tempfile.TemporaryDirectory(prefix="de_core_save_") as folder:
+                return tf.stack(contents.files(self.store, folder))
+        placeholder = prefix.of_the_saver_being_built()
+        if placeholder is None:
+            return tf.stack(contents.files(self.store, self._lasting_folder()))
+        paths = reference.graph_file_names(placeholder, self._first_file, len(self.store.tables))
+        return reference.made(paths, table_files.write(self.store, paths))
+
+    def _write_beside(self, target: str) -> tf.Tensor:
+        active = plan.current()
+        paths = reference.file_names(target, len(self.store.tables))
+        if self.store in active.earlier:
+            attributes = {**active.attributes, "delta": True}
+        else:
+            attributes = active.attributes
+        reports = table_files.write(self.store, paths, **attributes)
+        made = reference.made([tf.constant(path) for path in paths], reports)
+        if self.store in active.earlier:
+            made = reference.extended(active.earlier[self.store], made)
+        active.written[self.store] = (made, reports)
+        return made
+
+    def _lasting_folder(self) -> str:
+        if self._folder is None:
+            folder = tempfile.TemporaryDirectory(prefix="de_core_save_")
+            weakref.finalize(self, folder.cleanup)
+            self._folder = folder.name
+        return self._folder
+
+    def _serialize_to_tensors(self) -> dict[str, Any]:
+        # TensorFlow calls this to restore, too, for the names: only what is used is written.
+        return {reference.KEY: WhenUsed(self.write)}
+
+    def restore(self, restored: tf.Tensor) -> Any:
+        """Restores the rows by what a checkpoint holds of them.
+
+        Args:
+            restored: What `write` returned.
+
+        Returns:
+            In a graph, an op.
+        """
+        if not tf.executing_eagerly():
+            placeholder = prefix.of_the_saver_being_built()
+            if placeholder is None:
+                return self._restore_contents_in_a_graph(restored)
+            paths = reference.graph_resolved(tf.ensure_shape(restored, [None, 2]), placeholder)
+            return table_files.restore(self.store, paths)
+        if restored.shape.rank != 2:
+            return contents.restore(self.store, tf.unstack(restored))
+        active = plan.current()
+        paths = reference.resolved(restored, self._restoring_from)
+        table_files.restore(self.store, paths, active.reading)
+        active.restored[self.store] = restored
+        return None
+
+    def _restore_from_tensors(self, restored_tensors: dict[str, tf.Tensor]) -> Any:
+        return self.restore(restored_tensors[reference.KEY])
+
+    def _restore_contents_in_a_graph(self, restored: tf.Tensor) -> Any:
+        folder = self._lasting_folder()
+        numbers = tf.strings.as_string(tf.range(tf.size(restored)))
+        paths = tf.strings.join([folder + "/restore_", numbers])
+        written = tf.map_fn(_write_file, (paths, restored), fn_output_signature=tf.string)
+        return table_files.restore(self.store, written)
+
+    def _checkpoint_adapter(self, path: str) -> None:
+        self._restoring_from = path  # the prefix; TensorFlow says it before it restores
+
+    def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
+        del save_type
+        return {}
+
+
+def _write_file(pair: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+    path, content = pair
+    written = tf.io.write_file(path, content)
+    with tf.control_dependencies([written]):
+        return tf.identity(path)

@@ -1,0 +1,62 @@
+"""Which tables a door is meant for: those of a Variable, of several, or of a whole model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.checkpoint.table_state import TableState
+from de_core.config import received
+from de_core.sharded_table import ShardedTable
+
+
+def tables_of(target: Any) -> dict[str, ShardedTable]:
+    """Returns the tables of a target by name.
+
+    Args:
+        target: A Variable; a list of targets, or a dict of them whose keys are then the names; or a
+            module, layer, model or `tf.train.Checkpoint`, for all Variables that it tracks and that
+            are checkpointed. Of several tables of one name the later ones get a number.
+
+    Raises:
+        ValueError: It has none.
+    """
+    found: dict[str, ShardedTable] = {}
+    for wanted, store in _named(target):
+        if store in found.values():
+            continue
+        name, number = wanted, 0
+        while name in found:
+            number += 1
+            name = f"{wanted}_{number}"
+        found[name] = store
+    if not found:
+        raise ValueError(
+            f"There must be at least one de.Variable to save or restore. {received(target=target)}"
+        )
+    return found
+
+
+def _named(target: Any) -> Iterator[tuple[str, ShardedTable]]:
+    state = getattr(target, "_checkpointed", None)
+    if isinstance(state, TableState):
+        yield state.store.name, state.store
+    elif isinstance(target, Mapping):
+        for name, value in target.items():
+            inner = list(_named(value))
+            for number, (_, store) in enumerate(inner):
+                yield name if len(inner) == 1 else f"{name}/{number}", store
+    elif isinstance(target, (list, tuple)):
+        for each in target:
+            yield from _named(each)
+    elif hasattr(target, "_trackable_children"):
+        for each in tf.train.TrackableView(target).descendants():
+            if isinstance(each, TableState):
+                yield each.store.name, each.store
+    else:
+        raise TypeError(
+            "Tables are found in de.Variables, lists and dicts of them, modules, layers and "
+            f"models. {received(target=target)}"
+        )

@@ -1,0 +1,34 @@
+"""A tensor that is made when TensorFlow saves it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+
+class WhenUsed:
+    """Stands for a string tensor until TensorFlow converts it.
+
+    TensorFlow asks an object for its tensors to restore it, too, and only wants their names then;
+    and it asks before it knows where a checkpoint will lie.
+
+    Args:
+        make: Returns the tensor.
+    """
+
+    dtype = tf.string
+    shape = tf.TensorShape(None)
+    device = "/job:localhost/replica:0/task:0/device:CPU:0"
+
+    def __init__(self, make: Callable[[], tf.Tensor]) -> None:
+        self._make = make
+        self._made: tf.Tensor | None = None
+
+    def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> tf.Tensor:
+        """Makes the tensor the first time, whatever dtype is wanted."""
+        del dtype, name
+        if self._made is None:
+            self._made = self._make()
+        return self._made

@@ -1,0 +1,19 @@
+"""Paths on any of TensorFlow's file systems: plain strings, as `pathlib` would spoil `gs://`."""
+
+from __future__ import annotations
+
+
+def join(folder: str, name: str) -> str:
+    """Returns the path of a name in a folder; the empty folder is the working directory."""
+    return f"{folder.rstrip('/') or folder[:1]}/{name}" if folder.strip("/") else folder[:1] + name
+
+
+def base_name(path: str) -> str:
+    """Returns what follows the last slash."""
+    return path.rpartition("/")[2]
+
+
+def folder_of(path: str) -> str:
+    """Returns what comes before the last slash; the root keeps its own."""
+    folder, slash, _ = path.rpartition("/")
+    return folder or slash

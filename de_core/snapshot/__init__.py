@@ -1,0 +1,7 @@
+"""Snapshot files: a table on disk, read and written whole.
+
+`python -m de_core.snapshot --help` shows what such a file holds. `docs/snapshot-format.md`
+specifies it.
+"""
+
+from __future__ import annotations

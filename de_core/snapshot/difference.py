@@ -1,0 +1,116 @@
+"""What differs between two snapshot files, in bounded memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from de_core.snapshot.file import Rows, SnapshotFile, hashes
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """Keys that differ in one stretch of two files; all hold int64 or bytes objects.
+
+    Attributes:
+        removed: In the first file alone.
+        added: In the second file alone.
+        changed: In both, with another value, another slot, or as a tombstone in one of them.
+        same: How many are the same in both.
+    """
+
+    removed: np.ndarray[Any, Any]
+    added: np.ndarray[Any, Any]
+    changed: np.ndarray[Any, Any]
+    same: int
+
+
+def compare(
+    first: SnapshotFile, second: SnapshotFile, on_read: Callable[[int], object] = bool
+) -> Iterator[Difference]:
+    """Yields the differences, in the order of the keys' hashes.
+
+    Files keep their keys in that order, so both are walked once, side by side. Slots are compared
+    where both files have the same ones.
+
+    Args:
+        first: One file.
+        second: Another, of the same types of keys and values.
+        on_read: Called with the number of rows read, whenever some were.
+
+    Raises:
+        ValueError: The files hold other types.
+    """
+    for name in ("key_dtype", "reads_as", "dim"):
+        if first.info[name] != second.info[name]:
+            raise ValueError(
+                f"Files must hold the same {name} to be compared. Received: "
+                f"{first.info[name]} in {first.path!r}, {second.info[name]} in {second.path!r}."
+            )
+    slots = first.info["slots"] == second.info["slots"]
+    sides = (_Side(first, on_read), _Side(second, on_read))
+    while any(side.more() for side in sides):
+        end = min((side.end for side in sides if not side.finished), default=None)
+        left, right = (side.up_to(end) for side in sides)
+        yield _compared(left, right, slots)
+
+
+class _Side:
+    """Rows of one file that were read and not compared yet."""
+
+    def __init__(self, file: SnapshotFile, on_read: Callable[[int], object]) -> None:
+        self._batches = file.batches()
+        self._on_read = on_read
+        self._waiting: Rows | None = None
+        self._hashes = np.zeros([0], np.uint64)
+        self.finished = False
+        self.end = np.uint64(0)
+
+    def more(self) -> bool:
+        if not len(self._hashes) and not self.finished:
+            batch = next(self._batches, None)
+            if batch is None:
+                self.finished = True
+            else:
+                self._on_read(len(batch))
+                self._waiting, self._hashes = batch, hashes(batch.keys)
+                self.end = self._hashes.max()
+        return len(self._hashes) > 0
+
+    def up_to(self, end: Any) -> Rows | None:
+        if self._waiting is None:
+            return None
+        taken = np.ones(len(self._hashes), bool) if end is None else self._hashes <= end
+        rows = self._waiting.take(taken)
+        self._waiting, self._hashes = self._waiting.take(~taken), self._hashes[~taken]
+        return rows
+
+
+def _compared(left: Rows | None, right: Rows | None, slots: bool) -> Difference:
+    if left is None or right is None:
+        nothing = np.zeros([0], np.int64)
+        return Difference(
+            nothing if left is None else left.keys,
+            nothing if right is None else right.keys,
+            nothing,
+            0,
+        )
+    both, at_left, at_right = np.intersect1d(
+        left.keys, right.keys, assume_unique=True, return_indices=True
+    )
+    a, b = left.take(at_left), right.take(at_right)
+    same = (a.deleted == b.deleted) & _equal_bits(a.values, b.values)
+    if slots:
+        same &= (a.slots == b.slots).all(axis=1)
+    return Difference(
+        np.delete(left.keys, at_left), np.delete(right.keys, at_right), both[~same], int(same.sum())
+    )
+
+
+def _equal_bits(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> Any:
+    if left.dtype != object:
+        left, right = (np.ascontiguousarray(each).view(np.uint8) for each in (left, right))
+    return (left == right).all(axis=1)

@@ -1,0 +1,138 @@
+"""One snapshot file, read a few sections at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from de_core._ops import library
+from de_core.snapshot.table_files import about
+
+_STEP_BYTES = 16 << 20
+_WORD = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Some rows of a file.
+
+    Attributes:
+        keys: int64 [n], or bytes objects [n].
+        deleted: bool [n]; such a key is a tombstone, its row is gone.
+        values: [n, dim], or bytes objects.
+        slots: uint8 [n, m]; the bytes of the optimizer slots.
+    """
+
+    keys: np.ndarray[Any, Any]
+    deleted: np.ndarray[Any, Any]
+    values: np.ndarray[Any, Any]
+    slots: np.ndarray[Any, Any]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def take(self, which: Any) -> Rows:
+        """Returns those rows that a mask or an array of numbers chooses."""
+        return Rows(*(getattr(self, field.name)[which] for field in dataclasses.fields(self)))
+
+    def and_then(self, other: Rows) -> Rows:
+        """Returns the rows of both."""
+        pairs = [(getattr(self, f.name), getattr(other, f.name)) for f in dataclasses.fields(self)]
+        return Rows(*(np.concatenate(pair) for pair in pairs))
+
+
+class SnapshotFile:
+    """A snapshot file.
+
+    Args:
+        path: Where it lies.
+
+    Raises:
+        tf.errors.OpError: It is none, or its header, directory or footer is damaged.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        #: What the file says of itself: see the op DeSnapshotInfo.
+        self.info = about(path)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows and tombstones."""
+        return int(self.info["rows"] + self.info["tombstones"])
+
+    def batches(self) -> Iterator[Rows]:
+        """Yields all rows and tombstones in the order of their hashes, some MiB a time.
+
+        Raises:
+            tf.errors.DataLossError: A section is damaged.
+        """
+        info = self.info
+        sections = info["sections"]
+        step = max(1, _STEP_BYTES * sections // max(info["bytes"], 1))
+        for first in range(0, sections, step):
+            count = min(step, sections - first)
+            read = library.de_snapshot_read(
+                self.path,
+                tf.constant(first, tf.int64),
+                tf.constant(count, tf.int64),
+                key_dtype=tf.as_dtype(info["key_dtype"]),
+                value_dtype=tf.as_dtype(info["reads_as"]),
+            )
+            yield Rows(*(each.numpy() for each in read))
+
+    def slots_of(self, row: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
+        """Returns the slots of one row by "owner/name".
+
+        Args:
+            row: uint8 [m], of `Rows.slots`.
+        """
+        found = {}
+        value_bytes = self._value_bytes()
+        for slot in self.info["slots"]:
+            dtype = tf.as_dtype(slot["dtype"])
+            begin = slot["offset"] - value_bytes
+            data = row[begin : begin + slot["width"] * dtype.size].tobytes()
+            found[f"{slot['owner']}/{slot['name']}"] = np.frombuffer(data, dtype.as_numpy_dtype)
+        return found
+
+    def _value_bytes(self) -> int:
+        dtype = tf.as_dtype(self.info["value_dtype"])
+        return int(self.info["dim"]) * (8 if dtype == tf.string else dtype.size)
+
+
+def hashes(keys: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Returns the hash of each key, uint64 [n], as `docs/snapshot-format.md` defines it.
+
+    Args:
+        keys: int64 or bytes objects [n].
+    """
+    if keys.dtype == object:
+        words = np.array([_hash_bytes(key) for key in keys], np.uint64)
+    else:
+        words = keys.astype(np.int64).view(np.uint64)
+    return _mix(words)
+
+
+def _mix(words: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    words = (words ^ words >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ words >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return words ^ words >> np.uint64(31)
+
+
+def _mix_one(word: int) -> int:
+    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & int(_WORD)
+    word = (word ^ word >> 27) * 0x94D049BB133111EB & int(_WORD)
+    return word ^ word >> 31
+
+
+def _hash_bytes(key: bytes) -> int:
+    state = 0x9E3779B97F4A7C15 ^ len(key) * 0xFF51AFD7ED558CCD & int(_WORD)
+    for at in range(0, len(key), 8):
+        word = int.from_bytes(key[at : at + 8], "little")
+        state = _mix_one(state ^ word) + 0x9E3779B97F4A7C15 & int(_WORD)
+    return state

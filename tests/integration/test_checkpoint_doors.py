@@ -1,0 +1,264 @@
+"""`de.checkpoint.save` and `restore`: any layout, part of the rows, other dtypes, wrong files."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from de_core.snapshot import table_files
+
+KEYS = np.arange(-300, 300, dtype=np.int64)
+ROWS = np.random.default_rng(1).normal(size=(600, 3)).astype(np.float32)
+
+
+def by_modulo(keys, count):
+    return tf.cast(tf.math.floormod(keys, count), tf.int32)
+
+
+def make(shards=1, partitioner=de.default_partition_fn, **arguments):
+    arguments = {"dim": 3, "name": "t", **arguments}
+    return de.Variable(devices=["/CPU:0"] * shards, partitioner=partitioner, **arguments)
+
+
+def trained(table):
+    """Gives the rows values and the slots of an optimizer."""
+    table.upsert(KEYS, ROWS)
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.1, momentum=0.5))
+    optimizer.build(table.trainable_variables)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(de.embedding_lookup(table, KEYS[:100]) ** 2)
+    variables = table.trainable_variables
+    optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+    return table
+
+
+def rows_of(table):
+    keys, values = table.export()
+    return dict(zip(keys.numpy().tolist(), values.numpy().tolist(), strict=True))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A checkpoint of three tables' rows and slots, and the rows."""
+    folder = tmp_path_factory.mktemp("saved")
+    table = trained(make(shards=3))
+    de.checkpoint.save(table, folder)
+    return str(folder), rows_of(table)
+
+
+@pytest.mark.parametrize("shards", [1, 3, 4])
+@pytest.mark.parametrize("partitioner", [de.default_partition_fn, by_modulo])
+def test_restores_into_any_layout(saved, shards, partitioner):
+    table = make(shards, partitioner)
+    table.upsert([10**6], [[1.0, 1.0, 1.0]])
+    assert de.checkpoint.restore(table, saved[0]) == {"t": 600}
+    assert rows_of(table) == saved[1]
+    for index in range(shards):
+        keys, _ = table.tables[index].export()
+        assert np.all(partitioner(keys, shards) == index)
+        assert len(keys) > 0
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize("partitioner", [de.default_partition_fn, by_modulo])
+@pytest.mark.parametrize("by", ["list", "predicate"])
+@pytest.mark.parametrize("merge", [False, True])
+def test_restores_only_some_keys(saved, shards, partitioner, by, merge):
+    table = make(shards, partitioner)
+    table.upsert([3, 4, 10**6], tf.fill([3, 3], 8.0))
+    only = [3, 77, 10**9] if by == "list" else lambda keys: (keys == 3) | (keys == 77)
+    de.checkpoint.restore(table, saved[0], only=only, merge=merge)
+    expected = {key: saved[1][key] for key in (3, 77)}
+    stay = {4: [8.0] * 3, 10**6: [8.0] * 3} if merge else {}
+    assert rows_of(table) == expected | stay
+
+
+def test_merging_keeps_the_rows_that_the_checkpoint_does_not_have(saved):
+    table = make(2)
+    table.upsert([3, 10**6], tf.fill([2, 3], 8.0))
+    de.checkpoint.restore(table, saved[0], merge=True)
+    assert rows_of(table) == {**saved[1], 10**6: [8.0] * 3}
+
+
+def slots_of(path):
+    return table_files.about(path)["slots"]
+
+
+def test_slots_are_read_or_left(saved, tmp_path):
+    for slots in (True, False):
+        table = make()
+        de.checkpoint.restore(table, saved[0], slots=slots)
+        assert rows_of(table) == saved[1]
+        table.save_to_file_system(str(tmp_path))
+        assert bool(slots_of(str(tmp_path / "t_mht_1of1.de"))) == slots
+    de.checkpoint.save(trained(make()), tmp_path / "values", slots=False)
+    [file] = (tmp_path / "values").glob("*.de")
+    assert slots_of(str(file)) == []
+
+
+@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16])
+def test_values_are_converted_when_asked(saved, tmp_path, dtype):
+    small, back = make(value_dtype=dtype), make()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="float32"):
+        de.checkpoint.restore(small, saved[0])
+    assert int(small.size()) == 0
+    de.checkpoint.restore(small, saved[0], convert=True)
+    expected = tf.cast(tf.constant([saved[1][key] for key in KEYS.tolist()]), dtype)
+    np.testing.assert_array_equal(
+        tf.cast(small.lookup(KEYS), tf.float32), tf.cast(expected, tf.float32)
+    )
+    de.checkpoint.save(small, tmp_path)
+    de.checkpoint.restore(back, tmp_path, convert=True)
+    np.testing.assert_array_equal(back.lookup(KEYS), tf.cast(expected, tf.float32))
+
+
+@pytest.mark.parametrize("value_dtype", [tf.string, tf.int8, tf.bool, tf.float64])
+def test_strings_and_other_values(tmp_path, value_dtype):
+    first, second = (
+        de.Variable(tf.string, value_dtype, dim=2, name="s", devices=["/CPU:0"] * count)
+        for count in (2, 3)
+    )
+    keys = tf.constant(["", "a", "b" * 300, b"\xff\x00z"])
+    values = tf.constant([[0, 1], [1, 1], [1, 0], [0, 0]])
+    values = (
+        tf.strings.as_string(values) if value_dtype == tf.string else tf.cast(values, value_dtype)
+    )
+    first.upsert(keys, values)
+    de.checkpoint.save(first, tmp_path)
+    assert de.checkpoint.restore(second, tmp_path) == {"s": 4}
+    np.testing.assert_array_equal(second.lookup(keys), values)
+    de.checkpoint.restore(second, tmp_path, only=["a", "absent"])
+    assert int(second.size()) == 1
+
+
+def test_a_model_and_a_dict_name_their_tables(tmp_path):
+    model, other = tf.Module(), tf.Module()
+    model.users, model.items = de.Variable(dim=1, name="users"), de.Variable(dim=2, name="items")
+    model.users.upsert([1], [[1.0]])
+    model.items.upsert([2], [[2.0, 2.0]])
+    de.checkpoint.save(model, tmp_path)
+    other.users, other.things = de.Variable(dim=1, name="users"), de.Variable(dim=2, name="things")
+    with pytest.raises(ValueError, match=r"must be in the checkpoint.*'things'.*'items', 'users'"):
+        de.checkpoint.restore(other, tmp_path)
+    sizes = de.checkpoint.restore({"users": other.users, "items": other.things}, tmp_path)
+    assert sizes == {"users": 1, "items": 1}
+    np.testing.assert_array_equal(other.things.lookup([2]), [[2, 2]])
+
+
+def test_reads_what_other_doors_wrote(tmp_path):
+    model = keras.Sequential(
+        [keras.Input([], dtype="int64"), de.layers.Embedding(3, name="t", devices=["/CPU:0"] * 2)]
+    )
+    table = model.layers[0].table
+    table.upsert(KEYS, ROWS)
+    prefix = tf.train.Checkpoint(model=model).save(str(tmp_path / "tf" / "c"))
+    table.save_to_file_system(str(tmp_path / "files"))
+    version = de.export(model, tmp_path / "served")
+    for path in (prefix, tmp_path / "tf", tmp_path / "files", version):
+        fresh = make()
+        assert de.checkpoint.restore(fresh, path) == {"t": 600}
+        assert rows_of(fresh) == rows_of(table)
+
+
+class TestBadInput:
+    """A named error; the table, and the checkpoint, stay as they were."""
+
+    @pytest.fixture
+    def folder(self, tmp_path):
+        table = make(2)
+        table.upsert(KEYS, ROWS)
+        de.checkpoint.save(table, tmp_path)
+        return tmp_path
+
+    def fails(self, folder, error, match, table=None, **options):
+        table = make(2) if table is None else table
+        table.upsert([5], tf.ones([1, table.dim]))
+        with pytest.raises(error, match=match):
+            de.checkpoint.restore(table, folder, **options)
+        assert int(table.size()) == 1
+
+    def test_nothing_there(self, tmp_path):
+        self.fails(tmp_path / "absent", tf.errors.NotFoundError, "must exist.*absent")
+        self.fails(tmp_path, tf.errors.NotFoundError, "whole checkpoint")
+
+    def test_no_manifest_is_no_whole_checkpoint(self, folder):
+        (folder / "MANIFEST").unlink()
+        assert de.checkpoint.latest(folder.parent) != str(folder)
+
+    def test_a_damaged_manifest(self, folder):
+        data = bytearray((folder / "MANIFEST").read_bytes())
+        for at in range(0, len(data), 37):
+            broken = bytearray(data)
+            broken[at] ^= 1
+            (folder / "MANIFEST").write_bytes(bytes(broken))
+            self.fails(folder, tf.errors.OpError, "MANIFEST")
+
+    def test_a_manifest_without_files(self, folder):
+        for file in folder.glob("*.de"):
+            file.unlink()
+        self.fails(folder, tf.errors.NotFoundError, "whole directory.*no file")
+
+    def test_a_damaged_shard(self, folder):
+        for file in sorted(folder.glob("*.de")):
+            data = bytearray(file.read_bytes())
+            data[len(data) // 2] ^= 1
+            file.write_bytes(bytes(data))
+            self.fails(folder, tf.errors.DataLossError, file.name)
+            data[len(data) // 2] ^= 1
+            file.write_bytes(bytes(data))
+
+    def test_another_dim_and_other_keys(self, folder):
+        self.fails(folder, tf.errors.InvalidArgumentError, "dim", make(2, dim=4))
+        table = de.Variable(tf.string, dim=3, name="t")
+        with pytest.raises(tf.errors.InvalidArgumentError, match="key"):
+            de.checkpoint.restore(table, folder)
+
+    def test_of_several_tables_none_changes_when_one_does_not_fit(self, tmp_path):
+        pair = {"a": de.Variable(dim=1, name="a"), "b": de.Variable(dim=2, name="b")}
+        pair["a"].upsert([1], [[1.0]])
+        pair["b"].upsert([1], [[1.0, 1.0]])
+        de.checkpoint.save(pair, tmp_path)
+        other = {"a": de.Variable(dim=1, name="a"), "b": de.Variable(dim=3, name="b")}
+        with pytest.raises(tf.errors.InvalidArgumentError, match="dim"):
+            de.checkpoint.restore(other, tmp_path)
+        assert int(other["a"].size()) == 0
+
+    def test_a_predicate_must_answer_for_each_key(self, folder):
+        table = make()
+        with pytest.raises(ValueError, match="bool for each"):
+            de.checkpoint.restore(table, folder, only=lambda keys: keys)
+
+    def test_no_tables(self, tmp_path):
+        with pytest.raises(ValueError, match="at least one"):
+            de.checkpoint.save(tf.Module(), tmp_path)
+        with pytest.raises(TypeError, match="modules, layers"):
+            de.checkpoint.save(3, tmp_path)
+
+    def test_a_graph(self, tmp_path):
+        with tf.Graph().as_default(), pytest.raises(RuntimeError, match="Saver"):
+            de.checkpoint.save(tf.Module(), tmp_path)
+
+
+def test_saving_again_replaces_and_leaves_nothing_else(tmp_path):
+    table = make(2)
+    for value in range(3):
+        table.upsert([value], tf.fill([1, 3], float(value)))
+        reports = de.checkpoint.save(table, tmp_path)
+    assert sum(report["rows"] for report in reports["t"]) == 3
+    assert len(list(tmp_path.iterdir())) == 3  # two files and the manifest
+    fresh = make()
+    de.checkpoint.restore(fresh, tmp_path)
+    assert int(fresh.size()) == 3
+
+
+def test_the_newest_whole_checkpoint_is_found(tmp_path):
+    table = make()
+    assert de.checkpoint.latest(tmp_path) is None
+    for step in (1, 2, 3):
+        table.upsert([step], tf.ones([1, 3]))
+        de.checkpoint.save(table, tmp_path / f"step-{step}")
+    (tmp_path / "step-3" / "MANIFEST").unlink()
+    assert de.checkpoint.latest(tmp_path) == str(tmp_path / "step-2")
+    fresh = make()
+    assert de.checkpoint.restore(fresh, tmp_path) == {"t": 2}

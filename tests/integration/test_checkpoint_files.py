@@ -1,0 +1,206 @@
+"""A TensorFlow checkpoint names snapshot files that lie beside it."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+KEYS = np.arange(3000, dtype=np.int64) * 7919 - 5000
+
+
+def module(shards=1, **arguments):
+    result = tf.Module()
+    result.dense = tf.Variable(1.0)
+    result.table = de.Variable(dim=8, name="t", devices=["/CPU:0"] * shards, **arguments)
+    return result
+
+
+def fill(owner, value):
+    owner.dense.assign(value)
+    owner.table.upsert(KEYS, np.full([len(KEYS), 8], value, np.float32))
+
+
+def is_filled(owner, value):
+    rows, found = owner.table.lookup(KEYS, return_exists=True)
+    return bool(np.all(rows == value) and np.all(found) and float(owner.dense) == value)
+
+
+def snapshots(folder, prefix):
+    return sorted(path.name for path in folder.glob(f"{prefix}.data-r*"))
+
+
+@pytest.mark.parametrize(
+    "kind", [tf.train.Checkpoint, tf.compat.v1.train.Checkpoint], ids=["v2", "v1"]
+)
+def test_the_rows_lie_beside_the_checkpoint_wherever_it_is_moved(tmp_path, kind):
+    owner = module(shards=2)
+    fill(owner, 3.0)
+    (tmp_path / "a").mkdir()
+    kind(m=owner).write(str(tmp_path / "a" / "c"))
+    assert len(snapshots(tmp_path / "a", "c")) == 2
+    assert (tmp_path / "a" / "c.data-00000-of-00001").stat().st_size < 2000
+    (tmp_path / "a").rename(tmp_path / "moved")
+    shutil.copytree(tmp_path / "moved", tmp_path / "copied")
+    for file in (tmp_path / "copied").iterdir():  # and called otherwise
+        file.rename(file.with_name("other" + file.name.removeprefix("c")))
+    shutil.rmtree(tmp_path / "moved")
+    restored = module(shards=3)
+    kind(m=restored).restore(str(tmp_path / "copied" / "other")).expect_partial()
+    assert is_filled(restored, 3.0)
+
+
+def test_a_deleted_checkpoint_takes_its_files_along_and_no_others(tmp_path):
+    owner = module(shards=2)
+    checkpoint = tf.train.Checkpoint(m=owner)
+    manager = tf.train.CheckpointManager(checkpoint, tmp_path, max_to_keep=2)
+    others = tf.train.CheckpointManager(checkpoint, tmp_path, max_to_keep=2, checkpoint_name="c")
+    for number in (1, 10, 11, 100):  # names that are prefixes of each other
+        fill(owner, number)
+        manager.save(checkpoint_number=number)
+        others.save(checkpoint_number=number)
+    for name in ("ckpt", "c"):
+        for gone in (1, 10):
+            assert not list(tmp_path.glob(f"{name}-{gone}.*"))
+        for kept in (11, 100):
+            assert len(snapshots(tmp_path, f"{name}-{kept}")) == 2
+            checkpoint.restore(str(tmp_path / f"{name}-{kept}"))
+            assert is_filled(owner, kept)
+
+
+def test_every_older_checkpoint_restores_exactly_itself(tmp_path):
+    owner = module()
+    checkpoint = tf.train.Checkpoint(m=owner)
+    prefixes = []
+    for value in range(4):
+        fill(owner, value)
+        owner.table.upsert([10**9 + value], tf.ones([1, 8]))
+        prefixes.append(checkpoint.save(str(tmp_path / "c")))
+    for value in (2, 0, 3, 1):
+        checkpoint.restore(prefixes[value])
+        assert is_filled(owner, value)
+        assert int(owner.table.size()) == len(KEYS) + value + 1
+
+
+def test_a_prefix_is_written_again(tmp_path):
+    owner = module()
+    checkpoint = tf.train.Checkpoint(m=owner)
+    for value in (1.0, 2.0):
+        fill(owner, value)
+        checkpoint.write(str(tmp_path / "c"))
+    fill(owner, 3.0)
+    checkpoint.read(str(tmp_path / "c"))
+    assert is_filled(owner, 2.0)
+
+
+def test_a_table_that_is_made_after_the_restore_gets_its_rows(tmp_path):
+    owner, later = module(), tf.Module()
+    fill(owner, 4.0)
+    prefix = tf.train.Checkpoint(m=owner).save(str(tmp_path / "c"))
+    status = tf.train.Checkpoint(m=later).restore(prefix)
+    later.dense, later.table = tf.Variable(0.0), de.Variable(dim=8, name="t")
+    assert is_filled(later, 4.0)
+    status.expect_partial()
+
+
+def test_a_checkpoint_inside_a_function_holds_the_bytes(tmp_path):
+    owner, restored = module(shards=2), module(shards=1)
+    fill(owner, 5.0)
+    checkpoint = tf.train.Checkpoint(m=owner)
+
+    @tf.function
+    def write():
+        return checkpoint.write(str(tmp_path / "c"))
+
+    write()
+    tf.train.Checkpoint(m=restored).read(str(tmp_path / "c")).assert_consumed()
+    assert is_filled(restored, 5.0)
+
+
+class TestWrongFiles:
+    """Each is a named error and leaves the live table as it was."""
+
+    @pytest.fixture
+    def two(self, tmp_path):
+        owner = module(shards=2)
+        checkpoint = tf.train.Checkpoint(m=owner)
+        prefixes = []
+        for value in (1.0, 2.0):
+            fill(owner, value)
+            prefixes.append(checkpoint.save(str(tmp_path / "c")))
+        fill(owner, 9.0)
+        owner.dense.assign(9.0)
+        return owner, checkpoint, prefixes
+
+    def rows_stay(self, owner):
+        rows, found = owner.table.lookup(KEYS, return_exists=True)
+        return bool(np.all(rows == 9.0) and np.all(found) and owner.table.size() == len(KEYS))
+
+    @pytest.mark.parametrize("shard", [0, 1])
+    def test_a_missing_shard(self, tmp_path, two, shard):
+        owner, checkpoint, prefixes = two
+        (tmp_path / snapshots(tmp_path, "c-1")[shard]).unlink()
+        with pytest.raises(tf.errors.NotFoundError, match=r"beside it.*no file.*c-1.data-r"):
+            checkpoint.restore(prefixes[0])
+        assert self.rows_stay(owner)
+
+    @pytest.mark.parametrize("shard", [0, 1])
+    def test_files_of_two_checkpoints_mixed(self, tmp_path, two, shard):
+        owner, checkpoint, prefixes = two
+        mine, other = (snapshots(tmp_path, f"c-{number}")[shard] for number in (1, 2))
+        shutil.copy(tmp_path / other, tmp_path / mine)
+        with pytest.raises(tf.errors.DataLossError, match=r"saved with it.*wanted"):
+            checkpoint.restore(prefixes[0])
+        assert self.rows_stay(owner)
+
+    @pytest.mark.parametrize("shard", [0, 1])
+    def test_a_flipped_bit_and_a_short_file(self, tmp_path, two, shard):
+        owner, checkpoint, prefixes = two
+        file = tmp_path / snapshots(tmp_path, "c-1")[shard]
+        whole = file.read_bytes()
+        flipped = bytearray(whole)
+        flipped[len(whole) // 2] ^= 4
+        for broken in (bytes(flipped), whole[: len(whole) // 2], b""):
+            file.write_bytes(broken)
+            with pytest.raises(tf.errors.OpError, match=r"c-1\.data-r"):
+                checkpoint.restore(prefixes[0])
+            assert self.rows_stay(owner)
+
+    def test_a_failed_save_leaves_nothing(self, tmp_path, two):
+        owner, checkpoint, _ = two
+        before = sorted(tmp_path.iterdir())
+        tables = owner.table.tables
+        original = tables[1].run
+
+        def fails(op, path, *inputs, **attributes):
+            return original(op, str(path) + "/no/such/folder", *inputs, **attributes)
+
+        tables[1].run = fails
+        with pytest.raises(tf.errors.OpError):
+            checkpoint.save(str(tmp_path / "c"))
+        assert [path for path in sorted(tmp_path.iterdir()) if path not in before] == []
+
+
+def test_a_graph_of_tensorflow_1_writes_files_and_its_saver_deletes_them(tmp_path):
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        tables = [de.get_variable(name, dim=2, devices=["/CPU:0"] * 2) for name in ("a", "b")]
+        writes = [
+            table.upsert(tf.range(100, dtype=tf.int64), tf.ones([100, 2])) for table in tables
+        ]
+        session.run(v1.global_variables_initializer())
+        session.run(writes)
+        saver = v1.train.Saver(max_to_keep=2)
+        for step in (1, 10, 11):
+            saver.save(session, str(tmp_path / "m"), global_step=step)
+        assert snapshots(tmp_path, "m-1") == []
+        assert len(snapshots(tmp_path, "m-10")) == len(snapshots(tmp_path, "m-11")) == 4
+        assert Path(f"{tmp_path}/m-11.data-00000-of-00001").stat().st_size < 2000
+        mine, other = (snapshots(tmp_path, f"m-{number}")[0] for number in (10, 11))
+        shutil.copy(tmp_path / other, tmp_path / mine)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="saved with it"):
+            saver.restore(session, str(tmp_path / "m-10"))
+        saver.restore(session, str(tmp_path / "m-11"))

@@ -1,0 +1,135 @@
+"""`save_to_file_system` and `load_from_file_system` of a Variable."""
+
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+KEYS = np.arange(200, dtype=np.int64)
+
+
+def make(shards=1, name="emb/users"):
+    return de.Variable(dim=2, name=name, devices=["/CPU:0"] * shards)
+
+
+def filled(shards=1, value=1.0, keys=KEYS):
+    table = make(shards)
+    table.upsert(keys, np.full([len(keys), 2], value, np.float32))
+    return table
+
+
+def rows_of(table):
+    keys, values = table.export()
+    return dict(zip(keys.numpy().tolist(), values.numpy()[:, 0].tolist(), strict=True))
+
+
+@pytest.mark.parametrize(("saved", "loaded"), [(1, 1), (3, 2), (2, 3)])
+def test_any_number_of_tables_reads_the_files_of_any_other(tmp_path, saved, loaded):
+    table = filled(saved)
+    table.save_to_file_system(str(tmp_path))
+    names = [f"emb_users_mht_{index + 1}of{saved}.de" for index in range(saved)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    other = make(loaded)
+    other.upsert([10**6], [[1.0, 1.0]])
+    other.load_from_file_system(str(tmp_path))
+    assert rows_of(other) == rows_of(table)
+    other.upsert([10**6], [[5.0, 5.0]])
+    other.load_from_file_system(str(tmp_path), merge=True)
+    assert rows_of(other) == {**rows_of(table), 10**6: 5.0}
+
+
+def test_saving_again_replaces_whatever_the_layout_was(tmp_path):
+    filled(3, 1.0).save_to_file_system(str(tmp_path))
+    filled(2, 2.0, KEYS[:50]).save_to_file_system(str(tmp_path))
+    other = make()
+    other.load_from_file_system(str(tmp_path))
+    assert rows_of(other) == dict.fromkeys(range(50), 2.0)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_appended_rows_come_on_top(tmp_path):
+    filled(2, 1.0).save_to_file_system(str(tmp_path))
+    filled(2, 2.0, KEYS[100:150]).save_to_file_system(str(tmp_path), append_to_file=True)
+    filled(2, 3.0, np.arange(149, 160)).save_to_file_system(str(tmp_path), append_to_file=True)
+    other = make()
+    other.load_from_file_system(str(tmp_path))
+    expected = dict.fromkeys(range(200), 1.0)
+    expected |= dict.fromkeys(range(100, 149), 2.0) | dict.fromkeys(range(149, 160), 3.0)
+    assert rows_of(other) == expected
+    filled(2, 4.0, KEYS[:3]).save_to_file_system(str(tmp_path))
+    other.load_from_file_system(str(tmp_path))
+    assert rows_of(other) == dict.fromkeys(range(3), 4.0)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_names_the_environment_and_a_whole_directory(tmp_path, monkeypatch):
+    first, second = filled(2, 1.0), filled(1, 2.0, KEYS[:10] + 1000)
+    first.save_to_file_system(str(tmp_path), file_name_list=["x", "y"])
+    second.save_to_file_system(str(tmp_path), file_name_list=["z"])
+    other = make()
+    other.load_from_file_system(str(tmp_path), file_name_list=["y", "x"])
+    assert rows_of(other) == rows_of(first)
+    other.load_from_file_system(str(tmp_path), load_entire_dir=True)
+    assert rows_of(other) == rows_of(first) | rows_of(second)
+    monkeypatch.setenv("TFRA_SAVED_KV", str(tmp_path / "env"))
+    monkeypatch.setenv("MY_FOLDER", str(tmp_path / "mine"))
+    first.save_to_file_system("/nowhere")
+    second.save_to_file_system("/nowhere", dirpath_env="MY_FOLDER")
+    for folder, table in (("env", first), ("mine", second)):
+        other.load_from_file_system(str(tmp_path / folder), dirpath_env="")
+        assert rows_of(other) == rows_of(table)
+
+
+def test_several_processes_save_and_others_load(tmp_path):
+    parts = [filled(2, rank, KEYS[rank::3]) for rank in range(3)]
+    for rank, table in enumerate(parts):
+        table.save_to_file_system(str(tmp_path), proc_size=3, proc_rank=rank)
+    again = make()
+    again.load_from_file_system(str(tmp_path), proc_size=3, proc_rank=1)
+    assert rows_of(again) == rows_of(parts[1])
+    everything = {}
+    for rank in range(2):
+        table = make()
+        table.load_from_file_system(str(tmp_path), proc_size=2, proc_rank=rank)
+        assert not everything.keys() & rows_of(table).keys()
+        everything |= rows_of(table)
+    assert everything == {int(key): float(key % 3) for key in KEYS}
+
+
+def test_in_a_graph(tmp_path):
+    v1 = tf.compat.v1
+    for step in ("save", "load"):
+        with tf.Graph().as_default(), v1.Session() as session:
+            table = de.get_variable("g", dim=2, devices=["/CPU:0"] * 2)
+            write = table.upsert(KEYS, np.ones([200, 2], np.float32))
+            session.run(v1.global_variables_initializer())
+            if step == "save":
+                session.run(write)
+                session.run(table.save_to_file_system(str(tmp_path)))
+            else:
+                session.run(table.load_from_file_system(str(tmp_path)))
+                assert session.run(table.size()) == 200
+
+
+def test_bad_input_is_named_and_changes_nothing(tmp_path):
+    table = filled(2)
+    with pytest.raises(tf.errors.NotFoundError, match=r"no 'emb_users_mht_\*\.de'"):
+        table.load_from_file_system(str(tmp_path))
+    table.save_to_file_system(str(tmp_path))
+    shutil.copy(tmp_path / "emb_users_mht_2of2.de", tmp_path / "kept")
+    (tmp_path / "emb_users_mht_2of2.de").unlink()
+    with pytest.raises(tf.errors.NotFoundError, match=r"all 2 tables.*\[2\]"):
+        table.load_from_file_system(str(tmp_path))
+    (tmp_path / "emb_users_mht_2of2.de").write_bytes((tmp_path / "kept").read_bytes()[:-7])
+    with pytest.raises(tf.errors.DataLossError, match="mht_2of2"):
+        table.load_from_file_system(str(tmp_path))
+    with pytest.raises(ValueError, match="for each of 2 tables"):
+        table.save_to_file_system(str(tmp_path), file_name_list=["one"])
+    with pytest.raises(ValueError, match="proc_rank"):
+        table.save_to_file_system(str(tmp_path), proc_size=2, proc_rank=2)
+    with pytest.raises(ValueError, match="buffer_size"):
+        table.load_from_file_system(str(tmp_path), buffer_size=0)
+    assert len(rows_of(table)) == 200

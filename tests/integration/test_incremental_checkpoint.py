@@ -1,0 +1,205 @@
+"""Bases, deltas between them, and the manager that keeps what is needed."""
+
+import re
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+
+def module(shards=1, name="t"):
+    result = tf.Module()
+    result.dense = tf.Variable(0.0)
+    result.table = de.Variable(dim=2, name=name, devices=["/CPU:0"] * shards)
+    return result
+
+
+def rows_of(table):
+    keys, values = table.export()
+    return dict(zip(keys.numpy().tolist(), values.numpy().tolist(), strict=True))
+
+
+def change(owner, rng, step):
+    """Inserts, changes and removes some rows."""
+    keys = rng.integers(0, 2000, size=50)
+    owner.table.upsert(np.unique(keys), rng.normal(size=[len(np.unique(keys)), 2]).astype("f4"))
+    owner.table.remove(rng.integers(0, 2000, size=20))
+    owner.dense.assign(step)
+
+
+def kinds(manager, name="t"):
+    return [report["parent"] != "0" * 32 and report["sequence"] for report in manager.reports[name]]
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_every_checkpoint_of_a_chain_restores_exactly_itself(tmp_path, shards):
+    owner, rng = module(shards), np.random.default_rng(shards)
+    owner.table.upsert(np.arange(2000), np.zeros([2000, 2], np.float32))
+    manager = de.checkpoint.Manager(owner, tmp_path, max_to_keep=None, compact_after=100)
+    expected, sizes = [], []
+    for step in range(5):
+        change(owner, rng, step)
+        manager.save()
+        expected.append(rows_of(owner.table))
+        sizes.append(sum(report["bytes"] for report in manager.reports["t"]))
+    assert max(sizes[1:]) < sizes[0] / 4
+    for step in (3, 0, 4, 2, 1):
+        for count in (shards, 3):
+            other = module(count)
+            restored = tf.train.Checkpoint(target=other).restore(manager.checkpoints[step])
+            restored.expect_partial()
+            assert rows_of(other.table) == expected[step]
+            assert float(other.dense) == step
+
+
+def test_a_cleared_table_and_a_restored_one_go_on(tmp_path):
+    owner, rng = module(), np.random.default_rng(0)
+    manager = de.checkpoint.Manager(owner, tmp_path, max_to_keep=None)
+    change(owner, rng, 0)
+    manager.save()
+    owner.table.clear()
+    owner.table.upsert([1], [[1.0, 1.0]])
+    manager.save()
+    manager.restore(manager.checkpoints[0])
+    change(owner, rng, 2)
+    expected = rows_of(owner.table)
+    last = manager.save()
+    other = module()
+    de.checkpoint.restore(other, last)
+    assert rows_of(other.table) == expected
+
+
+def test_old_files_stay_while_a_kept_checkpoint_needs_them(tmp_path):
+    owner, rng = module(2), np.random.default_rng(0)
+    manager = de.checkpoint.Manager(owner, tmp_path, max_to_keep=2, base_every=4, compact_after=100)
+    (tmp_path / "ckpt-77.data-r0000-of-zzzzz").touch()  # what a killed save leaves
+    (tmp_path / "else.data-r0000-of-zzzzz").touch()
+    for step in range(10):
+        change(owner, rng, step)
+        expected = rows_of(owner.table)
+        manager.save()
+        assert [int(re.search(r"\d+$", each)[0]) for each in manager.checkpoints] == [
+            *range(max(1, step), step + 2)
+        ]
+        files = list(tmp_path.glob("ckpt-*.data-r*"))
+        assert len(files) <= 2 * 5
+        assert tf.train.latest_checkpoint(tmp_path) == manager.checkpoints[-1]
+        other = module(2)
+        assert de.checkpoint.restore(other, tmp_path) == {"t": len(expected)}
+        assert rows_of(other.table) == expected
+    assert not (tmp_path / "ckpt-77.data-r0000-of-zzzzz").exists()
+    assert (tmp_path / "else.data-r0000-of-zzzzz").exists()
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_long_chain_is_joined_in_the_background(tmp_path, shards):
+    owner, rng = module(shards), np.random.default_rng(0)
+    manager = de.checkpoint.Manager(owner, tmp_path, max_to_keep=1, compact_after=3)
+    most = 0
+    for step in range(20):
+        change(owner, rng, step)
+        expected = rows_of(owner.table)
+        manager.save()
+        manager.wait()
+        most = max(most, len(list(tmp_path.glob("ckpt-*.data-r*"))))
+        other = module(3)
+        assert de.checkpoint.restore(other, manager.checkpoints[-1]) == {"t": len(expected)}
+        assert rows_of(other.table) == expected
+    assert most <= 8 * shards
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_another_process_goes_on_with_deltas(tmp_path, shards):
+    owner, rng = module(shards), np.random.default_rng(0)
+    owner.table.upsert(np.arange(2000), np.zeros([2000, 2], np.float32))
+    first = de.checkpoint.Manager(owner, tmp_path)
+    first.save()
+    change(owner, rng, 1)
+    newest = first.save()
+    resumed = module(shards)
+    second = de.checkpoint.Manager(resumed, tmp_path)
+    assert second.restore() == newest
+    assert rows_of(resumed.table) == rows_of(owner.table)
+    change(resumed, rng, 2)
+    second.save()
+    assert sum(report["rows"] for report in second.reports["t"]) < 200
+    other = module()
+    de.checkpoint.restore(other, tmp_path)
+    assert rows_of(other.table) == rows_of(resumed.table)
+
+
+def test_a_failed_save_loses_no_change(tmp_path):
+    owner, rng = module(), np.random.default_rng(0)
+    manager = de.checkpoint.Manager(owner, tmp_path)
+    change(owner, rng, 0)
+    manager.save()
+    change(owner, rng, 1)
+    table = owner.table.tables[0]
+    original = table.run
+    table.run = lambda op, path, *args, **kw: original(op, str(path) + "/no/folder", *args, **kw)
+    with pytest.raises(tf.errors.OpError):
+        manager.save()
+    table.run = original
+    assert len(manager.checkpoints) == 1
+    change(owner, rng, 2)
+    manager.save()
+    other = module()
+    de.checkpoint.restore(other, tmp_path)
+    assert rows_of(other.table) == rows_of(owner.table)
+
+
+def test_a_new_table_begins_with_a_base_of_its_own(tmp_path):
+    owner, rng = module(), np.random.default_rng(0)
+    manager = de.checkpoint.Manager(owner, tmp_path)
+    change(owner, rng, 0)
+    manager.save()
+    owner.second = de.Variable(dim=1, name="second")
+    owner.second.upsert([1], [[1.0]])
+    manager.save()
+    owner.second.upsert([2], [[1.0]])
+    manager.save()
+    second = de.Variable(dim=1, name="second")
+    assert de.checkpoint.restore({"second": second}, tmp_path) == {"second": 2}
+
+
+def test_bad_arguments():
+    for arguments in ({"max_to_keep": 0}, {"compact_after": 0}, {"base_every": -1}):
+        [name] = arguments
+        with pytest.raises(ValueError, match=f"`{name}` must be a positive"):
+            de.checkpoint.Manager(tf.Module(), "unused", **arguments)
+    with pytest.raises(ValueError, match="save_freq"):
+        de.checkpoint.IncrementalCheckpoint("unused", save_freq=0)
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_the_callback_resumes_a_broken_run(tmp_path, ratings):
+    users, _, pleases = ratings
+
+    def model():
+        keras.utils.set_random_seed(0)
+        result = keras.Sequential(
+            [
+                keras.Input([], dtype="int64"),
+                de.layers.Embedding(4, initializer="normal", name="users"),
+                keras.layers.Dense(1, activation="sigmoid"),
+            ]
+        )
+        result.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1)), "mse")
+        return result
+
+    def fit(model, epochs, *callbacks):
+        model.fit(users, pleases, epochs=epochs, shuffle=False, verbose=0, callbacks=callbacks)
+
+    whole, broken, resumed = model(), model(), model()
+    fit(whole, 3)
+    fit(broken, 2, de.checkpoint.IncrementalCheckpoint(tmp_path, save_freq=8))
+    callback = de.checkpoint.IncrementalCheckpoint(tmp_path)
+    fit(resumed, 1, callback)
+    assert len(callback.manager.checkpoints) == 5
+    assert int(resumed.optimizer.iterations) == int(whole.optimizer.iterations)
+    np.testing.assert_array_equal(
+        resumed.predict(users, verbose=0), whole.predict(users, verbose=0)
+    )

@@ -1,0 +1,151 @@
+"""Filling Variables from checkpoints of other runs, and of the ancestor."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+
+def filled(name, value, dim=2, **arguments):
+    table = de.Variable(dim=dim, name=name, **arguments)
+    table.upsert(np.arange(100), np.full([100, dim], value, np.float32))
+    return table
+
+
+def first_of(table):
+    return float(table.lookup([5])[0, 0])
+
+
+@pytest.fixture
+def saved(tmp_path):
+    de.checkpoint.save([filled("ws/user", 1.0), filled("ws/item", 2.0)], tmp_path)
+    return tmp_path
+
+
+class TestWarmStart:
+    def test_by_regular_expression(self, saved):
+        user, item = de.Variable(dim=2, name="ws/user"), de.Variable(dim=2, name="ws/item")
+        other = de.Variable(dim=2, name="else")
+        assert de.warm_start(saved, "ws/u") == ["ws/user"]
+        assert [first_of(each) for each in (user, item, other)] == [1, 0, 0]
+        assert sorted(de.warm_start(saved, ["ws/i", ".*/user"])) == ["ws/item", "ws/user"]
+        assert [first_of(each) for each in (user, item, other)] == [1, 2, 0]
+
+    def test_by_a_map_of_names(self, saved):
+        new = de.Variable(dim=2, name="ws2/customer", devices=["/CPU:0"] * 3)
+        de.warm_start(saved, [new], {"ws2/customer": "ws/user"})
+        assert first_of(new) == 1
+        assert int(new.size()) == 100
+
+    def test_nothing_that_matches_is_an_error(self, saved):
+        new = de.Variable(dim=2, name="ws3/new")
+        with pytest.raises(ValueError, match=r"match the name of at least one.*'nobody'.*ws3/new"):
+            de.warm_start(saved, "nobody")
+        with pytest.raises(ValueError, match=r"name it in.*no \['ws3/new'\].*'ws/item'"):
+            de.warm_start(saved, [new])
+        with pytest.raises(ValueError, match=r"that are to be filled.*'stranger'"):
+            de.warm_start(saved, [new], {"ws3/new": "ws/user", "stranger": "ws/item"})
+        with pytest.raises(TypeError, match="regular expression"):
+            de.warm_start(saved, 3)
+        assert int(new.size()) == 0
+
+    def test_a_session_begins_with_the_rows(self, saved):
+        v1 = tf.compat.v1
+        with tf.Graph().as_default():
+            user = de.get_variable("ws/user", dim=2, devices=["/CPU:0"] * 2)
+            size, rows = user.size(), user.lookup(tf.constant([5], tf.int64))
+            v1.train.get_or_create_global_step()
+            hook = de.WarmStartHook(str(saved), "ws/user")
+            with v1.train.MonitoredTrainingSession(hooks=[hook]) as session:
+                assert session.run(size) == 100
+                np.testing.assert_array_equal(session.run(rows), [[1, 1]])
+
+
+def tensors(shards, name="user_embedding", dtype=np.float32, first=0):
+    """A table as the ancestor's checkpoints hold it, and its rows."""
+    rng = np.random.default_rng(shards)
+    found, rows = {}, {}
+    for index in range(shards):
+        keys = np.arange(index, 50, shards, dtype=np.int64) - 10 + first
+        values = rng.normal(size=(len(keys), 3)).astype(dtype)
+        found[f"{name}_mht_{index + 1}of{shards}-keys"] = keys
+        found[f"{name}_mht_{index + 1}of{shards}-values"] = values
+        rows |= dict(zip(keys.tolist(), values.tolist(), strict=True))
+    return found, rows
+
+
+def write(prefix, found, ending=""):
+    prefix.parent.mkdir(parents=True, exist_ok=True)
+    tf.raw_ops.SaveV2(
+        prefix=str(prefix),
+        tensor_names=[name + ending for name in found] + ["dense"],
+        shape_and_slices=[""] * (len(found) + 1),
+        tensors=[*found.values(), tf.constant(1.0)],
+    )
+
+
+def rows_of(table):
+    keys, values = table.export()
+    return dict(zip(keys.numpy().tolist(), values.numpy().tolist(), strict=True))
+
+
+class TestImport:
+    @pytest.mark.parametrize("shards", [1, 4])
+    def test_tensors_of_a_checkpoint_and_of_a_saved_model(self, tmp_path, shards):
+        found, rows = tensors(shards)
+        slots, slot_rows = tensors(shards, "user_embedding/Adam/m")
+        write(tmp_path / "c", found | slots)
+        tables = de.import_tfra(tmp_path / "c")
+        assert {name: rows_of(table) for name, table in tables.items()} == {
+            "user_embedding": rows,
+            "user_embedding/Adam/m": slot_rows,
+        }
+        write(tmp_path / "model" / "variables" / "variables", found)
+        target = de.Variable(dim=3, devices=["/CPU:0"] * 2)
+        de.import_tfra(tmp_path / "model", target)
+        assert rows_of(target) == rows
+
+    def test_tensors_of_an_object(self, tmp_path):
+        found, rows = tensors(2)
+        names = {f"model/layer/table/.ATTRIBUTES/{name}": data for name, data in found.items()}
+        write(tmp_path / "c", names)
+        assert rows_of(de.import_tfra(tmp_path / "c")["user_embedding"]) == rows
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float16])
+    @pytest.mark.parametrize("ending", ["", "_rank0_size1"])
+    def test_key_value_files(self, tmp_path, dtype, ending):
+        found, rows = tensors(3, dtype=dtype)
+        for name, data in found.items():
+            (tmp_path / name.replace("-", f"{ending}-")).write_bytes(data.tobytes())
+        tables = de.import_tfra(tmp_path, value_dtype=dtype, dim=3)
+        assert rows_of(tables["user_embedding"]) == rows
+
+    def test_what_does_not_fit_is_named(self, tmp_path):
+        found, _ = tensors(2)
+        with pytest.raises(tf.errors.NotFoundError, match="must be"):
+            de.import_tfra(tmp_path / "absent")
+        with pytest.raises(ValueError, match="must hold tables"):
+            de.import_tfra(tmp_path)
+        write(tmp_path / "c", dict(list(found.items())[:2]))
+        with pytest.raises(ValueError, match=r"All 2 shards.*no \[2\]"):
+            de.import_tfra(tmp_path / "c")
+        write(tmp_path / "d", dict(list(found.items())[:3]))
+        with pytest.raises(ValueError, match="must come with"):
+            de.import_tfra(tmp_path / "d")
+        write(tmp_path / "e", {**found, "user_embedding_mht_1of2-values": np.zeros([3, 3])})
+        with pytest.raises(ValueError, match="shape"):
+            de.import_tfra(tmp_path / "e")
+        write(tmp_path / "f", found)
+        with pytest.raises(ValueError, match="dtypes and dim"):
+            de.import_tfra(tmp_path / "f", {"user_embedding": de.Variable(dim=4)})
+        with pytest.raises(ValueError, match=r"must hold tables.*'user_embedding'"):
+            de.import_tfra(tmp_path / "f", tables="item.*")
+        for name, data in found.items():
+            (tmp_path / name).write_bytes(data.tobytes())
+        with pytest.raises(ValueError, match="pass `value_dtype` and `dim`"):
+            de.import_tfra(tmp_path)
+        with pytest.raises(ValueError, match="a row for each key"):
+            de.import_tfra(tmp_path, value_dtype=tf.float32, dim=4)
+        with pytest.raises(ValueError, match="addresses"):
+            de.import_tfra(tmp_path, key_dtype=tf.string, value_dtype=tf.float32, dim=3)
