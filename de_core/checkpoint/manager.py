@@ -119,7 +119,6 @@ class Manager:
 
         Raises:
             tf.errors.OpError: A file cannot be written.
-            RuntimeError: A compaction in the background failed.
         """
         self._take_compaction(wait=False)
         if self._base_every is not None and self._saves_since_base + 1 >= self._base_every:
@@ -170,11 +169,7 @@ class Manager:
         return prefix
 
     def wait(self) -> None:
-        """Waits for a compaction in the background.
-
-        Raises:
-            RuntimeError: It failed.
-        """
+        """Waits for what joins deltas in the background; if it failed the next save is a base."""
         self._take_compaction(wait=True)
 
     def _write(self, prefix: str) -> Plan:
@@ -195,8 +190,8 @@ class Manager:
 
     def _follows(self, store: ShardedTable, chains: _Chains) -> bool:
         for table, chain in zip(store.tables, chains, strict=True):
-            active = json.loads(table.run(library.de_table_chains).numpy())
-            ids = [each["id"] for each in active if each["name"] == self._chain]
+            chains_now = json.loads(table.run(library.de_table_chains).numpy())["chains"]
+            ids = [each["id"] for each in chains_now if each["chain"] == self._chain]
             if ids != [chain[-1][1]]:
                 return False
         return True
@@ -220,10 +215,13 @@ class Manager:
             return
         self._compaction = None
         if compaction.error is not None:
-            raise RuntimeError(
-                f"The deltas in {self.directory!r} could not be joined; they are still whole. "
-                f"Received: {compaction.error}"
-            ) from compaction.error
+            tf.get_logger().warning(
+                "The deltas in %r could not be joined, so the next save writes a base: %s",
+                self.directory,
+                compaction.error,
+            )
+            self._chains.clear()
+            return
         for store, made in compaction.made.items():
             chains = self._chains.get(store, [])
             for index, (chain, joined) in enumerate(zip(chains, made, strict=False)):

@@ -7,7 +7,6 @@ checkpoint that is written again under its prefix leaves the files of the one be
 
 from __future__ import annotations
 
-import json
 import secrets
 import string
 
@@ -16,6 +15,7 @@ import tensorflow as tf
 
 from de_core import paths
 from de_core._ops import library
+from de_core.snapshot import table_files
 
 _DIGITS = string.digits + string.ascii_lowercase
 _MARK = ".data-r"
@@ -132,7 +132,7 @@ def check(path: str, identity: str) -> None:
     Raises:
         tf.errors.DataLossError: It is another one or damaged.
     """
-    found = json.loads(library.de_snapshot_info(path).numpy())["id"]
+    found = table_files.about(path)["id"]
     if found != identity:
         raise tf.errors.DataLossError(
             None, None, f"{_WRONG_FILE} Received: {path!r} of id {found}, wanted {identity}."

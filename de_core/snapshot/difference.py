@@ -52,7 +52,7 @@ def compare(
             )
     slots = first.info["slots"] == second.info["slots"]
     sides = (_Side(first, on_read), _Side(second, on_read))
-    while any(side.more() for side in sides):
+    while any([side.more() for side in sides]):  # both must read on
         end = min((side.end for side in sides if not side.finished), default=None)
         left, right = (side.up_to(end) for side in sides)
         yield _compared(left, right, slots)

@@ -108,8 +108,8 @@ def _restore_all(store: ShardedTable, files: Any, reading: Reading) -> Any:
             library.de_table_restore,
             files if own is None else own[index],
             replace=not reading.merge,
-            shard_index=index if hashed else 0,
-            shard_count=count if hashed else 1,
+            shard_index=index if hashed and own is None else 0,
+            shard_count=count if hashed and own is None else 1,
             chain=reading.chain if count == 1 or own is not None else "",
             **reading.attributes(),
         )
@@ -194,7 +194,8 @@ def about(path: str, *, verified: bool = False) -> dict[str, Any]:
         path: The file.
         verified: Whether to check every byte first.
     """
-    return dict(json.loads(library.de_snapshot_info(path, verify=verified).numpy()))
+    with tf.init_scope():  # a graph's ops would not run
+        return dict(json.loads(library.de_snapshot_info(path, verify=verified).numpy()))
 
 
 def verify(paths: Sequence[str]) -> None:
