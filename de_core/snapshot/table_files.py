@@ -194,8 +194,12 @@ def about(path: str, *, verified: bool = False) -> dict[str, Any]:
         path: The file.
         verified: Whether to check every byte first.
     """
-    with tf.init_scope():  # a graph's ops would not run
-        return dict(json.loads(library.de_snapshot_info(path, verify=verified).numpy()))
+    with tf.init_scope():
+        if tf.executing_eagerly():
+            return dict(json.loads(library.de_snapshot_info(path, verify=verified).numpy()))
+    # A graph of TensorFlow 1 is being built, whose own sessions come later.
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        return dict(json.loads(session.run(library.de_snapshot_info(path, verify=verified))))
 
 
 def verify(paths: Sequence[str]) -> None:
