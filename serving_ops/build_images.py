@@ -55,11 +55,9 @@ class Docker:
         tag = ("--tag", f"de-core/{target}")
         run(*self.command, "build", "--target", target, *tag, *build_arguments(versions()), ROOT)
 
-    def size(self, target: str) -> int:
-        """Returns the bytes of an image."""
-        return int(
-            output(*self.command, "image", "inspect", "-f", "{{.Size}}", f"de-core/{target}")
-        )
+    def size(self, target: str) -> str:
+        """Returns how large an image is, to read."""
+        return output(*self.command, "images", "--format", "{{.Size}}", f"de-core/{target}")
 
 
 class Buildah:
@@ -95,14 +93,9 @@ class Buildah:
             "--target", target, "--tag", f"de-core/{target}", *build_arguments(values), ROOT,
         )  # fmt: skip
 
-    def size(self, target: str) -> int:
-        """Returns the bytes of an image's files."""
-        container = output(*self.command, "from", "--pull-never", f"de-core/{target}")
-        try:
-            folder = output(*self.command, "mount", container)
-            return int(output("du", "-sxb", folder).split()[0])
-        finally:
-            output(*self.command, "rm", container)
+    def size(self, target: str) -> str:
+        """Returns how large an image is, to read."""
+        return output(*self.command, "images", "-n", "--format", "{{.Size}}", f"de-core/{target}")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -124,7 +117,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.exit("Images need Docker, or: apt-get install buildah debootstrap")
     for target in args.targets:
         builder.build(target)
-        print(f"de-core/{target}: {builder.size(target) / 1e6:.0f} MB", flush=True)
+        print(f"de-core/{target}: {builder.size(target)}", flush=True)
 
 
 if __name__ == "__main__":

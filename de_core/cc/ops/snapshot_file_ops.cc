@@ -5,7 +5,7 @@
 namespace de::ops {
 namespace {
 
-absl::Status HandleAndPaths(InferenceContext* c) {
+absl::Status OpensFiles(InferenceContext* c) {
   ShapeHandle unused;
   TF_RETURN_IF_ERROR(c->WithRankAtMost(c->input(1), 1, &unused));
   return HandleOnly(c);
@@ -104,7 +104,7 @@ REGISTER_OP("DeFrozenTable")
 REGISTER_OP("DeFrozenTableOpen")
     .Input("handle: resource")
     .Input("path: string")
-    .SetShapeFn(HandleAndPaths)
+    .SetShapeFn(OpensFiles)
     .Doc(R"doc(
 Maps snapshot files into memory and serves them under `handle`.
 
