@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -16,21 +14,11 @@ from server.keys import KeyRing, KeysError
 from server.settings import load_settings
 from server.throttle import Throttle
 from tests.server.support.asgi import ask, send
-from tests.server.support.gateway_process import ROOT
+from tests.server.support.gateway_process import make_key
 from tests.server.support.numpy_engine import NumpyEngine
 
 PREDICT = ("POST", "/v1/models/m:predict", b'{"instances": [1.0]}')
 LOOKUP = ("POST", "/v1/models/m:lookup", b'{"table": "user", "ids": [7]}')
-
-
-def make_key(name, *scopes):
-    """Makes a key as users do; returns it and its line of the file."""
-    done = subprocess.run(
-        [sys.executable, "-m", "server.keys", name, *scopes],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    key, line = done.stdout.splitlines()
-    return key.removeprefix("key: "), line
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,5 @@
 """The embedded engine as TensorFlow Serving's gRPC services, asked by TensorFlow Serving's stubs;
-and versions, labels, warm-up, admin, TLS and workers of real processes."""
+and versions, labels, warm-up, admin and TLS of real processes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import shutil
 import ssl
 import struct
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +18,7 @@ import pytest
 from server.engines.tfserving.protos import load_protos
 from server.engines.tfserving.tensor_protos import fill_proto, to_array
 from server.tensors import dtype_of_name
-from tests.server.support.gateway_process import ROOT, GatewayProcess
+from tests.server.support.gateway_process import GatewayProcess, make_key
 
 MODEL = "/v1/models/ranker"
 ROW = {"instances": [{"user": 7, "item": "x"}]}
@@ -84,12 +82,9 @@ def secured(saved_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
         shutil.copytree(saved_models / str(version), folder / "ranker" / str(version))
     write_warm_up(folder / "ranker" / "1", *(predict_request(value=i) for i in range(3)))
     certificate, key_file = tls_files(folder)
-    made = subprocess.run(
-        [sys.executable, "-m", "server.keys", "tests", "predict", "lookup", "admin"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout.splitlines()  # fmt: skip
+    key, line = make_key("tests", "predict", "lookup", "admin")
     keys = folder / "keys.yaml"
-    keys.write_text(f"keys:\n{made[1]}\n")
+    keys.write_text(f"keys:\n{line}\n")
     settings = folder / "gateway.yaml"
     settings.write_text(
         json.dumps({"version_policy": "all", "labels": "stable=1", "poll_seconds": 0.1})
@@ -99,7 +94,7 @@ def secured(saved_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
                  "--batch-rows", "64")  # fmt: skip
     log = folder / "log"
     with GatewayProcess(folder / "ranker", log, *map(str, arguments)) as gateway:
-        served = Secured(gateway, certificate, made[0].removeprefix("key: "))
+        served = Secured(gateway, certificate, key)
         for version in (1, 2):
             gateway.wait_for("/livez", lambda _, v=version: answers(served, v))
         yield served
@@ -230,48 +225,3 @@ def test_versions_ages_and_tables_are_metrics(secured):
     for line in told.splitlines():
         if line.startswith('gateway_model_version_age_seconds{model="ranker"}'):
             assert 0 < float(line.rsplit(" ", 1)[1]) < 3600
-
-
-def test_workers_share_the_port_labels_and_metrics(saved_models, tmp_path):
-    folder = tmp_path / "ranker"
-    shutil.copytree(saved_models / "1", folder / "1")
-    log = tmp_path / "log"
-    with GatewayProcess(folder, log, "--workers", "2", "--drain-seconds", "0") as gateway:
-        gateway.wait_for("/readyz", lambda reply: reply.status == 200)
-        for _ in range(30):
-            reply = gateway.ask("POST", f"{MODEL}:predict", ROW)
-            assert reply.status in (200, 404)
-        gateway.wait_for(
-            "/metrics",
-            lambda reply: (
-                b'gateway_in_flight{worker="0"}' in reply.body
-                and b'gateway_in_flight{worker="1"}' in reply.body
-            ),
-        )
-        counted = gateway.wait_for("/metrics", lambda reply: requests(reply.body) >= 30)
-        assert counted.body.count(b"# TYPE gateway_requests_total counter") == 1
-        children = child_processes(gateway.process.pid)
-        assert len(children) == 2
-        subprocess.run(["kill", "-9", str(children[0])], check=True)
-        # Connections that the killed one had not taken yet are reset, so none is made here.
-        deadline = time.monotonic() + 30
-        while set(child_processes(gateway.process.pid)) in ({children[1]}, set(children)):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        assert len(child_processes(gateway.process.pid)) == 2
-        gateway.process.terminate()
-        assert gateway.process.wait(30) == 0
-        assert [pid for pid in children if Path(f"/proc/{pid}").exists()] == []
-
-
-def child_processes(pid: int) -> list[int]:
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    return [int(each) for each in text.split()]
-
-
-def requests(metrics: bytes) -> float:
-    return sum(
-        float(line.rsplit(b" ", 1)[1])
-        for line in metrics.splitlines()
-        if line.startswith(b"gateway_requests_total{") and b'verb="predict"' in line
-    )

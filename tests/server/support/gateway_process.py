@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import socket
 import ssl
 import subprocess
 import sys
@@ -27,6 +28,23 @@ def command(*arguments: str, module: str = "server") -> list[str]:
 def environment() -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith("DE_GATEWAY_")}
     return {**kept, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
+
+
+def free_port() -> int:
+    """Returns a port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def make_key(name: str, *scopes: str) -> tuple[str, str]:
+    """Makes a key as users do; returns it and its line of the file."""
+    done = subprocess.run(
+        [sys.executable, "-m", "server.keys", name, *scopes],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    key, line = done.stdout.splitlines()
+    return key.removeprefix("key: "), line
 
 
 class GatewayProcess:

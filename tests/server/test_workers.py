@@ -1,0 +1,104 @@
+"""Several worker processes: one port, the same labels, metrics of all, and nobody left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.server.support.gateway_process import GatewayProcess, free_port, make_key
+from tests.server.support.light_upstream import LightUpstream
+
+PREDICT = "/v1/models/m:predict"
+BODY = {"instances": [1.0]}
+
+
+def child_processes(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(each) for each in text.split()]
+
+
+def answered(metrics: bytes, worker: int | None = None) -> float:
+    wanted = b"" if worker is None else b'worker="%d"' % worker
+    return sum(
+        float(line.rsplit(b" ", 1)[1])
+        for line in metrics.splitlines()
+        if line.startswith(b"gateway_requests_total{")
+        and b'verb="predict"' in line
+        and wanted in line
+    )
+
+
+def test_workers_share_port_labels_and_metrics_and_are_replaced(tmp_path):
+    key, line = make_key("tests", "predict", "admin")
+    keys = tmp_path / "keys.yaml"
+    keys.write_text(f"keys:\n{line}\n")
+    headers = {"x-api-key": key}
+    admin_port = free_port()
+    with (
+        LightUpstream() as upstream,
+        GatewayProcess(
+            None, tmp_path / "log", "--engine", "tfserving", "--models", "m", "--workers", "2",
+            "--upstreams", f"127.0.0.1:{upstream.port}", "--poll-seconds", "0.3",
+            "--drain-seconds", "0", "--admin-port", str(admin_port), "--keys-file", str(keys),
+        ) as gateway,
+    ):  # fmt: skip
+        for _ in range(20):
+            gateway.wait_for("/readyz", lambda reply: reply.status == 200)
+        for _ in range(40):
+            assert gateway.ask("POST", PREDICT, BODY, headers).status == 200
+
+        # Every worker took some, and each tells of both.
+        told = gateway.wait_for("/metrics", lambda reply: answered(reply.body) >= 40).body
+        assert answered(told, 0) > 0
+        assert answered(told, 1) > 0
+        assert told.count(b"# TYPE gateway_requests_total counter") == 1
+
+        # A label set through the one with the admin port holds in the other too.
+        path = "/admin/models/m/labels/stable"
+        reply = gateway.ask("PUT", path, {"version": 3}, headers, port=admin_port)
+        assert reply.json()["labels"] == {"m": {"stable": 3}}
+        time.sleep(1)
+        for _ in range(20):
+            labelled = gateway.ask("POST", "/v1/models/m/labels/stable:predict", BODY, headers)
+            assert labelled.status == 200
+
+        children = child_processes(gateway.process.pid)
+        assert len(children) == 2
+        os.kill(children[1], signal.SIGKILL)
+        # Connections that the killed one had not taken yet are reset, so none is made here.
+        deadline = time.monotonic() + 30
+        while len(set(child_processes(gateway.process.pid)) - {children[1]}) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        children = child_processes(gateway.process.pid)
+        gateway.process.terminate()
+        assert gateway.process.wait(30) == 0
+        assert [pid for pid in children if Path(f"/proc/{pid}").exists()] == []
+
+
+@pytest.mark.slow
+def test_workers_end_when_the_process_that_looks_after_them_is_killed(tmp_path):
+    with (
+        LightUpstream() as upstream,
+        GatewayProcess(
+            None, tmp_path / "log", "--engine", "tfserving", "--models", "m", "--workers", "2",
+            "--upstreams", f"127.0.0.1:{upstream.port}", "--drain-seconds", "0",
+        ) as gateway,
+    ):  # fmt: skip
+        children = child_processes(gateway.process.pid)
+        gateway.process.kill()
+        deadline = time.monotonic() + 20
+        while any(Path(f"/proc/{pid}").exists() for pid in children):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def test_workers_that_cannot_start_say_why_once_and_end(tmp_path):
+    model = tmp_path / "nowhere"
+    from tests.server.test_command_line import assert_refused, run
+
+    assert_refused(run("--model-dir", str(model), "--workers", "2"), "The model folder must exist.")
