@@ -7,8 +7,6 @@ import tensorflow as tf
 import de_core as de
 from tests.core.dense_peer import Peers
 
-KEY_DTYPES = [tf.int64, tf.int32, tf.string]
-
 
 def gradient_of(peers, loss_of, lookup, params, variable, *inputs):
     """Returns the gradient of a traced loss with respect to a variable."""
@@ -130,8 +128,14 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("loss_of", SHAPES)
-@pytest.mark.parametrize("key_dtype", KEY_DTYPES)
+@pytest.mark.parametrize(
+    ("loss_of", "key_dtype"),
+    [
+        *((each, tf.int64) for each in SHAPES),
+        *((each, tf.string) for each in (in_both_branches, in_a_loop, in_a_loop_in_a_branch)),
+        (in_a_branch_of_a_loop, tf.int32),
+    ],
+)
 def test_gradients_of_lookups_in_branches_and_loops(loss_of, key_dtype):
     peers = Peers(key_dtype, shards=2)
     for condition in (True, False):
