@@ -22,7 +22,7 @@ using tensorflow::TensorShapeUtils;
 constexpr size_t kBytesAtOnce = 64 << 10;
 constexpr size_t kMostKeysAtOnce = 512;
 // Keys a thread must have to be worth waking.
-constexpr size_t kKeysATask = 4096;
+constexpr size_t kPooledKeysATask = 4096;
 
 absl::Status SegmentsOf(const Tensor& keys, const Tensor& splits, engine::Segments* segments) {
   if (!TensorShapeUtils::IsVector(keys.shape()) || !TensorShapeUtils::IsVector(splits.shape()) ||
@@ -86,7 +86,8 @@ class PoolingOp : public TableOp {
     // Tasks divide the batch between segments.
     PoolExecutor executor(context);
     const size_t size = batch.keys().size;
-    const size_t tasks = std::min({executor.threads(), size / kKeysATask + 1, segments.count + 1});
+    const size_t tasks =
+        std::min({executor.threads(), size / kPooledKeysATask + 1, segments.count + 1});
     std::vector<absl::Status> statuses(tasks);
     const auto begin_of = [&](size_t task) {
       if (task == 0 || task == tasks) return task == 0 ? size_t{0} : size;
