@@ -11,6 +11,12 @@
 
 #include <cstdint>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
 #include "de_core/cc/engine/hash.h"
 
 namespace de::engine {
@@ -26,9 +32,10 @@ struct alignas(64) IndexLine {
   uint16_t filter;                  ///< PassBit of each entry that passed; see Passed
 };
 static_assert(sizeof(IndexLine) == 64, "a line is a cache line");
+static_assert(kEntriesPerLine == 5, "MatchWord compares four words at once and one");
 
-/// Bit i set where entry i of `line` is occupied and holds `word`.
-inline uint32_t MatchWord(const IndexLine& line, uint64_t word) noexcept {
+/// MatchWord without vector instructions, for processors whose own are not used.
+inline uint32_t MatchWordScalar(const IndexLine& line, uint64_t word) noexcept {
   uint32_t mask = 0;
   for (uint32_t i = 0; i < kEntriesPerLine; ++i) {
     mask |= static_cast<uint32_t>(line.words[i] == word) << i;
@@ -36,12 +43,41 @@ inline uint32_t MatchWord(const IndexLine& line, uint64_t word) noexcept {
   return mask & line.used;
 }
 
+/// Bit i set where entry i of `line` is occupied and holds `word`.
+inline uint32_t MatchWord(const IndexLine& line, uint64_t word) noexcept {
+#if defined(__SSE2__)
+  // SSE2 compares 32 bits at a time: both halves of a word must agree.
+  const __m128i wanted = _mm_set1_epi64x(static_cast<long long>(word));
+  const auto halves = [&](const uint64_t* at) {
+    const __m128i pair = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+    return _mm_castsi128_ps(_mm_cmpeq_epi32(pair, wanted));
+  };
+  const __m128 first = halves(line.words), second = halves(line.words + 2);
+  const __m128 low = _mm_shuffle_ps(first, second, _MM_SHUFFLE(2, 0, 2, 0));
+  const __m128 high = _mm_shuffle_ps(first, second, _MM_SHUFFLE(3, 1, 3, 1));
+  const auto four = static_cast<uint32_t>(_mm_movemask_ps(_mm_and_ps(low, high)));
+  return (four | static_cast<uint32_t>(line.words[4] == word) << 4) & line.used;
+#elif defined(__aarch64__)
+  const uint64x2_t wanted = vdupq_n_u64(word);
+  const uint32x2_t first = vmovn_u64(vceqq_u64(vld1q_u64(line.words), wanted));
+  const uint32x2_t second = vmovn_u64(vceqq_u64(vld1q_u64(line.words + 2), wanted));
+  constexpr uint32_t kBits[4] = {1, 2, 4, 8};
+  const uint32_t four = vaddvq_u32(vandq_u32(vcombine_u32(first, second), vld1q_u32(kBits)));
+  return (four | static_cast<uint32_t>(line.words[4] == word) << 4) & line.used;
+#else
+  return MatchWordScalar(line, word);
+#endif
+}
+
 /// The filter bit of a key: set in each line that the key passed because it was full.
 constexpr uint32_t PassBit(uint64_t hash) noexcept { return 1U << (hash >> 32 & 15); }
 
 /// The filter bits with which a search may go on behind this line.
-inline uint32_t Passed(const IndexLine& line) noexcept {
-  return line.overflow == 0 ? 0U : line.filter;
+inline uint32_t Passed(const IndexLine& line) noexcept { return line.filter; }
+
+/// Whether a search for a key of this hash may go on behind this line.
+inline bool MayHavePassed(const IndexLine& line, uint64_t hash) noexcept {
+  return (Passed(line) >> (hash >> 32 & 15) & 1) != 0;
 }
 
 inline uint32_t LowestBit(uint32_t mask) noexcept {
@@ -54,11 +90,14 @@ inline constexpr uint32_t kNoRow = 0xffffffffU;
 inline constexpr uint32_t kUnsettled = 0xfffffffeU;
 
 /// What the home line of a key tells without touching another: the row whose word matches (a string
-/// key's bytes are still to be compared), kNoRow, or kUnsettled.
+/// key's bytes are still to be compared), kNoRow, or kUnsettled. Without a branch: one that was
+/// predicted wrong would wait for the line before the next keys' memory is asked for.
 inline uint32_t ProbeLine(const IndexLine& line, uint64_t word, uint64_t hash) noexcept {
   const uint32_t mask = MatchWord(line, word);
-  if (mask != 0) return line.rows[LowestBit(mask)];
-  return (Passed(line) & PassBit(hash)) == 0 ? kNoRow : kUnsettled;
+  const uint32_t row = line.rows[LowestBit(mask | 1U << (kEntriesPerLine - 1))];
+  const auto passed = static_cast<uint32_t>(MayHavePassed(line, hash));
+  const uint32_t here = 0U - static_cast<uint32_t>(mask != 0);
+  return (row & here) | ((kNoRow - passed) & ~here);
 }
 
 /// Where an entry lies.
@@ -74,7 +113,6 @@ struct EntryPosition {
 template <typename IsKey>
 EntryPosition FindEntry(const IndexLine* lines, uint32_t size, uint64_t word, uint64_t hash,
                         const IsKey& is_key) noexcept {
-  const uint32_t bit = PassBit(hash);
   uint32_t at = ReduceLow32(hash, size);
   for (uint32_t visited = 0; visited < size; ++visited) {
     const IndexLine& line = lines[at];
@@ -82,7 +120,7 @@ EntryPosition FindEntry(const IndexLine* lines, uint32_t size, uint64_t word, ui
       const uint32_t entry = LowestBit(mask);
       if (is_key(line.rows[entry])) return {at, entry};
     }
-    if ((Passed(line) & bit) == 0) break;
+    if (!MayHavePassed(line, hash)) break;
     if (++at == size) at = 0;
   }
   return {};
@@ -116,7 +154,7 @@ class LineIndex {
     uint32_t at = Home(hash);
     while (lines_[at].used == kFullLine) {
       IndexLine& full = lines_[at];
-      full.filter = static_cast<uint16_t>(Passed(full) | PassBit(hash));
+      full.filter = static_cast<uint16_t>(full.filter | PassBit(hash));
       if (full.overflow != 255) ++full.overflow;
       if (++at == size_) at = 0;
     }
@@ -131,7 +169,8 @@ class LineIndex {
   /// Removes the entry at `position`, whose key has this hash.
   void Erase(Position position, uint64_t hash) noexcept {
     for (uint32_t at = Home(hash); at != position.line;) {
-      if (lines_[at].overflow != 255) --lines_[at].overflow;
+      IndexLine& passed = lines_[at];
+      if (passed.overflow != 255 && --passed.overflow == 0) passed.filter = 0;
       if (++at == size_) at = 0;
     }
     IndexLine& line = lines_[position.line];

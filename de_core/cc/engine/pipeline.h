@@ -22,22 +22,43 @@ inline constexpr size_t kPipelineRing = 64;
 static_assert(kPipelineRing >= 3 * kPipelineLag + kPipelineStride,
               "a key must not be overwritten before its last stage");
 
-/// Calls ask(j), probe(j), settle(j) and use(j) for every j in [begin, end), each in ascending
-/// order, with kPipelineLag keys between the stages.
-template <typename Ask, typename Probe, typename Settle, typename Use>
+/// Calls ask(j), fetch_line(j), probe(j), fetch_row(j), settle(j) and use(j) for every j in
+/// [begin, end), each in ascending order, with kPipelineLag keys between ask, probe, settle and
+/// use. The two that fetch do nothing but ask for memory, in loops of their own: where a request
+/// misses the TLB, the processor holds up all that comes after it once its window is full of
+/// instructions; requests that follow each other closely are translated at once.
+template <typename Ask, typename FetchLine, typename Probe, typename FetchRow, typename Settle,
+          typename Use>
 DE_ALWAYS_INLINE inline void RunPipeline(size_t begin, size_t end, const Ask& ask,
-                                         const Probe& probe, const Settle& settle, const Use& use) {
+                                         const FetchLine& fetch_line, const Probe& probe,
+                                         const FetchRow& fetch_row, const Settle& settle,
+                                         const Use& use) {
   const auto stage = [&](size_t step, size_t lag, const auto& work) DE_ALWAYS_INLINE {
     if (step < begin + lag) return;
     const size_t last = std::min(end, step - lag + kPipelineStride);
     for (size_t j = step - lag; j < last; ++j) work(j);
   };
-  for (size_t step = begin; step < end + 3 * kPipelineLag + kPipelineStride;
-       step += kPipelineStride) {
-    stage(step, 0, ask);
-    stage(step, kPipelineLag, probe);
-    stage(step, 2 * kPipelineLag, settle);
-    stage(step, 3 * kPipelineLag, use);
+  const auto whole = [](size_t first, const auto& work) DE_ALWAYS_INLINE {
+    for (size_t j = first; j < first + kPipelineStride; ++j) work(j);
+  };
+  constexpr size_t kLast = 3 * kPipelineLag;
+  for (size_t step = begin; step < end + kLast + kPipelineStride; step += kPipelineStride) {
+    if (step >= begin + kLast && step + kPipelineStride <= end) {
+      // All stages have work: loops of a length known to the compiler.
+      whole(step, ask);
+      whole(step, fetch_line);
+      whole(step - kPipelineLag, probe);
+      whole(step - kPipelineLag, fetch_row);
+      whole(step - 2 * kPipelineLag, settle);
+      whole(step - kLast, use);
+    } else {
+      stage(step, 0, ask);
+      stage(step, 0, fetch_line);
+      stage(step, kPipelineLag, probe);
+      stage(step, kPipelineLag, fetch_row);
+      stage(step, 2 * kPipelineLag, settle);
+      stage(step, kLast, use);
+    }
   }
 }
 

@@ -81,9 +81,9 @@ class Shard {
   }
 
   /// Asks for the bytes of a row's string key, whose reference should be in the cache by now.
-  void PrefetchKey(uint32_t row) const noexcept {
+  void PrefetchKey(const char* row) const noexcept {
     __builtin_prefetch(
-        reinterpret_cast<const char*>(static_cast<uintptr_t>(LoadRef(Row(row) + key_offset_))));
+        reinterpret_cast<const char*>(static_cast<uintptr_t>(LoadRef(row + key_offset_))));
   }
 
   /// Row number of the key, or kNoRow.
@@ -101,8 +101,9 @@ class Shard {
   char* Row(uint32_t row) const noexcept { return slab_.Row(row); }
 
   /// The key bytes of a row of a string-keyed table.
-  std::string_view KeyBytes(uint32_t row) const noexcept {
-    return StringArena::Get(LoadRef(Row(row) + key_offset_));
+  std::string_view KeyBytes(uint32_t row) const noexcept { return KeyBytes(Row(row)); }
+  std::string_view KeyBytes(const char* row) const noexcept {
+    return StringArena::Get(LoadRef(row + key_offset_));
   }
 
   /// Adds an absent key and returns its row, whose value and slots the caller must write.

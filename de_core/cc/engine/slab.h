@@ -36,7 +36,10 @@ class Slab {
     return *this;
   }
 
-  Map map() const noexcept { return {extents_.data(), stride_, log2_}; }
+  /// Its Row(0) may be called even if there is none.
+  Map map() const noexcept {
+    return {extents_.empty() ? kNoExtents : extents_.data(), stride_, log2_};
+  }
   char* Row(uint32_t row) const noexcept { return map().Row(row); }
 
   /// Takes a free row, an erased one first. Its bytes are whatever they last were.
@@ -72,6 +75,7 @@ class Slab {
  private:
   // Large enough that extents are few, small enough that one that is half used wastes little.
   static constexpr size_t kExtentBytes = size_t{128} << 10;
+  static constexpr char* kNoExtents[1] = {nullptr};
 
   size_t extent_bytes() const noexcept { return ((stride_ << log2_) + 63) / 64 * 64; }
 

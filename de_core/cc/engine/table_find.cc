@@ -81,8 +81,16 @@ bool Table::UseRow(char* row, const Stamp& now, bool used) const noexcept {
 template <bool kStrings, size_t kRowBytes, typename PositionOf>
 size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_shard, size_t count,
                          const PositionOf& position_of, const ValuesOut& out, bool* found) const {
+  // What a reader needs of each shard, and of the layout they share.
   Shard::View views[kShards];
-  for (uint32_t i = first_shard; i <= last_shard; ++i) views[i] = shards_[i]->view();
+  char* const* extents[kShards];
+  for (uint32_t i = first_shard; i <= last_shard; ++i) {
+    views[i] = shards_[i]->view();
+    extents[i] = views[i].rows.extents;
+  }
+  const size_t stride = views[first_shard].rows.stride;
+  const uint32_t log2 = views[first_shard].rows.log2;
+  const uint32_t within = (1U << log2) - 1;
   const size_t value_bytes = kRowBytes != 0 ? kRowBytes : layout_.value_bytes();
   const bool plain = out.data != nullptr;
   const bool values_wanted = plain || out.strings != nullptr;
@@ -91,48 +99,61 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
   uint64_t words[kPipelineRing];
   uint64_t hashes[kPipelineRing];
   const IndexLine* lines[kPipelineRing];
-  uint32_t rows[kPipelineRing];
+  char* rows[kPipelineRing];          // nullptr: none, or not known yet
+  const char* wanted[kPipelineRing];  // the row, or one that is sure to be in the cache
   size_t hits = 0;
-  const auto row_at = [&](size_t at) DE_ALWAYS_INLINE {
-    return views[ShardOfHash(hashes[at])].rows.Row(rows[at]);
-  };
-  const auto prefetch_row = [&](size_t at) DE_ALWAYS_INLINE {
-    const char* row = row_at(at);
-    if (values_wanted) PrefetchBytes(row, value_bytes);
-    if (kStrings) __builtin_prefetch(row + layout_.key_offset());
-  };
+  // Keys whose home line did not settle them, in ascending order.
+  size_t unsettled[kPipelineRing];
+  size_t first_unsettled = 0, next_unsettled = 0;
   const auto find_again = [&](size_t j) DE_ALWAYS_INLINE {
     const size_t at = j % kPipelineRing;
-    rows[at] = shards_[ShardOfHash(hashes[at])]->Find(
-        {words[at], hashes[at], kStrings ? keys.strings + position_of(j) : nullptr});
+    const Shard& shard = *shards_[ShardOfHash(hashes[at])];
+    const uint32_t number =
+        shard.Find({words[at], hashes[at], kStrings ? keys.strings + position_of(j) : nullptr});
+    rows[at] = number == kNoRow ? nullptr : shard.Row(number);
   };
   RunPipeline(
       0, count,
       [&](size_t j) DE_ALWAYS_INLINE {
         const size_t at = j % kPipelineRing;
-        const uint64_t word = WordOf(keys, position_of(j));
+        const size_t position = position_of(j);
+        const uint64_t word = kStrings ? HashBytes(keys.strings[position])
+                                       : static_cast<uint64_t>(keys.ints[position]);
         const uint64_t hash = Mix64(word);
         const IndexLine* line = views[ShardOfHash(hash)].HomeLine(hash);
         words[at] = word;
         hashes[at] = hash;
         lines[at] = line;
-        __builtin_prefetch(line);
+      },
+      [&](size_t j) DE_ALWAYS_INLINE { __builtin_prefetch(lines[j % kPipelineRing]); },
+      [&](size_t j) DE_ALWAYS_INLINE {
+        // Without a branch on what the line holds, as ProbeLine. Row 0 stands for no row.
+        const size_t at = j % kPipelineRing;
+        const uint32_t number = ProbeLine(*lines[at], words[at], hashes[at]);
+        const uintptr_t there = uintptr_t{0} - static_cast<uintptr_t>(number < kUnsettled);
+        const uint32_t known = number & static_cast<uint32_t>(there);
+        char* const row =
+            extents[ShardOfHash(hashes[at])][known >> log2] + (known & within) * stride;
+        rows[at] = reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(row) & there);
+        unsettled[next_unsettled % kPipelineRing] = j;
+        next_unsettled += static_cast<size_t>(number == kUnsettled);
+        __builtin_prefetch(lines[at] + static_cast<size_t>(number == kUnsettled));
+        wanted[at] = row;
+      },
+      [&](size_t j) DE_ALWAYS_INLINE {
+        const char* const row = wanted[j % kPipelineRing];
+        if (kRowBytes != 0 || values_wanted) PrefetchBytes(row, value_bytes);
+        if (kStrings) __builtin_prefetch(row + layout_.key_offset());
       },
       [&](size_t j) DE_ALWAYS_INLINE {
         const size_t at = j % kPipelineRing;
-        rows[at] = ProbeLine(*lines[at], words[at], hashes[at]);
-        if (rows[at] == kUnsettled) {
-          __builtin_prefetch(lines[at] + 1);
-        } else if (rows[at] != kNoRow) {
-          prefetch_row(at);
-        }
-      },
-      [&](size_t j) DE_ALWAYS_INLINE {
-        const size_t at = j % kPipelineRing;
-        if (rows[at] == kUnsettled) {
+        if (first_unsettled != next_unsettled && unsettled[first_unsettled % kPipelineRing] == j) {
+          ++first_unsettled;
           find_again(j);
-          if (rows[at] != kNoRow) prefetch_row(at);
-        } else if (kStrings && rows[at] != kNoRow) {
+          if (rows[at] == nullptr) return;
+          if (values_wanted) PrefetchBytes(rows[at], value_bytes);
+          if (kStrings) __builtin_prefetch(rows[at] + layout_.key_offset());
+        } else if (kStrings && rows[at] != nullptr) {
           shards_[ShardOfHash(hashes[at])]->PrefetchKey(rows[at]);
         }
       },
@@ -141,22 +162,23 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
         const size_t position = position_of(j);
         if constexpr (kStrings) {
           const Shard& shard = *shards_[ShardOfHash(hashes[at])];
-          const IndexKey key{words[at], hashes[at], keys.strings + position};
-          if (rows[at] != kNoRow && !shard.IsRowOf(rows[at], key)) find_again(j);
+          if (rows[at] != nullptr && shard.KeyBytes(rows[at]) != keys.strings[position]) {
+            find_again(j);
+          }
         }
-        bool exists = rows[at] != kNoRow;
-        if (watched && exists) exists = UseRow(row_at(at), now, values_wanted);
+        bool exists = rows[at] != nullptr;
+        if (watched && exists) exists = UseRow(rows[at], now, values_wanted);
         hits += exists;
         if (found != nullptr) found[position] = exists;
         if (plain) {
           char* to = out.data + position * value_bytes;
           if (exists) {
-            CopyBytes(to, row_at(at), value_bytes);
+            CopyBytes(to, rows[at], value_bytes);
           } else {
             initializer_->Fill(words[at], to);
           }
         } else if (values_wanted) {
-          ReadStrings(exists ? row_at(at) : nullptr, position, out);
+          ReadStrings(exists ? rows[at] : nullptr, position, out);
         }
       });
   return hits;
@@ -207,7 +229,7 @@ Status Table::Find(const Keys& keys, const ValuesOut& out, bool* found, Executor
     // Common widths get copies of a width known to the compiler; all others share one.
     const auto find_range = [&] {
       if (options_.key_type == KeyType::kString) return &Table::FindRange<true, 0>;
-      switch (layout_.value_bytes()) {
+      switch (out.data != nullptr ? layout_.value_bytes() : 0) {
         case 32:
           return &Table::FindRange<false, 32>;
         case 64:

@@ -108,9 +108,10 @@ Status Table::InsertOrAssign(const Keys& keys, const Values& values, Executor* e
   const std::shared_lock<ShardLock> hold(layout_lock_);
   const Stamp stamp = policy_.BeginWrite();
   const TableGate gate(this, stamp, /*admits_all=*/true);
-  const size_t touched = std::max(layout_.value_bytes(), policy_.end());
+  const WriteTouches touch(std::max(layout_.value_bytes(), policy_.end()), values.data,
+                           values.data == nullptr ? 0 : layout_.value_bytes());
   return ForEachShard(keys, executor, [&](Shard& shard, const ShardKeys& group, GradientSum&) {
-    UpdateShard(shard, keys, group, touched, gate.active(),
+    UpdateShard(shard, keys, group, touch, gate.active(),
                 [&](const IndexKey&, char* row, size_t j, bool inserted) {
                   if (inserted) layout_.FillSlots(row, 0);
                   WriteValue(shard, row, group.positions[j], values);
@@ -130,9 +131,9 @@ Status Table::AccumOrAssign(const Keys& keys, const void* values, const void* ol
   const size_t bytes = layout_.value_bytes();
   const Stamp stamp = policy_.BeginWrite();
   const TableGate gate(this, stamp, /*admits_all=*/true);
-  const size_t touched = std::max(bytes, policy_.end());
+  const WriteTouches touch(std::max(bytes, policy_.end()), static_cast<const char*>(values), bytes);
   return ForEachShard(keys, executor, [&](Shard& shard, const ShardKeys& group, GradientSum&) {
-    UpdateShard(shard, keys, group, touched, gate.active(),
+    UpdateShard(shard, keys, group, touch, gate.active(),
                 [&](const IndexKey&, char* row, size_t j, bool inserted) {
                   const size_t at = group.positions[j] * bytes;
                   const char* value = static_cast<const char*>(values) + at;

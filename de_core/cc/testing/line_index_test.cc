@@ -42,6 +42,25 @@ TEST(LineIndex, FindsAWordInEachPlaceOfALine) {
   EXPECT_FALSE(index.Find(78, 5, AnyRow).found());
 }
 
+TEST(LineIndex, AllWaysToMatchAWordAgree) {
+  std::mt19937_64 random(11);
+  for (int round = 0; round < 20000; ++round) {
+    // Words of which many agree in one half: whoever compares halves must see both.
+    const uint64_t halves[4] = {0, 0xffffffffULL, 0x80000000ULL, random() >> 32};
+    const auto word = [&] { return halves[random() % 4] << 32 | halves[random() % 4]; };
+    IndexLine line{};
+    for (uint64_t& each : line.words) each = word();
+    line.used = static_cast<uint8_t>(random());
+    const uint64_t wanted = word();
+    uint32_t expected = 0;
+    for (uint32_t i = 0; i < kEntriesPerLine; ++i) {
+      if (line.words[i] == wanted && (line.used >> i & 1) != 0) expected |= 1U << i;
+    }
+    ASSERT_EQ(MatchWord(line, wanted), expected);
+    ASSERT_EQ(MatchWordScalar(line, wanted), expected);
+  }
+}
+
 TEST(LineIndex, AFreePlaceMatchesNoWord) {
   std::vector<IndexLine> lines = Lines(1);
   LineIndex index(lines.data(), 1);
@@ -123,6 +142,8 @@ TEST(LineIndex, ASearchGoesOnOnlyBehindKeysOfItsFilterBit) {
   EXPECT_EQ(FindRow(lines.data(), 4, 50, hash_of(2), AnyRow), 7U);
   EXPECT_EQ(FindRow(lines.data(), 4, 51, hash_of(2), AnyRow), kNoRow);
   EXPECT_EQ(FindRow(lines.data(), 4, 50, hash_of(3), AnyRow), kNoRow) << "visited line 1";
+  index.Erase(index.Find(50, hash_of(2), AnyRow), hash_of(2));
+  EXPECT_EQ(ProbeLine(lines[0], 99, hash_of(2)), kNoRow) << "the last that passed is gone";
 }
 
 TEST(LineIndex, AnOverflowCountThatIsFullStaysSafe) {
@@ -157,6 +178,7 @@ TEST(LineIndex, ASearchOfCorruptLinesEnds) {
   for (IndexLine& line : lines) {
     line.used = 0xff;
     line.overflow = 0xff;
+    line.filter = 0xffff;
   }
   const LineIndex index(lines.data(), 16);
   EXPECT_FALSE(index.Find(1, 0, AnyRow).found());

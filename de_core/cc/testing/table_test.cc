@@ -3,14 +3,20 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <random>
 #include <set>
 #include <unordered_map>
 
+#include "de_core/cc/testing/hash_inverse.h"
+
 namespace de::engine {
 namespace {
+
+using testing::UnMix64;
 
 /// A batch of owned keys of either type, numbered: key i is the integer or its decimal digits.
 class TestKeys {
@@ -203,16 +209,6 @@ TEST(Table, EveryIntegerIsAKey) {
   EXPECT_EQ(found, std::vector<char>(6, 1));
 }
 
-/// The inverse of Mix64: keys whose hashes agree in chosen bits.
-uint64_t UnMix64(uint64_t x) {
-  x ^= (x >> 31) ^ (x >> 62);
-  x *= 0x319642b2d24d8ec3ULL;
-  x ^= (x >> 27) ^ (x >> 54);
-  x *= 0x96de1b173f119089ULL;
-  x ^= (x >> 30) ^ (x >> 60);
-  return x;
-}
-
 TEST(Table, HostileKeysOfOneHashPrefixStillWork) {
   ASSERT_EQ(UnMix64(Mix64(123456789)), 123456789U);
   const auto table = MakeTable(KeyType::kInt64, 1);
@@ -229,6 +225,33 @@ TEST(Table, HostileKeysOfOneHashPrefixStillWork) {
   EXPECT_EQ(Get(*table, keys, &found), values);
   EXPECT_EQ(table->size(), numbers.size());
   EXPECT_LT(table->Stats().index_bytes, numbers.size() * 64);
+}
+
+TEST(Table, KeysChosenToHurtLieAsNearTheirHomesAsRandomOnes) {
+  constexpr uint64_t kRows = 60000;
+  const auto stats_of = [](const std::function<uint64_t(uint64_t)>& key) {
+    std::vector<int64_t> numbers;
+    for (uint64_t i = 0; i < kRows; ++i) numbers.push_back(static_cast<int64_t>(key(i)));
+    const auto table = MakeTable(KeyType::kInt64, 1);
+    Put(table.get(), TestKeys(KeyType::kInt64, numbers), std::vector<float>(kRows, 1));
+    return table->Stats();
+  };
+  const TableStats random = stats_of([](uint64_t i) { return Mix64(i ^ 0x5555); });
+  const std::function<uint64_t(uint64_t)> hostile[] = {
+      [](uint64_t i) { return i; },
+      [](uint64_t i) { return i << 12; },
+      [](uint64_t i) { return i << 32; },
+      [](uint64_t i) { return i << 48; },
+      [](uint64_t i) { return Mix64(i) << 32 | 0x1234; },
+      [](uint64_t i) { return UnMix64(Mix64(i) >> 4 | 0xbULL << 60); },  // all in one shard
+  };
+  for (size_t i = 0; i < std::size(hostile); ++i) {
+    const TableStats stats = stats_of(hostile[i]);
+    EXPECT_EQ(stats.rows, kRows) << i;
+    EXPECT_GT(stats.probes[0], kRows * 8 / 10) << i;
+    EXPECT_EQ(stats.probes.back(), 0U) << i;
+    EXPECT_LT(stats.index_bytes, 2 * random.index_bytes) << i;
+  }
 }
 
 TEST(Table, NewSlotsKeepRowsAndStartAtTheirInitialValue) {
