@@ -73,11 +73,8 @@ inline uint32_t MatchWord(const IndexLine& line, uint64_t word) noexcept {
 constexpr uint32_t PassBit(uint64_t hash) noexcept { return 1U << (hash >> 32 & 15); }
 
 /// The filter bits with which a search may go on behind this line.
-inline uint32_t Passed(const IndexLine& line) noexcept { return line.filter; }
-
-/// Whether a search for a key of this hash may go on behind this line.
-inline bool MayHavePassed(const IndexLine& line, uint64_t hash) noexcept {
-  return (Passed(line) >> (hash >> 32 & 15) & 1) != 0;
+inline uint32_t Passed(const IndexLine& line) noexcept {
+  return line.overflow == 0 ? 0U : line.filter;
 }
 
 inline uint32_t LowestBit(uint32_t mask) noexcept {
@@ -91,11 +88,12 @@ inline constexpr uint32_t kUnsettled = 0xfffffffeU;
 
 /// What the home line of a key tells without touching another: the row whose word matches (a string
 /// key's bytes are still to be compared), kNoRow, or kUnsettled. Without a branch: one that was
-/// predicted wrong would wait for the line before the next keys' memory is asked for.
+/// predicted wrong would wait for the line before the next keys' memory is asked for. The filter of
+/// a line that nobody passes any more is 0, or kUnsettled costs a search that finds nothing.
 inline uint32_t ProbeLine(const IndexLine& line, uint64_t word, uint64_t hash) noexcept {
   const uint32_t mask = MatchWord(line, word);
   const uint32_t row = line.rows[LowestBit(mask | 1U << (kEntriesPerLine - 1))];
-  const auto passed = static_cast<uint32_t>(MayHavePassed(line, hash));
+  const auto passed = static_cast<uint32_t>(line.filter >> (hash >> 32 & 15)) & 1U;
   const uint32_t here = 0U - static_cast<uint32_t>(mask != 0);
   return (row & here) | ((kNoRow - passed) & ~here);
 }
@@ -113,6 +111,7 @@ struct EntryPosition {
 template <typename IsKey>
 EntryPosition FindEntry(const IndexLine* lines, uint32_t size, uint64_t word, uint64_t hash,
                         const IsKey& is_key) noexcept {
+  const uint32_t bit = PassBit(hash);
   uint32_t at = ReduceLow32(hash, size);
   for (uint32_t visited = 0; visited < size; ++visited) {
     const IndexLine& line = lines[at];
@@ -120,7 +119,7 @@ EntryPosition FindEntry(const IndexLine* lines, uint32_t size, uint64_t word, ui
       const uint32_t entry = LowestBit(mask);
       if (is_key(line.rows[entry])) return {at, entry};
     }
-    if (!MayHavePassed(line, hash)) break;
+    if ((Passed(line) & bit) == 0) break;
     if (++at == size) at = 0;
   }
   return {};
@@ -154,7 +153,7 @@ class LineIndex {
     uint32_t at = Home(hash);
     while (lines_[at].used == kFullLine) {
       IndexLine& full = lines_[at];
-      full.filter = static_cast<uint16_t>(full.filter | PassBit(hash));
+      full.filter = static_cast<uint16_t>(Passed(full) | PassBit(hash));
       if (full.overflow != 255) ++full.overflow;
       if (++at == size_) at = 0;
     }

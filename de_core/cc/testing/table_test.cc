@@ -249,7 +249,7 @@ TEST(Table, KeysChosenToHurtLieAsNearTheirHomesAsRandomOnes) {
     const TableStats stats = stats_of(hostile[i]);
     EXPECT_EQ(stats.rows, kRows) << i;
     EXPECT_GT(stats.probes[0], kRows * 8 / 10) << i;
-    EXPECT_EQ(stats.probes.back(), 0U) << i;
+    EXPECT_LT(stats.probes.back(), kRows / 100) << i;
     EXPECT_LT(stats.index_bytes, 2 * random.index_bytes) << i;
   }
 }
