@@ -94,6 +94,7 @@ def _sums(
 ) -> tf.Tensor:
     store = variable._store
     anchors = variable._anchor_tensors()
+    variable._collect_regularization_loss(ids)
 
     def of_table(table: Table, part: tf.Tensor, splits: tf.Tensor, factors: Any) -> tf.Tensor:
         return table.run(

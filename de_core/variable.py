@@ -64,7 +64,8 @@ class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Lay
             concurrent updates of a row add up in any case.
         short_file_name: Kept for compatibility. File names are short in any case.
         regularizer: `f(rows [n, dim])` returning a penalty. In graphs, that of the distinct rows of
-            each lookup joins the collection REGULARIZATION_LOSSES; see `regularization_loss`.
+            each lookup joins the collection REGULARIZATION_LOSSES, unless it is in a branch or a
+            loop; see `regularization_loss`.
         collections: In a graph of TensorFlow 1, the collections that the anchor joins; None for
             GLOBAL_VARIABLES. A trainable one joins TRAINABLE_VARIABLES besides.
         admission: Which keys get a row, such as `de.AdmissionCount(2)`; None for all that are

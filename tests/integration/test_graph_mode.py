@@ -228,7 +228,7 @@ class TestRegularizers:
             users = de.get_variable("users", dim=2, initializer=1.0)
             other = de.get_variable("other", dim=2, initializer=1.0, regularizer=tf.nn.l2_loss)
         free = de.get_variable("free", dim=2, initializer=1.0)
-        de.embedding_lookup(users, keys(4, 4, 5))
+        de.embedding_lookup_sparse(users, tf.sparse.from_dense(keys(4, 4, 5)[None]), None)
         de.embedding_lookup(other, keys(1))
         de.embedding_lookup(free, keys(1))
         losses = v1.get_collection(v1.GraphKeys.REGULARIZATION_LOSSES)

@@ -1,0 +1,106 @@
+"""Training in sessions of TensorFlow 1, beside a dense variable of the same rows."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+v1 = tf.compat.v1
+HEIGHT, DIM, STEPS = 30, 3, 6
+OPTIMIZERS = {
+    "sgd": lambda: v1.train.GradientDescentOptimizer(0.1),
+    "adagrad": lambda: v1.train.AdagradOptimizer(0.1),
+    "ftrl": lambda: v1.train.FtrlOptimizer(0.1, l1_regularization_strength=0.01),
+}
+START = np.random.default_rng(3).normal(size=(HEIGHT, DIM)).astype(np.float32)
+BATCHES = np.random.default_rng(4).integers(0, HEIGHT, (STEPS, 8, 2))
+
+
+def loss_of(lookup, lookup_sparse, params, batch):
+    """Looks one table up three times, with duplicates in and across the lookups."""
+    weights = tf.range(1.0, DIM + 1)
+    rows = lookup(params, batch)
+    first = lookup(params, batch[:, 0])
+    pooled = lookup_sparse(params, tf.sparse.from_dense(batch + 1), None, combiner="mean")
+    return (
+        tf.reduce_mean(tf.square(tf.reduce_sum(rows * weights, [1, 2])))
+        + tf.reduce_mean(first)
+        + tf.reduce_mean(pooled * weights)
+    )
+
+
+def build(optimizer, shards):
+    """Makes both models; returns their placeholder, training operation and rows."""
+    batch = v1.placeholder(tf.int64, [None, 2])
+    dense = v1.get_variable("dense", initializer=START, use_resource=True)
+    table = de.get_variable("table", dim=DIM, devices=["/CPU:0"] * shards)
+    everything = tf.range(HEIGHT, dtype=tf.int64)
+    dense_loss = loss_of(
+        tf.nn.embedding_lookup, v1.nn.embedding_lookup_sparse, dense, tf.minimum(batch, HEIGHT - 2)
+    )
+    table_loss = loss_of(
+        de.embedding_lookup, de.embedding_lookup_sparse, table, tf.minimum(batch, HEIGHT - 2)
+    )
+    step = v1.train.get_or_create_global_step()
+    with v1.name_scope("train"):
+        train = tf.group(
+            OPTIMIZERS[optimizer]().minimize(dense_loss, var_list=[dense]),
+            de.DynamicEmbeddingOptimizer(OPTIMIZERS[optimizer]()).minimize(
+                table_loss, global_step=step, var_list=table.trainable_variables
+            ),
+        )
+    return batch, train, dense, table.lookup(everything), table.upsert(everything, START)
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_session_gives_the_numbers_of_a_dense_variable(optimizer, shards):
+    with tf.Graph().as_default(), v1.Session() as session:
+        batch, train, dense, rows, fill = build(optimizer, shards)
+        session.run(v1.global_variables_initializer())
+        session.run(fill)
+        for ids in BATCHES:
+            session.run(train, {batch: ids})
+        expected = session.run(dense)
+        assert np.abs(expected - START).max() > 0.01
+        np.testing.assert_allclose(session.run(rows), expected, atol=1e-6)
+
+
+def test_a_monitored_session_resumes_with_rows_and_slots(tmp_path):
+    for begin, end in ((0, 2), (2, STEPS)):
+        with tf.Graph().as_default():
+            batch, train, dense, rows, fill = build("adagrad", 2)
+            with v1.train.MonitoredTrainingSession(
+                checkpoint_dir=str(tmp_path), log_step_count_steps=None
+            ) as session:
+                if begin == 0:
+                    session.run(fill)
+                for ids in BATCHES[begin:end]:
+                    session.run(train, {batch: ids})
+                if end == STEPS:
+                    np.testing.assert_allclose(session.run(rows), session.run(dense), atol=1e-6)
+
+
+@pytest.mark.parametrize("control_flow_v2", [True, False])
+def test_branches_and_loops_hand_gradients_out(control_flow_v2):
+    if not control_flow_v2:
+        v1.disable_control_flow_v2()
+    try:
+        with tf.Graph().as_default(), v1.Session() as session:
+            table = de.get_variable("table", dim=1, initializer=1.0)
+            taken = v1.placeholder(tf.bool, [])
+            ids = tf.constant([7, 7, 8], tf.int64)
+            branch = tf.cond(
+                taken, lambda: tf.reduce_sum(de.embedding_lookup(table, ids)), lambda: 0.0
+            )
+            (gradient,) = tf.gradients(branch, table.trainable_variables)
+            session.run(v1.global_variables_initializer())
+            for is_taken, expected in ((True, {7: 2, 8: 1}), (False, {})):
+                indices, values = session.run(
+                    [gradient.indices, gradient.values], {taken: is_taken}
+                )
+                summed = {int(i): float(values[indices == i].sum()) for i in indices}
+                assert summed == expected
+    finally:
+        v1.enable_control_flow_v2()
