@@ -45,15 +45,7 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
         self._count: tf.Variable | None = None
         scope = self.get_name().replace("/", "_")
         # Of a second optimizer of the same name in a graph the slots are others.
-        self._owner = (
-            scope
-            if tf.executing_eagerly()
-            else (
-                tf.compat.v1.get_default_graph()
-                .unique_name(f"de_slots_{scope}")
-                .removeprefix("de_slots_")
-            )
-        )
+        self._owner = scope if tf.executing_eagerly() else _unique_in_graph(scope)
 
     @plain_python
     def apply_gradients(
@@ -158,3 +150,9 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
     def slots_in(self, table: ShardedTable) -> dict[str, int]:
         """Returns the width of each slot of a table by its name, as the rule makes them."""
         return dict.fromkeys(self._rule.slots(self.inner_optimizer), table.spec.dim)
+
+
+def _unique_in_graph(name: str) -> str:
+    with tf.compat.v1.name_scope(None):  # the scope at hand would prefix it
+        unique: str = tf.compat.v1.get_default_graph().unique_name(f"de_slots_{name}")
+    return unique.removeprefix("de_slots_")
