@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "de_core/cc/engine/row_converter.h"
+#include "de_core/cc/engine/snapshot_compact.h"
 #include "de_core/cc/engine/table_restore.h"
 #include "de_core/cc/kernels/snapshot_json.h"
 #include "de_core/cc/kernels/snapshot_paths.h"
@@ -160,6 +161,37 @@ class ReadOp final : public OpKernel {
   bool with_values_ = true;
 };
 
+class CompactOp final : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* context) override {
+    const uint64_t begin = context->env()->NowMicros();
+    std::vector<std::string> paths;
+    OP_REQUIRES_OK(context, PathsOf(context, 0, &paths));
+    std::string target;
+    OP_REQUIRES_OK(context, PathOf(context, 1, &target));
+    SnapshotFiles files;
+    OP_REQUIRES_OK(context, SnapshotFiles::Open(context->env(), paths, &files));
+    std::unique_ptr<AtomicFile> file;
+    OP_REQUIRES_OK(context, AtomicFile::Create(context->env(), target, &file));
+    engine::CompactReport report;
+    OP_REQUIRES_OK(context,
+                   files.Named(engine::CompactSnapshots(files.readers(), file.get(), &report)));
+    OP_REQUIRES_OK(context, file->Commit());
+    const engine::SnapshotHeader& last = files.readers().back()->header();
+    OP_REQUIRES_OK(
+        context,
+        OutputScalar<tstring>(
+            context, 0,
+            absl::StrCat(
+                "{\"id\": \"", engine::HexOf(last.id), "\", \"sequence\": ", last.sequence,
+                ", \"rows\": ", report.rows, ", \"bytes\": ", report.bytes, ", \"seconds\": ",
+                JsonNumber(1e-6 * static_cast<double>(context->env()->NowMicros() - begin)), "}")));
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("DeSnapshotCompact").Device(tensorflow::DEVICE_CPU), CompactOp);
 REGISTER_KERNEL_BUILDER(Name("DeSnapshotInfo").Device(tensorflow::DEVICE_CPU), InfoOp);
 REGISTER_KERNEL_BUILDER(Name("DeSnapshotRead").Device(tensorflow::DEVICE_CPU), ReadOp);
 

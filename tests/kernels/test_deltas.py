@@ -1,0 +1,258 @@
+"""Deltas: what a chain of saves writes, and that base + deltas say what the table said."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from de_core._ops import library
+from tests.kernels.snapshot_reference_reader import Snapshot
+
+
+def save(table, path, **options):
+    return json.loads(library.de_table_save(table, str(path), **options).numpy())
+
+
+def restore(table, paths, **options):
+    paths = [str(each) for each in paths]
+    return json.loads(library.de_table_restore(table, paths, **options).numpy())
+
+
+def put(table, keys, value):
+    keys = tf.constant(keys, tf.int64) if not isinstance(keys[0], str) else tf.constant(keys)
+    library.de_table_insert_or_assign(table, keys, tf.fill([len(keys), 2], float(value)))
+
+
+def contents(table, key_dtype=tf.int64, slot=""):
+    keys, values = library.de_table_export(table, Tkeys=key_dtype, Tvalues=tf.float32, slot=slot)
+    return dict(zip(keys.numpy().tolist(), values.numpy().tolist(), strict=True))
+
+
+class Chain:
+    """A table with a base and three deltas, and what it held after each of them."""
+
+    def __init__(self, make_table, folder, names):
+        self.table = make_table(key_dtype=names.dtype)
+        self.dtype = names.dtype
+        self.names = names.numpy().tolist()
+        self.paths = [folder / f"{i}.de" for i in range(4)]
+        self.states, self.reports = [], []
+        insert, erase = library.de_table_insert_or_assign, library.de_table_erase
+        insert(self.table, names, tf.zeros([len(names), 2]))
+        self._save(0)
+        insert(self.table, names[:20], tf.ones([20, 2]))
+        erase(self.table, names[10:30])
+        self._save(1)
+        insert(self.table, names[25:40], tf.fill([15, 2], 2.0))
+        erase(self.table, names[:5])
+        self._save(2)
+        step = tf.constant([0.1, 0.9, 0.0], tf.float64)
+        library.de_table_apply(
+            self.table, names[50:60], tf.ones([10, 2]), step, "o", rule="momentum"
+        )
+        self._save(3)
+
+    def _save(self, number):
+        self.reports.append(save(self.table, self.paths[number], chain="c", delta=number > 0))
+        self.states.append(contents(self.table, self.dtype))
+
+
+@pytest.fixture(params=["int64", "string"])
+def chain(request, make_table, tmp_path):
+    numbers = tf.range(1000, dtype=tf.int64)
+    return Chain(
+        make_table, tmp_path, tf.as_string(numbers) if request.param == "string" else numbers
+    )
+
+
+def test_base_and_deltas_restore_every_state_in_between(chain, make_table):
+    for count in range(1, 5):
+        other = make_table(key_dtype=chain.dtype)
+        library.de_table_insert_or_assign(
+            other, tf.constant(["z"]) if chain.dtype == tf.string else tf.constant([-1], tf.int64),
+            [[7.0, 7.0]],
+        )  # fmt: skip
+        report = restore(other, chain.paths[:count])
+        assert contents(other, chain.dtype) == chain.states[count - 1]
+        assert report["rows"] == len(chain.states[count - 1])
+    assert contents(other, chain.dtype, "o/momentum") == contents(
+        chain.table, chain.dtype, "o/momentum"
+    )
+
+
+def test_a_delta_holds_what_changed_and_nothing_else(chain):
+    assert [each["rows"] for each in chain.reports] == [1000, 10, 15, 10]
+    assert [each["tombstones"] for each in chain.reports] == [0, 20, 5, 0]
+    assert [each["sequence"] for each in chain.reports] == [0, 1, 2, 3]
+    assert chain.reports[2]["parent"] == chain.reports[1]["id"]
+    file = Snapshot(chain.paths[1])
+    assert set(file.rows()) == set(chain.names[:10])
+    assert file.tombstones() == set(chain.names[10:30])
+    assert file.find(chain.names[0]).tolist() == [1.0, 1.0]
+    assert file.find(chain.names[10]) is None
+
+
+def test_a_served_chain_answers_as_the_table_did(chain):
+    names = tf.constant([*chain.names, chain.names[3]], chain.dtype)
+    for count in range(1, 5):
+        handle = library.de_frozen_table(
+            shared_name=f"chain_{chain.dtype.name}_{count}",
+            key_dtype=chain.dtype, value_dtype=tf.float32, dim=2,
+        )  # fmt: skip
+        library.de_frozen_table_open(handle, [str(each) for each in chain.paths[:count]])
+        values, found = library.de_table_find(handle, names, Tvalues=tf.float32, dim=2)
+        state = chain.states[count - 1]
+        expected = [state.get(name, [0.0, 0.0]) for name in names.numpy().tolist()]
+        np.testing.assert_array_equal(values, expected)
+        np.testing.assert_array_equal(found, [name in state for name in names.numpy().tolist()])
+        assert library.de_table_size(handle).numpy() == len(state)
+        np.testing.assert_array_equal(library.de_table_contains(handle, names), found)
+        library.de_frozen_table_close(handle)
+
+
+def test_compacted_files_are_a_base_that_goes_on(chain, make_table, tmp_path):
+    target = tmp_path / "compact.de"
+    paths = [str(each) for each in chain.paths[:3]]
+    report = json.loads(library.de_snapshot_compact(paths, str(target)).numpy())
+    assert report["rows"] == len(chain.states[2])
+    info = json.loads(library.de_snapshot_info(str(target), verify=True).numpy())
+    assert (info["kind"], info["id"]) == ("base", chain.reports[2]["id"])
+    other = make_table(key_dtype=chain.dtype)
+    restore(other, [target])
+    assert contents(other, chain.dtype) == chain.states[2]
+    restore(other, [target, chain.paths[3]])
+    assert contents(other, chain.dtype) == chain.states[3]
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ([1], "behind the base"),
+        ([0, 2], "directly behind its parent"),
+        ([0, 2, 1], "directly behind its parent"),
+        ([0, 1, 1], "twice"),
+        ([0, 0], "twice"),
+    ],
+)
+def test_files_in_a_wrong_order_change_nothing(chain, make_table, tmp_path, order, message):
+    other = make_table(key_dtype=chain.dtype)
+    restore(other, chain.paths[:2])
+    paths = [str(chain.paths[i]) for i in order]
+    with pytest.raises(tf.errors.FailedPreconditionError, match=message):
+        library.de_table_restore(other, paths)
+    assert contents(other, chain.dtype) == chain.states[1]
+    with pytest.raises(tf.errors.FailedPreconditionError, match=message):
+        library.de_snapshot_compact(paths, str(tmp_path / "no.de"))
+    assert not list(tmp_path.glob("no.de*"))
+
+
+def test_a_merged_chain_leaves_rows_of_the_table_alone(chain, make_table):
+    other = make_table(key_dtype=chain.dtype)
+    own = tf.constant(chain.names[:2] + chain.names[10:12], chain.dtype)
+    library.de_table_insert_or_assign(other, own, tf.fill([4, 2], 9.0))
+    restore(other, chain.paths[:3], replace=False)
+    expected = {**{name: [9.0, 9.0] for name in own.numpy().tolist()}, **chain.states[2]}
+    assert contents(other, chain.dtype) == expected
+
+
+def test_shards_and_chosen_keys_restore_their_part(chain, make_table):
+    parts = []
+    for index in range(3):
+        other = make_table(key_dtype=chain.dtype)
+        restore(other, chain.paths, shard_index=index, shard_count=3)
+        keys = tf.constant(list(contents(other, chain.dtype)), chain.dtype)
+        assert set(library.de_shard_of(keys, num_shards=3).numpy()) == {index}
+        parts.append(contents(other, chain.dtype))
+    assert {key: row for part in parts for key, row in part.items()} == chain.states[3]
+    wanted = chain.names[:40:7]
+    other = make_table(key_dtype=chain.dtype)
+    library.de_table_restore_keys(
+        other, [str(each) for each in chain.paths], tf.constant(wanted, chain.dtype)
+    )
+    assert contents(other, chain.dtype) == {
+        key: row for key, row in chain.states[3].items() if key in wanted
+    }
+
+
+def test_a_restored_chain_goes_on(chain, make_table, tmp_path):
+    other = make_table(key_dtype=chain.dtype)
+    restore(other, chain.paths, chain="c")
+    key = tf.constant(chain.names[500:501], chain.dtype)
+    library.de_table_insert_or_assign(other, key, [[5.0, 5.0]])
+    report = save(other, tmp_path / "next.de", chain="c", delta=True)
+    assert (report["rows"], report["tombstones"], report["sequence"]) == (1, 0, 4)
+    third = make_table(key_dtype=chain.dtype)
+    restore(third, [*chain.paths, tmp_path / "next.de"])
+    assert contents(third, chain.dtype) == contents(other, chain.dtype)
+
+
+def test_failed_and_uncommitted_saves_lose_no_changes(chain, tmp_path):
+    table = chain.table
+    key = tf.constant(chain.names[600:601], chain.dtype)
+    library.de_table_insert_or_assign(table, key, [[5.0, 5.0]])
+    with pytest.raises(tf.errors.NotFoundError):
+        save(table, tmp_path / "no" / "folder.de", chain="c", delta=True)
+    first = save(table, tmp_path / "a.de", chain="c", delta=True, commit=False)
+    library.de_table_insert_or_assign(table, key + key, [[6.0, 6.0]])
+    second = save(table, tmp_path / "b.de", chain="c", delta=True, commit=False)
+    assert (first["rows"], second["rows"]) == (1, 2)
+    assert first["parent"] == second["parent"] == chain.reports[3]["id"]
+    with pytest.raises(tf.errors.NotFoundError, match="committed once"):
+        library.de_table_commit_save(table, first["id"], chain="c")
+    library.de_table_commit_save(table, second["id"], chain="c")
+    third = save(table, tmp_path / "c.de", chain="c", delta=True)
+    assert (third["rows"], third["parent"]) == (0, second["id"])
+
+
+def test_chains_are_independent(chain, tmp_path):
+    save(chain.table, tmp_path / "publish.de", chain="publish")
+    key = tf.constant(chain.names[600:601], chain.dtype)
+    library.de_table_insert_or_assign(chain.table, key, [[5.0, 5.0]])
+    assert save(chain.table, tmp_path / "a.de", chain="c", delta=True)["rows"] == 1
+    assert save(chain.table, tmp_path / "b.de", chain="c", delta=True)["rows"] == 0
+    assert save(chain.table, tmp_path / "c.de", chain="publish", delta=True)["rows"] == 1
+    library.de_table_drop_chain(chain.table, chain="c")
+    with pytest.raises(tf.errors.FailedPreconditionError, match="write a base first"):
+        save(chain.table, tmp_path / "d.de", chain="c", delta=True)
+    chains = json.loads(library.de_table_chains(chain.table).numpy())
+    assert [each["chain"] for each in chains["chains"]] == ["publish"]
+    library.de_table_drop_chain(chain.table, chain="publish")
+    assert json.loads(library.de_table_chains(chain.table).numpy()) == {"chains": [], "bytes": 0}
+
+
+def test_clearing_and_shrinking_are_in_the_next_delta(chain, make_table, tmp_path):
+    library.de_table_shrink_to_fit(chain.table)
+    library.de_table_clear(chain.table)
+    key = tf.constant(chain.names[:1], chain.dtype)
+    library.de_table_insert_or_assign(chain.table, key, [[5.0, 5.0]])
+    save(chain.table, tmp_path / "cleared.de", chain="c", delta=True)
+    assert json.loads(library.de_snapshot_info(str(tmp_path / "cleared.de")).numpy())["replaces"]
+    other = make_table(key_dtype=chain.dtype)
+    restore(other, [*chain.paths, tmp_path / "cleared.de"])
+    assert contents(other, chain.dtype) == {chain.names[0]: [5.0, 5.0]}
+
+
+def test_more_changes_than_a_log_holds_are_found_by_their_bits(make_table, tmp_path):
+    table = make_table()
+    keys = tf.range(400_000, dtype=tf.int64)
+    library.de_table_insert_or_assign(table, keys, tf.zeros([400_000, 2]))
+    save(table, tmp_path / "base.de", chain="c")
+    library.de_table_insert_or_assign(table, keys[:200_000], tf.ones([200_000, 2]))
+    library.de_table_erase(table, keys[100_000:300_000:2])
+    report = save(table, tmp_path / "delta.de", chain="c", delta=True)
+    assert (report["rows"], report["tombstones"]) == (150_000, 100_000)
+    other = make_table()
+    restore(other, [tmp_path / "base.de", tmp_path / "delta.de"])
+    assert contents(other) == contents(table)
+
+
+def test_a_hundredth_of_the_rows_costs_a_thirtieth_of_the_bytes(make_table, tmp_path):
+    table = make_table()
+    keys = tf.range(200_000, dtype=tf.int64)
+    library.de_table_insert_or_assign(table, keys, tf.zeros([200_000, 2]))
+    base = save(table, tmp_path / "base.de", chain="c")
+    library.de_table_insert_or_assign(table, keys[::100], tf.ones([2000, 2]))
+    delta = save(table, tmp_path / "delta.de", chain="c", delta=True)
+    assert delta["rows"] == 2000
+    assert delta["bytes"] <= 0.03 * base["bytes"]
