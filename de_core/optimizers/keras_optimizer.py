@@ -81,12 +81,22 @@ class KerasOptimizer(keras.optimizers.Optimizer):
             table = table_under(variable)
             if table is None:
                 dense.append(variable)
-            elif table not in self._tables:
-                self._tables = [*self._tables, table]
+            else:
+                self._add_table(table)
         inner.build(dense)
         if inner.gradient_accumulation_steps:
             self._accumulation = Accumulation(self._tables, dense if inner.global_clipnorm else [])
         super().build([each for each in map(anchor_of, variables) if each is not None])
+
+    def _add_table(self, table: ShardedTable) -> None:
+        if table in self._tables:
+            return
+        if self._accumulation is not None:
+            raise ValueError(
+                "An optimizer that accumulates gradients must be built with all tables: pass them "
+                f"all to `build`, or to the first step. Received: {table.name!r} in a later one."
+            )
+        self._tables = [*self._tables, table]
 
     @plain_python
     def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Any] | None = None) -> None:
@@ -109,7 +119,10 @@ class KerasOptimizer(keras.optimizers.Optimizer):
         targets = Targets.of(grads, variables)
         targets.require_one()
         self.build(variables)
-        with tf.control_dependencies(self._checks(targets)):
+        for _, table in targets.trained:
+            self._add_table(table)
+        checks = targets.require_finite(self._rejected.value) if self.reject_nonfinite else []
+        with tf.control_dependencies(checks):
             factor = self.inner_optimizer.loss_scale_factor
             if factor is not None:
                 targets = _scaled(targets, 1.0 / factor)
@@ -132,25 +145,6 @@ class KerasOptimizer(keras.optimizers.Optimizer):
         pairs = list(grads_and_vars)
         self.apply([gradient for gradient, _ in pairs], [variable for _, variable in pairs])
         return self.iterations
-
-    def _checks(self, targets: Targets) -> list[tf.Operation]:
-        """Returns what must run before anything is written; raises at once in eager mode."""
-        if not self.reject_nonfinite:
-            return []
-        gradients = [each for each, _ in [*targets.trained, *targets.dense] if each is not None]
-        finite = clipping.is_finite(gradients)
-        counted = self._rejected.value.assign_add(tf.cast(tf.logical_not(finite), tf.int64))
-        with tf.control_dependencies([counted]):
-            check = tf.debugging.Assert(
-                finite,
-                [
-                    "Gradients must be finite under `reject_nonfinite=True`; nothing was changed. "
-                    "Received: a NaN or an infinity in a gradient; step, rejected steps:",
-                    self.iterations,
-                    counted,
-                ],
-            )
-        return [] if check is None else [check]
 
     def _update(self, targets: Targets) -> tuple[list[Any], list[tuple[Any, Any]]]:
         """Updates the tables.

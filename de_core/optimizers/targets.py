@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from de_core.anchor import table_of
 from de_core.config import received
+from de_core.optimizers import clipping
 from de_core.sharded_table import ShardedTable
 from de_core.variable import Variable
 
@@ -53,6 +54,28 @@ class Targets(NamedTuple):
             elif isinstance(gradient, tf.IndexedSlices) and getattr(variable, "trainable", True):
                 targets.trained.append((_checked(gradient, table), table))
         return targets
+
+    def require_finite(self, rejected: Any = None) -> list[tf.Operation]:
+        """Returns what must run before a step that refuses NaN and infinity; eagerly it has run.
+
+        Args:
+            rejected: An int64 `tf.Variable` that counts the steps refused, or None.
+
+        Raises:
+            tf.errors.InvalidArgumentError: In eager mode: a gradient is not finite.
+        """
+        gradients = [each for each, _ in [*self.trained, *self.dense] if each is not None]
+        finite = clipping.is_finite(gradients)
+        message = (
+            "Gradients must be finite under `reject_nonfinite=True`; nothing was changed. "
+            "Received: a NaN or an infinity in a gradient."
+        )
+        counted = []
+        if rejected is not None:
+            counted = [rejected.assign_add(tf.cast(tf.logical_not(finite), rejected.dtype))]
+        with tf.control_dependencies(counted):
+            check = tf.debugging.Assert(finite, [message, *counted])
+        return [] if check is None else [check]
 
     def require_one(self) -> None:
         """Raises ValueError if there is no gradient at all."""

@@ -66,3 +66,28 @@ def test_rows_equal_the_dense_ones(number):
 def test_a_tf_keras_optimizer_without_a_rule_is_named():
     with pytest.raises(NotImplementedError, match="must be one of SGD"):
         de.DynamicEmbeddingOptimizer(new.Adafactor(0.1))
+
+
+FIT = """
+import os
+os.environ["TF_USE_LEGACY_KERAS"] = "1"
+import numpy as np, tensorflow as tf, tf_keras
+import de_core as de
+
+ids = np.arange(64, dtype=np.int64) % 16
+labels = (ids % 3).astype(np.float32)[:, None]
+for policy in ("float32", "mixed_float16"):
+    tf_keras.mixed_precision.set_global_policy(policy)
+    for of in (tf_keras.optimizers, tf_keras.optimizers.legacy):
+        layer = de.layers.Embedding(4, initializer=0.1)
+        model = tf_keras.Sequential([layer, tf_keras.layers.Dense(1, dtype="float32")])
+        model.compile(de.DynamicEmbeddingOptimizer(of.Adam(0.1)), "mse")
+        history = model.fit(ids, labels, batch_size=16, epochs=10, verbose=0).history["loss"]
+        assert history[-1] < history[0] / 2, (policy, of, history)
+        assert int(layer.table.size()) == 16
+print("fitted")
+"""
+
+
+def test_models_of_tf_keras_fit_with_and_without_a_loss_scale(run_python):
+    assert run_python(FIT).splitlines()[-1] == "fitted"

@@ -122,6 +122,24 @@ def test_a_table_that_is_not_trainable_is_skipped():
     assert int(other.size()) == 1
 
 
+def test_a_table_that_comes_late_is_trained_or_named():
+    first, late = new_table("first"), new_table("late")
+    optimizer = adam()
+    for table in (first, late):
+        optimizer.apply([slices([1], [1.0])], [table])
+    assert [each.name for each in de.get_slot_variables(optimizer)] == [
+        "first/m",
+        "first/v",
+        "late/m",
+        "late/v",
+    ]
+    accumulating = keras.optimizers.SGD(1.0, gradient_accumulation_steps=2)
+    optimizer = de.DynamicEmbeddingOptimizer(accumulating)
+    optimizer.apply([slices([1], [1.0])], [first])
+    with pytest.raises(ValueError, match="must be built with all tables"):
+        optimizer.apply([slices([1], [1.0])], [late])
+
+
 def test_gradients_and_variables_must_be_as_many():
     with pytest.raises(ValueError, match="2 gradients for 1 variables"):
         adam().apply([slices([1], [1.0])] * 2, [new_table()])
