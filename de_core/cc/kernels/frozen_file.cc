@@ -13,7 +13,7 @@ namespace de::kernels {
 namespace {
 
 // Keys a thread must have to be worth waking.
-constexpr size_t kKeysATask = 4096;
+constexpr size_t kKeysAFind = 4096;
 
 }  // namespace
 
@@ -59,7 +59,7 @@ absl::Status FrozenFile::Find(const engine::Keys& keys, engine::ValuesOut out, b
     return engine::Status::Ok();
   };
   const size_t threads = executor == nullptr ? 1 : executor->threads();
-  const size_t tasks = std::min(threads, keys.size / kKeysATask);
+  const size_t tasks = std::min(threads, keys.size / kKeysAFind);
   if (tasks <= 1) return InFile(path_, range(0, keys.size));
   std::mutex mutex;
   engine::Status failure;

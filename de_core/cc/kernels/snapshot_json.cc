@@ -28,11 +28,11 @@ size_t CharacterBytes(std::string_view text) {
   return 0;
 }
 
-constexpr const char* kKinds[] = {"zeros", "constant", "uniform", "normal", "truncated_normal",
-                                  "row",   "quantile"};
+constexpr const char* kInitializerKinds[] = {
+    "zeros", "constant", "uniform", "normal", "truncated_normal", "row", "quantile"};
 
 std::string InitializerJson(const engine::InitializerOptions& options) {
-  return absl::StrCat("{\"kind\": \"", kKinds[static_cast<size_t>(options.kind)],
+  return absl::StrCat("{\"kind\": \"", kInitializerKinds[static_cast<size_t>(options.kind)],
                       "\", \"a\": ", JsonNumber(options.a), ", \"b\": ", JsonNumber(options.b),
                       ", \"seed\": ", options.seed, ", \"table\": ", options.table.size(), "}");
 }
