@@ -1,0 +1,71 @@
+"""What policies know outlives the process: times, counts, scores, steps and admission."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+SOURCE = """
+import sys, numpy as np, tensorflow as tf, de_core as de
+tables, path = int(sys.argv[1]), sys.argv[2]
+users = de.Variable(
+    dim=1, name="users", devices=["/CPU:0"] * tables, restrict_policy=de.TimestampRestrictPolicy,
+    admission=de.AdmissionCount(3), eviction=de.EvictionTTL(steps=4),
+)
+bloom = de.Variable(dim=1, name="bloom", devices=["/CPU:0"] * tables,
+                    admission=de.AdmissionBloom(2, capacity=1000, error=0.001))
+def train(table, keys):
+    keys = tf.constant(keys, tf.int64)
+    slices = tf.IndexedSlices(tf.ones([len(keys), 1]), keys)
+    table._store.apply(slices, [1.0], rule="sgd", owner="sgd")
+for step in range(3):
+    train(users, [1, 2, 3])
+train(users, [1, 10])
+train(users, [10, 11])
+train(bloom, range(50))
+tf.train.Checkpoint(users=users, bloom=bloom).write(path)
+print(users.restrict_policy.status.lookup([1, 2, 3]).numpy().ravel().tolist())
+"""
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (3, 2)])
+def test_times_and_counts_outlive_the_process(run_python, tmp_path, before, after):
+    path = tmp_path / "saved"
+    times = json.loads(run_python(SOURCE, before, path).splitlines()[-1])
+    devices = ["/CPU:0"] * after
+    users = de.Variable(
+        dim=1,
+        name="users",
+        devices=devices,
+        restrict_policy=de.TimestampRestrictPolicy,
+        admission=de.AdmissionCount(3),
+        eviction=de.EvictionTTL(steps=4),
+    )
+    bloom = de.Variable(
+        dim=1,
+        name="bloom",
+        devices=devices,
+        admission=de.AdmissionBloom(2, capacity=1000, error=0.001),
+    )
+    tf.train.Checkpoint(users=users, bloom=bloom).read(path).assert_consumed()
+
+    def train(table, keys):
+        keys = tf.constant(keys, tf.int64)
+        slices = tf.IndexedSlices(tf.ones([len(keys), 1]), keys)
+        table._store.apply(slices, [1.0], rule="sgd", owner="sgd")
+
+    assert users.restrict_policy.status.lookup([1, 2, 3]).numpy().ravel().tolist() == times
+    train(users, [10, 11])  # the third of 10, the second of 11; step 6
+    assert users.contains([10, 11]).numpy().tolist() == [True, False]
+    train(users, [11])  # step 7: 2 and 3 live four steps longer than step 3
+    assert users.contains([1, 2, 3, 11]).numpy().tolist() == [True, True, True, True]
+    train(users, [99])  # step 8: 1 was written in step 4
+    assert users.contains([1, 2, 3]).numpy().tolist() == [True, False, False]
+    newest = users.restrict_policy.status.lookup([11]).numpy()
+    assert (newest > np.max(times)).all()
+    train(bloom, range(50))
+    # The filter of another number of tables has another size: it counts anew.
+    assert int(bloom.size()) == (50 if before == after else 0)
