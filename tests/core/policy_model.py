@@ -8,11 +8,16 @@ MASK = 2**64 - 1
 
 
 def mix64(x: int) -> int:
-    """The hash that decides between rows of one rank: MurmurHash3's finalizer, variant 13."""
+    """The hash of integer keys: MurmurHash3's finalizer, variant 13."""
     x &= MASK
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & MASK
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB & MASK
     return x ^ (x >> 31)
+
+
+def tie_of(key: int) -> int:
+    """What decides between rows of one rank."""
+    return mix64(mix64(key))
 
 
 @dataclasses.dataclass
@@ -47,7 +52,7 @@ class TableModel:
         self.step = 0
 
     def rank(self, key):
-        return getattr(self.rows[key], self.column), mix64(key)
+        return getattr(self.rows[key], self.column), tie_of(key)
 
     def alive(self, key):
         if key not in self.rows:

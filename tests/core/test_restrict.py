@@ -6,7 +6,7 @@ import tensorflow as tf
 from keras import Sequential, layers
 
 import de_core as de
-from tests.core.policy_model import mix64
+from tests.core.policy_model import tie_of
 
 POLICIES = [de.TimestampRestrictPolicy, de.FrequencyRestrictPolicy]
 
@@ -38,7 +38,7 @@ def test_equal_rows_stay_by_the_hash_of_their_keys():
     users = new(3, restrict_policy=de.FrequencyRestrictPolicy)
     users.upsert(range(100), tf.ones([100, 2]))
     users.restrict(7)
-    assert keys_of(users) == sorted(sorted(range(100), key=mix64)[-7:])
+    assert keys_of(users) == sorted(sorted(range(100), key=tie_of)[-7:])
 
 
 @pytest.mark.parametrize("tables", [1, 3])

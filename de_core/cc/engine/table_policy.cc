@@ -16,6 +16,10 @@ constexpr uint64_t kEvictedPart = 16;
 constexpr const char* kStepsKey = "de.steps";
 constexpr const char* kAdmissionKey = "de.admission";
 
+/// What decides between rows of one rank. Not the hash itself, which says where a row lies: then
+/// the rows that stay would crowd in the last shards.
+uint64_t TieOf(uint64_t word) noexcept { return Mix64(Mix64(word)); }
+
 uint64_t FirstHashOf(size_t shard) noexcept {
   return static_cast<uint64_t>(shard) << (64 - kShardBits);
 }
@@ -107,7 +111,7 @@ std::vector<RowRank> Table::Choose(RowColumn by, const Candidates& wanted) const
   Selection selection(wanted.count, wanted.highest);
   if (wanted.count > 0) {
     ForEachRow([&](uint64_t word, const char* row) {
-      selection.Offer({RankOf(policy_.ReadShared(row, by)), Mix64(word)});
+      selection.Offer({RankOf(policy_.ReadShared(row, by)), TieOf(word)});
     });
   }
   return selection.Take();
@@ -116,7 +120,7 @@ std::vector<RowRank> Table::Choose(RowColumn by, const Candidates& wanted) const
 // As the rows rank when they are reached: one that was used meanwhile stays.
 uint64_t Table::EraseBelow(RowColumn by, const RowRank& kept) {
   const uint64_t erased = EraseRows([&](uint64_t word, const char* row) {
-    return RowRank{RankOf(policy_.Read(row, by)), Mix64(word)} < kept;
+    return RowRank{RankOf(policy_.Read(row, by)), TieOf(word)} < kept;
   });
   policy_.CountEvicted(erased);
   return erased;
