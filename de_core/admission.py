@@ -162,14 +162,14 @@ def check_integer(name: str, value: Any, least: int, most: int) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"`{name}` must be an integer. {received(**{name: value})}")
-    if not least <= value <= most:
+    if not least <= int(value) <= most:
         raise ValueError(f"`{name}` must be from {least} to {most}. {received(**{name: value})}")
 
 
 def _check_part(name: str, value: Any, *, one: bool) -> None:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"`{name}` must be a number. {received(**{name: value})}")
-    if not (0 < value < 1 or (one and value == 1)):
+    if not (0 < float(value) < 1 or (one and value == 1)):
         most = "at most 1" if one else "below 1"
         raise ValueError(f"`{name}` must be above 0 and {most}. {received(**{name: value})}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import weakref
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,6 +9,7 @@ import tensorflow as tf
 
 from de_core import keys_and_values
 from de_core._ops import library
+from de_core.admission import check_integer
 from de_core.config import received
 from de_core.plain_python import plain_python
 from de_core.sharded_table import ShardedTable
@@ -238,12 +238,7 @@ def _row_count(name: str, value: Any) -> tf.Tensor:
         if not value.dtype.is_integer or value.shape.rank not in (None, 0):
             raise TypeError(f"`{name}` must be an integer scalar. {received(**{name: value})}")
         return tf.cast(value, tf.int64)
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"`{name}` must be an integer. {received(**{name: value})}")
-    if not 0 <= value < 2**63:
-        raise ValueError(
-            f"`{name}` must be at least 0 and less than 2**63. {received(**{name: value})}"
-        )
+    check_integer(name, value, 0, 2**63 - 1)
     return tf.constant(int(value), tf.int64)
 
 
