@@ -162,6 +162,8 @@ def bomb(size: int) -> bytes:
         (b"[" * 500_000, 413, ""),
         (gzip.compress(b"[" * 150_000), 400, ""),
     ],
+    # gzip's own bytes hold the time, so they name no test.
+    ids=["plain", "twice", "members", "cut", "no-gzip", "deep", "deep-gzip"],
 )
 def test_bodies_that_are_bombs(stub, body, status, error):
     encoding = {"content-encoding": "gzip"} if body[:1] != b"[" else {}
