@@ -26,6 +26,7 @@ def which_count(ids: Any, mask_key: Any, mask: Any) -> Any:
 
 if not LEGACY:
 
+    @keras.saving.register_keras_serializable(package="de_core")
     class _NotEqual(keras.Operation):
         """Compares with one id, also a string, also while Keras only infers shapes."""
 

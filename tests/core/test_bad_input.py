@@ -132,7 +132,7 @@ def test_a_partitioner_that_returns_no_integers():
     ("make", "error", "message"),
     [
         (lambda: de.layers.Embedding(0), ValueError, "Received: dim=0"),
-        (lambda: de.layers.Embedding(2, combiner="max"), ValueError, "combiner='max'"),
+        (lambda: de.layers.Embedding(2, combiner="median"), ValueError, "combiner='median'"),
         (
             lambda: de.layers.Embedding(2)(keras.Input([])),
             TypeError,
@@ -144,17 +144,7 @@ def test_a_partitioner_that_returns_no_integers():
             TypeError,
             "must be string",
         ),
-        (
-            lambda: de.DynamicEmbeddingOptimizer(keras.optimizers.Lion()),
-            ValueError,
-            "one of SGD, Adagrad, Adam. Received: optimizer=",
-        ),
-        (
-            lambda: de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(weight_decay=0.1)),
-            ValueError,
-            "`weight_decay` is not supported for dynamic tables",
-        ),
-        (lambda: de.DynamicEmbeddingOptimizer(3), TypeError, "must be a Keras optimizer"),
+        (lambda: de.DynamicEmbeddingOptimizer(3), TypeError, "must be an optimizer of Keras 3"),
         (
             lambda: de.DynamicEmbeddingOptimizer(de.DynamicEmbeddingOptimizer("sgd")),
             TypeError,
