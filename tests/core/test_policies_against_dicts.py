@@ -7,7 +7,6 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 
 import de_core as de
-from de_core import checkpoint
 from tests.core.policy_model import TableModel, keep_best
 
 KEYS = st.lists(st.integers(-2, 60), min_size=1, max_size=12)
@@ -83,9 +82,10 @@ class Pair:
     def restart(self, _):
         if len(self.models) > 1 and (self.models[0].max_rows or self.models[0].min_count > 1):
             return  # a table may read the rows of all before it leaves those of others
-        saved = checkpoint.snapshots(self.variable._store)
+        saved = {}
+        self.variable.save_own_variables(saved)
         self.variable = de.Variable(**self.arguments)
-        checkpoint.restore(self.variable._store, saved)
+        self.variable.load_own_variables(saved)
         for model in self.models:  # a snapshot does not hold what has expired
             model.remove(set(model.rows) - model.live_keys())
             model.step = max(each.step for each in self.models)
