@@ -211,7 +211,7 @@ void SnapshotWriter::EncodeIndex(const SnapshotSection& section, uint32_t lines,
     const uint64_t word = section.tombstone_words[i];
     all.Insert(word, Mix64(word), count + i);
   }
-  std::memcpy(out, index.data(), index.size() * sizeof(IndexLine));
+  if (!index.empty()) std::memcpy(out, index.data(), index.size() * sizeof(IndexLine));
 }
 
 void SnapshotWriter::EncodeRows(const SnapshotSection& section, const BlockShape& shape,
