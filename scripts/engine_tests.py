@@ -16,7 +16,7 @@ from build_ops import parallel_jobs
 
 ROOT = Path(__file__).resolve().parent.parent
 PRESETS = ("default", "engine-asan", "engine-tsan")
-TIMEOUT_S = 900
+TIMEOUT_S = 1800
 NO_GTEST = "need GoogleTest"
 
 

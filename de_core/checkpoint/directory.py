@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from de_core import paths
 from de_core.checkpoint import manifest, reference
+from de_core.checkpoint.sources import is_whole
 
 
 class Directory:
@@ -22,11 +23,16 @@ class Directory:
     def __init__(self, path: str, name: str) -> None:
         self.path = path
         self._name = name
+        self._needs: dict[str, set[str]] = {}  # the files of those that were read before
         tf.io.gfile.makedirs(path)
 
     def prefixes(self) -> list[str]:
         """Returns the prefixes of all checkpoints, the oldest first."""
-        return [paths.join(self.path, f"{self._name}-{number}") for number in self._numbers()]
+        return [prefix for prefix in self._begun() if self._needed(prefix) is not None]
+
+    def latest(self) -> str | None:
+        """Returns the prefix of the newest checkpoint of which every file is there, or None."""
+        return next(filter(is_whole, reversed(self._begun())), None)
 
     def next_prefix(self) -> str:
         """Returns the prefix of the next checkpoint."""
@@ -39,29 +45,45 @@ class Directory:
             manifest.sync(file)
         manifest.sync(self.path)
 
-    def record(self, prefix: str) -> None:
-        """Makes a checkpoint the one that `tf.train.latest_checkpoint` returns."""
-        tf.compat.v1.train.update_checkpoint_state(self.path, prefix, self.prefixes())
+    def record(self, prefix: str, keep: int | None) -> None:
+        """Makes a checkpoint the one that `tf.train.latest_checkpoint` returns.
+
+        Args:
+            prefix: Of the checkpoint.
+            keep: As for `prune`.
+        """
+        # Names without their folder, which may be moved; TensorFlow shortens relative paths itself.
+        shorten = paths.base_name if self.path.startswith("/") else str
+        prefixes = [shorten(each) for each in self.prefixes()[-(keep or 0) :]]
+        tf.compat.v1.train.update_checkpoint_state(self.path, shorten(prefix), prefixes)
 
     def prune(self, keep: int | None, in_use: set[str]) -> None:
         """Deletes the oldest checkpoints, and the files that none of the others needs.
 
         Args:
-            keep: How many stay; None for all.
+            keep: How many stay; None for all. What a killed process began to write is none of
+                them, and is deleted once it is older than those that stay.
             in_use: Names of further files that stay.
         """
-        prefixes = self.prefixes()
-        old = [] if keep is None else prefixes[:-keep]
+        begun, used = self._begun(), set(in_use)
+        kept = self.prefixes()[-keep:] if keep is not None else begun
+        old = begun[: begun.index(kept[0])] if kept else []
         for prefix in old:
             # The index first: what has one is whole.
             for pattern in (".index", ".data-0????-of-0????"):
                 for file in tf.io.gfile.glob(prefix + pattern):
                     tf.io.gfile.remove(file)
-        used = set(in_use)
-        for prefix in prefixes[len(old) :]:
-            used |= {name for name, _ in reference.pairs(prefix)}
-        for name in tf.io.gfile.listdir(self.path):
-            if self._is_snapshot(name) and name not in used:
+            self._needs.pop(prefix, None)
+        names = tf.io.gfile.listdir(self.path)
+        for prefix in begun[len(old) :]:
+            needed = self._needed(prefix)
+            if needed is None:
+                base = paths.base_name(prefix)
+                needed = {name for name in names if name.startswith(f"{base}.")}
+            used |= needed
+        for name in names:
+            snapshot = self._snapshot_of(name)
+            if snapshot is not None and snapshot not in used and name not in used:
                 self._discard(name)
 
     def remove(self, prefix: str, in_use: set[str]) -> None:
@@ -70,15 +92,33 @@ class Directory:
         for name in tf.io.gfile.listdir(self.path):
             if name.startswith(f"{base}.") and name not in in_use:
                 self._discard(name)
+        parts = f"{prefix}_temp"  # where TensorFlow writes before it renames
+        if tf.io.gfile.exists(parts):
+            tf.io.gfile.rmtree(parts)
+
+    def _begun(self) -> list[str]:
+        """Returns the prefixes that have an index, of which a killed process may leave a part."""
+        return [paths.join(self.path, f"{self._name}-{number}") for number in self._numbers()]
+
+    def _needed(self, prefix: str) -> set[str] | None:
+        """Returns the names of the files that a checkpoint needs; None where it cannot be read."""
+        if prefix not in self._needs:
+            try:
+                self._needs[prefix] = {name for name, _ in reference.pairs(prefix)}
+            except tf.errors.OpError:
+                return None
+        return self._needs[prefix]
 
     def _numbers(self) -> list[int]:
         pattern = re.compile(re.escape(self._name) + r"-(\d+)\.index")
         matches = (pattern.fullmatch(name) for name in tf.io.gfile.listdir(self.path))
         return sorted(int(match[1]) for match in matches if match)
 
-    def _is_snapshot(self, name: str) -> bool:
+    def _snapshot_of(self, name: str) -> str | None:
+        """Returns which snapshot file a name is of, or will be once it is whole; else None."""
         pattern = re.escape(self._name) + r"-\d+\.data-r[0-9a-z]{4}-of-[0-9a-z]{5}"
-        return re.fullmatch(pattern, name) is not None
+        match = re.fullmatch(rf"({pattern})(?:\.tmp-[0-9a-f]{{16}})?", name)
+        return None if match is None else match[1]
 
     def _discard(self, name: str) -> None:
         with contextlib.suppress(tf.errors.NotFoundError):

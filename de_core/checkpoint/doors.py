@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 from typing import Any
 
@@ -19,6 +20,9 @@ from de_core.frozen import file_stem
 from de_core.sharded_table import ShardedTable
 from de_core.snapshot import table_files
 from de_core.snapshot.table_files import Reading
+
+# What `save` calls its files, whole or not.
+_OWN_FILE = re.compile(r".*-\d+of\d+-\d+[0-9a-f]{8}\.de(\.tmp-[0-9a-f]{16})?")
 
 
 def save(
@@ -77,12 +81,14 @@ def save(
             )
             for file, report in zip(files, written, strict=True):
                 file.update(json.loads(report.numpy()))
-        before = manifest.read(folder).file_names() if manifest.exists(folder) else set()
-        manifest.write(folder, manifest.Manifest(reports))
+        made = manifest.Manifest(reports)
+        _check_alone(folder, made)
+        old = _old_files(folder)
+        manifest.write(folder, made)
     except BaseException:
         _remove(folder, {file["file"] for files in reports.values() for file in files})
         raise
-    _remove(folder, before)
+    _remove(folder, old - made.file_names())
     return reports
 
 
@@ -182,6 +188,30 @@ def _check_fits(store: ShardedTable, path: str, info: dict[str, Any], reading: R
             f"{path}: the file must be of a table like {store.name!r}: {wanted}. "
             f"Received: {found}.",
         )
+
+
+def _check_alone(folder: str, made: manifest.Manifest) -> None:
+    for name in made.file_names():
+        if not tf.io.gfile.exists(paths.join(folder, name)):
+            raise tf.errors.AbortedError(
+                None,
+                None,
+                "One save at a time can write into a directory: others have replaced this one. "
+                f"Received: {folder!r} without {name}.",
+            )
+
+
+def _old_files(folder: str) -> set[str]:
+    """Returns the names of the last save's files, and of what killed saves before it have left."""
+    if not manifest.exists(folder):
+        return set()
+    saved = tf.io.gfile.stat(paths.join(folder, manifest.NAME)).mtime_nsec
+    names = manifest.read(folder).file_names()
+    for name in filter(_OWN_FILE.fullmatch, tf.io.gfile.listdir(folder)):
+        with contextlib.suppress(tf.errors.NotFoundError):
+            if tf.io.gfile.stat(paths.join(folder, name)).mtime_nsec < saved:
+                names.add(name)
+    return names
 
 
 def _remove(folder: str, names: set[str]) -> None:

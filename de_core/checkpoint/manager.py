@@ -14,7 +14,6 @@ from de_core._ops import library
 from de_core.checkpoint import reference
 from de_core.checkpoint.directory import Directory
 from de_core.checkpoint.plan import Plan, following
-from de_core.checkpoint.sources import latest
 from de_core.config import received
 from de_core.sharded_table import ShardedTable
 from de_core.snapshot.table_files import Reading
@@ -107,7 +106,7 @@ class Manager:
     @property
     def latest_checkpoint(self) -> str | None:
         """The prefix of the newest whole checkpoint, or None."""
-        return latest(self.directory)
+        return self._files.latest()
 
     def save(self) -> str:
         """Writes the next checkpoint.
@@ -138,7 +137,7 @@ class Manager:
             self.reports[store.name] = [json.loads(text) for text in texts]
             for table, report in zip(store.tables, self.reports[store.name], strict=True):
                 table.run(library.de_table_commit_save, report["id"], chain=self._chain)
-        self._files.record(prefix)
+        self._files.record(prefix, self._max_to_keep)
         self._files.prune(self._max_to_keep, self._in_use())
         self._begin_compaction(prefix)
         return prefix

@@ -7,6 +7,7 @@ checkpoint that is written again under its prefix leaves the files of the one be
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import string
 
@@ -35,6 +36,22 @@ def file_names(prefix: str, count: int) -> list[str]:
 
 def _new(names: list[str], prefix: str, count: int) -> list[str]:
     return file_names(prefix, count) if any(map(tf.io.gfile.exists, names)) else names
+
+
+def remove_unfinished(prefix: str, last_prefix: str, last_files: list[str]) -> None:
+    """Deletes what saves left that were killed or failed behind the last moment.
+
+    Args:
+        prefix: Of the checkpoint that will be written.
+        last_prefix: Of the one that this process wrote before.
+        last_files: Its files, which nobody needs if it has no index.
+    """
+    left = tf.io.gfile.glob(f"{prefix}{_MARK}*.tmp-*")
+    if last_files and not tf.io.gfile.exists(f"{last_prefix}.index"):
+        left += last_files
+    for path in left:
+        with contextlib.suppress(tf.errors.NotFoundError):
+            tf.io.gfile.remove(path)
 
 
 def graph_file_names(prefix: tf.Tensor, first: int, count: int) -> list[tf.Tensor]:

@@ -69,24 +69,38 @@ def latest(directory: str | os.PathLike[str]) -> str | None:
     True
     """
     directory = os.fspath(directory)
-    candidates = []
-    for marker in tf.io.gfile.glob(paths.join(directory, f"*/{manifest.NAME}")):
-        candidates.append((_written(marker), paths.folder_of(marker)))
-    for marker in tf.io.gfile.glob(paths.join(directory, "*.index")):
-        candidates.append((_written(marker), marker.removesuffix(".index")))
-    for _, path in sorted(candidates, reverse=True):
-        if _whole(path):
-            return str(path)
-    return None
+    folders = map(paths.folder_of, tf.io.gfile.glob(paths.join(directory, f"*/{manifest.NAME}")))
+    indices = tf.io.gfile.glob(paths.join(directory, "*.index"))
+    prefixes = [marker.removesuffix(".index") for marker in indices]
+    found = [(_written(paths.join(path, manifest.NAME)), _number(path), path) for path in folders]
+    found += [(_written(f"{path}.index"), _number(path), path) for path in prefixes]
+    candidates = [path for _, _, path in sorted(found, reverse=True)]
+    # What TensorFlow recorded counts more than times, which copying changes; a save that was
+    # killed before it was recorded has a higher number.
+    recorded = tf.train.latest_checkpoint(directory)
+    if recorded in candidates:
+        newer = candidates[: candidates.index(recorded)]
+        older = {path for path in prefixes if _number(path) <= _number(recorded)}
+        candidates = [*(path for path in newer if path not in older), recorded, *candidates]
+    return next(filter(is_whole, candidates), None)
 
 
-def _written(path: str) -> tuple[int, int]:
-    name = paths.base_name(path.removesuffix(".index").removesuffix("/" + manifest.NAME))
-    digits = name.rpartition("-")[2]
-    return tf.io.gfile.stat(path).mtime_nsec, int(digits) if digits.isdecimal() else -1
+def _written(marker: str) -> int:
+    return int(tf.io.gfile.stat(marker).mtime_nsec)
 
 
-def _whole(path: str) -> bool:
+def _number(path: str) -> int:
+    """Returns the number at the end of a checkpoint's name, or -1."""
+    digits = paths.base_name(path).rpartition("-")[2]
+    return int(digits) if digits.isdecimal() else -1
+
+
+def is_whole(path: str) -> bool:
+    """Returns whether a directory's manifest or a prefix's index can be read, and all its files.
+
+    Args:
+        path: A directory or a prefix.
+    """
     try:
         if manifest.exists(path):
             _of_manifest(path)

@@ -30,6 +30,7 @@ class TableState(tf.Module):
         self._first_file = first_file
         self._restoring_from = ""
         self._folder: str | None = None
+        self._last: tuple[str, list[str]] = ("", [])  # the prefix and files of the last save
 
     def write(self) -> tf.Tensor:
         """Saves the rows and returns what the checkpoint shall hold of them."""
@@ -47,7 +48,9 @@ class TableState(tf.Module):
 
     def _write_beside(self, target: str) -> tf.Tensor:
         active = plan.current()
+        reference.remove_unfinished(target, *self._last)
         paths = reference.file_names(target, len(self.store.tables))
+        self._last = target, paths
         if self.store in active.earlier:
             attributes = {**active.attributes, "delta": True}
         else:

@@ -1,0 +1,86 @@
+"""A process that changes a table and saves it, step after step, until somebody kills it."""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+from multiprocessing.connection import Connection
+
+import numpy as np
+import tensorflow as tf
+
+import de_core as de
+
+ROWS = 4000
+DIM = 8
+# Forks are made in milliseconds from a process that has done nothing but import this module.
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload([__name__])
+
+
+class Model(tf.Module):
+    """A table and a counter of steps."""
+
+    def __init__(self, shards: int) -> None:
+        super().__init__()
+        self.step = tf.Variable(0, dtype=tf.int64)
+        self.table = de.Variable(dim=DIM, name="t", devices=["/CPU:0"] * shards)
+
+
+@functools.lru_cache(maxsize=4096)
+def contents(step: int) -> np.ndarray:
+    """What the table holds after a step: a number a key, NaN where there is no row."""
+    if step == 0:
+        return np.full([ROWS], np.nan, np.float32)
+    rows = contents(step - 1).copy()
+    changed, removed = changes(step)
+    rows[changed] = step
+    rows[removed] = np.nan
+    rows[0] = step
+    return rows
+
+
+def changes(step: int) -> tuple[np.ndarray, np.ndarray]:
+    """The keys that a step writes and removes; key 0 tells the step."""
+    if step == 1:
+        return np.arange(ROWS), np.array([1])
+    keys = np.random.default_rng(step).permutation(np.arange(1, ROWS))
+    return np.append(keys[:300], 0), keys[300:340]
+
+
+def saver(door: str, model: Model, folder: str):
+    """Restores what the folder has and returns the door's function that saves."""
+    if door == "tables":
+        if de.checkpoint.latest(folder + "/..") is not None:
+            de.checkpoint.restore(model.table, folder)
+            model.step.assign(int(model.table.lookup([0])[0, 0]))
+        return lambda: de.checkpoint.save(model.table, folder)
+    if door == "tensorflow":
+        checkpoint = tf.train.Checkpoint(target=model)
+        manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=2)
+        # Its own record of the newest one may be a save behind.
+        newest = de.checkpoint.latest(folder)
+        if newest is not None:
+            checkpoint.restore(newest).assert_existing_objects_matched()
+        return manager.save
+    options = {"consistent": True, "base_every": 5} if door == "consistent" else {}
+    manager = de.checkpoint.Manager(model, folder, max_to_keep=2, compact_after=3, **options)
+    manager.restore()
+    return manager.save
+
+
+def save_until_killed(door: str, folder: str, shards: int, told: Connection) -> None:
+    """Sends the step that it begins with, and each step when its save has returned."""
+    model = Model(shards)
+    save = saver(door, model, folder)
+    step = int(model.step)
+    told.send(step)
+    while True:
+        step += 1
+        changed, removed = changes(step)
+        values = np.full([len(changed), DIM], step, np.float32)
+        model.table.upsert(changed, values)
+        model.table.remove(removed)
+        model.step.assign(step)
+        save()
+        told.send(step)
