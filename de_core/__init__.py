@@ -29,11 +29,13 @@ from de_core.export import export  # noqa: E402
 from de_core.import_tfra import import_tfra  # noqa: E402
 from de_core.lookup import embedding_lookup, embedding_lookup_unique  # noqa: E402
 from de_core.optimizers import DynamicEmbeddingOptimizer  # noqa: E402
+from de_core.redis import RedisTableConfig, RedisTableCreator  # noqa: E402
 from de_core.restrict import (  # noqa: E402
     FrequencyRestrictPolicy,
     RestrictPolicy,
     TimestampRestrictPolicy,
 )
+from de_core.row_store import RowStore  # noqa: E402
 from de_core.scope import get_local_variable, get_variable  # noqa: E402
 from de_core.sharding import default_partition_fn  # noqa: E402
 from de_core.slots import get_slot_variables  # noqa: E402
@@ -57,7 +59,10 @@ __all__ = [
     "EvictionScore",
     "EvictionTTL",
     "FrequencyRestrictPolicy",
+    "RedisTableConfig",
+    "RedisTableCreator",
     "RestrictPolicy",
+    "RowStore",
     "TimestampRestrictPolicy",
     "TrainableWrapper",
     "Variable",

@@ -64,7 +64,8 @@ def export(
     >>> sorted(tf.saved_model.load(directory).signatures)
     ['de_lookup/t', 'de_stats', 'serving_default']
     """
-    functions = serving_functions(model, signatures, inputs)
+    with deferred_writes():
+        functions = serving_functions(model, signatures, inputs)
     stores = tables_behind(
         handle for function in functions.values() for handle in function.captured_inputs
     )

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 _deferred: contextvars.ContextVar[bool] = contextvars.ContextVar("de_core_deferred", default=False)
 
 
+def is_exporting() -> bool:
+    """Returns whether an export is being made, which writes the tables' files itself."""
+    return _deferred.get()
+
+
 @contextlib.contextmanager
 def deferred_writes() -> Iterator[None]:
     """Makes copies leave their files empty, for a caller that writes the assets in place itself."""
@@ -46,6 +51,7 @@ class FrozenCopy(tf.Module):
         super().__init__()
         self.spec = table.spec
         self.handle = table.resource_handle
+        self._table = weakref.ref(table)
         # Every export its own, so that versions that one process serves never share a table.
         unique = uuid.uuid4().hex
         self._shared_name = f"{table.name}_{unique}"
@@ -57,7 +63,10 @@ class FrozenCopy(tf.Module):
 
     def write_to(self, path: pathlib.Path) -> None:
         """Writes the rows, without optimizer slots, to a snapshot file."""
-        library.de_table_save(self.handle, str(path), values_only=True)
+        table = self._table()
+        if table is None:
+            raise ReferenceError("The table of this copy is gone.")
+        table.run(library.de_table_save, str(path), values_only=True)
 
     def create_resource(self) -> tf.Tensor:
         """Makes the read-only table's handle in the current graph."""

@@ -75,13 +75,13 @@ def make_anchor(
     """Returns the variable that stands for tables in a graph's collections.
 
     Args:
-        store: The tables; initializing the variable empties them.
+        store: The tables; initializing the variable empties those in memory.
         trainable: Whether it joins TRAINABLE_VARIABLES.
         collections: Keys of the collections that it joins; None for GLOBAL_VARIABLES.
     """
 
     def initial_value() -> tf.Tensor:
-        with tf.control_dependencies([store.clear()]):
+        with tf.control_dependencies([store.start()]):
             return tf.zeros([0, store.spec.dim], store.spec.value_dtype)
 
     keys = [tf.compat.v1.GraphKeys.GLOBAL_VARIABLES] if collections is None else [*collections]

@@ -1,23 +1,95 @@
-"""The `kv_creator` argument: which storage keeps the rows. There is one, in main memory."""
+"""The `kv_creator` argument: which storage keeps the rows. Without it that is main memory."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from de_core.config import received
+from de_core.config import TableSpec, received
+from de_core.row_store import RowStore
+from de_core.table_policy import TablePolicy
 
 
 class KVCreator:
-    """What `kv_creator` may be: `CuckooHashTableCreator`, or nothing.
+    """Where a Variable keeps its rows: its argument `kv_creator`, and the way to add a storage.
+
+    A subclass of yours overrides `create` and returns a `RowStore` of yours: rows of bytes by key.
+    All verbs of a Variable, every optimizer, checkpoints and exports work over it.
 
     Args:
-        config: Of the storage; the one there is has none.
+        config: Of the storage; yours to define.
         saver: Where checkpoints keep the rows; files beside the checkpoint in any case.
+
+    Example: `examples/sqlite_storage.py`.
     """
 
     def __init__(self, config: Any = None, saver: Any = None) -> None:
         self.config = config
         self.saver = saver
+
+    def create(
+        self,
+        key_dtype: Any = None,
+        value_dtype: Any = None,
+        default_value: Any = None,
+        name: str | None = None,
+        checkpoint: Any = None,
+        init_size: int | None = None,
+        config: Any = None,
+        device: str | None = None,
+    ) -> RowStore:
+        """Opens the rows of one table, those of an earlier process if it has any.
+
+        Args:
+            key_dtype: Of the table.
+            value_dtype: Of the table.
+            default_value: None: the table makes initial rows itself.
+            name: Of the table, under which the storage finds its rows again.
+            checkpoint: None: the table saves rows itself.
+            init_size: Rows to expect.
+            config: That of the creator.
+            device: Where the process uses the table.
+        """
+        raise NotImplementedError(
+            "A de.KVCreator must define `create`, which returns a de.RowStore. "
+            + received(kv_creator=type(self), name=name)
+        )
+
+    def store_of(self, name: str, spec: TableSpec, init_size: int, policy: TablePolicy) -> RowStore:
+        """Returns what `create` makes for a table.
+
+        Args:
+            name: Of the table.
+            spec: Dtypes, dim and devices.
+            init_size: Rows to expect.
+            policy: Must ask for nothing.
+
+        Raises:
+            TypeError: `create` returned no `RowStore`.
+            ValueError: There is more than one device.
+            NotImplementedError: There is a policy.
+        """
+        if len(spec.devices) > 1:
+            raise ValueError(
+                "`devices` must be None or one device with this `kv_creator`: its storage divides "
+                f"the keys itself. {received(devices=list(spec.devices))}"
+            )
+        if policy != TablePolicy():
+            raise NotImplementedError(
+                "`admission`, `eviction` and the restrict policies of the library need rows in "
+                "main memory: leave them out, or `kv_creator`. "
+                + received(policy=policy.text(0, 1), kv_creator=self)
+            )
+        store = self.create(
+            key_dtype=spec.key_dtype,
+            value_dtype=spec.value_dtype,
+            name=name,
+            init_size=init_size,
+            config=self.config,
+            device=spec.devices[0],
+        )
+        if not isinstance(store, RowStore):
+            raise TypeError(f"`create` must return a de.RowStore. {received(created=store)}")
+        return store
 
 
 class CuckooHashTableConfig:
@@ -60,21 +132,17 @@ class FileSystemSaver:
             )
 
 
-def check_creator(kv_creator: Any) -> None:
-    """Raises unless a `kv_creator` argument asks for the storage there is.
+def storage_creator(kv_creator: Any) -> KVCreator | None:
+    """Returns the creator of the storage that a `kv_creator` argument asks for, None for memory.
 
     Args:
         kv_creator: What the user passed.
 
     Raises:
         TypeError: It is no `KVCreator`.
-        NotImplementedError: It is another one than `CuckooHashTableCreator`.
     """
     if kv_creator is None or isinstance(kv_creator, CuckooHashTableCreator):
-        return
+        return None
     if not isinstance(kv_creator, KVCreator):
         raise TypeError(f"`kv_creator` must be a de.KVCreator. {received(kv_creator=kv_creator)}")
-    raise NotImplementedError(
-        "`kv_creator` must be None or a de.CuckooHashTableCreator: there is no other storage yet. "
-        + received(kv_creator=kv_creator)
-    )
+    return kv_creator

@@ -44,8 +44,8 @@ def pooled_rows(
     """Looks ids up and pools the rows of each segment.
 
     The sums are made in one op that reads some rows at a time; so is their gradient, one slice for
-    each distinct id. Rows of float16 and bfloat16 are summed in float32. With `max_norm`, and for
-    rows of integers, all rows are held at once.
+    each distinct id. Rows of float16 and bfloat16 are summed in float32. With `max_norm`, for rows
+    of integers and for those in a storage of a `KVCreator`, all rows are held at once.
 
     Args:
         variable: The `Variable`.
@@ -73,7 +73,8 @@ def pooled_rows(
     real = value_dtype if value_dtype in (tf.float64, tf.int8, tf.int32, tf.int64) else tf.float32
     if weights is not None:
         weights = tf.cast(weights, real)
-    if max_norm is None and value_dtype.is_floating:
+    pools = value_dtype.is_floating and all(table.pools for table in variable.tables)
+    if max_norm is None and pools:
         sums = _sums(variable, ids, row_splits, weights, real)
     else:
         rows = tf.cast(lookup_rows(variable, ids, max_norm), real)

@@ -12,7 +12,9 @@ import tensorflow as tf
 from de_core._ops import library
 from de_core.config import TableSpec
 from de_core.initializers import InitialRow
+from de_core.kv_creator import KVCreator
 from de_core.sharding import Partitioner, Router
+from de_core.stored_table import StoredTable
 from de_core.table import Table
 from de_core.table_policy import TablePolicy
 
@@ -54,6 +56,7 @@ class ShardedTable:
         partitioner: Divides the keys.
         init_size: Rows to make room for, divided among the tables.
         policy: Which keys get a row and which rows go; None for all and none.
+        creator: Of the storage; None for main memory.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class ShardedTable:
         partitioner: Partitioner | None,
         init_size: int,
         policy: TablePolicy | None = None,
+        creator: KVCreator | None = None,
     ) -> None:
         count = len(spec.devices)
         self.name = name
@@ -72,18 +76,28 @@ class ShardedTable:
         #: Hears of the keys [n] of each optimizer step.
         self.on_update: Callable[[tf.Tensor], Any] | None = None
         self.router = Router(partitioner, count)
-        self.tables = tuple(
-            Table(
-                f"{name}_mht_{index + 1}of{count}",
-                spec,
-                initial,
-                device,
-                init_size // count,
-                policy.text(index, count),
+        if creator is not None:
+            store = creator.store_of(name, spec, init_size, policy)
+            stored = StoredTable(f"{name}_mht_1of1", spec, initial, spec.devices[0], store)
+            self.tables: tuple[Table, ...] = (stored,)
+        else:
+            self.tables = tuple(
+                Table(
+                    f"{name}_mht_{index + 1}of{count}",
+                    spec,
+                    initial,
+                    device,
+                    init_size // count,
+                    policy.text(index, count),
+                )
+                for index, device in enumerate(spec.devices)
             )
-            for index, device in enumerate(spec.devices)
-        )
         _all[next(_numbers)] = self
+
+    @property
+    def outlives_its_process(self) -> bool:
+        """Whether the rows live in a storage, and are there before and after this process."""
+        return self.tables[0].outlives_its_process
 
     def find(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Reads rows.
@@ -250,6 +264,10 @@ class ShardedTable:
     def clear(self) -> Any:
         """Removes all rows."""
         return _grouped(table.run(library.de_table_clear) for table in self.tables)
+
+    def start(self) -> Any:
+        """Empties the tables in memory, as the initializer of a variable does; keeps others."""
+        return tf.no_op() if self.outlives_its_process else self.clear()
 
     def reserve(self, rows: int) -> Any:
         """Makes room for `rows` rows in all, divided among the tables."""

@@ -31,6 +31,11 @@ class Table(tf.saved_model.experimental.TrackableResource):
         policy: The engine's text of what it remembers of rows, admits and gives up.
     """
 
+    #: Whether it pools rows without handing them out.
+    pools = True
+    #: Whether its rows are there before and after the process that uses them.
+    outlives_its_process = False
+
     def __init__(
         self,
         name: str,

@@ -16,7 +16,7 @@ from de_core.anchor import new_anchor, tensor_variable
 from de_core.config import TableSpec, checked_init_size, received
 from de_core.eviction import Eviction
 from de_core.inspection import Inspection
-from de_core.kv_creator import check_creator
+from de_core.kv_creator import storage_creator
 from de_core.persistence import Persistence
 from de_core.retention import Retention, checked_policy
 from de_core.rows import Rows
@@ -57,7 +57,8 @@ class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Lay
         trainable: Whether lookups record gradients.
         checkpoint: Whether checkpoints include the rows.
         init_size: Rows to make room for at once, divided among the tables.
-        kv_creator: The storage: None or a `CuckooHashTableCreator`, which mean the same.
+        kv_creator: The storage: None or a `CuckooHashTableCreator` for main memory, a
+            `RedisTableCreator`, or a `KVCreator` of yours. A storage finds its rows by `name`.
         restrict_policy: The rule of `restrict`: a subclass of `de.RestrictPolicy`, such as
             `de.TimestampRestrictPolicy`.
         bp_v2: Kept for compatibility. Each optimizer step is one atomic update inside the table, so
@@ -79,7 +80,7 @@ class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Lay
     Raises:
         TypeError: An argument of a wrong type or dtype.
         ValueError: `dim`, `devices`, `init_size` or `initializer` is out of range.
-        NotImplementedError: `kv_creator` asks for another storage.
+        NotImplementedError: The storage of `kv_creator` cannot do what other arguments ask for.
 
     Example:
     >>> users = Variable(dim=2, name="users", initializer=0.5)
@@ -115,7 +116,7 @@ class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Lay
     ) -> None:
         spec = TableSpec.checked(key_dtype, value_dtype, dim, devices)
         init_size = checked_init_size(init_size)
-        check_creator(kv_creator)
+        creator = storage_creator(kv_creator)
         policy = checked_policy(restrict_policy, admission, eviction)
         if regularizer is not None and not callable(regularizer):
             raise TypeError(
@@ -142,7 +143,7 @@ class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Lay
         row = initializers.resolve(
             initializer, name=name, dim=spec.dim, value_dtype=spec.value_dtype
         )
-        self._store = ShardedTable(name, spec, row, partitioner, init_size, policy)
+        self._store = ShardedTable(name, spec, row, partitioner, init_size, policy, creator)
         self._start_restriction(restrict_policy)
         self._checkpointed = checkpoints.TableState(self._store)
         self._anchor: Any = None

@@ -132,7 +132,8 @@ class Manager:
         self._saves_since_base = self._saves_since_base + 1 if plan.earlier else 0
         self.reports = {}
         for store, (made, reports) in plan.written.items():
-            self._chains[store] = _chains(made, len(store.tables))
+            if not store.outlives_its_process:  # of those no changes are noted: no deltas
+                self._chains[store] = _chains(made, len(store.tables))
             texts = [report.numpy().decode() for report in reports]
             self.reports[store.name] = [json.loads(text) for text in texts]
             for table, report in zip(store.tables, self.reports[store.name], strict=True):

@@ -28,7 +28,7 @@ def removed_names(module: str, **replacements: str) -> Callable[[str], Any]:
 
 _ONE_TABLE = "every Variable keeps its rows in the table that de.Variable makes"
 _HKV = "tables are kept in main memory; bound a Variable by an eviction policy instead"
-_REDIS = "rows are kept by the process that trains, or on the `devices` of the Variable"
+_REDIS = "pass kv_creator=de.RedisTableCreator(…) to a Variable, which is the table"
 _HOROVOD = "Horovod is not used; `devices` puts the tables of a Variable on several machines"
 
 #: For the package itself.
@@ -42,8 +42,6 @@ PACKAGE = {
     "HkvHashTableCreator": _HKV,
     "HvdAllToAllEmbedding": _HOROVOD,
     "RedisTable": _REDIS,
-    "RedisTableConfig": _REDIS,
-    "RedisTableCreator": _REDIS,
     "create_slots": "optimizers keep their slots in the rows; see get_slot_variables",
     "python": "import the names from de_core itself",
     "ragged_embedding_ops": "every lookup takes ragged ids",

@@ -106,7 +106,7 @@ def test_layers_and_checkpoints_have_their_old_names_too():
     ("module", "name", "replacement"),
     [
         (de, "HkvHashTableCreator", "eviction policy"),
-        (de, "RedisTableCreator", "devices"),
+        (de, "RedisTable", "kv_creator"),
         (de, "CuckooHashTable", "de.Variable"),
         (de, "create_slots", "get_slot_variables"),
         (de.shadow_ops, "HvdVariable", "devices"),
@@ -136,11 +136,11 @@ def test_every_name_in_the_guide_is_there_or_says_what_to_use():
                 break
 
 
-def test_other_storages_are_refused():
+def test_what_is_no_storage_is_refused():
     class Mine(de.KVCreator):
         pass
 
-    with pytest.raises(NotImplementedError, match="there is no other storage yet"):
+    with pytest.raises(NotImplementedError, match=r"must define `create`.*Received: .*Mine"):
         de.Variable(kv_creator=Mine())
     with pytest.raises(TypeError, match=r"`kv_creator` must be a de.KVCreator. Received: .*'x'"):
         de.Variable(kv_creator="x")

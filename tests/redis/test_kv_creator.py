@@ -1,0 +1,161 @@
+"""`KVCreator` as the way to add a storage, and what its storages cannot do."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import threading
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from examples.sqlite_storage import SqliteCreator
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.fixture
+def creator(tmp_path):
+    return SqliteCreator({"path": str(tmp_path / "{name}.sqlite")})
+
+
+def test_the_example_is_short_and_goes_on_where_it_was(tmp_path):
+    example = ROOT / "examples/sqlite_storage.py"
+    assert len(example.read_text().splitlines()) < 60
+    printed = [
+        subprocess.run(
+            [sys.executable, example],
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "TF_CPP_MIN_LOG_LEVEL": "3"},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for _ in range(2)
+    ]
+    assert list(map(json.loads, printed)) == [[[1.0, 0.5]] * 2, [[2.0, 1.0]] * 2]
+
+
+def test_a_storage_trains_restores_and_forgets_like_memory(creator, tmp_path):
+    tables = [
+        de.Variable(dim=2, name="t", initializer="uniform", kv_creator=kind)
+        for kind in (creator, None)
+    ]
+    for table in tables:
+        optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1))
+        for seed in range(3):
+            ids = tf.random.stateless_uniform([8], [seed, 0], 0, 6, tf.int64)
+            gradient = tf.random.stateless_normal([8, 2], [seed, 1])
+            optimizer.apply([tf.IndexedSlices(gradient, ids)], [table])
+        table.remove([0, 1])
+    stored, in_memory = (dict(zip(*map(_plain, table.export()), strict=True)) for table in tables)
+    assert stored == in_memory
+    stats = tables[0].stats()
+    assert stats["rows"] == len(stored)
+    de.checkpoint.save(tables[0], tmp_path / "c")
+    tables[0].clear()
+    assert int(tables[0].size()) == 0
+    de.checkpoint.restore(tables[0], tmp_path / "c")
+    assert dict(zip(*map(_plain, tables[0].export()), strict=True)) == stored
+
+
+def test_threads_of_one_process_lose_no_update(creator):
+    table = de.Variable(dim=1, name="threads", kv_creator=creator)
+
+    def add():
+        for _ in range(10):
+            table.accum([1, 2], tf.zeros([2, 1]), tf.ones([2, 1]))
+
+    threads = [threading.Thread(target=add) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    np.testing.assert_array_equal(table.lookup([1, 2]), [[40.0], [40.0]])
+
+
+def test_rows_of_another_kind_under_a_name_are_refused(creator):
+    de.Variable(dim=2, name="mine", kv_creator=creator)
+    with pytest.raises(ValueError, match=r"'dim': 2.*Received: .*'dim': 3"):
+        de.Variable(dim=3, name="mine", kv_creator=creator)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"devices": ["/CPU:0"] * 2}, ValueError, "`devices` must be None or one device"),
+        ({"eviction": de.EvictionLRU(max_rows=3)}, NotImplementedError, "need rows in main memory"),
+        ({"admission": de.AdmissionCount(2)}, NotImplementedError, "need rows in main memory"),
+        (
+            {"restrict_policy": de.TimestampRestrictPolicy},
+            NotImplementedError,
+            "need rows in main memory",
+        ),
+    ],
+)
+def test_what_needs_memory_is_refused(creator, arguments, error, message):
+    with pytest.raises(error, match=message):
+        de.Variable(dim=2, kv_creator=creator, **arguments)
+
+
+def test_a_manager_saves_whole_tables_and_other_objects_are_refused(creator, tmp_path):
+    class Wrong(de.KVCreator):
+        def create(self, **_):
+            return {}
+
+    with pytest.raises(TypeError, match=r"`create` must return a de.RowStore. Received: .*dict"):
+        de.Variable(kv_creator=Wrong())
+    table = de.Variable(dim=1, name="d", kv_creator=creator)
+    manager = de.checkpoint.Manager(table, tmp_path)
+    table.upsert([1], [[1.0]])
+    manager.save()
+    table.upsert([1], [[2.0]])
+    manager.save()
+    table.upsert([1], [[3.0]])
+    assert manager.restore() is not None
+    assert float(table.lookup([1])[0, 0]) == 2.0
+    manager.restore(manager.checkpoints[0])
+    assert float(table.lookup([1])[0, 0]) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "message"),
+    [
+        ({"redis_host_prot": [1]}, ValueError, "Did you mean 'redis_host_port'"),
+        ({"redis_host_port": 6379}, TypeError, "`redis_host_port` must be a list"),
+        ({"redis_host_port": [1, 2]}, ValueError, "one `redis_host_port` for each"),
+        ({"redis_connection_mode": 3}, ValueError, "must be one of 0, 1, 2"),
+        ({"table_store_mode": 1}, ValueError, "`table_store_mode` must be one of 2"),
+        ({"keys_sending_size": 0}, ValueError, "`keys_sending_size` must be at least 1"),
+        ({"redis_connection_mode": 0, "redis_db": 2}, ValueError, "only `redis_db` 0"),
+    ],
+)
+def test_a_configuration_is_checked(params, error, message):
+    with pytest.raises(error, match=message):
+        de.RedisTableConfig(params=params)
+
+
+def test_a_configuration_of_the_ancestor_is_read(tmp_path, monkeypatch):
+    file = tmp_path / "redis.json"
+    file.write_text(json.dumps({"redis_host_ip": ["a"], "model_tag_new": "m", "table_store_mode": 1,
+                                "model_lib_abs_dir": "/tmp", "storage_slice": 4}))  # fmt: skip
+    monkeypatch.setenv("REDIS_CONFIG", str(file))
+    for config in (
+        de.RedisTableConfig(str(file)),
+        de.RedisTableConfig(redis_config_abs_dir_env="REDIS_CONFIG"),
+    ):
+        assert config.settings.redis_host_ip == ("a",)
+        assert config.settings.model_tag_runtime == "m"
+        assert config.settings.slices == 4
+    with pytest.raises(ValueError, match="needs a file, the environment variable of one"):
+        de.RedisTableConfig()
+    with pytest.raises(TypeError, match=r"must be a de.RedisTableConfig"):
+        de.RedisTableCreator({"redis_host_port": [1]})
+
+
+def _plain(tensor):
+    values = tensor.numpy().tolist()
+    return [tuple(value) if isinstance(value, list) else value for value in values]
