@@ -133,6 +133,7 @@ class Gateway:
                 max_waiting=settings.max_waiting,
                 policy=VersionPolicy.parse(settings.version_policy),
                 warm_up=settings.warm_up,
+                brief_seconds=settings.brief_ms / 1000,
                 batching=BatchOptions(
                     rows=settings.batch_rows,
                     delay_seconds=settings.batch_delay_ms / 1000,

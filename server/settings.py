@@ -154,6 +154,13 @@ class Settings(BaseSettings):
     batch_delay_ms: float = Field(
         default=2.0, ge=0, le=1000, description="How long a row may wait for its batch."
     )
+    brief_ms: float = Field(
+        default=0.25,
+        ge=0,
+        le=10,
+        description="Runs of a model known to take no longer are done without a thread: handing "
+        "them over would take longer. 0 for none.",
+    )
     max_in_flight: int = Field(
         default=1024, ge=1, description="Requests answered at once; more get a 429."
     )

@@ -1,7 +1,7 @@
 """The embedded engine: SavedModels of a folder, served from this process.
 
 A task looks at the folder every few seconds. Models run on a bounded pool of threads and
-are loaded on another thread, so the event loop never waits for TensorFlow.
+are loaded on another thread, so the event loop waits for TensorFlow only in runs known to be short.
 """
 
 import asyncio
@@ -36,6 +36,7 @@ class EmbeddedOptions:
         policy: Which versions of a model serve.
         batching: How requests are batched.
         warm_up: Whether versions run before they take traffic.
+        brief_seconds: Runs that take no longer are done in the event loop, see `BriefRuns`.
     """
 
     folder: ModelFolder
@@ -45,6 +46,7 @@ class EmbeddedOptions:
     policy: VersionPolicy = LATEST
     batching: BatchOptions = dataclasses.field(default_factory=BatchOptions)
     warm_up: bool = False
+    brief_seconds: float = 0.0
 
 
 class EmbeddedEngine:
@@ -184,6 +186,7 @@ class EmbeddedEngine:
                     self._loader,
                     self._options.policy,
                     self._options.batching,
+                    self._options.brief_seconds,
                 )
             await self._models[name].update(folders)
 

@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 from server.call import current_call
 from server.engines.base import Classifications, VersionState, VersionStatus
 from server.engines.batching import Batcher, BatchOptions, batchable
+from server.engines.brief_runs import BriefRuns
 from server.engines.model_folder import Versions, fingerprint
 from server.engines.version_policy import LATEST, VersionPolicy
 from server.engines.worker_pool import WorkerPool
@@ -39,6 +40,11 @@ class LoadedModel(Protocol):
     @property
     def described(self) -> Sequence[SignatureSpec]:
         """All signatures the model declares."""
+        ...
+
+    @property
+    def steady(self) -> frozenset[str]:
+        """The signatures whose time depends on the sizes of their inputs only."""
         ...
 
     def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
@@ -69,13 +75,19 @@ class LeasedVersion:
     """One loaded version, and how many hold it; a `Servable`."""
 
     def __init__(
-        self, version: int, model: LoadedModel, pool: WorkerPool, batching: BatchOptions
+        self,
+        version: int,
+        model: LoadedModel,
+        pool: WorkerPool,
+        batching: BatchOptions,
+        brief_seconds: float,
     ) -> None:
-        """Makes the version; nobody holds it yet."""
+        """Makes the version; nobody holds it yet. `brief_seconds` as for `BriefRuns`."""
         self.version = version
         self._model = model
         self._pool = pool
         self._batcher = Batcher(self._run_now, batching) if batching.rows else None
+        self._brief = BriefRuns(brief_seconds, model.steady)
         self._holders = 0
         self._free = asyncio.Event()
         self._free.set()
@@ -102,7 +114,27 @@ class LeasedVersion:
             current_call().spent("run", time.perf_counter() - begun)
 
     async def _run_now(self, signature: str, inputs: Tensors) -> dict[str, Array]:
-        return await self._timed(lambda: self._model.run(signature, inputs))
+        spec = self._model.signatures[signature]
+        if self._brief.expects(spec, inputs):
+            return self._run_here(spec, inputs)
+
+        def run() -> dict[str, Array]:
+            begun = time.thread_time()
+            try:
+                return self._model.run(signature, inputs)
+            finally:
+                self._brief.ran_on_thread(spec, inputs, time.thread_time() - begun)
+
+        return await self._timed(run)
+
+    def _run_here(self, spec: SignatureSpec, inputs: Tensors) -> dict[str, Array]:
+        begun, cpu_begun = time.perf_counter(), time.thread_time()
+        try:
+            return self._model.run(spec.name, inputs)
+        finally:
+            seconds = time.perf_counter() - begun
+            self._brief.ran_here(spec, inputs, seconds, time.thread_time() - cpu_begun)
+            current_call().spent("run", seconds)
 
     async def _timed(self, work: Callable[[], T]) -> T:
         """Runs work of the model on the pool; tells its time from that of waiting."""
@@ -170,6 +202,7 @@ class ModelVersions:
         loader: WorkerPool,
         policy: VersionPolicy = LATEST,
         batching: BatchOptions | None = None,
+        brief_seconds: float = 0.0,
     ) -> None:
         """Makes a model without versions.
 
@@ -180,9 +213,11 @@ class ModelVersions:
             loader: Where loading and releasing run, so that requests never wait for them.
             policy: Which versions should serve.
             batching: How requests are batched; not at all if not given.
+            brief_seconds: Runs that take no longer need no thread.
         """
         self._policy = policy
         self._batching = batching or BatchOptions()
+        self._brief_seconds = brief_seconds
         self._name = name
         self._load = load
         self._pool = pool
@@ -252,7 +287,9 @@ class ModelVersions:
             record.failed_fingerprint = files
             _LOG.error("model %s version %d does not load: %s", self._name, version, error)
             return False
-        record.serving = LeasedVersion(version, model, self._pool, self._batching)
+        record.serving = LeasedVersion(
+            version, model, self._pool, self._batching, self._brief_seconds
+        )
         published = await self._loader.run(lambda: _published(path))
         record.status = VersionStatus(version, VersionState.AVAILABLE, published=published)
         _LOG.info("model %s version %d serves", self._name, version)

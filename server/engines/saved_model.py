@@ -12,13 +12,15 @@ import importlib.metadata
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from server.engines.base import Classifications
+from server.engines.graph_session import GraphSession, Run
+from server.engines.steady_graphs import steady_signatures
 from server.engines.tfserving.tensor_protos import signatures_of
 from server.errors import Code, ServingError, invalid
 from server.tensors import (
@@ -112,29 +114,25 @@ class SavedModel:
         op_library_problem()
         self._tf = tensorflow
         try:
-            self.described = _read_signatures(path)
-            self._module = tensorflow.saved_model.load(str(path), tags=[_SERVE_TAG])
+            meta_graph = _read_meta_graph(path)
+            self.described = signatures_of(meta_graph.signature_def)
+            self.signatures = {
+                signature.name: signature for signature in self.described if _runs(signature)
+            }
+            self.steady = steady_signatures(meta_graph.graph_def, self.signatures.values())
+            self._graph = GraphSession(tensorflow, path, _SERVE_TAG)
+            self._runners: Mapping[str, Run] = {
+                name: self._graph.runner(signature) for name, signature in self.signatures.items()
+            }
         except Exception as error:  # TensorFlow raises nearly every type here.
             raise LoadError(_load_message(path, error)) from error
-        self._functions: Mapping[str, Callable[..., Mapping[str, Any]]] = dict(
-            self._module.signatures
-        )
-        self.signatures = {
-            signature.name: signature
-            for signature in self.described
-            if signature.name in self._functions
-        }
 
     def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
         """Runs a signature; see `Servable.run`."""
         spec = self.signatures[signature]
-        tensors = {
-            name: self._tf.constant(value, dtype=spec.inputs[name].dtype.number)
-            for name, value in inputs.items()
-        }
         try:
-            outputs = self._functions[signature](**tensors)
-            return {name: _to_numpy(value) for name, value in outputs.items()}
+            outputs = self._runners[signature](inputs)
+            return {name: _array(value) for name, value in outputs.items()}
         except self._tf.errors.OpError as error:
             raise _run_error(error, spec, inputs) from error
 
@@ -201,10 +199,10 @@ class SavedModel:
 
     def close(self) -> None:
         """Drops the model and the resources it holds. Nothing may run any more."""
-        self._functions = {}
-        self._module = None
-        # The loaded object graph is full of cycles: without this its tables would stay
-        # until Python happens to collect.
+        self._runners = {}
+        self._graph.close()
+        # The graph is full of cycles: without this it would stay until Python happens to
+        # collect.
         gc.collect()
         _return_memory()
 
@@ -215,21 +213,29 @@ def _return_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _to_numpy(value: Any) -> Array:
-    array: Array = np.asarray(value.numpy())
-    if array.dtype.kind in "SU":
-        return array.astype(object)
-    return array
+def _runs(signature: SignatureSpec) -> bool:
+    """Returns whether a signature is a function of tensors: not the initializer, nor sparse."""
+    specs = (*signature.inputs.values(), *signature.outputs.values())
+    return bool(signature.outputs) and all(":" in spec.tensor_name for spec in specs)
 
 
-def _read_signatures(path: Path) -> list[SignatureSpec]:
-    """Reads the declared signatures: the loaded model tells neither tensor names nor methods."""
+def _array(value: Any) -> Array:
+    if isinstance(value, bytes):
+        # Not as numpy's own strings: those lose zero bytes at their end.
+        scalar = np.empty((), object)
+        scalar[()] = value
+        return scalar
+    return np.asarray(value)
+
+
+def _read_meta_graph(path: Path) -> Any:
+    """Reads the MetaGraphDef message that is served."""
     saved_model_pb2 = importlib.import_module("tensorflow.core.protobuf.saved_model_pb2")
     message = saved_model_pb2.SavedModel()
     message.ParseFromString((path / "saved_model.pb").read_bytes())
     for graph in message.meta_graphs:
         if _SERVE_TAG in graph.meta_info_def.tags:
-            return signatures_of(graph.signature_def)
+            return graph
     raise ValueError(f"it has no graph tagged {_SERVE_TAG!r}")
 
 

@@ -87,9 +87,8 @@ def encode_raw(rows: Array, found: Found) -> tuple[bytes, Mapping[str, str]]:
     """Writes embeddings and found as bytes, and the headers that tell them apart."""
     if sys.byteorder == "big":
         rows = rows.byteswap()
-    body = b"".join(
-        (np.ascontiguousarray(rows).tobytes(), np.ascontiguousarray(found, np.uint8).tobytes())
-    )
+    parts = (np.ascontiguousarray(rows), np.ascontiguousarray(found, np.uint8))
+    body = b"".join(part.data for part in parts)
     return body, {
         "x-embeddings-dtype": rows.dtype.name,
         "x-embeddings-shape": ",".join(str(size) for size in rows.shape),

@@ -46,7 +46,7 @@ def test_tensorflow_is_named_in_few_files():
         if 'import_module("tensorflow' in file.read_text()
         or "import tensorflow" in file.read_text()
     }
-    assert files == {"saved_model.py", "warm_up.py", "protos.py"}
+    assert files == {"saved_model.py", "graph_session.py", "warm_up.py", "protos.py"}
 
 
 def test_messages_come_without_running_tensorflow():

@@ -30,6 +30,7 @@ class FakeModel:
         self.number = int(path.name)
         self.signatures = {SPEC.name: SPEC}
         self.described = [SPEC]
+        self.steady = frozenset({SPEC.name})
         self.closed = False
         self.hold = hold
 

@@ -1,0 +1,66 @@
+"""Which signatures take a time that only the sizes of their inputs decide.
+
+Loops run as often as values say, strings are as long as they are, Python or a queue may take any
+time.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from server.tensors import Kind, SignatureSpec
+
+_UNSTEADY = re.compile(
+    r"While|^For$|^Enter$|PyFunc|Queue|Barrier|Dataset|Iterator|MapDefun|File|Stage|Recv|Mutex"
+)
+
+
+def steady_signatures(graph: Any, signatures: Iterable[SignatureSpec]) -> frozenset[str]:
+    """Returns the names of the steady ones among signatures.
+
+    Args:
+        graph: The GraphDef message that they are of.
+        signatures: Signatures of tensors.
+    """
+    nodes = {node.name: node for node in graph.node}
+    functions = {each.signature.name: each.node_def for each in graph.library.function}
+    return frozenset(
+        signature.name
+        for signature in signatures
+        if all(spec.dtype.kind is not Kind.STRING for spec in signature.inputs.values())
+        and not any(_UNSTEADY.search(op) for op in _ops(signature, nodes, functions))
+    )
+
+
+def _ops(signature: SignatureSpec, nodes: dict[str, Any], functions: dict[str, Any]) -> set[str]:
+    """Returns the ops that a signature runs, those of the functions it calls with them."""
+    ops: set[str] = set()
+    seen: set[str] = set()
+    called: set[str] = set()
+    wanted = [spec.tensor_name for spec in signature.outputs.values()]
+    while wanted:
+        name = wanted.pop().lstrip("^").split(":", 1)[0]
+        if name in seen:
+            continue
+        seen.add(name)
+        node = nodes[name]
+        ops.add(node.op)
+        wanted += node.input
+        calls = list(_calls(node))
+        while calls:
+            function = calls.pop()
+            if function in called or function not in functions:
+                continue
+            called.add(function)
+            for inner in functions[function]:
+                ops.add(inner.op)
+                calls += _calls(inner)
+    return ops
+
+
+def _calls(node: Any) -> Iterable[str]:
+    for value in node.attr.values():
+        if value.HasField("func"):
+            yield value.func.name
+        for function in value.list.func:
+            yield function.name

@@ -1,0 +1,168 @@
+"""Runs that the event loop may wait for: which ones, and that others go to threads."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import importlib
+import threading
+
+import numpy as np
+import pytest
+
+from server.engines.batching import BatchOptions
+from server.engines.brief_runs import BriefRuns
+from server.engines.model_versions import LeasedVersion
+from server.engines.steady_graphs import steady_signatures
+from server.engines.tfserving.protos import load_protos
+from server.engines.worker_pool import WorkerPool
+from tests.server.support.numpy_engine import signature, tensor
+
+SPEC = signature("f", [tensor("x", "int64", None)], [tensor("y", "int64", None)])
+LIMIT = 0.001
+
+
+def rows(count):
+    return {"x": np.zeros(count, np.int64)}
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def proven(size, clock=None):
+    brief = BriefRuns(LIMIT, frozenset({"f"}), clock or Clock())
+    for _ in range(16):
+        brief.ran_on_thread(SPEC, rows(size), LIMIT / 2)
+    return brief
+
+
+def test_short_runs_in_a_row_are_proof_for_inputs_not_larger_than_theirs():
+    brief = BriefRuns(LIMIT, frozenset({"f"}))
+    for _ in range(15):
+        brief.ran_on_thread(SPEC, rows(8), LIMIT / 2)
+        assert not brief.expects(SPEC, rows(8))
+    brief.ran_on_thread(SPEC, rows(8), LIMIT / 2)
+    assert brief.expects(SPEC, rows(8))
+    assert not brief.expects(SPEC, rows(9))
+
+
+def test_a_long_run_speaks_against_inputs_of_its_size_only():
+    brief = proven(8)
+    brief.ran_on_thread(SPEC, rows(8), LIMIT * 2)
+    assert not brief.expects(SPEC, rows(8))
+    assert brief.expects(SPEC, rows(7))
+
+
+@pytest.mark.parametrize(("wall", "cpu"), [(0.021, 0.0), (0.005, 0.0041)])
+def test_a_run_that_held_up_the_others_sends_the_next_ones_to_threads(wall, cpu):
+    clock = Clock()
+    brief = proven(8, clock)
+    brief.ran_here(SPEC, rows(8), wall, cpu)
+    for _ in range(16):
+        brief.ran_on_thread(SPEC, rows(8), LIMIT / 2)
+    assert not brief.expects(SPEC, rows(8))
+    clock.now = 0.11
+    assert brief.expects(SPEC, rows(8))
+    # And twice as long if it does so again.
+    brief.ran_here(SPEC, rows(8), wall, cpu)
+    for _ in range(16):
+        brief.ran_on_thread(SPEC, rows(8), LIMIT / 2)
+    clock.now += 0.11
+    assert not brief.expects(SPEC, rows(8))
+    clock.now += 0.1
+    assert brief.expects(SPEC, rows(8))
+
+
+def test_a_wait_of_a_few_milliseconds_is_the_systems_and_not_the_models():
+    brief = proven(8)
+    brief.ran_here(SPEC, rows(8), 0.01, LIMIT / 2)
+    assert brief.expects(SPEC, rows(8))
+
+
+@pytest.mark.parametrize(("seconds", "steady"), [(0.0, {"f"}), (LIMIT, set())])
+def test_nothing_is_expected_of_unsteady_signatures_or_if_switched_off(seconds, steady):
+    brief = BriefRuns(seconds, frozenset(steady))
+    for _ in range(32):
+        brief.ran_on_thread(SPEC, rows(1), 0.0)
+    assert not brief.expects(SPEC, rows(1))
+
+
+class Model:
+    """A model that answers with the thread it runs on."""
+
+    def __init__(self) -> None:
+        self.signatures = {"f": SPEC}
+        self.described = [SPEC]
+        self.steady = frozenset({"f"})
+
+    def run(self, _signature, inputs):
+        name = threading.current_thread().name
+        return {"y": np.array([name] * len(inputs["x"]), object)}
+
+
+@pytest.mark.parametrize("batch_rows", [0, 16])
+def test_runs_move_to_the_event_loop_once_they_are_known_to_be_short(batch_rows):
+    async def main():
+        pool = WorkerPool("model", 1, 10)
+        options = BatchOptions(rows=batch_rows, delay_seconds=0)
+        version = LeasedVersion(1, Model(), pool, options, 10.0)
+        names = [(await version.run("f", rows(4)))["y"][0] for _ in range(20)]
+        larger = (await version.run("f", rows(5)))["y"][0]
+        await pool.close()
+        return names, larger
+
+    names, larger = asyncio.run(main())
+    assert names == ["model_0"] * 16 + ["MainThread"] * 4
+    assert larger == "model_0"
+
+
+def graph(ops, functions=()):
+    """Makes a graph of a chain of ops, `y` the last; an op called `call g` calls a function."""
+    load_protos()
+    message = importlib.import_module("tensorflow.core.framework.graph_pb2").GraphDef()
+
+    def fill(node, number, op):
+        name, _, function = op.partition(" ")
+        node.name, node.op = f"n{number}", name
+        if number:
+            node.input.append(f"n{number - 1}:0" if number % 2 else f"^n{number - 1}")
+        if function:
+            node.attr["f"].func.name = function
+
+    for number, op in enumerate(ops):
+        fill(message.node.add(), number, op)
+    for name, inner in functions:
+        function = message.library.function.add()
+        function.signature.name = name
+        for number, op in enumerate(inner):
+            fill(function.node_def.add(), number, op)
+    return message
+
+
+def steady(ops, functions=(), dtype="int64", last=-1):
+    outputs = [
+        dataclasses.replace(tensor("y", "int64", None), tensor_name=f"n{range(len(ops))[last]}:0")
+    ]
+    each = signature("f", [tensor("x", dtype, None)], outputs)
+    return steady_signatures(graph(ops, functions), [each]) == {"f"}
+
+
+def test_a_graph_is_steady_if_neither_it_nor_what_it_calls_loops():
+    assert steady(["Placeholder", "MatMul", "Relu"])
+    assert not steady(["Placeholder", "StatelessWhile", "Relu"])
+    assert not steady(["Placeholder", "EagerPyFunc"])
+    calls = ["Placeholder", "StatefulPartitionedCall f"]
+    assert steady(calls, [("f", ["Relu", "PartitionedCall g"]), ("g", ["MatMul"])])
+    assert not steady(calls, [("f", ["Relu", "PartitionedCall g"]), ("g", ["While f"])])
+
+
+def test_loops_that_a_signature_does_not_run_do_not_matter():
+    assert steady(["Placeholder", "Relu", "While"], last=1)
+
+
+def test_strings_take_as_long_as_they_are():
+    assert not steady(["Placeholder", "Relu"], dtype="string")
