@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import secrets
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ from de_core.snapshot import table_files
 from de_core.snapshot.table_files import Reading
 
 _SUFFIX = ".de"
+# What a file is called behind its name until all files of its save are whole.
+_NEW = ".new-"
 
 
 class FileSystem:
@@ -74,7 +77,7 @@ class FileSystem:
         tf.io.gfile.makedirs(folder)
         if append_to_file:
             targets = [_next_part(path) for path in targets]
-        table_files.write(self._store, [path + _SUFFIX for path in targets])
+        _write_all_or_none(self._store, [path + _SUFFIX for path in targets])
         if not append_to_file and file_name_list is None:
             _remove_other_layouts(
                 folder, set(names), _own_pattern(self._store, proc_size, proc_rank)
@@ -157,6 +160,28 @@ def _file_names(
     return [file_stem(table.name) + ending for table in store.tables]
 
 
+def _write_all_or_none(store: ShardedTable, targets: list[str]) -> None:
+    """Writes the tables' files beside the targets; when all are whole they take their place."""
+    for path in targets:
+        for left in tf.io.gfile.glob(f"{path}{_NEW}*"):  # by a process that was killed
+            _remove(left)
+    tag = secrets.token_hex(8)
+    written = [f"{path}{_NEW}{tag}" for path in targets]
+    try:
+        table_files.write(store, written, save=tag)
+        for path, target in zip(written, targets, strict=True):
+            tf.io.gfile.rename(path, target, overwrite=True)
+    except BaseException:
+        for path in written:
+            _remove(path)
+        raise
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(tf.errors.NotFoundError):
+        tf.io.gfile.remove(path)
+
+
 def _check_processes(proc_size: int, proc_rank: int, buffer_size: int) -> None:
     if proc_size < 1 or not 0 <= proc_rank < proc_size:
         raise ValueError(
@@ -209,7 +234,25 @@ def _own_files(
             f"The files of all {count} tables of {store.name!r} must be in the directory. "
             f"Received: no file of number {missing} in {folder!r}.",
         )
+    _check_one_save(stems)
     return [part for _, own in sorted(stems.items()) for path in own for part in _parts(path)]
+
+
+def _check_one_save(stems: dict[int, list[str]]) -> None:
+    """Raises unless each process wrote all of its tables in one save."""
+    saves: dict[str, set[str]] = {}
+    for path in (path for own in stems.values() for path in own):
+        process = re.sub(r"_mht_\d+of", "_mht_of", path)
+        metadata = table_files.about(path + _SUFFIX)["metadata"]
+        saves.setdefault(process, set()).add(str(metadata.get("save", "")))
+    mixed = [process for process, names in saves.items() if len(names) > 1]
+    if mixed:
+        raise tf.errors.DataLossError(
+            None,
+            None,
+            "The files of a Variable's tables must have been saved together. Received: files of "
+            f"several saves as {mixed[0].replace('_mht_of', '_mht_*of')}{_SUFFIX}.",
+        )
 
 
 def _newest(stems: dict[int, list[str]]) -> int:
@@ -253,8 +296,7 @@ def _remove_other_layouts(folder: str, names: set[str], pattern: str) -> None:
     for entry in tf.io.gfile.listdir(folder):
         path = paths.join(folder, entry)
         if own.fullmatch(entry) and path not in kept:
-            with contextlib.suppress(tf.errors.NotFoundError):
-                tf.io.gfile.remove(path)
+            _remove(path)
 
 
 def _matching_in_a_graph(

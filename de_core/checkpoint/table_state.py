@@ -44,7 +44,7 @@ class TableState(tf.Module):
         if placeholder is None:
             return tf.stack(contents.files(self.store, self._lasting_folder()))
         paths = reference.graph_file_names(placeholder, self._first_file, len(self.store.tables))
-        return reference.made(paths, table_files.write(self.store, paths))
+        return reference.made(paths, table_files.write(self.store, paths, of_checkpoint=True))
 
     def _write_beside(self, target: str) -> tf.Tensor:
         active = plan.current()

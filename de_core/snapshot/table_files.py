@@ -45,12 +45,15 @@ class Reading:
         return {"slots": self.slots, "convert": self.convert}
 
 
-def write(store: ShardedTable, paths: Sequence[Any], **attributes: Any) -> list[tf.Tensor]:
+def write(
+    store: ShardedTable, paths: Sequence[Any], *, save: str = "", **attributes: Any
+) -> list[tf.Tensor]:
     """Writes each table to a file; in eager mode none is left if one fails.
 
     Args:
         store: The tables.
         paths: One a table; in a graph scalar string tensors.
+        save: A name of this save for the files' metadata, or nothing.
         **attributes: Of `library.de_table_save`, such as `values_only`.
 
     Returns:
@@ -62,6 +65,7 @@ def write(store: ShardedTable, paths: Sequence[Any], **attributes: Any) -> list[
         for index, (table, path) in enumerate(zip(store.tables, paths, strict=True)):
             metadata = ["table", store.name, "shard", f"{index}/{count}"]
             metadata += ["partition", "hash" if _hashed(store) else "custom"]
+            metadata += ["save", save] if save else []
             reports.append(table.run(library.de_table_save, path, metadata=metadata, **attributes))
     return reports
 
@@ -98,8 +102,9 @@ def restore(store: ShardedTable, files: Any, reading: Reading = Reading()) -> An
 
 def _restore_all(store: ShardedTable, files: Any, reading: Reading) -> Any:
     tables, count = store.tables, len(store.tables)
-    own = _own_files(files, count) if tf.executing_eagerly() and count > 1 else None
-    if own is not None:
+    asked = tf.executing_eagerly() and (count > 1 or reading.chain)
+    own = _own_files(files, count) if asked else None
+    if own is not None and count > 1:
         verify(files)
     hashed = _hashed(store)
     ops = []
@@ -110,7 +115,7 @@ def _restore_all(store: ShardedTable, files: Any, reading: Reading) -> Any:
             replace=not reading.merge,
             shard_index=index if hashed and own is None else 0,
             shard_count=count if hashed and own is None else 1,
-            chain=reading.chain if count == 1 or own is not None else "",
+            chain=reading.chain if own is not None else "",
             **reading.attributes(),
         )
         ops.append(done)

@@ -111,6 +111,24 @@ def test_a_long_chain_is_joined_in_the_background(tmp_path, shards):
     assert most <= 8 * shards
 
 
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (2, 3), (2, 2)])
+def test_a_manager_goes_on_with_another_number_of_tables(tmp_path, before, after):
+    owner, rng = module(before), np.random.default_rng(0)
+    manager = de.checkpoint.Manager(owner, tmp_path)
+    for step in range(2):
+        change(owner, rng, step)
+        manager.save()
+    resumed = module(after)
+    manager = de.checkpoint.Manager(resumed, tmp_path)
+    manager.restore()
+    assert rows_of(resumed.table) == rows_of(owner.table)
+    change(resumed, rng, 2)
+    manager.save()
+    other = module()
+    de.checkpoint.restore(other, tmp_path)
+    assert rows_of(other.table) == rows_of(resumed.table)
+
+
 @pytest.mark.parametrize("shards", [1, 2])
 def test_another_process_goes_on_with_deltas(tmp_path, shards):
     owner, rng = module(shards), np.random.default_rng(0)

@@ -1,6 +1,8 @@
 // Kernels that save live tables to snapshot files, and keep their chains of saves.
 #include <cstring>
+#include <mutex>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "de_core/cc/engine/table_save.h"
@@ -48,6 +50,7 @@ class SaveOp final : public LiveTableOp {
     OP_REQUIRES_OK(context, context->GetAttr("consistent", &consistent));
     OP_REQUIRES_OK(context, context->GetAttr("consistent_bytes", &consistent_bytes));
     OP_REQUIRES_OK(context, context->GetAttr("store_as", &store_as));
+    OP_REQUIRES_OK(context, context->GetAttr("of_checkpoint", &of_checkpoint_));
     OP_REQUIRES_OK(context, context->GetAttr("keep_slots", &keep_slots));
     OP_REQUIRES_OK(context, context->GetAttr("keep_at_least", &keep_at_least));
     OP_REQUIRES(
@@ -79,6 +82,7 @@ class SaveOp final : public LiveTableOp {
     TF_RETURN_IF_ERROR(PathOf(context, 1, &path));
     std::optional<KeyBatch> keys;
     TF_RETURN_IF_ERROR(ChosenKeys(context, table, &keys));
+    if (of_checkpoint_) RemoveUnfinished(context->env(), path);
     const uint64_t begin = context->env()->NowMicros();
     PoolExecutor executor(context);
     // An optimizer that meets the table for the first time widens its rows, and a cleared table has
@@ -105,6 +109,16 @@ class SaveOp final : public LiveTableOp {
   }
 
  private:
+  /// Deletes what a checkpoint that failed behind this op has left, and remembers `path`.
+  void RemoveUnfinished(Env* env, const std::string& path) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    const std::string last = std::exchange(last_path_, path);
+    const std::string prefix = last.substr(0, last.rfind(".data-"));
+    // Files of the first version of checkpoints are called as their prefix.
+    const bool finished = env->FileExists(prefix + ".index").ok() || env->FileExists(prefix).ok();
+    if (!last.empty() && !finished) env->DeleteFile(last).IgnoreError();
+  }
+
   static absl::Status Save(Env* env, const std::string& path, engine::Table* live,
                            engine::SaveOptions options, engine::Executor* executor, bool* outdated,
                            std::string* json) {
@@ -135,6 +149,9 @@ class SaveOp final : public LiveTableOp {
   }
 
   engine::SaveOptions options_;
+  bool of_checkpoint_ = false;
+  std::mutex mutex_;
+  std::string last_path_;
 };
 
 class CommitSaveOp final : public LiveTableOp {

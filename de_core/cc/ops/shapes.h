@@ -2,6 +2,8 @@
 #ifndef DE_CORE_OPS_SHAPES_H_
 #define DE_CORE_OPS_SHAPES_H_
 
+#include <initializer_list>
+
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -14,6 +16,26 @@ using tensorflow::shape_inference::ShapeHandle;
 inline absl::Status HandleOnly(InferenceContext* c) {
   ShapeHandle unused;
   return c->WithRank(c->input(0), 0, &unused);
+}
+
+/// Requires input 0 to be a handle and input 1 one path or a vector of them.
+inline absl::Status HandleAndPaths(InferenceContext* c) {
+  ShapeHandle unused;
+  TF_RETURN_IF_ERROR(c->WithRankAtMost(c->input(1), 1, &unused));
+  return HandleOnly(c);
+}
+
+/// Requires these inputs to be of this rank.
+inline absl::Status InputsOfRank(InferenceContext* c, std::initializer_list<int> inputs, int rank) {
+  ShapeHandle unused;
+  for (const int i : inputs) TF_RETURN_IF_ERROR(c->WithRank(c->input(i), rank, &unused));
+  return absl::OkStatus();
+}
+
+/// Makes all outputs scalars.
+inline absl::Status ScalarOutputs(InferenceContext* c) {
+  for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->Scalar());
+  return absl::OkStatus();
 }
 
 /// Sets output `index` to keys.shape + [dim], where `keys` is an input and `dim` an attribute.

@@ -5,15 +5,8 @@
 namespace de::ops {
 namespace {
 
-absl::Status OpensFiles(InferenceContext* c) {
-  ShapeHandle unused;
-  TF_RETURN_IF_ERROR(c->WithRankAtMost(c->input(1), 1, &unused));
-  return HandleOnly(c);
-}
-
 absl::Status ReadShape(InferenceContext* c) {
-  ShapeHandle unused;
-  for (int i = 0; i < 3; ++i) TF_RETURN_IF_ERROR(c->WithRank(c->input(i), 0, &unused));
+  TF_RETURN_IF_ERROR(InputsOfRank(c, {0, 1, 2}, 0));
   c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
   c->set_output(1, c->Vector(InferenceContext::kUnknownDim));
   c->set_output(2, c->Matrix(InferenceContext::kUnknownDim, InferenceContext::kUnknownDim));
@@ -22,11 +15,9 @@ absl::Status ReadShape(InferenceContext* c) {
 }
 
 absl::Status CompactShape(InferenceContext* c) {
-  ShapeHandle unused;
-  TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &unused));
-  TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 0, &unused));
-  c->set_output(0, c->Scalar());
-  return absl::OkStatus();
+  TF_RETURN_IF_ERROR(InputsOfRank(c, {0}, 1));
+  TF_RETURN_IF_ERROR(InputsOfRank(c, {1}, 0));
+  return ScalarOutputs(c);
 }
 
 }  // namespace
@@ -104,7 +95,7 @@ REGISTER_OP("DeFrozenTable")
 REGISTER_OP("DeFrozenTableOpen")
     .Input("handle: resource")
     .Input("path: string")
-    .SetShapeFn(OpensFiles)
+    .SetShapeFn(HandleAndPaths)
     .Doc(R"doc(
 Maps snapshot files into memory and serves them under `handle`.
 

@@ -6,37 +6,28 @@ namespace de::ops {
 namespace {
 
 absl::Status HandleAndPath(InferenceContext* c) {
-  ShapeHandle unused;
-  TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 0, &unused));
-  for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->Scalar());
-  return HandleOnly(c);
+  TF_RETURN_IF_ERROR(InputsOfRank(c, {0, 1}, 0));
+  return ScalarOutputs(c);
 }
 
 absl::Status HandlePathKeys(InferenceContext* c) {
-  ShapeHandle unused;
-  TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 1, &unused));
+  TF_RETURN_IF_ERROR(InputsOfRank(c, {2}, 1));
   return HandleAndPath(c);
 }
 
-/// Input 1 is one path or a vector of them.
-absl::Status HandleAndPaths(InferenceContext* c) {
-  ShapeHandle unused;
-  TF_RETURN_IF_ERROR(c->WithRankAtMost(c->input(1), 1, &unused));
-  for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->Scalar());
-  return HandleOnly(c);
+absl::Status Restores(InferenceContext* c) {
+  TF_RETURN_IF_ERROR(HandleAndPaths(c));
+  return ScalarOutputs(c);
 }
 
-absl::Status HandlePathsKeys(InferenceContext* c) {
-  ShapeHandle unused;
-  TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 1, &unused));
-  return HandleAndPaths(c);
+absl::Status RestoresKeys(InferenceContext* c) {
+  TF_RETURN_IF_ERROR(InputsOfRank(c, {2}, 1));
+  return Restores(c);
 }
 
 absl::Status HandlePathRangeMask(InferenceContext* c) {
-  ShapeHandle unused;
-  TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 0, &unused));
-  TF_RETURN_IF_ERROR(c->WithRank(c->input(3), 0, &unused));
-  TF_RETURN_IF_ERROR(c->WithRank(c->input(4), 1, &unused));
+  TF_RETURN_IF_ERROR(InputsOfRank(c, {2, 3}, 0));
+  TF_RETURN_IF_ERROR(InputsOfRank(c, {4}, 1));
   return HandleAndPath(c);
 }
 
@@ -52,6 +43,7 @@ absl::Status HandlePathRangeMask(InferenceContext* c) {
       .Attr("consistent: bool = false")          \
       .Attr("consistent_bytes: int = 268435456") \
       .Attr("store_as: string = ''")             \
+      .Attr("of_checkpoint: bool = false")       \
       .Attr("keep_slots: list(string) = []")     \
       .Attr("keep_at_least: list(float) = []")
 
@@ -80,6 +72,8 @@ consistent: all rows are of one moment, when the save begins. Rows that change b
 consistent_bytes: what those copies may take; the save fails when they need more.
 store_as: '', or what values are stored as, 'float32', 'float16', 'bfloat16' or 'int8' with a scale
   a row. The table's values must be floating point.
+of_checkpoint: the path is that of a checkpoint of TensorFlow's, `<prefix>.data-<anything>`. If
+  `<prefix>.index` of this op's last run was not written, its file is deleted first. One op a table.
 keep_slots: owner and name of slots in turn; only rows with at least the matching number of
   `keep_at_least` in the first element of each of them are written.
 keep_at_least: one number for each slot of `keep_slots`.
@@ -131,7 +125,7 @@ REGISTER_OP("DeTableRestore")
     .Attr("shard_index: int = 0")
     .Attr("shard_count: int >= 1 = 1")
     .Attr("chain: string = ''")
-    .SetShapeFn(HandleAndPaths)
+    .SetShapeFn(Restores)
     .Doc(R"doc(
 Reads snapshot files into a live table. A file that does not fit or is damaged changes nothing.
 
@@ -158,7 +152,7 @@ REGISTER_OP("DeTableRestoreKeys")
     .Attr("convert: bool = false")
     .Attr("shard_index: int = 0")
     .Attr("shard_count: int >= 1 = 1")
-    .SetShapeFn(HandlePathsKeys)
+    .SetShapeFn(RestoresKeys)
     .Doc(R"doc(
 DeTableRestore of some keys alone.
 
