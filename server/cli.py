@@ -24,6 +24,7 @@ from server.settings import (
     load_settings,
     settings_text,
 )
+from server.tokens import TokensError
 from server.workers import WorkerSupervisor, end_with_parent, this_worker
 
 _CANNOT_START = (
@@ -33,6 +34,7 @@ _CANNOT_START = (
     MissingDependencyError,
     MissingProtosError,
     KeysError,
+    TokensError,
     RoutesError,
     UpstreamsError,
 )

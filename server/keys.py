@@ -1,4 +1,6 @@
-"""API keys: who may ask for what. `python -m server.keys NAME predict lookup` makes one.
+"""API keys, and tokens beside them: who may ask for what.
+
+`python -m server.keys NAME predict lookup` makes a key.
 
 The file holds no key, only SHA-256 digests of them: keys are 256 random bits, so a digest
 cannot be reversed. It is YAML or JSON::
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from server.errors import Code, ServingError
+from server.tokens import Tokens
 
 SCOPES = ("predict", "lookup", "admin")
 
@@ -38,13 +41,23 @@ class ApiKey:
 class KeyRing:
     """The keys that a gateway knows."""
 
-    def __init__(self, keys: Sequence[ApiKey]) -> None:
-        """Makes the ring."""
+    def __init__(self, keys: Sequence[ApiKey], tokens: Tokens | None = None) -> None:
+        """Makes the ring.
+
+        Args:
+            keys: The API keys.
+            tokens: Tells of the tokens that open too, if any do.
+        """
         self._keys = tuple(keys)
+        self._tokens = tokens
 
     @classmethod
-    def load(cls, path: Path) -> "KeyRing":
+    def load(cls, path: Path, tokens: Tokens | None = None) -> "KeyRing":
         """Reads a file of keys.
+
+        Args:
+            path: The file.
+            tokens: As for the constructor.
 
         Raises:
             KeysError: It cannot be read, or an entry is wrong.
@@ -63,17 +76,17 @@ class KeyRing:
             ) from None
         if len({key.name for key in keys}) < len(keys):
             raise KeysError(f"Each key must have a name of its own. Received: --keys-file={path}")
-        return cls(keys)
+        return cls(keys, tokens)
 
     def allows(self, scope: str) -> bool:
-        """Returns whether any key opens a scope."""
-        return any(scope in key.scopes for key in self._keys)
+        """Returns whether any key may open a scope."""
+        return self._tokens is not None or any(scope in key.scopes for key in self._keys)
 
     def check(self, key: str | None, scope: str) -> str:
         """Returns the name of the key's owner.
 
         Args:
-            key: What the client sent, if it sent one.
+            key: The key or token that the client sent, if it sent one.
             scope: What it must open; empty if any known key will do.
 
         Raises:
@@ -82,9 +95,10 @@ class KeyRing:
         """
         owner = self._owner(key) if key else None
         if owner is None:
+            kinds = "An API key" if self._tokens is None else "An API key or a valid token"
             raise ServingError(
                 Code.UNAUTHENTICATED,
-                "An API key is needed: send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`.",
+                f"{kinds} is needed: send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`.",
             )
         if scope and scope not in owner.scopes:
             raise ServingError(
@@ -95,6 +109,10 @@ class KeyRing:
         return owner.name
 
     def _owner(self, key: str) -> ApiKey | None:
+        # No API key has a dot in it.
+        if self._tokens is not None and "." in key:
+            owner = self._tokens.owner(key)
+            return ApiKey(f"token of {owner[0]}", b"", owner[1]) if owner else None
         digest = hashlib.sha256(key.encode("utf-8", "replace")).digest()
         found = None
         # All of them, so that the time tells nothing.

@@ -31,6 +31,7 @@ from server.process import (
     url_of,
 )
 from server.settings import Settings
+from server.tokens import Tokens
 from server.workers import Worker
 
 
@@ -69,7 +70,7 @@ class Gateway:
     @staticmethod
     def check(settings: Settings) -> KeyRing | None:
         """Reads what can be wrong before anything starts; returns the keys if there are any."""
-        keys = KeyRing.load(settings.keys_file) if settings.keys_file else None
+        keys = _keys(settings)
         if settings.admin_port is not None and (keys is None or not keys.allows("admin")):
             raise StartError(
                 "The admin port needs a key of the scope admin: make one with "
@@ -183,6 +184,17 @@ class _Announced:
 
     async def stop(self, seconds: float) -> None:
         await self._server.stop(seconds)
+
+
+def _keys(settings: Settings) -> KeyRing | None:
+    tokens = None
+    if settings.jwt_keys_file is not None:
+        if not settings.jwt_issuer or not settings.jwt_audience:
+            raise StartError("Tokens need --jwt-issuer and --jwt-audience beside --jwt-keys-file.")
+        tokens = Tokens(settings.jwt_keys_file, settings.jwt_issuer, settings.jwt_audience)
+    if settings.keys_file is not None:
+        return KeyRing.load(settings.keys_file, tokens)
+    return KeyRing([], tokens) if tokens is not None else None
 
 
 def _folder(settings: Settings) -> ModelFolder:

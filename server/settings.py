@@ -121,7 +121,8 @@ class Settings(BaseSettings):
         default=None,
         ge=0,
         le=65535,
-        description="Port of the admin API; needs --keys-file. None if not given.",
+        description="Port of the admin API; needs --keys-file or --jwt-keys-file. None if not "
+        "given.",
     )
     admin_host: str = Field(default="127.0.0.1", description="Address of the admin API.")
     keys_file: Path | None = Field(
@@ -129,6 +130,14 @@ class Settings(BaseSettings):
         description="File of API keys, see `python -m server.keys --help`. With it every "
         "request to a model needs a key.",
     )
+    jwt_keys_file: Path | None = Field(
+        default=None,
+        description="File of public keys (a JSON Web Key Set). With it requests may come with a "
+        "token signed by one of them instead of a key; needs de-core[jwt], --jwt-issuer and "
+        "--jwt-audience.",
+    )
+    jwt_issuer: str = Field(default="", description="Who issues the tokens (their `iss`).")
+    jwt_audience: str = Field(default="", description="Whom the tokens are for (their `aud`).")
     tls_cert: Path | None = Field(
         default=None, description="Certificate chain (PEM); with --tls-key, HTTPS."
     )
@@ -168,6 +177,16 @@ class Settings(BaseSettings):
         default=5000.0,
         ge=0,
         description="Requests a second from one key or address, per process; 0 for no limit.",
+    )
+    model_in_flight: int = Field(
+        default=512,
+        ge=1,
+        description="Requests to one model answered at once: the others keep some of the places.",
+    )
+    model_rate_per_second: float = Field(
+        default=10_000.0,
+        ge=0,
+        description="Requests a second to one model, per process; 0 for no limit.",
     )
     request_seconds: float = Field(
         default=60.0,

@@ -1,4 +1,4 @@
-"""How many requests are taken: at once, and a second from one client."""
+"""How many requests are taken: at once, and a second; from all, from one client, to one model."""
 
 import time
 from collections import OrderedDict
@@ -6,69 +6,88 @@ from collections.abc import Callable
 
 from server.errors import Code, ServingError
 
-_REMEMBERED_CLIENTS = 10_000
-# A client may send this many seconds' worth of requests in one go.
+_REMEMBERED = 10_000
+# This many seconds' worth of requests may come in one go.
 _BURST_SECONDS = 2.0
 
 
-class Throttle:
-    """Bounds on requests in flight and on requests a second. Used from one event loop."""
+class Places:
+    """A bound on the requests under way, for each name by itself. Used from one event loop."""
 
-    def __init__(
-        self, max_in_flight: int, rate: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        """Makes the throttle.
+    def __init__(self, most: int, what: str = "requests") -> None:
+        """Makes the places, all free.
 
         Args:
-            max_in_flight: Requests answered at once.
-            rate: Requests a second from one client; 0 for no bound.
-            clock: Tells the time in seconds.
+            most: Requests of one name answered at once.
+            what: What they are, for the refusal.
         """
-        self._max_in_flight = max_in_flight
-        self._rate = rate
-        self._burst = max(1.0, rate * _BURST_SECONDS)
-        self._clock = clock
-        self._in_flight = 0
-        # Tokens left, and when they were counted, by client; the longest unseen first.
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._most = most
+        self._what = what
+        self._taken: dict[str, int] = {}
 
-    def enter(self) -> None:
-        """Takes one of the places for requests in flight; `leave` gives it back.
+    def enter(self, name: str = "") -> None:
+        """Takes a place; `leave` gives it back.
 
         Raises:
             ServingError: RESOURCE_EXHAUSTED if all are taken.
         """
-        if self._in_flight >= self._max_in_flight:
+        taken = self._taken.get(name, 0)
+        if taken >= self._most:
             raise ServingError(
                 Code.RESOURCE_EXHAUSTED,
-                f"At most {self._max_in_flight} requests are answered at once. Try again later.",
+                f"At most {self._most} {self._what} are answered at once. Try again later.",
                 retry_after=1.0,
             )
-        self._in_flight += 1
+        self._taken[name] = taken + 1
 
-    def leave(self) -> None:
+    def leave(self, name: str = "") -> None:
         """Gives a place back."""
-        self._in_flight -= 1
+        left = self._taken[name] - 1
+        if left:
+            self._taken[name] = left
+        else:
+            del self._taken[name]
 
-    def count(self, client: str) -> None:
-        """Counts one request of a client.
+
+class Rate:
+    """A bound on requests a second, for each name by itself. Used from one event loop."""
+
+    def __init__(
+        self, rate: float, whose: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Makes the bound.
+
+        Args:
+            rate: Requests a second of one name; 0 for no bound.
+            whose: What the names are, for the refusal: `from one client`.
+            clock: Tells the time in seconds.
+        """
+        self._rate = rate
+        self._burst = max(1.0, rate * _BURST_SECONDS)
+        self._whose = whose
+        self._clock = clock
+        # Tokens left, and when they were counted, by name; the longest unseen first.
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def count(self, name: str) -> None:
+        """Counts one request.
 
         Raises:
-            ServingError: RESOURCE_EXHAUSTED if it sends more than its rate.
+            ServingError: RESOURCE_EXHAUSTED if there are more than the rate.
         """
         if not self._rate:
             return
         now = self._clock()
-        tokens, then = self._buckets.pop(client, (self._burst, now))
+        tokens, then = self._buckets.pop(name, (self._burst, now))
         tokens = min(self._burst, tokens + (now - then) * self._rate)
         refused = tokens < 1
-        self._buckets[client] = (tokens if refused else tokens - 1, now)
-        if len(self._buckets) > _REMEMBERED_CLIENTS:
+        self._buckets[name] = (tokens if refused else tokens - 1, now)
+        if len(self._buckets) > _REMEMBERED:
             self._buckets.popitem(last=False)
         if refused:
             raise ServingError(
                 Code.RESOURCE_EXHAUSTED,
-                f"At most {self._rate:g} requests a second are taken from one client. "
+                f"At most {self._rate:g} requests a second are taken {self._whose}. "
                 "Try again later.",
                 retry_after=max(1.0, (1 - tokens) / self._rate),
             )

@@ -66,7 +66,9 @@ class AdminPlane:
     async def _respond(self, exchange: Exchange) -> Response:
         exchange.info.verb = "admin"
         if self._guard.keys is None:
-            raise ServingError(Code.UNAUTHENTICATED, "The admin API needs --keys-file")
+            raise ServingError(
+                Code.UNAUTHENTICATED, "The admin API needs --keys-file or --jwt-keys-file"
+            )
         exchange.authorize("admin")
         names, work = self._find(exchange.method, exchange.path)
         body = await exchange.body()

@@ -17,7 +17,7 @@ from server.errors import PRIVATE_CODES, Code, ServingError
 from server.keys import KeyRing, key_of_headers
 from server.observability.logs import LOG
 from server.settings import Settings
-from server.throttle import Throttle
+from server.throttle import Places, Rate
 from server.wire.timeouts import timeout_seconds
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class Exchange:
             key = key_of_headers(self.headers.get(b"authorization"), self.headers.get(b"x-api-key"))
             self.info.client = self._guard.keys.check(key, scope)
             client = f"key {self.info.client}"
-        self._guard.throttle.count(client)
+        self._guard.client_rate.count(client)
 
     async def body(self) -> bytes:
         """Reads the body."""
@@ -78,7 +78,21 @@ class Exchange:
         """Does the work within the request's deadline, as long as the client is there.
 
         The body must have been read.
+
+        Raises:
+            ServingError: RESOURCE_EXHAUSTED if its model has too much to do; what `work` raises.
         """
+        model = self.info.model
+        if not model:
+            return await self._answer(work)
+        self._guard.model_rate.count(model)
+        self._guard.model_places.enter(model)
+        try:
+            return await self._answer(work)
+        finally:
+            self._guard.model_places.leave(model)
+
+    async def _answer(self, work: Callable[[], Awaitable[T]]) -> T:
         seconds = timeout_seconds(
             self.headers.get(b"x-request-timeout-ms"),
             self.headers.get(b"grpc-timeout"),
@@ -113,7 +127,10 @@ class Guard:
             keys: The keys that open it; None if everyone may ask.
         """
         self.keys = keys
-        self.throttle = Throttle(settings.max_in_flight, settings.rate_per_second)
+        self.places = Places(settings.max_in_flight)
+        self.client_rate = Rate(settings.rate_per_second, "from one client")
+        self.model_places = Places(settings.model_in_flight, "requests to one model")
+        self.model_rate = Rate(settings.model_rate_per_second, "to one model")
         self.body_seconds = settings.body_seconds
         self.request_seconds = settings.request_seconds
 
@@ -148,11 +165,11 @@ class Guard:
     async def _respond(self, scope: Scope, receive: Receive, respond: Respond) -> Response:
         info = request_info(scope)
         try:
-            self.throttle.enter()
+            self.places.enter()
             try:
                 return await respond(Exchange(scope, receive, self))
             finally:
-                self.throttle.leave()
+                self.places.leave()
         except ServingError as error:
             if error.code in PRIVATE_CODES:
                 LOG.error("%s", error.message, extra={"request_id": info.request_id})

@@ -12,7 +12,7 @@ from server.engines.routed import RoutedEngine
 from server.errors import ServingError
 from server.keys import KeyRing, KeysError
 from server.settings import load_settings
-from server.throttle import Throttle
+from server.throttle import Places, Rate
 from tests.server.support.asgi import ask, send
 from tests.server.support.gateway_process import make_key
 from tests.server.support.numpy_engine import NumpyEngine
@@ -148,17 +148,17 @@ def test_names_in_admin_paths_are_plain(keys, path):
 
 def test_a_client_beyond_its_rate_is_told_when_to_come_back():
     now = 0.0
-    throttle = Throttle(10, 5, clock=lambda: now)
+    rate = Rate(5, "from one client", clock=lambda: now)
     for _ in range(10):
-        throttle.count("a")
+        rate.count("a")
     with pytest.raises(ServingError, match="5 requests a second") as caught:
-        throttle.count("a")
+        rate.count("a")
     assert caught.value.retry_after == 1
-    throttle.count("b")
+    rate.count("b")
     now = 0.2
-    throttle.count("a")
+    rate.count("a")
     with pytest.raises(ServingError):
-        throttle.count("a")
+        rate.count("a")
 
 
 def test_the_rate_is_answered_with_429():
@@ -173,12 +173,12 @@ def test_the_rate_is_answered_with_429():
 
 
 def test_requests_beyond_the_places_are_answered_with_429():
-    throttle = Throttle(1, 0)
-    throttle.enter()
+    places = Places(1)
+    places.enter()
     with pytest.raises(ServingError, match="At most 1 requests"):
-        throttle.enter()
-    throttle.leave()
-    throttle.enter()
+        places.enter()
+    places.leave()
+    places.enter()
 
 
 def test_requests_beyond_the_places_are_refused_over_http():
@@ -197,6 +197,30 @@ def test_requests_beyond_the_places_are_refused_over_http():
     assert sorted(reply.status for reply in replies) == [200, 200, 429, 429, 429]
     refused = next(reply for reply in replies if reply.status == 429)
     assert refused.headers["retry-after"] == "1"
+
+
+def test_a_model_that_is_asked_too_much_leaves_places_for_the_others():
+    engine = NumpyEngine()
+    settings = load_settings(model_dir="x", model_in_flight="2", model_rate_per_second="2")
+    app = create_app(settings, engine)
+
+    async def slow(_signature, inputs):
+        await asyncio.sleep(0.05)
+        return {"y": inputs["x"]}
+
+    async def run():
+        engine.servable.run = slow
+        at_once = await asyncio.gather(*(send(app, *PREDICT) for _ in range(3)))
+        later = [await send(app, *PREDICT) for _ in range(3)]
+        return at_once, later, await send(app, "GET", "/v1/models/other")
+
+    at_once, later, other = asyncio.run(run())
+    assert sorted(reply.status for reply in at_once) == [200, 200, 429]
+    refused = next(reply for reply in at_once if reply.status == 429)
+    assert refused.error.startswith("At most 2 requests to one model are answered at once.")
+    assert [reply.status for reply in later][-1] == 429
+    assert later[-1].error.startswith("At most 2 requests a second are taken to one model.")
+    assert other.status == 404
 
 
 def test_a_large_head_is_refused():

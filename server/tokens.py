@@ -1,0 +1,146 @@
+"""JSON Web Tokens as credentials: signed by a known key, for this gateway, and not expired.
+
+The public keys come from a file, a JSON Web Key Set, and never from an address in a token. It is
+read again when it changes, so keys can be rotated. Tokens need `exp`, `sub`, the issuer and the
+audience; their `scope` (or `scp`) names what they open. Secrets shared with the issuer are refused:
+who can check such a token could make one.
+"""
+
+import importlib
+import json
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_LOG = logging.getLogger("server.access")
+_LEEWAY_SECONDS = 10
+_LOOK_SECONDS = 1.0
+_REMEMBERED = 4096
+_FILE_ERRORS = (OSError, ValueError, KeyError, TypeError, AttributeError)
+_PRIVATE = frozenset({"d", "k", "p", "q"})
+
+
+class TokensError(Exception):
+    """Keys that tokens cannot be checked by; the message says why."""
+
+
+class Tokens:
+    """Tells whose tokens are good. Used from one event loop."""
+
+    def __init__(
+        self, path: Path, issuer: str, audience: str, clock: Callable[[], float] = time.time
+    ) -> None:
+        """Reads the keys.
+
+        Args:
+            path: The key set's file.
+            issuer: Who must have issued a token.
+            audience: Whom a token must be meant for.
+            clock: Tells the time in seconds since 1970.
+
+        Raises:
+            TokensError: PyJWT is missing, or the file is no set of public keys.
+        """
+        try:
+            self._jwt = importlib.import_module("jwt")
+            importlib.import_module("cryptography")
+        except ImportError as error:
+            raise TokensError(
+                f"--jwt-keys-file needs: pip install 'de-core[jwt]'. Received: {error}"
+            ) from None
+        self._path = path
+        self._issuer, self._audience = issuer, audience
+        self._clock = clock
+        self._looked = clock()
+        # What a good token says and until when, the longest unused first.
+        self._known: OrderedDict[str, tuple[float, str, frozenset[str]]] = OrderedDict()
+        self._keys, self._changed = self._read()
+
+    def owner(self, token: str) -> tuple[str, frozenset[str]] | None:
+        """Returns the subject of a token and the scopes it opens; None if it is not good."""
+        self._look()
+        known = self._known.get(token)
+        if known is None:
+            known = self._verify(token)
+            if known is None:
+                return None
+            self._known[token] = known
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        expires, subject, scopes = known
+        if self._clock() >= expires + _LEEWAY_SECONDS:
+            del self._known[token]
+            return None
+        self._known.move_to_end(token)
+        return subject, scopes
+
+    def _verify(self, token: str) -> tuple[float, str, frozenset[str]] | None:
+        jwt = self._jwt
+        try:
+            wanted = jwt.get_unverified_header(token).get("kid")
+        except jwt.InvalidTokenError:
+            return None
+        for key in self._keys:
+            if wanted is not None and key.key_id != wanted:
+                continue
+            try:
+                claims = jwt.decode(
+                    token,
+                    key,
+                    # The key's, whatever the token says.
+                    algorithms=[key.algorithm_name],
+                    issuer=self._issuer,
+                    audience=self._audience,
+                    leeway=_LEEWAY_SECONDS,
+                    options={"require": ["exp", "sub", "iss", "aud"]},
+                )
+            except jwt.PyJWTError:
+                continue
+            return float(claims["exp"]), str(claims["sub"])[:128], _scopes(claims)
+        return None
+
+    def _look(self) -> None:
+        """Reads the file again if it changed; keeps the keys if it cannot be read."""
+        now = self._clock()
+        if now - self._looked < _LOOK_SECONDS:
+            return
+        self._looked = now
+        try:
+            if self._path.stat().st_mtime_ns == self._changed:
+                return
+            self._keys, self._changed = self._read()
+        except (OSError, TokensError) as error:
+            _LOG.error("the keys of tokens stay as they were: %s", error)
+            return
+        self._known.clear()
+
+    def _read(self) -> tuple[list[Any], int]:
+        try:
+            changed = self._path.stat().st_mtime_ns
+            content = json.loads(self._path.read_text("utf-8"))
+            if any(_PRIVATE & entry.keys() for entry in content["keys"]):
+                raise ValueError("it holds private keys or shared secrets")
+            keys = self._jwt.PyJWKSet.from_dict(content).keys
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            self._jwt.PyJWTError,
+        ) as e:
+            raise TokensError(
+                "The file must be a JSON Web Key Set of public keys. "
+                f"Received: --jwt-keys-file={self._path}: {' '.join(str(e).split())[:200]}"
+            ) from None
+        return list(keys), changed
+
+
+def _scopes(claims: dict[str, Any]) -> frozenset[str]:
+    given = claims.get("scope", claims.get("scp", ""))
+    if isinstance(given, str):
+        return frozenset(given.split())
+    return frozenset(each for each in given if isinstance(each, str)) if given else frozenset()

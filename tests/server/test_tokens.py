@@ -1,0 +1,168 @@
+"""Tokens as credentials: good ones open their scopes, all others open nothing."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+import os
+import subprocess
+import time
+
+import pytest
+
+from server.app import create_app
+from server.keys import KeyRing
+from server.settings import load_settings
+from server.tokens import Tokens, TokensError
+from tests.server.support.asgi import ask
+from tests.server.support.gateway_process import ROOT, command, environment
+from tests.server.support.numpy_engine import NumpyEngine
+
+jwt = pytest.importorskip("jwt", reason="needs de-core[jwt]")
+pytest.importorskip("cryptography", reason="needs de-core[jwt]")
+
+from cryptography.hazmat.primitives import serialization  # noqa: E402
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa  # noqa: E402
+
+PREDICT = ("POST", "/v1/models/m:predict", b'{"instances": [1.0]}')
+LOOKUP = ("POST", "/v1/models/m:lookup", b'{"table": "user", "ids": [7]}')
+ISSUER, AUDIENCE = "https://issuer.example", "gateway"
+ALGORITHMS = {
+    "ES256": (jwt.algorithms.ECAlgorithm, lambda: ec.generate_private_key(ec.SECP256R1())),
+    "RS256": (jwt.algorithms.RSAAlgorithm, lambda: rsa.generate_private_key(65537, 2048)),
+    "EdDSA": (jwt.algorithms.OKPAlgorithm, ed25519.Ed25519PrivateKey.generate),
+}
+
+
+def public(algorithm, key, kid):
+    made = ALGORITHMS[algorithm][0].to_jwk(key.public_key(), as_dict=True)
+    return {**made, "kid": kid, "alg": algorithm}
+
+
+@pytest.fixture(scope="module")
+def private():
+    return {algorithm: make() for algorithm, (_, make) in ALGORITHMS.items()}
+
+
+@pytest.fixture
+def file(tmp_path, private):
+    path = tmp_path / "keys.json"
+    keys = [public(algorithm, key, algorithm) for algorithm, key in private.items()]
+    path.write_text(json.dumps({"keys": keys}))
+    return path
+
+
+def token(private, algorithm="ES256", kid="", **changes):
+    claims = {
+        "iss": ISSUER, "aud": AUDIENCE, "sub": "shop", "exp": time.time() + 60,
+        "scope": "predict", **changes,
+    }  # fmt: skip
+    claims = {name: value for name, value in claims.items() if value is not None}
+    return jwt.encode(claims, private[algorithm], algorithm, headers={"kid": kid or algorithm})
+
+
+def make_app(file):
+    ring = KeyRing([], Tokens(file, ISSUER, AUDIENCE))
+    return create_app(load_settings(model_dir="x"), NumpyEngine(), keys=ring)
+
+
+def status(app, text, request=PREDICT):
+    return ask(app, *request, headers={"authorization": f"Bearer {text}"}).status
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_token_opens_its_scopes_and_no_others(file, private, algorithm):
+    app = make_app(file)
+    assert status(app, token(private, algorithm)) == 200
+    assert status(app, token(private, algorithm), LOOKUP) == 403
+    both = token(private, algorithm, scope=None, scp=["predict", "lookup"])
+    assert status(app, both, LOOKUP) == 200
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"exp": 1}, {"exp": None}, {"nbf": 2**33}, {"aud": "other"}, {"iss": "other"}, {"sub": None},
+     {"aud": None}, {"kid": "unknown"}, {"kid": "RS256"}],
+)  # fmt: skip
+def test_a_token_that_is_not_good_opens_nothing(file, private, changes):
+    assert status(make_app(file), token(private, **changes)) == 401
+
+
+def by_shared_secret(claims, private):
+    """Signs with a public key as if it were a secret, which a careless verifier believes."""
+    secret = (
+        private["RS256"]
+        .public_key()
+        .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    )
+    head = base64.urlsafe_b64encode(b'{"alg":"HS256","kid":"RS256"}').decode().rstrip("=")
+    digest = hmac.digest(secret, f"{head}.{claims}".encode(), "sha256")
+    return f"{head}.{claims}.{base64.urlsafe_b64encode(digest).decode().rstrip('=')}"
+
+
+def test_forged_tokens_open_nothing(file, private):
+    app = make_app(file)
+    good = token(private)
+    head, claims, _ = good.split(".")
+    other = token({"ES256": ALGORITHMS["ES256"][1]()})
+    unsigned = jwt.encode(jwt.decode(good, options={"verify_signature": False}), None, "none")
+    texts = ["a.b.c", "...", ".", "\xff.\xff.\xff", f"{head}.{claims}.", good[:-4]]
+    for text in (other, unsigned, by_shared_secret(claims, private), *texts):
+        assert status(app, text) == 401
+    assert status(app, good) == 200
+
+
+def test_a_token_is_good_until_it_expires_however_often_it_was_seen(file, private):
+    now = time.time()
+    tokens = Tokens(file, ISSUER, AUDIENCE, clock=lambda: now)
+    text = token(private, exp=now + 30)
+    assert tokens.owner(text) == ("shop", frozenset({"predict"}))
+    now += 31 + 10
+    assert tokens.owner(text) is None
+
+
+def test_keys_are_rotated_by_writing_the_file(file, private):
+    now = time.time()
+    tokens = Tokens(file, ISSUER, AUDIENCE, clock=lambda: now)
+    text = token(private)
+    assert tokens.owner(text)
+    file.write_text("{")
+    os.utime(file, ns=(1, 1))
+    now += 2
+    assert tokens.owner(text), "a broken file must not lock everybody out"
+    new = ALGORITHMS["ES256"][1]()
+    file.write_text(json.dumps({"keys": [public("ES256", new, "new")]}))
+    os.utime(file, ns=(2, 2))
+    now += 2
+    assert tokens.owner(text) is None
+    assert tokens.owner(token({"ES256": new}, kid="new"))
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", '{"keys": 3}', '{"keys": []}', '{"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}'],
+)
+def test_a_file_that_is_no_set_of_public_keys_is_refused(tmp_path, content):
+    path = tmp_path / "keys.json"
+    path.write_text(content)
+    with pytest.raises(TokensError, match="Received: --jwt-keys-file="):
+        Tokens(path, ISSUER, AUDIENCE)
+
+
+def test_private_keys_have_no_place_on_a_gateway(tmp_path, private):
+    path = tmp_path / "keys.json"
+    key = ALGORITHMS["ES256"][0].to_jwk(private["ES256"], as_dict=True)
+    path.write_text(json.dumps({"keys": [key]}))
+    with pytest.raises(TokensError, match="private keys"):
+        Tokens(path, ISSUER, AUDIENCE)
+
+
+def test_the_process_says_what_tokens_need(file):
+    done = subprocess.run(
+        command("--engine", "tfserving", "--upstreams", "a:1", "--models", "m",
+                "--jwt-keys-file", str(file)),
+        cwd=ROOT, env=environment(), capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "--jwt-issuer and --jwt-audience" in done.stderr
