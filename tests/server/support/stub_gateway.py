@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+
+import numpy as np
 
 from server.app import create_app
 from server.cli import _parser
 from server.lifecycle import Lifecycle
 from server.process import GatewayServer, listening_socket, url_of
 from server.settings import load_settings
-from tests.server.support.numpy_engine import NumpyEngine
+from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature, tensor
+
+
+def make_engine() -> NumpyEngine:
+    """Adds `tasks`, which tells how many the event loop has, and `rest`, which takes its time."""
+
+    def tasks(x):
+        return {"y": np.full(x.shape, len(asyncio.all_tasks()), np.float32)}
+
+    added = {
+        name: (signature(name, [tensor("x", "float", None)], [tensor("y", "float", None)]), run)
+        for name, run in (("tasks", tasks), ("rest", lambda x: {"y": x}))
+    }
+    engine = NumpyEngine({**FUNCTIONS, **added})
+    plain = engine.servable.run
+
+    async def run(name, inputs):
+        if name == "rest":
+            await asyncio.sleep(float(inputs["x"][0]))
+        return await plain(name, inputs)
+
+    engine.servable.run = run
+    return engine
 
 
 def main() -> None:
@@ -17,7 +42,7 @@ def main() -> None:
     settings = load_settings(model_dir="unused", **flags)
     lifecycle = Lifecycle()
     listener = listening_socket(settings.host, settings.port)
-    server = GatewayServer(create_app(settings, NumpyEngine(), lifecycle), settings, lifecycle)
+    server = GatewayServer(create_app(settings, make_engine(), lifecycle), settings, lifecycle)
     print(f"Gateway listens on {url_of(listener, 'http')}", flush=True)
     server.run([listener])
 
