@@ -9,6 +9,8 @@ namespace {
 // Blocks grow with the table, so that few are needed and a small table reserves little.
 constexpr size_t kSmallestBlock = size_t{1} << 20;
 constexpr size_t kLargestBlock = size_t{256} << 20;
+// Of a table that is no longer small: large enough for huge pages.
+constexpr size_t kHugeBlock = size_t{4} << 20;
 
 }  // namespace
 
@@ -39,7 +41,8 @@ char* Arena::Allocate(size_t bytes, bool zeroed) {
 }
 
 void Arena::AddBlock(size_t bytes) {
-  const size_t block = std::max(bytes, std::clamp(held_ / 2, kSmallestBlock, kLargestBlock));
+  const size_t least = held_ < kHugeBlock / 2 ? kSmallestBlock : kHugeBlock;
+  const size_t block = std::max(bytes, std::clamp(held_ / 2, least, kLargestBlock));
   // The rest of the old block stays untouched: it costs addresses, not memory.
   blocks_.emplace_back(block);
   next_ = blocks_.back().data();

@@ -83,103 +83,134 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
                          const PositionOf& position_of, const ValuesOut& out, bool* found) const {
   // What a reader needs of each shard, and of the layout they share.
   Shard::View views[kShards];
-  char* const* extents[kShards];
-  for (uint32_t i = first_shard; i <= last_shard; ++i) {
-    views[i] = shards_[i]->view();
-    extents[i] = views[i].rows.extents;
-  }
+  for (uint32_t i = first_shard; i <= last_shard; ++i) views[i] = shards_[i]->view();
   const size_t stride = views[first_shard].rows.stride;
   const uint32_t log2 = views[first_shard].rows.log2;
   const uint32_t within = (1U << log2) - 1;
-  const size_t value_bytes = kRowBytes != 0 ? kRowBytes : layout_.value_bytes();
-  const bool plain = out.data != nullptr;
-  const bool values_wanted = plain || out.strings != nullptr;
-  const bool watched = policy_.watches_reads();
+  // Rows of a width known here are plain values, and nobody watches them being read.
+  constexpr bool kPlain = kRowBytes != 0;
+  const size_t value_bytes = kPlain ? kRowBytes : layout_.value_bytes();
+  const bool values_wanted = kPlain || out.data != nullptr || out.strings != nullptr;
+  const bool watched = !kPlain && policy_.watches_reads();
   const Stamp now = watched ? policy_.Now() : Stamp{};
+  const auto word_of = [&](size_t position) DE_ALWAYS_INLINE {
+    return kStrings ? HashBytes(keys.strings[position])
+                    : static_cast<uint64_t>(keys.ints[position]);
+  };
+  size_t hits = 0;
+  const auto use = [&](size_t position, uint64_t word, char* row) DE_ALWAYS_INLINE {
+    bool exists = row != nullptr;
+    if (watched && exists) exists = UseRow(row, now, values_wanted);
+    hits += exists;
+    if (found != nullptr) found[position] = exists;
+    if (kPlain || out.data != nullptr) {
+      char* const to = out.data + position * value_bytes;
+      if (exists) {
+        CopyBytes(to, row, value_bytes);
+      } else {
+        initializer_->Fill(word, to);
+      }
+    } else if (values_wanted) {
+      ReadStrings(exists ? row : nullptr, position, out);
+    }
+  };
+
   uint64_t words[kPipelineRing];
   uint64_t hashes[kPipelineRing];
   const IndexLine* lines[kPipelineRing];
-  char* rows[kPipelineRing];          // nullptr: none, or not known yet
-  const char* wanted[kPipelineRing];  // the row, or one that is sure to be in the cache
-  size_t hits = 0;
-  // Keys whose home line did not settle them, in ascending order.
-  size_t unsettled[kPipelineRing];
-  size_t first_unsettled = 0, next_unsettled = 0;
-  const auto find_again = [&](size_t j) DE_ALWAYS_INLINE {
-    const size_t at = j % kPipelineRing;
-    const Shard& shard = *shards_[ShardOfHash(hashes[at])];
-    const uint32_t number =
-        shard.Find({words[at], hashes[at], kStrings ? keys.strings + position_of(j) : nullptr});
-    rows[at] = number == kNoRow ? nullptr : shard.Row(number);
-  };
+  char* rows[kPipelineRing];  // nullptr: no row
+  // Keys whose home line did not settle them: found when all others are, so that neither a branch
+  // that cannot be predicted nor a line that was not asked for holds up the pipeline.
+  uint16_t unsettled[kKeysAChunk + 1];
+  size_t unsettled_count = 0;
+  size_t next_unsettled = 0;
   RunPipeline(
       0, count,
       [&](size_t j) DE_ALWAYS_INLINE {
         const size_t at = j % kPipelineRing;
-        const size_t position = position_of(j);
-        const uint64_t word = kStrings ? HashBytes(keys.strings[position])
-                                       : static_cast<uint64_t>(keys.ints[position]);
+        const uint64_t word = word_of(position_of(j));
         const uint64_t hash = Mix64(word);
-        const IndexLine* line = views[ShardOfHash(hash)].HomeLine(hash);
         words[at] = word;
         hashes[at] = hash;
-        lines[at] = line;
+        lines[at] = views[ShardOfHash(hash)].HomeLine(hash);
       },
       [&](size_t j) DE_ALWAYS_INLINE { __builtin_prefetch(lines[j % kPipelineRing]); },
       [&](size_t j) DE_ALWAYS_INLINE {
-        // Without a branch on what the line holds, as ProbeLine. Row 0 stands for no row.
+        // Without a branch on what the line holds, as ProbeLine. The row that an unsettled key
+        // is given is another's: it is in memory, and nothing more.
         const size_t at = j % kPipelineRing;
         const uint32_t number = ProbeLine(*lines[at], words[at], hashes[at]);
-        const uintptr_t there = uintptr_t{0} - static_cast<uintptr_t>(number < kUnsettled);
-        const uint32_t known = number & static_cast<uint32_t>(there);
+        const uint32_t known = number & (0U - static_cast<uint32_t>(number < kUnsettled));
         char* const row =
-            extents[ShardOfHash(hashes[at])][known >> log2] + (known & within) * stride;
+            views[ShardOfHash(hashes[at])].rows.extents[known >> log2] + (known & within) * stride;
+        const uintptr_t there = uintptr_t{0} - static_cast<uintptr_t>(number != kNoRow);
         rows[at] = reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(row) & there);
-        unsettled[next_unsettled % kPipelineRing] = j;
-        next_unsettled += static_cast<size_t>(number == kUnsettled);
-        __builtin_prefetch(lines[at] + static_cast<size_t>(number == kUnsettled));
-        wanted[at] = row;
+        unsettled[unsettled_count] = static_cast<uint16_t>(j);
+        unsettled_count += static_cast<size_t>(number == kUnsettled);
       },
       [&](size_t j) DE_ALWAYS_INLINE {
-        const char* const row = wanted[j % kPipelineRing];
-        if (kRowBytes != 0 || values_wanted) PrefetchBytes(row, value_bytes);
+        const char* const row = rows[j % kPipelineRing];
+        if constexpr (kPlain) {
+          PrefetchBytes<kRowBytes>(row);
+        } else if (values_wanted) {
+          PrefetchBytes(row, value_bytes);
+        }
         if (kStrings) __builtin_prefetch(row + layout_.key_offset());
       },
       [&](size_t j) DE_ALWAYS_INLINE {
+        if (!kStrings) return;
         const size_t at = j % kPipelineRing;
-        if (first_unsettled != next_unsettled && unsettled[first_unsettled % kPipelineRing] == j) {
-          ++first_unsettled;
-          find_again(j);
-          if (rows[at] == nullptr) return;
-          if (values_wanted) PrefetchBytes(rows[at], value_bytes);
-          if (kStrings) __builtin_prefetch(rows[at] + layout_.key_offset());
-        } else if (kStrings && rows[at] != nullptr) {
-          shards_[ShardOfHash(hashes[at])]->PrefetchKey(rows[at]);
-        }
+        if (rows[at] != nullptr) shards_[ShardOfHash(hashes[at])]->PrefetchKey(rows[at]);
       },
       [&](size_t j) DE_ALWAYS_INLINE {
         const size_t at = j % kPipelineRing;
         const size_t position = position_of(j);
+        if constexpr (!kPlain) {
+          if (next_unsettled < unsettled_count && unsettled[next_unsettled] == j) {
+            ++next_unsettled;
+            return;
+          }
+        }
         if constexpr (kStrings) {
           const Shard& shard = *shards_[ShardOfHash(hashes[at])];
           if (rows[at] != nullptr && shard.KeyBytes(rows[at]) != keys.strings[position]) {
-            find_again(j);
+            const uint32_t number = shard.Find({words[at], hashes[at], keys.strings + position});
+            rows[at] = number == kNoRow ? nullptr : shard.Row(number);
           }
         }
-        bool exists = rows[at] != nullptr;
-        if (watched && exists) exists = UseRow(rows[at], now, values_wanted);
-        hits += exists;
-        if (found != nullptr) found[position] = exists;
-        if (plain) {
-          char* to = out.data + position * value_bytes;
-          if (exists) {
-            CopyBytes(to, rows[at], value_bytes);
-          } else {
-            initializer_->Fill(words[at], to);
-          }
-        } else if (values_wanted) {
-          ReadStrings(exists ? rows[at] : nullptr, position, out);
-        }
+        use(position, words[at], rows[at]);
+      });
+  if (kPlain) hits -= unsettled_count;  // they were counted with the others' rows
+
+  const auto position_of_unsettled = [&](size_t i)
+                                         DE_ALWAYS_INLINE { return position_of(unsettled[i]); };
+  const auto nothing = [](size_t) DE_ALWAYS_INLINE {};
+  RunPipeline(
+      0, unsettled_count,
+      [&](size_t i) DE_ALWAYS_INLINE {
+        const size_t at = i % kPipelineRing;
+        words[at] = word_of(position_of_unsettled(i));
+        hashes[at] = Mix64(words[at]);
+        lines[at] = views[ShardOfHash(hashes[at])].HomeLine(hashes[at]);
+      },
+      [&](size_t i) DE_ALWAYS_INLINE {
+        __builtin_prefetch(lines[i % kPipelineRing]);
+        __builtin_prefetch(lines[i % kPipelineRing] + 1);
+      },
+      [&](size_t i) DE_ALWAYS_INLINE {
+        const size_t at = i % kPipelineRing;
+        const Shard& shard = *shards_[ShardOfHash(hashes[at])];
+        const std::string_view* const bytes =
+            kStrings ? keys.strings + position_of_unsettled(i) : nullptr;
+        const uint32_t number = shard.Find({words[at], hashes[at], bytes});
+        rows[at] = number == kNoRow ? nullptr : shard.Row(number);
+      },
+      [&](size_t i) DE_ALWAYS_INLINE {
+        if (values_wanted) PrefetchBytes(rows[i % kPipelineRing], value_bytes);
+      },
+      nothing,
+      [&](size_t i) DE_ALWAYS_INLINE {
+        use(position_of_unsettled(i), words[i % kPipelineRing], rows[i % kPipelineRing]);
       });
   return hits;
 }
@@ -229,7 +260,7 @@ Status Table::Find(const Keys& keys, const ValuesOut& out, bool* found, Executor
     // Common widths get copies of a width known to the compiler; all others share one.
     const auto find_range = [&] {
       if (options_.key_type == KeyType::kString) return &Table::FindRange<true, 0>;
-      switch (out.data != nullptr ? layout_.value_bytes() : 0) {
+      switch (out.data != nullptr && !policy_.watches_reads() ? layout_.value_bytes() : 0) {
         case 32:
           return &Table::FindRange<false, 32>;
         case 64:
