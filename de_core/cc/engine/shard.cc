@@ -5,10 +5,10 @@
 namespace de::engine {
 namespace {
 
-// A segment this large is split instead of grown, so that a growth step stays bounded.
+// A segment this large is split instead of grown, so that a growth step stays bounded. Both halves
+// get as many lines again, 40 % full: random keys fill all segments at once, and halves of another
+// size would leave the memory of all that were split to nobody.
 constexpr uint32_t kSegmentLines = 1024;
-// What each half of a split segment gets: 64 % full at first.
-constexpr uint32_t kSplitLines = 640;
 constexpr uint32_t kFirstLines = 2;
 
 // Entries a segment holds before it grows: 80 % of its places.
@@ -106,8 +106,7 @@ void Shard::MakeRoom(uint64_t hash) {
   const uint32_t segment = PlaceOf(hash).segment;
   const Segment& full = segments_[segment];
   if (full.size < kSegmentLines) {
-    const uint32_t grown = full.size == kSplitLines ? kSegmentLines : full.size * 2;
-    Resize(segment, grown);
+    Resize(segment, full.size * 2);
   } else if (full.depth == 63 - shift_ &&
              directory_.size() >= kPlacesASegment * (segments_.size() + 1)) {
     Resize(segment, full.size * 2);
@@ -146,9 +145,7 @@ void Shard::Split(uint32_t segment, uint64_t hash) {
   full.ForEach([&](uint64_t word, uint32_t) { ++counts[(Mix64(word) & bit) != 0]; });
   Segment halves[2];
   for (uint32_t half = 0; half < 2; ++half) {
-    uint32_t lines = old.size > kSegmentLines ? old.size : kSplitLines;
-    if (Limit(lines) <= counts[half]) lines = std::max(old.size, kSegmentLines);
-    halves[half] = {AllocateLines(lines), lines, counts[half], old.depth + 1};
+    halves[half] = {AllocateLines(old.size), old.size, counts[half], old.depth + 1};
   }
   full.ForEach([&](uint64_t word, uint32_t row) {
     const uint64_t entry_hash = Mix64(word);
