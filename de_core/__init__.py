@@ -26,9 +26,11 @@ from de_core.compat import *  # noqa: E402, F403
 from de_core.compat import removed as _removed  # noqa: E402
 from de_core.eviction import EvictionLFU, EvictionLRU, EvictionScore, EvictionTTL  # noqa: E402
 from de_core.export import export  # noqa: E402
+from de_core.exporting.served_rows import KeepRows  # noqa: E402
 from de_core.import_tfra import import_tfra  # noqa: E402
 from de_core.lookup import embedding_lookup, embedding_lookup_unique  # noqa: E402
 from de_core.optimizers import DynamicEmbeddingOptimizer  # noqa: E402
+from de_core.publish import publish  # noqa: E402
 from de_core.redis import RedisTableConfig, RedisTableCreator  # noqa: E402
 from de_core.restrict import (  # noqa: E402
     FrequencyRestrictPolicy,
@@ -59,6 +61,7 @@ __all__ = [
     "EvictionScore",
     "EvictionTTL",
     "FrequencyRestrictPolicy",
+    "KeepRows",
     "RedisTableConfig",
     "RedisTableCreator",
     "RestrictPolicy",
@@ -79,6 +82,7 @@ __all__ = [
     "import_tfra",
     "layers",
     "optimizers",
+    "publish",
     "safe_embedding_lookup_sparse",
     "warm_start",
 ]

@@ -19,18 +19,27 @@ if TYPE_CHECKING:
     from de_core.table import Table
 
 
-_deferred: contextvars.ContextVar[bool] = contextvars.ContextVar("de_core_deferred", default=False)
+#: How snapshot files' names end.
+SUFFIX = ".de"
+# While somebody else writes the assets: how their names end.
+_deferred: contextvars.ContextVar[str | None] = contextvars.ContextVar(
+    "de_core_deferred", default=None
+)
 
 
 def is_exporting() -> bool:
     """Returns whether an export is being made, which writes the tables' files itself."""
-    return _deferred.get()
+    return _deferred.get() is not None
 
 
 @contextlib.contextmanager
-def deferred_writes() -> Iterator[None]:
-    """Makes copies leave their files empty, for a caller that writes the assets in place itself."""
-    token = _deferred.set(True)
+def deferred_writes(suffix: str = SUFFIX) -> Iterator[None]:
+    """Makes copies leave their files empty, for a caller that writes the assets in place itself.
+
+    Args:
+        suffix: How the names of these assets end.
+    """
+    token = _deferred.set(suffix)
     try:
         yield
     finally:
@@ -51,22 +60,16 @@ class FrozenCopy(tf.Module):
         super().__init__()
         self.spec = table.spec
         self.handle = table.resource_handle
-        self._table = weakref.ref(table)
-        # Every export its own, so that versions that one process serves never share a table.
+        # Every graph its own, so that versions that one process serves never share a table.
         unique = uuid.uuid4().hex
+        self._metadata = list(table.metadata)
         self._shared_name = f"{table.name}_{unique}"
         folder = tempfile.TemporaryDirectory(prefix="de_core_export_")
         weakref.finalize(self, folder.cleanup)
-        self.file = pathlib.Path(folder.name) / f"{file_stem(table.name)}-{unique[:8]}.de"
+        suffix = _deferred.get() or SUFFIX
+        self.file = pathlib.Path(folder.name) / f"{file_stem(table.name)}-{unique[:8]}{suffix}"
         self.file.touch()
         self._asset = tf.saved_model.Asset(str(self.file))
-
-    def write_to(self, path: pathlib.Path) -> None:
-        """Writes the rows, without optimizer slots, to a snapshot file."""
-        table = self._table()
-        if table is None:
-            raise ReferenceError("The table of this copy is gone.")
-        table.run(library.de_table_save, str(path), values_only=True)
 
     def create_resource(self) -> tf.Tensor:
         """Makes the read-only table's handle in the current graph."""
@@ -83,8 +86,9 @@ class FrozenCopy(tf.Module):
         TensorFlow and Keras ask for it once or more before they save, in eager mode; the rows are
         those of the last time.
         """
-        if not _deferred.get():
-            self.write_to(self.file)
+        if _deferred.get() is None:
+            attributes = {"values_only": True, "metadata": self._metadata}
+            library.de_table_save(self.handle, str(self.file), **attributes)
 
         @tf.function(input_signature=[], autograph=False)
         def create() -> tf.Tensor:

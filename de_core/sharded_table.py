@@ -13,7 +13,7 @@ from de_core._ops import library
 from de_core.config import TableSpec
 from de_core.initializers import InitialRow
 from de_core.kv_creator import KVCreator
-from de_core.sharding import Partitioner, Router
+from de_core.sharding import Partitioner, Router, default_partition_fn
 from de_core.stored_table import StoredTable
 from de_core.table import Table
 from de_core.table_policy import TablePolicy
@@ -75,10 +75,18 @@ class ShardedTable:
         self.policy = policy = TablePolicy() if policy is None else policy
         #: Hears of the keys [n] of each optimizer step.
         self.on_update: Callable[[tf.Tensor], Any] | None = None
+        #: What publishes these tables, by directory.
+        self.publications: dict[str, Any] = {}
         self.router = Router(partitioner, count)
+        partition = "hash" if self.is_hashed else "custom"
+        about = [
+            ("table", name, "shard", f"{index}/{count}", "partition", partition)
+            for index in range(count)
+        ]
         if creator is not None:
             store = creator.store_of(name, spec, init_size, policy)
-            stored = StoredTable(f"{name}_mht_1of1", spec, initial, spec.devices[0], store)
+            own = f"{name}_mht_1of1"
+            stored = StoredTable(own, spec, initial, spec.devices[0], store, about[0])
             self.tables: tuple[Table, ...] = (stored,)
         else:
             self.tables = tuple(
@@ -89,6 +97,7 @@ class ShardedTable:
                     device,
                     init_size // count,
                     policy.text(index, count),
+                    about[index],
                 )
                 for index, device in enumerate(spec.devices)
             )
@@ -98,6 +107,11 @@ class ShardedTable:
     def outlives_its_process(self) -> bool:
         """Whether the rows live in a storage, and are there before and after this process."""
         return self.tables[0].outlives_its_process
+
+    @property
+    def is_hashed(self) -> bool:
+        """Whether keys are divided by the library's own hash, or not at all."""
+        return self.router.count == 1 or self.router.partitioner is default_partition_fn
 
     def find(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Reads rows.

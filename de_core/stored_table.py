@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -65,6 +65,7 @@ class StoredTable(Table):
         initial: What a key without a row reads as.
         device: Where the empty table lives.
         store: The storage.
+        metadata: What its snapshot files say of it, keys and values in turn.
 
     Raises:
         ValueError: The storage has rows of other dtypes or another dim under this name.
@@ -74,9 +75,15 @@ class StoredTable(Table):
     outlives_its_process = True
 
     def __init__(
-        self, name: str, spec: TableSpec, initial: InitialRow, device: str, store: RowStore
+        self,
+        name: str,
+        spec: TableSpec,
+        initial: InitialRow,
+        device: str,
+        store: RowStore,
+        metadata: Sequence[str] = (),
     ) -> None:
-        super().__init__(name, spec, initial, device, 0)
+        super().__init__(name, spec, initial, device, 0, metadata=metadata)
         self.rows = StoredRows(name, spec, initial, store)
         mine = {
             "key_dtype": "string" if spec.key_dtype == tf.string else "int64",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -29,6 +29,7 @@ class Table(tf.saved_model.experimental.TrackableResource):
         device: Where it lives.
         init_size: Rows to make room for at once.
         policy: The engine's text of what it remembers of rows, admits and gives up.
+        metadata: What its snapshot files say of it, keys and values in turn.
     """
 
     #: Whether it pools rows without handing them out.
@@ -44,12 +45,14 @@ class Table(tf.saved_model.experimental.TrackableResource):
         device: str,
         init_size: int,
         policy: str = "",
+        metadata: Sequence[str] = (),
     ) -> None:
         # No device for the base class: it would end up in SavedModels.
         super().__init__(device="")
         self.name = name
         self.spec = spec
         self.device = device
+        self.metadata = tuple(metadata)
         self._initial = initial
         self._init_size = init_size
         self._policy = policy
@@ -119,9 +122,13 @@ class Table(tf.saved_model.experimental.TrackableResource):
         with tf.device(self.device):
             return op(self.resource_handle, *inputs, **attributes)
 
-    def frozen_copy(self) -> FrozenCopy:
-        """Returns what will stand for this table in the next SavedModel that includes it."""
-        if self._frozen_copy is None:
+    def frozen_copy(self, *, new: bool = False) -> FrozenCopy:
+        """Returns what will stand for this table in the next SavedModel that includes it.
+
+        Args:
+            new: Whether to make it anew, where somebody has asked already.
+        """
+        if self._frozen_copy is None or new:
             self._frozen_copy = FrozenCopy(self)
         return self._frozen_copy
 

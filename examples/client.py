@@ -41,11 +41,21 @@ class Client:
         answer = self._post("lookup", {"table": table, "ids": ids})
         return answer["embeddings"], answer["found"]
 
+    def tables(self) -> list[dict[str, Any]]:
+        """What the tables are that answer now: rows, generation, time of creation and more."""
+        return self._open(urllib.request.Request(f"{self.base}/tables"))["tables"]
+
     def _post(self, verb: str, body: dict[str, Any]) -> dict[str, Any]:
-        url = f"{self.base}:{verb}"
-        request = urllib.request.Request(
-            url, json.dumps(body).encode(), {"Content-Type": "application/json"}
+        return self._open(
+            urllib.request.Request(
+                f"{self.base}:{verb}",
+                json.dumps(body).encode(),
+                {"Content-Type": "application/json"},
+            )
         )
+
+    def _open(self, request: urllib.request.Request) -> dict[str, Any]:
+        url = request.full_url
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
                 return json.load(response)

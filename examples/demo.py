@@ -79,8 +79,12 @@ def _run(options: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
-def running_gateway(model_dir: Path) -> Iterator[str]:
+def running_gateway(model_dir: Path, *arguments: str) -> Iterator[str]:
     """Starts a gateway on a free port, waits until it is ready and stops it at the end.
+
+    Args:
+        model_dir: Where its model is.
+        *arguments: Further ones of its command line.
 
     Yields:
         Its URL.
@@ -90,6 +94,7 @@ def running_gateway(model_dir: Path) -> Iterator[str]:
     """
     log_file = model_dir.parent / "gateway.log"
     command = [sys.executable, "-m", "server", "--model-dir", str(model_dir), "--port", "0"]
+    command += arguments
     with log_file.open("wb") as log:
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
     try:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from de_core import paths
 from de_core.checkpoint import manifest, reference
-from de_core.snapshot import table_files
+from de_core.snapshot import chain_file, table_files
 
 #: How the names of snapshot files end.
 SUFFIX = ".de"
@@ -20,8 +20,8 @@ def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
 
     Args:
         path: A directory that `de.checkpoint.save` wrote; a prefix of TensorFlow's; a directory of
-            several of these, for the newest whole one; an exported version; a snapshot file; or a
-            directory of snapshot files.
+            several of these, for the newest whole one; an exported or published version; a snapshot
+            file; or a directory of snapshot files.
 
     Raises:
         tf.errors.NotFoundError: There is nothing of that kind, or a file is missing.
@@ -38,6 +38,9 @@ def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
         return _by_table([[path]])
     if manifest.exists(path):
         return _of_manifest(path)
+    chains = sorted(tf.io.gfile.glob(paths.join(path, f"assets/*{chain_file.SUFFIX}")))
+    if chains:
+        return _by_table(map(_of_chain, chains))
     for folder in (path, paths.join(path, "assets")):
         files = sorted(tf.io.gfile.glob(paths.join(folder, f"*{SUFFIX}")))
         if files:
@@ -126,6 +129,14 @@ def _of_manifest(folder: str) -> dict[str, list[str]]:
             reference.check(path, file["id"])
             found.setdefault(name, []).append(path)
     return found
+
+
+def _of_chain(asset: str) -> list[str]:
+    files = []
+    for link in chain_file.read(asset):
+        files.append(paths.join(paths.folder_of(asset), link.name))
+        reference.check(files[-1], link.identity)
+    return files
 
 
 def _by_table(groups: Any) -> dict[str, list[str]]:

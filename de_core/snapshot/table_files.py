@@ -13,7 +13,6 @@ import tensorflow as tf
 from de_core._ops import library
 from de_core.config import received
 from de_core.sharded_table import ShardedTable
-from de_core.sharding import default_partition_fn
 
 #: `f(keys [n])` returning whether each key is wanted, bool [n].
 Predicate = Callable[[tf.Tensor], Any]
@@ -59,12 +58,10 @@ def write(
     Returns:
         For each file a scalar string, a JSON report.
     """
-    count = len(store.tables)
     reports: list[tf.Tensor] = []
-    with _removed_on_error(paths[:count] if tf.executing_eagerly() else []):
-        for index, (table, path) in enumerate(zip(store.tables, paths, strict=True)):
-            metadata = ["table", store.name, "shard", f"{index}/{count}"]
-            metadata += ["partition", "hash" if _hashed(store) else "custom"]
+    with _removed_on_error(paths[: len(store.tables)] if tf.executing_eagerly() else []):
+        for table, path in zip(store.tables, paths, strict=True):
+            metadata = list(table.metadata)
             metadata += ["save", save] if save else []
             reports.append(table.run(library.de_table_save, path, metadata=metadata, **attributes))
     return reports
@@ -89,7 +86,7 @@ def restore(store: ShardedTable, files: Any, reading: Reading = Reading()) -> An
     if callable(reading.only):
         _restore_chosen(store, list(files), reading, reading.only)
         return None
-    if not _hashed(store) and tf.executing_eagerly():
+    if not store.is_hashed and tf.executing_eagerly():
         if reading.only is None:
             _restore_chosen(store, list(files), reading, None)
         else:
@@ -106,7 +103,7 @@ def _restore_all(store: ShardedTable, files: Any, reading: Reading) -> Any:
     own = _own_files(files, count) if asked else None
     if own is not None and count > 1:
         verify(files)
-    hashed = _hashed(store)
+    hashed = store.is_hashed
     ops = []
     for index, table in enumerate(tables):
         done = table.run(
@@ -233,10 +230,6 @@ def _own_files(files: Sequence[str], count: int) -> list[list[str]] | None:
             return None
         groups.setdefault(int(shard), []).append(path)
     return [groups[index] for index in range(count)] if len(groups) == count else None
-
-
-def _hashed(store: ShardedTable) -> bool:
-    return len(store.tables) == 1 or store.router.partitioner is default_partition_fn
 
 
 def _chosen(wanted: Predicate, keys: tf.Tensor) -> tf.Tensor:

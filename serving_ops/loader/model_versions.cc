@@ -62,6 +62,7 @@ struct Report {
   std::string load_error;
   std::string first_answer;
   std::vector<double> latencies;
+  std::vector<double> while_loading;  ///< those of them that met the loading of another version
 };
 
 Tensor IdsTensor(const std::string& ids, tensorflow::DataType dtype) {
@@ -144,9 +145,11 @@ class Server {
     if (newest < 0 || newest == tried_) return;
     tried_ = newest;
     std::shared_ptr<Version> loaded;
+    ++loading_;
     const auto begin = Clock::now();
     const absl::Status status = Load(root_, newest, signature_, ids_, &loaded);
     const double seconds = Seconds(Clock::now() - begin);
+    ++loading_;
     const std::lock_guard<std::mutex> lock(mutex_);
     Report& report = reports_[newest];
     report.load_seconds = seconds;
@@ -162,10 +165,12 @@ class Server {
   void Ask() {
     const std::shared_ptr<Version> version = Current();
     std::vector<Tensor> answers;
+    const uint64_t loading = loading_;
     const auto begin = Clock::now();
     const absl::Status status =
         version->bundle.session->Run(version->feeds, version->fetches, {}, &answers);
     const double seconds = Seconds(Clock::now() - begin);
+    const bool met_loading = loading % 2 == 1 || loading != loading_;
     const std::string answer = status.ok() ? Json(answers.at(0)) : "";
     const std::lock_guard<std::mutex> lock(mutex_);
     ++requests_;
@@ -175,6 +180,7 @@ class Server {
     }
     Report& report = reports_[version->number];
     report.latencies.push_back(seconds);
+    if (met_loading) report.while_loading.push_back(seconds);
     if (report.first_answer.empty()) report.first_answer = answer;
     if (report.first_answer != answer) ++mixed_;
   }
@@ -188,7 +194,10 @@ class Server {
                 << ", \"load_error\": " << Quoted(report.load_error)
                 << ", \"requests\": " << report.latencies.size()
                 << ", \"p50\": " << Percentile(report.latencies, 0.5)
-                << ", \"p99\": " << Percentile(report.latencies, 0.99) << ", \"embeddings\": "
+                << ", \"p99\": " << Percentile(report.latencies, 0.99)
+                << ", \"requests_while_loading\": " << report.while_loading.size()
+                << ", \"p99_while_loading\": " << Percentile(report.while_loading, 0.99)
+                << ", \"embeddings\": "
                 << (report.first_answer.empty() ? "null" : report.first_answer) << '}';
       separator = ", ";
     }
@@ -198,6 +207,7 @@ class Server {
  private:
   const std::string root_, signature_, ids_;
   int64_t tried_ = -1;
+  std::atomic<uint64_t> loading_{0};  ///< odd while a version is being loaded
   std::mutex mutex_;
   std::shared_ptr<Version> current_;
   std::map<int64_t, Report> reports_;

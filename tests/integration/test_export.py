@@ -160,7 +160,8 @@ def test_slots_and_dense_optimizer_state_stay_out(ratings, tmp_path):
 def test_stats_say_what_is_in_the_tables(ratings, tmp_path):
     model = trained(functional, ratings)
     path = Path(de.export(model, tmp_path))
-    (stats,) = tf.saved_model.load(str(path)).signatures["de_stats"]().values()
+    loaded = tf.saved_model.load(str(path))
+    (stats,) = loaded.signatures["de_stats"]().values()
     by_name = {each["table"]: each for each in json.loads(stats.numpy())}
     assert set(by_name) == {"users", "items"}
     users = by_name["users"]

@@ -101,11 +101,11 @@ def test_rows_are_kept_by_their_slots_or_by_their_keys(table, tmp_path):
     hyper = tf.constant([1.0, 0.9, 0.0], tf.float64)
     grads = -tf.repeat(tf.range(100.0)[:, None], 8, axis=1)
     library.de_table_apply(table, KEYS[:100], grads, hyper, "o", rule="momentum")
-    keep = {"keep_slots": ["o", "momentum"], "keep_at_least": [60.0]}
+    keep = {"keep_slots": ["o", "momentum"], "keep_at_least": ["60"]}
     assert save(table, tmp_path / "a.de", **keep)["rows"] == 40
     assert set(Snapshot(tmp_path / "a.de").rows()) == set(range(60, 100))
     with pytest.raises(tf.errors.NotFoundError, match="slots that the table has"):
-        save(table, tmp_path / "b.de", keep_slots=["o", "x"], keep_at_least=[1.0])
+        save(table, tmp_path / "b.de", keep_slots=["o", "x"], keep_at_least=["1"])
     chosen = tf.constant([3, 5, 5, 10**9], tf.int64)
     library.de_table_save_keys(table, str(tmp_path / "c.de"), chosen)
     assert set(Snapshot(tmp_path / "c.de").rows()) == {3, 5}

@@ -43,6 +43,7 @@ class FrozenChain {
   DType value_dtype() const noexcept { return base_->value_dtype(); }
   const OovPolicy& oov() const noexcept { return base_->oov(); }
   size_t deltas() const noexcept { return deltas_.size(); }
+  const SnapshotHeader& base() const noexcept { return base_->header(); }
   /// Of the last file.
   const SnapshotHeader& header() const noexcept {
     return deltas_.empty() ? base_->header() : deltas_.back()->header();

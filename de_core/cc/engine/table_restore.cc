@@ -180,13 +180,14 @@ Status SectionLoader::Load(const SnapshotSection& section, const std::vector<boo
 
 namespace {
 
-Status CheckOptions(const std::vector<ChainSpan>& chains, const RestoreOptions& options) {
+Status CheckOptions(const std::vector<ChainSpan>& chains, const RestoreOptions& options,
+                    bool same_dtype) {
   if (options.shard_index >= options.shard_count) {
     return Status::InvalidArgument("shard_index must be below shard_count. Received: shard_index=" +
                                    std::to_string(options.shard_index) +
                                    ", shard_count=" + std::to_string(options.shard_count));
   }
-  const bool whole = options.replace && options.slots && !options.convert &&
+  const bool whole = options.replace && options.slots && (!options.convert || same_dtype) &&
                      options.shard_count == 1 && options.keys == nullptr && chains.size() == 1;
   if (!options.chain.empty() && !whole) {
     return Status::InvalidArgument(
@@ -243,7 +244,9 @@ Status RestoreTable(Table* table, const std::vector<const SnapshotReader*>& file
   return Guarded([&]() -> Status {
     std::vector<ChainSpan> chains;
     DE_RETURN_IF_ERROR(CheckChains(files, &chains));
-    DE_RETURN_IF_ERROR(CheckOptions(chains, options));
+    // All files read as one dtype. Stored as another, they are the same table's still.
+    const bool same_dtype = files[0]->header().reads_as() == table->layout().value_dtype();
+    DE_RETURN_IF_ERROR(CheckOptions(chains, options, same_dtype));
     std::vector<SectionLoader> loaders(files.size());
     for (size_t i = 0; i < files.size(); ++i) {
       DE_RETURN_IF_ERROR(SectionLoader::Create(table, files[i]->header(), options.slots,

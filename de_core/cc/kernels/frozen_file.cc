@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "de_core/cc/engine/snapshot_reader.h"
+#include "de_core/cc/kernels/chain_file.h"
 #include "de_core/cc/kernels/env_stream.h"
 #include "de_core/cc/kernels/snapshot_json.h"
 
@@ -20,23 +22,44 @@ constexpr size_t kKeysAFind = 4096;
 absl::Status FrozenFile::Open(tensorflow::Env* env, const std::vector<std::string>& paths,
                               std::shared_ptr<const FrozenFile>* file) {
   auto opened = std::make_shared<FrozenFile>();
-  opened->path_ = absl::StrJoin(paths, ", ");
+  std::vector<ServedFile> served;
+  for (const std::string& path : paths) TF_RETURN_IF_ERROR(AppendServedFiles(env, path, &served));
+  const char* verify = std::getenv("DE_VERIFY");
+  const bool full = verify != nullptr && absl::string_view(verify) == "full";
   std::vector<engine::FrozenChain::File> files;
-  for (const std::string& path : paths) {
+  for (const auto& [path, id] : served) {
+    opened->paths_.push_back(path);
     opened->regions_.emplace_back();
-    TF_RETURN_IF_ERROR(env->NewReadOnlyMemoryRegionFromFile(path, &opened->regions_.back()));
+    const absl::Status mapped =
+        env->NewReadOnlyMemoryRegionFromFile(path, &opened->regions_.back());
+    if (!mapped.ok()) {
+      return absl::Status(mapped.code(),
+                          absl::StrCat(path, ": cannot be mapped: ", mapped.message()));
+    }
     files.push_back({static_cast<const char*>(opened->regions_.back()->data()),
                      opened->regions_.back()->length()});
+    std::unique_ptr<engine::SnapshotReader> reader;
+    TF_RETURN_IF_ERROR(InFile(
+        path,
+        engine::SnapshotReader::Open(
+            files.back().data, files.back().size,
+            full ? engine::SnapshotVerify::kFull : engine::SnapshotVerify::kHeader, &reader)));
+    if (id.has_value() && reader->header().id != *id) {
+      return absl::DataLossError(absl::StrCat(
+          path, ": the file must be the one that the chain file beside it names, of id ",
+          engine::HexOf(*id), ". Received: id=", engine::HexOf(reader->header().id)));
+    }
   }
-  engine::FrozenOptions options;
-  const char* verify = std::getenv("DE_VERIFY");
-  if (verify != nullptr && absl::string_view(verify) == "full") {
-    options.verify = engine::SnapshotVerify::kFull;
-  }
-  TF_RETURN_IF_ERROR(
-      InFile(opened->path_, engine::FrozenChain::Open(files, options, &opened->table_)));
+  opened->path_ = absl::StrJoin(opened->paths_, ", ");
+  TF_RETURN_IF_ERROR(InFile(opened->path_, engine::FrozenChain::Open(files, {}, &opened->table_)));
   *file = std::move(opened);
   return absl::OkStatus();
+}
+
+std::vector<std::string> FrozenFile::names() const {
+  std::vector<std::string> names;
+  for (const std::string& path : paths_) names.push_back(path.substr(path.rfind('/') + 1));
+  return names;
 }
 
 absl::Status FrozenFile::Find(const engine::Keys& keys, engine::ValuesOut out, bool* found,

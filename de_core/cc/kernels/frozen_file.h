@@ -16,8 +16,9 @@ namespace de::kernels {
 
 class FrozenFile {
  public:
-  /// Maps the files, a base and its deltas in their order, and checks their headers, directories
-  /// and footers, or every byte of them where the environment variable DE_VERIFY is "full".
+  /// Maps the files, a base and its deltas in their order, or the chain file that names them, and
+  /// checks their headers, directories and footers, or every byte of them where the environment
+  /// variable DE_VERIFY is "full". Errors name the file that is to blame.
   static absl::Status Open(tensorflow::Env* env, const std::vector<std::string>& paths,
                            std::shared_ptr<const FrozenFile>* file);
 
@@ -27,12 +28,18 @@ class FrozenFile {
 
   /// Keys that have a row.
   absl::Status Rows(int64_t* rows) const;
-  /// Of the last file.
+  /// Of the first and of the last file.
+  const engine::SnapshotHeader& base() const noexcept { return table_->base(); }
   const engine::SnapshotHeader& header() const noexcept { return table_->header(); }
+  engine::FrozenStats stats() const noexcept { return table_->stats(); }
+  size_t deltas() const noexcept { return table_->deltas(); }
+  /// Names of all files, without their folders.
+  std::vector<std::string> names() const;
   /// Fields of a JSON object, without its braces.
   std::string StatsJsonFields() const;
 
  private:
+  std::vector<std::string> paths_;
   std::string path_;  ///< all of them, as errors name them
   std::vector<std::unique_ptr<tensorflow::ReadOnlyMemoryRegion>> regions_;
   std::unique_ptr<engine::FrozenChain> table_;

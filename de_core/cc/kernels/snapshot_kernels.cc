@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "de_core/cc/engine/table_save.h"
 #include "de_core/cc/kernels/env_stream.h"
@@ -37,8 +38,7 @@ absl::Status StoredDType(const std::string& name, std::optional<engine::DType>* 
 class SaveOp final : public LiveTableOp {
  public:
   explicit SaveOp(OpKernelConstruction* context) : LiveTableOp(context) {
-    std::vector<std::string> metadata, keep_slots;
-    std::vector<float> keep_at_least;
+    std::vector<std::string> metadata, keep_slots, keep_at_least;
     std::string store_as;
     bool consistent = false;
     int64_t consistent_bytes = 0;
@@ -72,7 +72,12 @@ class SaveOp final : public LiveTableOp {
       options_.metadata[metadata[i]] = metadata[i + 1];
     }
     for (size_t i = 0; i < keep_at_least.size(); ++i) {
-      options_.keep.push_back({keep_slots[2 * i], keep_slots[2 * i + 1], keep_at_least[i]});
+      double least = 0;
+      OP_REQUIRES(
+          context, absl::SimpleAtod(keep_at_least[i], &least),
+          absl::InvalidArgumentError(absl::StrCat(
+              "keep_at_least must be decimal numbers. Received: '", keep_at_least[i], "'")));
+      options_.keep.push_back({keep_slots[2 * i], keep_slots[2 * i + 1], least});
     }
   }
 

@@ -40,6 +40,10 @@ absl::Status TableResource::Live(engine::Table** table) const {
 }
 
 absl::Status TableResource::Frozen(std::shared_ptr<const FrozenFile>* file) const {
+  if (live_ != nullptr) {
+    return absl::FailedPreconditionError(
+        "this op needs a table of an exported model. Received: a live table");
+  }
   const std::lock_guard<std::mutex> guard(mutex_);
   if (frozen_ == nullptr) {
     return absl::FailedPreconditionError(

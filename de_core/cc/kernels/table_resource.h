@@ -30,6 +30,8 @@ class TableResource final : public tensorflow::ResourceBase {
 
   /// The live table, or an error for a frozen one.
   absl::Status Live(engine::Table** table) const;
+  /// What a frozen table is served from, or an error for one that is live or not open.
+  absl::Status Frozen(std::shared_ptr<const FrozenFile>* file) const;
 
   absl::Status Find(const engine::Keys& keys, engine::ValuesOut out, bool* found,
                     engine::Executor* executor) const;
@@ -47,8 +49,6 @@ class TableResource final : public tensorflow::ResourceBase {
   std::string DebugString() const override;
 
  private:
-  absl::Status Frozen(std::shared_ptr<const FrozenFile>* file) const;
-
   const tensorflow::DataType key_dtype_;
   const tensorflow::DataType value_dtype_;
   const int64_t dim_;

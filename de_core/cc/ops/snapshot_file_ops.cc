@@ -99,8 +99,31 @@ REGISTER_OP("DeFrozenTableOpen")
     .Doc(R"doc(
 Maps snapshot files into memory and serves them under `handle`.
 
-path: scalar, or [n]: a base and its deltas in their order. Files that do not follow one another
-  fail, and the table answers as before.
+path: scalar, or [n]: a base and its deltas in their order, or a chain file that names them. Files
+  that do not follow one another fail, and the table answers as before.
+)doc");
+
+REGISTER_OP("DeServingStats")
+    .Input("handles: N * resource")
+    .Output("stats: string")
+    .Attr("N: int >= 1")
+    .Attr("tables: list(string)")
+    .SetShapeFn([](InferenceContext* c) {
+      ShapeHandle unused;
+      for (int i = 0; i < c->num_inputs(); ++i) {
+        TF_RETURN_IF_ERROR(c->WithRank(c->input(i), 0, &unused));
+      }
+      c->set_output(0, c->Scalar());
+      return absl::OkStatus();
+    })
+    .Doc(R"doc(
+What the frozen tables of an exported model are.
+
+handles: open frozen tables; those that are parts of one table follow one another.
+tables: for each handle the name of its table; parts have one name.
+stats: scalar; JSON: for each table an object of table, rows, dim, key_dtype, value_dtype, stored_as,
+  bytes, oov (and oov_value), base (id), base_created, generation (deltas since the base), deltas
+  (files of them), id, created, file (a name, or a list of several).
 )doc");
 
 REGISTER_OP("DeFrozenTableClose")

@@ -45,7 +45,7 @@ absl::Status HandlePathRangeMask(InferenceContext* c) {
       .Attr("store_as: string = ''")             \
       .Attr("of_checkpoint: bool = false")       \
       .Attr("keep_slots: list(string) = []")     \
-      .Attr("keep_at_least: list(float) = []")
+      .Attr("keep_at_least: list(string) = []")
 
 REGISTER_OP("DeTableSave")
     .Input("handle: resource")
@@ -76,7 +76,8 @@ of_checkpoint: the path is that of a checkpoint of TensorFlow's, `<prefix>.data-
   `<prefix>.index` of this op's last run was not written, its file is deleted first. One op a table.
 keep_slots: owner and name of slots in turn; only rows with at least the matching number of
   `keep_at_least` in the first element of each of them are written.
-keep_at_least: one number for each slot of `keep_slots`.
+keep_at_least: one decimal number for each slot of `keep_slots`; as text, for times in microseconds
+  are more than a float holds.
 )doc");
 
 REGISTER_OP("DeTableSaveKeys")

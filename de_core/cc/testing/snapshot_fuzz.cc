@@ -4,8 +4,8 @@
 //
 // With libFuzzer: clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined -DDE_LIBFUZZER -I.
 // this file and crc32c, snapshot_header, snapshot_format, snapshot_writer, snapshot_reader,
-// row_converter, oov_policy, frozen_table, frozen_override, initializer (.cc) of
-// de_core/cc/engine.
+// snapshot_chain, row_converter, oov_policy, frozen_table, frozen_override, frozen_chain,
+// initializer (.cc) of de_core/cc/engine.
 // Without -DDE_LIBFUZZER and -fsanitize=fuzzer the program runs the files it is given, or with
 // `--mutate SECONDS [SEED]` mutates snapshots of its own; `--corpus DIRECTORY` writes those.
 #include <chrono>
@@ -14,6 +14,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "de_core/cc/engine/frozen_chain.h"
 #include "de_core/cc/engine/frozen_table.h"
 #include "de_core/cc/testing/snapshot_fixture.h"
 
@@ -55,6 +56,62 @@ void LookUp(const FrozenTable& table, const std::vector<int64_t>& ints,
   }
 }
 
+/// A sound base and a sound delta to it.
+struct SoundPair {
+  SoundPair(const RowLayout& layout, const SnapshotHeader& header)
+      : base(testing::SampleTable(layout, 12).Bytes(header, 1)),
+        delta(testing::SampleTable(layout, 9).Bytes(testing::SampleDeltaHeader(header), 1)) {}
+  AlignedBytes base, delta;
+};
+
+SnapshotHeader PlainHeader() {
+  SnapshotHeader header = testing::SampleHeader();
+  header.initializer = {};
+  return header;
+}
+
+RowLayout SlotsLayout() {
+  RowLayout layout(KeyType::kString, DType::kFloat32, 2);
+  layout.Append("adagrad", {{"accumulator", DType::kFloat32, 2, 0.1}});
+  return layout;
+}
+
+/// The file as a delta on a sound base, and as the base under a sound delta.
+void TryChains(const AlignedBytes& file, const std::vector<int64_t>& ints,
+               const std::vector<std::string_view>& strings) {
+  static const SoundPair pairs[] = {
+      {RowLayout(KeyType::kInt64, DType::kFloat32, 2), testing::SampleHeader()},
+      {SlotsLayout(), testing::SampleHeader()},
+      {RowLayout(KeyType::kString, DType::kString, 2), PlainHeader()},
+  };
+  for (const SoundPair& pair : pairs) {
+    for (const bool on_base : {true, false}) {
+      const AlignedBytes& first = on_base ? pair.base : file;
+      const AlignedBytes& second = on_base ? file : pair.delta;
+      std::unique_ptr<FrozenChain> chain;
+      const Status status = FrozenChain::Open(
+          {{first.data(), first.size()}, {second.data(), second.size()}}, {}, &chain);
+      if (!status.ok() && status.message.empty()) std::abort();
+      if (!status.ok()) continue;
+      const bool string_keys = chain->header().layout.key_type() == KeyType::kString;
+      const Keys keys = string_keys ? Keys{nullptr, strings.data(), strings.size()}
+                                    : Keys{ints.data(), nullptr, ints.size()};
+      std::vector<char> found(keys.size);
+      bool* const flags = reinterpret_cast<bool*>(found.data());
+      uint64_t rows = 0;
+      (void)chain->Size(&rows);
+      if (chain->value_dtype() == DType::kString) {
+        std::vector<std::string_view> values(keys.size * chain->dim());
+        if (!chain->FindStrings(keys, values.data(), flags).ok()) continue;
+        for (const std::string_view value : values) Touch(value.data(), value.size());
+      } else {
+        std::vector<uint64_t> values(keys.size * chain->value_bytes() / 8 + 1);
+        (void)chain->Find(keys, values.data(), flags);
+      }
+    }
+  }
+}
+
 void TryAll(std::string_view bytes) {
   const AlignedBytes exact(bytes);
   std::unique_ptr<FrozenTable> table;
@@ -84,17 +141,16 @@ void TryAll(std::string_view bytes) {
     for (const std::string_view value : buffer.values) Touch(value.data(), value.size());
   }
   LookUp(*table, ints, {texts.begin(), texts.end()});
+  TryChains(exact, ints, {texts.begin(), texts.end()});
   std::unique_ptr<SnapshotReader> reader;
   status = SnapshotReader::Open(exact.data(), exact.size(), SnapshotVerify::kFull, &reader);
   if (status.ok() != intact) std::abort();
 }
 
 std::vector<std::string> Corpus() {
-  SnapshotHeader header = testing::SampleHeader();
-  SnapshotHeader plain = header;
-  plain.initializer = {};
-  RowLayout slots(KeyType::kString, DType::kFloat32, 2);
-  slots.Append("adagrad", {{"accumulator", DType::kFloat32, 2, 0.1}});
+  const SnapshotHeader header = testing::SampleHeader();
+  const SnapshotHeader plain = PlainHeader();
+  const RowLayout slots = SlotsLayout();
   const SnapshotHeader delta = testing::SampleDeltaHeader(header);
   const SnapshotHeader plain_delta = testing::SampleDeltaHeader(plain);
   return {

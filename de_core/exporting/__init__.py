@@ -1,0 +1,1 @@
+"""The parts of `de.export` and `de.publish`."""

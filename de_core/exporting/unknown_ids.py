@@ -1,0 +1,49 @@
+"""What ids without a row read as in an exported model: the argument `oov`."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+
+from de_core.config import TableSpec, received
+
+_NAMES = ("initial", "zeros", "error")
+
+
+def metadata(oov: Any, spec: TableSpec) -> list[str | bytes]:
+    """Returns the policy as metadata of a snapshot file: keys and values in turn.
+
+    Args:
+        oov: "initial", "zeros", "error"; a constant: a number, or `bytes` for a table of strings;
+            or a row [dim].
+        spec: Of the table.
+
+    Raises:
+        TypeError: It is none of these.
+        ValueError: It is another name, or a row of another shape.
+    """
+    strings = spec.value_dtype.name == "string"
+    if isinstance(oov, str):
+        if oov in _NAMES:
+            return ["oov", oov]
+        raise ValueError(
+            f"`oov` must be one of {', '.join(map(repr, _NAMES))}, a constant or a row; a constant "
+            f"for a table of strings is `bytes`. {received(oov=oov)}"
+        )
+    if isinstance(oov, bytes) and strings:
+        return ["oov", "constant", "oov_value", oov]
+    if isinstance(oov, (bool, numbers.Real)) and not strings:
+        return ["oov", "constant", "oov_value", repr(float(oov))]
+    if isinstance(oov, numbers.Real) or oov is None or isinstance(oov, bytes) or strings:
+        raise TypeError(
+            f"`oov` must fit the table's values, {spec.value_dtype.name}. {received(oov=oov)}"
+        )
+    row = np.asarray(oov)
+    if row.shape != (spec.dim,) or row.dtype.kind not in "biufV":
+        raise ValueError(
+            f"A default row of unknown ids must be numbers of shape ({spec.dim},). "
+            f"Received: shape={row.shape}, dtype={row.dtype}."
+        )
+    return ["oov", "row", "oov_value", row.astype(spec.value_dtype.as_numpy_dtype).tobytes()]

@@ -1,0 +1,136 @@
+"""A model that goes on learning while it is served: a trainer publishes, a client asks.
+
+python examples/online_update.py --seconds 30 --every 3
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from client import Client, GatewayError
+from demo import ROOT, running_gateway
+from ranking.errors import DataError
+from ranking.quiet import load_libraries
+from ranking.synthetic_log import synthetic_log
+
+
+class Asker(threading.Thread):
+    """A client that asks for one score again and again, and notes how old the answers are.
+
+    Args:
+        client: Of the model.
+        instance: A user and an item.
+        every: Seconds between two questions.
+    """
+
+    def __init__(self, client: Client, instance: dict[str, str], every: float) -> None:
+        super().__init__(daemon=True)
+        self._client, self._instance, self._every = client, instance, every
+        self._stop = threading.Event()
+        self.ages: list[float] = []
+        self.generations: set[tuple[str, int]] = set()
+        self.error: GatewayError | None = None
+
+    def run(self) -> None:
+        """Asks until `stop` is called or an answer is an error."""
+        try:
+            while not self._stop.wait(self._every):
+                self._ask()
+        except GatewayError as error:
+            self.error = error
+
+    def stop(self) -> None:
+        """Ends it, and raises what went wrong, if anything did."""
+        self._stop.set()
+        self.join()
+        if self.error is not None:
+            raise self.error
+
+    def _ask(self) -> None:
+        (score,) = self._client.predict([self._instance])
+        table = self._client.tables()[0]
+        age = time.time() - table["created_micros"] / 1e6
+        self.ages.append(age)
+        self.generations.add((table["base"], table["generation"]))
+        print(
+            f"  client   score {score:.3f}, from base {table['base'][:6]} and {table['deltas']} "
+            f"deltas, {age:.1f} s old",
+            flush=True,
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the example; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        description="Trains, publishes what changed every few seconds, serves it and asks it, all "
+        "at once. Shows how old the model is that answers."
+    )
+    parser.add_argument("--out", type=Path, default=ROOT / "build/online/ranking", metavar="DIR")
+    parser.add_argument("--seconds", type=float, default=30, help="how long (%(default)s)")
+    parser.add_argument(
+        "--every", type=float, default=3, help="seconds between two versions (%(default)s)"
+    )
+    parser.add_argument("--events", type=int, default=150_000, help="length of the made-up log")
+    options = parser.parse_args(arguments)
+    try:
+        _run(options)
+    except (DataError, GatewayError, ImportError, OSError, ValueError) as error:
+        print(f"online_update.py: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _run(options: argparse.Namespace) -> None:
+    load_libraries()
+    from ranking.batches import Batches
+    from ranking.model import build_model
+
+    import de_core as de
+
+    log = synthetic_log(0, num_events=options.events)
+    model = build_model(dim=16)
+    batches = iter(Batches(log, batch_size=2048, seed=0).dataset().repeat())
+    model.train_on_batch(*next(batches))
+
+    def publish(steps: int) -> None:
+        began = time.perf_counter()
+        path = de.publish(model, options.out)
+        seconds = time.perf_counter() - began
+        rows = sum(table["rows"] for table in path.report["tables"].values())
+        size = sum(table["bytes"] for table in path.report["tables"].values())
+        print(
+            f"trainer    {steps} steps, then version {Path(path).name}: {path.report['kind']}, "
+            f"{rows:,} rows, {size / 1e6:.2f} MB, {seconds:.2f} s",
+            flush=True,
+        )
+
+    publish(1)
+    instance = {"user_id": str(log.user_ids[0]), "item_id": str(log.item_ids[0])}
+    with running_gateway(options.out, "--poll-seconds", "0.5") as url:
+        asker = Asker(Client(url, options.out.name), instance, every=min(1, options.every))
+        asker.start()
+        end = time.monotonic() + options.seconds
+        while time.monotonic() < end:
+            next_version = time.monotonic() + options.every
+            steps = 0
+            while time.monotonic() < next_version:
+                model.train_on_batch(*next(batches))
+                steps += 1
+            publish(steps)
+        time.sleep(options.every)  # the last version is served, too
+        asker.stop()
+    print(
+        f"The client asked {len(asker.ages)} times and saw {len(asker.generations)} versions; "
+        f"the oldest that answered was {max(asker.ages):.1f} s old."
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

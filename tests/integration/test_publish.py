@@ -1,0 +1,246 @@
+"""`de.publish`: versions that follow one another, and say what the live model says."""
+
+import gc
+import json
+import shutil
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from de_core.snapshot import chain_file
+
+ROWS = 2000
+IDS = np.arange(ROWS)
+ASKED = tf.constant([*range(0, ROWS, 7), -1, 10**12], tf.int64)
+
+
+class Scores(tf.Module):
+    def __init__(self, tables=1, **options):
+        super().__init__()
+        self.users = de.Variable(
+            dim=4, name="users", initializer="normal", devices=["/CPU:0"] * tables, **options
+        )
+        self.users.upsert(IDS, np.ones([ROWS, 4], np.float32))
+        self.scale = tf.Variable(2.0)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, name="user")])
+    def __call__(self, user):
+        return {"score": tf.reduce_sum(self.users.lookup(user), -1) * self.scale}
+
+
+def answers(path):
+    loaded = tf.saved_model.load(path)
+    return loaded.signatures["serving_default"](user=ASKED)["score"].numpy()
+
+
+def change(module, number):
+    """Trains a little: some rows and a weight change, some rows go, some come."""
+    ids = np.arange(number * 10, number * 10 + 20)
+    module.users.upsert(ids, np.full([20, 4], number, np.float32))
+    module.users.remove(np.arange(number * 50, number * 50 + 5))
+    module.users.upsert([10**12 + number], np.full([1, 4], 7.0, np.float32))
+    module.scale.assign(number + 1.0)
+
+
+def stats(path):
+    loaded = tf.saved_model.load(path)
+    (text,) = loaded.signatures["de_stats"]().values()
+    return json.loads(text.numpy())[0]
+
+
+@pytest.mark.parametrize("tables", [1, 2])
+@pytest.mark.parametrize("dtype", [None, "int8"])
+def test_each_version_answers_as_the_model_did(tables, dtype, tmp_path):
+    module, expected, kinds, paths = Scores(tables), {}, [], []
+    for number in range(6):
+        if number > 0:
+            change(module, number)
+        path = de.publish(module, tmp_path, full_every=4, keep_versions=None, dtype=dtype)
+        paths.append(path)
+        kinds.append(path.report["kind"])
+        expected[path] = module(ASKED)["score"].numpy()
+    assert kinds == ["full", "delta", "delta", "delta", "full", "delta"]
+    assert [Path(path).name for path in paths] == list("123456")
+    for path in paths:
+        np.testing.assert_allclose(answers(path), expected[path], rtol=1e-2 if dtype else 1e-6)
+    told = stats(paths[3])
+    assert (told["generation"], told["deltas"]) == (3, 3)
+    assert told["rows"] == ROWS - 15 + 3
+    assert told["base"] == stats(paths[0])["id"] != told["id"]
+
+
+def test_a_delta_costs_what_changed(tmp_path):
+    module = Scores()
+    first = Path(de.publish(module, tmp_path))
+    change(module, 1)
+    second = de.publish(module, tmp_path)
+    assert second.report["previous"] == 1
+    table = second.report["tables"]["users"]
+    assert (table["rows"], table["tombstones"]) == (21, 5)
+    base, delta = chain_file.read(next(Path(second).glob("assets/*.chain")))
+    assert (first / "assets" / base.name).samefile(Path(second, "assets", base.name))
+    size = (Path(second) / "assets" / delta.name).stat().st_size
+    assert size == table["bytes"] < 0.3 * (first / "assets" / base.name).stat().st_size
+    third = de.publish(module, tmp_path)
+    assert third.report["tables"]["users"]["rows"] == 0
+
+
+def test_versions_in_one_process_do_not_interfere(tmp_path):
+    module = Scores()
+    loaded, expected = [], []
+    for number in range(3):
+        change(module, number)
+        loaded.append(tf.saved_model.load(de.publish(module, tmp_path)))
+        expected.append(module(ASKED)["score"].numpy())
+    for model, scores in zip(loaded, expected, strict=True):
+        got = model.signatures["serving_default"](user=ASKED)["score"]
+        np.testing.assert_allclose(got, scores, rtol=1e-6)
+    del model, loaded[1]
+    gc.collect()
+    for model, scores in zip(loaded, [expected[0], expected[2]], strict=True):
+        got = model.signatures["serving_default"](user=ASKED)["score"]
+        np.testing.assert_allclose(got, scores, rtol=1e-6)
+
+
+def test_sessions_load_it_as_tensorflow_serving_does(tmp_path):
+    module = Scores()
+    for number in range(2):
+        change(module, number)
+        path = de.publish(module, tmp_path)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        meta = tf.compat.v1.saved_model.load(session, ["serve"], path)
+        signature = meta.signature_def["serving_default"]
+        feeds = {signature.inputs["user"].name: ASKED.numpy()}
+        scores = session.run(signature.outputs["score"].name, feeds)
+    np.testing.assert_allclose(scores, module(ASKED)["score"], rtol=1e-6)
+
+
+def test_old_versions_go_and_those_that_stay_lose_nothing(tmp_path):
+    module = Scores()
+    by_hand = de.export(module, tmp_path, version=1)
+    for number in range(5):
+        change(module, number)
+        path = de.publish(module, tmp_path, keep_versions=2)
+    names = sorted(each.name for each in tmp_path.iterdir())
+    assert names == [".publish.lock", "1", "5", "6"]
+    assert Path(by_hand, "saved_model.pb").exists()
+    np.testing.assert_allclose(answers(path), module(ASKED)["score"], rtol=1e-6)
+    shutil.copytree(path, tmp_path / "elsewhere" / "1")
+    shutil.rmtree(path)
+    copied = answers(str(tmp_path / "elsewhere" / "1"))
+    np.testing.assert_allclose(copied, module(ASKED)["score"], rtol=1e-6)
+
+
+def full_after(tmp_path, action):
+    module = Scores()
+    de.publish(module, tmp_path)
+    action(module)
+    path = de.publish(module, tmp_path)
+    np.testing.assert_allclose(answers(path), module(ASKED)["score"], rtol=1e-6)
+    return path.report["kind"] == "full"
+
+
+def test_what_makes_a_version_full(tmp_path):
+    assert not full_after(tmp_path / "a", lambda module: change(module, 1))
+    other = Scores()
+    assert full_after(tmp_path / "other", lambda _: de.publish(other, tmp_path / "other"))
+    assert full_after(tmp_path / "gone", lambda _: shutil.rmtree(tmp_path / "gone" / "1"))
+    module = Scores()
+    de.publish(module, tmp_path / "oov")
+    assert de.publish(module, tmp_path / "oov", oov="zeros").report["kind"] == "full"
+    assert de.publish(module, tmp_path / "oov", oov="zeros").report["kind"] == "delta"
+    assert de.publish(module, tmp_path / "oov", oov="zeros", full=True).report["kind"] == "full"
+
+
+def test_large_deltas_end_a_chain(tmp_path):
+    module, kinds = Scores(), []
+    for number in range(4):
+        module.users.upsert(IDS[: ROWS // 3], np.full([ROWS // 3, 4], number, np.float32))
+        kinds.append(de.publish(module, tmp_path, full_part=0.6).report["kind"])
+    assert kinds == ["full", "delta", "delta", "full"]
+
+
+def test_restoring_a_table_is_a_delta(tmp_path):
+    module, other = Scores(), Scores()
+    change(other, 2)
+    de.checkpoint.save(other.users, tmp_path / "saved")
+    de.publish(module, tmp_path / "root")
+    de.checkpoint.restore(module.users, tmp_path / "saved")
+    path = de.publish(module, tmp_path / "root")
+    assert path.report["kind"] == "delta"
+    np.testing.assert_allclose(answers(path), module(ASKED)["score"], rtol=1e-6)
+
+
+def test_clearing_a_table_is_a_delta(tmp_path):
+    module = Scores()
+    de.publish(module, tmp_path)
+    module.users.clear()
+    module.users.upsert([3], np.ones([1, 4], np.float32))
+    path = de.publish(module, tmp_path)
+    assert path.report["kind"] == "delta"
+    np.testing.assert_allclose(answers(path), module(ASKED)["score"], rtol=1e-6)
+    assert stats(path)["rows"] == 1
+
+
+def test_rows_below_a_bound_stay_out_of_deltas_and_leave(tmp_path):
+    module = Scores(eviction=de.EvictionScore(max_rows=10**6))
+    module.users.assign_scores(IDS, IDS)
+    keep = de.KeepRows(min_score=1000)
+    de.publish(module, tmp_path, keep=keep)
+    module.users.upsert([1500], np.zeros([1, 4], np.float32))
+    module.users.upsert([500], np.zeros([1, 4], np.float32))
+    module.users.assign_scores([1600], [5])
+    path = de.publish(module, tmp_path, keep=keep)
+    loaded = tf.saved_model.load(path)
+    look = loaded.signatures["de_lookup/users"]
+    found = look(ids=tf.constant([1500, 500, 1600, 1700], tf.int64))["found"]
+    assert found.numpy().tolist() == [True, False, False, True]
+
+
+def test_a_keras_model_with_a_vocabulary(tmp_path):
+    words = keras.layers.StringLookup(vocabulary=["a", "b"])
+    model = keras.Sequential(
+        [keras.Input([], dtype="string"), words, de.layers.Embedding(2, name="rows")]
+    )
+    asked = tf.constant(["a", "b", "c"])
+    table = model.get_layer("rows").table
+    table.upsert(IDS, np.ones([ROWS, 2], np.float32))
+    for number in range(3):
+        table.upsert([1], np.full([1, 2], number, np.float32))
+        path = de.publish(model, tmp_path, sample={"inputs": ["a"]})
+        loaded = tf.saved_model.load(path)
+        (got,) = loaded.signatures["serving_default"](inputs=asked).values()
+        np.testing.assert_array_equal(got, model(asked))
+        assert Path(path, "assets.extra/tf_serving_warmup_requests").is_file()
+    assert path.report["kind"] == "delta"
+
+
+def test_a_checkpoint_is_read_from_a_published_version(tmp_path):
+    module = Scores()
+    for number in range(3):
+        change(module, number)
+        path = de.publish(module, tmp_path)
+    other = de.Variable(dim=4, name="users", initializer="normal")
+    de.checkpoint.restore(other, path)
+    np.testing.assert_array_equal(other.lookup(ASKED), module.users.lookup(ASKED))
+    assert int(other.size()) == int(module.users.size())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"full_every": 0}, "`full_every` must be an integer of at least 1"),
+        ({"keep_versions": 1}, "at least 2"),
+        ({"full_part": 0}, "above 0"),
+        ({"keep": de.KeepRows(where=len)}, "use de.export"),
+        ({"dtype": "int4"}, "`dtype` must be one of"),
+    ],
+)
+def test_bad_arguments(arguments, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        de.publish(Scores(), tmp_path / "new", **arguments)
+    assert not list(tmp_path.glob("new/[0-9]*"))

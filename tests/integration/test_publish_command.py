@@ -1,0 +1,127 @@
+"""`python -m de_core.publish`: exports of another process, published as deltas."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from de_core.publish.__main__ import main
+from de_core.snapshot import chain_file
+
+IDS = np.arange(2000)
+ASKED = tf.constant([*range(0, 2000, 7), -1, 10**12], tf.int64)
+
+
+class Scores(tf.Module):
+    def __init__(self, tables=1):
+        super().__init__()
+        self.users = de.Variable(
+            dim=4, name="users", initializer="normal", devices=["/CPU:0"] * tables
+        )
+        self.words = de.Variable(tf.string, dim=2, name="words")
+        self.users.upsert(IDS, np.ones([2000, 4], np.float32))
+        self.words.upsert(["a", "b"], np.ones([2, 2], np.float32))
+        self.scale = tf.Variable(2.0)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, name="user")])
+    def __call__(self, user):
+        words = tf.reduce_sum(self.words.lookup(["a", "b", "c"]))
+        return {"score": tf.reduce_sum(self.users.lookup(user), -1) * self.scale + words}
+
+
+def change(module, number):
+    ids = np.arange(number * 10, number * 10 + 20)
+    module.users.upsert(ids, np.full([20, 4], number + 1, np.float32))
+    module.users.remove(np.arange(number * 50, number * 50 + 5))
+    module.users.upsert([10**12 + number], np.full([1, 4], 7.0, np.float32))
+    module.words.upsert(["b", "c"], np.full([2, 2], number, np.float32))
+    module.scale.assign(number + 1.0)
+
+
+def answers(path):
+    loaded = tf.saved_model.load(str(path))
+    return loaded.signatures["serving_default"](user=ASKED)["score"]
+
+
+@pytest.mark.parametrize("tables", [1, 2])
+@pytest.mark.parametrize("dtype", [None, "int8"])
+def test_exports_become_deltas_to_one_another(tables, dtype, tmp_path, capsys):
+    module, root = Scores(tables), tmp_path / "root"
+    for number in range(4):
+        if number > 0:
+            change(module, number)
+        export = de.export(module, tmp_path / "exports", dtype=dtype)
+        assert main(["add", export, str(root), "--full-every", "3", "--keep", "9"]) == 0
+        said = capsys.readouterr().out
+        assert ("full" in said) == (number in (0, 3))
+        if number in (1, 2):
+            assert "users: 21 rows, 5 removed" in said
+        published = root / str(number + 1)
+        np.testing.assert_allclose(answers(published), answers(export), rtol=1e-6)
+    assert len(chain_file.read(next((root / "3").glob("assets/users*.chain")))) == 3
+    assert main(["list", str(root)]) == 0
+    said = capsys.readouterr().out
+    assert "3: delta, 2 deltas on a base" in said
+    assert "seconds old" in said
+    assert main(["prune", str(root), "--keep", "2"]) == 0
+    assert "deleted 1, 2" in capsys.readouterr().out
+    assert sorted(each.name for each in root.glob("[0-9]*")) == ["3", "4"]
+    np.testing.assert_allclose(answers(root / "4"), answers(export), rtol=1e-6)
+
+
+def test_it_goes_on_where_a_trainer_published(tmp_path):
+    module, root = Scores(), tmp_path / "root"
+    de.publish(module, root)
+    change(module, 1)
+    de.publish(module, root)
+    change(module, 2)
+    export = de.export(module, tmp_path / "exports")
+    assert main(["add", export, str(root)]) == 0
+    np.testing.assert_allclose(answers(root / "3"), answers(export), rtol=1e-6)
+    chain = chain_file.read(next((root / "3").glob("assets/users*.chain")))
+    assert len(chain) == 3
+    assert de.publish(module, root).report["kind"] == "full"
+
+
+def test_help_teaches():
+    done = subprocess.run(
+        [sys.executable, "-m", "de_core.publish", "--help"],
+        cwd=Path(__file__).resolve().parents[2],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    for word in ("add", "list", "prune", "examples:", "exit status"):
+        assert word in done.stdout
+
+
+def test_what_cannot_be_done_is_said(tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    empty, root = str(tmp_path / "empty"), str(tmp_path / "root")
+    for arguments, reason in [
+        (["add", empty, root], "version directory that de.export wrote"),
+        (["list", empty], "No version is published there"),
+        (["prune", empty, "--keep", "1"], "At least 2 versions"),
+        (["add", empty, root, "--keep", "0"], "At least 2 versions"),
+    ]:
+        assert main(arguments) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("error: ")
+        assert reason in said
+    assert not Path(root).exists()
+
+
+def test_a_damaged_export_publishes_nothing(tmp_path, capsys):
+    module, root = Scores(), tmp_path / "root"
+    assert main(["add", de.export(module, tmp_path / "exports"), str(root)]) == 0
+    change(module, 1)
+    export = Path(de.export(module, tmp_path / "exports"))
+    file = next(export.glob("assets/users*.de"))
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    assert main(["add", str(export), str(root)]) == 2
+    assert file.name in capsys.readouterr().err
+    assert sorted(each.name for each in root.iterdir()) == [".publish.lock", "1"]
