@@ -118,7 +118,7 @@ Status TableSave::Write(ByteSink* sink, Executor* executor) {
           written = Drain(&writing, writer.get());
         }
       };
-      if (executor != nullptr && threads > 1) {
+      if (executor != nullptr) {
         executor->Run(count + 1, task);
       } else {
         for (size_t number = 0; number <= count; ++number) task(number);

@@ -1,4 +1,5 @@
 // Kernels that save live tables to snapshot files, and keep their chains of saves.
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <optional>
@@ -7,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "de_core/cc/engine/table_save.h"
+#include "de_core/cc/kernels/background_threads.h"
 #include "de_core/cc/kernels/env_stream.h"
 #include "de_core/cc/kernels/snapshot_json.h"
 #include "de_core/cc/kernels/snapshot_paths.h"
@@ -21,6 +23,8 @@ using tensorflow::Env;
 using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
+
+constexpr size_t kMostThreads = 16;  // of a save
 
 absl::Status StoredDType(const std::string& name, std::optional<engine::DType>* dtype) {
   dtype->reset();
@@ -89,7 +93,7 @@ class SaveOp final : public LiveTableOp {
     TF_RETURN_IF_ERROR(ChosenKeys(context, table, &keys));
     if (of_checkpoint_) RemoveUnfinished(context->env(), path);
     const uint64_t begin = context->env()->NowMicros();
-    PoolExecutor executor(context);
+    BackgroundThreads executor(std::min(PoolExecutor(context).threads(), kMostThreads));
     // An optimizer that meets the table for the first time widens its rows, and a cleared table has
     // no moment left to be saved: begin again then.
     absl::Status status;

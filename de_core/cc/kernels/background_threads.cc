@@ -1,0 +1,69 @@
+#include "de_core/cc/kernels/background_threads.h"
+
+#include <system_error>
+
+#if defined(__linux__)
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace de::kernels {
+namespace {
+
+/// On a core that others keep busy such a thread gets three hundredths of the time.
+constexpr int kNice = 15;
+
+void YieldToOthers() {
+#if defined(__linux__)
+  // Of this thread alone, though the call's name says otherwise. A refusal does no harm.
+  (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
+#endif
+}
+
+}  // namespace
+
+BackgroundThreads::~BackgroundThreads() {
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& thread : started_) thread.join();
+}
+
+void BackgroundThreads::Run(size_t count, const std::function<void(size_t)>& task) {
+  try {
+    while (started_.size() < threads_ && started_.size() < count) {
+      started_.emplace_back([this] { Work(); });
+    }
+  } catch (const std::system_error&) {  // no more threads to be had
+    if (started_.empty()) {
+      for (size_t i = 0; i < count; ++i) task(i);
+      return;
+    }
+  }
+  std::unique_lock<std::mutex> lock(mutex_);
+  task_ = &task;
+  next_ = 0;
+  count_ = left_ = count;
+  changed_.notify_all();
+  changed_.wait(lock, [this] { return left_ == 0; });
+}
+
+void BackgroundThreads::Work() {
+  YieldToOthers();
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stop_ || next_ < count_; });
+    if (stop_) return;
+    const size_t at = next_++;
+    const auto& task = *task_;
+    lock.unlock();
+    task(at);
+    lock.lock();
+    if (--left_ == 0) changed_.notify_all();
+  }
+}
+
+}  // namespace de::kernels

@@ -1,0 +1,46 @@
+// Threads for work that shall not delay what the model computes meanwhile.
+#ifndef DE_CORE_KERNELS_BACKGROUND_THREADS_H_
+#define DE_CORE_KERNELS_BACKGROUND_THREADS_H_
+
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "de_core/cc/engine/executor.h"
+
+namespace de::kernels {
+
+/// An executor with threads of its own, which it starts when there is work for several, and which
+/// the system runs when others leave a core free (elsewhere than on Linux: as any others).
+/// TensorFlow's pools would make a step's ops wait behind such work.
+class BackgroundThreads final : public engine::Executor {
+ public:
+  explicit BackgroundThreads(size_t threads) : threads_(threads < 1 ? 1 : threads) {}
+  ~BackgroundThreads() override;
+  BackgroundThreads(const BackgroundThreads&) = delete;
+  BackgroundThreads& operator=(const BackgroundThreads&) = delete;
+
+  size_t threads() const override { return threads_; }
+  /// The caller waits meanwhile. For one caller at a time.
+  void Run(size_t count, const std::function<void(size_t)>& task) override;
+
+ private:
+  void Work();
+
+  const size_t threads_;
+  std::vector<std::thread> started_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  const std::function<void(size_t)>* task_ = nullptr;
+  size_t next_ = 0;   ///< of the tasks
+  size_t count_ = 0;  ///< of them
+  size_t left_ = 0;   ///< that are not done
+  bool stop_ = false;
+};
+
+}  // namespace de::kernels
+
+#endif  // DE_CORE_KERNELS_BACKGROUND_THREADS_H_
