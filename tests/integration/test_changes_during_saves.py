@@ -21,7 +21,7 @@ def test_a_table_changes_while_it_is_saved(tmp_path, what, consistent):
         number = 0
         while not stop.is_set():
             number += 1
-            if what == "clear":
+            if what == "clear" and number % 20 == 1:  # a consistent save begins anew twice at most
                 table.clear()
             if what == "shrink":
                 table.remove(keys[number % 30 :: 30])
