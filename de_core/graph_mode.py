@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from de_core import remote_presence
 from de_core.graph_saver import GraphSaver
 from de_core.sharded_table import ShardedTable
 
@@ -79,16 +80,19 @@ def make_anchor(
         trainable: Whether it joins TRAINABLE_VARIABLES.
         collections: Keys of the collections that it joins; None for GLOBAL_VARIABLES.
     """
-
-    def initial_value() -> tf.Tensor:
-        with tf.control_dependencies([store.start()]):
-            return tf.zeros([0, store.spec.dim], store.spec.value_dtype)
-
     keys = [tf.compat.v1.GraphKeys.GLOBAL_VARIABLES] if collections is None else [*collections]
     keys.append(DYNAMIC_EMBEDDING_VARIABLES)
     if trainable:
         keys.append(TRAINABLE_DYNAMIC_EMBEDDING_VARIABLES)
     with tf.init_scope(), tf.name_scope(""):
+        # Made here: in `initial_value` TensorFlow would put it where the anchor is.
+        with tf.name_scope(f"{store.name}/"):
+            start = store.start()
+
+        def initial_value() -> tf.Tensor:
+            with tf.control_dependencies([start]):
+                return tf.zeros([0, store.spec.dim], store.spec.value_dtype)
+
         variable = tf.compat.v1.Variable(
             initial_value,
             trainable=trainable,
@@ -96,5 +100,7 @@ def make_anchor(
             name=f"{store.name}/anchor",
             use_resource=True,
         )
+        if store.is_remote:
+            store.presence = remote_presence.of_tables(store.name, store.spec.devices)
     variable._de_table = store
     return variable

@@ -41,7 +41,17 @@ class GraphSaver(tf.Module):
         return {_key(state): WhenUsed(state.write) for state in self._states}
 
     def _restore_from_tensors(self, restored_tensors: dict[str, tf.Tensor]) -> tf.Operation:
-        return tf.group(*(state.restore(restored_tensors[_key(state)]) for state in self._states))
+        return tf.group(
+            *(_restored(state, restored_tensors[_key(state)]) for state in self._states)
+        )
+
+
+def _restored(state: TableState, reference: tf.Tensor) -> tf.Operation:
+    restored = state.restore(reference)
+    if state.store.presence is None:
+        return restored
+    with tf.control_dependencies([restored]):
+        return state.store.presence()
 
 
 def _key(state: TableState) -> str:

@@ -13,7 +13,7 @@ from de_core._ops import library
 from de_core.config import TableSpec
 from de_core.initializers import InitialRow
 from de_core.kv_creator import KVCreator
-from de_core.sharding import Partitioner, Router, default_partition_fn
+from de_core.sharding import Partitioner, Router, default_partition_fn, summed_rows
 from de_core.stored_table import StoredTable
 from de_core.table import Table
 from de_core.table_policy import TablePolicy
@@ -73,6 +73,10 @@ class ShardedTable:
         self.name = name
         self.spec = spec
         self.policy = policy = TablePolicy() if policy is None else policy
+        #: Whether its tables live in other processes; then distinct keys travel, not all.
+        self.is_remote = any("/job:" in device for device in spec.devices)
+        #: Returns an op that notes, where the tables live, that they have the rows they should.
+        self.presence: Callable[[], tf.Operation] | None = None
         #: Hears of the keys [n] of each optimizer step.
         self.on_update: Callable[[tf.Tensor], Any] | None = None
         #: What publishes these tables, by directory.
@@ -178,6 +182,8 @@ class ShardedTable:
         if keys.dtype != self.spec.key_dtype:
             keys = tf.cast(keys, self.spec.key_dtype)  # TensorFlow widens int32 where it joins some
         batch = (keys, gradient.values)
+        if self.is_remote:
+            batch = summed_rows(*batch)
         attributes = {"rule": rule, "average": average}
         done = self.write(library.de_table_apply, batch, hyper, owner, **attributes)
         return self.updated(keys, done)
@@ -312,11 +318,15 @@ class ShardedTable:
         read: Callable[[Table, tf.Tensor], tuple[tf.Tensor, tf.Tensor]],
         width: int | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        if len(self.tables) == 1:
+        if len(self.tables) == 1 and not self.is_remote:
             return read(self.tables[0], keys)
-        values, found = self.router.gather(
-            tf.reshape(keys, [-1]), lambda index, part: read(self.tables[index], part)
-        )
+        flat = tf.reshape(keys, [-1])
+        places = None
+        if self.is_remote:
+            flat, places = tf.unique(flat)
+        values, found = self.router.gather(flat, lambda index, part: read(self.tables[index], part))
+        if places is not None:
+            values, found = tf.gather(values, places), tf.gather(found, places)
         width = self.spec.dim if width is None else width
         rows_shape = tf.concat([tf.shape(keys), [width]], 0)
         values = tf.ensure_shape(tf.reshape(values, rows_shape), [*keys.shape, width])

@@ -186,8 +186,8 @@ def _references(prefix: str) -> dict[str, tf.Tensor]:
 
 #: Name of the tensor that holds a reference, the end of its key in a checkpoint.
 KEY = "de_rows"
-# A Saver of TensorFlow 1 calls it `<Variable>/rows`.
-_KEYS = (KEY, "/rows")
+# A Saver of TensorFlow 1 calls it `<Variable>/rows`, and one for several devices writes `.S` for /.
+_KEYS = (KEY, "/rows", ".Srows")
 
 
 def _base_36(index: int) -> str:

@@ -20,9 +20,11 @@ class WhenUsed:
 
     dtype = tf.string
     shape = tf.TensorShape(None)
-    device = "/job:localhost/replica:0/task:0/device:CPU:0"
 
     def __init__(self, make: Callable[[], tf.Tensor]) -> None:
+        # In a graph a job would have to be one of the cluster's: the session's own task is meant.
+        job = "/job:localhost/replica:0/task:0" if tf.executing_eagerly() else ""
+        self.device = f"{job}/device:CPU:0"
         self._make = make
         self._made: tf.Tensor | None = None
 

@@ -1,0 +1,110 @@
+"""Runs one parameter server or worker: `python -m de_core.server --job ps --task 0`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+from de_core.server.health import Health, serve_http
+
+
+def cluster_of(text: str | None) -> dict[str, list[str]]:
+    """Returns the addresses of each job.
+
+    Args:
+        text: JSON of them, such as '{"ps": ["a:2222"], "worker": ["b:2222"]}'; None for those in
+            the environment variable TF_CONFIG.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    source = "--cluster" if text is not None else "TF_CONFIG"
+    try:
+        found = json.loads(os.environ.get("TF_CONFIG", "") if text is None else text)
+        jobs = found["cluster"] if text is None else found
+        if not jobs or not all(isinstance(job, list) for job in jobs.values()):
+            raise ValueError("a list of addresses for each job is wanted")
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ValueError(
+            f"{source} must hold the addresses of each job as JSON, such as "
+            '\'{"ps": ["host:2222"], "worker": ["host:2223"]}\'. '
+            f"Received: {source}={os.environ.get('TF_CONFIG') if text is None else text!r} "
+            f"({error})."
+        ) from error
+    return dict(jobs)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs until SIGTERM or SIGINT and returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        cluster = cluster_of(options.cluster)
+        _check_task(cluster, options.job, options.task)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    health = Health(options.job, options.task)
+    http = None if options.http_port is None else serve_http(options.http_port, health)
+    server = _start(cluster, options)
+    health.ready()
+    place = f"{options.job} {options.task} at {cluster[options.job][options.task]}"
+    port = "" if http is None else f", health at :{http.server_port}/healthz"
+    print(f"de_core.server: {place} is ready{port}", flush=True)
+    stop.wait()
+    health.drain()
+    time.sleep(options.grace_seconds)
+    print(f"de_core.server: {place} stops", flush=True)
+    del server  # TensorFlow has no way to stop one; the process' end does
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _start(cluster: dict[str, list[str]], options: argparse.Namespace) -> Any:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    import tensorflow as tf
+
+    import de_core  # noqa: F401  loads the op library
+
+    return tf.distribute.Server(
+        tf.train.ClusterSpec(cluster),
+        job_name=options.job,
+        task_index=options.task,
+        protocol="grpc",
+    )
+
+
+def _check_task(cluster: dict[str, list[str]], job: str, task: int) -> None:
+    if job not in cluster or not 0 <= task < len(cluster[job]):
+        jobs = {name: len(addresses) for name, addresses in cluster.items()}
+        raise ValueError(
+            "--job and --task must name a process of the cluster, which has so many of each: "
+            f"{jobs}. Received: --job {job} --task {task}."
+        )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m de_core.server", description=__doc__)
+    parser.add_argument("--job", required=True, help="such as ps or worker")
+    parser.add_argument("--task", type=int, required=True, help="its number in the job, from 0")
+    parser.add_argument("--cluster", help="addresses of each job as JSON; else those in TF_CONFIG")
+    parser.add_argument("--http-port", type=int, help="for /healthz and /metrics; 0 for any")
+    parser.add_argument(
+        "--grace-seconds",
+        type=float,
+        default=0.0,
+        help="how long it goes on after SIGTERM, not healthy any more",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

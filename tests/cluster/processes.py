@@ -1,0 +1,95 @@
+"""Processes of a TensorFlow cluster on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).parents[2]
+PROGRAMS = pathlib.Path(__file__).parent / "programs"
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+class Cluster:
+    """Addresses, and the processes started so far.
+
+    Args:
+        folder: For their output.
+        **jobs: How many tasks each has.
+    """
+
+    def __init__(self, folder: pathlib.Path, **jobs: int):
+        ports = iter(free_ports(sum(jobs.values())))
+        self.jobs = {
+            job: [f"127.0.0.1:{next(ports)}" for _ in range(count)] for job, count in jobs.items()
+        }
+        self.folder = folder
+        self.processes: dict[str, subprocess.Popen] = {}
+
+    def start(self, name: str, *command: object) -> subprocess.Popen:
+        """Starts Python with arguments; what it prints goes to a file of that name."""
+        environment = {
+            **os.environ,
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            "CUDA_VISIBLE_DEVICES": "",
+            "TF_CONFIG": json.dumps({"cluster": self.jobs}),
+            "PYTHONPATH": str(ROOT),
+        }
+        with self.output_file(name).open("ab") as output:
+            process = subprocess.Popen(
+                [sys.executable, *map(str, command)],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                cwd=ROOT,
+            )
+        self.processes[name] = process
+        return process
+
+    def serve(self, job: str, task: int, *options: object) -> str:
+        """Starts a ready-made server process and returns its name."""
+        name = f"{job}_{task}"
+        self.start(name, "-m", "de_core.server", "--job", job, "--task", task, *options)
+        return name
+
+    def output_file(self, name: str) -> pathlib.Path:
+        return self.folder / f"{name}.txt"
+
+    def output(self, name: str) -> str:
+        return self.output_file(name).read_text(errors="replace")
+
+    def wait_until_printed(self, name: str, text: str, seconds: float = 180) -> str:
+        """Waits for a process to print a text, and returns all it printed."""
+        end = time.monotonic() + seconds
+        while text not in self.output(name):
+            assert self.processes[name].poll() is None, self.output(name)[-3000:]
+            assert time.monotonic() < end, f"{name}: {self.output(name)[-3000:]}"
+            time.sleep(0.1)
+        return self.output(name)
+
+    def finish(self, name: str, seconds: float = 240) -> str:
+        """Waits for a process to end well, and returns what it printed."""
+        code = self.processes[name].wait(seconds)
+        assert code == 0, self.output(name)[-4000:]
+        return self.output(name)
+
+    def stop(self):
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+                process.wait()

@@ -1,0 +1,55 @@
+"""The chief of TensorFlow 2: schedules steps on workers, with tables on the parameter servers.
+
+Arguments: a folder for a checkpoint.
+"""
+
+import json
+import os
+import sys
+
+import keras
+import tensorflow as tf
+
+import de_core as de
+
+jobs = json.loads(os.environ["TF_CONFIG"])["cluster"]
+resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+    tf.train.ClusterSpec(jobs), rpc_layer="grpc", task_type="chief", task_id=0
+)
+strategy = tf.distribute.ParameterServerStrategy(resolver)
+coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+devices = [f"/job:ps/replica:0/task:{index}/device:CPU:0" for index in range(len(jobs["ps"]))]
+users = de.Variable(dim=2, name="users", devices=devices, initializer="uniform")
+local = de.Variable(dim=2, name="users", initializer="uniform")
+
+
+def step_of(table):
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adagrad(0.1))
+    optimizer.build(table.trainable_variables)
+
+    @tf.function
+    def step(ids, weights):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(de.embedding_lookup(table, ids) * weights)
+        gradients = tape.gradient(loss, table.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, table.trainable_variables, strict=True))
+        return loss
+
+    return step
+
+
+remote_step, local_step = step_of(users), step_of(local)
+for number in range(6):
+    ids = tf.random.stateless_uniform([64], [number, 0], 0, 50, tf.int64)
+    weights = tf.random.stateless_normal([64, 2], [number, 1])
+    value = coordinator.schedule(remote_step, args=(ids, weights))
+    coordinator.join()  # one at a time: then the numbers are those of one process
+    local_step(ids, weights)
+difference = tf.reduce_max(tf.abs(users.lookup(range(60)) - local.lookup(range(60))))
+sizes = [int(users.size(index)) for index in range(len(devices))]
+de.checkpoint.save(users, sys.argv[1])
+for _ in range(40):  # now as fast as they go: nothing is lost
+    coordinator.schedule(remote_step, args=(tf.constant([99], tf.int64), tf.zeros([1, 2])))
+coordinator.join()
+result = {"difference": float(difference), "sizes": sizes, "loss": float(value.fetch())}
+print("RESULT", json.dumps(result), flush=True)
