@@ -2,8 +2,7 @@
 
 import json
 import pathlib
-import subprocess
-import sys
+import runpy
 import threading
 
 import keras
@@ -22,21 +21,13 @@ def creator(tmp_path):
     return SqliteCreator({"path": str(tmp_path / "{name}.sqlite")})
 
 
-def test_the_example_is_short_and_goes_on_where_it_was(tmp_path):
+def test_the_example_is_short_and_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
     example = ROOT / "examples/sqlite_storage.py"
     assert len(example.read_text().splitlines()) < 60
-    printed = [
-        subprocess.run(
-            [sys.executable, example],
-            cwd=tmp_path,
-            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "TF_CPP_MIN_LOG_LEVEL": "3"},
-            capture_output=True,
-            check=True,
-            text=True,
-        ).stdout
-        for _ in range(2)
-    ]
-    assert list(map(json.loads, printed)) == [[[1.0, 0.5]] * 2, [[2.0, 1.0]] * 2]
+    monkeypatch.chdir(tmp_path)
+    for wanted in ([1.0, 0.5], [2.0, 1.0]):
+        runpy.run_path(str(example), run_name="__main__")
+        assert json.loads(capsys.readouterr().out) == [wanted] * 2
 
 
 def test_a_storage_trains_restores_and_forgets_like_memory(creator, tmp_path):
