@@ -18,6 +18,10 @@ from ranking.errors import DataError
 from ranking.quiet import load_libraries
 from ranking.synthetic_log import synthetic_log
 
+# What comes in between two versions.
+STREAM_STEPS = 10
+STREAM_BATCH = 64
+
 
 class Asker(threading.Thread):
     """A client that asks for one score again and again, and notes how old the answers are.
@@ -31,7 +35,7 @@ class Asker(threading.Thread):
     def __init__(self, client: Client, instance: dict[str, str], every: float) -> None:
         super().__init__(daemon=True)
         self._client, self._instance, self._every = client, instance, every
-        self._stop = threading.Event()
+        self._ended = threading.Event()
         self.ages: list[float] = []
         self.generations: set[tuple[str, int]] = set()
         self.error: GatewayError | None = None
@@ -39,14 +43,14 @@ class Asker(threading.Thread):
     def run(self) -> None:
         """Asks until `stop` is called or an answer is an error."""
         try:
-            while not self._stop.wait(self._every):
+            while not self._ended.wait(self._every):
                 self._ask()
         except GatewayError as error:
             self.error = error
 
     def stop(self) -> None:
         """Ends it, and raises what went wrong, if anything did."""
-        self._stop.set()
+        self._ended.set()
         self.join()
         if self.error is not None:
             raise self.error
@@ -96,8 +100,9 @@ def _run(options: argparse.Namespace) -> None:
 
     log = synthetic_log(0, num_events=options.events)
     model = build_model(dim=16)
-    batches = iter(Batches(log, batch_size=2048, seed=0).dataset().repeat())
-    model.train_on_batch(*next(batches))
+    yesterday = Batches(log, batch_size=2048, seed=0).dataset()
+    steps = sum(1 for batch in yesterday if model.train_on_batch(*batch) is not None)
+    today = iter(Batches(log, batch_size=STREAM_BATCH, seed=1).dataset().repeat())
 
     def publish(steps: int) -> None:
         began = time.perf_counter()
@@ -111,19 +116,17 @@ def _run(options: argparse.Namespace) -> None:
             flush=True,
         )
 
-    publish(1)
+    publish(steps)
     instance = {"user_id": str(log.user_ids[0]), "item_id": str(log.item_ids[0])}
     with running_gateway(options.out, "--poll-seconds", "0.5") as url:
         asker = Asker(Client(url, options.out.name), instance, every=min(1, options.every))
         asker.start()
         end = time.monotonic() + options.seconds
         while time.monotonic() < end:
-            next_version = time.monotonic() + options.every
-            steps = 0
-            while time.monotonic() < next_version:
-                model.train_on_batch(*next(batches))
-                steps += 1
-            publish(steps)
+            for _ in range(STREAM_STEPS):
+                model.train_on_batch(*next(today))
+                time.sleep(options.every / STREAM_STEPS)
+            publish(STREAM_STEPS)
         time.sleep(options.every)  # the last version is served, too
         asker.stop()
     print(

@@ -41,7 +41,9 @@ def learned(output):
     return tuple(int(number.replace(",", "")) for number in match.groups())
 
 
-@pytest.mark.parametrize("script", ["train_ranking.py", "demo.py", "client.py", "export.py"])
+@pytest.mark.parametrize(
+    "script", ["train_ranking.py", "demo.py", "client.py", "export.py", "online_update.py"]
+)
 def test_help_explains_the_script(script):
     output = succeeded(run(script, "--help"))
     assert "usage" in output
@@ -122,6 +124,18 @@ def test_the_demo_trains_serves_asks_and_stops(tmp_path):
     assert f"SavedModel: {out / '1'}" in ending
     assert "-m server --model-dir" in ending
     assert "curl -d" in ending.splitlines()[-1]
+
+
+def test_what_is_learned_online_is_served_within_seconds(tmp_path):
+    options = ["--seconds", "8", "--every", "2", "--events", "6000"]
+    output = succeeded(run("online_update.py", *options, "--out", tmp_path / "ranking"))
+    kinds = re.findall(r"then version \d+: (\w+),", output)
+    assert kinds[0] == "full"
+    assert "delta" in kinds
+    served = re.findall(r"from base (\w+) and (\d+) deltas, ([\d.]+) s old", output)
+    assert len({(base, deltas) for base, deltas, _ in served}) >= 2
+    asked, seen = re.search(r"asked (\d+) times and saw (\d+) versions", output).groups()
+    assert (int(asked), int(seen)) == (len(served), len({each[:2] for each in served}))
 
 
 def test_the_client_says_how_to_start_a_gateway_that_is_not_there():
