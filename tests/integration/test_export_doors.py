@@ -1,0 +1,77 @@
+"""tf_keras's own way to save a model, and an export asked by many at once."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+TF_KERAS = """
+    import sys
+    import numpy as np
+    import tensorflow as tf
+    import tf_keras as keras
+    import de_core as de
+
+    model = keras.Sequential([keras.Input([], dtype="int64"), de.layers.Embedding(2, name="t")])
+    model.get_layer("t").table.upsert([7], [[1.0, 2.0]])
+    asked = tf.constant([7, 8], tf.int64)
+    model.save(sys.argv[1], save_format="tf")
+    loaded = tf.saved_model.load(sys.argv[1])
+    (got,) = loaded.signatures["serving_default"](asked).values()
+    np.testing.assert_array_equal(got, model(asked))
+    de.publish(model, sys.argv[1] + "-published")
+"""
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("tf_keras") is None, reason="tf_keras is not installed"
+)
+def test_tf_keras_takes_the_tables_along(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(TF_KERAS), str(tmp_path / "saved")],
+        cwd=ROOT, env={**os.environ, "TF_USE_LEGACY_KERAS": "1"},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_many_threads_ask_one_export(tmp_path):
+    table = de.Variable(dim=4, name="users")
+    ids = np.arange(1000)
+    table.upsert(ids, np.repeat(ids, 4).reshape(-1, 4).astype(np.float32))
+    module = tf.Module()
+    module.table = table
+    specs = [tf.TensorSpec([None], tf.int64, name="ids")]
+    module.look = tf.function(table.lookup, input_signature=specs)
+    de.publish(module, tmp_path, module.look)
+    table.upsert(ids[::3], -np.repeat(ids[::3], 4).reshape(-1, 4).astype(np.float32))
+    loaded = tf.saved_model.load(de.publish(module, tmp_path, module.look))
+    expected = table.lookup(ids).numpy()
+    wrong = []
+
+    def ask(seed):
+        rng = np.random.default_rng(seed)
+        for _ in range(50):
+            asked = rng.choice(ids, 200)
+            (got,) = loaded.signatures["serving_default"](ids=tf.constant(asked)).values()
+            if not np.array_equal(got, expected[asked]):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=ask, args=[seed]) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
