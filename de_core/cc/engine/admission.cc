@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "de_core/cc/engine/hash.h"
 
@@ -23,6 +24,23 @@ struct PartHeader {
 uint64_t ShareOf(uint64_t capacity, uint32_t shards) {
   const double even = static_cast<double>(capacity) / shards;
   return static_cast<uint64_t>(std::ceil(even + 4 * std::sqrt(even)));
+}
+
+constexpr uint32_t kProbes = 4;  // counters a key has in a Bloom filter
+
+/// The counter that a key has as its `probe`th, in a filter of `size` counters.
+size_t BloomPlace(uint64_t hash, uint32_t probe, size_t size) noexcept {
+  const uint64_t word = Mix64(hash + (probe + 1) * 0x9e3779b97f4a7c15ULL);
+  return static_cast<size_t>(ReduceHigh(word, size));
+}
+
+/// What a Bloom filter says of a key: never less than it was counted.
+uint8_t CountOf(const std::vector<uint8_t>& bloom, uint64_t hash) noexcept {
+  uint8_t least = kLargestBloomCount;
+  for (uint32_t probe = 0; probe < kProbes; ++probe) {
+    least = std::min(least, bloom[BloomPlace(hash, probe, bloom.size())]);
+  }
+  return least;
 }
 
 }  // namespace
@@ -133,22 +151,14 @@ void AdmissionFilter::Remove(size_t at) noexcept {
   counts_[at] = 0;
 }
 
-size_t AdmissionFilter::BloomPlace(uint64_t hash, uint32_t probe) const noexcept {
-  const uint64_t word = Mix64(hash + (probe + 1) * 0x9e3779b97f4a7c15ULL);
-  return static_cast<size_t>(ReduceHigh(word, bloom_.size()));
-}
-
 bool AdmissionFilter::CountInBloom(uint64_t hash) {
-  uint8_t* counters[kProbes];
-  uint8_t least = kLargestBloomCount;
-  for (uint32_t probe = 0; probe < kProbes; ++probe) {
-    counters[probe] = &bloom_[BloomPlace(hash, probe)];
-    least = std::min(least, *counters[probe]);
-  }
+  uint8_t least = CountOf(bloom_, hash);
+  for (const std::vector<uint8_t>& each : older_) least = std::max(least, CountOf(each, hash));
   // Never below the true count: only the least are raised (C. Estan, G. Varghese, "New directions
   // in traffic measurement and accounting", 2002: conservative update).
-  if (least < kLargestBloomCount) {
-    for (uint8_t* counter : counters) *counter = std::max<uint8_t>(*counter, least + 1);
+  for (uint32_t probe = 0; probe < kProbes && least < kLargestBloomCount; ++probe) {
+    uint8_t& counter = bloom_[BloomPlace(hash, probe, bloom_.size())];
+    counter = std::max(counter, static_cast<uint8_t>(least + 1));
   }
   return least + uint64_t{1} >= options_.min_count;
 }
@@ -158,11 +168,14 @@ void AdmissionFilter::Clear() {
   counts_ = {};
   pending_ = 0;
   std::fill(bloom_.begin(), bloom_.end(), uint8_t{0});
+  older_ = {};
 }
 
 size_t AdmissionFilter::bytes() const noexcept {
-  return words_.capacity() * sizeof(uint64_t) + counts_.capacity() * sizeof(uint32_t) +
-         bloom_.capacity();
+  size_t bytes = words_.capacity() * sizeof(uint64_t) + counts_.capacity() * sizeof(uint32_t) +
+                 bloom_.capacity();
+  for (const std::vector<uint8_t>& each : older_) bytes += each.capacity();
+  return bytes;
 }
 
 void AdmissionFilter::Save(std::string* out) const {
@@ -175,6 +188,22 @@ void AdmissionFilter::Save(std::string* out) const {
     out->append(reinterpret_cast<const char*>(&words_[i]), sizeof(uint64_t));
     out->append(reinterpret_cast<const char*>(&counts_[i]), sizeof(uint32_t));
   }
+  for (const std::vector<uint8_t>& each : older_) {
+    const PartHeader of_older{header.kind, each.size()};
+    out->append(reinterpret_cast<const char*>(&of_older), sizeof(of_older));
+    out->append(reinterpret_cast<const char*>(each.data()), each.size());
+  }
+}
+
+void AdmissionFilter::TakeBloom(std::string_view counters) {
+  std::vector<uint8_t> taken(counters.begin(), counters.end());
+  if (taken.size() == bloom_.size()) {
+    for (size_t i = 0; i < taken.size(); ++i) bloom_[i] = std::max(bloom_[i], taken[i]);
+    return;
+  }
+  // Several tables may have kept the same one, which no longer changes.
+  const bool known = std::find(older_.begin(), older_.end(), taken) != older_.end();
+  if (!known) older_.push_back(std::move(taken));
 }
 
 Status AdmissionFilter::Merge(std::string_view part, uint32_t shard_index, uint32_t shard_count,
@@ -189,19 +218,25 @@ Status AdmissionFilter::Merge(std::string_view part, uint32_t shard_index, uint3
   };
   if (part.size() < sizeof(header)) return damaged();
   std::memcpy(&header, part.data(), sizeof(header));
+  const bool same_kind = header.kind == static_cast<uint64_t>(options_.kind);
+  if (header.kind == static_cast<uint64_t>(AdmissionOptions::Kind::kBloom)) {
+    std::vector<std::string_view> filters;
+    for (std::string_view rest = part; !rest.empty(); rest.remove_prefix(header.size)) {
+      if (rest.size() < sizeof(header)) return damaged();
+      std::memcpy(&header, rest.data(), sizeof(header));
+      rest.remove_prefix(sizeof(header));
+      if (header.size == 0 || rest.size() < header.size) return damaged();
+      filters.push_back(rest.substr(0, header.size));
+    }
+    for (size_t i = 0; same_kind && i < filters.size(); ++i) TakeBloom(filters[i]);
+    *merged = same_kind;
+    return Status::Ok();
+  }
   part.remove_prefix(sizeof(header));
-  const bool bloom = header.kind == static_cast<uint64_t>(AdmissionOptions::Kind::kBloom);
-  if (part.size() / (bloom ? 1 : kEntry) != header.size ||
-      part.size() % (bloom ? 1 : kEntry) != 0) {
-    return damaged();
-  }
-  if (header.kind != static_cast<uint64_t>(options_.kind)) return Status::Ok();
-  if (bloom && header.size != bloom_.size()) return Status::Ok();
+  if (part.size() / kEntry != header.size || part.size() % kEntry != 0) return damaged();
+  if (!same_kind) return Status::Ok();
   *merged = true;
-  for (size_t i = 0; bloom && i < bloom_.size(); ++i) {
-    bloom_[i] = std::max(bloom_[i], static_cast<uint8_t>(part[i]));
-  }
-  for (size_t i = 0; !bloom && i < header.size; ++i) {
+  for (size_t i = 0; i < header.size; ++i) {
     uint64_t word;
     uint32_t count;
     std::memcpy(&word, part.data() + i * kEntry, sizeof(word));

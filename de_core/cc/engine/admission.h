@@ -47,24 +47,22 @@ class AdmissionFilter {
 
   /// Takes over counts that Save wrote; of two counts of a key the higher holds, for the true one
   /// is in one filter alone. Exact counts are taken of the keys of one shard of several
-  /// (ShardOfKey). A filter of another kind, or a Bloom filter of another size, is left out:
-  /// `merged` is false.
+  /// (ShardOfKey). A Bloom filter of another size is kept beside this one and asked too; then the
+  /// errors of both add up. A filter of another kind is left out: `merged` is false.
   Status Merge(std::string_view part, uint32_t shard_index, uint32_t shard_count, bool* merged);
 
  private:
-  static constexpr uint32_t kProbes = 4;  ///< counters a key has in the Bloom filter
-
   bool CountExactly(uint64_t word, uint64_t hash);
   bool CountInBloom(uint64_t hash);
+  void TakeBloom(std::string_view counters);
   size_t Slot(uint64_t word, uint64_t hash) const noexcept;
   void Grow();
   void Remove(size_t at) noexcept;
-  size_t BloomPlace(uint64_t hash, uint32_t probe) const noexcept;
-
   AdmissionOptions options_;
-  std::vector<uint64_t> words_;   // (places) exact: open addressing, linear probing
-  std::vector<uint32_t> counts_;  // (places) exact: 0 is a free place
-  std::vector<uint8_t> bloom_;    // counters
+  std::vector<uint64_t> words_;              // (places) exact: open addressing, linear probing
+  std::vector<uint32_t> counts_;             // (places) exact: 0 is a free place
+  std::vector<uint8_t> bloom_;               // counters
+  std::vector<std::vector<uint8_t>> older_;  ///< Bloom filters of other sizes that were merged
   uint64_t pending_ = 0;
   uint64_t chance_ = 0;  ///< of kProbability: admitted if the random word is below it
 };

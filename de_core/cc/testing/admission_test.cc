@@ -64,6 +64,49 @@ TEST(Admission, BloomNeverForgetsAnOccurrenceAndKeepsItsError) {
   for (uint64_t word = 0; word < 20000; ++word) EXPECT_TRUE(Admit(&filter, word));
 }
 
+TEST(Admission, BloomKeepsTheCountsOfFiltersOfOtherSizes) {
+  AdmissionOptions options;
+  options.kind = Kind::kBloom;
+  options.min_count = 3;
+  options.capacity = 1000;
+  options.error = 0.001;
+  // Two tables of 500 keys each become one, whose filter two others take over.
+  std::vector<AdmissionFilter> halves(2, AdmissionFilter(options, 2));
+  for (uint64_t word = 0; word < 1000; ++word) EXPECT_FALSE(Admit(&halves[word % 2], word));
+  AdmissionFilter whole(options, 1);
+  for (const AdmissionFilter& half : halves) {
+    std::string saved;
+    bool merged = false;
+    half.Save(&saved);
+    for (size_t cut = 0; cut < saved.size(); cut += 97) {
+      EXPECT_FALSE(AdmissionFilter(whole).Merge(saved.substr(0, cut), 0, 1, &merged).ok());
+    }
+    ASSERT_TRUE(whole.Merge(saved, 0, 1, &merged).ok());
+    EXPECT_TRUE(merged);
+  }
+  EXPECT_GT(whole.bytes(), 2 * halves[0].bytes());
+  uint64_t early = 0;
+  for (uint64_t word = 0; word < 1000; word += 2) early += Admit(&whole, word);
+  EXPECT_LE(early, 5U);
+  std::string saved;
+  whole.Save(&saved);
+  options.capacity = 1200;
+  AdmissionFilter again(options, 1);
+  bool merged = false;
+  ASSERT_TRUE(again.Merge(saved, 0, 1, &merged).ok());
+  ASSERT_TRUE(again.Merge(saved, 0, 1, &merged).ok()) << "what is known is not kept twice";
+  EXPECT_EQ(again.bytes(), whole.bytes() + AdmissionFilter(options, 1).bytes());
+  early = 0;
+  for (uint64_t word = 0; word < 1000; ++word) {
+    const bool admitted = Admit(&again, word);
+    EXPECT_TRUE(admitted || word % 2 == 1) << "the third occurrence of " << word;
+    early += word % 2 == 1 && admitted;
+  }
+  EXPECT_LE(early, 5U);
+  again.Clear();
+  EXPECT_FALSE(Admit(&again, 0));
+}
+
 TEST(Admission, ChanceIsThatOfTheProbabilityAndAFunctionOfSeedKeyAndStep) {
   AdmissionOptions options;
   options.kind = Kind::kProbability;
