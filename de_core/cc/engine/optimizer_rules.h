@@ -57,14 +57,15 @@ struct SlotSpec {
   double initial;  ///< what each element is before the first update
 };
 
-/// Updates one row. No allocation, no lock. The gradient is float, or double for float64 rows; it
-/// is the sum over all occurrences of the row in the batch, and must not overlap the row.
+/// Updates some rows, all different. No allocation, no lock. The gradients are float, or double for
+/// float64 rows; each is the sum over all occurrences of its row in the batch, and must not overlap
+/// a row.
 using RuleKernel = void (*)(const double* hyper,  // (n_hyper)
                             size_t n_hyper, size_t dim,
-                            char* row,                   // the value (dim) at its start
-                            const size_t* slot_offsets,  // (slots), bytes from the row's start
-                            const void* gradient         // (dim)
-                            ) noexcept;
+                            char* const* rows,             // (count), the value (dim) at the start
+                            const size_t* slot_offsets,    // (slots), bytes from a row's start
+                            const void* const* gradients,  // (count), each (dim)
+                            size_t count) noexcept;
 
 /// One update rule. All are constants of the library.
 struct OptimizerRule {

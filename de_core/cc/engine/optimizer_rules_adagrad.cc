@@ -56,7 +56,8 @@ struct AdagradV2 : Adagrad<Real> {
 /// the root.
 template <typename T>
 struct RowwiseAdagrad {
-  static void Update(const RowUpdate& update) noexcept {
+  static void Update(const RowsUpdate& updates) noexcept { updates.ForEach(UpdateRow); }
+  static void UpdateRow(const RowUpdate& update) noexcept {
     using Real = typename Scalar<T>::Real;
     const Real* gradient = static_cast<const Real*>(update.gradient);
     Real& sum = *update.slot<Real>(0);
@@ -137,14 +138,14 @@ struct RmspropCenteredMomentum : Rmsprop<Real> {
 
 template <typename T>
 struct RmspropRow {
-  static void Update(const RowUpdate& update) noexcept {
-    const bool centered = update.hyper[4] != 0;
-    if (update.hyper[2] > 0) {
-      centered ? UpdateElements<T, RmspropCenteredMomentum, 3>(update)
-               : UpdateElements<T, RmspropMomentum, 2>(update);
+  static void Update(const RowsUpdate& updates) noexcept {
+    const bool centered = updates.hyper[4] != 0;
+    if (updates.hyper[2] > 0) {
+      centered ? UpdateElements<T, RmspropCenteredMomentum, 3>(updates)
+               : UpdateElements<T, RmspropMomentum, 2>(updates);
     } else {
-      centered ? UpdateElements<T, RmspropCentered, 2>(update)
-               : UpdateElements<T, Rmsprop, 1>(update);
+      centered ? UpdateElements<T, RmspropCentered, 2>(updates)
+               : UpdateElements<T, Rmsprop, 1>(updates);
     }
   }
 };
@@ -177,9 +178,9 @@ struct RmspropV2Centered : RmspropV2<Real> {
 
 template <typename T>
 struct RmspropV2Row {
-  static void Update(const RowUpdate& update) noexcept {
-    update.hyper[3] != 0 ? UpdateElements<T, RmspropV2Centered, 2>(update)
-                         : UpdateElements<T, RmspropV2, 1>(update);
+  static void Update(const RowsUpdate& updates) noexcept {
+    updates.hyper[3] != 0 ? UpdateElements<T, RmspropV2Centered, 2>(updates)
+                          : UpdateElements<T, RmspropV2, 1>(updates);
   }
 };
 

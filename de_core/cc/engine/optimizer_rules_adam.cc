@@ -55,9 +55,9 @@ struct Amsgrad : Adam<Real> {
 
 template <typename T>
 struct AdamRow {
-  static void Update(const RowUpdate& update) noexcept {
-    update.hyper[6] != 0 ? UpdateElements<T, Amsgrad, 3>(update)
-                         : UpdateElements<T, Adam, 2>(update);
+  static void Update(const RowsUpdate& updates) noexcept {
+    updates.hyper[6] != 0 ? UpdateElements<T, Amsgrad, 3>(updates)
+                          : UpdateElements<T, Adam, 2>(updates);
   }
 };
 
@@ -101,7 +101,8 @@ struct Nadam : Moments<Real> {
 /// The trust ratio is that of the row: a table has no norm of the whole variable to take.
 template <typename T>
 struct LambRow {
-  static void Update(const RowUpdate& update) noexcept {
+  static void Update(const RowsUpdate& updates) noexcept { updates.ForEach(UpdateRow); }
+  static void UpdateRow(const RowUpdate& update) noexcept {
     using Real = typename Scalar<T>::Real;
     DecayRow<T>(update, 6);
     const Moments<Real> moments(update.hyper);

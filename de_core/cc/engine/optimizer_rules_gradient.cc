@@ -63,9 +63,9 @@ template <template <typename> class Plain, template <typename> class Ahead>
 struct MomentumRow {
   template <typename T>
   struct Of {
-    static void Update(const RowUpdate& update) noexcept {
-      const bool nesterov = update.hyper[2] != 0;
-      nesterov ? UpdateElements<T, Ahead, 1>(update) : UpdateElements<T, Plain, 1>(update);
+    static void Update(const RowsUpdate& updates) noexcept {
+      const bool nesterov = updates.hyper[2] != 0;
+      nesterov ? UpdateElements<T, Ahead, 1>(updates) : UpdateElements<T, Plain, 1>(updates);
     }
   };
 };

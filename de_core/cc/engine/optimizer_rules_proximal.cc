@@ -110,9 +110,9 @@ using FtrlAnyPower = FtrlStep<Real, AnyPower<Real>>;
 
 template <typename T>
 struct FtrlRow {
-  static void Update(const RowUpdate& update) noexcept {
-    update.hyper[1] == -0.5 ? UpdateElements<T, Ftrl, 2>(update)
-                            : UpdateElements<T, FtrlAnyPower, 2>(update);
+  static void Update(const RowsUpdate& updates) noexcept {
+    updates.hyper[1] == -0.5 ? UpdateElements<T, Ftrl, 2>(updates)
+                             : UpdateElements<T, FtrlAnyPower, 2>(updates);
   }
 };
 

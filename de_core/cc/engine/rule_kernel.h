@@ -29,7 +29,7 @@ RuleFamily AdagradRules();
 RuleFamily AdamRules();
 RuleFamily ProximalRules();
 
-/// A row as a kernel receives it.
+/// A row of those that a kernel receives.
 struct RowUpdate {
   const double* hyper;
   size_t n_hyper;
@@ -45,6 +45,25 @@ struct RowUpdate {
   template <typename Real>
   Real* slot(size_t i) const noexcept {
     return reinterpret_cast<Real*>(row + slot_offsets[i]);
+  }
+};
+
+/// The rows as a kernel receives them.
+struct RowsUpdate {
+  const double* hyper;
+  size_t n_hyper;
+  size_t dim;
+  char* const* rows;
+  const size_t* slot_offsets;
+  const void* const* gradients;
+  size_t count;
+
+  /// Calls update(RowUpdate) for each row.
+  template <typename Update>
+  void ForEach(const Update& update) const noexcept {
+    for (size_t i = 0; i < count; ++i) {
+      update(RowUpdate{hyper, n_hyper, dim, rows[i], slot_offsets, gradients[i]});
+    }
   }
 };
 
@@ -72,46 +91,49 @@ void ForElements(const Step& step, size_t dim, T* __restrict value, const Real* 
   }
 }
 
-/// Runs an element rule with `kSlots` slots over a row.
+/// Runs an element rule with `kSlots` slots over rows. What it computes of the hyperparameters
+/// alone it computes once, which for short rows is as much as a row's arithmetic.
 template <typename T, template <typename> class Rule, size_t kSlots>
-void UpdateElements(const RowUpdate& update) noexcept {
+void UpdateElements(const RowsUpdate& updates) noexcept {
   using Real = typename Scalar<T>::Real;
-  DecayRow<T>(update, Rule<Real>::kHyper);
-  const Rule<Real> step(update.hyper);
-  const Real* gradient = static_cast<const Real*>(update.gradient);
-  T* value = update.value<T>();
-  if constexpr (kSlots == 0) {
-    ForElements(step, update.dim, value, gradient);
-  } else if constexpr (kSlots == 1) {
-    ForElements(step, update.dim, value, gradient, update.slot<Real>(0));
-  } else if constexpr (kSlots == 2) {
-    ForElements(step, update.dim, value, gradient, update.slot<Real>(0), update.slot<Real>(1));
-  } else {
-    static_assert(kSlots == 3, "no rule has more slots");
-    ForElements(step, update.dim, value, gradient, update.slot<Real>(0), update.slot<Real>(1),
-                update.slot<Real>(2));
-  }
+  const Rule<Real> step(updates.hyper);
+  updates.ForEach([&step](const RowUpdate& update) {
+    DecayRow<T>(update, Rule<Real>::kHyper);
+    const Real* gradient = static_cast<const Real*>(update.gradient);
+    T* value = update.value<T>();
+    if constexpr (kSlots == 0) {
+      ForElements(step, update.dim, value, gradient);
+    } else if constexpr (kSlots == 1) {
+      ForElements(step, update.dim, value, gradient, update.slot<Real>(0));
+    } else if constexpr (kSlots == 2) {
+      ForElements(step, update.dim, value, gradient, update.slot<Real>(0), update.slot<Real>(1));
+    } else {
+      static_assert(kSlots == 3, "no rule has more slots");
+      ForElements(step, update.dim, value, gradient, update.slot<Real>(0), update.slot<Real>(1),
+                  update.slot<Real>(2));
+    }
+  });
 }
 
-/// The kernel of a `Row<T>` with a static void Update(const RowUpdate&).
+/// The kernel of a `Row<T>` with a static void Update(const RowsUpdate&).
 template <template <typename> class Row>
 RuleKernel KernelOf(DType value) noexcept {
   return VisitFloating<RuleKernel>(value, nullptr, [](auto tag) -> RuleKernel {
     using T = typename decltype(tag)::type;
-    return [](const double* hyper, size_t n_hyper, size_t dim, char* row,
-              const size_t* slot_offsets, const void* gradient) noexcept {
-      Row<T>::Update({hyper, n_hyper, dim, row, slot_offsets, gradient});
+    return [](const double* hyper, size_t n_hyper, size_t dim, char* const* rows,
+              const size_t* slot_offsets, const void* const* gradients, size_t count) noexcept {
+      Row<T>::Update({hyper, n_hyper, dim, rows, slot_offsets, gradients, count});
     };
   });
 }
 
-/// A row of an element rule that always has the same slots.
+/// Rows of an element rule that always has the same slots.
 template <template <typename> class Rule, size_t kSlots>
 struct ElementRow {
   template <typename T>
   struct Of {
-    static void Update(const RowUpdate& update) noexcept {
-      UpdateElements<T, Rule, kSlots>(update);
+    static void Update(const RowsUpdate& updates) noexcept {
+      UpdateElements<T, Rule, kSlots>(updates);
     }
   };
 };

@@ -26,9 +26,10 @@ struct WriteTouches {
   size_t source_bytes = 0;
 };
 
-/// For keys that are not admitted, where nothing is to be done.
+/// Where nothing is to be done: for keys that are not admitted, and when the lock is dropped.
 struct Ignored {
   void operator()(const IndexKey&, size_t) const noexcept {}
+  void operator()() const noexcept {}
 };
 
 /// Calls on_row(key, row, j, inserted) for every key of `group`, inserting absent keys; an inserted
@@ -37,10 +38,12 @@ struct Ignored {
 ///
 /// `gate`, or nullptr, is the table's policy at work (TableGate): a row it calls expired is passed
 /// on as inserted, a key it does not admit goes to on_refused(key, j), and it makes room between
-/// two holds of the lock.
-template <typename Gate, typename OnRow, typename OnRefused = Ignored>
+/// two holds of the lock. on_release() is called before the lock is dropped: until then rows that
+/// on_row was given may be written later.
+template <typename Gate, typename OnRow, typename OnRefused = Ignored, typename OnRelease = Ignored>
 void UpdateShard(Shard& shard, const Keys& keys, const ShardKeys& group, const WriteTouches& touch,
-                 const Gate* gate, const OnRow& on_row, const OnRefused& on_refused = {}) {
+                 const Gate* gate, const OnRow& on_row, const OnRefused& on_refused = {},
+                 const OnRelease& on_release = {}) {
   const auto key_at = [&](size_t j, uint64_t hash) {
     return IndexKey{group.words[j], hash,
                     keys.strings == nullptr ? nullptr : keys.strings + group.positions[j]};
@@ -96,6 +99,7 @@ void UpdateShard(Shard& shard, const Keys& keys, const ShardKeys& group, const W
           if (shard.watch != nullptr) shard.watch->BeforeWrite(key.word, row, bytes, absent);
           on_row(key, bytes, j, inserted);
         });
+    on_release();
     if (gate != nullptr) gate->Weigh(shard, group);
   }
 }

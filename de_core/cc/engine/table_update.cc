@@ -13,6 +13,9 @@
 namespace de::engine {
 namespace {
 
+// Rows that an optimizer's kernel updates at once: few enough to be in the nearest cache still.
+constexpr size_t kRowsAKernel = 8;
+
 /// row += to - from, or row += to where `from` is nullptr.
 using AddValues = void (*)(char* row, const char* to, const char* from, size_t dim) noexcept;
 
@@ -204,6 +207,8 @@ Status Table::Apply(const OptimizerRule& rule, const std::string& owner,
   const AverageKernels average = AverageKernelsOf(options_.value_dtype);
   const std::shared_lock<ShardLock> hold(layout_lock_);
   std::vector<size_t> offsets;
+  const bool doubles = options_.value_dtype == DType::kFloat64;
+  const size_t gradient_bytes = options_.dim * (doubles ? sizeof(double) : sizeof(float));
   size_t touched = layout_.value_bytes();
   const Stamp stamp = policy_.BeginStep();
   const TableGate gate(this, stamp, /*admits_all=*/false);
@@ -219,22 +224,34 @@ Status Table::Apply(const OptimizerRule& rule, const std::string& owner,
     touched = std::max(touched, slot->offset + slot->bytes());
   }
   return ForEachShard(keys, executor, [&](Shard& shard, const ShardKeys& group, GradientSum& sum) {
-    if (options_.value_dtype == DType::kFloat64) {
+    if (doubles) {
       sum.Build(keys, group, static_cast<const double*>(grads), options_.dim);
     } else {
       sum.Build(keys, group, static_cast<const float*>(grads), options_.dim);
     }
     const ShardKeys unique = sum.unique();
-    UpdateShard(shard, keys, unique, touched, gate.active(),
-                [&](const IndexKey& key, char* row, size_t j, bool inserted) {
-                  if (inserted) WriteInitial(shard, key, row);
-                  char* const mean = averaged ? row + offsets.back() : nullptr;
-                  if (averaged) average.begin(row, mean, options_.dim);
-                  kernel(hyper.data(), hyper.size(), options_.dim, row, offsets.data(),
-                         sum.gradient(j));
-                  if (averaged) average.blend(row, mean, options_.dim, *average_momentum);
-                  policy_.Touch(row, stamp);
-                });
+    char* rows[kRowsAKernel];
+    const void* gradients[kRowsAKernel];
+    size_t waiting = 0;
+    const auto update = [&] {
+      kernel(hyper.data(), hyper.size(), options_.dim, rows, offsets.data(), gradients, waiting);
+      for (size_t i = 0; averaged && i < waiting; ++i) {
+        average.blend(rows[i], rows[i] + offsets.back(), options_.dim, *average_momentum);
+      }
+      waiting = 0;
+    };
+    UpdateShard(
+        shard, keys, unique, WriteTouches(touched, static_cast<const char*>(grads), gradient_bytes),
+        gate.active(),
+        [&](const IndexKey& key, char* row, size_t j, bool inserted) {
+          if (inserted) WriteInitial(shard, key, row);
+          if (averaged) average.begin(row, row + offsets.back(), options_.dim);
+          policy_.Touch(row, stamp);
+          rows[waiting] = row;
+          gradients[waiting] = sum.gradient(j);
+          if (++waiting == kRowsAKernel) update();
+        },
+        Ignored{}, update);
   });
 }
 

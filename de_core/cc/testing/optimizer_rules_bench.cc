@@ -34,13 +34,13 @@ double NanosecondsPerRow(const OptimizerRule& rule, DType dtype, size_t dim) {
   for (size_t i = 0; i < kRows; ++i) layout.FillSlots(rows.data() + i * layout.stride(), 0);
   const std::vector<float> gradient(2 * dim, 0.01F);  // wide enough for a float64 row
   const auto kernel = rule.kernel(dtype);
+  std::vector<char*> each;
+  for (size_t i = 0; i < kRows; ++i) each.push_back(rows.data() + i * layout.stride());
+  const std::vector<const void*> gradients(kRows, gradient.data());
   double best = 1e9;
   for (int round = 0; round < 300; ++round) {
     const auto start = std::chrono::steady_clock::now();
-    for (size_t i = 0; i < kRows; ++i) {
-      kernel(hyper.data(), hyper.size(), dim, rows.data() + i * layout.stride(), offsets.data(),
-             gradient.data());
-    }
+    kernel(hyper.data(), hyper.size(), dim, each.data(), offsets.data(), gradients.data(), kRows);
     const std::chrono::duration<double, std::nano> spent = std::chrono::steady_clock::now() - start;
     best = spent.count() / kRows < best ? spent.count() / kRows : best;
   }

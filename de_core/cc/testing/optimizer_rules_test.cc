@@ -329,7 +329,8 @@ void Compare(const Formula& formula, DType dtype, size_t dim, double decay, doub
     }
     for (double& value : w) value -= value * decay * hyper[0];
     formula.update(g, w, slots, hyper);
-    kernel(hyper.data(), hyper.size(), dim, row, offsets.data(), gradient.data());
+    const void* const gradients[] = {gradient.data()};
+    kernel(hyper.data(), hyper.size(), dim, &row, offsets.data(), gradients, 1);
     const Row got = LoadRow<T>(row, dim);
     for (size_t i = 0; i < dim; ++i) {
       ASSERT_NEAR(got[i], w[i], tolerance * std::max(1.0, std::fabs(w[i])))
