@@ -3,18 +3,43 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "de_core/cc/engine/guard.h"
-#include "de_core/cc/engine/hash.h"
 #include "de_core/cc/engine/scalar_types.h"
+#include "de_core/cc/engine/values.h"
 
 namespace de::engine {
 namespace {
 
 // Columns that are summed at once: their sums stay in registers while rows pass by.
 constexpr size_t kColumns = 16;
-// Distinct keys worth a thread.
-constexpr size_t kKeysATask = 2048;
+// Keys of a batch worth threads.
+constexpr size_t kKeysWorthThreads = 2048;
+// Keys whose sums are asked for before they are added to.
+constexpr size_t kSumsAhead = 8;
+
+/// Runs work(shard) for each shard of a batch of `keys`.
+template <typename Work>
+Status ForEachShard(size_t keys, Executor* executor, const Work& work) {
+  Status failures[kShards];
+  const auto one = [&](size_t shard) {
+    failures[shard] = Guarded([&] {
+      work(static_cast<uint32_t>(shard));
+      return Status::Ok();
+    });
+  };
+  if (executor != nullptr && executor->threads() > 1 && keys >= kKeysWorthThreads) {
+    executor->Run(kShards, one);
+  } else {
+    for (size_t shard = 0; shard < kShards; ++shard) one(shard);
+  }
+  for (Status& failure : failures) {
+    if (!failure.ok()) return std::move(failure);
+  }
+  return Status::Ok();
+}
 
 /// sum[0, columns) += weight(i) * row(i)[0, columns) for i in [0, count). `columns` is a constant
 /// for all but the last columns of a row.
@@ -97,59 +122,29 @@ DotRows RowProduct(DType dtype) noexcept {
       dtype, nullptr, [](auto tag) -> DotRows { return &DotRowsOf<typename decltype(tag)::type>; });
 }
 
-Status PooledGradient::Build(const Keys& keys, const Segments& segments) {
+Status PooledGradient::Build(const Keys& keys, const Segments& segments, Executor* executor) {
   if (keys.size > 0xfffffffeULL || segments.count > 0xffffffffULL) {
     return Status::InvalidArgument("a batch must hold less than 2^32 - 1 keys. Received: " +
                                    std::to_string(keys.size));
   }
   DE_RETURN_IF_ERROR(segments.Check(keys.size));
   return Guarded([&] {
-    size_t places = 16;
-    while (places < 2 * keys.size) places *= 2;
-    struct Place {
-      uint64_t word;
-      uint32_t key;  ///< distinct key + 1; 0 is free
-    };
-    std::vector<Place> table(places);
-    std::vector<uint32_t> key_of(keys.size);
-    std::vector<size_t> counts;
-    first_.clear();
-    constexpr size_t kAhead = 16;
-    std::vector<uint64_t> words(keys.size);
-    for (size_t i = 0; i < keys.size; ++i) {
-      words[i] = keys.strings == nullptr ? static_cast<uint64_t>(keys.ints[i])
-                                         : HashBytes(keys.strings[i]);
-    }
-    for (size_t i = 0; i < keys.size; ++i) {
-      if (i + kAhead < keys.size) {
-        __builtin_prefetch(&table[Mix64(words[i + kAhead]) & (places - 1)], 1);
-      }
-      size_t at = Mix64(words[i]) & (places - 1);
-      for (; table[at].key != 0; at = (at + 1) & (places - 1)) {
-        if (table[at].word == words[i] &&
-            (keys.strings == nullptr ||
-             keys.strings[i] == keys.strings[first_[table[at].key - 1]])) {
-          break;
-        }
-      }
-      if (table[at].key == 0) {
-        first_.push_back(static_cast<uint32_t>(i));
-        counts.push_back(0);
-        table[at] = {words[i], static_cast<uint32_t>(first_.size())};
-      }
-      key_of[i] = table[at].key - 1;
-      ++counts[key_of[i]];
-    }
-    begins_.assign(first_.size() + 1, 0);
-    for (size_t j = 0; j < counts.size(); ++j) begins_[j + 1] = begins_[j] + counts[j];
-    std::copy(begins_.begin(), begins_.end() - 1, counts.begin());  // where each goes on
-    occurrences_.resize(keys.size);
+    partition_.Build(keys, executor);
+    segment_of_.resize(keys.size);
     for (size_t segment = 0; segment < segments.count; ++segment) {
-      const auto end = static_cast<size_t>(segments.splits[segment + 1]);
-      for (auto i = static_cast<size_t>(segments.splits[segment]); i < end; ++i) {
-        occurrences_[counts[key_of[i]]++] = {static_cast<uint32_t>(i),
-                                             static_cast<uint32_t>(segment)};
-      }
+      std::fill(segment_of_.begin() + segments.splits[segment],
+                segment_of_.begin() + segments.splits[segment + 1], static_cast<uint32_t>(segment));
+    }
+    DE_RETURN_IF_ERROR(ForEachShard(keys.size, executor, [&](uint32_t shard) {
+      unique_[shard].Find(keys, partition_.Of(shard));
+    }));
+    for (uint32_t shard = 0; shard < kShards; ++shard) {
+      begins_[shard + 1] = begins_[shard] + unique_[shard].size();
+    }
+    first_.resize(begins_[kShards]);
+    for (uint32_t shard = 0; shard < kShards; ++shard) {
+      const ShardKeys unique = unique_[shard].keys();
+      std::copy(unique.positions, unique.positions + unique.count, first_.data() + begins_[shard]);
     }
     return Status::Ok();
   });
@@ -157,45 +152,45 @@ Status PooledGradient::Build(const Keys& keys, const Segments& segments) {
 
 Status PooledGradient::Sum(DType dtype, const void* weights, const void* gradients, size_t dim,
                            void* sums, Executor* executor) const {
-  const bool known = VisitFloating<bool>(dtype, false, [&](auto tag) {
+  Status status = Status::InvalidArgument(
+      "pooling needs values of a floating-point type. Received: " + std::string(NameOf(dtype)));
+  VisitFloating<bool>(dtype, false, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using Real = typename Scalar<T>::Real;
     const Real* factors = static_cast<const Real*>(weights);
     const Real* all = static_cast<const Real*>(gradients);
-    const auto range = [&](size_t begin, size_t end) {
-      for (size_t j = begin; j < end; ++j) {
-        const Occurrence* occurrences = occurrences_.data() + begins_[j];
-        const size_t count = begins_[j + 1] - begins_[j];
-        T* out = static_cast<T*>(sums) + j * dim;
-        for (size_t at = 0; at < dim; at += kColumns) {
-          const size_t columns = std::min(kColumns, dim - at);
-          Real sum[kColumns] = {};
-          const auto row = [&](size_t i) { return all + occurrences[i].segment * dim + at; };
-          const auto weight = [&](size_t i) {
-            return factors == nullptr ? Real{1} : factors[occurrences[i].position];
-          };
-          if (columns == kColumns) {
-            AddColumns<Real, Real>(count, kColumns, row, weight, sum);
-          } else {
-            AddColumns<Real, Real>(count, columns, row, weight, sum);
-          }
-          for (size_t c = 0; c < columns; ++c) out[at + c] = Scalar<T>::Store(sum[c]);
+    status = ForEachShard(segment_of_.size(), executor, [&](uint32_t shard) {
+      const UniqueKeys& unique = unique_[shard];
+      const ShardKeys group = partition_.Of(shard);
+      T* const out = static_cast<T*>(sums) + begins_[shard] * dim;
+      // Rows of 16 bits are summed aside, in the arithmetic's type.
+      constexpr bool kAside = !std::is_same_v<T, Real>;
+      std::vector<Real> aside(kAside ? unique.size() * dim : 0);
+      Real* const into = kAside ? aside.data() : reinterpret_cast<Real*>(out);
+      uint32_t seen = 0;
+      for (size_t j = 0; j < group.count; ++j) {
+        if (j + kSumsAhead < group.count) {
+          PrefetchBytes(
+              reinterpret_cast<const char*>(into + unique.unique_of(j + kSumsAhead) * dim),
+              dim * sizeof(Real));
+        }
+        const uint32_t position = group.positions[j];
+        const uint32_t key = unique.unique_of(j);
+        const Real factor = factors == nullptr ? Real{1} : factors[position];
+        const Real* gradient = all + static_cast<size_t>(segment_of_[position]) * dim;
+        Real* __restrict sum = into + key * dim;
+        if (key == seen) {  // distinct keys are numbered as they come
+          ++seen;
+          for (size_t c = 0; c < dim; ++c) sum[c] = factor * gradient[c];
+        } else {
+          for (size_t c = 0; c < dim; ++c) sum[c] += factor * gradient[c];
         }
       }
-    };
-    const size_t threads = executor == nullptr ? 1 : executor->threads();
-    const size_t tasks = std::min(threads, size() / kKeysATask);
-    if (tasks <= 1) {
-      range(0, size());
-    } else {
-      executor->Run(
-          tasks, [&](size_t task) { range(size() * task / tasks, size() * (task + 1) / tasks); });
-    }
+      for (size_t i = 0; i < aside.size(); ++i) out[i] = Scalar<T>::Store(aside[i]);
+    });
     return true;
   });
-  if (known) return Status::Ok();
-  return Status::InvalidArgument("pooling needs values of a floating-point type. Received: " +
-                                 std::string(NameOf(dtype)));
+  return status;
 }
 
 }  // namespace de::engine

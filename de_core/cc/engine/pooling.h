@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "de_core/cc/engine/executor.h"
+#include "de_core/cc/engine/partition.h"
 #include "de_core/cc/engine/status.h"
 #include "de_core/cc/engine/types.h"
+#include "de_core/cc/engine/unique_keys.h"
 
 namespace de::engine {
 
@@ -48,8 +50,8 @@ DotRows RowProduct(DType dtype) noexcept;
 /// than for the distinct keys.
 class PooledGradient {
  public:
-  /// Finds the distinct keys of a batch, in order of first occurrence.
-  Status Build(const Keys& keys, const Segments& segments);
+  /// Finds the distinct keys of a batch, shard by shard. `executor` may be nullptr, as in Sum.
+  Status Build(const Keys& keys, const Segments& segments, Executor* executor);
 
   /// Distinct keys.
   size_t size() const noexcept { return first_.size(); }
@@ -66,13 +68,11 @@ class PooledGradient {
              Executor* executor) const;
 
  private:
-  struct Occurrence {
-    uint32_t position;
-    uint32_t segment;
-  };
-  std::vector<uint32_t> first_;          // (distinct)
-  std::vector<size_t> begins_;           // (distinct + 1) into occurrences_
-  std::vector<Occurrence> occurrences_;  // (keys) grouped by key
+  Partition partition_;
+  UniqueKeys unique_[kShards];
+  size_t begins_[kShards + 1] = {};   ///< each shard's first distinct key
+  std::vector<uint32_t> first_;       // (distinct)
+  std::vector<uint32_t> segment_of_;  // (keys)
 };
 
 }  // namespace de::engine

@@ -18,9 +18,9 @@ using tensorflow::Tensor;
 using tensorflow::TensorShape;
 using tensorflow::TensorShapeUtils;
 
-// Bytes of rows that are read at a time: they are still in the nearest cache when they are used.
-constexpr size_t kBytesAtOnce = 64 << 10;
-constexpr size_t kMostKeysAtOnce = 512;
+// Bytes of rows that are read at a time: they are still in a near cache when they are used.
+constexpr size_t kBytesAtOnce = 128 << 10;
+constexpr size_t kMostKeysAtOnce = 2048;
 // Keys a thread must have to be worth waking.
 constexpr size_t kPooledKeysATask = 4096;
 
@@ -223,7 +223,8 @@ class PoolGradientOp final : public OpKernel {
     if (weighted_) OP_REQUIRES_OK(context, WeightsOf(context, 2, keys, &weights));
     const KeyBatch batch(keys);
     engine::PooledGradient pooled;
-    DE_OP_REQUIRES_OK(context, pooled.Build(batch.keys(), segments));
+    PoolExecutor executor(context);
+    DE_OP_REQUIRES_OK(context, pooled.Build(batch.keys(), segments, &executor));
     const auto count = static_cast<int64_t>(pooled.size());
     Tensor* unique = nullptr;
     Tensor* values = nullptr;
@@ -240,7 +241,6 @@ class PoolGradientOp final : public OpKernel {
     } else {
       CopyKeys<int64_t>(keys, count, first, unique);
     }
-    PoolExecutor executor(context);
     DE_OP_REQUIRES_OK(context,
                       pooled.Sum(dtype_, weights, gradient.tensor_data().data(),
                                  static_cast<size_t>(gradient.dim_size(1)),
@@ -252,63 +252,77 @@ class PoolGradientOp final : public OpKernel {
   bool weighted_ = false;
 };
 
-class RowSplitsOp final : public OpKernel {
+/// A kernel on the segments that elements belong to: input 0, of as many segments as input 1 says.
+class SegmentIdsOp : public OpKernel {
  public:
   using OpKernel::OpKernel;
 
-  void Compute(OpKernelContext* context) override {
+  void Compute(OpKernelContext* context) final {
     OP_REQUIRES_OK(context, CheckScalar(context, 1, "segments"));
-    const auto ids = context->input(0).flat<int64_t>();
     const int64_t segments = context->input(1).scalar<int64_t>()();
     OP_REQUIRES(context, segments >= 0,
                 absl::InvalidArgumentError(
                     absl::StrCat("segments must not be negative. Received: ", segments)));
+    OP_REQUIRES_OK(context, Run(context, context->input(0).flat<int64_t>(), segments));
+  }
+
+ protected:
+  using Ids = tensorflow::TTypes<int64_t>::ConstFlat;
+
+  virtual absl::Status Run(OpKernelContext* context, const Ids& ids, int64_t segments) = 0;
+};
+
+class RowSplitsOp final : public SegmentIdsOp {
+ public:
+  using SegmentIdsOp::SegmentIdsOp;
+
+ protected:
+  absl::Status Run(OpKernelContext* context, const Ids& ids, int64_t segments) final {
     Tensor* splits = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({segments + 1}), &splits));
+    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({segments + 1}), &splits));
     auto out = splits->flat<int64_t>();
     int64_t segment = 0;
     out(0) = 0;
     for (int64_t i = 0; i < ids.size(); ++i) {
-      OP_REQUIRES(context, ids(i) >= segment && ids(i) < segments,
-                  absl::InvalidArgumentError(
-                      absl::StrCat("the ids of a pooled lookup must be in row-major order, which "
-                                   "tf.sparse.reorder brings them into, and their rows in [0, ",
-                                   segments, "). Received: row ", ids(i), " after row ", segment)));
+      if (ids(i) < segment || ids(i) >= segments) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("the ids of a pooled lookup must be in row-major order, which "
+                         "tf.sparse.reorder brings them into, and their rows in [0, ",
+                         segments, "). Received: row ", ids(i), " after row ", segment));
+      }
       while (segment < ids(i)) out(++segment) = i;
     }
     while (segment < segments) out(++segment) = ids.size();
+    return absl::OkStatus();
   }
 };
 
-class SegmentOrderOp final : public OpKernel {
+class SegmentOrderOp final : public SegmentIdsOp {
  public:
-  using OpKernel::OpKernel;
+  using SegmentIdsOp::SegmentIdsOp;
 
-  void Compute(OpKernelContext* context) override {
-    OP_REQUIRES_OK(context, CheckScalar(context, 1, "segments"));
-    const auto ids = context->input(0).flat<int64_t>();
-    const int64_t segments = context->input(1).scalar<int64_t>()();
-    OP_REQUIRES(context, segments >= 0,
-                absl::InvalidArgumentError(
-                    absl::StrCat("segments must not be negative. Received: ", segments)));
+ protected:
+  absl::Status Run(OpKernelContext* context, const Ids& ids, int64_t segments) final {
     Tensor* splits = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(1, TensorShape({segments + 1}), &splits));
+    TF_RETURN_IF_ERROR(context->allocate_output(1, TensorShape({segments + 1}), &splits));
     auto begins = splits->flat<int64_t>();
     begins.setZero();
     for (int64_t i = 0; i < ids.size(); ++i) {
-      OP_REQUIRES(context, ids(i) < segments,
-                  absl::InvalidArgumentError(absl::StrCat("segment_ids must be below ", segments,
-                                                          ". Received: ", ids(i))));
+      if (ids(i) >= segments) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("segment_ids must be below ", segments, ". Received: ", ids(i)));
+      }
       if (ids(i) >= 0) ++begins(ids(i) + 1);
     }
     for (int64_t i = 0; i < segments; ++i) begins(i + 1) += begins(i);
     Tensor* order = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({begins(segments)}), &order));
+    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({begins(segments)}), &order));
     auto out = order->flat<int64_t>();
     std::vector<int64_t> next(begins.data(), begins.data() + segments);
     for (int64_t i = 0; i < ids.size(); ++i) {
       if (ids(i) >= 0) out(next[static_cast<size_t>(ids(i))]++) = i;
     }
+    return absl::OkStatus();
   }
 };
 

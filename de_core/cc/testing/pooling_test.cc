@@ -93,7 +93,7 @@ TEST_P(PooledGradientTest, SumsByKey) {
     keys.ints = ids.data();
   }
   PooledGradient pooled;
-  ASSERT_TRUE(pooled.Build(keys, {splits.data(), kSegments}).ok());
+  ASSERT_TRUE(pooled.Build(keys, {splits.data(), kSegments}, nullptr).ok());
   std::vector<float> sums(pooled.size() * kDim);
   ASSERT_TRUE(
       pooled.Sum(DType::kFloat32, weights.data(), gradients.data(), kDim, sums.data(), nullptr)
