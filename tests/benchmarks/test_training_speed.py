@@ -8,8 +8,10 @@ sparse-aware optimizer is the lazy Adam written out here: equal ids are summed b
 `tf.math.unsorted_segment_sum`, then rows and slots of the touched ids alone are read by `tf.gather`
 and written by `scatter_nd_update`.
 
-The other peer is the way of the library's ancestor: rows and slots lie in three tables; those of
-the distinct ids are looked up, updated as dense tensors, and upserted.
+The other peer is the way of the library's ancestor, by this library's verbs: rows and slots lie in
+three tables. The forward pass looks all ids up. The gradient is summed by id, as in the dense peer;
+then rows and slots of the distinct ids are looked up, updated as dense tensors, and upserted. (The
+ancestor's optimizer reads the rows again before it updates them, as this peer does.)
 """
 
 import keras
@@ -112,12 +114,9 @@ class ReadModifyWrite:
         self.count = tf.Variable(0.0)
 
     def step(self, ids: tf.Tensor, above: tf.Tensor) -> tf.Tensor:
-        unique, positions = tf.unique(ids)
+        looked_up = self.tables[0].lookup(ids)
+        unique, gradient = summed(tf.IndexedSlices(above, ids))
         rows, m, v = (each.lookup(unique) for each in self.tables)
-        with tf.GradientTape() as tape:
-            tape.watch(rows)
-            looked_up = tf.gather(rows, positions)
-        gradient = tf.convert_to_tensor(tape.gradient(looked_up, rows, above))
         step = self.count.assign_add(1.0)
         for each, new in zip(self.tables, adam_step(gradient, rows, m, v, step), strict=True):
             each.upsert(unique, new)
