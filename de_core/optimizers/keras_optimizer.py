@@ -299,15 +299,12 @@ class KerasOptimizer(keras.optimizers.Optimizer):
             inner.loss_scale_factor = factor
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Sets an attribute; refuses what Keras's LossScaleOptimizer does to the one it wraps."""
+        """Sets an attribute; sees by it that one of Keras's LossScaleOptimizers wraps this one."""
         wrapped = "inner_optimizer" in self.__dict__ and not self.is_loss_scaled
         if name == "loss_scale_factor" and value is None and wrapped:
-            raise TypeError(
-                "A dynamic loss scale must be inside: Keras would make the gradients of tables "
-                "dense to check them. Use "
-                "de.DynamicEmbeddingOptimizer(keras.optimizers.LossScaleOptimizer(optimizer)). "
-                "Received: a LossScaleOptimizer around de.DynamicEmbeddingOptimizer."
-            )
+            from de_core.optimizers import loss_scale
+
+            loss_scale.take_over_what_wraps(self)
         super().__setattr__(name, value)
 
     def scale_loss(self, loss: Any) -> Any:

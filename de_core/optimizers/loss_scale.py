@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,6 +14,37 @@ from de_core.optimizers.keras_optimizer import KerasOptimizer
 from de_core.optimizers.targets import anchor_of
 from de_core.plain_python import plain_python
 from de_core.sharded_table import ShardedTable
+
+
+def take_over_what_wraps(optimizer: KerasOptimizer) -> None:
+    """Makes the LossScaleOptimizer whose constructor is running one that can scale tables.
+
+    Keras's own would make the gradients of tables dense to check them. What it is given first,
+    while it is being made, is the optimizer that it wraps; nothing else tells that one who does.
+
+    Args:
+        optimizer: What is being wrapped.
+
+    Raises:
+        TypeError: It is wrapped by a class of somebody else.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        outer = frame.f_locals.get("self")
+        if outer is not optimizer and outer is not None:
+            break
+        frame = frame.f_back
+    else:
+        return
+    if type(outer) is keras.optimizers.LossScaleOptimizer:
+        outer.__class__ = LossScaleOptimizer
+        optimizer.is_loss_scaled = True
+    elif isinstance(outer, keras.optimizers.LossScaleOptimizer):
+        raise TypeError(
+            "Around an optimizer of tables a dynamic loss scale must be a "
+            "keras.optimizers.LossScaleOptimizer itself, not a subclass. "
+            f"Received: a {type(outer).__name__} around de.DynamicEmbeddingOptimizer."
+        )
 
 
 @keras.saving.register_keras_serializable(package="de_core")

@@ -55,11 +55,18 @@ def test_mixed_float16_fits_with_a_dynamic_loss_scale(inside, value_dtype):
     assert json.dumps(keras.optimizers.serialize(copy)) == config
 
 
-def test_a_step_that_is_not_finite_is_left_out():
+def scaled_inside(optimizer, **settings):
+    return de.DynamicEmbeddingOptimizer(keras.optimizers.LossScaleOptimizer(optimizer, **settings))
+
+
+def scaled_around(optimizer, **settings):
+    return keras.optimizers.LossScaleOptimizer(de.DynamicEmbeddingOptimizer(optimizer), **settings)
+
+
+@pytest.mark.parametrize("scaled", [scaled_inside, scaled_around])
+def test_a_step_that_is_not_finite_is_left_out(scaled):
     table, dense = de.Variable(dim=2, name="t"), tf.Variable([1.0])
-    optimizer = de.DynamicEmbeddingOptimizer(
-        keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(1.0), initial_scale=4.0)
-    )
+    optimizer = scaled(keras.optimizers.SGD(1.0), initial_scale=4.0)
     ids = tf.constant([1], tf.int64)
 
     @tf.function
@@ -76,11 +83,26 @@ def test_a_step_that_is_not_finite_is_left_out():
     assert int(optimizer.iterations) == 2
 
 
-def test_a_loss_scale_around_it_names_the_remedy():
+def test_a_loss_scale_around_it_fits_and_is_saved():
+    table, model = small_model(tf.float32)
+    model.compile(scaled_around(keras.optimizers.Adam(0.1), dynamic_growth_steps=3), "mse")
+    losses = model.fit(IDS, LABELS, batch_size=16, epochs=8, verbose=0).history["loss"]
+    assert losses[-1] < losses[0] / 4
+    assert int(table.size()) == 16
+    config = json.dumps(keras.optimizers.serialize(model.optimizer))
+    copy = keras.optimizers.deserialize(json.loads(config))
+    assert json.dumps(keras.optimizers.serialize(copy)) == config
+
+
+def test_a_loss_scale_of_another_class_is_refused():
+    class OfMine(keras.optimizers.LossScaleOptimizer):
+        pass
+
     optimizer = de.DynamicEmbeddingOptimizer("sgd")
-    assert not isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
-    with pytest.raises(TypeError, match="A dynamic loss scale must be inside"):
-        keras.optimizers.LossScaleOptimizer(optimizer)
+    with pytest.raises(TypeError, match=r"not a subclass.*Received: a OfMine"):
+        OfMine(optimizer)
+    plain = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())
+    assert type(plain) is keras.optimizers.LossScaleOptimizer
 
 
 RESUMED = {
