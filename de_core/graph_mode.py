@@ -70,6 +70,18 @@ def current() -> GraphState | None:
     return state
 
 
+def is_imported_anchor(variable: Any) -> bool:
+    """Returns whether a variable is the anchor of a table that came with a MetaGraph.
+
+    Args:
+        variable: Of the current graph.
+    """
+    if tf.executing_eagerly() or hasattr(variable, "_de_table"):
+        return False
+    anchors = tf.compat.v1.get_collection(DYNAMIC_EMBEDDING_VARIABLES)
+    return getattr(variable, "name", None) in {anchor.name for anchor in anchors}
+
+
 def make_anchor(
     store: ShardedTable, trainable: bool, collections: Sequence[str] | None
 ) -> tf.Variable:

@@ -7,7 +7,8 @@ from typing import Any
 import tensorflow as tf
 
 from de_core import checkpoint as checkpoints
-from de_core.checkpoint import contents
+from de_core.checkpoint import contents, prefix
+from de_core.config import received
 from de_core.file_system import FileSystem
 from de_core.sharded_table import ShardedTable
 
@@ -29,6 +30,21 @@ class Persistence(FileSystem):
         """Reads back what `save_own_variables` wrote, whatever the number of tables was then."""
         if self.checkpoint:
             contents.read_pieces(self._store, store)
+
+    def _gather_saveables_for_checkpoint(self) -> dict[str, Any]:
+        """Tells a TensorFlow 1 Saver that was given this Variable by hand how to save it.
+
+        Raises:
+            ValueError: A Saver asks. It would name all objects that are no variables alike, and
+                save the last of them alone.
+        """
+        if prefix.saver_is_being_made():
+            raise ValueError(
+                "A Saver must not be given tables: without a `var_list` it finds those of its "
+                "graph itself, all that were made with checkpoint=True. "
+                + received(var_list_with=self)
+            )
+        return super()._gather_saveables_for_checkpoint()  # type: ignore[misc,no-any-return]
 
     def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
         """Returns what TensorFlow shall save: the rows' bytes, or the tables as assets."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import inspect
 import os
+from types import CodeType, FrameType
 from typing import Any
 
 import tensorflow as tf
@@ -23,19 +24,30 @@ _WRITERS = {
     for cls in (tf.train.Checkpoint, tf.compat.v1.train.Checkpoint)
     if hasattr(cls, "_write")
 }
+_SAVERS = {tf.compat.v1.train.Saver.__init__.__code__}
 # What a Saver names its placeholders of a prefix; the first one feeds the second.
 _SAVER_OPS = ("filename", "Const")
 
 
 def being_written() -> str | None:
     """Returns the prefix of the checkpoint that this thread is writing in eager mode, or None."""
+    frame = _frame_of(_WRITERS)
+    if frame is None:
+        return None
+    prefix = frame.f_locals.get(frame.f_code.co_varnames[1])
+    return os.fspath(prefix) if isinstance(prefix, (str, os.PathLike)) else None
+
+
+def saver_is_being_made() -> bool:
+    """Returns whether a `tf.compat.v1.train.Saver` asks, and not a `tf.train.Checkpoint`."""
+    return _frame_of(_SAVERS) is not None
+
+
+def _frame_of(codes: set[CodeType]) -> FrameType | None:
     frame = inspect.currentframe()
-    while frame is not None:
-        if frame.f_code in _WRITERS:
-            prefix = frame.f_locals.get(frame.f_code.co_varnames[1])
-            return os.fspath(prefix) if isinstance(prefix, (str, os.PathLike)) else None
+    while frame is not None and frame.f_code not in codes:
         frame = frame.f_back
-    return None
+    return frame
 
 
 def of_the_saver_being_built() -> tf.Tensor | None:

@@ -15,6 +15,7 @@ from de_core.optimizers.accumulation import Accumulation, Trained
 from de_core.optimizers.generic import RowUpdates
 from de_core.optimizers.rowwise_adagrad import RowwiseAdagrad
 from de_core.optimizers.targets import Targets, anchor_of, table_under
+from de_core.optimizers.wrapping import Wrapping
 from de_core.plain_python import plain_python
 from de_core.sharded_table import ShardedTable
 
@@ -26,7 +27,7 @@ class Native:
 
 
 @keras.saving.register_keras_serializable(package="de_core", name="DynamicEmbeddingOptimizer")
-class KerasOptimizer(keras.optimizers.Optimizer):
+class KerasOptimizer(Wrapping, keras.optimizers.Optimizer):
     """A Keras optimizer that also trains dynamic tables; `DynamicEmbeddingOptimizer` makes it.
 
     Gradients of ordinary variables go to the wrapped optimizer. Those of tables are applied inside
@@ -60,8 +61,6 @@ class KerasOptimizer(keras.optimizers.Optimizer):
         self._tables: list[ShardedTable] = []
         self._accumulation: Accumulation | None = None
         self._not_decayed: list[re.Pattern[str]] = []
-        # Whose slots are in the tables' rows. Saved and restored with the optimizer, so that it
-        # finds its own again, while an optimizer made anew starts with fresh ones.
         self._slots_id = _slots_id_variable()
         self._track_variable(self._slots_id)
         self._rejected = self.add_variable((), "zeros", "int64", name="rejected_steps")
@@ -75,28 +74,19 @@ class KerasOptimizer(keras.optimizers.Optimizer):
         """
         if self.built:
             return
+        dense = self._build_others(variables)
         inner = self.inner_optimizer
-        dense = []
-        for variable in variables:
-            table = table_under(variable)
-            if table is None:
-                dense.append(variable)
-            else:
-                self._add_table(table)
-        inner.build(dense)
         if inner.gradient_accumulation_steps:
             self._accumulation = Accumulation(self._tables, dense if inner.global_clipnorm else [])
         super().build([each for each in map(anchor_of, variables) if each is not None])
 
     def _add_table(self, table: ShardedTable) -> None:
-        if table in self._tables:
-            return
-        if self._accumulation is not None:
+        if self._accumulation is not None and table not in self._tables:
             raise ValueError(
                 "An optimizer that accumulates gradients must be built with all tables: pass them "
                 f"all to `build`, or to the first step. Received: {table.name!r} in a later one."
             )
-        self._tables = [*self._tables, table]
+        super()._add_table(table)
 
     @plain_python
     def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Any] | None = None) -> None:
@@ -128,9 +118,7 @@ class KerasOptimizer(keras.optimizers.Optimizer):
                 targets = _scaled(targets, 1.0 / factor)
             overwrite = self._overwrite_is_due()
             done, dense = self._update(targets)
-            if overwrite is not None:
-                with tf.control_dependencies(done):
-                    tf.cond(overwrite, self._take_averages, lambda: None)
+            self._take_averages_after(done, overwrite)
             # A table that refuses its gradient stops the step before the rest.
             with tf.control_dependencies(done):
                 self._apply_to_others(dense)
@@ -214,16 +202,6 @@ class KerasOptimizer(keras.optimizers.Optimizer):
         ]
         self.inner_optimizer.apply(gradients, [variable for _, variable in dense])
 
-    def _overwrite_is_due(self) -> tf.Tensor | None:
-        inner = self.inner_optimizer
-        if not (inner.use_ema and inner.ema_overwrite_frequency):
-            return None
-        return tf.equal((inner.iterations + 1) % inner.ema_overwrite_frequency, 0)
-
-    def _take_averages(self) -> None:
-        for table in self._tables:
-            table.take_averages(self.slots_owner)
-
     def _is_decayed(self, table: ShardedTable) -> bool:
         return not any(pattern.search(table.name) for pattern in self._not_decayed)
 
@@ -247,15 +225,8 @@ class KerasOptimizer(keras.optimizers.Optimizer):
         self.inner_optimizer.exclude_from_weight_decay(dense or None, var_names)
 
     @property
-    def tables(self) -> list[ShardedTable]:
-        """The tables it was built for."""
-        return list(self._tables)
-
-    @property
-    def slots_owner(self) -> tf.Tensor:
-        """The name under which the tables keep this optimizer's slots, a scalar string tensor."""
-        family = type(self.inner_optimizer).__name__.lower()
-        return tf.strings.join([family, tf.strings.as_string(self._slots_id.value)], "_")
+    def _slots_number(self) -> tf.Tensor:
+        return self._slots_id.value
 
     @property
     def rejected_steps(self) -> Any:
@@ -276,15 +247,6 @@ class KerasOptimizer(keras.optimizers.Optimizer):
     def iterations(self) -> Any:
         """Steps done."""
         return self.inner_optimizer.iterations
-
-    @property
-    def learning_rate(self) -> Any:
-        """That of the wrapped optimizer."""
-        return self.inner_optimizer.learning_rate
-
-    @learning_rate.setter
-    def learning_rate(self, learning_rate: Any) -> None:
-        self.inner_optimizer.learning_rate = learning_rate
 
     @property
     def loss_scale_factor(self) -> float | None:
@@ -310,17 +272,6 @@ class KerasOptimizer(keras.optimizers.Optimizer):
     def scale_loss(self, loss: Any) -> Any:
         """Returns the loss scaled as the wrapped optimizer asks for."""
         return self.inner_optimizer.scale_loss(loss)
-
-    def finalize_variable_values(self, var_list: Iterable[Any]) -> None:
-        """Lets the wrapped optimizer finish the ordinary variables and the tables after training.
-
-        Args:
-            var_list: Of the model's trainable variables.
-        """
-        dense = [each for each in var_list if table_under(each) is None]
-        if self.inner_optimizer.use_ema:
-            self._take_averages()
-        self.inner_optimizer.finalize_variable_values(dense)
 
     def save_own_variables(self, store: Any) -> None:
         """Writes the state into a Keras file, gradients that wait included."""

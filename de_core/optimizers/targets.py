@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from de_core import graph_mode
 from de_core.anchor import table_of
 from de_core.config import received
 from de_core.optimizers import clipping
@@ -95,7 +96,14 @@ def table_under(variable: Any) -> ShardedTable | None:
 
     Raises:
         TypeError: The table's values are no floating-point numbers.
+        ValueError: It is the anchor of a table that came with a MetaGraph.
     """
+    if graph_mode.is_imported_anchor(variable):
+        raise ValueError(
+            "An optimizer must be made where the tables are: a MetaGraph brings their ops along, "
+            "the training op among them, and not what another optimizer needs. Make the graph "
+            "anew and restore its variables. " + received(variable=variable.name)
+        )
     table = variable._store if isinstance(variable, Variable) else table_of(variable)
     if table is not None and not table.spec.value_dtype.is_floating:
         raise TypeError(

@@ -1,0 +1,101 @@
+"""What the Keras optimizers of tables share, whichever Keras they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.optimizers.targets import table_under
+from de_core.sharded_table import ShardedTable
+
+
+class Wrapping:
+    """The part of an optimizer that stands for the one it wraps: mixed in before Keras's class."""
+
+    inner_optimizer: Any
+    _tables: list[ShardedTable]
+
+    @property
+    def _slots_number(self) -> tf.Tensor:
+        """Whose slots are in the tables' rows, an int64 scalar.
+
+        Saved and restored with the optimizer, so that it finds its own again, while an optimizer
+        made anew starts with fresh ones.
+        """
+        raise NotImplementedError
+
+    def _add_table(self, table: ShardedTable) -> None:
+        if table not in self._tables:
+            self._tables = [*self._tables, table]
+
+    def _build_others(self, variables: Iterable[Any]) -> list[Any]:
+        """Builds the wrapped optimizer for the ordinary ones of some variables and returns them.
+
+        Args:
+            variables: All trainable variables, anchors included, whose tables are added.
+        """
+        dense = []
+        for variable in variables:
+            table = table_under(variable)
+            if table is None:
+                dense.append(variable)
+            else:
+                self._add_table(table)
+        self.inner_optimizer.build(dense)
+        return dense
+
+    @property
+    def tables(self) -> list[ShardedTable]:
+        """The tables that it was built for or has trained."""
+        return list(self._tables)
+
+    @property
+    def slots_owner(self) -> tf.Tensor:
+        """The name under which the tables keep this optimizer's slots, a scalar string tensor."""
+        family = type(self.inner_optimizer).__name__.lower()
+        return tf.strings.join([family, tf.strings.as_string(self._slots_number)], "_")
+
+    @property
+    def learning_rate(self) -> Any:
+        """That of the wrapped optimizer."""
+        return self.inner_optimizer.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, learning_rate: Any) -> None:
+        self.inner_optimizer.learning_rate = learning_rate
+
+    def _overwrite_is_due(self) -> tf.Tensor | None:
+        """Returns whether this step makes the rows their averages, or None if none ever does."""
+        inner = self.inner_optimizer
+        if not (getattr(inner, "use_ema", False) and inner.ema_overwrite_frequency):
+            return None
+        return tf.equal((inner.iterations + 1) % inner.ema_overwrite_frequency, 0)
+
+    def _take_averages_after(self, done: list[Any], due: tf.Tensor | None) -> None:
+        """Makes the rows their averages if that is due.
+
+        Args:
+            done: What it must wait for.
+            due: What `_overwrite_is_due` returned before the step.
+        """
+        if due is None:
+            return
+        with tf.control_dependencies(done):
+            tf.cond(due, self._take_averages, lambda: None)
+
+    def _take_averages(self) -> None:
+        for table in self._tables:
+            table.take_averages(self.slots_owner)
+
+    def finalize_variable_values(self, var_list: Iterable[Any]) -> None:
+        """Lets the wrapped optimizer finish the ordinary variables and the tables after training.
+
+        Args:
+            var_list: Of the model's trainable variables.
+        """
+        dense = [each for each in var_list if table_under(each) is None]
+        if self.inner_optimizer.use_ema:
+            self._take_averages()
+        self.inner_optimizer.finalize_variable_values(dense)
