@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -56,10 +57,8 @@ def embedding_lookup(
     [3, 3, 5]
     """
     del partition_strategy, validate_indices
-    variable = one_variable(params)
-    with tf.name_scope(name or "embedding_lookup"):
-        rows = lookup_rows(variable, ids, max_norm)
-    return (rows, TrainableWrapper(variable, ids, max_norm)) if return_trainable else rows
+    variable, name = one_variable(params), name or "embedding_lookup"
+    return _looked_up(lookup_rows, variable, ids, name, max_norm, return_trainable)
 
 
 @plain_python
@@ -101,9 +100,20 @@ def embedding_lookup_unique(
     [3, 5]
     """
     del partition_strategy, validate_indices
-    variable = one_variable(params)
-    with tf.name_scope(name or "embedding_lookup_unique"):
-        rows = _unique_rows(variable, ids, max_norm)
+    variable, name = one_variable(params), name or "embedding_lookup_unique"
+    return _looked_up(_unique_rows, variable, ids, name, max_norm, return_trainable)
+
+
+def _looked_up(
+    read: Callable[[Variable, Any, float | None], Any],
+    variable: Variable,
+    ids: Any,
+    name: str,
+    max_norm: float | None,
+    return_trainable: bool,
+) -> Any:
+    with tf.name_scope(name):
+        rows = read(variable, ids, max_norm)
     return (rows, TrainableWrapper(variable, ids, max_norm)) if return_trainable else rows
 
 

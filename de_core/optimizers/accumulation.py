@@ -92,7 +92,7 @@ class Accumulation(tf.Module):
             waiting.joined(given.get(id(table)))
             for waiting, table in zip(self.waiting, self._tables, strict=True)
         ]
-        dense = [(each, variable) for each, variable in targets.dense if each is not None]
+        dense = targets.others
         sums = [self.sums[_key(variable)] for _, variable in dense] if self.sums else []
         before = [each.read_value() for each in sums]
         totals = [

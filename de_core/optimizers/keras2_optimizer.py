@@ -70,12 +70,10 @@ class TablesAndOthers(Wrapping):
             TypeError: A table's values are no floating-point numbers.
             ValueError: There is no gradient at all.
         """
-        pairs = list(grads_and_vars)
-        targets = Targets.of((gradient for gradient, _ in pairs), (each for _, each in pairs))
-        targets.require_one()
+        targets = Targets.of_pairs(grads_and_vars)
         for _, table in targets.trained:
             self._add_table(table)
-        dense = [(each, variable) for each, variable in targets.dense if each is not None]
+        dense = targets.others
         checks = targets.require_finite() if self.reject_nonfinite else []
         with tf.control_dependencies(checks):
             gradients, scale = clipping.clip_tables(

@@ -140,7 +140,7 @@ class KerasOptimizer(Wrapping, keras.optimizers.Optimizer):
         Returns:
             What the rest must wait for, and the gradients left for ordinary variables.
         """
-        dense = [(each, variable) for each, variable in targets.dense if each is not None]
+        dense = targets.others
         steps = self.inner_optimizer.gradient_accumulation_steps
         if steps and self._accumulation is not None:
             due = tf.equal((self._steps + 1) % steps, 0)

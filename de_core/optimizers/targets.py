@@ -56,6 +56,23 @@ class Targets(NamedTuple):
                 targets.trained.append((_checked(gradient, table), table))
         return targets
 
+    @classmethod
+    def of_pairs(cls, grads_and_vars: Iterable[tuple[Any, Any]]) -> Targets:
+        """Sorts pairs of a gradient and its variable as `of` does.
+
+        Raises:
+            ValueError: There is no gradient at all.
+        """
+        pairs = list(grads_and_vars)
+        targets = cls.of((gradient for gradient, _ in pairs), (variable for _, variable in pairs))
+        targets.require_one()
+        return targets
+
+    @property
+    def others(self) -> list[tuple[Any, Any]]:
+        """The gradients of ordinary variables that there are, with their variables."""
+        return [(gradient, variable) for gradient, variable in self.dense if gradient is not None]
+
     def require_finite(self, rejected: Any = None) -> list[tf.Operation]:
         """Returns what must run before a step that refuses NaN and infinity; eagerly it has run.
 

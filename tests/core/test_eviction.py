@@ -82,6 +82,20 @@ def test_a_bounded_table_stays_within_rows_and_bytes(tables):
     assert int(small.size()) > 1000
 
 
+def test_tables_share_a_bound_and_keep_to_their_shares():
+    items = de.Variable(
+        dim=1,
+        devices=["/CPU:0"] * 3,
+        partitioner=lambda keys, tables: tf.cast(keys // 100, tf.int32) % tables,
+        eviction=de.EvictionLRU(max_rows=11),
+    )
+    for key in [*range(9), *range(100, 103), *range(200, 209)]:
+        items.upsert([key], [[1.0]])
+    assert [int(items.size(table)) for table in range(3)] == [4, 3, 3]
+    kept = sorted(items.export()[0].numpy().tolist())
+    assert kept == [5, 6, 7, 8, 100, 101, 102, 206, 207, 208], "each table's newest"
+
+
 def test_lookups_count_as_uses_where_asked():
     for count_lookups in (False, True):
         users = de.Variable(
