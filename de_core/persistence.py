@@ -44,7 +44,7 @@ class Persistence(FileSystem):
                 "graph itself, all that were made with checkpoint=True. "
                 + received(var_list_with=self)
             )
-        return super()._gather_saveables_for_checkpoint()  # type: ignore[misc,no-any-return]
+        return super()._gather_saveables_for_checkpoint()  # type: ignore[misc]
 
     def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
         """Returns what TensorFlow shall save: the rows' bytes, or the tables as assets."""

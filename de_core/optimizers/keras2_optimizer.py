@@ -42,7 +42,7 @@ class TablesAndOthers(Wrapping):
         # Which the base class's constructor asks for; it tracks nothing before.
         object.__setattr__(self, "inner_optimizer", optimizer)
         given = optimizer.name if hasattr(optimizer, "name") else optimizer._name
-        super().__init__(name=name or given)
+        super().__init__(name=name or given)  # type: ignore[call-arg]
         self.inner_optimizer = optimizer
         self.bp_v2 = bool(bp_v2)
         self.reject_nonfinite = bool(reject_nonfinite)
