@@ -93,12 +93,14 @@ def _marked(variable: tf.Variable, table: Any) -> tf.Variable:
     variable._de_table = table
     variable.overwrite_with_gradient = True  # a Keras 3 optimizer then assigns at once
     for update in _UPDATES:
-        setattr(variable, update, functools.partial(_refuse, table_name=table.name))
+        refuse = functools.partial(_refuse, table_name=table.name, takes_empty=update == "assign")
+        setattr(variable, update, refuse)
     return variable
 
 
-def _refuse(value: Any, *_: Any, table_name: str, **__: Any) -> None:
-    if isinstance(value, tf.IndexedSlices) or 0 not in tuple(value.shape):
+def _refuse(value: Any, *_: Any, table_name: str, takes_empty: bool = True, **__: Any) -> None:
+    is_empty = not isinstance(value, tf.IndexedSlices) and 0 in tuple(value.shape)
+    if not (is_empty and takes_empty):
         raise RuntimeError(
             "The optimizer of a model with a dynamic table must be wrapped, or the table would not "
             "train: use de.DynamicEmbeddingOptimizer(optimizer). Received: a gradient for the "

@@ -104,6 +104,15 @@ def _of_tf_keras(opt: Any, options: dict[str, Any]) -> Any:
 
     from de_core.optimizers.keras2_optimizer import Keras2LegacyOptimizer, Keras2Optimizer
 
+    loss_scale = tf_keras.mixed_precision.LossScaleOptimizer
+    if isinstance(opt, loss_scale):
+        # Which takes slices as they are.
+        return loss_scale(
+            _of_tf_keras(opt.inner_optimizer, options),
+            dynamic=opt.dynamic,
+            initial_scale=opt.initial_scale if opt.dynamic else float(opt.loss_scale),
+            dynamic_growth_steps=opt.dynamic_growth_steps,
+        )
     if isinstance(opt, tf_keras.optimizers.legacy.Optimizer):
         return Keras2LegacyOptimizer(opt, **options)
     return Keras2Optimizer(opt, **options)

@@ -76,15 +76,27 @@ import de_core as de
 
 ids = np.arange(64, dtype=np.int64) % 16
 labels = (ids % 3).astype(np.float32)[:, None]
-for policy in ("float32", "mixed_float16"):
+for policy, scaled in (("float32", False), ("float32", True), ("mixed_float16", False)):
     tf_keras.mixed_precision.set_global_policy(policy)
     for of in (tf_keras.optimizers, tf_keras.optimizers.legacy):
         layer = de.layers.Embedding(4, initializer=0.1)
         model = tf_keras.Sequential([layer, tf_keras.layers.Dense(1, dtype="float32")])
-        model.compile(de.DynamicEmbeddingOptimizer(of.Adam(0.1)), "mse")
+        given = of.Adam(0.1)
+        if policy == "float32" and scaled:
+            given = tf_keras.mixed_precision.LossScaleOptimizer(given)
+        model.compile(de.DynamicEmbeddingOptimizer(given), "mse")
         history = model.fit(ids, labels, batch_size=16, epochs=10, verbose=0).history["loss"]
         assert history[-1] < history[0] / 2, (policy, of, history)
         assert int(layer.table.size()) == 16
+for of in (tf_keras.optimizers, tf_keras.optimizers.legacy):
+    model = tf_keras.Sequential([de.layers.Embedding(4), tf_keras.layers.Dense(1)])
+    model.compile(of.Adam(0.1), "mse")
+    try:
+        model.fit(ids, labels, verbose=0)
+    except RuntimeError as error:
+        assert "must be wrapped, or the table would not train" in str(error), error
+    else:
+        raise AssertionError(f"{of} was not refused")
 print("fitted")
 """
 
