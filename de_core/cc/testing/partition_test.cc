@@ -5,25 +5,11 @@
 
 #include <random>
 #include <string>
-#include <thread>
+
+#include "de_core/cc/testing/test_executor.h"
 
 namespace de::engine {
 namespace {
-
-/// Runs every task on a thread of its own, last first.
-class Threads final : public Executor {
- public:
-  explicit Threads(size_t count) : count_(count) {}
-  size_t threads() const override { return count_; }
-  void Run(size_t count, const std::function<void(size_t)>& task) override {
-    std::vector<std::thread> threads;
-    for (size_t i = count; i > 0; --i) threads.emplace_back(task, i - 1);
-    for (std::thread& thread : threads) thread.join();
-  }
-
- private:
-  size_t count_;
-};
 
 void ExpectSorted(const Partition& partition, const Keys& keys) {
   std::vector<char> seen(keys.size, 0);

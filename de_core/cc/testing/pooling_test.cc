@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "de_core/cc/engine/scalar_types.h"
+#include "de_core/cc/testing/test_executor.h"
 
 namespace de::engine {
 namespace {
@@ -92,12 +93,23 @@ TEST_P(PooledGradientTest, SumsByKey) {
   } else {
     keys.ints = ids.data();
   }
-  PooledGradient pooled;
-  ASSERT_TRUE(pooled.Build(keys, {splits.data(), kSegments}, nullptr).ok());
-  std::vector<float> sums(pooled.size() * kDim);
+  Threads threads(3);
+  PooledGradient pooled, alone;
+  ASSERT_TRUE(pooled.Build(keys, {splits.data(), kSegments}, &threads).ok());
+  ASSERT_TRUE(alone.Build(keys, {splits.data(), kSegments}, nullptr).ok());
+  std::vector<float> sums(pooled.size() * kDim), sums_alone(sums.size());
+  const auto sum = [&](const PooledGradient& of, std::vector<float>* out, Executor* executor) {
+    return of.Sum(DType::kFloat32, weights.data(), gradients.data(), kDim, out->data(), executor)
+        .ok();
+  };
+  ASSERT_TRUE(sum(pooled, &sums, &threads));
+  ASSERT_TRUE(sum(alone, &sums_alone, nullptr));
+  EXPECT_EQ(sums, sums_alone) << "threads change nothing";
+  std::vector<Half> halves(sums.size());
   ASSERT_TRUE(
-      pooled.Sum(DType::kFloat32, weights.data(), gradients.data(), kDim, sums.data(), nullptr)
+      pooled.Sum(DType::kHalf, weights.data(), gradients.data(), kDim, halves.data(), &threads)
           .ok());
+  for (size_t i = 0; i < halves.size(); ++i) ASSERT_EQ(ToFloat(halves[i]), sums[i]);
   std::map<int64_t, std::vector<float>> wanted;
   for (size_t segment = 0; segment < kSegments; ++segment) {
     for (int64_t i = splits[segment]; i < splits[segment + 1]; ++i) {
