@@ -107,7 +107,7 @@ def test_with_unique_and_max_norm():
     np.testing.assert_allclose(rows, plain(ids), rtol=1e-6)
     assert np.all(np.linalg.norm(rows, axis=-1) < 0.5 + 1e-6)
     (gradient,) = tape.gradient(rows, unique.table.trainable_variables)
-    assert gradient.indices.numpy().tolist() == [3, 4]
+    assert sorted(gradient.indices.numpy()) == [3, 4]
 
 
 def test_field_wise_rows_are_pooled_by_field():
@@ -166,7 +166,7 @@ def test_the_regularizer_counts_touched_rows_once():
     np.testing.assert_allclose(loss, 0.5 * np.sum(VALUES[[3, 5]] ** 2), rtol=1e-5)
     (gradient,) = tape.gradient(loss, layer.table.trainable_variables)
     np.testing.assert_allclose(gradient.values, VALUES[[3, 5]], rtol=1e-5)
-    assert gradient.indices.numpy().tolist() == [3, 5]
+    assert sorted(gradient.indices.numpy()) == [3, 5]
 
 
 class CustomStep(keras.Model):
