@@ -2,19 +2,16 @@
 // must agree after each. The input's first bytes choose key type, dtype, dim and how keys collide.
 //
 // With libFuzzer: clang++ -std=c++17 -g -O1 -ffp-contract=off -fsanitize=fuzzer,address,undefined
-// -DDE_LIBFUZZER -I. this file and all .cc of de_core/cc/engine.
-// Without -DDE_LIBFUZZER and -fsanitize=fuzzer the program runs the files it is given, or with
-// `--mutate SECONDS [SEED]` inputs of its own making.
-#include <chrono>
+// -I. this file and all .cc of de_core/cc/engine. With table_fuzz_main.cc instead of
+// -fsanitize=fuzzer the program runs the files it is given, or inputs of its own making.
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <iterator>
 #include <random>
 #include <unordered_set>
 
 #include "de_core/cc/engine/table.h"
-#include "de_core/cc/testing/hash_inverse.h"
+#include "de_core/cc/testing/table_fuzz_chain.h"
 #include "de_core/cc/testing/table_fuzz_input.h"
 #include "de_core/cc/testing/table_oracle.h"
 
@@ -109,30 +106,12 @@ class Run {
     ints_.resize(count);
     texts_.resize(options_.key_type == KeyType::kString ? count : 0);
     for (size_t i = 0; i < count; ++i) {
-      ints_[i] = KeyNumber(random() % pool_);
+      ints_[i] = testing::KeyNumber(collisions_, random() % pool_);
       if (!texts_.empty()) texts_[i] = TextOf(ints_[i]);
     }
     views_.assign(texts_.begin(), texts_.end());
     const bool strings = options_.key_type == KeyType::kString;
     return {strings ? nullptr : ints_.data(), strings ? views_.data() : nullptr, count};
-  }
-
-  int64_t KeyNumber(uint64_t n) const {
-    switch (collisions_) {
-      case 0:
-        return static_cast<int64_t>(n) - 5;
-      case 1:
-        return static_cast<int64_t>(n << 48);
-      case 2:
-        return static_cast<int64_t>(Mix64(n));
-      // Hashes of one long prefix, of one shard in many segments, and of one home line.
-      case 3:
-        return static_cast<int64_t>(testing::UnMix64(0xabcdef0000000000ULL | n));
-      case 4:
-        return static_cast<int64_t>(testing::UnMix64(0xb000000000000000ULL | (n << 45)));
-      default:
-        return static_cast<int64_t>(testing::UnMix64((n % 700) << 40));
-    }
   }
 
   std::string TextOf(int64_t n) const {
@@ -400,9 +379,22 @@ class Run {
     Check(table_->Stats().rows == rows, "rows in the statistics");
   }
 
+  /// Saves the table, or what changed since, and goes on with a table restored from the files.
+  void SaveAndRestore() {
+    if (exporting_) return;
+    const bool delta = input_.Below(4) != 0;
+    const bool consistent = input_.Below(2) == 0;
+    std::unique_ptr<Table> fresh = Made();
+    Ok(chain_.Save(table_.get(), delta, consistent, executor_));
+    Ok(chain_.Restore(fresh.get(), executor_));
+    table_ = std::move(fresh);
+  }
+
   /// Carries all rows over to a fresh table, as a restore does.
   void Reload() {
     if (exporting_) return;
+    if (input_.Below(4) != 0) return SaveAndRestore();
+    chain_ = {};
     std::unique_ptr<Table> fresh = Made();
     if (oracle_.has_momentum()) {
       Ok(fresh->EnsureSlots("sgd", {{"momentum", DType::kFloat32, options_.dim, 0}}));
@@ -423,6 +415,7 @@ class Run {
   TableOptions options_;
   TableOracle oracle_;
   std::unique_ptr<Table> table_;
+  testing::SavedChain chain_;
   uint32_t pool_ = 0, collisions_ = 0;
   bool exporting_ = false;
   Backwards backwards_;
@@ -439,29 +432,3 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   de::engine::Run(data, size).All();
   return 0;
 }
-
-#if !defined(DE_LIBFUZZER)
-int main(int argc, char** argv) {
-  const std::string mode = argc > 1 ? argv[1] : "--mutate";
-  if (mode != "--mutate") {
-    for (int i = 1; i < argc; ++i) {
-      std::ifstream in(argv[i], std::ios::binary);
-      const std::string bytes{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-      LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
-    }
-    return 0;
-  }
-  const double seconds = argc > 2 ? std::atof(argv[2]) : 5;
-  std::mt19937_64 random(argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 1);
-  const auto begin = std::chrono::steady_clock::now();
-  uint64_t runs = 0;
-  for (; std::chrono::steady_clock::now() - begin < std::chrono::duration<double>(seconds);
-       ++runs) {
-    std::vector<uint8_t> bytes(10 + random() % 190);
-    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
-    LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
-  }
-  std::printf("%llu tables\n", static_cast<unsigned long long>(runs));
-  return 0;
-}
-#endif

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "de_core/cc/engine/table.h"
+#include "de_core/cc/testing/hash_inverse.h"
 
 namespace de::engine::testing {
 
@@ -66,6 +67,25 @@ inline TableOptions OptionsFrom(Input* input) {
     options.initializer.seed = 7;
   }
   return options;
+}
+
+/// The key of number `n`; `collisions` says how the keys' hashes meet.
+inline int64_t KeyNumber(uint32_t collisions, uint64_t n) {
+  switch (collisions) {
+    case 0:
+      return static_cast<int64_t>(n) - 5;
+    case 1:
+      return static_cast<int64_t>(n << 48);
+    case 2:
+      return static_cast<int64_t>(Mix64(n));
+    // Hashes of one long prefix, of one shard in many segments, and of one home line.
+    case 3:
+      return static_cast<int64_t>(UnMix64(0xabcdef0000000000ULL | n));
+    case 4:
+      return static_cast<int64_t>(UnMix64(0xb000000000000000ULL | (n << 45)));
+    default:
+      return static_cast<int64_t>(UnMix64((n % 700) << 40));
+  }
 }
 
 }  // namespace de::engine::testing
