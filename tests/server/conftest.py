@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import subprocess
 import sys
@@ -18,16 +20,27 @@ HERE = Path(__file__).parent
 @pytest.fixture(scope="session")
 def saved_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with versions 1 and 2 of the test model; copy from it, do not change it."""
-    folder = tmp_path_factory.mktemp("saved_models")
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return write_models(base / "saved_models")
+    # Written once for all test processes: the others wait, and find it there.
+    folder = base.parent / "saved_models"
+    with (base.parent / "saved_models.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return folder if folder.exists() else write_models(folder)
+
+
+def write_models(folder: Path) -> Path:
+    unfinished = folder.with_suffix(".unfinished")
     done = subprocess.run(
-        [sys.executable, str(HERE / "make_models.py"), str(folder)],
+        [sys.executable, str(HERE / "make_models.py"), str(unfinished)],
         env=environment(),
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return folder
+    return unfinished.rename(folder)
 
 
 @pytest.fixture(scope="session")
