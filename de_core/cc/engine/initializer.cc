@@ -12,6 +12,7 @@
 
 #include "de_core/cc/engine/normal_quantile.h"
 #include "de_core/cc/engine/scalar_types.h"
+#include "de_core/cc/engine/wide_vectors.h"
 
 namespace de::engine {
 namespace {
@@ -174,6 +175,12 @@ struct InitializerFillers {
     }
   }
 
+  template <typename T, template <typename> class Draw>
+  DE_WIDE_VECTORS static void WideDraws(const Initializer& self, uint64_t key_word,
+                                        void* row) noexcept {
+    Draws<T, Draw>(self, key_word, row);
+  }
+
   template <typename T>
   static void Quantiles(const Initializer& self, uint64_t key_word, void* row) noexcept {
     using Real = typename Scalar<T>::Real;
@@ -198,7 +205,8 @@ struct InitializerFillers {
   template <template <typename> class Draw>
   static Filler DrawsOf(DType dtype) noexcept {
     return VisitFloating(dtype, Filler{}, [](auto tag) -> Filler {
-      return &Draws<typename decltype(tag)::type, Draw>;
+      using T = typename decltype(tag)::type;
+      return HasWideVectors() ? &WideDraws<T, Draw> : &Draws<T, Draw>;
     });
   }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "de_core/cc/engine/scalar_types.h"
+#include "de_core/cc/engine/wide_vectors.h"
 #include "gtest/gtest.h"
 
 #if defined(__SSE2__)
@@ -215,6 +216,29 @@ TEST(Initializer, RowsAreTheSameOnThreadsThatFlushDenormals) {
 #else
   GTEST_SKIP() << "needs SSE2's control register";
 #endif
+}
+
+TEST(Initializer, RowsAreTheSameWithoutWideVectors) {
+  const bool has = HasWideVectors();
+  if (!has) GTEST_SKIP() << "this processor runs the baseline alone";
+  for (const Kind kind : kRandomKinds) {
+    for (const DType dtype : kFloatTypes) {
+      for (const size_t dim : {1, 3, 8, 31, 32, 33, 100}) {
+        const auto wide = Make(RandomOptions(kind, dim), dtype, dim);
+        HasWideVectors() = false;
+        const auto baseline = Make(RandomOptions(kind, dim), dtype, dim);
+        HasWideVectors() = has;
+        std::vector<char> rows[2] = {std::vector<char>(dim * SizeOf(dtype)),
+                                     std::vector<char>(dim * SizeOf(dtype))};
+        for (uint64_t key = 0; key < 300; ++key) {
+          wide->Fill(key * 0x9e3779b97f4a7c15ULL, rows[0].data());
+          baseline->Fill(key * 0x9e3779b97f4a7c15ULL, rows[1].data());
+          ASSERT_EQ(rows[0], rows[1])
+              << static_cast<int>(kind) << ' ' << NameOf(dtype) << ' ' << dim << ' ' << key;
+        }
+      }
+    }
+  }
 }
 
 // A missing row must read the same in every build for ever. If this test fails, the change breaks
