@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 import pathlib
 from typing import Any
@@ -91,9 +92,9 @@ def publish(
             raise ValueError(
                 f"`{name}` must be an integer of at least {least}. {received(**{name: value})}"
             )
-    if not 0 < full_part <= 10:
+    if not isinstance(full_part, numbers.Real) or not 0 < full_part <= 10:
         raise ValueError(
-            f"`full_part` must be above 0 and at most 10. {received(full_part=full_part)}"
+            f"`full_part` must be a number above 0 and at most 10. {received(full_part=full_part)}"
         )
     _check_bounds_only(keep)
     folder = pathlib.Path(os.path.realpath(root))

@@ -236,6 +236,7 @@ def test_a_checkpoint_is_read_from_a_published_version(tmp_path):
         ({"full_every": 0}, "`full_every` must be an integer of at least 1"),
         ({"keep_versions": 1}, "at least 2"),
         ({"full_part": 0}, "above 0"),
+        ({"full_part": "half"}, "must be a number"),
         ({"keep": de.KeepRows(where=len)}, "use de.export"),
         ({"dtype": "int4"}, "`dtype` must be one of"),
     ],
