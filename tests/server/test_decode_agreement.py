@@ -72,7 +72,7 @@ def test_bytes_alone_are_no_row_of_a_model_with_two_inputs():
             decode(body, lambda _: SignatureSpec("s", inputs, {}), Limits())
 
 
-@settings(max_examples=800, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
 @given(signatures, st.sampled_from(["instances", "inputs"]), bodies)
 def test_decoders_agree(signature, key, value):
     body = json.dumps({key: value}).encode()
