@@ -13,10 +13,14 @@ from server.tensors import SignatureSpec, Tensors
 
 # Short runs in a row that are proof enough.
 _PROOF = 16
-# A run that worked so many times longer than a short one, or that waited so long for something,
-# has held up the others. Threads do the runs again for a while, which doubles if that recurs.
-_HELD_UP = 4
+# The event loop is held up by runs that usually take so many times longer than a short one (a
+# thread's CPU time leaves out what others do for it), or by one that takes so long. Threads do the
+# runs again for a while, which doubles if that recurs.
+_HELD_UP = 2
 _HELD_UP_SECONDS = 0.02
+# How much of a run counts, and for how much, in what they usually take: the system interrupts some.
+_MOST = 8
+_WEIGHT = 0.125
 _FIRST_BAN_SECONDS = 0.1
 _LONGEST_BAN_SECONDS = 60.0
 
@@ -29,6 +33,7 @@ class _Record:
     largest: int = -1
     banned_until: float = -math.inf
     ban_seconds: float = _FIRST_BAN_SECONDS
+    usual_seconds: float = 0.0
 
 
 class BriefRuns:
@@ -81,13 +86,14 @@ class BriefRuns:
             record.largest = min(record.largest, size - 1)
             record.proofs = record.proofs if record.largest >= 0 else 0
 
-    def ran_here(
-        self, signature: SignatureSpec, inputs: Tensors, seconds: float, cpu_seconds: float
-    ) -> None:
+    def ran_here(self, signature: SignatureSpec, inputs: Tensors, seconds: float) -> None:
         """Learns from a run that the event loop waited for."""
-        if cpu_seconds <= _HELD_UP * self._seconds and seconds <= _HELD_UP_SECONDS:
-            return
         record = self._records[signature.name]
+        counted = min(seconds, _MOST * self._seconds)
+        record.usual_seconds += _WEIGHT * (counted - record.usual_seconds)
+        if record.usual_seconds <= _HELD_UP * self._seconds and seconds <= _HELD_UP_SECONDS:
+            return
+        record.usual_seconds = 0.0
         record.proofs = 0
         record.largest = _size(inputs) - 1
         now = self._clock()

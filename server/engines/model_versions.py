@@ -128,12 +128,12 @@ class LeasedVersion:
         return await self._timed(run)
 
     def _run_here(self, spec: SignatureSpec, inputs: Tensors) -> dict[str, Array]:
-        begun, cpu_begun = time.perf_counter(), time.thread_time()
+        begun = time.perf_counter()
         try:
             return self._model.run(spec.name, inputs)
         finally:
             seconds = time.perf_counter() - begun
-            self._brief.ran_here(spec, inputs, seconds, time.thread_time() - cpu_begun)
+            self._brief.ran_here(spec, inputs, seconds)
             current_call().spent("run", seconds)
 
     async def _timed(self, work: Callable[[], T]) -> T:
