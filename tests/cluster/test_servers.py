@@ -1,6 +1,7 @@
 """Tables on parameter servers: two servers and two workers, each a process."""
 
 import json
+import re
 import signal
 import urllib.error
 import urllib.request
@@ -146,3 +147,17 @@ def test_the_default_hash_spreads_ids_evenly(servers):
         shards = de.default_partition_fn(tf.constant(ids, tf.int64), servers).numpy()
         counts = np.bincount(shards, minlength=servers)
         assert np.abs(counts / (len(ids) / servers) - 1).max() < 0.05
+
+
+@pytest.mark.slow
+def test_the_example_trains_in_one_process_and_in_four(run_python):
+    source = """
+        import runpy, sys
+        sys.argv = ["train.py", "--steps", "60", *sys.argv[1:]]
+        runpy.run_path("examples/cluster/train.py", run_name="__main__")
+    """
+    for options, shards in (([], 1), (["--servers", "2", "--workers", "1"], 2)):
+        [line] = [each for each in run_python(source, *options).splitlines() if "steps/s" in each]
+        first, last = map(float, re.findall(r"\d\.\d{5}", line))
+        assert last < 0.9 * first
+        assert len(json.loads(line.partition("rows ")[2])) == shards

@@ -1,0 +1,127 @@
+"""One training script, in one process or in many: tables on parameter servers, steps on workers.
+
+    python examples/cluster/train.py                          # all in this process
+    python examples/cluster/train.py --servers 2 --workers 2  # five processes on this machine
+
+On several machines start `python -m de_core.server --job ps --task 0` and its like there, with the
+addresses in TF_CONFIG, and this script with `--cluster` where the chief is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import keras
+import tensorflow as tf
+
+import de_core as de
+
+DIM, IDS = 16, 100_000
+Step = Callable[[tf.Tensor], tf.Tensor]
+
+
+@contextlib.contextmanager
+def processes_of(servers: int, workers: int) -> Iterator[dict[str, list[str]]]:
+    """Starts servers and workers on this machine, and yields the addresses of all."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(1 + servers + workers)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        addresses = [f"127.0.0.1:{probe.getsockname()[1]}" for probe in probes]
+    jobs = {
+        "chief": addresses[:1],
+        "ps": addresses[1 : 1 + servers],
+        "worker": addresses[1 + servers :],
+    }
+    environment = {**os.environ, "TF_CONFIG": json.dumps({"cluster": jobs})}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "de_core.server", "--job", job, "--task", str(task)],
+            env=environment,
+        )
+        for job in ("ps", "worker")
+        for task in range(len(jobs[job]))
+    ]
+    try:
+        yield jobs
+    finally:
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.wait()
+
+
+def step_for(devices: list[str] | None) -> tuple[de.Variable, Step]:
+    """Returns a table, and a step that trains it: ids that were drawn together come closer."""
+    items = de.Variable(dim=DIM, name="items", devices=devices, initializer="uniform")
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adagrad(0.05, 1e-8))
+    optimizer.build(items.trainable_variables)
+
+    @tf.function
+    def step(seed: tf.Tensor) -> tf.Tensor:
+        ids = tf.random.stateless_uniform([1024, 2], tf.stack([seed, 0]), 0, IDS, tf.int64)
+        ids = tf.stack([ids[:, 0], ids[:, 0] // 10 * 10], 1)  # each id, and the head of its ten
+        with tf.GradientTape() as tape:
+            rows = de.embedding_lookup(items, ids)
+            loss = tf.reduce_mean(tf.reduce_sum((rows[:, 0] - rows[:, 1]) ** 2, -1))
+        gradients = tape.gradient(loss, items.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, items.trainable_variables, strict=True))
+        return loss
+
+    return items, step
+
+
+def train(jobs: dict[str, list[str]] | None, steps: int) -> None:
+    """Trains and prints the loss at both ends, steps a second and the rows of each server."""
+    devices = coordinator = None
+    if jobs:
+        resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+            tf.train.ClusterSpec(jobs), rpc_layer="grpc", task_type="chief", task_id=0
+        )
+        strategy = tf.distribute.ParameterServerStrategy(resolver)
+        coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+        count = len(jobs["ps"])
+        devices = [f"/job:ps/replica:0/task:{task}/device:CPU:0" for task in range(count)]
+    items, step = step_for(devices)
+    losses = [step(tf.constant(-1))]
+    begin = time.perf_counter()
+    for seed in range(steps):
+        seed_tensor = tf.constant(seed)
+        if coordinator is None:
+            losses.append(step(seed_tensor))
+        else:
+            losses.append(coordinator.schedule(step, args=(seed_tensor,)))
+    if coordinator is not None:
+        coordinator.join()
+    rate = steps / (time.perf_counter() - begin)
+    last = losses[-1] if coordinator is None else losses[-1].fetch()
+    sizes = [int(items.size(index)) for index in range(items.shard_num)]
+    print(f"loss {float(losses[0]):.5f} to {float(last):.5f}, {rate:.1f} steps/s, rows {sizes}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--servers", type=int, default=0, help="parameter servers to start here")
+    parser.add_argument("--workers", type=int, default=1, help="workers to start here")
+    parser.add_argument("--cluster", help="JSON: addresses of the jobs chief, ps and worker")
+    parser.add_argument("--steps", type=int, default=200)
+    options = parser.parse_args()
+    if options.cluster:
+        train(json.loads(options.cluster), options.steps)
+    elif options.servers:
+        with processes_of(options.servers, options.workers) as jobs:
+            train(jobs, options.steps)
+    else:
+        train(None, options.steps)
+
+
+if __name__ == "__main__":
+    main()
