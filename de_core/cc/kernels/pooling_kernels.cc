@@ -18,9 +18,9 @@ using tensorflow::Tensor;
 using tensorflow::TensorShape;
 using tensorflow::TensorShapeUtils;
 
-// Bytes of rows that are read at a time: they are still in a near cache when they are used.
-constexpr size_t kBytesAtOnce = 128 << 10;
-constexpr size_t kMostKeysAtOnce = 2048;
+// Bytes of rows that are read at a time: they are still in the nearest cache when they are used.
+constexpr size_t kBytesAtOnce = 64 << 10;
+constexpr size_t kMostKeysAtOnce = 512;
 // Keys a thread must have to be worth waking.
 constexpr size_t kPooledKeysATask = 4096;
 
