@@ -20,7 +20,7 @@ from tests.benchmarks.rounds import Bar, Rounds
 
 pytestmark = pytest.mark.benchmark
 ROOT = Path(__file__).resolve().parents[2]
-ROUNDS = 5
+ROUNDS = 3
 BATCHES = 64  # different ones, so that rows come from memory
 
 
