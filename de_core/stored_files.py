@@ -86,7 +86,7 @@ def _note_layout(rows: StoredRows, files: tf.Tensor, attributes: dict[str, Any])
     # The columns of the library's own policies stay behind: a storage has none.
     rows.remember(each for each in columns_of(blank, "") if not each.slot.startswith("de/"))
     if attributes["replace"]:
-        rows.work.blank = blank
+        rows.work.adopt(blank)
 
 
 def _require_no_tombstones(rows: StoredRows, path: tf.Tensor) -> None:

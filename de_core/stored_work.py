@@ -8,7 +8,9 @@ are done again. So every optimizer works, and concurrent updates add up.
 from __future__ import annotations
 
 import functools
+import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -47,6 +49,7 @@ class Workbench:
         self._store = store
         self._lock = threading.Lock()
         self._table: Table | None = None
+        self._blank_file = ""
 
     @functools.cached_property
     def blank(self) -> Table:
@@ -55,7 +58,30 @@ class Workbench:
 
     def new_table(self) -> Table:
         """Makes a table like the one in the storage, in memory."""
-        return Table(f"{self._name}_work", self._spec, self._initial, "/CPU:0", 0)
+        table = Table(f"{self._name}_work", self._spec, self._initial, "/CPU:0", 0)
+        if self._blank_file:
+            table.run(
+                library.de_table_restore,
+                [self._blank_file],
+                replace=True,
+                shard_index=0,
+                shard_count=1,
+                chain="",
+                slots=False,
+                convert=False,
+            )
+        return table
+
+    def adopt(self, blank: Table) -> None:
+        """Makes keys without a row read as they do in an empty table, from now on."""
+        folder = tempfile.TemporaryDirectory(prefix="de_core_blank_")
+        weakref.finalize(self, folder.cleanup)
+        path = f"{folder.name}/blank.de"
+        blank.run(library.de_table_save, path, values_only=True)
+        with self._lock:
+            self._blank_file = path
+            self._table = None
+            self.blank = blank
 
     def forget(self) -> None:
         """Drops the table of the updates, with the slots that it knows."""

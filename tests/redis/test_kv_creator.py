@@ -53,6 +53,16 @@ def test_a_storage_trains_restores_and_forgets_like_memory(creator, tmp_path):
     assert dict(zip(*map(_plain, tables[0].export()), strict=True)) == stored
 
 
+def test_initial_rows_are_those_of_the_checkpoint_after_a_restore(creator, tmp_path):
+    de.checkpoint.save(de.Variable(dim=1, name="i", initializer=0.5), tmp_path / "c")
+    table = de.Variable(dim=1, name="i", initializer=0.25, kv_creator=creator)
+    de.checkpoint.restore(table, tmp_path / "c")
+    assert table.find_or_insert([7]).numpy().tolist() == [[0.5]]
+    assert table.lookup([7, 8]).numpy().tolist() == [[0.5], [0.5]]
+    table.accum([9], [[0.0]], [[3.0]])
+    assert float(table.lookup([9])[0, 0]) == 3.0
+
+
 def test_threads_of_one_process_lose_no_update(creator):
     table = de.Variable(dim=1, name="threads", kv_creator=creator)
 
