@@ -105,6 +105,8 @@ def publish(
         if known is None or last is None:
             known = _made(folder, arguments, sample)
         result = known.publish(last, consistent=consistent)
+        # Only now: what failed leaves the versions before it to follow.
+        known.store.publications[str(folder)] = (arguments, known)
         versions.prune(folder, keep_versions)
     return result
 
@@ -132,10 +134,7 @@ def _made(folder: pathlib.Path, arguments: tuple[Any, ...], sample: Any) -> Publ
     rows = served_rows.of_tables(skeleton.names, dtype, oov, keep)
     function = skeleton.functions[skeleton.main_signature]
     requests = None if sample is None else warm_up.requests(sample, function)
-    made = Publication(folder, skeleton, rows, requests)
-    store = next(iter(skeleton.names.values()))
-    store.publications[str(folder)] = (arguments, made)
-    return made
+    return Publication(folder, skeleton, rows, requests)
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -20,6 +20,7 @@ from de_core.exporting.version import Version
 from de_core.frozen import SUFFIX, FrozenCopy, file_stem
 from de_core.publish import versions
 from de_core.publish.weights import Weights
+from de_core.sharded_table import ShardedTable
 from de_core.snapshot import chain_file
 from de_core.snapshot.chain_file import Link
 from de_core.table import Table
@@ -92,6 +93,11 @@ class Publication:
         self._requests = requests
         self._chain = f"publish {root}"
         self._last: Written | None = None
+
+    @property
+    def store(self) -> ShardedTable:
+        """The table that remembers this: the model's first."""
+        return next(iter(self._skeleton.names.values()))
 
     def publish(self, last: Written | None, *, consistent: bool) -> Version:
         """Writes the next version; the caller keeps other publishers out.
