@@ -9,8 +9,8 @@ namespace {
 // Blocks grow with the table, so that few are needed and a small table reserves little.
 constexpr size_t kSmallestBlock = size_t{1} << 20;
 constexpr size_t kLargestBlock = size_t{256} << 20;
-// Of a table that is no longer small: large enough for huge pages.
-constexpr size_t kHugeBlock = size_t{4} << 20;
+// Of a table that is no longer small.
+constexpr size_t kHugeBlock = PageMemory::kHugeBlock;
 
 }  // namespace
 

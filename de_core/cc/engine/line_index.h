@@ -86,6 +86,12 @@ inline constexpr uint32_t kNoRow = 0xffffffffU;
 /// Of a probe that saw the home line alone: the key may lie behind it.
 inline constexpr uint32_t kUnsettled = 0xfffffffeU;
 
+/// The row that a probe found, or row 0: for asking for memory without a branch that would wait for
+/// the line.
+inline uint32_t RowOrFirst(uint32_t probed) noexcept {
+  return probed & (0U - static_cast<uint32_t>(probed < kUnsettled));
+}
+
 /// What the home line of a key tells without touching another: the row whose word matches (a string
 /// key's bytes are still to be compared), kNoRow, or kUnsettled. Without a branch: one that was
 /// predicted wrong would wait for the line before the next keys' memory is asked for. The filter of

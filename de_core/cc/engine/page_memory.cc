@@ -11,8 +11,6 @@ namespace {
 
 constexpr size_t kSmallBlock = size_t{64} << 10;
 constexpr size_t kHugePage = size_t{2} << 20;
-// Below this a half-used huge page would waste more than the saved TLB misses are worth.
-constexpr size_t kHugeBlock = size_t{4} << 20;
 constexpr std::align_val_t kLine{64};
 
 }  // namespace

@@ -34,6 +34,9 @@ class PageMemory {
   size_t bytes() const noexcept { return bytes_; }
 
   static constexpr size_t kPage = 4096;
+  /// From this size on huge pages are asked for; below it a half-used one would waste more than the
+  /// saved TLB misses are worth.
+  static constexpr size_t kHugeBlock = size_t{4} << 20;
 
   /// Gives the memory behind [at, at + bytes) back to the system; it reads as zeros afterwards.
   static void Discard(char* at, size_t bytes) noexcept;

@@ -68,10 +68,7 @@ void UpdateShard(Shard& shard, const Keys& keys, const ShardKeys& group, const W
           rows[j % kPipelineRing] = row;
         },
         [&](size_t j) DE_ALWAYS_INLINE {
-          // Row 0 for those without one yet: a branch would wait for the line.
-          const uint32_t row = rows[j % kPipelineRing];
-          const uint32_t known = row & (0U - static_cast<uint32_t>(row < kUnsettled));
-          PrefetchBytes(shard.Row(known), touch.row_bytes);
+          PrefetchBytes(shard.Row(RowOrFirst(rows[j % kPipelineRing])), touch.row_bytes);
         },
         [&](size_t j) DE_ALWAYS_INLINE {
           uint32_t& row = rows[j % kPipelineRing];

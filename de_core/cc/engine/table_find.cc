@@ -140,7 +140,7 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
         // is given is another's: it is in memory, and nothing more.
         const size_t at = j % kPipelineRing;
         const uint32_t number = ProbeLine(*lines[at], words[at], hashes[at]);
-        const uint32_t known = number & (0U - static_cast<uint32_t>(number < kUnsettled));
+        const uint32_t known = RowOrFirst(number);
         char* const row =
             views[ShardOfHash(hashes[at])].rows.extents[known >> log2] + (known & within) * stride;
         const uintptr_t there = uintptr_t{0} - static_cast<uintptr_t>(number != kNoRow);
