@@ -7,6 +7,7 @@
 
 #include "de_core/cc/engine/guard.h"
 #include "de_core/cc/engine/hash.h"
+#include "de_core/cc/engine/prefetch.h"
 #include "de_core/cc/engine/snapshot_index.h"
 #include "de_core/cc/engine/values.h"
 
@@ -239,9 +240,9 @@ Status FrozenTable::Run(const Keys& keys, bool strict, const Deliver& deliver) c
       probe.hash = Mix64(probe.word);
       Locate(&probe);
       const IndexLine* home = probe.lines + ReduceLow32(probe.hash, probe.line_count);
-      __builtin_prefetch(home);
-      __builtin_prefetch(home + 1);  // where one search in six goes on; behind the last: rows
-      __builtin_prefetch(&places_[probe.place]);
+      PrefetchFar(home);
+      PrefetchFar(home + 1);  // where one search in six goes on; behind the last: rows
+      PrefetchFar(&places_[probe.place]);
     }
     if (step >= kWindow && step - kWindow < keys.size) {
       Probe& probe = ring[(step - kWindow) % kRing];
@@ -250,14 +251,14 @@ Status FrozenTable::Run(const Keys& keys, bool strict, const Deliver& deliver) c
                           [](uint32_t) { return true; });
       if (IsInside(probe)) {
         PrefetchBytes(RowAt(probe), prefetch_bytes_);
-        if (kStringKeys) __builtin_prefetch(RowAt(probe) + key_offset_);
+        if (kStringKeys) PrefetchFar(RowAt(probe) + key_offset_);
       }
     }
     if (kStringKeys && step >= 2 * kWindow && step - 2 * kWindow < keys.size) {
       const Probe& probe = ring[(step - 2 * kWindow) % kRing];
       std::string_view text;
       if (IsInside(probe) && StringAt(places_[probe.place], RowAt(probe) + key_offset_, &text)) {
-        __builtin_prefetch(text.data());
+        PrefetchFar(text.data());
       }
     }
     if (step >= 3 * kWindow) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "de_core/cc/engine/partition.h"
+#include "de_core/cc/engine/prefetch.h"
 #include "de_core/cc/engine/types.h"
 #include "de_core/cc/engine/unique_keys.h"
 #include "de_core/cc/engine/values.h"

@@ -13,20 +13,23 @@
 namespace de::engine {
 
 /// Keys between asking for memory and using it: enough to hide its latency.
-inline constexpr size_t kPipelineLag = 8;
+inline constexpr size_t kPipelineLag = 16;
 /// Keys a stage handles before the next stage begins: few, so that requests for memory are spread
-/// evenly over time, which matters for wide rows.
-inline constexpr size_t kPipelineStride = 8;
-/// Keys under way. What the stages know of key j they keep at index j % kPipelineRing.
+/// evenly over time, which matters for wide rows. Eight rows of four lines ask for more than a core
+/// has buffers for; with four a lookup of dim 64 takes a fifth less time.
+inline constexpr size_t kPipelineStride = 4;
+/// Keys under way: what the stages know of a key they keep in rings of this size.
 inline constexpr size_t kPipelineRing = 64;
+static_assert(kPipelineRing % kPipelineStride == 0, "a stride must not wrap round");
 static_assert(kPipelineRing >= 3 * kPipelineLag + kPipelineStride,
               "a key must not be overwritten before its last stage");
 
-/// Calls ask(j), fetch_line(j), probe(j), fetch_row(j), settle(j) and use(j) for every j in
-/// [begin, end), each in ascending order, with kPipelineLag keys between ask, probe, settle and
-/// use. The two that fetch do nothing but ask for memory, in loops of their own: where a request
-/// misses the TLB, the processor holds up all that comes after it once its window is full of
-/// instructions; requests that follow each other closely are translated at once.
+/// Calls ask(j, at), fetch_line(j, at), probe(j, at), fetch_row(j, at), settle(j, at) and use(j,
+/// at) for every j in [begin, end), each in ascending order, with kPipelineLag keys between ask,
+/// probe, settle and use; `at` is the key's place in a ring, the same in all stages. The two that
+/// fetch do nothing but ask for memory, in loops of their own: where a request misses the TLB, the
+/// processor holds up all that comes after it once its window is full of instructions; requests
+/// that follow each other closely are translated at once.
 template <typename Ask, typename FetchLine, typename Probe, typename FetchRow, typename Settle,
           typename Use>
 DE_ALWAYS_INLINE inline void RunPipeline(size_t begin, size_t end, const Ask& ask,
@@ -36,10 +39,11 @@ DE_ALWAYS_INLINE inline void RunPipeline(size_t begin, size_t end, const Ask& as
   const auto stage = [&](size_t step, size_t lag, const auto& work) DE_ALWAYS_INLINE {
     if (step < begin + lag) return;
     const size_t last = std::min(end, step - lag + kPipelineStride);
-    for (size_t j = step - lag; j < last; ++j) work(j);
+    for (size_t j = step - lag; j < last; ++j) work(j, (j - begin) % kPipelineRing);
   };
-  const auto whole = [](size_t first, const auto& work) DE_ALWAYS_INLINE {
-    for (size_t j = first; j < first + kPipelineStride; ++j) work(j);
+  const auto whole = [&](size_t first, const auto& work) DE_ALWAYS_INLINE {
+    const size_t at = (first - begin) % kPipelineRing;
+    for (size_t k = 0; k < kPipelineStride; ++k) work(first + k, at + k);
   };
   constexpr size_t kLast = 3 * kPipelineLag;
   for (size_t step = begin; step < end + kLast + kPipelineStride; step += kPipelineStride) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "de_core/cc/engine/guard.h"
+#include "de_core/cc/engine/prefetch.h"
 #include "de_core/cc/engine/scalar_types.h"
 #include "de_core/cc/engine/values.h"
 

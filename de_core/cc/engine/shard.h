@@ -14,6 +14,7 @@
 
 #include "de_core/cc/engine/arena.h"
 #include "de_core/cc/engine/line_index.h"
+#include "de_core/cc/engine/prefetch.h"
 #include "de_core/cc/engine/row_layout.h"
 #include "de_core/cc/engine/row_watch.h"
 #include "de_core/cc/engine/shard_lock.h"
@@ -46,14 +47,16 @@ class Shard {
     uint32_t segment;
   };
 
-  /// What a reader needs of a shard, kept at hand for as long as it holds the lock.
-  struct View {
-    const Place* directory;
+  /// What a reader needs of a shard, kept at hand for as long as it holds the lock. The directory
+  /// is addressed by the shard's bits and its own at once, so it begins before its first place.
+  struct Reader {
+    uintptr_t directory;
     uint32_t shift;
-    Slab::Map rows;
+    char* const* extents;
 
     const IndexLine* HomeLine(uint64_t hash) const noexcept {
-      const Place& place = directory[((hash << kShardBits) >> 1) >> shift];
+      const Place& place =
+          *reinterpret_cast<const Place*>(directory + (hash >> shift) * sizeof(Place));
       return place.lines + ReduceLow32(hash, place.size);
     }
   };
@@ -64,26 +67,32 @@ class Shard {
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
 
-  View view() const noexcept { return {directory_.data(), shift_, slab_.map()}; }
+  /// `shard` is the number of this shard.
+  Reader reader(uint32_t shard) const noexcept {
+    const uint32_t depth = 63 - shift_;
+    const uintptr_t before = (uintptr_t{shard} << depth) * sizeof(Place);
+    return {reinterpret_cast<uintptr_t>(directory_.data()) - before, 64 - kShardBits - depth,
+            slab_.map().extents};
+  }
 
   /// Brings the index line of `hash` towards the cache.
   void PrefetchLine(uint64_t hash) const noexcept {
     const Place& place = PlaceOf(hash);
-    __builtin_prefetch(place.lines + ReduceLow32(hash, place.size));
+    PrefetchFar(place.lines + ReduceLow32(hash, place.size));
   }
 
   /// ProbeLine at the key's home; asks for the next line if it comes to that.
   uint32_t Probe(uint64_t word, uint64_t hash) const noexcept {
-    const IndexLine* line = view().HomeLine(hash);
+    const Place& place = PlaceOf(hash);
+    const IndexLine* line = place.lines + ReduceLow32(hash, place.size);
     const uint32_t row = ProbeLine(*line, word, hash);
-    if (row == kUnsettled) __builtin_prefetch(line + 1);
+    if (row == kUnsettled) PrefetchFar(line + 1);
     return row;
   }
 
   /// Asks for the bytes of a row's string key, whose reference should be in the cache by now.
   void PrefetchKey(const char* row) const noexcept {
-    __builtin_prefetch(
-        reinterpret_cast<const char*>(static_cast<uintptr_t>(LoadRef(row + key_offset_))));
+    PrefetchFar(reinterpret_cast<const char*>(static_cast<uintptr_t>(LoadRef(row + key_offset_))));
   }
 
   /// Row number of the key, or kNoRow.

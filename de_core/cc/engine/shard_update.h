@@ -7,6 +7,7 @@
 
 #include "de_core/cc/engine/partition.h"
 #include "de_core/cc/engine/pipeline.h"
+#include "de_core/cc/engine/prefetch.h"
 #include "de_core/cc/engine/shard.h"
 #include "de_core/cc/engine/values.h"
 
@@ -56,32 +57,31 @@ void UpdateShard(Shard& shard, const Keys& keys, const ShardKeys& group, const W
     const std::lock_guard<ShardLock> guard(shard.lock);
     RunPipeline(
         begin, std::min(group.count, begin + kKeysALock),
-        [&](size_t j) DE_ALWAYS_INLINE { hashes[j % kPipelineRing] = Mix64(group.words[j]); },
-        [&](size_t j) DE_ALWAYS_INLINE { shard.PrefetchLine(hashes[j % kPipelineRing]); },
-        [&](size_t j) DE_ALWAYS_INLINE {
+        [&](size_t j, size_t at) DE_ALWAYS_INLINE { hashes[at] = Mix64(group.words[j]); },
+        [&](size_t, size_t at) DE_ALWAYS_INLINE { shard.PrefetchLine(hashes[at]); },
+        [&](size_t j, size_t at) DE_ALWAYS_INLINE {
           // Keys of one shard lie apart in the batch, where no hardware foresees the next.
           if (touch.source_bytes != 0) {
             PrefetchBytes(touch.source + group.positions[j] * touch.source_bytes,
                           touch.source_bytes);
           }
-          const uint32_t row = shard.Probe(group.words[j], hashes[j % kPipelineRing]);
-          rows[j % kPipelineRing] = row;
+          const uint32_t row = shard.Probe(group.words[j], hashes[at]);
+          rows[at] = row;
         },
-        [&](size_t j) DE_ALWAYS_INLINE {
-          PrefetchBytes(shard.Row(RowOrFirst(rows[j % kPipelineRing])), touch.row_bytes);
-        },
-        [&](size_t j) DE_ALWAYS_INLINE {
-          uint32_t& row = rows[j % kPipelineRing];
+        [&](size_t, size_t at)
+            DE_ALWAYS_INLINE { PrefetchBytes(shard.Row(RowOrFirst(rows[at])), touch.row_bytes); },
+        [&](size_t j, size_t at) DE_ALWAYS_INLINE {
+          uint32_t& row = rows[at];
           if (row == kUnsettled) {
-            row = shard.Find(key_at(j, hashes[j % kPipelineRing]));
+            row = shard.Find(key_at(j, hashes[at]));
             if (row != kNoRow) PrefetchBytes(shard.Row(row), touch.row_bytes);
           } else if (keys.strings != nullptr && row != kNoRow) {
             shard.PrefetchKey(shard.Row(row));
           }
         },
-        [&](size_t j) {
-          const IndexKey key = key_at(j, hashes[j % kPipelineRing]);
-          uint32_t row = rows[j % kPipelineRing];
+        [&](size_t j, size_t at) {
+          const IndexKey key = key_at(j, hashes[at]);
+          uint32_t row = rows[at];
           // An equal key earlier in the pipeline may have inserted the row meanwhile; a string key
           // may share its word with another.
           if (row == kNoRow || !shard.IsRowOf(row, key)) row = shard.Find(key);

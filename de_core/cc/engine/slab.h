@@ -75,7 +75,9 @@ class Slab {
  private:
   // Large enough that extents are few, small enough that one that is half used wastes little.
   static constexpr size_t kExtentBytes = size_t{128} << 10;
-  static constexpr char* kNoExtents[1] = {nullptr};
+  // Where row 0 of no extent lies, for readers that look before they know that it is nobody's.
+  alignas(64) static inline char no_row_[256] = {};
+  static inline char* const kNoExtents[1] = {no_row_};
 
   size_t extent_bytes() const noexcept { return ((stride_ << log2_) + 63) / 64 * 64; }
 

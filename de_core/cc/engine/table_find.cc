@@ -3,6 +3,7 @@
 
 #include "de_core/cc/engine/guard.h"
 #include "de_core/cc/engine/pipeline.h"
+#include "de_core/cc/engine/prefetch.h"
 #include "de_core/cc/engine/table_scratch.h"
 
 namespace de::engine {
@@ -82,10 +83,11 @@ template <bool kStrings, size_t kRowBytes, typename PositionOf>
 size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_shard, size_t count,
                          const PositionOf& position_of, const ValuesOut& out, bool* found) const {
   // What a reader needs of each shard, and of the layout they share.
-  Shard::View views[kShards];
-  for (uint32_t i = first_shard; i <= last_shard; ++i) views[i] = shards_[i]->view();
-  const size_t stride = views[first_shard].rows.stride;
-  const uint32_t log2 = views[first_shard].rows.log2;
+  Shard::Reader readers[kShards];
+  for (uint32_t i = first_shard; i <= last_shard; ++i) readers[i] = shards_[i]->reader(i);
+  const Slab::Map map = shards_[first_shard]->slab().map();
+  const size_t stride = map.stride;
+  const uint32_t log2 = map.log2;
   const uint32_t within = (1U << log2) - 1;
   // Rows of a width known here are plain values, and nobody watches them being read.
   constexpr bool kPlain = kRowBytes != 0;
@@ -116,102 +118,104 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
   };
 
   uint64_t words[kPipelineRing];
-  uint64_t hashes[kPipelineRing];
+  uint32_t shards[kPipelineRing];
   const IndexLine* lines[kPipelineRing];
-  char* rows[kPipelineRing];  // nullptr: no row
-  // Keys whose home line did not settle them: found when all others are, so that neither a branch
+  char* rows[kPipelineRing];
+  // Keys that are not in their home line: settled when all others are, so that neither a branch
   // that cannot be predicted nor a line that was not asked for holds up the pipeline.
-  uint16_t unsettled[kKeysAChunk + 1];
-  size_t unsettled_count = 0;
-  size_t next_unsettled = 0;
+  uint16_t away[kKeysAChunk + 1];
+  size_t away_count = 0;
+  size_t next_away = 0;
   RunPipeline(
       0, count,
-      [&](size_t j) DE_ALWAYS_INLINE {
-        const size_t at = j % kPipelineRing;
+      [&](size_t j, size_t at) DE_ALWAYS_INLINE {
         const uint64_t word = word_of(position_of(j));
         const uint64_t hash = Mix64(word);
         words[at] = word;
-        hashes[at] = hash;
-        lines[at] = views[ShardOfHash(hash)].HomeLine(hash);
+        shards[at] = ShardOfHash(hash);
+        lines[at] = readers[ShardOfHash(hash)].HomeLine(hash);
       },
-      [&](size_t j) DE_ALWAYS_INLINE { __builtin_prefetch(lines[j % kPipelineRing]); },
-      [&](size_t j) DE_ALWAYS_INLINE {
-        // Without a branch on what the line holds, as ProbeLine. The row that an unsettled key
-        // is given is another's: it is in memory, and nothing more.
-        const size_t at = j % kPipelineRing;
-        const uint32_t number = ProbeLine(*lines[at], words[at], hashes[at]);
-        const uint32_t known = RowOrFirst(number);
-        char* const row =
-            views[ShardOfHash(hashes[at])].rows.extents[known >> log2] + (known & within) * stride;
-        const uintptr_t there = uintptr_t{0} - static_cast<uintptr_t>(number != kNoRow);
-        rows[at] = reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(row) & there);
-        unsettled[unsettled_count] = static_cast<uint16_t>(j);
-        unsettled_count += static_cast<size_t>(number == kUnsettled);
+      [&](size_t, size_t at) DE_ALWAYS_INLINE { PrefetchFar(lines[at]); },
+      [&](size_t j, size_t at) DE_ALWAYS_INLINE {
+        // Without a branch on what the line holds: one that was predicted wrong would wait for the
+        // line before the next keys' memory is asked for. A key that is away is given another row,
+        // which is in memory, and nothing more.
+        const IndexLine& line = *lines[at];
+        const uint32_t mask = MatchWord(line, words[at]);
+        const uint32_t here = 0U - static_cast<uint32_t>(mask != 0);
+        const uint32_t number = line.rows[LowestBit(mask | 1U << (kEntriesPerLine - 1))] & here;
+        rows[at] = readers[shards[at]].extents[number >> log2] + (number & within) * stride;
+        if (kStrings && mask == 0) rows[at] = nullptr;  // no row whose key could be asked for
+        away[away_count] = static_cast<uint16_t>(j);
+        away_count += static_cast<size_t>(mask == 0);
       },
-      [&](size_t j) DE_ALWAYS_INLINE {
-        const char* const row = rows[j % kPipelineRing];
+      [&](size_t, size_t at) DE_ALWAYS_INLINE {
+        const char* const row = rows[at];
         if constexpr (kPlain) {
           PrefetchBytes<kRowBytes>(row);
         } else if (values_wanted) {
           PrefetchBytes(row, value_bytes);
         }
-        if (kStrings) __builtin_prefetch(row + layout_.key_offset());
+        if (kStrings) PrefetchFar(row + layout_.key_offset());
       },
-      [&](size_t j) DE_ALWAYS_INLINE {
+      [&](size_t, size_t at) DE_ALWAYS_INLINE {
         if (!kStrings) return;
-        const size_t at = j % kPipelineRing;
-        if (rows[at] != nullptr) shards_[ShardOfHash(hashes[at])]->PrefetchKey(rows[at]);
+        if (rows[at] != nullptr) shards_[shards[at]]->PrefetchKey(rows[at]);
       },
-      [&](size_t j) DE_ALWAYS_INLINE {
-        const size_t at = j % kPipelineRing;
+      [&](size_t j, size_t at) DE_ALWAYS_INLINE {
         const size_t position = position_of(j);
-        if constexpr (!kPlain) {
-          if (next_unsettled < unsettled_count && unsettled[next_unsettled] == j) {
-            ++next_unsettled;
-            return;
-          }
+        if constexpr (kPlain) {
+          CopyBytes(out.data + position * value_bytes, rows[at], value_bytes);
+          if (found != nullptr) found[position] = true;
+          return;
+        }
+        if (next_away < away_count && away[next_away] == j) {
+          ++next_away;
+          return;
         }
         if constexpr (kStrings) {
-          const Shard& shard = *shards_[ShardOfHash(hashes[at])];
-          if (rows[at] != nullptr && shard.KeyBytes(rows[at]) != keys.strings[position]) {
-            const uint32_t number = shard.Find({words[at], hashes[at], keys.strings + position});
+          const Shard& shard = *shards_[shards[at]];
+          if (shard.KeyBytes(rows[at]) != keys.strings[position]) {
+            const uint32_t number =
+                shard.Find({words[at], Mix64(words[at]), keys.strings + position});
             rows[at] = number == kNoRow ? nullptr : shard.Row(number);
           }
         }
         use(position, words[at], rows[at]);
       });
-  if (kPlain) hits -= unsettled_count;  // they were counted with the others' rows
+  if (kPlain) hits += count - away_count;
 
-  const auto position_of_unsettled = [&](size_t i)
-                                         DE_ALWAYS_INLINE { return position_of(unsettled[i]); };
-  const auto nothing = [](size_t) DE_ALWAYS_INLINE {};
+  const auto position_of_away = [&](size_t i) DE_ALWAYS_INLINE { return position_of(away[i]); };
+  const auto nothing = [](size_t, size_t) DE_ALWAYS_INLINE {};
+  uint64_t hashes[kPipelineRing];
   RunPipeline(
-      0, unsettled_count,
-      [&](size_t i) DE_ALWAYS_INLINE {
-        const size_t at = i % kPipelineRing;
-        words[at] = word_of(position_of_unsettled(i));
-        hashes[at] = Mix64(words[at]);
-        lines[at] = views[ShardOfHash(hashes[at])].HomeLine(hashes[at]);
+      0, away_count,
+      [&](size_t i, size_t at) DE_ALWAYS_INLINE {
+        const uint64_t word = word_of(position_of_away(i));
+        const uint64_t hash = Mix64(word);
+        words[at] = word;
+        hashes[at] = hash;
+        const IndexLine* const home = readers[ShardOfHash(hash)].HomeLine(hash);
+        lines[at] = (Passed(*home) & PassBit(hash)) != 0 ? home : nullptr;
       },
-      [&](size_t i) DE_ALWAYS_INLINE {
-        __builtin_prefetch(lines[i % kPipelineRing]);
-        __builtin_prefetch(lines[i % kPipelineRing] + 1);
+      [&](size_t, size_t at) DE_ALWAYS_INLINE {
+        if (lines[at] != nullptr) PrefetchFar(lines[at] + 1);
       },
-      [&](size_t i) DE_ALWAYS_INLINE {
-        const size_t at = i % kPipelineRing;
+      [&](size_t i, size_t at) DE_ALWAYS_INLINE {
+        rows[at] = nullptr;
+        if (lines[at] == nullptr) return;
         const Shard& shard = *shards_[ShardOfHash(hashes[at])];
         const std::string_view* const bytes =
-            kStrings ? keys.strings + position_of_unsettled(i) : nullptr;
+            kStrings ? keys.strings + position_of_away(i) : nullptr;
         const uint32_t number = shard.Find({words[at], hashes[at], bytes});
-        rows[at] = number == kNoRow ? nullptr : shard.Row(number);
+        if (number != kNoRow) rows[at] = shard.Row(number);
       },
-      [&](size_t i) DE_ALWAYS_INLINE {
-        if (values_wanted) PrefetchBytes(rows[i % kPipelineRing], value_bytes);
+      [&](size_t, size_t at) DE_ALWAYS_INLINE {
+        const char* const row = rows[at];
+        if (values_wanted && row != nullptr) PrefetchBytes(row, value_bytes);
       },
       nothing,
-      [&](size_t i) DE_ALWAYS_INLINE {
-        use(position_of_unsettled(i), words[i % kPipelineRing], rows[i % kPipelineRing]);
-      });
+      [&](size_t i, size_t at) DE_ALWAYS_INLINE { use(position_of_away(i), words[at], rows[at]); });
   return hits;
 }
 

@@ -4,6 +4,7 @@
 
 #include "de_core/cc/engine/guard.h"
 #include "de_core/cc/engine/pipeline.h"
+#include "de_core/cc/engine/prefetch.h"
 #include "de_core/cc/engine/shard_update.h"
 #include "de_core/cc/engine/table_gate.h"
 #include "de_core/cc/engine/table_scratch.h"
@@ -53,7 +54,7 @@ void Table::ForEachRow(const Visit& visit) const {
       });
       for (size_t i = 0; i < rows.size(); ++i) {
         if (i + kPipelineLag < rows.size()) {
-          __builtin_prefetch(rows[i + kPipelineLag].second + policy_.end() - 1);
+          PrefetchFar(rows[i + kPipelineLag].second + policy_.end() - 1);
         }
         visit(rows[i].first, rows[i].second);
       }
@@ -75,7 +76,7 @@ uint64_t Table::EraseSegment(uint64_t* hash, const Which& which) {
       shard.VisitSegment(*hash, [&](uint64_t word, uint32_t row) { rows.emplace_back(word, row); });
   for (size_t i = 0; i < rows.size(); ++i) {
     if (i + kPipelineLag < rows.size()) {
-      __builtin_prefetch(shard.Row(rows[i + kPipelineLag].second) + policy_.end());
+      PrefetchFar(shard.Row(rows[i + kPipelineLag].second) + policy_.end());
     }
     const auto [word, row] = rows[i];
     if (!which(word, shard.Row(row))) continue;

@@ -56,26 +56,6 @@ inline void CopyBytes(char* to, const char* from, size_t bytes) noexcept {
   }
 }
 
-/// Brings every cache line of [at, at + bytes) towards the cache.
-inline void PrefetchBytes(const char* at, size_t bytes) noexcept {
-  const uintptr_t last = (reinterpret_cast<uintptr_t>(at) + bytes - 1) & ~uintptr_t{63};
-  for (uintptr_t line = reinterpret_cast<uintptr_t>(at) & ~uintptr_t{63}; line <= last;
-       line += 64) {
-    __builtin_prefetch(reinterpret_cast<const char*>(line));
-    // GCC deletes a loop that does nothing but prefetch.
-    asm volatile("" : : "r"(line));
-  }
-}
-
-/// The same for a width known to the compiler: without a branch, for it does not ask how `at` is
-/// aligned.
-template <size_t kBytes>
-inline void PrefetchBytes(const char* at) noexcept {
-  for (size_t i = 0; i < kBytes - 1; i += 64) __builtin_prefetch(at + i);
-  __builtin_prefetch(at + kBytes - 1);
-  asm volatile("" : : "r"(at));
-}
-
 }  // namespace de::engine
 
 #endif  // DE_CORE_ENGINE_VALUES_H_

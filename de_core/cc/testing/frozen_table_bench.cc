@@ -14,6 +14,7 @@
 
 #include "de_core/cc/engine/executor.h"
 #include "de_core/cc/engine/frozen_table.h"
+#include "de_core/cc/engine/prefetch.h"
 #include "de_core/cc/engine/table.h"
 #include "de_core/cc/engine/values.h"
 #include "de_core/cc/testing/snapshot_fixture.h"

@@ -18,6 +18,7 @@
 
 #include "de_core/cc/engine/hash.h"
 #include "de_core/cc/engine/page_memory.h"
+#include "de_core/cc/engine/prefetch.h"
 #include "de_core/cc/engine/table.h"
 #include "de_core/cc/engine/values.h"
 #include "de_core/cc/testing/table_bench.h"
@@ -202,7 +203,7 @@ class Memory {
       const uint32_t* const block = at + first;
       const size_t left = n - first;
       for (size_t i = 0; i < count; ++i) {
-        if (i + far < left) __builtin_prefetch(&Entry(block[i + far]));
+        if (i + far < left) engine::PrefetchFar(&Entry(block[i + far]));
         if (i + near < left) {
           engine::PrefetchBytes(rows_.data() + size_t{Entry(block[i + near])} * kRowBytes,
                                 kRowBytes);
