@@ -20,6 +20,15 @@ inline uint64_t Mix64(uint64_t x) noexcept {
   return x;
 }
 
+/// The inverse of Mix64: the word whose hash is `x`.
+inline uint64_t UnMix64(uint64_t x) noexcept {
+  x ^= (x >> 31) ^ (x >> 62);
+  x *= 0x319642b2d24d8ec3ULL;
+  x ^= (x >> 27) ^ (x >> 54);
+  x *= 0x96de1b173f119089ULL;
+  return x ^ (x >> 30) ^ (x >> 60);
+}
+
 /// High 64 bits of the 128-bit product.
 inline uint64_t MulHigh64(uint64_t a, uint64_t b) noexcept {
 #if defined(__SIZEOF_INT128__)

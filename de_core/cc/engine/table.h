@@ -187,6 +187,7 @@ class Table {
   void AfterWrite(size_t keys);
   std::vector<RowRank> Choose(RowColumn by, const Candidates& wanted) const;
   uint64_t EraseBelow(RowColumn by, const RowRank& kept);
+  uint64_t EraseChosen(RowColumn by, const RowRank& kept, const std::vector<RowRank>& chosen);
   template <typename Which>
   uint64_t EraseRows(const Which& which);
   template <typename Which>

@@ -94,6 +94,7 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
   const size_t value_bytes = kPlain ? kRowBytes : layout_.value_bytes();
   const bool values_wanted = kPlain || out.data != nullptr || out.strings != nullptr;
   const bool watched = !kPlain && policy_.watches_reads();
+  const size_t touched = watched ? std::max(value_bytes, policy_.end()) : value_bytes;
   const Stamp now = watched ? policy_.Now() : Stamp{};
   const auto word_of = [&](size_t position) DE_ALWAYS_INLINE {
     return kStrings ? HashBytes(keys.strings[position])
@@ -154,7 +155,7 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
         if constexpr (kPlain) {
           PrefetchBytes<kRowBytes>(row);
         } else if (values_wanted) {
-          PrefetchBytes(row, value_bytes);
+          PrefetchBytes(row, touched);
         }
         if (kStrings) PrefetchFar(row + layout_.key_offset());
       },
@@ -212,7 +213,7 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
       },
       [&](size_t, size_t at) DE_ALWAYS_INLINE {
         const char* const row = rows[at];
-        if (values_wanted && row != nullptr) PrefetchBytes(row, value_bytes);
+        if (values_wanted && row != nullptr) PrefetchBytes(row, touched);
       },
       nothing,
       [&](size_t i, size_t at) DE_ALWAYS_INLINE { use(position_of_away(i), words[at], rows[at]); });

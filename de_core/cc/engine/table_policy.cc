@@ -18,8 +18,9 @@ constexpr const char* kStepsKey = "de.steps";
 constexpr const char* kAdmissionKey = "de.admission";
 
 /// What decides between rows of one rank. Not the hash itself, which says where a row lies: then
-/// the rows that stay would crowd in the last shards.
+/// the rows that stay would crowd in the last shards. It tells which word it is of.
 uint64_t TieOf(uint64_t word) noexcept { return Mix64(Mix64(word)); }
+uint64_t HashOfTie(uint64_t tie) noexcept { return UnMix64(tie); }
 
 uint64_t FirstHashOf(size_t shard) noexcept {
   return static_cast<uint64_t>(shard) << (64 - kShardBits);
@@ -127,6 +128,47 @@ uint64_t Table::EraseBelow(RowColumn by, const RowRank& kept) {
   return erased;
 }
 
+// EraseBelow for rows that are known: those of `chosen` that still rank below `kept`.
+uint64_t Table::EraseChosen(RowColumn by, const RowRank& kept, const std::vector<RowRank>& chosen) {
+  std::vector<uint64_t> hashes;
+  for (const RowRank& row : chosen) {
+    if (row < kept) hashes.push_back(HashOfTie(row.hash));
+  }
+  std::sort(hashes.begin(), hashes.end());  // by shard, and there in the order of the index
+  // String keys of one word are visited together.
+  hashes.erase(std::unique(hashes.begin(), hashes.end()), hashes.end());
+  const bool strings = options_.key_type == KeyType::kString;
+  uint64_t erased = 0;
+  std::vector<std::pair<uint64_t, uint32_t>> rows;
+  for (size_t begin = 0; begin < hashes.size();) {
+    Shard& shard = *shards_[ShardOfHash(hashes[begin])];
+    const auto behind = std::upper_bound(hashes.begin() + static_cast<std::ptrdiff_t>(begin),
+                                         hashes.end(), LastHashOf(ShardOfHash(hashes[begin])));
+    const size_t end = std::min(begin + kKeysALock, static_cast<size_t>(behind - hashes.begin()));
+    const std::lock_guard<ShardLock> guard(shard.lock);
+    rows.clear();
+    for (size_t i = begin; i < end; ++i) {
+      if (i + kPipelineLag < end) shard.PrefetchLine(hashes[i + kPipelineLag]);
+      shard.VisitWord(UnMix64(hashes[i]), hashes[i], [&](uint32_t row) {
+        PrefetchFar(shard.Row(row) + policy_.offset(by));
+        rows.emplace_back(hashes[i], row);
+      });
+    }
+    for (const auto& [hash, row] : rows) {
+      const uint64_t word = UnMix64(hash);
+      if (!(RowRank{RankOf(policy_.Read(shard.Row(row), by)), TieOf(word)} < kept)) continue;
+      const std::string_view bytes = strings ? shard.KeyBytes(row) : std::string_view();
+      erased += shard.Erase({word, hash, strings ? &bytes : nullptr});
+    }
+    if (policy_.options().max_bytes > 0) {
+      policy_.weights[ShardOfHash(hashes[begin])].store(WeightOf(shard), std::memory_order_relaxed);
+    }
+    begin = end;
+  }
+  policy_.CountEvicted(erased);
+  return erased;
+}
+
 Status Table::RankCandidates(RowColumn by, const Candidates& wanted,
                              std::vector<RowRank>* rows) const {
   return Guarded([&]() -> Status {
@@ -194,11 +236,17 @@ void Table::MakeRoom() {
   uint64_t rows = 0;
   for (const auto& shard : shards_) rows += shard->size();
   const Candidates wanted(rows, rows - victims);
-  EraseBelow(by, FirstKept(wanted, Choose(by, wanted), victims == rows));
+  const std::vector<RowRank> chosen = Choose(by, wanted);
+  const RowRank kept = FirstKept(wanted, chosen, victims == rows);
+  if (wanted.highest || victims == rows) {
+    EraseBelow(by, kept);
+  } else {
+    EraseChosen(by, kept, chosen);
+  }
 }
 
-// Searches some rows for expired ones, so that two searches go through the table while as many
-// rows are written as it has. Whole segments: what one visits too much the next leaves out.
+// Searches some rows for expired ones: once through the table while twice as many rows are written
+// as it has. Whole segments: what one visits too much the next leaves out.
 void Table::SweepExpired(uint64_t rows) {
   auto& credit = policy_.sweep_credit;
   if (credit.fetch_add(static_cast<int64_t>(rows), std::memory_order_relaxed) < 0) return;
@@ -222,7 +270,7 @@ void Table::SweepExpired(uint64_t rows) {
 
 void Table::AfterWrite(size_t keys) {
   if (policy_.bounded()) MakeRoom();
-  if (policy_.expires()) SweepExpired(2 * keys);
+  if (policy_.expires()) SweepExpired(keys / 2);
 }
 
 // Calls on_row(row, position) for every key that has a row, under its shard's lock.

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "de_core/cc/testing/hash_inverse.h"
 
 namespace de::engine {
 namespace {
@@ -26,7 +25,7 @@ TEST(Hash, Mix64IsABijection) {
   std::mt19937_64 random(9);
   for (int i = 0; i < 10000; ++i) {
     const uint64_t word = random();
-    ASSERT_EQ(testing::UnMix64(Mix64(word)), word);
+    ASSERT_EQ(UnMix64(Mix64(word)), word);
   }
 }
 

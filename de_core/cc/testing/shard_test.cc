@@ -8,12 +8,10 @@
 #include <random>
 #include <vector>
 
-#include "de_core/cc/testing/hash_inverse.h"
+#include "de_core/cc/engine/hash.h"
 
 namespace de::engine {
 namespace {
-
-using testing::UnMix64;
 
 /// A shard of integer keys whose rows hold the key itself. Hashes are chosen by the test.
 class ShardTest : public ::testing::Test {

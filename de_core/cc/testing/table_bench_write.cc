@@ -4,7 +4,7 @@
 #include <random>
 #include <thread>
 
-#include "de_core/cc/testing/hash_inverse.h"
+#include "de_core/cc/engine/hash.h"
 #include "de_core/cc/testing/table_bench.h"
 #include "de_core/cc/testing/table_bench_peers.h"
 
@@ -12,7 +12,7 @@ namespace de::bench {
 namespace {
 
 using engine::Mix64;
-using engine::testing::UnMix64;
+using engine::UnMix64;
 
 constexpr size_t kBatch = 16384;
 

@@ -88,7 +88,7 @@ TEST(TablePolicy, ExpiredRowsGoAsOthersAreWritten) {
     return table->Apply(*sgd, "sgd", {1.0}, KeysOf(keys), grads.data(), nullptr);
   };
   ASSERT_TRUE(train(Range(0, 20000)).ok());
-  for (int64_t step = 0; step < 12; ++step) ASSERT_TRUE(train(Range(-2000, 0)).ok());
+  for (int64_t step = 0; step < 24; ++step) ASSERT_TRUE(train(Range(-2000, 0)).ok());
   EXPECT_EQ(table->size(), 2000U);
   EXPECT_EQ(table->Stats().evicted, 20000U);
 }

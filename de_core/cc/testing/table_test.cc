@@ -1,4 +1,5 @@
 // The table against std::unordered_map, and the promises of table.h one by one.
+#include "de_core/cc/engine/hash.h"
 #include "de_core/cc/engine/table.h"
 
 #include <gtest/gtest.h>
@@ -11,12 +12,10 @@
 #include <set>
 #include <unordered_map>
 
-#include "de_core/cc/testing/hash_inverse.h"
 
 namespace de::engine {
 namespace {
 
-using testing::UnMix64;
 
 /// A batch of owned keys of either type, numbered: key i is the integer or its decimal digits.
 class TestKeys {
