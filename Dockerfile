@@ -16,28 +16,37 @@ ARG TENSORFLOW=2.20.0
 RUN apt-get update \
  && apt-get install -y --no-install-recommends g++ \
  && rm -rf /var/lib/apt/lists/*
-WORKDIR /src
+ENV PATH=/opt/app/bin:$PATH
 # TensorFlow first: a layer of its own, which a change of our sources does not touch.
-RUN pip install --no-cache-dir "tensorflow==${TENSORFLOW}"
+RUN python -m venv /opt/app && pip install --no-cache-dir "tensorflow-cpu==${TENSORFLOW}"
+WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY de_core de_core
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
+# What runs: without the headers and symbols that only compiling needs, four tenths of it.
+FROM wheel AS libraries
+RUN pip install --no-cache-dir --no-deps /wheels/*.whl \
+ && rm -r /opt/app/lib/python3*/site-packages/tensorflow/include \
+ && strip --strip-unneeded /opt/app/lib/python3*/site-packages/tensorflow/libtensorflow_*.so.2
+
 FROM ${PYTHON_RUN_IMAGE} AS base
 ARG TENSORFLOW=2.20.0
-LABEL org.opencontainers.image.title="de-core" org.opencontainers.image.licenses="Apache-2.0"
-ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 TF_CPP_MIN_LOG_LEVEL=2
-RUN pip install --no-cache-dir "tensorflow==${TENSORFLOW}" \
- && useradd --create-home --uid 1000 app \
- && mkdir /models && chown app /models
-COPY --from=wheel /wheels /wheels
-RUN pip install --no-cache-dir --no-deps /wheels/*.whl
+COPY --from=libraries /opt/app /opt/app
+ENV PATH=/opt/app/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 TF_CPP_MIN_LOG_LEVEL=2
+RUN useradd --create-home --uid 1000 app && mkdir /models && chown app /models
 WORKDIR /app
+LABEL org.opencontainers.image.licenses="Apache-2.0" org.opencontainers.image.version="0.1.0" \
+      de-core.tensorflow="${TENSORFLOW}"
 
 FROM base AS trainer
+LABEL org.opencontainers.image.title="de-core trainer" \
+      org.opencontainers.image.description="Trains models with growing embedding tables and exports them."
 COPY examples examples
 USER app
 VOLUME /models
+# A first process gets no signal that it does not ask for; Python asks for this one, whatever script it runs.
+STOPSIGNAL SIGINT
 CMD ["python", "examples/train_ranking.py", "--out", "/models/ranking"]
 
 FROM ${SERVING_BUILD_IMAGE} AS model-server-build
@@ -45,30 +54,40 @@ ARG TENSORFLOW_SERVING=2.20.0
 # A compiler that is killed lacked memory: about 2 GB a job.
 ARG BAZEL_JOBS=4
 ARG BAZEL_MEMORY_MB=8192
+ARG SERVING_SOURCES=https://github.com/tensorflow/serving
+WORKDIR /tensorflow-serving
+# The image's sources come without git, and may be others than its tag says: these are the tag's.
+RUN git init --quiet \
+ && git fetch --quiet --depth 1 "${SERVING_SOURCES}" "refs/tags/${TENSORFLOW_SERVING}:refs/tags/${TENSORFLOW_SERVING}" \
+ && git checkout --quiet --force --detach "refs/tags/${TENSORFLOW_SERVING}" \
+ && git clean --quiet --force -d
 COPY serving_ops /src/serving_ops
 COPY de_core/cc /src/de_core/cc
-WORKDIR /tensorflow-serving
-# A devel image may hold other sources than its tag says.
-RUN git fetch --tags --depth 1 origin "refs/tags/${TENSORFLOW_SERVING}" \
- && git checkout --force --detach FETCH_HEAD \
- && git tag --force "${TENSORFLOW_SERVING}" FETCH_HEAD
 RUN /src/serving_ops/build_model_server.sh --tree /tensorflow-serving --output /out/tensorflow_model_server \
       --jobs "${BAZEL_JOBS}" --memory-mb "${BAZEL_MEMORY_MB}"
 
 FROM ${SERVING_RUN_IMAGE} AS model-server
-LABEL org.opencontainers.image.title="de-core model server"
+LABEL org.opencontainers.image.title="de-core model server" org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.description="TensorFlow Serving with the ops of growing embedding tables inside."
 COPY --from=model-server-build /out/tensorflow_model_server /usr/bin/tensorflow_model_server
+COPY serving_ops/run_model_server.sh /usr/bin/run_model_server
 # The base's entry point runs as root; nothing that it does needs that.
 USER 1000
 EXPOSE 8500 8501
-# exec: the server itself gets SIGTERM, and finishes what runs.
 ENV MODEL_NAME=ranking MODEL_BASE_PATH=/models
-ENTRYPOINT ["/bin/sh", "-c", "exec tensorflow_model_server --port=8500 --rest_api_port=8501 --model_name=\"$MODEL_NAME\" --model_base_path=\"$MODEL_BASE_PATH/$MODEL_NAME\" \"$@\"", "model-server"]
+ENTRYPOINT ["/usr/bin/run_model_server"]
 HEALTHCHECK --interval=10s --timeout=3s --start-period=60s \
   CMD ["/bin/bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/8501 && printf 'GET /v1/models/%s HTTP/1.0\\r\\n\\r\\n' \"$MODEL_NAME\" >&3 && grep -q AVAILABLE <&3"]
 
 FROM base AS gateway
-RUN pip install --no-cache-dir "$(ls /wheels/*.whl)[server]" "tensorflow==${TENSORFLOW}"
+ARG TENSORFLOW_SERVING=2.20.0
+LABEL org.opencontainers.image.title="de-core gateway" \
+      org.opencontainers.image.description="TensorFlow Serving's REST and gRPC, in front of a model folder or of model servers."
+# tensorflow-serving-api by itself, for it asks for another TensorFlow than tensorflow-cpu beside this one.
+RUN pip install --no-cache-dir --no-deps "tensorflow-serving-api==${TENSORFLOW_SERVING}" \
+ && python -c 'import importlib.metadata as m; print(*(r.split(";")[0] for r in m.requires("de-core") if "server" in r and "serving-api" not in r), sep="\n")' > /tmp/needs \
+ && pip install --no-cache-dir -r /tmp/needs \
+ && rm /tmp/needs
 COPY server server
 USER app
 VOLUME /models
@@ -79,9 +98,13 @@ ENTRYPOINT ["python", "-m", "server", "--host", "0.0.0.0"]
 CMD ["--model-dir", "/models/ranking"]
 
 FROM ${PYTHON_BUILD_IMAGE} AS dev
+LABEL org.opencontainers.image.title="de-core dev" org.opencontainers.image.licenses="Apache-2.0"
 RUN apt-get update \
- && apt-get install -y --no-install-recommends g++ make cmake ninja-build libgtest-dev \
- && rm -rf /var/lib/apt/lists/*
+ && apt-get install -y --no-install-recommends git g++ make cmake ninja-build libgtest-dev redis-server redis-tools \
+ && rm -rf /var/lib/apt/lists/* \
+ && useradd --create-home --uid 1000 app \
+ && mkdir /work && chown app /work
 WORKDIR /work
-COPY . .
+USER app
+COPY --chown=app . .
 CMD ["make", "test"]

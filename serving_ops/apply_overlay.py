@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import ast
 import pathlib
+import shlex
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,7 @@ LIST = "SUPPORTED_TENSORFLOW_OPS"
 PACKAGE = pathlib.PurePath("tensorflow_serving/custom_ops")
 SERVER = pathlib.PurePath("tensorflow_serving/model_servers/BUILD")
 FOLDERS = ("engine", "kernels", "ops")
+UPSTREAM = "https://github.com/tensorflow/serving"
 
 
 class OverlayError(Exception):
@@ -127,10 +129,16 @@ def check_version(tree: pathlib.Path, wanted: str) -> None:
     """
     head, tag = _commit(tree, "HEAD"), _commit(tree, f"refs/tags/{wanted}")
     if not head or head != tag:
+        # A devel image's tree was unpacked, not cloned: the remedy must work there, too.
+        git = f"git -C {shlex.quote(str(tree))}"
+        remedy = (
+            f"{git} init && {git} fetch --depth 1 {UPSTREAM} refs/tags/{wanted}:refs/tags/{wanted} "
+            f"&& {git} checkout --force --detach refs/tags/{wanted}"
+        )
         raise OverlayError(
             f"the tree must be at TensorFlow Serving {wanted}; a devel image may hold others than "
-            f"its tag says. Run: git -C {tree} fetch --tags && git -C {tree} checkout {wanted}; or "
-            f"pass --any-version. Received: HEAD {head or 'unknown'}, {wanted} {tag or 'unknown'}"
+            f"its tag says. Run: {remedy}; or pass --any-version. "
+            f"Received: HEAD {head or 'unknown'}, {wanted} {tag or 'unknown'}"
         )
 
 
@@ -181,7 +189,9 @@ def _value_of(text: str) -> ast.expr:
 
 
 def _commit(tree: pathlib.Path, name: str) -> str:
-    command = ["git", "-C", str(tree), "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"]
+    # The tree's own repository, not one around it.
+    command = ["git", f"--git-dir={tree / '.git'}", "rev-parse", "--verify", "--quiet"]
+    command += [f"{name}^{{commit}}"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 

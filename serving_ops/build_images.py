@@ -64,18 +64,23 @@ class Buildah:
     """Builds by buildah, in a chroot, on a Debian of debootstrap's."""
 
     def __init__(self, storage: pathlib.Path) -> None:
-        self.command = ("buildah", "--storage-driver", "vfs", "--root", str(storage))
+        # Of a layer, overlay keeps what it adds, and vfs all; but not every machine can overlay.
+        overlay = ("buildah", "--storage-driver", "overlay", "--root", str(storage / "overlay"))
+        vfs = ("buildah", "--storage-driver", "vfs", "--root", str(storage / "vfs"))
+        self.command = overlay if output(*overlay, "info") else vfs
 
     def make_base(self, work: pathlib.Path) -> None:
         """Makes the image that stands for Python's, unless it is there."""
         if output(*self.command, "images", "-q", STAND_IN):
             return
         system = work / "debian"
-        if not (system / "usr/bin/python3").exists():
-            run("debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, system)
-            shutil.rmtree(system / "var/cache/apt/archives", ignore_errors=True)
+        if not system.exists():
+            unfinished = work / "debian.unfinished"
+            run("debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, unfinished)
+            shutil.rmtree(unfinished / "var/cache/apt/archives")
             for name in ("python", "python3"):
-                (system / "usr/local/bin" / name).symlink_to("/usr/bin/python3")
+                (unfinished / "usr/local/bin" / name).symlink_to("/usr/bin/python3")
+            unfinished.rename(system)
         container = output(*self.command, "from", "scratch")
         run(*self.command, "add", "--quiet", container, system, "/")
         # Debian's pip wants to be told that the system is an image's, and nobody else's.

@@ -1,10 +1,13 @@
 """What the tests of the serving overlay share: exports, and the tools that a machine may lack."""
 
+import fcntl
 import os
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
+from versions import versions
 
 from tests.serving.tools import ROOT, run
 
@@ -41,3 +44,23 @@ def export_versions():
         return Path(root)
 
     return export
+
+
+@pytest.fixture(scope="session")
+def serving_python():
+    """Returns the Python of an environment with the TensorFlow that serves; kept in `build`."""
+    version = versions()["TENSORFLOW"]
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    folder = ROOT / "build" / f"tensorflow-{version}-python{python}"
+    folder.parent.mkdir(exist_ok=True)
+    with (folder.parent / f"{folder.name}.lock").open(
+        "w"
+    ) as lock:  # for tests that run in parallel
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "complete").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            run([sys.executable, "-m", "venv", folder])
+            pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-cache-dir"]
+            run([*pip, f"tensorflow-cpu=={version}"], timeout=1200)
+            (folder / "complete").touch()
+    return folder / "bin" / "python"

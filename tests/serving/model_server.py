@@ -56,7 +56,8 @@ def gateway_command(root, folder, grpc_port, rest_port, every_version, batching)
 class ModelServer:
     """Serves a folder of versions; a context manager that leaves nothing behind."""
 
-    def __init__(self, command_of, root, folder, every_version=False, batching=False):
+    def __init__(self, command_of, root, folder, every_version=False, batching=False, wait=True):
+        self.wait = wait
         self.grpc_port, self.rest_port = free_port(), free_port()
         command = command_of(root, folder, self.grpc_port, self.rest_port, every_version, batching)
         environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "1"}
@@ -69,7 +70,8 @@ class ModelServer:
             )
 
     def __enter__(self):
-        self.wait_for("AVAILABLE")
+        if self.wait:
+            self.wait_for("AVAILABLE")
         return self
 
     def __exit__(self, *_):

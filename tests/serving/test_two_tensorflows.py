@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 
 import pytest
 from versions import versions
@@ -20,18 +19,17 @@ print(json.dumps([tf.__version__, rows["embeddings"].numpy().tolist()]))
 
 
 @pytest.mark.slow
-def test_the_serving_tensorflow_loads_what_this_one_exported(export_versions, tmp_path):
+def test_the_serving_tensorflow_loads_what_this_one_exported(
+    export_versions, serving_python, tmp_path
+):
     import tensorflow as tf
 
     serving = versions()["TENSORFLOW"]
     if tf.__version__ == serving:
         pytest.skip(f"needs another TensorFlow than {serving} as the one that exports")
     exported = export_versions(tmp_path / "model", 1)
-    python = tmp_path / "venv" / "bin" / "python"
-    run([sys.executable, "-m", "venv", tmp_path / "venv"])
-    pip = [python, "-m", "pip", "install", "--quiet", "--no-cache-dir"]
-    run([*pip, f"tensorflow=={serving}"], timeout=1200)
-    run([*pip, ROOT], timeout=1800)
+    pip = [serving_python, "-m", "pip", "install", "--quiet", "--no-cache-dir"]
+    run([*pip, "--force-reinstall", "--no-deps", ROOT], timeout=1800)
     outside = {**os.environ, "PYTHONPATH": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    said = run([python, "-c", LOAD, exported / "1"], cwd=tmp_path, env=outside)
+    said = run([serving_python, "-c", LOAD, exported / "1"], cwd=tmp_path, env=outside)
     assert json.loads(said.splitlines()[-1]) == [serving, [[1.0] * 4, [0.5] * 4]]

@@ -1,31 +1,55 @@
 """Every source compiles under TensorFlow Serving's own flags, by g++ and by clang."""
 
-import shutil
+import re
+import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-from tests.serving.tools import ROOT, run
+from tests.serving.tools import ROOT, needs, run
 
 # Upstream's .bazelrc: the old string ABI, these instruction sets. The wheel's libraries have the
 # new ABI, so no link is possible, and nothing but the front end runs.
-UPSTREAM = ["-std=c++17", "-D_GLIBCXX_USE_CXX11_ABI=0", "-mavx", "-msse4.2", "-fsyntax-only"]
-SOURCES = sorted(p for f in ("engine", "kernels", "ops") for p in ROOT.glob(f"de_core/cc/{f}/*.cc"))
+UPSTREAM = ["-std=c++17", "-D_GLIBCXX_USE_CXX11_ABI=0", "-mavx", "-msse4.2"]
+OF_TENSORFLOW = re.compile(r'^#include "((?:tensorflow|absl|unsupported|xla|tsl)/[^"]+)"', re.M)
+FIND = "import importlib.util as u; print(*u.find_spec('tensorflow').submodule_search_locations)"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.parametrize(
+        "compiler", [pytest.param(name, marks=needs(name)) for name in ("g++", "clang++")]
+    ),
+]
 
 
-def headers_of_tensorflow():
-    import tensorflow as tf
+def sources(*folders):
+    found = [path for folder in folders for path in ROOT.glob(f"de_core/cc/{folder}/*.cc")]
+    assert found
+    return sorted(found)
 
-    return Path(tf.sysconfig.get_include())
 
-
-@pytest.mark.slow
-@pytest.mark.parametrize("compiler", ["g++", "clang++"])
-def test_sources_compile_under_upstreams_flags(compiler):
-    if shutil.which(compiler) is None:
-        pytest.skip(f"needs {compiler} installed")
-    flags = [*UPSTREAM, "-DEIGEN_MAX_ALIGN_BYTES=64", "-I", ROOT]
-    flags += ["-isystem", headers_of_tensorflow()]
+def check(compiler, flags, files):
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda source: run([compiler, *flags, source]), SOURCES))
+        list(pool.map(lambda path: run([compiler, *flags, "-fsyntax-only", path]), files))
+
+
+def test_the_engine_compiles(compiler):
+    check(compiler, [*UPSTREAM, "-I", ROOT], sources("engine"))
+
+
+@pytest.mark.parametrize("whose", ["installed", "serving"])
+def test_kernels_and_ops_compile_against_the_headers_of(compiler, whose, request, tmp_path):
+    python = request.getfixturevalue("serving_python") if whose == "serving" else sys.executable
+    headers = f"{run([python, '-c', FIND]).strip()}/include"
+    flags = [*UPSTREAM, "-DEIGEN_MAX_ALIGN_BYTES=64", "-I", ROOT, "-isystem", headers]
+    files = sources("kernels", "ops")
+    # TensorFlow's headers take seconds each time, so they are read once. That every file includes
+    # what it uses is shown by the compiler that builds the library.
+    beside = [path for folder in ("kernels", "ops") for path in ROOT.glob(f"de_core/cc/{folder}/*")]
+    names = {name for path in beside for name in OF_TENSORFLOW.findall(path.read_text("utf-8"))}
+    header = tmp_path / "tensorflow.h"
+    header.write_text("".join(f'#include "{name}"\n' for name in sorted(names)))
+    compiled = header.with_suffix(".h.gch" if compiler == "g++" else ".h.pch")
+    run([compiler, *flags, "-x", "c++-header", header, "-o", compiled])
+    use = ["-include", header] if compiler == "g++" else ["-include-pch", compiled]
+    check(compiler, [*flags, *use, "-Winvalid-pch", "-Werror"], files)
