@@ -1,9 +1,9 @@
 # From a checkout to what trains and what serves. Stages:
 #   wheel         compiles the library for one TensorFlow
 #   trainer       the library and the examples
-#   model-server  TensorFlow Serving with the ops inside (hours: it compiles TensorFlow)
 #   gateway       REST in front of a model folder, or of a model server
 #   dev           everything that `make test` needs
+#   model-server  TensorFlow Serving with the ops inside (hours: it compiles TensorFlow)
 #   docker build --target gateway -t de-core/gateway .
 # The defaults are those of serving_ops/versions.env; other bases and versions are build arguments.
 ARG PYTHON_BUILD_IMAGE=python:3.11-bookworm
@@ -24,15 +24,24 @@ COPY pyproject.toml README.md LICENSE ./
 COPY de_core de_core
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
-# What runs: without the headers and symbols that only compiling needs, four tenths of it.
+# What runs: without the headers, symbols and clang's library that only compiling needs, four tenths of it.
 FROM wheel AS libraries
 RUN pip install --no-cache-dir --no-deps /wheels/*.whl \
+ && pip uninstall --yes libclang \
  && rm -r /opt/app/lib/python3*/site-packages/tensorflow/include \
  && strip --strip-unneeded /opt/app/lib/python3*/site-packages/tensorflow/libtensorflow_*.so.2
 
+# Without what only training and installing need.
+FROM libraries AS gateway-libraries
+ARG TENSORFLOW_SERVING=2.20.0
+# tensorflow-serving-api without its own needs: it asks for another TensorFlow than tensorflow-cpu, beside this one.
+RUN pip install --no-cache-dir --no-deps "tensorflow-serving-api==${TENSORFLOW_SERVING}" \
+ && python -c 'import importlib.metadata as m, re; print(*(r.split(";")[0] for r in m.requires("de-core") if re.search("extra == .(server|jwt|otel)", r) and "serving-api" not in r), sep="\n")' > /needs \
+ && pip install --no-cache-dir -r /needs \
+ && pip uninstall --yes tensorboard tensorboard-data-server markdown werkzeug pillow pip
+
 FROM ${PYTHON_RUN_IMAGE} AS base
 ARG TENSORFLOW=2.20.0
-COPY --from=libraries /opt/app /opt/app
 ENV PATH=/opt/app/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 TF_CPP_MIN_LOG_LEVEL=2
 RUN useradd --create-home --uid 1000 app && mkdir /models && chown app /models
 WORKDIR /app
@@ -42,6 +51,7 @@ LABEL org.opencontainers.image.licenses="Apache-2.0" org.opencontainers.image.ve
 FROM base AS trainer
 LABEL org.opencontainers.image.title="de-core trainer" \
       org.opencontainers.image.description="Trains models with growing embedding tables and exports them."
+COPY --from=libraries /opt/app /opt/app
 COPY examples examples
 USER app
 VOLUME /models
@@ -49,6 +59,32 @@ VOLUME /models
 STOPSIGNAL SIGINT
 CMD ["python", "examples/train_ranking.py", "--out", "/models/ranking"]
 
+FROM base AS gateway
+LABEL org.opencontainers.image.title="de-core gateway" \
+      org.opencontainers.image.description="TensorFlow Serving's REST and gRPC, in front of a model folder or of model servers."
+COPY --from=gateway-libraries /opt/app /opt/app
+COPY server server
+USER app
+VOLUME /models
+EXPOSE 8501
+HEALTHCHECK --interval=10s --timeout=3s --start-period=60s \
+  CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8501/readyz', timeout=2)"]
+ENTRYPOINT ["python", "-m", "server", "--host", "0.0.0.0"]
+CMD ["--model-dir", "/models/ranking"]
+
+FROM ${PYTHON_BUILD_IMAGE} AS dev
+LABEL org.opencontainers.image.title="de-core dev" org.opencontainers.image.licenses="Apache-2.0"
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends git g++ make cmake ninja-build libgtest-dev redis-server redis-tools \
+ && rm -rf /var/lib/apt/lists/* \
+ && useradd --create-home --uid 1000 app \
+ && mkdir /work && chown app /work
+WORKDIR /work
+USER app
+COPY --chown=app . .
+CMD ["make", "test"]
+
+# Last, for some builders build all that stands above what they are asked for.
 FROM ${SERVING_BUILD_IMAGE} AS model-server-build
 ARG TENSORFLOW_SERVING=2.20.0
 # A compiler that is killed lacked memory: about 2 GB a job.
@@ -78,33 +114,3 @@ ENV MODEL_NAME=ranking MODEL_BASE_PATH=/models
 ENTRYPOINT ["/usr/bin/run_model_server"]
 HEALTHCHECK --interval=10s --timeout=3s --start-period=60s \
   CMD ["/bin/bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/8501 && printf 'GET /v1/models/%s HTTP/1.0\\r\\n\\r\\n' \"$MODEL_NAME\" >&3 && grep -q AVAILABLE <&3"]
-
-FROM base AS gateway
-ARG TENSORFLOW_SERVING=2.20.0
-LABEL org.opencontainers.image.title="de-core gateway" \
-      org.opencontainers.image.description="TensorFlow Serving's REST and gRPC, in front of a model folder or of model servers."
-# tensorflow-serving-api by itself, for it asks for another TensorFlow than tensorflow-cpu beside this one.
-RUN pip install --no-cache-dir --no-deps "tensorflow-serving-api==${TENSORFLOW_SERVING}" \
- && python -c 'import importlib.metadata as m; print(*(r.split(";")[0] for r in m.requires("de-core") if "server" in r and "serving-api" not in r), sep="\n")' > /tmp/needs \
- && pip install --no-cache-dir -r /tmp/needs \
- && rm /tmp/needs
-COPY server server
-USER app
-VOLUME /models
-EXPOSE 8501
-HEALTHCHECK --interval=10s --timeout=3s --start-period=60s \
-  CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8501/readyz', timeout=2)"]
-ENTRYPOINT ["python", "-m", "server", "--host", "0.0.0.0"]
-CMD ["--model-dir", "/models/ranking"]
-
-FROM ${PYTHON_BUILD_IMAGE} AS dev
-LABEL org.opencontainers.image.title="de-core dev" org.opencontainers.image.licenses="Apache-2.0"
-RUN apt-get update \
- && apt-get install -y --no-install-recommends git g++ make cmake ninja-build libgtest-dev redis-server redis-tools \
- && rm -rf /var/lib/apt/lists/* \
- && useradd --create-home --uid 1000 app \
- && mkdir /work && chown app /work
-WORKDIR /work
-USER app
-COPY --chown=app . .
-CMD ["make", "test"]

@@ -25,8 +25,10 @@ done
 target=tensorflow_serving/model_servers:tensorflow_model_server
 python3 "$here/apply_overlay.py" "$tree"
 cd "$tree"
-# The answer of the build graph itself: the label in the list is what links the ops.
-bazel query "somepath(//$target, //tensorflow_serving/custom_ops:de_core_ops)" | grep -q custom_ops || {
+# The answer of the build graph itself: the label in the list is what links the ops. Configured as the build, for
+# upstream's options are the build's alone.
+path="$(bazel cquery --config=release "$@" "somepath(//$target, //tensorflow_serving/custom_ops:de_core_ops)")"
+grep -q custom_ops <<<"$path" || {
   echo "build_model_server: //$target must depend on the ops, and does not." >&2
   exit 1
 }

@@ -26,20 +26,30 @@ class Rows(tf.Module):
         return {"score": tf.reduce_sum(de.embedding_lookup(self.users, ids), -1)}
 
 model = Rows()
-root, rows = sys.argv[1], int(sys.argv[2])
+root, rows, how = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 ids = tf.range(rows, dtype=tf.int64)
-for version in map(int, sys.argv[3:]):
-    model.users.upsert(ids, tf.fill([rows, 4], float(version)))
-    de.export(model, root, signatures=model.score, version=version)
+for version in map(int, sys.argv[4:]):
+    if how == "export":
+        model.users.upsert(ids, tf.fill([rows, 4], float(version)))
+        de.export(model, root, signatures=model.score, version=version)
+    else:
+        changed = ids[:1] if version > 1 else ids
+        model.users.upsert(changed, tf.fill([len(changed), 4], float(version)))
+        sample = [{"ids": ids[:n]} for n in (1, 2, 3)]
+        written = de.publish(model, root, signatures=model.score, sample=sample)
+        assert written.report["kind"] == ("full" if version == 1 else "delta")
 """
 
 
 @pytest.fixture(scope="session")
 def export_versions():
-    """Returns a function that exports a model whose every row holds the version's number."""
+    """Returns a function that exports a model whose every row holds the version's number.
 
-    def export(root, *versions, rows=1000, python=sys.executable):
-        command = [python, "-c", MODEL, str(root), str(rows), *map(str, versions)]
+    Published instead, the second version is a delta of one row, and both have requests to warm up.
+    """
+
+    def export(root, *versions, rows=1000, how="export"):
+        command = [sys.executable, "-c", MODEL, str(root), str(rows), how, *map(str, versions)]
         run(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
         return Path(root)
 

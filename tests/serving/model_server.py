@@ -47,9 +47,11 @@ def binary_command(root, folder, grpc_port, rest_port, every_version, batching):
 
 def gateway_command(root, folder, grpc_port, rest_port, every_version, batching):
     """Returns how the gateway is started in its place."""
-    del folder, batching
+    del folder
     command = [sys.executable, "-m", "server", "--model-dir", root, "--model-name", MODEL]
     command += ["--port", rest_port, "--grpc-port", grpc_port, "--poll-seconds", 1]
+    if batching:
+        command += ["--batch-rows", 64]
     return [*command, "--version-policy", "all"] if every_version else command
 
 
@@ -60,7 +62,7 @@ class ModelServer:
         self.wait = wait
         self.grpc_port, self.rest_port = free_port(), free_port()
         command = command_of(root, folder, self.grpc_port, self.rest_port, every_version, batching)
-        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "1"}
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"}
         if PRELOAD and command_of is binary_command:
             environment["LD_PRELOAD"] = PRELOAD
         self.log = folder / "server.log"
@@ -71,7 +73,11 @@ class ModelServer:
 
     def __enter__(self):
         if self.wait:
-            self.wait_for("AVAILABLE")
+            try:
+                self.wait_for("AVAILABLE")
+            except BaseException:
+                self.__exit__()
+                raise
         return self
 
     def __exit__(self, *_):
@@ -99,7 +105,7 @@ class ModelServer:
         assert status == 200, said
         return {int(each["version"]): each["state"] for each in said["model_version_status"]}
 
-    def wait_for(self, state, version=None, seconds=90):
+    def wait_for(self, state, version=None, seconds=300):
         """Waits until a version, or any, is in a state."""
         deadline = time.monotonic() + seconds
         said = None

@@ -1,16 +1,16 @@
-"""Bazel builds the overlay's package, and what is linked with it knows the ops."""
+"""The build script builds the overlay by Bazel, and what is linked with it knows the ops."""
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
-import apply_overlay
 import pytest
 
 from tests.serving import bazel_standin
-from tests.serving.tools import needs
+from tests.serving.tools import ROOT, SERVING_OPS, needs
 
-pytestmark = [pytest.mark.slow, needs("bazel", "g++")]
+pytestmark = [pytest.mark.slow, needs("bazel", "g++", "git")]
 
 
 @pytest.fixture(scope="module")
@@ -30,18 +30,22 @@ def look_up(program, root):
     return json.loads(done.stdout.strip().splitlines()[-1])["versions"]["1"]
 
 
-def test_a_linked_program_looks_up_and_alwayslink_is_what_makes_it(
-    tree, export_versions, tmp_path_factory
-):
-    exported = export_versions(tmp_path_factory.mktemp("model"), 1)
-    outputs = tmp_path_factory.mktemp("outputs")
-    said = look_up(bazel_standin.build(tree, outputs), exported)
-    assert said["load_error"] == ""
-    assert said["embeddings"] == [1.0] * 4 + [0.5] * 4
+def test_a_linked_program_looks_up_and_alwayslink_is_what_makes_it(tree, export_versions, tmp_path):
+    exported = export_versions(tmp_path / "model", 1)
+    code, said = bazel_standin.build(tree, tmp_path / "server", SERVING_OPS)
+    assert code == 0, said
+    answer = look_up(tmp_path / "server", exported)
+    assert answer["load_error"] == ""
+    assert answer["embeddings"] == [1.0] * 4 + [0.5] * 4
 
-    package = tree / apply_overlay.PACKAGE / "BUILD.bazel"
-    text = package.read_text("utf-8")
-    package.write_text(text.replace("alwayslink = 1", "alwayslink = 0"), "utf-8")
-    said = look_up(bazel_standin.build(tree, outputs), exported)
-    assert "DeFrozenTable" in said["load_error"]
-    assert said["embeddings"] is None
+    scripts = tmp_path / "serving_ops"
+    shutil.copytree(SERVING_OPS, scripts)
+    (tmp_path / "de_core").symlink_to(ROOT / "de_core")
+    package = scripts / "overlay" / "BUILD.bazel"
+    package.write_text(package.read_text("utf-8").replace("alwayslink = 1", "alwayslink = 0"))
+    code, said = bazel_standin.build(tree, tmp_path / "without", scripts)
+    assert code == 1
+    assert "must hold the ops, and does not" in said
+    answer = look_up(tmp_path / "without", exported)
+    assert "DeFrozenTable" in answer["load_error"]
+    assert answer["embeddings"] is None

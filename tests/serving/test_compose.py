@@ -21,6 +21,8 @@ def test_every_service_is_a_stage_of_the_dockerfile(services):
     stages = re.findall(r"^FROM .* AS (\S+)$", (ROOT / "Dockerfile").read_text("utf-8"), re.M)
     assert {each["build"]["target"] for each in services.values()} <= set(stages)
     assert {"wheel", "trainer", "model-server", "gateway", "dev"} <= set(stages)
+    # Builders that build whatever stands above a target must not begin to compile TensorFlow.
+    assert stages[-2:] == ["model-server-build", "model-server"]
 
 
 def test_the_gateway_takes_the_flags_that_it_is_given(services):
@@ -36,3 +38,8 @@ def test_each_waits_for_what_it_needs(services):
     for name in ("model-server", "embedded"):
         waits = services[name]["depends_on"]["trainer"]["condition"]
         assert waits == "service_completed_successfully"
+
+
+def test_the_images_have_the_version_of_the_library():
+    label = re.search(r'image\.version="([^"]+)"', (ROOT / "Dockerfile").read_text("utf-8"))[1]
+    assert f'version = "{label}"' in (ROOT / "pyproject.toml").read_text("utf-8").splitlines()

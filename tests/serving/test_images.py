@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
@@ -11,12 +10,14 @@ from contextlib import contextmanager
 
 import build_images
 import pytest
+from versions import versions
 
+from tests.serving.model_server import free_port
 from tests.serving.tools import ROOT, needs, run
 
 pytestmark = [
     pytest.mark.slow,
-    needs("buildah", "debootstrap"),
+    needs("buildah", "debootstrap", "ps"),
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for a chroot"),
 ]
 WORK = ROOT / "build" / "images"  # kept: the second run takes its layers from there
@@ -28,18 +29,9 @@ def builder():
     WORK.mkdir(parents=True, exist_ok=True)
     builder = build_images.Buildah(WORK / "storage")
     builder.make_base(WORK)
-    for target in ("trainer", "gateway"):
+    for target in build_images.TARGETS:
         builder.build(target)
     return builder
-
-
-@contextmanager
-def container(builder, target):
-    name = run([*builder.command, "from", "--pull-never", f"localhost/de-core/{target}"]).strip()
-    try:
-        yield name
-    finally:
-        run([*builder.command, "rm", name])
 
 
 def settings(builder, target):
@@ -48,10 +40,46 @@ def settings(builder, target):
     return said["Docker"]["config"]
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+@contextmanager
+def running(builder, target, command, *options):
+    """Runs a command in a container of its own; the process is buildah's."""
+    name = run([*builder.command, "from", "--pull-never", f"localhost/de-core/{target}"]).strip()
+    full = [*builder.command, "run", *ISOLATED, *options, name, "--", *command]
+    try:
+        with subprocess.Popen(
+            list(map(str, full)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as process:
+            try:
+                yield process
+            finally:
+                for pid in descendants(process.pid) if process.poll() is None else []:
+                    os.kill(pid, signal.SIGKILL)
+    finally:
+        run([*builder.command, "rm", name])
+
+
+def in_container(builder, target, command, *options, timeout=900):
+    """Runs a command to its end and returns what it printed; it must succeed."""
+    with running(builder, target, command, *options) as process:
+        said, _ = process.communicate(timeout=timeout)
+        assert process.returncode == 0, said[-4000:]
+    return said
+
+
+def descendants(pid):
+    """Returns a process and all that it started, the innermost last."""
+    children = subprocess.run(
+        ["ps", "--ppid", str(pid), "-o", "pid="], capture_output=True, text=True, check=False
+    ).stdout.split()
+    return [pid, *(each for child in children for each in descendants(int(child)))]
+
+
+def stop(builder, target, process):
+    """Sends what runs in the container the signal that a stop sends; returns how it ended."""
+    name = settings(builder, target).get("StopSignal", "SIGTERM")
+    os.kill(descendants(process.pid)[-1], signal.Signals[name])
+    said, _ = process.communicate(timeout=60)
+    return process.returncode, said
 
 
 def ask(port, path, body=None):
@@ -60,12 +88,37 @@ def ask(port, path, body=None):
         return json.load(response)
 
 
-def test_images_run_as_a_user_and_say_how_they_are(builder):
+def wait_for(process, done, seconds=180):
+    """Waits for what `done` returns, once it returns something."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return done()
+        except OSError as error:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError("the container ended, or is not ready") from error
+            time.sleep(0.2)
+
+
+def test_images_run_as_a_user_and_say_what_they_are(builder):
+    for target in ("trainer", "gateway", "dev"):
+        said = settings(builder, target)
+        assert said["User"] == "app"
+        assert said["Labels"]["org.opencontainers.image.title"] == f"de-core {target}"
     for target in ("trainer", "gateway"):
-        assert settings(builder, target)["User"] == "app"
-    gateway = settings(builder, "gateway")
-    assert "readyz" in " ".join(gateway["Healthcheck"]["Test"])
-    assert "8501/tcp" in gateway["ExposedPorts"]
+        labels = settings(builder, target)["Labels"]
+        assert labels["de-core.tensorflow"] == versions()["TENSORFLOW"]
+    assert "8501/tcp" in settings(builder, "gateway")["ExposedPorts"]
+    assert any(name.endswith(".whl") for name in files_of(builder, "wheel", "/wheels"))
+
+
+def files_of(builder, target, folder):
+    return in_container(builder, target, ["ls", folder]).split()
+
+
+def test_the_dev_image_lacks_nothing_that_the_doctor_looks_for(builder):
+    in_container(builder, "dev", ["python3", "scripts/doctor.py"])
+    in_container(builder, "dev", ["make", "--dry-run", "test"])
 
 
 def test_what_the_trainer_exports_the_gateway_serves(builder, tmp_path):
@@ -73,39 +126,35 @@ def test_what_the_trainer_exports_the_gateway_serves(builder, tmp_path):
     models.mkdir()
     models.chmod(0o777)
     volume = ["--volume", f"{models}:/models"]
-    with container(builder, "trainer") as name:
-        command = settings(builder, "trainer")["Cmd"]
-        run([*builder.command, "run", *ISOLATED, *volume, name, "--", *command], timeout=900)
+    in_container(builder, "trainer", settings(builder, "trainer")["Cmd"], *volume)
     assert (models / "ranking" / "1" / "saved_model.pb").is_file()
 
+    config = settings(builder, "gateway")
     port = free_port()
-    with container(builder, "gateway") as name:
-        config = settings(builder, "gateway")
-        command = [*config["Entrypoint"], *config["Cmd"], "--port", str(port)]
-        process = subprocess.Popen(
-            [*map(str, builder.command), "run", *ISOLATED, *volume, name, "--", *command]
-        )
-        try:
-            deadline = time.monotonic() + 180
-            while True:
-                try:
-                    states = ask(port, "/v1/models/ranking")
-                    break
-                except OSError:
-                    assert process.poll() is None, "the gateway ended"
-                    assert time.monotonic() < deadline, "the gateway did not listen"
-                    time.sleep(0.5)
-            assert states["model_version_status"][0]["state"] == "AVAILABLE"
-            instances = [{"user_id": "u17", "item_id": "i3"}]
-            scores = ask(port, "/v1/models/ranking:predict", {"instances": instances})
-            assert len(scores["predictions"]) == 1
-            lookup = {"table": "users", "ids": ["u17", "nobody"]}
-            found = ask(port, "/v1/models/ranking:lookup", lookup)["found"]
-            assert found == [True, False]
-        finally:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+    command = [*config["Entrypoint"], *config["Cmd"], "--port", str(port)]
+    healthy = [part.replace("8501", str(port)) for part in config["Healthcheck"]["Test"][1:]]
+    with running(builder, "gateway", command, *volume) as process:
+        states = wait_for(process, lambda: ask(port, "/v1/models/ranking"))
+        assert states["model_version_status"][0]["state"] == "AVAILABLE"
+        instances = [{"user_id": "u17", "item_id": "i3"}]
+        scores = ask(port, "/v1/models/ranking:predict", {"instances": instances})
+        assert len(scores["predictions"]) == 1
+        lookup = {"table": "users", "ids": ["u17", "nobody"]}
+        assert ask(port, "/v1/models/ranking:lookup", lookup)["found"] == [True, False]
+        in_container(builder, "gateway", healthy)
+        code, said = stop(builder, "gateway", process)
+        assert code == 0, said[-4000:]
+    with running(builder, "gateway", healthy) as process:  # nobody is there any more
+        said, _ = process.communicate(timeout=60)
+        assert process.returncode != 0, said
+
+
+def test_the_trainer_stops_when_it_is_told_to(builder, tmp_path):
+    tmp_path.chmod(0o777)
+    script = "import pathlib, time; pathlib.Path('/models/runs').touch(); time.sleep(600)"
+    volume = ["--volume", f"{tmp_path}:/models"]
+    with running(builder, "trainer", ["python", "-c", script], *volume) as process:
+        wait_for(process, (tmp_path / "runs").stat)
+        code, said = stop(builder, "trainer", process)
+    assert code != 0
+    assert "KeyboardInterrupt" in said

@@ -5,10 +5,12 @@ DE_MODEL_SERVER where that is set (DE_MODEL_SERVER_PRELOAD: an op library that i
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -81,6 +83,13 @@ def predicted_over_grpc(server, version=None):
     return tf.make_ndarray(answer.outputs["embeddings"]).tolist()
 
 
+def eventually(holds, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 def test_both_protocols_answer_the_exported_rows(command_of, exported, folder):
     publish(exported, folder, 1)
     with ModelServer(command_of, folder / "root", folder) as server:
@@ -128,11 +137,7 @@ def test_a_swap_under_load_fails_no_request_and_rolls_back(command_of, exported,
                 publish(exported, folder, version)
                 server.wait_for("AVAILABLE", version)
             shutil.rmtree(folder / "root" / "3")  # back to the version before
-            server.wait_for("AVAILABLE", 2)
-            for _ in range(100):
-                if looked_up(server) == rows(2):
-                    break
-                stop.wait(0.2)
+            eventually(lambda: looked_up(server) == rows(2))
         finally:
             stop.set()
             for client in clients:
@@ -167,10 +172,37 @@ def test_a_corrupt_version_does_not_unseat_the_good_one(command_of, exported, fo
         assert predicted_over_grpc(server) == rows(1)
 
 
-@needs_binary
-def test_batched_requests_each_get_their_own_rows(exported, folder):
+@pytest.fixture(scope="module")
+def published(export_versions, tmp_path_factory):
+    return export_versions(tmp_path_factory.mktemp("published"), 1, 2, how="publish")
+
+
+def test_a_delta_is_served_and_taken_back(command_of, published, folder):
+    publish(published, folder, 1)
+    with ModelServer(command_of, folder / "root", folder) as server:
+        assert looked_up(server) == rows(1)
+        publish(published, folder, 2)
+        server.wait_for("AVAILABLE", 2)
+        changed = [rows(2)[0], *rows(1)[1:]]
+        eventually(lambda: looked_up(server) == changed)
+        assert predicted_over_grpc(server) == changed
+        shutil.rmtree(folder / "root" / "2")
+        eventually(lambda: looked_up(server) == rows(1))
+
+
+def test_a_version_is_warmed_up_by_the_requests_in_it(command_of, published, folder):
+    publish(published, folder, 1)
+    assert (folder / "root" / "1" / "assets.extra" / "tf_serving_warmup_requests").is_file()
+    with ModelServer(command_of, folder / "root", folder) as server:
+        said = server.log.read_text(errors="replace")
+        assert looked_up(server) == rows(1)
+    # The gateway's words, and TensorFlow Serving's.
+    assert re.search(r"warmed up by 3 requests|warmup records read: 3", said), said[-4000:]
+
+
+def test_batched_requests_each_get_their_own_rows(command_of, exported, folder):
     publish(exported, folder, 1)
-    with ModelServer(servers.binary_command, folder / "root", folder, batching=True) as server:
+    with ModelServer(command_of, folder / "root", folder, batching=True) as server:
         wrong = []
 
         def ask():
