@@ -54,7 +54,6 @@ LABEL org.opencontainers.image.title="de-core trainer" \
 COPY --from=libraries /opt/app /opt/app
 COPY examples examples
 USER app
-VOLUME /models
 # A first process gets no signal that it does not ask for; Python asks for this one, whatever script it runs.
 STOPSIGNAL SIGINT
 CMD ["python", "examples/train_ranking.py", "--out", "/models/ranking"]
@@ -65,7 +64,6 @@ LABEL org.opencontainers.image.title="de-core gateway" \
 COPY --from=gateway-libraries /opt/app /opt/app
 COPY server server
 USER app
-VOLUME /models
 EXPOSE 8501
 HEALTHCHECK --interval=10s --timeout=3s --start-period=60s \
   CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8501/readyz', timeout=2)"]

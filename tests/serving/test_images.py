@@ -134,7 +134,8 @@ def test_what_the_trainer_exports_the_gateway_serves(builder, tmp_path):
     command = [*config["Entrypoint"], *config["Cmd"], "--port", str(port)]
     healthy = [part.replace("8501", str(port)) for part in config["Healthcheck"]["Test"][1:]]
     with running(builder, "gateway", command, *volume) as process:
-        states = wait_for(process, lambda: ask(port, "/v1/models/ranking"))
+        wait_for(process, lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz").close())
+        states = ask(port, "/v1/models/ranking")
         assert states["model_version_status"][0]["state"] == "AVAILABLE"
         instances = [{"user_id": "u17", "item_id": "i3"}]
         scores = ask(port, "/v1/models/ranking:predict", {"instances": instances})
