@@ -43,6 +43,18 @@ if not LEGACY:
             # Keras then hands the gradient to `assign` before it updates anything.
             self.overwrite_with_gradient = True
 
+        @property
+        def _layout(self) -> Any:
+            """Raises RuntimeError: asked for by an optimizer that makes a slot of its gradient.
+
+            Such as one that accumulates gradients, which is no gradient of a table.
+            """
+            raise _not_wrapped(self._de_table.name)
+
+        @_layout.setter
+        def _layout(self, layout: Any) -> None:
+            """Takes what Keras sets in its constructor, and no other place asks for."""
+
         def assign(self, value: Any) -> Any:
             """Refuses to be updated; accepts the empty value that `set_weights` brings back.
 
@@ -95,14 +107,46 @@ def _marked(variable: tf.Variable, table: Any) -> tf.Variable:
     for update in _UPDATES:
         refuse = functools.partial(_refuse, table_name=table.name, takes_empty=update == "assign")
         setattr(variable, update, refuse)
+    return stopping_optimizers(variable)
+
+
+def stopping_optimizers(variable: tf.Variable) -> tf.Variable:
+    """Makes a `tf.Variable` with a table stop all optimizers before they change anything.
+
+    Eagerly and in sessions they go past the variable's methods, to its handle. They ask for its
+    constraint before, those of tf_keras for what dtype its slots are to be of, and nobody else
+    asks for these.
+    """
+    kind = type(variable)
+    variable.__class__ = type(kind.__name__, (_StopsOptimizers, kind), {})
     return variable
+
+
+class _StopsOptimizers:
+    """What optimizers ask of a variable that they are about to update."""
+
+    _de_table: ShardedTable
+
+    @property
+    def constraint(self) -> Any:
+        """Raises RuntimeError: nothing constrains a table."""
+        raise _not_wrapped(self._de_table.name)
+
+    @property
+    def true_dtype(self) -> Any:
+        """Raises RuntimeError: an anchor has no slots."""
+        raise _not_wrapped(self._de_table.name)
 
 
 def _refuse(value: Any, *_: Any, table_name: str, takes_empty: bool = True, **__: Any) -> None:
     is_empty = not isinstance(value, tf.IndexedSlices) and 0 in tuple(value.shape)
     if not (is_empty and takes_empty):
-        raise RuntimeError(
-            "The optimizer of a model with a dynamic table must be wrapped, or the table would not "
-            "train: use de.DynamicEmbeddingOptimizer(optimizer). Received: a gradient for the "
-            f"table {table_name!r} in an optimizer that was not wrapped."
-        )
+        raise _not_wrapped(table_name)
+
+
+def _not_wrapped(table_name: str) -> RuntimeError:
+    return RuntimeError(
+        "The optimizer of a model with a dynamic table must be wrapped, or the table would not "
+        "train: use de.DynamicEmbeddingOptimizer(optimizer). Received: a gradient for the "
+        f"table {table_name!r} in an optimizer that was not wrapped."
+    )

@@ -12,8 +12,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core import remote_presence
-from de_core.graph_saver import GraphSaver
+from de_core import imported_tables, remote_presence
+from de_core.anchor import stopping_optimizers
+from de_core.graph_saver import GraphSaver, is_saver
+from de_core.imported_tables import ImportedTables
 from de_core.sharded_table import ShardedTable
 
 #: Collection of the anchors of a graph's Variables, and of those that are trainable.
@@ -34,6 +36,7 @@ class GraphState:
         self.shared: dict[str, Any] = {}
         self._names: set[str] = set()
         self._saver: GraphSaver | None = None
+        self._imported: dict[str, ImportedTables] = {}
 
     def unique_name(self, name: str) -> str:
         """Returns `name`, or with a number what no other Variable of the graph is called."""
@@ -54,6 +57,36 @@ class GraphState:
             tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.SAVEABLE_OBJECTS, self._saver)
         self._saver.add(store)
 
+    def imported(self, anchor: tf.Variable) -> ShardedTable:
+        """Returns the tables of an anchor that came with a MetaGraph; new Savers then save them.
+
+        Raises:
+            ValueError: They need more of the process that made them than a MetaGraph brings.
+        """
+        found = self._found(anchor)
+        self._save_what_was_imported()
+        return found
+
+    def _found(self, anchor: tf.Variable) -> ImportedTables:
+        if anchor.name not in self._imported:
+            self._imported[anchor.name] = imported_tables.found_for(anchor)
+        return self._imported[anchor.name]
+
+    def _save_what_was_imported(self) -> None:
+        savable = tf.compat.v1.get_collection_ref(tf.compat.v1.GraphKeys.SAVEABLE_OBJECTS)
+        # A GraphSaver of the graph that was exported, which no Saver knows what to do with.
+        names = [each for each in savable if isinstance(each, tf.Operation) and is_saver(each)]
+        anchors = tf.compat.v1.get_collection(DYNAMIC_EMBEDDING_VARIABLES)
+        try:
+            stores = [self._found(each) for each in anchors if not hasattr(each, "_de_table")]
+        except ValueError:
+            return  # and Savers go on to refuse, rather than save some of the tables
+        for name in names:
+            savable.remove(name)
+        for store in stores if names else ():
+            if store.is_saved:
+                self.register_for_savers(store)
+
 
 def current() -> GraphState | None:
     """Returns the state of the graph that is being built, or None in eager mode and functions.
@@ -70,20 +103,26 @@ def current() -> GraphState | None:
     return state
 
 
-def is_imported_anchor(variable: Any) -> bool:
-    """Returns whether a variable is the anchor of a table that came with a MetaGraph.
+def imported_table_of(variable: Any) -> ShardedTable | None:
+    """Returns the tables of a variable that came with a MetaGraph as their anchor, or None.
 
     Args:
-        variable: Of the current graph.
+        variable: Any.
+
+    Raises:
+        ValueError: They need more of the process that made them than a MetaGraph brings.
     """
-    if tf.executing_eagerly() or hasattr(variable, "_de_table"):
-        return False
+    state = None if hasattr(variable, "_de_table") else current()
+    if state is None:
+        return None
     anchors = tf.compat.v1.get_collection(DYNAMIC_EMBEDDING_VARIABLES)
-    return getattr(variable, "name", None) in {anchor.name for anchor in anchors}
+    if getattr(variable, "name", None) not in {anchor.name for anchor in anchors}:
+        return None
+    return state.imported(variable)
 
 
 def make_anchor(
-    store: ShardedTable, trainable: bool, collections: Sequence[str] | None
+    store: ShardedTable, trainable: bool, collections: Sequence[str] | None, saved: bool
 ) -> tf.Variable:
     """Returns the variable that stands for tables in a graph's collections.
 
@@ -91,6 +130,7 @@ def make_anchor(
         store: The tables; initializing the variable empties those in memory.
         trainable: Whether it joins TRAINABLE_VARIABLES.
         collections: Keys of the collections that it joins; None for GLOBAL_VARIABLES.
+        saved: Whether Savers save the rows.
     """
     keys = [tf.compat.v1.GraphKeys.GLOBAL_VARIABLES] if collections is None else [*collections]
     keys.append(DYNAMIC_EMBEDDING_VARIABLES)
@@ -115,4 +155,5 @@ def make_anchor(
         if store.is_remote:
             store.presence = remote_presence.of_tables(store.name, store.spec.devices)
     variable._de_table = store
-    return variable
+    imported_tables.leave_record(variable, store, saved)
+    return stopping_optimizers(variable)

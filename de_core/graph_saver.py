@@ -10,6 +10,8 @@ from de_core.checkpoint.table_state import TableState
 from de_core.checkpoint.when_used import WhenUsed
 from de_core.sharded_table import ShardedTable
 
+_NAME = "de_core_tables"
+
 
 class GraphSaver(tf.Module):
     """All tables of a graph as one of its SAVEABLE_OBJECTS.
@@ -22,7 +24,7 @@ class GraphSaver(tf.Module):
     def __init__(self) -> None:
         # A MetaGraph lists the collection by name, and looks for an operation of that name when it
         # is imported.
-        operation = tf.no_op(name="de_core_tables")
+        operation = tf.no_op(name=_NAME)
         super().__init__(name=operation.name.replace("/", "_"))
         self._element_name = operation.name
         self._states: list[TableState] = []
@@ -44,6 +46,11 @@ class GraphSaver(tf.Module):
         return tf.group(
             *(_restored(state, restored_tensors[_key(state)]) for state in self._states)
         )
+
+
+def is_saver(operation: tf.Operation) -> bool:
+    """Returns whether an operation stands for a GraphSaver in a MetaGraph that was imported."""
+    return operation.type == "NoOp" and operation.name.rpartition("/")[2].startswith(_NAME)
 
 
 def _restored(state: TableState, reference: tf.Tensor) -> tf.Operation:

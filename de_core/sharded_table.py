@@ -82,6 +82,13 @@ class ShardedTable:
         #: What publishes these tables, by directory.
         self.publications: dict[str, Any] = {}
         self.router = Router(partitioner, count)
+        self.tables = self._new_tables(initial, init_size, creator)
+        _all[next(_numbers)] = self
+
+    def _new_tables(
+        self, initial: InitialRow, init_size: int, creator: KVCreator | None
+    ) -> tuple[Table, ...]:
+        name, spec, policy, count = self.name, self.spec, self.policy, self.router.count
         partition = "hash" if self.is_hashed else "custom"
         about = [
             ("table", name, "shard", f"{index}/{count}", "partition", partition)
@@ -91,21 +98,19 @@ class ShardedTable:
             store = creator.store_of(name, spec, init_size, policy)
             own = f"{name}_mht_1of1"
             stored = StoredTable(own, spec, initial, spec.devices[0], store, about[0])
-            self.tables: tuple[Table, ...] = (stored,)
-        else:
-            self.tables = tuple(
-                Table(
-                    f"{name}_mht_{index + 1}of{count}",
-                    spec,
-                    initial,
-                    device,
-                    init_size // count,
-                    policy.text(index, count),
-                    about[index],
-                )
-                for index, device in enumerate(spec.devices)
+            return (stored,)
+        return tuple(
+            Table(
+                f"{name}_mht_{index + 1}of{count}",
+                spec,
+                initial,
+                device,
+                init_size // count,
+                policy.text(index, count),
+                about[index],
             )
-        _all[next(_numbers)] = self
+            for index, device in enumerate(spec.devices)
+        )
 
     @property
     def outlives_its_process(self) -> bool:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import inspect
 import os
 from types import CodeType, FrameType
-from typing import Any
 
 import tensorflow as tf
 
@@ -54,16 +53,17 @@ def of_the_saver_being_built() -> tf.Tensor | None:
     """Returns the prefix, a scalar string, in whose Saver's scope ops are made now, or None."""
     graph = tf.compat.v1.get_default_graph()
     scope = graph.get_name_scope()
-    while scope:
-        operations = [_operation(graph, f"{scope}/{name}") for name in _SAVER_OPS]
-        if all(each is not None and each.type == "PlaceholderWithDefault" for each in operations):
-            return operations[-1].outputs[0]
-        scope = scope.rpartition("/")[0]
+    # The last one: in a graph that was imported the scope is that of an earlier Saver, too.
+    for operation in reversed(graph.get_operations() if scope else []):
+        parent, _, name = operation.name.rpartition("/")
+        if f"{scope}/".startswith(f"{parent}/") and _is_prefix(operation, name):
+            return operation.outputs[0]
     return None
 
 
-def _operation(graph: tf.Graph, name: str) -> Any:
-    try:
-        return graph.get_operation_by_name(name)
-    except KeyError:
-        return None
+def _is_prefix(operation: tf.Operation, name: str) -> bool:
+    placeholder = "PlaceholderWithDefault"
+    if operation.type != placeholder or not name.startswith(_SAVER_OPS[1]):
+        return False
+    first = operation.inputs[0].op
+    return first.type == placeholder and _SAVER_OPS[0] in first.name.rpartition("/")[2]

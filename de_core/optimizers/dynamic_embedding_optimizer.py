@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import tensorflow as tf
@@ -30,7 +31,8 @@ def DynamicEmbeddingOptimizer(  # noqa: N802  the name that the reference API gi
     too, and `tf.compat.v1.train`. Inside the tables run SGD with momentum and nesterov, Adagrad,
     Adadelta, RMSprop, Adam, AdamW, Adamax, Nadam, Ftrl, Lion, Lamb,
     `de.optimizers.RowwiseAdagrad`, and of TensorFlow 1 also AdagradDA, ProximalGradientDescent and
-    ProximalAdagrad. Another Keras 3 optimizer works on gathered rows and warns of that.
+    ProximalAdagrad. Any other optimizer, also a user's own, works on gathered rows by its formula
+    for dense gradients, and warns once that this is slower.
 
     Under the policy "mixed_float16", and around a `keras.optimizers.LossScaleOptimizer`, what is
     returned scales the loss dynamically as that does.
@@ -47,7 +49,7 @@ def DynamicEmbeddingOptimizer(  # noqa: N802  the name that the reference API gi
 
     Raises:
         TypeError: `opt` is no optimizer of a known family, or wrapped already.
-        NotImplementedError: `synchronous` is True, or `opt` has no rule and no generic path.
+        NotImplementedError: `synchronous` is True, or `opt` has no formula for dense gradients.
 
     Example:
     >>> import keras
@@ -74,6 +76,8 @@ def DynamicEmbeddingOptimizer(  # noqa: N802  the name that the reference API gi
     if "keras" in families:
         return _of_keras(opt, options)
     if isinstance(opt, tf.compat.v1.train.Optimizer):
+        methods = ("compute_gradients", "apply_gradients", "minimize")
+        _warn_of_what_is_passed_by(opt, tf.compat.v1.train.Optimizer, *methods)
         return Tf1Optimizer(opt, **options)
     raise TypeError(
         "`opt` must be an optimizer of Keras 3, of tf_keras, or of tf.compat.v1.train. "
@@ -87,11 +91,13 @@ def _of_keras(opt: Any, options: dict[str, Any]) -> Any:
     from de_core.optimizers.keras_optimizer import KerasOptimizer
     from de_core.optimizers.loss_scale import LossScaleOptimizer
 
-    if not isinstance(opt, keras_3.optimizers.Optimizer):
+    base = keras_3.optimizers.Optimizer
+    if not isinstance(opt, base):
         raise TypeError(f"`opt` must be a Keras optimizer. {received(opt=opt)}")
     if isinstance(opt, keras_3.optimizers.LossScaleOptimizer):
         wrapped = KerasOptimizer(opt.inner_optimizer, **options)
         return LossScaleOptimizer(wrapped, opt.initial_scale, opt.dynamic_growth_steps)
+    _warn_of_what_is_passed_by(opt, base, "apply", "apply_gradients")
     wrapped = KerasOptimizer(opt, **options)
     if global_policy().name == "mixed_float16" and opt.loss_scale_factor is None:
         # Model.compile would do it, around this one.
@@ -113,6 +119,19 @@ def _of_tf_keras(opt: Any, options: dict[str, Any]) -> Any:
             initial_scale=opt.initial_scale if opt.dynamic else float(opt.loss_scale),
             dynamic_growth_steps=opt.dynamic_growth_steps,
         )
-    if isinstance(opt, tf_keras.optimizers.legacy.Optimizer):
+    legacy = tf_keras.optimizers.legacy.Optimizer
+    if isinstance(opt, legacy):
+        _warn_of_what_is_passed_by(opt, legacy, "apply_gradients")
         return Keras2LegacyOptimizer(opt, **options)
+    _warn_of_what_is_passed_by(opt, tf_keras.optimizers.Optimizer, "apply_gradients")
     return Keras2Optimizer(opt, **options)
+
+
+def _warn_of_what_is_passed_by(opt: Any, base: type, *methods: str) -> None:
+    changed = [each for each in methods if getattr(type(opt), each) is not getattr(base, each)]
+    if changed:
+        warnings.warn(
+            f"{type(opt).__name__} has its own {', '.join(changed)}, which gets the gradients of "
+            "ordinary variables alone: what it does to them it does not do to those of tables.",
+            stacklevel=4,
+        )

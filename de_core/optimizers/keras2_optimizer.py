@@ -11,9 +11,12 @@ import tf_keras
 
 from de_core.optimizers import clipping, keras2_rules, plan
 from de_core.optimizers.accumulation import Trained
+from de_core.optimizers.keras2_copies import Keras2Copies, LegacyCopies
+from de_core.optimizers.row_updates import RowUpdates
 from de_core.optimizers.targets import Targets
-from de_core.optimizers.wrapping import Wrapping
+from de_core.optimizers.wrapping import Decaying, Wrapping
 from de_core.plain_python import plain_python
+from de_core.sharded_table import ShardedTable
 
 
 class TablesAndOthers(Wrapping):
@@ -26,10 +29,11 @@ class TablesAndOthers(Wrapping):
         name: Of the optimizer.
 
     Raises:
-        NotImplementedError: It has no rule inside the tables.
+        NotImplementedError: It has no rule inside the tables, and no formula for dense gradients.
     """
 
-    rule_of: Callable[[Any], keras2_rules.Rule]
+    rule_of: Callable[[Any], keras2_rules.Rule | None]
+    copies_of: type[Keras2Copies]
 
     def __init__(
         self,
@@ -47,10 +51,16 @@ class TablesAndOthers(Wrapping):
         self.bp_v2 = bool(bp_v2)
         self.reject_nonfinite = bool(reject_nonfinite)
         self._rule = rule
+        self._copies = None if rule else type(self).copies_of(optimizer)
+        self._generic = (
+            None if self._copies is None else RowUpdates(optimizer, self._copies, self.bp_v2)
+        )
+        self._of_no_row: list[tf.Variable] = []
         self._tables = []
         with tf.init_scope():
             self.slots_id = tf.Variable(secrets.randbits(60), dtype=tf.int64, trainable=False)
             self.u_product = tf.Variable(1.0, trainable=False)
+            self._rejected = tf.Variable(0, dtype=tf.int64, trainable=False)
 
     @plain_python
     def apply_gradients(
@@ -74,7 +84,7 @@ class TablesAndOthers(Wrapping):
         for _, table in targets.trained:
             self._add_table(table)
         dense = targets.others
-        checks = targets.require_finite() if self.reject_nonfinite else []
+        checks = targets.require_finite(self._rejected) if self.reject_nonfinite else []
         with tf.control_dependencies(checks):
             gradients, scale = clipping.clip_tables(
                 self.inner_optimizer,
@@ -97,26 +107,49 @@ class TablesAndOthers(Wrapping):
         inner = self.inner_optimizer
         momentum = inner.ema_momentum if getattr(inner, "use_ema", False) else None
         overwrite = self._overwrite_is_due()
+        rule = "" if self._rule is None else self._rule.name(inner)
+        decay = getattr(inner, "weight_decay", None)
+        step = plan.Plan(rule, self._settings_of_step, decay, momentum)
+        apply = plan.apply if self._generic is None else self._generic.apply
+        done = apply(step, trained, self.slots_owner, self._is_decayed)
+        done = [each for each in done if each is not None]
+        self._take_averages_after(done, overwrite)
+        return done
+
+    def _settings_of_step(self, dtype: tf.DType) -> list[Any]:
+        inner = self.inner_optimizer
+        if self._rule is None:
+            return [keras2_rules.learning_rate(inner)]
         step = tf.convert_to_tensor(inner.iterations) + 1
         product = None
         if self._rule.name(inner) == "nadam":
             now = self._rule.u(inner, step, tf.float32)
             product = self.u_product.assign(self.u_product * now)
+        return list(self._rule.hyper(inner, step, product, dtype))
 
-        def hyper(dtype: tf.DType) -> list[Any]:
-            return list(self._rule.hyper(inner, step, product, dtype))
+    def _is_decayed(self, table: ShardedTable) -> bool:
+        del table
+        return True
 
-        native = plan.Plan(
-            self._rule.name(inner), hyper, getattr(inner, "weight_decay", None), momentum
-        )
-        done = plan.apply(native, trained, self.slots_owner)
-        done = [each for each in done if each is not None]
-        self._take_averages_after(done, overwrite)
-        return done
+    def _add_table(self, table: ShardedTable) -> None:
+        is_new = table not in self._tables
+        super()._add_table(table)
+        if self._copies is not None and is_new:
+            shared = self._copies.shared_variables(table)
+            self._of_no_row = [*self._of_no_row, *shared]
 
     @property
     def _slots_number(self) -> tf.Tensor:
         return tf.convert_to_tensor(self.slots_id)
+
+    @property
+    def rejected_steps(self) -> tf.Variable:
+        """Steps that `reject_nonfinite` refused, an int64 variable."""
+        return self._rejected
+
+    @property
+    def _own_state(self) -> list[tf.Variable]:
+        return [self.slots_id, self.u_product, self._rejected, *self._of_no_row]
 
     @property
     def iterations(self) -> Any:
@@ -150,13 +183,14 @@ class TablesAndOthers(Wrapping):
 
 
 @tf_keras.saving.register_keras_serializable(package="de_core")
-class Keras2Optimizer(TablesAndOthers, tf_keras.optimizers.Optimizer):
+class Keras2Optimizer(Decaying, TablesAndOthers, tf_keras.optimizers.Optimizer):
     """A tf_keras optimizer that also trains dynamic tables; `DynamicEmbeddingOptimizer` makes it.
 
     Its arguments are those of `TablesAndOthers`.
     """
 
     rule_of = staticmethod(keras2_rules.rule_of)
+    copies_of = Keras2Copies
 
     def build(self, var_list: Sequence[Any]) -> None:
         """Makes the wrapped optimizer's slots of the ordinary variables.
@@ -170,7 +204,7 @@ class Keras2Optimizer(TablesAndOthers, tf_keras.optimizers.Optimizer):
     @property
     def variables(self) -> Any:
         """The state that is saved with a model: its own and the wrapped optimizer's."""
-        return [self.slots_id, self.u_product, *self.inner_optimizer.variables]
+        return [*self._own_state, *self.inner_optimizer.variables]
 
 
 @tf_keras.saving.register_keras_serializable(package="de_core")
@@ -183,11 +217,18 @@ class Keras2LegacyOptimizer(TablesAndOthers, tf_keras.optimizers.legacy.Optimize
     """
 
     rule_of = staticmethod(keras2_rules.legacy_rule_of)
+    copies_of = LegacyCopies
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for name in ("inner_optimizer", "slots_id", "u_product"):
+        for name in ("inner_optimizer", "slots_id", "u_product", "_rejected"):
             self._track_trackable(getattr(self, name), name)
+
+    def _add_table(self, table: ShardedTable) -> None:
+        known = len(self._of_no_row)
+        super()._add_table(table)
+        for number, variable in enumerate(self._of_no_row[known:], known):
+            self._track_trackable(variable, f"of_no_row_{number}")
 
     @property
     def name(self) -> str:
@@ -197,7 +238,7 @@ class Keras2LegacyOptimizer(TablesAndOthers, tf_keras.optimizers.legacy.Optimize
     @property
     def weights(self) -> list[Any]:
         """The state that is saved with a model: its own and the wrapped optimizer's."""
-        return [self.slots_id, self.u_product, *self.inner_optimizer.weights]
+        return [*self._own_state, *self.inner_optimizer.weights]
 
     def variables(self) -> list[Any]:
         """Returns the same as `weights`."""

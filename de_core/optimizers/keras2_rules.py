@@ -32,20 +32,27 @@ class Rule(NamedTuple):
     u: Callable[[Any, tf.Tensor, tf.DType], tf.Tensor]
 
 
-def rule_of(optimizer: Any) -> Rule:
-    """Returns the native rule of a new tf_keras optimizer.
+def learning_rate(optimizer: Any) -> Any:
+    """Returns the learning rate of a new tf_keras optimizer's next step."""
+    rate = optimizer._learning_rate
+    if isinstance(rate, tf_keras.optimizers.schedules.LearningRateSchedule):
+        rate = rate(optimizer.iterations)  # the public one is set when a step begins
+    return rate
+
+
+def rule_of(optimizer: Any) -> Rule | None:
+    """Returns the native rule of a new tf_keras optimizer, or None if it has none.
 
     Raises:
-        NotImplementedError: It has none.
+        NotImplementedError: It has no formula at all.
     """
     rule = rules.rule_of(optimizer, tf_keras.optimizers)
     if rule is None:
-        raise _unknown(optimizer, [n for n in rules.RULES if hasattr(tf_keras.optimizers, n)])
+        _require_formula(optimizer, "update_step", tf_keras.optimizers.Optimizer)
+        return None
 
     def hyper(optimizer: Any, step: tf.Tensor, product: Any, dtype: tf.DType) -> list[Any]:
-        rate = optimizer._learning_rate
-        if isinstance(rate, tf_keras.optimizers.schedules.LearningRateSchedule):
-            rate = rate(optimizer.iterations)  # the public one is set when a step begins
+        rate = learning_rate(optimizer)
         return [rate, *rule.settings(optimizer, rules.Moment(step, rate, product, dtype))]
 
     return Rule(rule.name, hyper, rules.nadam_u)
@@ -75,6 +82,8 @@ def _nadam_u(optimizer: Any, step: Any, dtype: tf.DType) -> tf.Tensor:
 
 _BETAS = _values("beta_1", "beta_2", "epsilon")
 Settings = Callable[[Any, tf.Tensor, Any, tf.DType], list[Any]]
+# What a subclass changes the formula by.
+_FORMULA = ("_resource_apply_dense", "_prepare", "_prepare_local")
 _LEGACY: dict[str, tuple[Callable[[Any], str], Settings]] = {
     "SGD": (
         lambda optimizer: "momentum" if optimizer._momentum else "sgd",
@@ -121,16 +130,21 @@ _LEGACY: dict[str, tuple[Callable[[Any], str], Settings]] = {
 }
 
 
-def legacy_rule_of(optimizer: Any) -> Rule:
-    """Returns the native rule of a legacy tf_keras optimizer.
+def legacy_rule_of(optimizer: Any) -> Rule | None:
+    """Returns the native rule of a legacy tf_keras optimizer, or None if it has none.
 
     Raises:
-        NotImplementedError: It has none.
+        NotImplementedError: It has no formula for dense gradients, or transforms gradients.
     """
+    if optimizer.gradient_transformers:
+        raise NotImplementedError(
+            "An optimizer of tables must have no `gradient_transformers`: give `apply_gradients` "
+            "gradients that are transformed. "
+            + received(gradient_transformers=optimizer.gradient_transformers)
+        )
     for name, (rule, settings) in _LEGACY.items():
         known = getattr(tf_keras.optimizers.legacy, name)
-        dense = "_resource_apply_dense"
-        if getattr(type(optimizer), dense) is getattr(known, dense):
+        if all(getattr(type(optimizer), part) is getattr(known, part) for part in _FORMULA):
 
             def hyper(
                 optimizer: Any,
@@ -145,11 +159,13 @@ def legacy_rule_of(optimizer: Any) -> Rule:
                 return [rate, *settings(optimizer, step, product, dtype)]
 
             return Rule(rule, hyper, _nadam_u)
-    raise _unknown(optimizer, list(_LEGACY))
+    _require_formula(optimizer, _FORMULA[0], tf_keras.optimizers.legacy.Optimizer)
+    return None
 
 
-def _unknown(optimizer: Any, names: list[str]) -> NotImplementedError:
-    return NotImplementedError(
-        f"A tf_keras optimizer of tables must be one of {', '.join(names)}, or be used from Keras "
-        f"3, where others work too. {received(opt=optimizer)}"
-    )
+def _require_formula(optimizer: Any, name: str, base: type) -> None:
+    if getattr(type(optimizer), name) is getattr(base, name):
+        raise NotImplementedError(
+            f"An optimizer of tables must have a formula for dense gradients: define `{name}`. "
+            + received(opt=optimizer)
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,10 +11,11 @@ import tensorflow as tf
 
 from de_core.optimizers import clipping, plan, rules
 from de_core.optimizers.accumulation import Accumulation, Trained
-from de_core.optimizers.generic import RowUpdates
+from de_core.optimizers.keras_copies import KerasCopies
+from de_core.optimizers.row_updates import RowUpdates
 from de_core.optimizers.rowwise_adagrad import RowwiseAdagrad
-from de_core.optimizers.targets import Targets, anchor_of, table_under
-from de_core.optimizers.wrapping import Wrapping
+from de_core.optimizers.targets import Targets, anchor_of
+from de_core.optimizers.wrapping import Decaying, Wrapping
 from de_core.plain_python import plain_python
 from de_core.sharded_table import ShardedTable
 
@@ -27,7 +27,7 @@ class Native:
 
 
 @keras.saving.register_keras_serializable(package="de_core", name="DynamicEmbeddingOptimizer")
-class KerasOptimizer(Wrapping, keras.optimizers.Optimizer):
+class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
     """A Keras optimizer that also trains dynamic tables; `DynamicEmbeddingOptimizer` makes it.
 
     Gradients of ordinary variables go to the wrapped optimizer. Those of tables are applied inside
@@ -57,10 +57,12 @@ class KerasOptimizer(Wrapping, keras.optimizers.Optimizer):
         self.synchronous = bool(synchronous)
         self.reject_nonfinite = bool(reject_nonfinite)
         self._rule = rules.rule_of(optimizer, keras.optimizers, Native)
-        self._generic = None if self._rule else RowUpdates(optimizer, self.bp_v2)
+        self._copies = None if self._rule else KerasCopies(optimizer)
+        self._generic = (
+            None if self._copies is None else RowUpdates(optimizer, self._copies, self.bp_v2)
+        )
         self._tables: list[ShardedTable] = []
         self._accumulation: Accumulation | None = None
-        self._not_decayed: list[re.Pattern[str]] = []
         self._slots_id = _slots_id_variable()
         self._track_variable(self._slots_id)
         self._rejected = self.add_variable((), "zeros", "int64", name="rejected_steps")
@@ -86,7 +88,11 @@ class KerasOptimizer(Wrapping, keras.optimizers.Optimizer):
                 "An optimizer that accumulates gradients must be built with all tables: pass them "
                 f"all to `build`, or to the first step. Received: {table.name!r} in a later one."
             )
+        is_new = table not in self._tables
         super()._add_table(table)
+        if self._copies is not None and is_new:
+            for variable in self._copies.shared_variables(table):
+                self._track_variable(variable)
 
     @plain_python
     def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Any] | None = None) -> None:
@@ -169,18 +175,16 @@ class KerasOptimizer(Wrapping, keras.optimizers.Optimizer):
         momentum = None
         if inner.use_ema:
             momentum = tf.cast(tf.not_equal(inner.iterations, 0), tf.float64) * inner.ema_momentum
-        if self._rule is None:
-            assert self._generic is not None
-            shared = plan.Plan("", self._hyper, inner.weight_decay, momentum)
-            done = self._generic.apply(shared, trained, self.slots_owner, self._is_decayed)
-        else:
-            native = plan.Plan(self._rule.name(inner), self._hyper, inner.weight_decay, momentum)
-            done = plan.apply(native, trained, self.slots_owner, self._is_decayed)
+        rule = "" if self._rule is None else self._rule.name(inner)
+        step = plan.Plan(rule, self._hyper, inner.weight_decay, momentum)
+        apply = plan.apply if self._generic is None else self._generic.apply
+        done = apply(step, trained, self.slots_owner, self._is_decayed)
         return [each for each in done if each is not None]
 
     def _hyper(self, dtype: tf.DType) -> list[Any]:
-        assert self._rule is not None
         inner = self.inner_optimizer
+        if self._rule is None:
+            return [inner.learning_rate]
         step = tf.convert_to_tensor(inner.iterations) + 1
         product = None
         if self._rule.name(inner) == "nadam":
@@ -201,28 +205,6 @@ class KerasOptimizer(Wrapping, keras.optimizers.Optimizer):
             for each, _ in dense
         ]
         self.inner_optimizer.apply(gradients, [variable for _, variable in dense])
-
-    def _is_decayed(self, table: ShardedTable) -> bool:
-        return not any(pattern.search(table.name) for pattern in self._not_decayed)
-
-    def exclude_from_weight_decay(
-        self, var_list: Sequence[Any] | None = None, var_names: Sequence[str] | None = None
-    ) -> None:
-        """Leaves variables, and tables, out of the weight decay; before the first step.
-
-        Args:
-            var_list: Variables, `de.Variable`s among them.
-            var_names: Parts of their names, as regular expressions.
-        """
-        dense = []
-        for variable in var_list or ():
-            table = table_under(variable)
-            if table is None:
-                dense.append(variable)
-            else:
-                self._not_decayed.append(re.compile(f"^{re.escape(table.name)}$"))
-        self._not_decayed += [re.compile(name) for name in var_names or ()]
-        self.inner_optimizer.exclude_from_weight_decay(dense or None, var_names)
 
     @property
     def _slots_number(self) -> tf.Tensor:

@@ -113,15 +113,11 @@ def table_under(variable: Any) -> ShardedTable | None:
 
     Raises:
         TypeError: The table's values are no floating-point numbers.
-        ValueError: It is the anchor of a table that came with a MetaGraph.
+        ValueError: It is that of a table of a MetaGraph which does not bring all that is needed.
     """
-    if graph_mode.is_imported_anchor(variable):
-        raise ValueError(
-            "An optimizer must be made where the tables are: a MetaGraph brings their ops along, "
-            "the training op among them, and not what another optimizer needs. Make the graph "
-            "anew and restore its variables. " + received(variable=variable.name)
-        )
     table = variable._store if isinstance(variable, Variable) else table_of(variable)
+    if table is None:
+        table = graph_mode.imported_table_of(variable)
     if table is not None and not table.spec.value_dtype.is_floating:
         raise TypeError(
             "A table under an optimizer must hold floating-point values: make it with "

@@ -7,10 +7,17 @@ from typing import Any
 
 import tensorflow as tf
 
+from de_core.config import received
 from de_core.optimizers import plan, tf1_rules
+from de_core.optimizers.row_updates import RowUpdates
 from de_core.optimizers.targets import Targets
+from de_core.optimizers.tf1_copies import Tf1Copies
 from de_core.plain_python import plain_python
 from de_core.sharded_table import ShardedTable
+
+# Collection of the names by which optimizers of a graph keep their slots.
+_OWNERS = "dynamic_embedding_slot_owners"
+_eager_owners: list[str] = []
 
 
 class Tf1Optimizer(tf.compat.v1.train.Optimizer):
@@ -26,7 +33,7 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
         name: Of the optimizer; the slots in the tables go by it.
 
     Raises:
-        NotImplementedError: It has no rule inside the tables.
+        NotImplementedError: It has no rule inside the tables, and no formula for dense gradients.
     """
 
     def __init__(
@@ -41,11 +48,16 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
         self.bp_v2 = bool(bp_v2)
         self.reject_nonfinite = bool(reject_nonfinite)
         self._rule = tf1_rules.rule_of(optimizer)
+        self._copies = None if self._rule else Tf1Copies(optimizer)
+        self._generic = (
+            None if self._copies is None else RowUpdates(optimizer, self._copies, self.bp_v2)
+        )
         self._tables: list[ShardedTable] = []
         self._count: tf.Variable | None = None
+        self._rejected: tf.Variable | None = None
         scope = self.get_name().replace("/", "_")
-        # Of a second optimizer of the same name in a graph the slots are others.
-        self._owner = scope if tf.executing_eagerly() else _unique_in_graph(scope)
+        # Of a second optimizer of the same name the slots are others.
+        self._owner = _unique(scope)
 
     @plain_python
     def apply_gradients(
@@ -73,9 +85,9 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
             if table not in self._tables:
                 self._tables.append(table)
         dense = targets.others
-        checks = targets.require_finite() if self.reject_nonfinite else []
+        checks = targets.require_finite(self.rejected_steps) if self.reject_nonfinite else []
         with tf.control_dependencies(checks):
-            done = self._apply_to_tables(targets) if targets.trained else []
+            done = self._apply_to_tables(targets) if self._tables else []
         # A table that refuses its gradient stops the step before the rest.
         with tf.control_dependencies(done):
             if dense:
@@ -86,35 +98,61 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
         return None if tf.executing_eagerly() else tf.group(*done, name=name)
 
     def _apply_to_tables(self, targets: Targets) -> list[Any]:
-        count = self._steps()
-        with tf.control_dependencies([count]):
-            step = tf.cast(count, tf.int64)
-        native = plan.Plan(
-            self._rule.name(self.inner_optimizer),
-            lambda dtype: self._rule.settings(self.inner_optimizer, step, dtype),
-        )
-        done = plan.apply(native, targets.trained, tf.constant(self._owner))
+        owner = tf.constant(self._owner)
+        if self._rule is None:
+            assert self._generic is not None
+            done = self._generic.apply(plan.Plan("", lambda _: []), targets.trained, owner)
+        else:
+            rule, inner = self._rule, self.inner_optimizer
+            step = self._next_step() if rule.counts else tf.constant(0, tf.int64)
+            native = plan.Plan(rule.name(inner), lambda dtype: rule.settings(inner, step, dtype))
+            done = plan.apply(native, targets.trained, owner)
         return [each for each in done if each is not None]
 
-    def _steps(self) -> Any:
+    def _next_step(self) -> tf.Tensor:
         """Returns the number of this step, counted from 1, having counted it."""
-        if not self._rule.counts:
-            return tf.constant(0, tf.int64)
         if self._count is None:
-            with tf.init_scope() if tf.executing_eagerly() else tf.name_scope(""):
-                self._count = tf.compat.v1.get_variable(
-                    f"{self._owner}/de_steps",
-                    shape=[],
-                    dtype=tf.int64,
-                    initializer=tf.compat.v1.zeros_initializer(),
-                    trainable=False,
-                    use_resource=True,
-                )
-        return self._count.assign_add(1, read_value=True)
+            self._count = self._counter("de_steps")
+        count = self._count.assign_add(1, read_value=True)
+        with tf.control_dependencies([count]):
+            return tf.cast(count, tf.int64)
+
+    @property
+    def rejected_steps(self) -> tf.Variable:
+        """Steps that `reject_nonfinite` refused, an int64 variable, made when it is needed."""
+        if self._rejected is None:
+            self._rejected = self._counter("de_rejected_steps")
+        return self._rejected
+
+    def _counter(self, name: str) -> tf.Variable:
+        with tf.init_scope(), tf.name_scope(""):
+            counter = tf.compat.v1.get_variable(
+                f"{self._owner}/{name}",
+                shape=[],
+                dtype=tf.int64,
+                initializer=tf.compat.v1.zeros_initializer(),
+                trainable=False,
+                use_resource=True,
+            )
+        return counter
 
     def get_slot(self, var: Any, name: str) -> Any:
         """Returns the wrapped optimizer's slot of an ordinary variable, or None."""
         return self.inner_optimizer.get_slot(var, name)
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
+        """Refuses to be saved by `tf.train.Checkpoint`, which would leave state behind.
+
+        Raises:
+            NotImplementedError: It is asked for what a checkpoint shall hold.
+        """
+        if save_type == "checkpoint":
+            raise NotImplementedError(
+                "An optimizer of TensorFlow 1 with tables must be saved by a "
+                "tf.compat.v1.train.Saver in a graph: for tf.train.Checkpoint take one of Keras. "
+                + received(optimizer=self.get_name())
+            )
+        return super()._trackable_children(save_type, **kwargs)
 
     def get_slot_names(self) -> list[str]:
         """Returns the names of the wrapped optimizer's slots of ordinary variables."""
@@ -122,8 +160,9 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
 
     def variables(self) -> list[Any]:
         """Returns the state that is no row's: the wrapped optimizer's and the count of steps."""
-        own = [] if self._count is None else [self._count]
-        return [*own, *self.inner_optimizer.variables()]
+        own = [each for each in (self._count, self._rejected) if each is not None]
+        shared = [] if self._copies is None else self._copies.variables
+        return [*own, *shared, *self.inner_optimizer.variables()]
 
     @property
     def tables(self) -> list[ShardedTable]:
@@ -137,10 +176,21 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
 
     def slots_in(self, table: ShardedTable) -> dict[str, int]:
         """Returns the width of each slot of a table by its name, as the rule makes them."""
+        if self._copies is not None:
+            return {slot.name: slot.width for slot in self._copies.rows_of(table).slots}
+        assert self._rule is not None
         return dict.fromkeys(self._rule.slots(self.inner_optimizer), table.spec.dim)
 
 
-def _unique_in_graph(name: str) -> str:
-    with tf.compat.v1.name_scope(None):  # the scope at hand would prefix it
-        unique: str = tf.compat.v1.get_default_graph().unique_name(f"de_slots_{name}")
-    return unique.removeprefix("de_slots_")
+def _unique(name: str) -> str:
+    """Returns a name that no other optimizer of this graph, or of eager mode, keeps slots by."""
+    eager = tf.executing_eagerly()
+    # A MetaGraph takes the collection along: what it trains with is another optimizer, too.
+    found = _eager_owners if eager else tf.compat.v1.get_collection_ref(_OWNERS)
+    taken = {tf.compat.as_str(each).rpartition("/")[2] for each in found}
+    unique, number = name, 0
+    while unique in taken:
+        number += 1
+        unique = f"{name}_{number}"
+    found.append(unique)
+    return unique

@@ -129,22 +129,31 @@ RULES = {
 }
 
 
-def rule_of(optimizer: Any) -> Rule:
-    """Returns the native rule of an optimizer of TensorFlow 1.
+# What a subclass changes the formula by.
+_FORMULA = ("_resource_apply_dense", "_prepare", "_finish")
+
+
+def rule_of(optimizer: Any) -> Rule | None:
+    """Returns the native rule of an optimizer of TensorFlow 1, or None if it has none.
 
     A subclass has the rule of its base as long as it does not change the formula.
 
     Raises:
-        NotImplementedError: It has none.
+        NotImplementedError: It has no formula for dense gradients.
     """
     for name, rule in RULES.items():
         known = getattr(tf.compat.v1.train, f"{name}Optimizer")
-        dense = "_resource_apply_dense"
-        if isinstance(optimizer, known) and getattr(type(optimizer), dense) is getattr(
-            known, dense
+        if isinstance(optimizer, known) and all(
+            getattr(type(optimizer), part) is getattr(known, part) for part in _FORMULA
         ):
             return rule
-    raise NotImplementedError(
-        "A TensorFlow 1 optimizer of tables must be one of "
-        f"{', '.join(f'{name}Optimizer' for name in RULES)}. {received(opt=optimizer)}"
-    )
+    base = tf.compat.v1.train.Optimizer
+    if all(
+        getattr(type(optimizer), dense) is getattr(base, dense)
+        for dense in ("_resource_apply_dense", "_apply_dense")
+    ):
+        raise NotImplementedError(
+            "An optimizer of tables must have a formula for dense gradients: define "
+            f"`_resource_apply_dense`. {received(opt=optimizer)}"
+        )
+    return None

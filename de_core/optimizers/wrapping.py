@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from de_core.optimizers.targets import table_under
 from de_core.sharded_table import ShardedTable
+
+
+class Decaying:
+    """The part of an optimizer that decays weights, but for some: mixed in before Keras's class."""
+
+    inner_optimizer: Any
+    _not_decayed: tuple[re.Pattern[str], ...] = ()
+
+    def exclude_from_weight_decay(
+        self, var_list: Sequence[Any] | None = None, var_names: Sequence[str] | None = None
+    ) -> None:
+        """Leaves variables, and tables, out of the weight decay; before the first step.
+
+        Args:
+            var_list: Variables, `de.Variable`s among them.
+            var_names: Parts of their names, as regular expressions.
+        """
+        dense, patterns = [], list(var_names or ())
+        for variable in var_list or ():
+            table = table_under(variable)
+            if table is None:
+                dense.append(variable)
+            else:
+                patterns.append(f"^{re.escape(table.name)}$")
+        self._not_decayed = (*self._not_decayed, *map(re.compile, patterns))
+        self.inner_optimizer.exclude_from_weight_decay(dense or None, var_names)
+
+    def _is_decayed(self, table: ShardedTable) -> bool:
+        return not any(pattern.search(table.name) for pattern in self._not_decayed)
 
 
 class Wrapping:

@@ -285,23 +285,6 @@ class TestSavers:
                 v1.train.Saver(given)
             v1.train.Saver([dense])
 
-    def test_a_new_optimizer_refuses_an_imported_table(self, tmp_path):
-        path = str(tmp_path / "graph.meta")
-        with tf.Graph().as_default():
-            users = self.build(1)
-            loss = tf.reduce_sum(de.embedding_lookup(users, keys(1, 2)), name="loss")
-            de.DynamicEmbeddingOptimizer(v1.train.AdamOptimizer()).minimize(loss, name="train")
-            v1.train.Saver().export_meta_graph(path)
-        with tf.Graph().as_default() as graph, v1.Session() as session:
-            v1.train.import_meta_graph(path)
-            session.run(v1.global_variables_initializer())
-            before = session.run("loss:0")
-            session.run("train")  # its own training op
-            assert session.run("loss:0") < before
-            optimizer = de.DynamicEmbeddingOptimizer(v1.train.AdamOptimizer())
-            with pytest.raises(ValueError, match=r"where the tables are.*Received: .*users/anchor"):
-                optimizer.minimize(graph.get_tensor_by_name("loss:0"))
-
     def test_checkpoint_false_is_left_out(self, tmp_path):
         with tf.Graph().as_default(), v1.Session() as session:
             de.get_variable("users", dim=1, checkpoint=False)

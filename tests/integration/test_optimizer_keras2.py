@@ -63,11 +63,6 @@ def test_rows_equal_the_dense_ones(number):
     assert copy.get_config() == tables.optimizer.get_config()
 
 
-def test_a_tf_keras_optimizer_without_a_rule_is_named():
-    with pytest.raises(NotImplementedError, match="must be one of SGD"):
-        de.DynamicEmbeddingOptimizer(new.Adafactor(0.1))
-
-
 FIT = """
 import os
 os.environ["TF_USE_LEGACY_KERAS"] = "1"

@@ -27,8 +27,8 @@ def adam(**settings):
     return de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1), **settings)
 
 
-def operations_in_a_step(count):
-    tables = [new_table(f"t{i}") for i in range(count)]
+def operations_in_an_update(count, shards):
+    tables = [new_table(f"t{i}", devices=["/CPU:0"] * shards) for i in range(count)]
     optimizer = adam()
     variables = [each for table in tables for each in table.trainable_variables]
     optimizer.build(variables)
@@ -40,11 +40,36 @@ def operations_in_a_step(count):
     return len(step.get_concrete_function().graph.get_operations())
 
 
-def test_operations_grow_linearly_with_tables():
-    one, two, five = (operations_in_a_step(count) for count in (1, 2, 5))
-    # Constants of a gradient, the anchor's place in the list, the update: no more.
-    assert two - one <= 8
-    assert five - two == 3 * (two - one)
+def operations_in_a_step(count, shards):
+    tables = [new_table(f"t{i}", devices=["/CPU:0"] * shards) for i in range(count)]
+    optimizer = adam()
+    variables = [each for table in tables for each in table.trainable_variables]
+    optimizer.build(variables)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)])
+    def step(ids):
+        with tf.GradientTape() as tape:
+            # Two lookups of each, which is where gradients are joined.
+            rows = [de.embedding_lookup(t, ids) + de.embedding_lookup(t, ids + 1) for t in tables]
+            loss = tf.add_n([tf.reduce_sum(each) for each in rows])
+        optimizer.apply(tape.gradient(loss, variables), variables)
+
+    return len(step.get_concrete_function().graph.get_operations())
+
+
+@pytest.mark.parametrize(
+    ("operations_in", "shards", "each"),
+    [
+        # Constants of a gradient, the anchor's place in the list, the update: no more.
+        (operations_in_an_update, 1, 8),
+        (operations_in_a_step, 1, 42),
+        (operations_in_a_step, 3, 93),
+    ],
+)
+def test_operations_grow_linearly_with_tables(operations_in, shards, each):
+    two, four, six = (operations_in(count, shards) for count in (2, 4, 6))
+    assert four - two == six - four
+    assert (six - two) / 4 <= each
 
 
 @pytest.mark.parametrize("mode", ["eager", "function"])

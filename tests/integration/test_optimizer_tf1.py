@@ -166,11 +166,3 @@ def test_a_function_trains_tables_to_the_dense_rows(name):
     dense = Dense(OPTIMIZERS[name])
     oracle.assert_same([tables.run(data)], [dense.run(data)])
     oracle.assert_same(tables.finish(), dense.finish())
-
-
-def test_an_optimizer_without_a_rule_is_named():
-    class Unknown(v1.Optimizer):
-        pass
-
-    with pytest.raises(NotImplementedError, match="must be one of GradientDescentOptimizer"):
-        de.DynamicEmbeddingOptimizer(Unknown(False, "unknown"))

@@ -1,0 +1,159 @@
+"""Any optimizer on the rows of a table: gathered, updated by its own code, written back.
+
+For optimizers that the engine has no rule for. Correct for every formula, but each step reads and
+writes rows and slots through tensors.
+"""
+
+from __future__ import annotations
+
+import secrets
+import warnings
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import tensorflow as tf
+
+from de_core._ops import library
+from de_core.optimizers.accumulation import Trained
+from de_core.optimizers.clipping import summed
+from de_core.optimizers.gathered_rows import GatheredRows
+from de_core.optimizers.plan import Plan
+from de_core.sharded_table import ShardedTable
+
+
+class Copies(Protocol):
+    """What runs the code of an optimizer of one family over gathered rows."""
+
+    def rows_of(self, table: ShardedTable) -> GatheredRows:
+        """Returns the variables of one table, made when it is first asked for."""
+
+    def begin(self) -> None:
+        """Prepares a step."""
+
+    def update(self, table: ShardedTable, gradient: tf.Tensor) -> Any:
+        """Changes the gathered rows and slots of a table by their gradient, [n, dim].
+
+        Returns:
+            What the changes are done with, or None.
+        """
+
+    def end(self, done: list[Any]) -> Any:
+        """Does what is left of a step after `done`, and returns it."""
+
+
+class RowUpdates:
+    """The generic path of an optimizer of tables.
+
+    Args:
+        optimizer: Whose code is run.
+        copies: What runs it.
+        adds: Whether rows are changed by differences, so that what others wrote meanwhile stays.
+    """
+
+    def __init__(self, optimizer: Any, copies: Copies, adds: bool) -> None:
+        warnings.warn(
+            f"{type(optimizer).__name__} has no rule inside the tables: their rows are gathered, "
+            "updated and written back, which is several times slower than the optimizers that have "
+            "one, such as Adam.",
+            stacklevel=4,
+        )
+        self.copies = copies
+        self._adds = adds
+        self._mutex: tf.Tensor | None = None
+
+    def apply(
+        self,
+        plan: Plan,
+        trained: Trained,
+        owner: tf.Tensor,
+        is_decayed: Callable[[ShardedTable], bool] = lambda _: True,
+    ) -> list[Any]:
+        """Updates tables and returns the operations, if there are any.
+
+        Args:
+            plan: Its decay and average hold, and its first hyperparameter, the learning rate.
+            trained: Gradients and tables.
+            owner: Scalar string; under which the slots are kept.
+            is_decayed: Whether the decay holds for a table.
+        """
+        for _, table in trained:
+            self.copies.rows_of(table)
+        self.copies.begin()
+        done = [
+            self._update(
+                plan if is_decayed(table) else plan._replace(decay=None),
+                summed(gradient),
+                table,
+                owner,
+            )
+            for gradient, table in trained
+        ]
+        ended = self.copies.end([each for each in done if each is not None])
+        return done if ended is None else [*done, ended]
+
+    def _update(
+        self, plan: Plan, gradient: tf.IndexedSlices, table: ShardedTable, owner: tf.Tensor
+    ) -> Any:
+        gathered = self.copies.rows_of(table)
+        dtype = gathered.dtype
+        slots = [*gathered.slots]
+        if plan.average_momentum is not None:
+            slots.append(gathered.average)
+        ids = gradient.indices
+        if ids.dtype != table.spec.key_dtype:
+            ids = tf.cast(ids, table.spec.key_dtype)
+        values = gradient.values
+        if table.policy.asks_each_step:
+            has_row = table.begin_step(ids)
+            ids, values = tf.boolean_mask(ids, has_row), tf.boolean_mask(values, has_row)
+        if slots:
+            made = table.ensure_slots(owner, {each.name: each.spec for each in slots})
+            with tf.control_dependencies([] if made is None else [made]):
+                ids = tf.identity(ids)
+        old = table.find(ids)[0]
+        decay = None
+        if plan.decay is not None:
+            decay = tf.cast(plan.decay, dtype) * tf.cast(plan.hyper(dtype)[0], dtype)
+
+        def compute(before: tf.Tensor, values: tf.Tensor, *states: tf.Tensor) -> list[tf.Tensor]:
+            gathered.rows.assign(before)
+            for slot, state in zip(slots, states, strict=True):
+                slot.load(state)
+            if decay is not None:
+                gathered.rows.assign_sub(gathered.rows * decay)
+            self.copies.update(table, values)
+            after = gathered.rows.read_value()
+            if plan.average_momentum is not None:
+                momentum = tf.cast(plan.average_momentum, dtype)
+                gathered.average.blend(before, after, momentum)
+            return [after, *(slot.rows() for slot in slots)]
+
+        states = [table.find_slot(ids, slot.full_name(owner), slot.width) for slot in slots]
+        new, *states = self._in_turn(compute, tf.cast(old, dtype), tf.cast(values, dtype), *states)
+        new = tf.cast(new, table.spec.value_dtype)
+        if self._adds:
+            done = table.write(library.de_table_accum, (ids, old, new))
+        else:
+            done = table.write(library.de_table_insert_or_assign, (ids, new))
+        with tf.control_dependencies([] if done is None else [done]):
+            written = [
+                table.assign_slot(ids, state, slot.full_name(owner))
+                for slot, state in zip(slots, states, strict=True)
+            ]
+        return table.updated(ids, None if done is None else tf.group(done, *written))
+
+    def _in_turn(self, compute: Callable[..., list[tf.Tensor]], *inputs: tf.Tensor) -> Any:
+        """Runs `compute` so that its own steps, and steps of other threads, keep their order."""
+        if tf.executing_eagerly():
+            return compute(*inputs)
+        if self._mutex is None:
+            with tf.init_scope():
+                self._mutex = tf.raw_ops.MutexV2(shared_name=f"de_rows_{secrets.token_hex(8)}")
+        lock = tf.raw_ops.MutexLock(mutex=self._mutex)
+        with tf.control_dependencies([lock]):
+            # A function: a graph of TensorFlow 1 has no order of its own.
+            outputs = tf.function(compute, autograph=False)(*inputs)
+        with tf.control_dependencies(outputs):
+            unlocked = tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)
+        with tf.control_dependencies([unlocked]):
+            return [tf.identity(each) for each in outputs]

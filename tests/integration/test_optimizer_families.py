@@ -1,0 +1,179 @@
+"""What holds for an optimizer of tables whichever family it is of."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+tf_keras = pytest.importorskip("tf_keras")
+v1 = tf.compat.v1.train
+FAMILIES = {
+    "keras": lambda name: getattr(keras.optimizers, name)(0.1),
+    "tf_keras": lambda name: getattr(tf_keras.optimizers, name)(0.1),
+    "legacy": lambda name: getattr(tf_keras.optimizers.legacy, name)(0.1),
+    "tensorflow 1": lambda name: getattr(v1, f"{name}Optimizer")(0.1),
+}
+
+
+@pytest.fixture(params=FAMILIES)
+def wrapped(request):
+    def make(name="Adam", **settings):
+        return de.DynamicEmbeddingOptimizer(FAMILIES[request.param](name), **settings)
+
+    return make
+
+
+def slices(ids, values, dim=2):
+    values = np.broadcast_to(np.asarray(values, np.float32)[..., None], [len(ids), dim])
+    return tf.IndexedSlices(tf.constant(values), tf.constant(ids, tf.int64))
+
+
+def new_table(name="t", **arguments):
+    return de.Variable(dim=2, name=name, **arguments)
+
+
+def test_a_table_that_is_not_trainable_is_skipped(wrapped):
+    fixed, other = new_table("fixed", trainable=False), new_table("other")
+    wrapped().apply_gradients([(slices([1], [1.0]), fixed), (slices([1], [1.0]), other)])
+    assert (int(fixed.size()), int(other.size())) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"value_dtype": tf.int32}, TypeError, "must hold floating-point"),
+        ({"key_dtype": tf.string}, TypeError, "must be of its key dtype"),
+    ],
+)
+def test_what_a_table_cannot_take_changes_nothing(wrapped, arguments, error, message):
+    table, other, dense = new_table(**arguments), new_table("other"), tf.Variable([1.0])
+    gradients = [slices([1], [1.0]), slices([1], [1.0]), tf.ones([1])]
+    with pytest.raises(error, match=message):
+        wrapped().apply_gradients(zip(gradients, [other, table, dense], strict=True))
+    assert int(other.size()) == int(table.size()) == 0
+    assert dense.numpy() == [1.0]
+
+
+@pytest.mark.parametrize("in_function", [False, True])
+def test_a_refused_gradient_changes_nothing_and_is_counted(wrapped, in_function):
+    first, second, dense = new_table("first"), new_table("second"), tf.Variable([1.0, 1.0])
+    optimizer = wrapped(reject_nonfinite=True)
+
+    def step(bad):
+        bad_slices = tf.IndexedSlices(bad * tf.ones([1, 2]), tf.constant([2], tf.int64))
+        gradients = [slices([1], [1.0]), bad_slices, tf.ones([2])]
+        optimizer.apply_gradients(zip(gradients, [first, second, dense], strict=True))
+
+    step(tf.constant(1.0))
+    run = tf.function(step) if in_function else step
+    before = [first.export()[1].numpy(), second.export()[1].numpy(), dense.numpy()]
+    for bad in (np.nan, np.inf):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="must be finite"):
+            run(tf.constant(bad, tf.float32))
+    after = [first.export()[1].numpy(), second.export()[1].numpy(), dense.numpy()]
+    for old, new in zip(before, after, strict=True):
+        np.testing.assert_array_equal(old, new)
+    assert int(optimizer.rejected_steps) == 2
+
+
+def test_a_session_counts_the_steps_that_it_refuses():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        table = de.get_variable("t", dim=1)
+        scale = tf.compat.v1.placeholder(tf.float32, [])
+        loss = scale * tf.reduce_sum(de.embedding_lookup(table, np.array([3])))
+        optimizer = de.DynamicEmbeddingOptimizer(v1.AdamOptimizer(), reject_nonfinite=True)
+        train, size = optimizer.minimize(loss), table.size()
+        session.run(tf.compat.v1.global_variables_initializer())
+        for _ in range(2):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="must be finite"):
+                session.run(train, {scale: np.nan})
+        assert session.run([optimizer.rejected_steps, size]) == [2, 0]
+        session.run(train, {scale: 1.0})
+        assert session.run([optimizer.rejected_steps, size]) == [2, 1]
+
+
+def test_another_optimizer_has_slots_of_its_own_and_keeps_the_values(wrapped):
+    table = new_table(initializer=1.0)
+    first, second, third = wrapped(), wrapped(), wrapped("Adagrad")
+    gradient = slices([1, 2], [1.0, 2.0])
+    for optimizer in (first, first, second):
+        optimizer.apply_gradients([(gradient, table)])
+    slots = [
+        {slot.slot_name: slot.lookup([1]).numpy()[0, 0] for slot in table.get_slot_variables(each)}
+        for each in (first, second)
+    ]
+    assert [sorted(each) for each in slots] == [["m", "v"]] * 2
+    np.testing.assert_allclose([slots[0]["m"], slots[1]["m"]], [0.19, 0.1], rtol=1e-5)
+    before = table.lookup([1, 2, 3]).numpy()
+    third.apply_gradients([(slices([1], [0.0]), table)])
+    np.testing.assert_array_equal(table.lookup([1, 2, 3]), before)
+    assert len(table.slot_owners()) == 3
+
+
+def test_a_method_that_gradients_of_tables_pass_by_is_named():
+    class Clipping(keras.optimizers.SGD):
+        def apply(self, grads, trainable_variables=None):
+            super().apply([each * 0.5 for each in grads], trainable_variables)
+
+    class ClippingToo(v1.AdamOptimizer):
+        def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+            return super().apply_gradients(grads_and_vars, global_step, name)
+
+    for optimizer in (Clipping(), ClippingToo()):
+        with pytest.warns(UserWarning, match="has its own apply.* does not do to those of tables"):
+            de.DynamicEmbeddingOptimizer(optimizer)
+
+
+def test_gradient_transformers_are_refused():
+    given = tf_keras.optimizers.legacy.SGD(gradient_transformers=[lambda pairs: pairs])
+    with pytest.raises(NotImplementedError, match="must have no `gradient_transformers`"):
+        de.DynamicEmbeddingOptimizer(given)
+
+
+@pytest.mark.parametrize("family", ["keras", "tf_keras"])
+def test_tables_are_left_out_of_the_weight_decay(family):
+    of = {"keras": keras.optimizers, "tf_keras": tf_keras.optimizers}[family]
+    decayed, kept, named = (new_table(name, initializer=1.0) for name in ("a", "b", "c_free"))
+    optimizer = de.DynamicEmbeddingOptimizer(of.SGD(0.5, weight_decay=0.5))
+    optimizer.exclude_from_weight_decay([kept], ["free"])
+    pairs = [(slices([1], [1.0]), table) for table in (decayed, kept, named)]
+    optimizer.apply_gradients(pairs)
+    rows = [float(table.lookup([1])[0, 0]) for table in (decayed, kept, named)]
+    assert rows == [0.25, 0.5, 0.5]
+
+
+def test_steps_without_a_table_count_in_tensorflow_1():
+    table, dense = new_table(), tf.Variable([0.0])
+    peer, variable = v1.AdamOptimizer(0.1), tf.Variable([[0.0, 0.0]])
+    optimizer = de.DynamicEmbeddingOptimizer(v1.AdamOptimizer(0.1))
+    for with_table in (True, False, True):
+        pairs = [(tf.ones([1]), dense)]
+        peer_pairs = [(tf.ones([1]), tf.Variable([0.0]))]
+        if with_table:
+            pairs.append((slices([7], [2.0]), table))
+            peer_pairs.append((tf.constant([[2.0, 2.0]]), variable))
+        optimizer.apply_gradients(pairs)
+        peer.apply_gradients(peer_pairs)
+    np.testing.assert_allclose(table.lookup([7]), variable, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["tensor", "callable", "schedule"])
+def test_learning_rates_of_tensorflow_1_may_change(kind):
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        table = de.get_variable("t", dim=1)
+        fed = tf.compat.v1.placeholder_with_default(1.0, [])
+        step = v1.get_or_create_global_step()
+        rate = {
+            "tensor": fed,
+            "callable": lambda: fed,
+            "schedule": v1.piecewise_constant(step, [0], [1.0, 0.25]),
+        }[kind]
+        loss = tf.reduce_sum(de.embedding_lookup(table, np.array([3])))
+        optimizer = de.DynamicEmbeddingOptimizer(v1.GradientDescentOptimizer(rate))
+        train, rows = optimizer.minimize(loss, step), table.lookup([3])
+        session.run(tf.compat.v1.global_variables_initializer())
+        for value in (1.0, 0.25):
+            session.run(train, {fed: value})
+        assert session.run(rows).tolist() == [[-1.25]]
