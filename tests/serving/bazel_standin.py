@@ -120,6 +120,6 @@ def build(tree, output, scripts):
     command += ["--jobs", len(os.sched_getaffinity(0)), "--memory-mb", 4096]
     done = subprocess.run(
         list(map(str, command)),
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1500, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=3000, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout
