@@ -19,8 +19,8 @@ using tensorflow::TensorShape;
 using tensorflow::TensorShapeUtils;
 
 // Bytes of rows that are read at a time: they are still in the nearest cache when they are used.
-constexpr size_t kBytesAtOnce = 64 << 10;
-constexpr size_t kMostKeysAtOnce = 512;
+constexpr size_t kBytesAtOnce = 128 << 10;
+constexpr size_t kMostKeysAtOnce = 2048;
 // Keys a thread must have to be worth waking.
 constexpr size_t kPooledKeysATask = 4096;
 
