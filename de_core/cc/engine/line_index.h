@@ -83,25 +83,20 @@ inline uint32_t LowestBit(uint32_t mask) noexcept {
 
 inline constexpr uint32_t kFullLine = (1U << kEntriesPerLine) - 1;
 inline constexpr uint32_t kNoRow = 0xffffffffU;
-/// Of a probe that saw the home line alone: the key may lie behind it.
-inline constexpr uint32_t kUnsettled = 0xfffffffeU;
 
-/// The row that a probe found, or row 0: for asking for memory without a branch that would wait for
-/// the line.
-inline uint32_t RowOrFirst(uint32_t probed) noexcept {
-  return probed & (0U - static_cast<uint32_t>(probed < kUnsettled));
-}
+/// What the home line of a key tells without touching another.
+struct HomeProbe {
+  uint32_t row;  ///< whose word matches: a string key's bytes are still to be compared
+  bool away;     ///< no word matches, and `row` is 0: the key is behind this line, or nowhere
+};
 
-/// What the home line of a key tells without touching another: the row whose word matches (a string
-/// key's bytes are still to be compared), kNoRow, or kUnsettled. Without a branch: one that was
-/// predicted wrong would wait for the line before the next keys' memory is asked for. The filter of
-/// a line that nobody passes any more is 0, or kUnsettled costs a search that finds nothing.
-inline uint32_t ProbeLine(const IndexLine& line, uint64_t word, uint64_t hash) noexcept {
+/// Without a branch on what the line holds: one that was predicted wrong would wait for the line
+/// before the next keys' memory is asked for.
+__attribute__((always_inline)) inline HomeProbe ProbeHome(const IndexLine& line,
+                                                          uint64_t word) noexcept {
   const uint32_t mask = MatchWord(line, word);
-  const uint32_t row = line.rows[LowestBit(mask | 1U << (kEntriesPerLine - 1))];
-  const auto passed = static_cast<uint32_t>(line.filter >> (hash >> 32 & 15)) & 1U;
   const uint32_t here = 0U - static_cast<uint32_t>(mask != 0);
-  return (row & here) | ((kNoRow - passed) & ~here);
+  return {line.rows[LowestBit(mask | 1U << (kEntriesPerLine - 1))] & here, mask == 0};
 }
 
 /// Where an entry lies.

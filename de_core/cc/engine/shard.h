@@ -81,15 +81,6 @@ class Shard {
     PrefetchFar(place.lines + ReduceLow32(hash, place.size));
   }
 
-  /// ProbeLine at the key's home; asks for the next line if it comes to that.
-  uint32_t Probe(uint64_t word, uint64_t hash) const noexcept {
-    const Place& place = PlaceOf(hash);
-    const IndexLine* line = place.lines + ReduceLow32(hash, place.size);
-    const uint32_t row = ProbeLine(*line, word, hash);
-    if (row == kUnsettled) PrefetchFar(line + 1);
-    return row;
-  }
-
   /// Asks for the bytes of a row's string key, whose reference should be in the cache by now.
   void PrefetchKey(const char* row) const noexcept {
     PrefetchFar(reinterpret_cast<const char*>(static_cast<uintptr_t>(LoadRef(row + key_offset_))));

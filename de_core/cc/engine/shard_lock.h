@@ -48,6 +48,13 @@ class alignas(64) ShardLock {
     for (uint32_t tries = 0; state_.load(std::memory_order_acquire) != kWriter;) Wait(tries++);
   }
 
+  /// Only if nobody holds it.
+  bool try_lock() noexcept {
+    uint32_t nobody = 0;
+    return state_.compare_exchange_strong(nobody, kWriter, std::memory_order_acquire,
+                                          std::memory_order_relaxed);
+  }
+
   void unlock() noexcept { state_.fetch_and(~kWriter, std::memory_order_release); }
 
  private:

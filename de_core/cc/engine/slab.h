@@ -20,8 +20,10 @@ class Slab {
     size_t stride;
     uint32_t log2;  ///< of the rows of an extent
 
-    char* Row(uint32_t row) const noexcept {
-      return extents[row >> log2] + static_cast<size_t>(row & ((1U << log2) - 1)) * stride;
+    char* Row(uint32_t row) const noexcept { return RowIn(extents, row); }
+    /// The same in the extents of another shard of the table.
+    char* RowIn(char* const* others, uint32_t row) const noexcept {
+      return others[row >> log2] + static_cast<size_t>(row & ((1U << log2) - 1)) * stride;
     }
   };
 

@@ -67,6 +67,9 @@ struct TableStats {
 };
 
 class SaveChains;
+class TableGate;
+struct Ignored;
+struct WriteTouches;
 
 class Table {
  public:
@@ -196,6 +199,9 @@ class Table {
   void ForEachRow(const Visit& visit) const;
   template <typename OnRow>
   Status ForEachFound(const Keys& keys, bool write, const OnRow& on_row) const;
+  template <typename OnRow, typename OnRefused = Ignored>
+  Status UpdateRows(const Keys& keys, Executor* executor, const WriteTouches& touch,
+                    const TableGate& gate, const OnRow& on_row, const OnRefused& on_refused = {});
   template <typename PerShard>
   Status ForEachShard(const Keys& keys, Executor* executor, const PerShard& per_shard);
   template <bool kStrings, size_t kRowBytes>
@@ -209,7 +215,7 @@ class Table {
   void ReadRow(const char* row, size_t position, const ValuesOut& out) const;
   void ReadInitial(const IndexKey& key, size_t position, const ValuesOut& out) const;
   void WriteInitial(Shard& shard, const IndexKey& key, char* row) const;
-  void WriteValue(Shard& shard, char* row, size_t position, const Values& values) const;
+  void WriteStrings(Shard& shard, char* row, size_t position, const Values& values) const;
 
   TableOptions options_;
   RowLayout layout_;

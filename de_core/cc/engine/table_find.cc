@@ -1,6 +1,7 @@
 // Verbs that read rows.
 #include <algorithm>
 
+#include "de_core/cc/engine/all_shards.h"
 #include "de_core/cc/engine/guard.h"
 #include "de_core/cc/engine/pipeline.h"
 #include "de_core/cc/engine/prefetch.h"
@@ -13,28 +14,6 @@ namespace {
 constexpr size_t kKeysAChunk = 2048;
 // Keys a thread must have to be worth waking.
 constexpr size_t kKeysATask = 4096;
-
-/// Reader's locks of all shards, taken only if no writer holds or wants one.
-class AllShards {
- public:
-  explicit AllShards(const std::vector<std::unique_ptr<Shard>>& shards) noexcept : shards_(shards) {
-    while (held_ < shards.size() && shards[held_]->lock.try_lock_shared()) ++held_;
-    if (held_ < shards.size()) Release();
-  }
-  ~AllShards() { Release(); }
-  AllShards(const AllShards&) = delete;
-  AllShards& operator=(const AllShards&) = delete;
-
-  bool held() const noexcept { return held_ > 0; }
-
- private:
-  void Release() noexcept {
-    while (held_ > 0) shards_[--held_]->lock.unlock_shared();
-  }
-
-  const std::vector<std::unique_ptr<Shard>>& shards_;
-  size_t held_ = 0;
-};
 
 }  // namespace
 
@@ -86,9 +65,6 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
   Shard::Reader readers[kShards];
   for (uint32_t i = first_shard; i <= last_shard; ++i) readers[i] = shards_[i]->reader(i);
   const Slab::Map map = shards_[first_shard]->slab().map();
-  const size_t stride = map.stride;
-  const uint32_t log2 = map.log2;
-  const uint32_t within = (1U << log2) - 1;
   // Rows of a width known here are plain values, and nobody watches them being read.
   constexpr bool kPlain = kRowBytes != 0;
   const size_t value_bytes = kPlain ? kRowBytes : layout_.value_bytes();
@@ -138,17 +114,12 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
       },
       [&](size_t, size_t at) DE_ALWAYS_INLINE { PrefetchFar(lines[at]); },
       [&](size_t j, size_t at) DE_ALWAYS_INLINE {
-        // Without a branch on what the line holds: one that was predicted wrong would wait for the
-        // line before the next keys' memory is asked for. A key that is away is given another row,
-        // which is in memory, and nothing more.
-        const IndexLine& line = *lines[at];
-        const uint32_t mask = MatchWord(line, words[at]);
-        const uint32_t here = 0U - static_cast<uint32_t>(mask != 0);
-        const uint32_t number = line.rows[LowestBit(mask | 1U << (kEntriesPerLine - 1))] & here;
-        rows[at] = readers[shards[at]].extents[number >> log2] + (number & within) * stride;
-        if (kStrings && mask == 0) rows[at] = nullptr;  // no row whose key could be asked for
+        // A key that is away is given another row, which is in memory, and nothing more.
+        const HomeProbe probe = ProbeHome(*lines[at], words[at]);
+        rows[at] = map.RowIn(readers[shards[at]].extents, probe.row);
+        if (kStrings && probe.away) rows[at] = nullptr;  // no row whose key could be asked for
         away[away_count] = static_cast<uint16_t>(j);
-        away_count += static_cast<size_t>(mask == 0);
+        away_count += probe.away;
       },
       [&](size_t, size_t at) DE_ALWAYS_INLINE {
         const char* const row = rows[at];
@@ -226,7 +197,7 @@ void Table::FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOu
   size_t hits = 0;
   for (size_t at = begin; at < end; at += kKeysAChunk) {
     const size_t count = std::min(kKeysAChunk, end - at);
-    const AllShards all(shards_);
+    const AllShards</*kWriter=*/false> all(shards_);
     if (all.held()) {
       hits += FindLocked<kStrings, kRowBytes>(
           keys, 0, kShards - 1, count, [at](size_t j) { return at + j; }, out, found);

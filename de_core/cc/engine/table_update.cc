@@ -3,6 +3,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "de_core/cc/engine/all_shards.h"
 #include "de_core/cc/engine/guard.h"
 #include "de_core/cc/engine/row_average.h"
 #include "de_core/cc/engine/scalar_types.h"
@@ -15,6 +16,8 @@ namespace {
 
 // Rows that an optimizer's kernel updates at once: few enough to be in the nearest cache still.
 constexpr size_t kRowsAKernel = 8;
+// Keys of a batch worth more than one thread.
+constexpr size_t kKeysWorthThreads = 1024;
 
 /// row += to - from, or row += to where `from` is nullptr.
 using AddValues = void (*)(char* row, const char* to, const char* from, size_t dim) noexcept;
@@ -64,12 +67,7 @@ AddValues AdditionOf(DType dtype) {
 
 }  // namespace
 
-void Table::WriteValue(Shard& shard, char* row, size_t position, const Values& values) const {
-  if (values.strings == nullptr) {
-    const size_t bytes = layout_.value_bytes();
-    CopyBytes(row, values.data + position * bytes, bytes);
-    return;
-  }
+void Table::WriteStrings(Shard& shard, char* row, size_t position, const Values& values) const {
   for (size_t i = 0; i < options_.dim; ++i) {
     char* at = row + i * sizeof(StringArena::Ref);
     Shard::StoreRef(
@@ -77,6 +75,7 @@ void Table::WriteValue(Shard& shard, char* row, size_t position, const Values& v
   }
 }
 
+// Calls per_shard(its keys, its GradientSum) for every shard with keys in the batch.
 template <typename PerShard>
 Status Table::ForEachShard(const Keys& keys, Executor* executor, const PerShard& per_shard) {
   DE_RETURN_IF_ERROR(Prepare(keys));
@@ -89,11 +88,11 @@ Status Table::ForEachShard(const Keys& keys, Executor* executor, const PerShard&
       const ShardKeys group = scratch->partition.Of(static_cast<uint32_t>(shard));
       if (group.count == 0) return;
       failures[shard] = Guarded([&] {
-        per_shard(*shards_[shard], group, scratch->gradients[shard]);
+        per_shard(OneShardsKeys{shards_.data(), static_cast<uint32_t>(shard), &group},
+                  scratch->gradients[shard]);
         return Status::Ok();
       });
     };
-    constexpr size_t kKeysWorthThreads = 1024;
     if (executor != nullptr && executor->threads() > 1 && keys.size >= kKeysWorthThreads) {
       executor->Run(kShards, one);
     } else {
@@ -107,20 +106,65 @@ Status Table::ForEachShard(const Keys& keys, Executor* executor, const PerShard&
   });
 }
 
+// UpdateShard for all keys; on_row and on_refused are given positions in the batch. One thread
+// takes keys as they come, under the locks of all shards, unless others hold some of them: sorting
+// the keys by shard would take it longer than writing some of the rows.
+template <typename OnRow, typename OnRefused>
+Status Table::UpdateRows(const Keys& keys, Executor* executor, const WriteTouches& touch,
+                         const TableGate& gate, const OnRow& on_row, const OnRefused& on_refused) {
+  DE_RETURN_IF_ERROR(Prepare(keys));
+  const auto sorted = [&](const Keys& part, size_t from) {
+    WriteTouches part_touch = touch;
+    part_touch.source += from * touch.source_bytes;
+    return ForEachShard(part, executor, [&](const OneShardsKeys& group, GradientSum&) {
+      const auto position = [&](size_t j) { return from + group.position(j); };
+      UpdateShard(
+          group, part, part_touch, gate.active(),
+          [&](Shard& shard, const IndexKey& key, char* row, size_t j, bool inserted) {
+            on_row(shard, key, row, position(j), inserted);
+          },
+          [&](const IndexKey& key, size_t j) { on_refused(key, position(j)); });
+    });
+  };
+  const bool alone =
+      executor == nullptr || executor->threads() <= 1 || keys.size < kKeysWorthThreads;
+  if (!alone || gate.active() != nullptr) return sorted(keys, 0);
+  const WriteTouches in_order(touch.row_bytes);  // the hardware foresees what is read in order
+  return Guarded([&]() -> Status {
+    for (size_t begin = 0; begin < keys.size; begin += kKeysALock) {
+      const size_t end = std::min(keys.size, begin + kKeysALock);
+      for (const auto& shard : shards_) shard->lock.LetReadersIn();
+      {
+        const AllShards</*kWriter=*/true> all(shards_);
+        if (all.held()) {
+          UpdateLocked(AllShardsKeys{shards_.data(), &keys}, keys, begin, end, touch, gate.active(),
+                       on_row);
+          continue;
+        }
+      }
+      DE_RETURN_IF_ERROR(sorted(keys.Slice(begin, end - begin), begin));
+    }
+    return Status::Ok();
+  });
+}
+
 Status Table::InsertOrAssign(const Keys& keys, const Values& values, Executor* executor) {
   const std::shared_lock<ShardLock> hold(layout_lock_);
   const Stamp stamp = policy_.BeginWrite();
   const TableGate gate(this, stamp, /*admits_all=*/true);
   const WriteTouches touch(std::max(layout_.value_bytes(), policy_.end()), values.data,
                            values.data == nullptr ? 0 : layout_.value_bytes());
-  return ForEachShard(keys, executor, [&](Shard& shard, const ShardKeys& group, GradientSum&) {
-    UpdateShard(shard, keys, group, touch, gate.active(),
-                [&](const IndexKey&, char* row, size_t j, bool inserted) {
-                  if (inserted) layout_.FillSlots(row, 0);
-                  WriteValue(shard, row, group.positions[j], values);
-                  policy_.Touch(row, stamp);
-                });
-  });
+  const size_t bytes = layout_.value_bytes();
+  return UpdateRows(keys, executor, touch, gate,
+                    [&](Shard& shard, const IndexKey&, char* row, size_t position, bool inserted) {
+                      if (inserted) layout_.FillSlots(row, 0);
+                      if (values.data != nullptr) {
+                        CopyBytes(row, values.data + position * bytes, bytes);
+                      } else {
+                        WriteStrings(shard, row, position, values);
+                      }
+                      policy_.Touch(row, stamp);
+                    });
 }
 
 Status Table::AccumOrAssign(const Keys& keys, const void* values, const void* old_values,
@@ -135,22 +179,21 @@ Status Table::AccumOrAssign(const Keys& keys, const void* values, const void* ol
   const Stamp stamp = policy_.BeginWrite();
   const TableGate gate(this, stamp, /*admits_all=*/true);
   const WriteTouches touch(std::max(bytes, policy_.end()), static_cast<const char*>(values), bytes);
-  return ForEachShard(keys, executor, [&](Shard& shard, const ShardKeys& group, GradientSum&) {
-    UpdateShard(shard, keys, group, touch, gate.active(),
-                [&](const IndexKey&, char* row, size_t j, bool inserted) {
-                  const size_t at = group.positions[j] * bytes;
-                  const char* value = static_cast<const char*>(values) + at;
-                  if (inserted) {
-                    layout_.FillSlots(row, 0);
-                    CopyBytes(row, value, bytes);
-                  } else {
-                    add(row, value,
-                        old_values == nullptr ? nullptr : static_cast<const char*>(old_values) + at,
-                        options_.dim);
-                  }
-                  policy_.Touch(row, stamp);
-                });
-  });
+  return UpdateRows(
+      keys, executor, touch, gate,
+      [&](Shard&, const IndexKey&, char* row, size_t position, bool inserted) {
+        const size_t at = position * bytes;
+        const char* value = static_cast<const char*>(values) + at;
+        if (inserted) {
+          layout_.FillSlots(row, 0);
+          CopyBytes(row, value, bytes);
+        } else {
+          add(row, value,
+              old_values == nullptr ? nullptr : static_cast<const char*>(old_values) + at,
+              options_.dim);
+        }
+        policy_.Touch(row, stamp);
+      });
 }
 
 Status Table::FindOrInsert(const Keys& keys, const ValuesOut& out, bool* found,
@@ -159,23 +202,21 @@ Status Table::FindOrInsert(const Keys& keys, const ValuesOut& out, bool* found,
   const Stamp stamp = policy_.BeginWrite();
   const TableGate gate(this, stamp, /*admits_all=*/false);
   const size_t touched = std::max(layout_.value_bytes(), policy_.end());
-  return ForEachShard(keys, executor, [&](Shard& shard, const ShardKeys& group, GradientSum&) {
-    const auto tell = [&](size_t position, bool exists) {
-      if (found != nullptr) found[position] = exists;
-    };
-    UpdateShard(
-        shard, keys, group, touched, gate.active(),
-        [&](const IndexKey& key, char* row, size_t j, bool inserted) {
-          if (inserted) WriteInitial(shard, key, row);
-          policy_.Touch(row, stamp);
-          tell(group.positions[j], !inserted);
-          ReadRow(row, group.positions[j], out);
-        },
-        [&](const IndexKey& key, size_t j) {
-          tell(group.positions[j], false);
-          ReadInitial(key, group.positions[j], out);
-        });
-  });
+  const auto tell = [&](size_t position, bool exists) {
+    if (found != nullptr) found[position] = exists;
+  };
+  return UpdateRows(
+      keys, executor, touched, gate,
+      [&](Shard& shard, const IndexKey& key, char* row, size_t position, bool inserted) {
+        if (inserted) WriteInitial(shard, key, row);
+        policy_.Touch(row, stamp);
+        tell(position, !inserted);
+        ReadRow(row, position, out);
+      },
+      [&](const IndexKey& key, size_t position) {
+        tell(position, false);
+        ReadInitial(key, position, out);
+      });
 }
 
 void Table::WriteInitial(Shard& shard, const IndexKey& key, char* row) const {
@@ -223,11 +264,11 @@ Status Table::Apply(const OptimizerRule& rule, const std::string& owner,
     offsets.push_back(slot->offset);
     touched = std::max(touched, slot->offset + slot->bytes());
   }
-  return ForEachShard(keys, executor, [&](Shard& shard, const ShardKeys& group, GradientSum& sum) {
+  return ForEachShard(keys, executor, [&](const OneShardsKeys& all, GradientSum& sum) {
     if (doubles) {
-      sum.Build(keys, group, static_cast<const double*>(grads), options_.dim);
+      sum.Build(keys, *all.group, static_cast<const double*>(grads), options_.dim);
     } else {
-      sum.Build(keys, group, static_cast<const float*>(grads), options_.dim);
+      sum.Build(keys, *all.group, static_cast<const float*>(grads), options_.dim);
     }
     const ShardKeys unique = sum.unique();
     char* rows[kRowsAKernel];
@@ -241,9 +282,9 @@ Status Table::Apply(const OptimizerRule& rule, const std::string& owner,
       waiting = 0;
     };
     UpdateShard(
-        shard, keys, unique, WriteTouches(touched, static_cast<const char*>(grads), gradient_bytes),
-        gate.active(),
-        [&](const IndexKey& key, char* row, size_t j, bool inserted) {
+        OneShardsKeys{all.shards, all.shard, &unique}, keys,
+        WriteTouches(touched, static_cast<const char*>(grads), gradient_bytes), gate.active(),
+        [&](Shard& shard, const IndexKey& key, char* row, size_t j, bool inserted) {
           if (inserted) WriteInitial(shard, key, row);
           if (averaged) average.begin(row, row + offsets.back(), options_.dim);
           policy_.Touch(row, stamp);
@@ -276,28 +317,27 @@ Status Table::LoadRows(const RowLayout& from, const Keys& keys, const Values& ro
   const size_t stride = from.stride();
   const Stamp stamp = policy_.BeginWrite();
   const TableGate gate(this, stamp, /*admits_all=*/true);
-  return ForEachShard(keys, executor, [&](Shard& shard, const ShardKeys& group, GradientSum&) {
-    UpdateShard(shard, keys, group, layout_.stride(), gate.active(),
-                [&](const IndexKey&, char* row, size_t j, bool) {
-                  const size_t position = group.positions[j];
-                  const char* source = rows.data + position * stride;
-                  layout_.FillSlots(row, 0);
-                  policy_.Touch(row, stamp);  // what the rows come without
-                  if (rows.strings != nullptr) {
-                    WriteValue(shard, row, position, rows);
-                  } else {
-                    CopyBytes(row, source, layout_.value_bytes());
-                  }
-                  for (const auto& [to, slot] : shared) {
-                    CopyBytes(row + to->offset, source + slot->offset, slot->bytes());
-                  }
-                });
-  });
+  return UpdateRows(keys, executor, layout_.stride(), gate,
+                    [&](Shard& shard, const IndexKey&, char* row, size_t position, bool) {
+                      const char* source = rows.data + position * stride;
+                      layout_.FillSlots(row, 0);
+                      policy_.Touch(row, stamp);  // what the rows come without
+                      if (rows.strings != nullptr) {
+                        WriteStrings(shard, row, position, rows);
+                      } else {
+                        CopyBytes(row, source, layout_.value_bytes());
+                      }
+                      for (const auto& [to, slot] : shared) {
+                        CopyBytes(row + to->offset, source + slot->offset, slot->bytes());
+                      }
+                    });
 }
 
 Status Table::Erase(const Keys& keys, Executor* executor) {
   const std::shared_lock<ShardLock> hold(layout_lock_);
-  return ForEachShard(keys, executor, [&](Shard& shard, const ShardKeys& group, GradientSum&) {
+  return ForEachShard(keys, executor, [&](const OneShardsKeys& batch, GradientSum&) {
+    Shard& shard = *batch.shards[batch.shard];
+    const ShardKeys& group = *batch.group;
     for (size_t begin = 0; begin < group.count; begin += kKeysALock) {
       const size_t end = std::min(group.count, begin + kKeysALock);
       if (begin > 0) shard.lock.LetReadersIn();

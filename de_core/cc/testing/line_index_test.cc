@@ -134,16 +134,33 @@ TEST(LineIndex, ASearchGoesOnOnlyBehindKeysOfItsFilterBit) {
   LineIndex index(lines.data(), 4);
   const auto hash_of = [](uint64_t kind) { return kind << 32; };  // all of home line 0
   for (uint64_t word = 0; word < kEntriesPerLine; ++word) index.Insert(word, hash_of(1), 0);
-  EXPECT_EQ(ProbeLine(lines[0], 99, hash_of(2)), kNoRow);
+  const auto passed = [&](uint64_t kind) {
+    return (Passed(lines[0]) & PassBit(hash_of(kind))) != 0;
+  };
+  EXPECT_FALSE(passed(2));
   index.Insert(50, hash_of(2), 7);  // passes the full line 0
-  EXPECT_EQ(ProbeLine(lines[0], 99, hash_of(2)), kUnsettled);
-  EXPECT_EQ(ProbeLine(lines[0], 99, hash_of(3)), kNoRow) << "none of this kind passed";
-  EXPECT_EQ(ProbeLine(lines[0], 3, hash_of(1)), 0U);
+  EXPECT_TRUE(passed(2));
+  EXPECT_FALSE(passed(3)) << "none of this kind passed";
   EXPECT_EQ(FindRow(lines.data(), 4, 50, hash_of(2), AnyRow), 7U);
   EXPECT_EQ(FindRow(lines.data(), 4, 51, hash_of(2), AnyRow), kNoRow);
   EXPECT_EQ(FindRow(lines.data(), 4, 50, hash_of(3), AnyRow), kNoRow) << "visited line 1";
   index.Erase(index.Find(50, hash_of(2), AnyRow), hash_of(2));
-  EXPECT_EQ(ProbeLine(lines[0], 99, hash_of(2)), kNoRow) << "the last that passed is gone";
+  EXPECT_FALSE(passed(2)) << "the last that passed is gone";
+}
+
+TEST(LineIndex, TheHomeLineTellsTheRowOrThatTheKeyIsAway) {
+  std::vector<IndexLine> lines = Lines(1);
+  LineIndex index(lines.data(), 1);
+  EXPECT_TRUE(ProbeHome(lines[0], 0).away) << "an entry that is free has no key";
+  for (uint32_t word = 0; word < kEntriesPerLine; ++word) index.Insert(word, 0, 10 + word);
+  for (uint32_t word = 0; word < kEntriesPerLine; ++word) {
+    const HomeProbe probe = ProbeHome(lines[0], word);
+    EXPECT_FALSE(probe.away);
+    EXPECT_EQ(probe.row, 10 + word);
+  }
+  const HomeProbe absent = ProbeHome(lines[0], 99);
+  EXPECT_TRUE(absent.away);
+  EXPECT_EQ(absent.row, 0U);
 }
 
 TEST(LineIndex, AnOverflowCountThatIsFullStaysSafe) {
