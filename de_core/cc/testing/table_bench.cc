@@ -24,7 +24,8 @@ constexpr char kHelp[] =
 Peers: libcuckoo with rows inline (apt-get install libcuckoo-dev), absl::flat_hash_map as an index
 of a plain array (libabsl-dev); those that were not found when this was configured are left out.
 The memory's limit: `gather`, a prefetched random gather of such rows from a plain array in huge
-pages; `probe`, one random index line and then the row it leads to.
+pages; `probe`, one random index line and then the row it leads to. Both ask for memory ahead as
+is usual, into the nearest cache; `far gather` and `far probe` into the second one, as the table does.
 
 Every number is a median over rounds in which all measures run in turn, of CPU time unless said
 otherwise; a ratio is the median over the rounds. Whatever allocates is preceded by touching and

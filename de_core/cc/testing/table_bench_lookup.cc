@@ -120,16 +120,24 @@ class LookupBench {
         flat_->template Find<kRowBytes>(queries.keys, batch, memory_.rows(), out);
       });
     }
-    rounds.Add("gather", n, [&] { memory_.Gather(queries, 0, queries.rows.size(), batch, out); });
-    rounds.Add("probe", n, [&] { memory_.Probe(queries, batch, out); });
+    const size_t all = queries.rows.size();
+    rounds.Add("gather", n,
+               [&] { memory_.template Gather<Ahead::kNear>(queries, 0, all, batch, out); });
+    rounds.Add("probe", n, [&] { memory_.template Probe<Ahead::kNear>(queries, batch, out); });
+    rounds.Add("far gather", n,
+               [&] { memory_.template Gather<Ahead::kFar>(queries, 0, all, batch, out); });
+    rounds.Add("far probe", n, [&] { memory_.template Probe<Ahead::kFar>(queries, batch, out); });
     if (writes) rounds.Add("upsert", n, [&] { ours_.Upsert(queries.keys, batch, out); });
     rounds.Run(options_.rounds);
     report->Row({label, std::to_string(kDim), std::to_string(keys_.size()), std::to_string(batch),
                  Number(rounds.Rate("lookup")), Number(rounds.Rate("upsert")),
                  Number(rounds.Rate("libcuckoo")), Number(rounds.Rate("flat")),
                  Number(rounds.Rate("gather")), Number(rounds.Rate("probe")),
+                 Number(rounds.Rate("far gather")), Number(rounds.Rate("far probe")),
                  Number(rounds.Ratio("lookup", "libcuckoo")),
-                 Number(rounds.Ratio("lookup", "flat")), Number(rounds.Ratio("lookup", "probe"))});
+                 Number(rounds.Ratio("lookup", "flat")), Number(rounds.Ratio("lookup", "probe")),
+                 Number(rounds.Ratio("lookup", "far probe")),
+                 Number(rounds.Ratio("upsert", "lookup"))});
     return rounds;
   }
 
@@ -165,9 +173,13 @@ const std::vector<std::string> kColumns = {"queries",
                                            "flat",
                                            "gather",
                                            "probe",
+                                           "far gather",
+                                           "far probe",
                                            "lookup / libcuckoo",
                                            "lookup / flat",
-                                           "lookup / probe"};
+                                           "lookup / probe",
+                                           "lookup / far probe",
+                                           "upsert / lookup"};
 
 struct Limits {
   double bar, stretch;
@@ -222,8 +234,8 @@ void W2(const Options& options, Report* report) {
   Rounds rounds;
   const auto gather = [&](size_t parts, size_t part) {
     const size_t size = queries.rows.size() / parts;
-    bench.memory().Gather(queries, part * size, (part + 1) * size, 4096,
-                          bench.out() + part * 4096 * 128);
+    bench.memory().template Gather<Ahead::kFar>(queries, part * size, (part + 1) * size, 4096,
+                                                bench.out() + part * 4096 * 128);
   };
   rounds.Add("one", n, [&] { bench.ours().Find(queries.keys, 131072, bench.out()); });
   rounds.Add("two", n, [&] { bench.ours().Find(queries.keys, 131072, bench.out(), &two); });

@@ -163,6 +163,10 @@ class Flat {
 #endif
 };
 
+/// How memory is asked for before it is used: into the nearest cache, as is usual, or into the
+/// second (engine::PrefetchFar), which has buffers for more.
+enum class Ahead { kNear, kFar };
+
 /// The memory's limit: a plain array of rows in huge pages, and lines of a full index that lead to
 /// them. Reads are prefetched at the distance that is best on this machine.
 template <size_t kDim>
@@ -179,16 +183,15 @@ class Memory {
   const char* rows() const { return rows_.data(); }
 
   /// Copies rows whose numbers are given.
+  template <Ahead kAhead>
   void Gather(const Queries& queries, size_t begin, size_t end, size_t batch, char* out) const {
     const uint32_t* const at = queries.rows.data();
+    const size_t near = gather_ahead_[static_cast<size_t>(kAhead)];
     ForBatches(end - begin, batch, [&](size_t first, size_t count) {
       const uint32_t* const block = at + begin + first;
       const size_t left = end - begin - first;  // prefetches cross batches
       for (size_t i = 0; i < count; ++i) {
-        if (i + gather_ahead_ < left) {
-          engine::PrefetchBytes(rows_.data() + size_t{block[i + gather_ahead_]} * kRowBytes,
-                                kRowBytes);
-        }
+        if (i + near < left) AskForRow<kAhead>(block[i + near]);
         engine::CopyBytes(out + i * kRowBytes, rows_.data() + size_t{block[i]} * kRowBytes,
                           kRowBytes);
       }
@@ -196,18 +199,17 @@ class Memory {
   }
 
   /// Reads one index line and copies the row it leads to.
+  template <Ahead kAhead>
   void Probe(const Queries& queries, size_t batch, char* out) const {
     const uint32_t* const at = queries.rows.data();
-    const size_t n = queries.rows.size(), near = probe_ahead_, far = 2 * near;
+    const size_t n = queries.rows.size();
+    const size_t near = probe_ahead_[static_cast<size_t>(kAhead)], far = 2 * near;
     ForBatches(n, batch, [&](size_t first, size_t count) {
       const uint32_t* const block = at + first;
       const size_t left = n - first;
       for (size_t i = 0; i < count; ++i) {
-        if (i + far < left) engine::PrefetchFar(&Entry(block[i + far]));
-        if (i + near < left) {
-          engine::PrefetchBytes(rows_.data() + size_t{Entry(block[i + near])} * kRowBytes,
-                                kRowBytes);
-        }
+        if (i + far < left) Ask<kAhead>(&Entry(block[i + far]));
+        if (i + near < left) AskForRow<kAhead>(Entry(block[i + near]));
         engine::CopyBytes(out + i * kRowBytes, rows_.data() + size_t{Entry(block[i])} * kRowBytes,
                           kRowBytes);
       }
@@ -216,38 +218,62 @@ class Memory {
 
   /// Finds the best distances for these queries.
   void Tune(const Queries& queries, size_t batch, char* out) {
-    double best_gather = 1e9, best_probe = 1e9;
-    size_t gather = 0, probe = 0;
-    for (int round = 0; round < 2; ++round) {
-      for (const size_t ahead : {4, 8, 12, 16, 24, 32, 48}) {
-        gather_ahead_ = probe_ahead_ = ahead;
-        double start = CpuSeconds();
-        Gather(queries, 0, queries.rows.size(), batch, out);
-        const double middle = CpuSeconds();
-        if (middle - start < best_gather) {
-          best_gather = middle - start;
-          gather = ahead;
-        }
-        Probe(queries, batch, out);
-        start = CpuSeconds();
-        if (start - middle < best_probe) {
-          best_probe = start - middle;
-          probe = ahead;
-        }
-      }
-    }
-    gather_ahead_ = gather;
-    probe_ahead_ = probe;
+    TuneFor<Ahead::kNear>(queries, batch, out);
+    TuneFor<Ahead::kFar>(queries, batch, out);
   }
 
  private:
+  template <Ahead kAhead>
+  void TuneFor(const Queries& queries, size_t batch, char* out) {
+    size_t& gather = gather_ahead_[static_cast<size_t>(kAhead)];
+    size_t& probe = probe_ahead_[static_cast<size_t>(kAhead)];
+    double best_gather = 1e9, best_probe = 1e9;
+    size_t gather_best = 0, probe_best = 0;
+    for (int round = 0; round < 2; ++round) {
+      for (const size_t ahead : {4, 8, 12, 16, 24, 32, 48}) {
+        gather = probe = ahead;
+        double start = CpuSeconds();
+        Gather<kAhead>(queries, 0, queries.rows.size(), batch, out);
+        const double middle = CpuSeconds();
+        if (middle - start < best_gather) {
+          best_gather = middle - start;
+          gather_best = ahead;
+        }
+        Probe<kAhead>(queries, batch, out);
+        start = CpuSeconds();
+        if (start - middle < best_probe) {
+          best_probe = start - middle;
+          probe_best = ahead;
+        }
+      }
+    }
+    gather = gather_best;
+    probe = probe_best;
+  }
+
+  template <Ahead kAhead>
+  static void Ask(const void* at) {
+    if (kAhead == Ahead::kFar) {
+      engine::PrefetchFar(at);
+    } else {
+      __builtin_prefetch(at);
+      asm volatile("" : : "r"(at));  // as in PrefetchFar
+    }
+  }
+
+  template <Ahead kAhead>
+  void AskForRow(uint32_t row) const {
+    const char* const at = rows_.data() + size_t{row} * kRowBytes;
+    for (size_t byte = 0; byte < kRowBytes; byte += 64) Ask<kAhead>(at + byte);
+  }
+
   uint32_t& Entry(uint64_t row) const {
     return reinterpret_cast<uint32_t*>(lines_.data() + row / 4 * 64)[10 + row % 4];
   }
 
   engine::PageMemory rows_;
   engine::PageMemory lines_;
-  size_t gather_ahead_ = 16, probe_ahead_ = 16;
+  size_t gather_ahead_[2] = {16, 16}, probe_ahead_[2] = {16, 16};
 };
 
 }  // namespace de::bench
