@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "de_core/cc/engine/table.h"
-#include "de_core/cc/testing/hash_inverse.h"
 
 namespace de::engine::testing {
 
