@@ -4,10 +4,12 @@ It tells an object that it is saved, but not under which prefix, and the rows' f
 beside the checkpoint's own. What it does tell:
 
 - `tf.train.Checkpoint` and `CheckpointManager` call the object from inside their method that is
-  given the prefix, so it is among the arguments on the call stack.
+  given the prefix, so it is among the arguments on the call stack, in a `tf.function` too.
 - `tf.compat.v1.train.Saver` builds its ops in a name scope that holds the prefix's placeholder.
 
-Where neither is so there is no prefix, and the rows' bytes go into the checkpoint itself.
+Nothing public says it: `tf.train.CheckpointOptions` has callbacks, but those are whoever saves's to
+pass, and one for after a checkpoint is written comes too late. Where neither of the above is so
+there is no prefix, and the rows' bytes go into the checkpoint itself, through memory.
 """
 
 from __future__ import annotations
@@ -28,13 +30,22 @@ _SAVERS = {tf.compat.v1.train.Saver.__init__.__code__}
 _SAVER_OPS = ("filename", "Const")
 
 
-def being_written() -> str | None:
-    """Returns the prefix of the checkpoint that this thread is writing in eager mode, or None."""
+def being_written() -> str | tf.Tensor | None:
+    """Returns the prefix of the checkpoint that this thread is writing, or None.
+
+    In eager mode a string, else a scalar string tensor.
+    """
     frame = _frame_of(_WRITERS)
-    if frame is None:
+    prefix = None if frame is None else frame.f_locals.get(frame.f_code.co_varnames[1])
+    if isinstance(prefix, os.PathLike):
+        prefix = os.fspath(prefix)
+    if not isinstance(prefix, str) and not tf.is_tensor(prefix):
         return None
-    prefix = frame.f_locals.get(frame.f_code.co_varnames[1])
-    return os.fspath(prefix) if isinstance(prefix, (str, os.PathLike)) else None
+    if tf.executing_eagerly():
+        return prefix if isinstance(prefix, str) else prefix.numpy().decode()
+    # A graph of TensorFlow 1 is made once for all prefixes, and has a placeholder.
+    in_function = tf.compat.v1.executing_eagerly_outside_functions()
+    return tf.convert_to_tensor(prefix) if in_function else None
 
 
 def saver_is_being_made() -> bool:

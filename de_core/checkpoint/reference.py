@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import string
+import weakref
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +21,8 @@ from de_core.snapshot import table_files
 
 _DIGITS = string.digits + string.ascii_lowercase
 _MARK = ".data-r"
+# How many numbers the tables of a function have that is traced.
+_NUMBERS: weakref.WeakKeyDictionary[tf.Graph, int] = weakref.WeakKeyDictionary()
 
 
 def file_names(prefix: str, count: int) -> list[str]:
@@ -38,20 +41,37 @@ def _new(names: list[str], prefix: str, count: int) -> list[str]:
     return file_names(prefix, count) if any(map(tf.io.gfile.exists, names)) else names
 
 
-def remove_unfinished(prefix: str, last_prefix: str, last_files: list[str]) -> None:
-    """Deletes what saves left that were killed or failed behind the last moment.
+def remove_outdated(prefix: str, saves: list[tuple[str, list[str]]]) -> None:
+    """Deletes what no checkpoint holds: of killed and failed saves, and of overwritten ones.
 
     Args:
         prefix: Of the checkpoint that will be written.
-        last_prefix: Of the one that this process wrote before.
-        last_files: Its files, which nobody needs if it has no index.
+        saves: The prefixes and files of the last two that this process wrote, the later one last.
     """
     left = tf.io.gfile.glob(f"{prefix}{_MARK}*.tmp-*")
+    last_prefix, last_files = saves[-1] if saves else ("", [])
     if last_files and not tf.io.gfile.exists(f"{last_prefix}.index"):
         left += last_files
+    elif len(saves) > 1 and saves[0][0] == last_prefix:
+        with contextlib.suppress(tf.errors.OpError, ValueError):  # an index that is damaged
+            named = {name for name, _ in pairs(last_prefix)}
+            made = [path for _, files in saves for path in files]
+            left += [path for path in made if paths.base_name(path) not in named]
     for path in left:
         with contextlib.suppress(tf.errors.NotFoundError):
             tf.io.gfile.remove(path)
+
+
+def new_numbers(count: int) -> int:
+    """Returns the first of so many numbers for files that no other table has in this function.
+
+    Args:
+        count: Number of tables.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    first = _NUMBERS.get(graph, 0)
+    _NUMBERS[graph] = first + count
+    return first
 
 
 def graph_file_names(prefix: tf.Tensor, first: int, count: int) -> list[tf.Tensor]:

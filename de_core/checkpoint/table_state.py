@@ -30,27 +30,31 @@ class TableState(tf.Module):
         self._first_file = first_file
         self._restoring_from = ""
         self._folder: str | None = None
-        self._last: tuple[str, list[str]] = ("", [])  # the prefix and files of the last save
+        self._saves: list[tuple[str, list[str]]] = []  # prefixes and files of the last two
 
     def write(self) -> tf.Tensor:
         """Saves the rows and returns what the checkpoint shall hold of them."""
+        target = prefix.being_written()
         if tf.executing_eagerly():
-            target = prefix.being_written()
-            if target is not None:
+            if isinstance(target, str):
                 return self._write_beside(target)
             with tempfile.TemporaryDirectory(prefix="de_core_save_") as folder:
                 return tf.stack(contents.files(self.store, folder))
-        placeholder = prefix.of_the_saver_being_built()
-        if placeholder is None:
+        count, first = len(self.store.tables), self._first_file
+        if target is None:
+            target = prefix.of_the_saver_being_built()
+        else:
+            first = reference.new_numbers(count)
+        if target is None:
             return tf.stack(contents.files(self.store, self._lasting_folder()))
-        paths = reference.graph_file_names(placeholder, self._first_file, len(self.store.tables))
+        paths = reference.graph_file_names(target, first, count)
         return reference.made(paths, table_files.write(self.store, paths, of_checkpoint=True))
 
     def _write_beside(self, target: str) -> tf.Tensor:
         active = plan.current()
-        reference.remove_unfinished(target, *self._last)
+        reference.remove_outdated(target, self._saves)
         paths = reference.file_names(target, len(self.store.tables))
-        self._last = target, paths
+        self._saves = [*self._saves[-1:], (target, paths)]
         if self.store in active.earlier:
             attributes = {**active.attributes, "delta": True}
         else:

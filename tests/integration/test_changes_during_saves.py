@@ -28,7 +28,7 @@ def test_a_table_changes_while_it_is_saved(tmp_path, what, consistent):
                 table.shrink_to_fit()
             # Growth has an end, or it would fill the memory of a machine whose saves are slow.
             batch = keys[(number * 977) % 20000 :][:4096] + (
-                10**6 * (number % 150) if what == "grow" else 0
+                10**6 * (number % 10) if what == "grow" else 0
             )
             table.upsert(batch, np.full([len(batch), 32], number, np.float32))
 

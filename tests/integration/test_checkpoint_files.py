@@ -106,18 +106,52 @@ def test_a_table_that_is_made_after_the_restore_gets_its_rows(tmp_path):
     status.expect_partial()
 
 
-def test_a_checkpoint_inside_a_function_holds_the_bytes(tmp_path):
+@pytest.mark.parametrize("as_tensor", [False, True])
+def test_a_checkpoint_inside_a_function_refers_to_files_beside_it(tmp_path, as_tensor):
     owner, restored = module(shards=2), module(shards=1)
-    fill(owner, 5.0)
+    owner.more, restored.more = (de.Variable(dim=1, name="more") for _ in range(2))
+    owner.more.upsert([3], [[4.0]])
     checkpoint = tf.train.Checkpoint(m=owner)
 
     @tf.function
-    def write():
-        return checkpoint.write(str(tmp_path / "c"))
+    def write(prefix):
+        return checkpoint.write(prefix)
 
-    write()
-    tf.train.Checkpoint(m=restored).read(str(tmp_path / "c")).assert_consumed()
-    assert is_filled(restored, 5.0)
+    for number in range(3):
+        fill(owner, float(number))
+        prefix = str(tmp_path / f"c{number}")
+        write(tf.constant(prefix) if as_tensor else prefix)
+    for number in range(3):
+        prefix = str(tmp_path / f"c{number}")
+        assert len(list(tmp_path.glob(f"c{number}.data-r*"))) == 3
+        tf.train.Checkpoint(m=restored).read(prefix).assert_consumed()
+        assert is_filled(restored, float(number))
+        assert restored.more.lookup([3]).numpy().tolist() == [[4.0]]
+
+
+@pytest.mark.parametrize("how", ["eager", "function", "Saver"])
+def test_a_checkpoint_that_is_written_again_leaves_no_more_than_the_one_before(tmp_path, how):
+    prefix = str(tmp_path / "c")
+    if how == "Saver":
+        v1 = tf.compat.v1
+        with tf.Graph().as_default(), v1.Session() as session:
+            owner = module()
+            session.run(v1.global_variables_initializer())
+            saver = v1.train.Saver()
+            for _ in range(5):
+                saver.save(session, prefix)
+            saver.restore(session, prefix)
+    else:
+        owner = module()
+        fill(owner, 5.0)
+        checkpoint = tf.train.Checkpoint(m=owner)
+        write = checkpoint.write if how == "eager" else tf.function(checkpoint.write)
+        for _ in range(5):
+            write(prefix)
+        fill(owner, 6.0)
+        checkpoint.read(prefix)
+        assert is_filled(owner, 5.0)
+    assert len(list(tmp_path.glob("c.data-r*"))) <= 2
 
 
 class TestWrongFiles:

@@ -22,7 +22,7 @@ bool HeldRows::Touch(uint32_t number) {
 
 void HeldRows::BeforeChange(uint64_t word, uint32_t number, const char* row) noexcept {
   const uint64_t hash = Mix64(word);
-  if (budget_->lost() || hash < budget_->written) return;
+  if (budget_->lost() || hash < budget_->collected) return;
   try {
     if (!Touch(number)) return;
     Bucket& bucket = buckets_[BucketOf(hash)];
@@ -67,14 +67,17 @@ void HeldRows::Renumber(const std::vector<std::pair<uint32_t, uint32_t>>& moves)
   }
 }
 
-void HeldRows::Release(uint64_t written) noexcept {
-  for (Bucket& bucket : buckets_) {
-    if (bucket.words.empty()) continue;
-    const bool done = std::all_of(bucket.words.begin(), bucket.words.end(),
-                                  [&](uint64_t word) { return Mix64(word) < written; });
-    if (!done) continue;
-    budget_->bytes -= bucket.bytes;
-    bucket = {};
+void HeldRows::Free(uint64_t below, Freed* freed) noexcept {
+  const size_t end = below == ~uint64_t{0} ? buckets_.size() : BucketOf(below);
+  try {
+    for (; freed_ < end; ++freed_) {
+      Bucket& bucket = buckets_[freed_];
+      if (bucket.words.empty()) continue;
+      freed->emplace_back();
+      std::swap(freed->back(), bucket);
+      budget_->bytes -= freed->back().bytes;
+    }
+  } catch (const std::exception&) {  // no memory for the list: they are freed with the rest
   }
 }
 

@@ -25,13 +25,21 @@ struct HeldBudget {
   std::atomic<uint64_t> peak{0};
   std::atomic<bool> exceeded{false};  ///< a copy found no room: the moment is lost
   std::atomic<bool> replaced{false};  ///< the table was cleared or laid out anew: it is lost too
-  std::atomic<uint64_t> written{0};   ///< hashes below it are written, their rows need no copies
+  std::atomic<uint64_t> collected{
+      0};  ///< rows of hashes below it are collected, and need no copies
 
   bool lost() const noexcept { return exceeded || replaced; }
 };
 
 /// Not thread-safe: the shard's lock guards it.
 class HeldRows {
+  struct Bucket {
+    std::vector<uint64_t> words;
+    std::vector<char> rows;          // (words, stride)
+    std::vector<std::string> texts;  // (words, TextsARow())
+    uint64_t bytes = 0;
+  };
+
  public:
   HeldRows(const RowLayout& layout, HeldBudget* budget) : layout_(layout), budget_(budget) {}
   ~HeldRows();
@@ -65,19 +73,15 @@ class HeldRows {
     }
   }
 
-  /// Frees the copies that are written.
-  void Release(uint64_t written) noexcept;
+  /// Memory on its way back to the system, for which no writer needs to wait.
+  using Freed = std::vector<Bucket>;
+
+  /// Moves copies of rows below a hash of this shard to `freed`.
+  void Free(uint64_t below, Freed* freed) noexcept;
 
  private:
   static constexpr uint32_t kBucketBits = 10;
   static constexpr uint32_t kBitsOfShard = 4;  ///< leading bits of a hash that all rows here share
-
-  struct Bucket {
-    std::vector<uint64_t> words;
-    std::vector<char> rows;          // (words, stride)
-    std::vector<std::string> texts;  // (words, TextsARow())
-    uint64_t bytes = 0;
-  };
 
   /// `hash` is of this shard.
   static size_t BucketOf(uint64_t hash) noexcept {
@@ -93,6 +97,7 @@ class HeldRows {
   HeldBudget* budget_;
   std::vector<uint64_t> touched_;  ///< a bit a row number
   std::array<Bucket, size_t{1} << kBucketBits> buckets_;
+  size_t freed_ = 0;  ///< buckets that rows no longer come to
 };
 
 }  // namespace de::engine

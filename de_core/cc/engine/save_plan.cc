@@ -11,6 +11,9 @@ namespace {
 
 constexpr size_t kRangeBytes = size_t{2} << 20;  // of rows that a range is planned to have
 constexpr size_t kRangeRows = 8192;
+// What a writer may have to wait for: tens of microseconds.
+constexpr size_t kBytesAHold = size_t{128} << 10;
+constexpr size_t kMostRowsAHold = 1024;
 
 uint64_t FirstHash(uint32_t shard) noexcept { return uint64_t{shard} << (64 - kShardBits); }
 uint64_t LastHash(uint32_t shard) noexcept {
@@ -91,6 +94,10 @@ size_t SaveSource::RowsARange() const noexcept {
   return std::clamp<size_t>(kRangeBytes / layout_.stride(), 1, kRangeRows);
 }
 
+size_t SaveSource::RowsAHold() const noexcept {
+  return std::clamp<size_t>(kBytesAHold / layout_.stride(), 16, kMostRowsAHold);
+}
+
 void SaveSource::PlanKeys() {
   const Keys& keys = *selection_.keys;
   std::vector<uint64_t> words(keys.size);
@@ -122,6 +129,7 @@ void SaveSource::PlanUniform(uint32_t number) {
   uint32_t bits = 0;
   while ((rows >> bits) > RowsARange() && bits < 32) ++bits;
   const uint64_t width = LastHash(0) >> bits;  // less one
+  const uint64_t step = width / std::max<uint64_t>((rows >> bits) / RowsAHold(), 1);
   auto at = list_.begin();
   for (uint64_t i = 0; i < uint64_t{1} << bits; ++i) {
     const uint64_t begin = FirstHash(number) + i * (width + 1);
@@ -130,7 +138,7 @@ void SaveSource::PlanUniform(uint32_t number) {
     at = std::lower_bound(at, list_.end(), begin, by_hash);
     auto end = at;
     while (end != list_.end() && end->hash <= begin + width) ++end;
-    ranges_.push_back({begin, begin + width, false, static_cast<size_t>(at - list_.begin()),
+    ranges_.push_back({begin, begin + width, step, false, static_cast<size_t>(at - list_.begin()),
                        static_cast<size_t>(end - list_.begin())});
     at = end;
   }
@@ -144,7 +152,7 @@ void SaveSource::PlanList(size_t first) {
     size_t end = std::min(list_.size(), first + RowsARange());
     while (end < list_.size() && list_[end].hash == list_[end - 1].hash) ++end;
     const uint64_t last = list_[end - 1].hash;
-    ranges_.push_back({begin, last, true, first, end});
+    ranges_.push_back({begin, last, 0, true, first, end});
     begin = last + 1;
     first = end;
   }

@@ -14,9 +14,8 @@
 namespace de::engine {
 namespace {
 
-constexpr size_t kMostBytes = size_t{4} << 20;   // after which a thread hands over what it has
 constexpr size_t kMostListed = size_t{1} << 20;  // of a shard; more changed rows are found by bits
-constexpr size_t kKeysAHold = 512;
+constexpr size_t kStringBytesAHold = size_t{512} << 10;
 constexpr size_t kAhead = 8;  // rows prefetched while copying
 
 double NumberAt(const char* at, DType dtype) {
@@ -55,6 +54,17 @@ void SavedRows::Clear() noexcept {
   gone_lengths_.clear();
   keys_.clear();
   values_.clear();
+}
+
+void SavedRows::Reserve(size_t rows, size_t stride) {
+  const size_t wanted = row_bytes_ + rows * stride;
+  if (wanted > rows_.size()) rows_.resize(std::max(2 * rows_.size(), wanted));
+  const auto reserve = [rows](auto* vector) {
+    const size_t size = vector->size() + rows;
+    if (size > vector->capacity()) vector->reserve(std::max(2 * vector->capacity(), size));
+  };
+  reserve(&words_);
+  reserve(&entries_);
 }
 
 SnapshotSection SavedRows::section(const RowLayout& layout, uint64_t begin, uint64_t last) {
@@ -173,9 +183,9 @@ Status SaveSource::Lost() const {
       std::to_string(budget_->limit));
 }
 
-Status SaveSource::Collect(Range* range, SavedRows* rows, uint64_t* last, bool* done) const {
+Status SaveSource::Collect(Range* range, SavedRows* rows, uint64_t* last, bool* done) {
   return Guarded([&] {
-    rows->Clear();
+    rows->Reserve(2 * RowsAHold(), layout_.stride());
     const std::shared_lock<ShardLock> hold(table_->layout_lock_);
     if (!SameLayout()) relaid_ = true;
     if (relaid_ || (budget_ != nullptr && budget_->lost())) return Lost();
@@ -184,8 +194,10 @@ Status SaveSource::Collect(Range* range, SavedRows* rows, uint64_t* last, bool* 
     } else {
       Scan(range, rows, last, done);
     }
-    // What was read before is whole; what is lost from here on would be the next range's.
-    if (budget_ != nullptr && budget_->lost()) return Lost();
+    if (budget_ == nullptr) return Status::Ok();
+    // What was read before is whole; what is lost from here on would be the next piece's.
+    if (budget_->lost()) return Lost();
+    budget_->collected = *last == ~uint64_t{0} ? *last : *last + 1;
     return Status::Ok();
   });
 }
@@ -230,6 +242,15 @@ void SaveSource::Take(const Entry& entry, SavedRows* rows) const {
   }
 }
 
+void SaveSource::TakeKept(const Entry& entry, SavedRows* rows) const {
+  if (IsKept(entry.row)) {
+    Take(entry, rows);
+  } else if (selection_.changes_only && !everything_) {  // the parent may have kept it
+    const bool string_keys = layout_.key_type() == KeyType::kString;
+    TakeGone(entry.word, string_keys ? KeyOf(entry) : std::string_view(), rows);
+  }
+}
+
 void SaveSource::TakeGone(uint64_t word, std::string_view text, SavedRows* rows) const {
   rows->gone_.push_back(word);
   if (layout_.key_type() != KeyType::kString) return;
@@ -238,28 +259,23 @@ void SaveSource::TakeGone(uint64_t word, std::string_view text, SavedRows* rows)
 }
 
 uint64_t SaveSource::TakeAll(std::vector<Entry>* entries, uint64_t last, SavedRows* rows) const {
-  const bool strings =
+  // Strings may be so long that a few of them are a piece.
+  const bool sorted =
       layout_.key_type() == KeyType::kString || layout_.value_dtype() == DType::kString;
-  const bool sorted = strings || rows->bytes() + entries->size() * layout_.stride() > kMostBytes;
+  const size_t most = rows->bytes() + kStringBytesAHold;
   if (sorted) {
     std::sort(entries->begin(), entries->end(),
               [](const Entry& a, const Entry& b) { return a.hash < b.hash; });
   }
-  const bool tombstones = selection_.changes_only && !everything_;
   for (size_t i = 0; i < entries->size(); ++i) {
     const Entry& entry = (*entries)[i];
     if (i + kAhead < entries->size()) {
       PrefetchBytes((*entries)[i + kAhead].row, layout_.stride());
     }
-    if (sorted && i > 0 && rows->bytes() >= kMostBytes && entry.hash != (*entries)[i - 1].hash) {
+    if (sorted && i > 0 && rows->bytes() >= most && entry.hash != (*entries)[i - 1].hash) {
       return (*entries)[i - 1].hash;
     }
-    if (IsKept(entry.row)) {
-      Take(entry, rows);
-    } else if (tombstones) {  // the parent may have kept it
-      const bool string_keys = layout_.key_type() == KeyType::kString;
-      TakeGone(entry.word, string_keys ? KeyOf(entry) : std::string_view(), rows);
-    }
+    TakeKept(entry, rows);
   }
   return last;
 }
@@ -291,88 +307,92 @@ void SaveSource::Scan(Range* range, SavedRows* rows, uint64_t* last, bool* done)
   const uint32_t number = ShardOfHash(range->begin);
   const Shard& shard = *table_->shards_[number];
   const bool by_bits = by_bits_[number];
-  std::vector<Entry> entries;
-  do {
-    entries.clear();
-    const Hold hold(shard, &hold_nanos_);
-    const RowWatch* const watch = shard.watch.get();
-    const HeldRows* held = budget_ == nullptr || watch == nullptr ? nullptr : watch->held.get();
-    const DirtyRows* dirty = by_bits && watch != nullptr ? watch->dirty.get() : nullptr;
-    const auto visit = [&](uint64_t word, uint32_t row) {
-      const uint64_t hash = Mix64(word);
-      if (hash < range->begin || hash > range->last) return;
-      if (held != nullptr && held->IsTouched(row)) return;
-      if (dirty != nullptr && !dirty->IsDirty(row, selection_.since)) return;
-      entries.push_back({hash, word, shard.Row(row), nullptr});
-    };
-    *last = std::min(shard.VisitSegment(range->begin, visit), range->last);
-    if (held != nullptr) {
-      held->ForEach(range->begin, *last,
-                    [&](uint64_t word, const char* row, const std::string* texts) {
-                      entries.push_back({Mix64(word), word, row, texts});
-                    });
-    }
-    // A range may end within the segment.
-    entries.erase(std::remove_if(entries.begin(), entries.end(),
-                                 [&](const Entry& entry) { return entry.hash > *last; }),
-                  entries.end());
-    *last = TakeAll(&entries, *last, rows);
-    for (; by_bits && range->first < range->end && list_[range->first].hash <= *last;
-         ++range->first) {
-      const Listed& erased = list_[range->first];
-      if (!IsThere(shard, erased)) TakeGone(erased.word, erased.text, rows);
-    }
-    *done = *last == range->last;
-    range->begin = *last + 1;
-  } while (!*done && rows->bytes() < kMostBytes);
+  std::vector<Entry>& entries = rows->entries_;
+  entries.clear();
+  const uint64_t most = range->last - range->begin;
+  const uint64_t end = range->begin + std::min(range->step, most);
+  const Hold hold(shard, &hold_nanos_);
+  const RowWatch* const watch = shard.watch.get();
+  const HeldRows* held = budget_ == nullptr || watch == nullptr ? nullptr : watch->held.get();
+  const DirtyRows* dirty = by_bits && watch != nullptr ? watch->dirty.get() : nullptr;
+  const auto visit = [&](uint64_t word, uint32_t row) {
+    const uint64_t hash = Mix64(word);
+    if (hash < range->begin || hash > end) return;
+    if (held != nullptr && held->IsTouched(row)) return;
+    if (dirty != nullptr && !dirty->IsDirty(row, selection_.since)) return;
+    entries.push_back({hash, word, shard.Row(row), nullptr});
+  };
+  *last = std::min(shard.VisitSegment(range->begin, visit), end);
+  // The table may have grown since the ranges were planned.
+  const size_t parts = entries.size() / RowsAHold();
+  if (parts > 1) *last = range->begin + (*last - range->begin) / parts;
+  if (held != nullptr) {
+    held->ForEach(range->begin, *last,
+                  [&](uint64_t word, const char* row, const std::string* texts) {
+                    entries.push_back({Mix64(word), word, row, texts});
+                  });
+  }
+  // The piece may end within the segment.
+  entries.erase(std::remove_if(entries.begin(), entries.end(),
+                               [&](const Entry& entry) { return entry.hash > *last; }),
+                entries.end());
+  *last = TakeAll(&entries, *last, rows);
+  for (; by_bits && range->first < range->end && list_[range->first].hash <= *last;
+       ++range->first) {
+    const Listed& erased = list_[range->first];
+    if (!IsThere(shard, erased)) TakeGone(erased.word, erased.text, rows);
+  }
+  *done = *last == range->last;
+  range->begin = *last + 1;
 }
 
 void SaveSource::LookUp(Range* range, SavedRows* rows, uint64_t* last, bool* done) const {
   const Shard& shard = *table_->shards_[ShardOfHash(range->last)];
   const bool tombstones = selection_.changes_only;
-  std::vector<Entry> entries;
-  do {
-    size_t end = std::min(range->end, range->first + kKeysAHold);
-    while (end < range->end && list_[end].hash == list_[end - 1].hash) ++end;
-    entries.clear();
-    const Hold hold(shard, &hold_nanos_);
-    for (size_t i = range->first; i < end; ++i) {
-      if (i + kAhead < end) shard.PrefetchLine(list_[i + kAhead].hash);
-      const Listed& listed = list_[i];
-      if (listed.erased_text) {
-        if (!IsThere(shard, listed)) TakeGone(listed.word, listed.text, rows);
-        continue;
-      }
-      const size_t before = entries.size();
-      Gather(shard, listed.hash, listed.word, &entries);
-      if (entries.size() == before && tombstones && layout_.key_type() == KeyType::kInt64) {
-        TakeGone(listed.word, {}, rows);
-      }
+  size_t end = std::min(range->end, range->first + RowsAHold());
+  while (end < range->end && list_[end].hash == list_[end - 1].hash) ++end;
+  std::vector<Entry>& entries = rows->entries_;
+  entries.clear();
+  const Hold hold(shard, &hold_nanos_);
+  for (size_t i = range->first; i < end; ++i) {
+    if (i + kAhead < end) shard.PrefetchLine(list_[i + kAhead].hash);
+    const Listed& listed = list_[i];
+    if (listed.erased_text) {
+      if (!IsThere(shard, listed)) TakeGone(listed.word, listed.text, rows);
+      continue;
     }
-    if (selection_.keys != nullptr) {
-      entries.erase(std::remove_if(entries.begin(), entries.end(),
-                                   [&](const Entry& entry) { return !IsSelected(entry); }),
-                    entries.end());
+    const size_t before = entries.size();
+    Gather(shard, listed.hash, listed.word, &entries);
+    if (entries.size() == before && tombstones && layout_.key_type() == KeyType::kInt64) {
+      TakeGone(listed.word, {}, rows);
     }
-    // All of them, however long: their tombstones are taken already.
-    for (const Entry& entry : entries) {
-      std::vector<Entry> one = {entry};
-      TakeAll(&one, entry.hash, rows);
-    }
-    range->first = end;
-    *done = end == range->end;
-    *last = *done ? range->last : list_[end - 1].hash;
-    range->begin = *last + 1;
-  } while (!*done && rows->bytes() < kMostBytes);
+  }
+  if (selection_.keys != nullptr) {
+    entries.erase(std::remove_if(entries.begin(), entries.end(),
+                                 [&](const Entry& entry) { return !IsSelected(entry); }),
+                  entries.end());
+  }
+  // All of them, however long: their tombstones are taken already.
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (i + kAhead < entries.size()) PrefetchBytes(entries[i + kAhead].row, layout_.stride());
+    TakeKept(entries[i], rows);
+  }
+  range->first = end;
+  *done = end == range->end;
+  *last = *done ? range->last : list_[end - 1].hash;
+  range->begin = *last + 1;
 }
 
-void SaveSource::Written(uint64_t below) noexcept {
-  if (budget_ == nullptr) return;
-  budget_->written = below;
-  for (const auto& shard : table_->shards_) {
-    const std::lock_guard<ShardLock> guard(shard->lock);
-    if (shard->watch != nullptr && shard->watch->held != nullptr) {
-      shard->watch->held->Release(below);
+void SaveSource::FreeCollected() noexcept {
+  if (!holding_ || budget_ == nullptr) return;
+  for (uint32_t number = 0; number < kShards; ++number) {
+    const uint64_t below = budget_->collected;
+    if (number > ShardOfHash(below)) break;
+    Shard& shard = *table_->shards_[number];
+    HeldRows::Freed freed;  // outlives the hold
+    const std::lock_guard<ShardLock> guard(shard.lock);
+    if (shard.watch != nullptr && shard.watch->held != nullptr) {
+      shard.watch->held->Free(number < ShardOfHash(below) ? ~uint64_t{0} : below, &freed);
     }
   }
 }

@@ -19,6 +19,7 @@ namespace de::engine {
 class SavedRows {
  public:
   void Clear() noexcept;
+  size_t count() const noexcept { return words_.size() + gone_.size(); }
   size_t bytes() const noexcept { return row_bytes_ + bytes_.size() + 8 * gone_.size(); }
   /// Refers to this object's memory.
   SnapshotSection section(const RowLayout& layout, uint64_t begin, uint64_t last);
@@ -26,6 +27,18 @@ class SavedRows {
  private:
   friend class SaveSource;
 
+  /// A row to take: a live one, or one held from before.
+  struct Entry {
+    uint64_t hash;
+    uint64_t word;
+    const char* row;
+    const std::string* texts;  ///< key and values of a held row of strings
+  };
+
+  /// Makes room, so that no more is asked of the system while a shard is held.
+  void Reserve(size_t rows, size_t stride);
+
+  std::vector<Entry> entries_;  ///< of one piece
   std::vector<uint64_t> words_, gone_;
   std::vector<char> rows_;  ///< grows only
   size_t row_bytes_ = 0;    ///< of `rows_` that are in use
@@ -52,11 +65,12 @@ struct SaveSelection {
 
 class SaveSource {
  public:
-  /// A range of hashes that one thread collects.
+  /// A range of hashes that makes a section of the file, or a few.
   struct Range {
     uint64_t begin;
     uint64_t last;
-    bool listed;  ///< its keys are known: list[first, end)
+    uint64_t step;  ///< hashes, less one, that a piece of a range not listed covers
+    bool listed;    ///< its keys are known: list[first, end)
     size_t first;
     size_t end;
   };
@@ -74,13 +88,17 @@ class SaveSource {
   /// Ascending, without overlap.
   const std::vector<Range>& ranges() const noexcept { return ranges_; }
 
-  /// Takes the first rows of `range`, a few MiB of them, and moves its begin behind them. `last`
-  /// receives the last hash that was covered, `done` whether that was all. Any number of threads
-  /// may collect different ranges at once. FailedPrecondition where the save must begin anew.
-  Status Collect(Range* range, SavedRows* rows, uint64_t* last, bool* done) const;
+  /// Adds the first rows of `range` to `rows`, and moves its begin behind them: a piece of so few
+  /// that a writer who waits for them hardly notices. `last` receives the last hash that was
+  /// covered, `done` whether that was all. The ranges are collected in order, by one thread.
+  /// FailedPrecondition where the save must begin anew.
+  Status Collect(Range* range, SavedRows* rows, uint64_t* last, bool* done);
 
-  /// All hashes below are written.
-  void Written(uint64_t below) noexcept;
+  /// Frees the copies of rows that were collected. Now and then, for it holds shards.
+  void FreeCollected() noexcept;
+
+  /// The moment will be lost if the rest is not collected soon.
+  bool urgent() const noexcept { return budget_ != nullptr && budget_->bytes > budget_->limit / 4; }
 
   /// Lets go of the moment.
   void End() noexcept;
@@ -95,13 +113,7 @@ class SaveSource {
   uint64_t held_peak() const noexcept { return budget_ == nullptr ? 0 : budget_->peak.load(); }
 
  private:
-  /// A row to take: a live one, or one held from before.
-  struct Entry {
-    uint64_t hash;
-    uint64_t word;
-    const char* row;
-    const std::string* texts;  ///< key and values of a held row of strings
-  };
+  using Entry = SavedRows::Entry;
   /// A key to look for. `text` tells an erased string key.
   struct Listed {
     uint64_t hash;
@@ -122,6 +134,7 @@ class SaveSource {
   void PlanUniform(uint32_t shard);
   void PlanList(size_t first);
   size_t RowsARange() const noexcept;
+  size_t RowsAHold() const noexcept;
   bool SameLayout() const;
   Status Lost() const;
   bool IsKept(const char* row) const;
@@ -133,6 +146,8 @@ class SaveSource {
   /// Takes entries until rows have enough bytes; returns the last hash they cover.
   uint64_t TakeAll(std::vector<Entry>* entries, uint64_t last, SavedRows* rows) const;
   void Take(const Entry& entry, SavedRows* rows) const;
+  /// Takes the row, or a tombstone where it shall not be in the file.
+  void TakeKept(const Entry& entry, SavedRows* rows) const;
   void TakeGone(uint64_t word, std::string_view text, SavedRows* rows) const;
   /// Whether a listed key has a row.
   bool IsThere(const Shard& shard, const Listed& listed) const;

@@ -1,8 +1,7 @@
 #include "de_core/cc/engine/table_save.h"
 
-#include <algorithm>
-
 #include "de_core/cc/engine/guard.h"
+#include "de_core/cc/engine/save_pipeline.h"
 
 namespace de::engine {
 
@@ -61,30 +60,6 @@ Status TableSave::Done() {
   return Status::Ok();
 }
 
-void TableSave::Run(const SnapshotWriter& writer, Job* job) const {
-  job->used = 0;
-  job->status = Guarded([&] {
-    for (bool done = false; !done;) {
-      const uint64_t begin = job->range.begin;
-      uint64_t last = 0;
-      DE_RETURN_IF_ERROR(source_.Collect(&job->range, &job->rows, &last, &done));
-      if (job->used == job->sections.size()) job->sections.emplace_back();
-      const SnapshotSection section = job->rows.section(source_.layout(), begin, last);
-      DE_RETURN_IF_ERROR(writer.Encode(section, &job->sections[job->used]));
-      ++job->used;
-    }
-    return Status::Ok();
-  });
-}
-
-Status TableSave::Drain(std::vector<Job>* jobs, SnapshotWriter* writer) {
-  for (Job& job : *jobs) {
-    DE_RETURN_IF_ERROR(job.status);
-    for (size_t i = 0; i < job.used; ++i) DE_RETURN_IF_ERROR(writer->Append(&job.sections[i]));
-  }
-  return Status::Ok();
-}
-
 Status TableSave::Write(ByteSink* sink, Executor* executor) {
   return Guarded([&] {
     SnapshotHeader header(source_.layout());
@@ -101,35 +76,9 @@ Status TableSave::Write(ByteSink* sink, Executor* executor) {
     std::unique_ptr<SnapshotWriter> writer;
     DE_RETURN_IF_ERROR(SnapshotWriter::Create(sink, header, options_.store_as, &writer));
 
-    // While one thread writes what the others encoded in the wave before, they encode the next.
-    const size_t threads = executor == nullptr ? 1 : std::max<size_t>(executor->threads(), 1);
-    const size_t wave = std::clamp<size_t>(2 * threads, 2, 16);
-    const std::vector<SaveSource::Range>& ranges = source_.ranges();
-    std::vector<Job> encoding, writing;
-    Status written;
-    for (size_t first = 0; first < ranges.size() || !writing.empty(); first += wave) {
-      const size_t count = first < ranges.size() ? std::min(wave, ranges.size() - first) : 0;
-      encoding.resize(count);
-      for (size_t i = 0; i < count; ++i) encoding[i].range = ranges[first + i];
-      const auto task = [&](size_t number) {
-        if (number > 0) {
-          Run(*writer, &encoding[number - 1]);
-        } else {
-          written = Drain(&writing, writer.get());
-        }
-      };
-      if (executor != nullptr) {
-        executor->Run(count + 1, task);
-      } else {
-        for (size_t number = 0; number <= count; ++number) task(number);
-      }
-      DE_RETURN_IF_ERROR(written);
-      if (count > 0) {
-        const uint64_t last = ranges[first + count - 1].last;
-        if (last != ~uint64_t{0}) source_.Written(last + 1);
-      }
-      encoding.swap(writing);
-    }
+    const size_t helpers = executor == nullptr ? 0 : executor->threads();
+    SavePipeline pipeline(&source_, writer.get(), options_.rest, helpers);
+    DE_RETURN_IF_ERROR(pipeline.Run(executor));
     report_.held_peak = source_.held_peak();
     source_.End();
     report_.longest_hold = source_.longest_hold_seconds();

@@ -3,6 +3,7 @@
 #define DE_CORE_ENGINE_TABLE_SAVE_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,6 +31,7 @@ struct SaveOptions {
   uint64_t held_bytes = 0;     ///< above 0: all rows of one moment, at the cost of so many bytes
   const Keys* keys = nullptr;  ///< only these, where set; without a chain
   std::vector<KeepRule> keep;
+  std::function<bool()> rest;  ///< see SavePipeline
 };
 
 struct SaveReport {
@@ -53,7 +55,7 @@ class TableSave {
   static Status Begin(Table* table, SaveOptions options, std::unique_ptr<TableSave>* save);
   ~TableSave();
 
-  /// Writes the file. `executor` may be nullptr.
+  /// Writes the file. `executor` may be nullptr; only its task 0 holds the table's shards.
   Status Write(ByteSink* sink, Executor* executor);
 
   /// Whether Write failed only because the table was cleared or laid out anew meanwhile.
@@ -67,18 +69,7 @@ class TableSave {
   TableSave(Table* table, SaveOptions options)
       : table_(table), options_(std::move(options)), source_(table) {}
 
-  /// What one thread collects and encodes in one go.
-  struct Job {
-    SaveSource::Range range;
-    std::vector<EncodedSection> sections;
-    size_t used = 0;  ///< of `sections`
-    SavedRows rows;
-    Status status;
-  };
-
   Status Start();
-  void Run(const SnapshotWriter& writer, Job* job) const;
-  Status Drain(std::vector<Job>* jobs, SnapshotWriter* writer);
 
   Table* table_;
   SaveOptions options_;

@@ -2,6 +2,8 @@
 
 #include <system_error>
 
+#include "de_core/cc/kernels/work_clock.h"
+
 #if defined(__linux__)
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -34,36 +36,42 @@ BackgroundThreads::~BackgroundThreads() {
 
 void BackgroundThreads::Run(size_t count, const std::function<void(size_t)>& task) {
   try {
-    while (started_.size() < threads_ && started_.size() < count) {
+    while (started_.size() < threads_ && started_.size() + 1 < count) {
       started_.emplace_back([this] { Work(); });
     }
   } catch (const std::system_error&) {  // no more threads to be had
-    if (started_.empty()) {
-      for (size_t i = 0; i < count; ++i) task(i);
-      return;
-    }
   }
   std::unique_lock<std::mutex> lock(mutex_);
   task_ = &task;
-  next_ = 0;
+  next_ = 1;
   count_ = left_ = count;
   changed_.notify_all();
+  lock.unlock();
+  task(0);
+  lock.lock();
+  --left_;
+  while (started_.empty() && next_ < count_) RunNext(&lock);
   changed_.wait(lock, [this] { return left_ == 0; });
 }
 
 void BackgroundThreads::Work() {
   YieldToOthers();
+  const WorkClock clock;
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stop_ || next_ < count_; });
     if (stop_) return;
-    const size_t at = next_++;
-    const auto& task = *task_;
-    lock.unlock();
-    task(at);
-    lock.lock();
-    if (--left_ == 0) changed_.notify_all();
+    RunNext(&lock);
   }
+}
+
+void BackgroundThreads::RunNext(std::unique_lock<std::mutex>* lock) {
+  const size_t at = next_++;
+  const auto& task = *task_;
+  lock->unlock();
+  task(at);
+  lock->lock();
+  if (--left_ == 0) changed_.notify_all();
 }
 
 }  // namespace de::kernels

@@ -24,11 +24,13 @@ class BackgroundThreads final : public engine::Executor {
   BackgroundThreads& operator=(const BackgroundThreads&) = delete;
 
   size_t threads() const override { return threads_; }
-  /// The caller waits meanwhile. For one caller at a time.
+  /// The caller runs task 0, and waits for the others. For one caller at a time.
   void Run(size_t count, const std::function<void(size_t)>& task) override;
 
  private:
   void Work();
+  /// Called and left with the lock.
+  void RunNext(std::unique_lock<std::mutex>* lock);
 
   const size_t threads_;
   std::vector<std::thread> started_;

@@ -1,6 +1,7 @@
 #include "de_core/cc/kernels/env_stream.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -38,6 +39,17 @@ absl::Status SystemError(const std::string& what) { return absl::ErrnoToStatus(e
 absl::Status InFile(const std::string& path, engine::Status status) {
   if (!status.ok()) status.message = absl::StrCat(path, ": ", status.message);
   return ToAbsl(std::move(status));
+}
+
+int64_t ModifiedAt(tensorflow::Env* env, const std::string& path) {
+  const std::string local = LocalPath(path);
+  if (!local.empty()) {  // TensorFlow knows no more than the second
+    struct stat found;
+    if (::stat(local.c_str(), &found) != 0) return -1;
+    return int64_t{found.st_mtim.tv_sec} * 1000000000 + found.st_mtim.tv_nsec;
+  }
+  tensorflow::FileStatistics found;
+  return env->Stat(path, &found).ok() ? found.mtime_nsec : -1;
 }
 
 absl::Status AtomicFile::Create(tensorflow::Env* env, const std::string& path,

@@ -52,6 +52,10 @@ class FileSource final : public engine::ByteSource {
   uint64_t size_ = 0;
 };
 
+/// When a file was changed last, in nanoseconds as exact as the file system has them; -1 where
+/// there is none.
+int64_t ModifiedAt(tensorflow::Env* env, const std::string& path);
+
 /// The engine's status with the file's name in front.
 absl::Status InFile(const std::string& path, engine::Status status);
 

@@ -5,6 +5,7 @@
 #include "de_core/cc/engine/row_converter.h"
 #include "de_core/cc/engine/snapshot_compact.h"
 #include "de_core/cc/engine/table_restore.h"
+#include "de_core/cc/kernels/background_threads.h"
 #include "de_core/cc/kernels/snapshot_json.h"
 #include "de_core/cc/kernels/snapshot_paths.h"
 #include "de_core/cc/kernels/table_op.h"
@@ -166,28 +167,36 @@ class CompactOp final : public OpKernel {
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* context) override {
+    // Nobody waits for it but a thread that has nothing else to do.
+    absl::Status status;
+    BackgroundThreads thread(1);
+    thread.Run(2, [&](size_t number) {
+      if (number == 1) status = Compact(context);
+    });
+    OP_REQUIRES_OK(context, status);
+  }
+
+ private:
+  static absl::Status Compact(OpKernelContext* context) {
     const uint64_t begin = context->env()->NowMicros();
     std::vector<std::string> paths;
-    OP_REQUIRES_OK(context, PathsOf(context, 0, &paths));
+    TF_RETURN_IF_ERROR(PathsOf(context, 0, &paths));
     std::string target;
-    OP_REQUIRES_OK(context, PathOf(context, 1, &target));
+    TF_RETURN_IF_ERROR(PathOf(context, 1, &target));
     SnapshotFiles files;
-    OP_REQUIRES_OK(context, SnapshotFiles::Open(context->env(), paths, &files));
+    TF_RETURN_IF_ERROR(SnapshotFiles::Open(context->env(), paths, &files));
     std::unique_ptr<AtomicFile> file;
-    OP_REQUIRES_OK(context, AtomicFile::Create(context->env(), target, &file));
+    TF_RETURN_IF_ERROR(AtomicFile::Create(context->env(), target, &file));
     engine::CompactReport report;
-    OP_REQUIRES_OK(context,
-                   files.Named(engine::CompactSnapshots(files.readers(), file.get(), &report)));
-    OP_REQUIRES_OK(context, file->Commit());
+    TF_RETURN_IF_ERROR(files.Named(engine::CompactSnapshots(files.readers(), file.get(), &report)));
+    TF_RETURN_IF_ERROR(file->Commit());
     const engine::SnapshotHeader& last = files.readers().back()->header();
-    OP_REQUIRES_OK(
-        context,
-        OutputScalar<tstring>(
-            context, 0,
-            absl::StrCat(
-                "{\"id\": \"", engine::HexOf(last.id), "\", \"sequence\": ", last.sequence,
-                ", \"rows\": ", report.rows, ", \"bytes\": ", report.bytes, ", \"seconds\": ",
-                JsonNumber(1e-6 * static_cast<double>(context->env()->NowMicros() - begin)), "}")));
+    return OutputScalar<tstring>(
+        context, 0,
+        absl::StrCat("{\"id\": \"", engine::HexOf(last.id), "\", \"sequence\": ", last.sequence,
+                     ", \"rows\": ", report.rows, ", \"bytes\": ", report.bytes, ", \"seconds\": ",
+                     JsonNumber(1e-6 * static_cast<double>(context->env()->NowMicros() - begin)),
+                     "}"));
   }
 };
 

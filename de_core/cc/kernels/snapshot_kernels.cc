@@ -10,6 +10,7 @@
 #include "de_core/cc/engine/table_save.h"
 #include "de_core/cc/kernels/background_threads.h"
 #include "de_core/cc/kernels/env_stream.h"
+#include "de_core/cc/kernels/save_pace.h"
 #include "de_core/cc/kernels/snapshot_json.h"
 #include "de_core/cc/kernels/snapshot_paths.h"
 #include "de_core/cc/kernels/table_op.h"
@@ -91,9 +92,11 @@ class SaveOp final : public LiveTableOp {
     TF_RETURN_IF_ERROR(PathOf(context, 1, &path));
     std::optional<KeyBatch> keys;
     TF_RETURN_IF_ERROR(ChosenKeys(context, table, &keys));
-    if (of_checkpoint_) RemoveUnfinished(context->env(), path);
+    if (of_checkpoint_) RemoveOutdated(context->env(), path);
     const uint64_t begin = context->env()->NowMicros();
-    BackgroundThreads executor(std::min(PoolExecutor(context).threads(), kMostThreads));
+    const size_t cores = PoolExecutor(context).threads();
+    BackgroundThreads executor(std::min(cores, kMostThreads));
+    SavePace pace(cores);
     // An optimizer that meets the table for the first time widens its rows, and a cleared table has
     // no moment left to be saved: begin again then.
     absl::Status status;
@@ -101,6 +104,7 @@ class SaveOp final : public LiveTableOp {
     for (int attempt = 0; outdated && attempt < 3; ++attempt) {
       engine::SaveOptions options = options_;
       if (keys.has_value()) options.keys = &keys->keys();
+      if (attempt == 0) options.rest = [&pace] { return pace.Rest(); };  // then make haste
       options.created_micros = static_cast<int64_t>(context->env()->NowMicros());
       for (size_t half = 0; half < 2; ++half) {
         const uint64_t random = tensorflow::random::New64();
@@ -118,14 +122,31 @@ class SaveOp final : public LiveTableOp {
   }
 
  private:
-  /// Deletes what a checkpoint that failed behind this op has left, and remembers `path`.
-  void RemoveUnfinished(Env* env, const std::string& path) {
+  /// Deletes what no checkpoint of TensorFlow's holds of the last saves by this op: of one that
+  /// failed behind the op, and of one that was overwritten. Remembers `path`.
+  void RemoveOutdated(Env* env, const std::string& path) {
     const std::lock_guard<std::mutex> guard(mutex_);
     const std::string last = std::exchange(last_path_, path);
-    const std::string prefix = last.substr(0, last.rfind(".data-"));
+    if (last.empty()) return;
+    const std::string prefix = PrefixOf(last);
     // Files of the first version of checkpoints are called as their prefix.
-    const bool finished = env->FileExists(prefix + ".index").ok() || env->FileExists(prefix).ok();
-    if (!last.empty() && !finished) env->DeleteFile(last).IgnoreError();
+    const int64_t index = std::max(ModifiedAt(env, prefix + ".index"), ModifiedAt(env, prefix));
+    const int64_t rows = ModifiedAt(env, last);
+    if (index < rows) {  // not there, or of the save before
+      env->DeleteFile(last).IgnoreError();
+      return;
+    }
+    if (index > rows) {  // of the last save
+      for (const std::string& path : older_paths_) {
+        if (PrefixOf(path) == prefix && path != last) env->DeleteFile(path).IgnoreError();
+      }
+      older_paths_.clear();
+    }
+    older_paths_.push_back(last);
+  }
+
+  static std::string PrefixOf(const std::string& path) {
+    return path.substr(0, path.rfind(".data-"));
   }
 
   static absl::Status Save(Env* env, const std::string& path, engine::Table* live,
@@ -161,6 +182,7 @@ class SaveOp final : public LiveTableOp {
   bool of_checkpoint_ = false;
   std::mutex mutex_;
   std::string last_path_;
+  std::vector<std::string> older_paths_;
 };
 
 class CommitSaveOp final : public LiveTableOp {

@@ -5,25 +5,16 @@
 
 #include <atomic>
 #include <map>
+#include <numeric>
 #include <random>
 #include <thread>
 
 #include "de_core/cc/engine/snapshot_compact.h"
 #include "de_core/cc/engine/table_restore.h"
+#include "de_core/cc/testing/test_executor.h"
 
 namespace de::engine {
 namespace {
-
-/// As many threads as tasks.
-class Threads final : public Executor {
- public:
-  size_t threads() const override { return 3; }
-  void Run(size_t count, const std::function<void(size_t)>& task) override {
-    std::vector<std::thread> all;
-    for (size_t i = 0; i < count; ++i) all.emplace_back([&task, i] { task(i); });
-    for (std::thread& thread : all) thread.join();
-  }
-};
 
 std::unique_ptr<Table> Make(size_t dim = 2) {
   TableOptions options;
@@ -102,7 +93,7 @@ std::map<int64_t, std::vector<float>> Restored(const std::vector<std::string>& f
   const auto table = Make(dim);
   const Readers readers(files);
   RestoreReport report;
-  Threads threads;
+  Threads threads(3);
   const Status status = RestoreTable(table.get(), readers.all, {}, &threads, &report);
   EXPECT_TRUE(status.ok()) << status.message;
   return Contents(*table);
@@ -110,7 +101,7 @@ std::map<int64_t, std::vector<float>> Restored(const std::vector<std::string>& f
 
 TEST(TableSave, base_and_deltas_follow_a_table_that_is_written_meanwhile) {
   const auto table = Make();
-  Threads threads;
+  Threads threads(3);
   std::atomic<bool> stop{false};
   const auto write = [&](uint64_t seed) {
     std::mt19937_64 random(seed);
@@ -171,6 +162,87 @@ TEST(TableSave, a_consistent_save_sees_no_write_behind_its_moment) {
   ASSERT_TRUE(status.ok()) << status.message;
   EXPECT_GT(save->report().held_peak, 5000U * 16);
   EXPECT_TRUE(Restored({sink.bytes()}, 4) == before);
+}
+
+std::vector<int64_t> Numbers(int64_t first, size_t count) {
+  std::vector<int64_t> keys(count);
+  std::iota(keys.begin(), keys.end(), first);
+  return keys;
+}
+
+TEST(TableSave, pieces_stay_small_while_the_table_grows) {
+  const auto table = Make(16);
+  Put(table.get(), Numbers(0, 50000), 1);
+  SaveSource source(table.get());
+  ASSERT_TRUE(source.Begin({}, 0).ok());
+  size_t pieces = 0, total = 0;
+  for (SaveSource::Range range : source.ranges()) {
+    SavedRows rows;
+    uint64_t last = 0;
+    for (bool done = false; !done; ++pieces) {
+      if (pieces == 20) Put(table.get(), Numbers(50000, 400000), 2);
+      const size_t before = rows.count();
+      ASSERT_TRUE(source.Collect(&range, &rows, &last, &done).ok());
+      EXPECT_LE(rows.count() - before, 2048U);
+      EXPECT_EQ(done, last == range.last);
+    }
+    total += rows.count();
+  }
+  EXPECT_GE(total, 50000U);
+  EXPECT_GE(pieces, total / 2048);
+}
+
+TEST(TableSave, what_is_collected_needs_no_copies) {
+  const auto table = Make(16);
+  const std::vector<int64_t> keys = Numbers(0, 20000);
+  Put(table.get(), keys, 1);
+  const auto before = Contents(*table);
+  SaveOptions options;
+  options.held_bytes = uint64_t{1} << 30;
+  size_t pieces = 0;
+  options.rest = [&] {
+    Put(table.get(), keys, static_cast<float>(++pieces));
+    return pieces % 3 == 0;
+  };
+  std::unique_ptr<TableSave> save;
+  ASSERT_TRUE(TableSave::Begin(table.get(), options, &save).ok());
+  StringSink sink;
+  Threads threads(2);
+  ASSERT_TRUE(save->Write(&sink, &threads).ok());
+  EXPECT_GE(pieces, 16U);
+  EXPECT_TRUE(Restored({sink.bytes()}, 16) == before);
+  const uint64_t all = keys.size() * (table->layout().stride() + sizeof(uint64_t));
+  EXPECT_LT(save->report().held_peak, all);
+  EXPECT_GE(save->report().held_peak, all * 9 / 10);
+}
+
+/// Has room for so many bytes.
+class FullSink final : public ByteSink {
+ public:
+  explicit FullSink(size_t room) : room_(room) {}
+  Status Append(const void*, size_t size) override {
+    if (size > room_) return Status::ResourceExhausted("no room");
+    room_ -= size;
+    return Status::Ok();
+  }
+
+ private:
+  size_t room_;
+};
+
+TEST(TableSave, the_first_error_ends_a_save_on_all_threads) {
+  const auto table = Make(64);
+  Put(table.get(), Numbers(0, 100000), 1);
+  for (const size_t helpers : {0, 1, 4}) {
+    for (const size_t room : {0U, 5000000U, 20000000U}) {
+      std::unique_ptr<TableSave> save;
+      ASSERT_TRUE(TableSave::Begin(table.get(), {}, &save).ok());
+      FullSink sink(room);
+      Threads threads(helpers);
+      EXPECT_EQ(save->Write(&sink, helpers == 0 ? nullptr : &threads).code,
+                Code::kResourceExhausted);
+    }
+  }
 }
 
 TEST(TableSave, a_cleared_table_outdates_a_consistent_save) {

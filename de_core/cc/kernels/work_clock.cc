@@ -1,0 +1,78 @@
+#include "de_core/cc/kernels/work_clock.h"
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#if defined(__linux__)
+#include <pthread.h>
+#include <time.h>
+#endif
+
+namespace de::kernels {
+namespace {
+
+constexpr uint64_t kBillion = 1000000000;
+
+uint64_t NanosAt(int clock) noexcept {
+#if defined(__linux__)
+  timespec time;
+  if (::clock_gettime(clock, &time) == 0) {
+    return static_cast<uint64_t>(time.tv_sec) * kBillion + static_cast<uint64_t>(time.tv_nsec);
+  }
+#else
+  (void)clock;
+#endif
+  return 0;
+}
+
+int ClockOfThisThread() noexcept {
+  int id = -1;
+#if defined(__linux__)
+  (void)::pthread_getcpuclockid(::pthread_self(), &id);
+#endif
+  return id;
+}
+
+/// The clocks that run, and what those that ran before have counted.
+struct Clocks {
+  std::mutex mutex;
+  std::vector<const WorkClock*> running;
+  uint64_t past = 0;
+};
+
+Clocks& AllClocks() {
+  static Clocks* const clocks = new Clocks;  // threads may outlive static objects
+  return *clocks;
+}
+
+}  // namespace
+
+WorkClock::WorkClock() : id_(ClockOfThisThread()), begin_(NanosAt(id_)) {
+  Clocks& all = AllClocks();
+  const std::lock_guard<std::mutex> guard(all.mutex);
+  all.running.push_back(this);
+}
+
+WorkClock::~WorkClock() {
+  Clocks& all = AllClocks();
+  const std::lock_guard<std::mutex> guard(all.mutex);
+  all.running.erase(std::find(all.running.begin(), all.running.end(), this));
+  all.past += nanos();
+}
+
+uint64_t WorkClock::nanos() const noexcept { return NanosAt(id_) - begin_; }
+
+uint64_t WorkClock::NanosOfOthers() {
+  Clocks& all = AllClocks();
+  const std::lock_guard<std::mutex> guard(all.mutex);
+  uint64_t work = all.past;
+  for (const WorkClock* clock : all.running) work += clock->nanos();
+#if defined(__linux__)
+  return NanosAt(CLOCK_PROCESS_CPUTIME_ID) - work;
+#else
+  return 0;
+#endif
+}
+
+}  // namespace de::kernels
