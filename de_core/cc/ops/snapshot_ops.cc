@@ -73,7 +73,8 @@ consistent_bytes: what those copies may take; the save fails when they need more
 store_as: '', or what values are stored as, 'float32', 'float16', 'bfloat16' or 'int8' with a scale
   a row. The table's values must be floating point.
 of_checkpoint: the path is that of a checkpoint of TensorFlow's, `<prefix>.data-<anything>`. If
-  `<prefix>.index` of this op's last run was not written, its file is deleted first. One op a table.
+  `<prefix>.index` of this op's last run was not written, its file is deleted first; if it was, so
+  are the files of runs before it under that prefix. One op a table.
 keep_slots: owner and name of slots in turn; only rows with at least the matching number of
   `keep_at_least` in the first element of each of them are written.
 keep_at_least: one decimal number for each slot of `keep_slots`; as text, for times in microseconds
