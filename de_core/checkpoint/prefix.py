@@ -36,7 +36,7 @@ def being_written() -> str | tf.Tensor | None:
     In eager mode a string, else a scalar string tensor.
     """
     frame = _frame_of(_WRITERS)
-    prefix = None if frame is None else frame.f_locals.get(frame.f_code.co_varnames[1])
+    prefix: Any = None if frame is None else frame.f_locals.get(frame.f_code.co_varnames[1])
     if isinstance(prefix, os.PathLike):
         prefix = os.fspath(prefix)
     if not isinstance(prefix, str) and not tf.is_tensor(prefix):
