@@ -137,10 +137,10 @@ def test_what_the_trainer_exports_the_gateway_serves(builder, tmp_path):
         wait_for(process, lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz").close())
         states = ask(port, "/v1/models/ranking")
         assert states["model_version_status"][0]["state"] == "AVAILABLE"
-        instances = [{"user_id": "u17", "item_id": "i3"}]
+        instances = [{"user_id": "u1", "item_id": "i3"}]
         scores = ask(port, "/v1/models/ranking:predict", {"instances": instances})
         assert len(scores["predictions"]) == 1
-        lookup = {"table": "users", "ids": ["u17", "nobody"]}
+        lookup = {"table": "user", "ids": ["u1", "nobody"]}
         assert ask(port, "/v1/models/ranking:lookup", lookup)["found"] == [True, False]
         in_container(builder, "gateway", healthy)
         code, said = stop(builder, "gateway", process)
