@@ -161,9 +161,9 @@ class EvictionScore(_Bounded):
 class EvictionTTL(Eviction):
     """Gives up rows that were not written for some time.
 
-    An expired row reads as its initial row at once. Its memory is free for other rows after twice as
-    many further writes as the table has rows, or when `Variable.evict_expired` is called; until then
-    `size` counts it.
+    An expired row reads as its initial row at once. Its memory is free for other rows after twice
+    as many further writes as the table has rows, or when `Variable.evict_expired` is called; until
+    then `size` counts it.
 
     Memory: 8 bytes a row for each of the two.
 

@@ -66,10 +66,11 @@ def resolve(initializer: Any, *, name: str, dim: int, value_dtype: tf.DType) -> 
         value_dtype: Of the values.
 
     Raises:
-        TypeError: It is none of these, or a random one for values that are not floating-point.
+        TypeError: It is none of these, or a random one for values that are not floating-point, or
+            not zero for strings.
         ValueError: An array of another shape, or a callable that returned one; a tensor of another
             dtype than the values; a number that an integer table cannot hold, or that is beyond
-            2^24 and not a float32: initial rows are computed in float32.
+            2^24 and not a float32, or beyond all of those: initial rows are computed in float32.
 
     Example:
     >>> resolve(0.5, name="t", dim=2, value_dtype=tf.float32).kind
@@ -81,6 +82,11 @@ def resolve(initializer: Any, *, name: str, dim: int, value_dtype: tf.DType) -> 
             f"with tf.cast(initializer, tf.{value_dtype.name}). Received: "
             f"initializer.dtype={initializer.dtype.name} (of type {type(initializer).__name__})."
         )
+    if value_dtype == tf.string and not _is_zero(initializer):
+        raise TypeError(
+            "The `initializer` of string values must be None: a key without a row reads as empty "
+            f"strings. {received(initializer=initializer)}"
+        )
     row = _resolve(initializer, name, dim, value_dtype)
     random = row.kind in ("uniform", "normal", "truncated_normal", "quantile")
     if random and not value_dtype.is_floating:
@@ -88,23 +94,32 @@ def resolve(initializer: Any, *, name: str, dim: int, value_dtype: tf.DType) -> 
             f"A random initializer needs floating-point values, not {value_dtype.name}. "
             f"Pass a number or None. {received(initializer=initializer)}"
         )
-    if value_dtype.is_integer and isinstance(
-        initializer, (numbers.Number, np.generic, list, tuple, np.ndarray, tf.Tensor)
-    ):
-        _check_integers(initializer, value_dtype)
     return row
 
 
-def _check_integers(initializer: Any, value_dtype: tf.DType) -> None:
-    values = np.asarray(_values_of(initializer) if tf.is_tensor(initializer) else initializer)
-    for value in values.ravel().tolist():
-        whole = math.isfinite(value) and int(value) == value
-        fits = whole and value_dtype.min <= value <= value_dtype.max
-        if not fits or int(np.float32(value)) != value:
+def _is_zero(initializer: Any) -> bool:
+    """Returns whether a string table can take it for empty strings."""
+    if isinstance(initializer, (numbers.Number, np.number)):
+        return initializer == 0
+    return initializer is None or type(initializer).__name__ == "Zeros" or initializer == "zeros"
+
+
+def _check_numbers(values: Any, value_dtype: tf.DType) -> None:
+    """Raises unless rows of a dtype can read as these numbers."""
+    for value in np.asarray(values).ravel().tolist():
+        if value_dtype.is_integer:
+            whole = math.isfinite(value) and int(value) == value
+            fits = whole and value_dtype.min <= value <= value_dtype.max
+            if not fits or int(np.float32(value)) != value:
+                raise ValueError(
+                    f"The `initializer` of {value_dtype.name} values must be whole numbers that "
+                    "they can hold and a float32 too, in which initial rows are computed. "
+                    + received(value=value)
+                )
+        elif math.isfinite(value) and abs(value) > float(tf.float32.max):
             raise ValueError(
-                f"The `initializer` of {value_dtype.name} values must be whole numbers that they "
-                "can hold and a float32 too, in which initial rows are computed. "
-                + received(value=value)
+                f"The `initializer` must be from {tf.float32.min} to {tf.float32.max}: initial "
+                f"rows are computed in float32. {received(value=value)}"
             )
 
 
@@ -112,19 +127,19 @@ def _resolve(initializer: Any, name: str, dim: int, value_dtype: tf.DType) -> In
     if initializer is None:
         return InitialRow("zeros")
     if isinstance(initializer, (numbers.Number, np.generic)):
-        return _constant(initializer)
+        return _of_array(initializer, dim, value_dtype)
     if isinstance(initializer, (str, dict)):
         initializer = keras.initializers.get(initializer)
     if inspect.isclass(initializer):
         initializer = initializer()
     if isinstance(initializer, (list, tuple, np.ndarray)) or tf.is_tensor(initializer):
-        return _of_array(initializer, dim)
+        return _of_array(initializer, dim, value_dtype)
     if not callable(initializer):
         raise TypeError(
             "`initializer` must be None, a number, a list, array or tensor of [dim] values, an "
             f"initializer or a callable f(shape, dtype). {received(initializer=initializer)}"
         )
-    known = _of_known(initializer, name, dim)
+    known = _of_known(initializer, name, dim, value_dtype)
     return known if known is not None else _of_callable(initializer, name, dim, value_dtype)
 
 
@@ -133,9 +148,10 @@ def _constant(value: Any) -> InitialRow:
     return InitialRow("constant", (number,)) if number else InitialRow("zeros")
 
 
-def _of_array(initializer: Any, dim: int) -> InitialRow:
+def _of_array(initializer: Any, dim: int, value_dtype: tf.DType) -> InitialRow:
     values = _values_of(initializer) if tf.is_tensor(initializer) else initializer
     array = np.asarray(values)
+    _check_numbers(array, value_dtype)
     if array.size == 1 and dim >= 1 and array.ndim <= 1:
         return _constant(array.reshape([]))
     if array.shape not in ((dim,), (1, dim)):
@@ -146,7 +162,7 @@ def _of_array(initializer: Any, dim: int) -> InitialRow:
     return InitialRow("row", table=array.reshape([dim]).astype(np.float32))
 
 
-def _of_known(initializer: Any, name: str, dim: int) -> InitialRow | None:
+def _of_known(initializer: Any, name: str, dim: int, value_dtype: tf.DType) -> InitialRow | None:
     # Only the libraries' own classes: a subclass may compute anything.
     if not type(initializer).__module__.startswith(_LIBRARIES):
         return None
@@ -156,7 +172,7 @@ def _of_known(initializer: Any, name: str, dim: int) -> InitialRow | None:
     if kind == "Ones":
         return _constant(1)
     if kind == "Constant":
-        return _of_array(np.asarray(initializer.value), dim)
+        return _of_array(initializer.value, dim, value_dtype)
     seed = _seed_of(initializer, name)
     if kind == "RandomUniform":
         # TensorFlow 1 leaves the upper end open, which means 1 for floating-point values.
@@ -201,6 +217,7 @@ def _of_callable(
             "A callable `initializer` must return an array of the shape it is asked for. "
             f"Received: shape={values.shape} for {shape} (from {initializer!r})."
         )
+    _check_numbers(values[0], value_dtype)
     if np.all(values == values[:1]):
         return InitialRow("row", table=values[0].astype(np.float32))
     columns = np.sort(values.astype(np.float32), axis=0)

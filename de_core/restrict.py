@@ -25,7 +25,8 @@ class RestrictPolicy:
     Pass a subclass to `Variable`, not an object: the Variable makes its own. A subclass of yours
     overrides `apply_update`, which each optimizer step calls with the keys it wrote, and
     `apply_restriction`; both return an operation, or None in eager mode. It keeps its status where
-    it likes, such as in a `Variable` of its own, and saves that itself.
+    it likes, such as in a `Variable` of its own, and saves that itself. One with `columns` need not
+    override `apply_update`: every write keeps those.
 
     Args:
         var: The Variable. The policy does not keep it alive.
@@ -58,6 +59,12 @@ class RestrictPolicy:
         if var is None:
             raise ReferenceError("The Variable of this restrict policy is gone.")
         return var
+
+    @classmethod
+    def hears_of_steps(cls) -> bool:
+        """Returns whether optimizer steps call `apply_update`: not where columns do its work."""
+        inherited = (RestrictPolicy.apply_update, _ColumnPolicy.apply_update)
+        return not cls.columns or cls.apply_update not in inherited
 
     def apply_update(self, ids: Any) -> Any:
         """Notes that keys were used.

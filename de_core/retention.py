@@ -150,9 +150,9 @@ class Retention:
         return mine is restrict_policy and wanted == self._store.policy
 
     def _start_restriction(self, restrict_policy: type[RestrictPolicy] | None) -> None:
-        """Makes the policy; one that does not rely on the tables' columns hears of each step."""
+        """Makes the policy; each step tells it unless the tables' columns are all it goes by."""
         self._restrict_policy = None if restrict_policy is None else restrict_policy(self)  # type: ignore[arg-type]
-        if self._restrict_policy is not None and not self._restrict_policy.columns:
+        if self._restrict_policy is not None and self._restrict_policy.hears_of_steps():
             self._store.on_update = self._restrict_policy.apply_update
 
 

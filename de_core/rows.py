@@ -25,17 +25,18 @@ class Rows:
     _store: ShardedTable
     _anchor: Any
     _anchor_variable: tf.Variable | None
-    regularizer: Callable[[tf.Tensor], tf.Tensor] | None
+    regularizer: Callable[[tf.Tensor], tf.Tensor | None] | None
 
     @plain_python
     def lookup(
-        self, keys: Any, return_exists: bool = False, name: str | None = None
+        self, keys: Any, return_exists: bool | str = False, name: str | None = None
     ) -> tf.Tensor | tuple[tf.Tensor, tf.Tensor]:
         """Reads the rows of `keys`; a pure read, through which gradients flow.
 
         Args:
             keys: Tensor, array or list of the table's key dtype, any shape.
-            return_exists: Whether to return also which keys have a row.
+            return_exists: Whether to return also which keys have a row. A string is the `name`,
+                which older programs pass here.
             name: Of the operation.
 
         Returns:
@@ -45,6 +46,8 @@ class Rows:
         Raises:
             TypeError: `keys` are not of the key dtype.
         """
+        if isinstance(return_exists, str):
+            name, return_exists = return_exists, False
         with tf.name_scope(name or "lookup"):
             keys = keys_and_values.checked_keys(keys, self)
             values, exists = self._store.find(keys)
@@ -60,7 +63,7 @@ class Rows:
             name: Of the operation.
 
         Returns:
-            What the regularizer returns, a scalar as a rule; zero without one.
+            What the regularizer returns, a scalar as a rule; zero for None or without one.
 
         Raises:
             TypeError: `keys` are not of the key dtype.
@@ -71,12 +74,8 @@ class Rows:
         >>> float(users.regularization_loss([7, 7, 8]))
         2.0
         """
-        if self.regularizer is None:
-            return tf.zeros([], self.value_dtype)
-        with tf.name_scope(name or "regularization_loss"):
-            flat = tf.reshape(keys_and_values.checked_keys(keys, self), [-1])
-            distinct, _ = tf.unique(flat)
-            return self.regularizer(self._anchored(distinct, self._store.find(distinct)[0]))
+        loss = self._penalty(keys_and_values.checked_keys(keys, self), name)
+        return tf.zeros([], self.value_dtype) if loss is None else loss
 
     @plain_python
     def find_or_insert(self, keys: Any, name: str | None = None) -> tf.Tensor:
@@ -189,9 +188,18 @@ class Rows:
     def _collect_regularization_loss(self, keys: tf.Tensor) -> None:
         """Adds the penalty on the rows of one lookup to the graph's losses, if there is any."""
         if self.regularizer is not None and not tf.executing_eagerly():
-            tf.compat.v1.add_to_collection(
-                tf.compat.v1.GraphKeys.REGULARIZATION_LOSSES, self.regularization_loss(keys)
-            )
+            loss = self._penalty(keys)
+            if loss is not None:
+                key = tf.compat.v1.GraphKeys.REGULARIZATION_LOSSES
+                tf.compat.v1.add_to_collection(key, loss)
+
+    def _penalty(self, keys: tf.Tensor, name: str | None = None) -> tf.Tensor | None:
+        """Returns what the regularizer says of the distinct ones of `keys`."""
+        if self.regularizer is None:
+            return None
+        with tf.name_scope(name or "regularization_loss"):
+            distinct, _ = tf.unique(tf.reshape(keys, [-1]))
+            return self.regularizer(self._anchored(distinct, self._store.find(distinct)[0]))
 
     def _anchored(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
         """Ties rows to the anchor, so that a tape records where they come from."""

@@ -17,8 +17,11 @@ from de_core.plain_python import plain_python
 from de_core.sharding import Partitioner, default_partition_fn
 from de_core.variable import Variable
 
-# In eager mode a Variable is shared as long as someone holds it; a graph keeps its own alive.
+# In eager mode a Variable is shared as long as someone holds it, be it a function that asked for
+# it; a graph keeps its own alive.
 _eager: weakref.WeakValueDictionary[str, Variable] = weakref.WeakValueDictionary()
+# No string, so that TensorFlow leaves the collection out of MetaGraphs.
+_HELD_KEY = ("de_core", "held")
 
 
 @plain_python
@@ -39,22 +42,24 @@ def get_variable(
     bp_v2: bool = False,
     short_file_name: bool = False,
     *,
-    regularizer: Callable[[tf.Tensor], tf.Tensor] | None = None,
+    regularizer: Callable[[tf.Tensor], tf.Tensor | None] | None = None,
     admission: Admission | None = None,
     eviction: Eviction | Sequence[Eviction] | None = None,
 ) -> Variable:
     """Returns the Variable of this name, or makes it.
 
     The name is prefixed by the current `tf.compat.v1.variable_scope`. In eager mode and in
-    `tf.function` an existing Variable is shared; in a graph the scope's `reuse` decides, as it does
+    `tf.function` an existing Variable is shared, as long as someone holds it or a function that
+    asked for it; in a graph the scope's `reuse` decides, as it does
     for `tf.compat.v1.get_variable`: under True the Variable must exist, under False it must not,
     under `tf.compat.v1.AUTO_REUSE` either will do.
 
     The scope's `initializer` and `regularizer` stand in for those not given. Its `partitioner`
     decides the number of tables where `devices` is None, and must agree with `devices` otherwise.
-    Its `custom_getter` is called with all arguments. Its `caching_device` has no effect: a lookup
-    reads few rows, and those from the table itself. Its `dtype` has none either: pass
-    `value_dtype`. A `constraint` is refused, because no optimizer would apply it.
+    Its `custom_getter` is called with all arguments; what it leaves out stays as it was. Its
+    `caching_device` has no effect: a lookup reads few rows, and those from the table itself. Its
+    `dtype` has none either: pass `value_dtype`. A `constraint` is refused, because no optimizer
+    would apply it.
 
     Args:
         name: Not empty.
@@ -131,8 +136,12 @@ def _in_scope(name: str, arguments: dict[str, Any]) -> Variable:
     arguments = scope_defaults.applied(scope, arguments, full_name)
     reuse = scope.reuse
 
-    def getter(name: str, **arguments: Any) -> Variable:
-        return _get_or_make(name, reuse, arguments)
+    def getter(name: str, *args: Any, **kwargs: Any) -> Variable:
+        # What a custom getter leaves out stays as it was requested.
+        changed = inspect.signature(get_variable).bind_partial(name, *args).arguments
+        request = {**arguments, **changed, **kwargs}
+        del request["name"]
+        return _get_or_make(name, reuse, request)
 
     if scope.custom_getter is None:
         return getter(full_name, **arguments)
@@ -141,6 +150,14 @@ def _in_scope(name: str, arguments: dict[str, Any]) -> Variable:
 
 
 def _get_or_make(name: str, reuse: Any, arguments: dict[str, Any]) -> Variable:
+    variable = _got_or_made(name, reuse, arguments)
+    if not tf.executing_eagerly():
+        # The next trace of a function must find it again, though nobody else holds it.
+        tf.compat.v1.get_default_graph().get_collection_ref(_HELD_KEY).append(variable)
+    return variable
+
+
+def _got_or_made(name: str, reuse: Any, arguments: dict[str, Any]) -> Variable:
     with tf.init_scope():
         graph = graph_mode.current()
         shared: MutableMapping[str, Variable] = _eager if graph is None else graph.shared

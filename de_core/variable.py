@@ -47,13 +47,15 @@ class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Lay
         dim: Values a row, 1 to 4096.
         devices: Device names; one table is made on each, and the keys are divided among them. None
             is one table on the CPU.
-        partitioner: `f(keys [n], shard_num)` returning the table of each key, in [0, shard_num).
+        partitioner: `f(keys [n], shard_num)` returning the table of each key, in [0, shard_num);
+            not asked where there is one table.
         shared_name: Not used.
         name: Names the tables, seeds the initializer and names the signatures of an export. Two
             Variables never share rows because of equal names; `de.get_variable` shares.
         initializer: None for zeros; a number; an array, list or tensor of shape [] or [dim]; a
             Keras or TensorFlow initializer; or a callable `f(shape, dtype)`, which is evaluated
-            once: initial rows then follow the distribution of each of its columns.
+            once: initial rows then follow the distribution of each of its columns. Initial rows are
+            numbers of float32, whatever the dtype of the values.
         trainable: Whether lookups record gradients.
         checkpoint: Whether checkpoints include the rows.
         init_size: Rows to make room for at once, divided among the tables.
@@ -64,9 +66,9 @@ class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Lay
         bp_v2: Kept for compatibility. Each optimizer step is one atomic update inside the table, so
             concurrent updates of a row add up in any case.
         short_file_name: Kept for compatibility. File names are short in any case.
-        regularizer: `f(rows [n, dim])` returning a penalty. In graphs, that of the distinct rows of
-            each lookup joins the collection REGULARIZATION_LOSSES, unless it is in a branch or a
-            loop; see `regularization_loss`.
+        regularizer: `f(rows [n, dim])` returning a penalty or None. In graphs, that of the distinct
+            rows of each lookup joins the collection REGULARIZATION_LOSSES, unless it is in a branch
+            or a loop; see `regularization_loss`.
         collections: In a graph of TensorFlow 1, the collections that the anchor joins; None for
             GLOBAL_VARIABLES. A trainable one joins TRAINABLE_VARIABLES besides.
         admission: Which keys get a row, such as `de.AdmissionCount(2)`; None for all that are
@@ -109,7 +111,7 @@ class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Lay
         bp_v2: bool = False,
         short_file_name: bool = False,
         *,
-        regularizer: Callable[[tf.Tensor], tf.Tensor] | None = None,
+        regularizer: Callable[[tf.Tensor], tf.Tensor | None] | None = None,
         collections: Sequence[str] | None = None,
         admission: Admission | None = None,
         eviction: Eviction | Sequence[Eviction] | None = None,

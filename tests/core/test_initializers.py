@@ -206,6 +206,38 @@ def test_an_integer_table_refuses_numbers_it_would_change(value):
     assert table.lookup([1]).numpy().tolist() == [[-(2**40)] * 2]
 
 
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        tf.constant_initializer,
+        keras.initializers.Constant,
+        tf.compat.v1.constant_initializer,
+        lambda value: lambda shape: np.full(shape, value),
+    ],
+)
+def test_an_integer_table_refuses_initializers_of_such_numbers_too(wrap):
+    for value in (0.5, 2**24 + 1):
+        with pytest.raises(ValueError, match="of int64 values must be whole numbers"):
+            de.Variable(value_dtype=tf.int64, initializer=wrap(value))
+    table = de.Variable(value_dtype=tf.int64, initializer=wrap(-3))
+    assert table.lookup([1]).numpy().tolist() == [[-3]]
+
+
+@pytest.mark.parametrize("initializer", [1e300, [0.0, -1e39], tf.constant([1e300] * 2, tf.float64)])
+def test_numbers_beyond_float32_are_refused(initializer):
+    with pytest.raises(ValueError, match=r"computed in float32\. Received: value="):
+        de.Variable(dim=2, value_dtype=tf.float64, initializer=initializer)
+
+
+@pytest.mark.parametrize("initializer", ["x", np.array(["x"]), 5, "ones", [0, 0]])
+def test_strings_begin_empty_and_nothing_else(initializer):
+    with pytest.raises(TypeError, match=r"of string values must be None.* Received: initializer="):
+        de.Variable(dim=2, value_dtype=tf.string, initializer=initializer)
+    for empty in (None, 0, "zeros", keras.initializers.Zeros()):
+        table = de.Variable(dim=2, value_dtype=tf.string, initializer=empty)
+        assert table.lookup([1]).numpy().tolist() == [[b"", b""]]
+
+
 @pytest.mark.parametrize("tensor", [tf.constant([1, 2]), tf.Variable([1.0, 2.0], dtype=tf.float64)])
 def test_a_tensor_of_another_dtype_is_refused(tensor):
     with pytest.raises(ValueError, match="must be of the values' dtype, float32"):

@@ -220,6 +220,10 @@ class TestVerbs:
         expected = np.where((keys >= 1) & (keys <= 3), keys, 9).astype(np.float32)
         np.testing.assert_array_equal(rows, np.stack([expected, expected], -1))
 
+    def test_the_name_may_follow_the_keys_as_it_once_did(self, mode):
+        table = de.Variable(dim=2, initializer=9.0)
+        assert mode.run(lambda: table.lookup(int64(1), "rows")).tolist() == [[9, 9]]
+
     def test_remove_ignores_keys_that_are_not_there(self, mode):
         table, write = filled()
         mode.run(write)

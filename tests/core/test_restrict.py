@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import Sequential, layers
+from keras.optimizers import SGD
 
 import de_core as de
 from tests.core.policy_model import tie_of
@@ -163,6 +164,22 @@ def test_a_policy_of_the_users_own_hears_of_each_step():
     layer.table.restrict(2, why="test")
     assert keys_of(layer.table) == [2, 5]
     assert policy.var is layer.table
+
+
+class OnlyEven(de.FrequencyRestrictPolicy):
+    """Counts even ids twice, by the column that the tables keep."""
+
+    def apply_update(self, ids):
+        return super().apply_update(tf.boolean_mask(ids, ids % 2 == 0))
+
+
+def test_a_policy_with_columns_hears_of_steps_where_it_wants_to():
+    optimizer = de.DynamicEmbeddingOptimizer(SGD(1.0))
+    for policy, counts in ((OnlyEven, [1, 2]), (de.FrequencyRestrictPolicy, [1, 1])):
+        users = new(2, restrict_policy=policy)
+        step = tf.IndexedSlices(tf.ones([2, 2]), tf.constant([1, 2], tf.int64))
+        optimizer.apply([step], [users])
+        assert users.restrict_policy.status.lookup([1, 2]).numpy().ravel().tolist() == counts
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,40 @@ def test_a_function_shares_at_every_trace():
     assert look(tf.constant([1], tf.int64)).numpy().tolist() == [[5, 5]]
 
 
+@pytest.mark.parametrize("dtype", [tf.float32, tf.int64])
+def test_a_function_keeps_what_it_asked_for(dtype):
+    name = f"made_in_function_{dtype.name}"
+
+    @tf.function
+    def write(ids):
+        table = de.get_variable(name, dim=1, value_dtype=dtype)
+        table.upsert(ids, tf.ones([tf.size(ids), 1], dtype))
+        return table.size()
+
+    assert int(write(tf.constant([1], tf.int64))) == 1
+    gc.collect()
+    assert int(write(tf.constant([2, 3], tf.int64))) == 3
+    assert int(de.get_variable(name, dim=1, value_dtype=dtype).size()) == 3
+    del write
+    gc.collect()
+    assert int(de.get_variable(name, dim=2, value_dtype=dtype).size()) == 0
+
+
+@pytest.mark.parametrize(
+    "getter",
+    [
+        lambda getter, name, **_: getter(name, dim=3),
+        lambda getter, name, **_: getter(name, tf.int64, tf.float32, 3),
+    ],
+)
+def test_what_a_custom_getter_leaves_out_stays_as_it_was(getter):
+    with v1.variable_scope("own_getter", custom_getter=getter):
+        table = de.get_local_variable("t", initializer=2.0)
+        assert de.get_local_variable("t") is table
+    assert table.lookup([1]).numpy().tolist() == [[2.0] * 3]
+    assert not table.trainable
+
+
 class TestGraphs:
     """The rules of tf.compat.v1.get_variable, which hold in graphs."""
 

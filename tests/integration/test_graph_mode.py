@@ -241,6 +241,13 @@ class TestRegularizers:
                 5: [1, 1],
             }
 
+    def test_one_that_has_nothing_to_say_adds_nothing(self):
+        users = de.get_variable("users", dim=2, regularizer=lambda rows: None)  # noqa: ARG005
+        users.lookup(keys(1))
+        assert v1.get_collection(v1.GraphKeys.REGULARIZATION_LOSSES) == []
+        with v1.Session() as session:
+            assert session.run(users.regularization_loss(keys(1))) == 0
+
 
 class TestSavers:
     def build(self, shards, name="users"):
