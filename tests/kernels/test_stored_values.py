@@ -64,7 +64,7 @@ def test_stored_values_are_served_and_restored_as_the_models_dtype(
     np.testing.assert_array_equal(find(other), expected)
     size = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}[dtype]
     # Beside the values: the index, a scale, and the ends of 16 sections.
-    assert report["bytes"] < 500 * (8 * size + 15 + 4) + 16 * 192 + 1024
+    assert report["bytes"] < 500 * (8 * size + 19 + 4) + 16 * 192 + 1024
 
 
 def test_int8_keeps_rows_of_zeros_and_of_what_is_not_finite(make_table, tmp_path):

@@ -1,6 +1,7 @@
 #include "de_core/cc/engine/frozen_chain.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "de_core/cc/engine/guard.h"
 #include "de_core/cc/engine/hash.h"
@@ -81,8 +82,9 @@ bool FrozenChain::MayOverride(uint64_t hash) const noexcept {
   return (filter_[spread >> filter_shift_] & bits) == bits;
 }
 
-/// base(part, begin) looks up a part of the keys as if there were no deltas; layer(delta, i, found)
-/// overrides the answer of one. `wanted`: whether an unknown key can be an error.
+/// base(part, begin, found) looks up a part of the keys as if there were no deltas;
+/// layer(delta, part, begin, positions, count, found) overrides the answers of those at the
+/// positions, as FrozenTable::Override. `wanted`: whether an unknown key can be an error.
 template <typename Base, typename Layer>
 Status FrozenChain::Run(const Keys& keys, bool* found, bool wanted, const Base& base,
                         const Layer& layer) const {
@@ -98,10 +100,8 @@ Status FrozenChain::Run(const Keys& keys, bool* found, bool wanted, const Base& 
       count += MayOverride(Mix64(WordOf(part, i))) ? 1 : 0;
     }
     DE_RETURN_IF_ERROR(base(part, begin, part_found));
-    for (size_t hit = 0; hit < count; ++hit) {
-      for (const auto& delta : deltas_) {
-        DE_RETURN_IF_ERROR(layer(*delta, begin + hits[hit], &part_found[hits[hit]]));
-      }
+    for (size_t i = deltas_.size(); i > 0 && count > 0; --i) {  // the newest answer holds
+      DE_RETURN_IF_ERROR(layer(*deltas_[i - 1], part, begin, hits, &count, part_found));
     }
     for (size_t i = 0; strict && i < part.size; ++i) {
       if (!part_found[i]) return base_->Missing(part, i);
@@ -121,8 +121,9 @@ Status FrozenChain::Find(const Keys& keys, void* values, bool* found) const noex
         [&](const Keys& part, size_t begin, bool* part_found) {
           return base_->Find(part, at(begin), part_found, /*strict=*/false);
         },
-        [&](const FrozenTable& delta, size_t i, bool* one) {
-          return delta.Override(keys, i, at(i), one);
+        [&](const FrozenTable& delta, const Keys& part, size_t begin, uint32_t* positions,
+            size_t* count, bool* part_found) {
+          return delta.Override(part, positions, count, at(begin), part_found);
         });
   });
 }
@@ -137,8 +138,9 @@ Status FrozenChain::FindStrings(const Keys& keys, std::string_view* values,
         [&](const Keys& part, size_t begin, bool* part_found) {
           return base_->FindStrings(part, at(begin), part_found, /*strict=*/false);
         },
-        [&](const FrozenTable& delta, size_t i, bool* one) {
-          return delta.OverrideStrings(keys, i, at(i), one);
+        [&](const FrozenTable& delta, const Keys& part, size_t begin, uint32_t* positions,
+            size_t* count, bool* part_found) {
+          return delta.OverrideStrings(part, positions, count, at(begin), part_found);
         });
   });
 }
@@ -161,6 +163,7 @@ Status FrozenChain::CountRows(uint64_t* rows) const {
   *rows = base_->reader().rows();
   SectionBuffer buffer;
   std::vector<char> found;
+  std::vector<uint32_t> positions;
   for (size_t layer = 0; layer < deltas_.size(); ++layer) {
     const SnapshotReader& reader = deltas_[layer]->reader();
     for (size_t i = 0; i < reader.sections().size(); ++i) {
@@ -177,10 +180,14 @@ Status FrozenChain::CountRows(uint64_t* rows) const {
       DE_RETURN_IF_ERROR(base_->value_dtype() == DType::kString
                              ? base_->FindStrings(keys, nullptr, flags, false)
                              : base_->Find(keys, nullptr, flags, false));
+      positions.resize(keys.size);
+      std::iota(positions.begin(), positions.end(), 0U);
+      size_t left = keys.size;
+      for (size_t below = layer; below > 0; --below) {
+        DE_RETURN_IF_ERROR(
+            deltas_[below - 1]->Override(keys, positions.data(), &left, nullptr, flags));
+      }
       for (size_t key = 0; key < keys.size; ++key) {
-        for (size_t below = 0; below < layer; ++below) {
-          DE_RETURN_IF_ERROR(deltas_[below]->Override(keys, key, nullptr, &flags[key]));
-        }
         const bool there = key < buffer.section.count;
         if (there && !flags[key]) ++*rows;
         if (!there && flags[key]) --*rows;

@@ -14,11 +14,10 @@
 namespace de::engine {
 namespace {
 
-constexpr size_t kWindow = 16;              // keys between two stages of the pipeline
-constexpr size_t kRing = 4 * kWindow;       // keys in the pipeline
 constexpr size_t kMaxPrefetchBytes = 1024;  // of a row; the hardware follows longer ones
 
 constexpr IndexLine kEmptyLine{};
+constexpr IndexLine kPassedLine{{}, {}, 0, 1, 0xffff};
 
 /// A decimal number, whatever the locale.
 bool ParseNumber(const std::string& text, double* number) {
@@ -55,6 +54,7 @@ Status FrozenTable::Start(const char* data, size_t size, const FrozenOptions& op
   }
   const size_t touched = scale_offset_ == 0 ? layout.value_bytes() : scale_offset_ + sizeof(float);
   prefetch_bytes_ = std::min(touched, kMaxPrefetchBytes);
+  blank_.resize((stride_ + sizeof(uint64_t) - 1) / sizeof(uint64_t));
   BuildPlaces(data);
   BuildCells();
   const SnapshotHeader& unknown = options.unknown == nullptr ? header() : *options.unknown;
@@ -82,16 +82,20 @@ void FrozenTable::BuildCells() {
   uint32_t bits = 1;
   while ((size_t{1} << bits) < sections) ++bits;
   cell_shift_ = 64 - bits;
-  cells_.reserve((size_t{1} << bits) + 1);
-  uint32_t place = 0;
+  cells_.reserve(size_t{1} << bits);
+  first_places_.reserve((size_t{1} << bits) + 1);
+  uint32_t first = 0;
   for (uint64_t i = 0; i < uint64_t{1} << bits; ++i) {
     const uint64_t begin = i << cell_shift_;
     const uint64_t last = begin | (~uint64_t{0} >> bits);
-    while (places_[place].hash_last < begin) ++place;
-    const bool one = places_[place].hash_last >= last;
-    cells_.push_back({one ? places_[place].lines : nullptr, places_[place].line_count, place});
+    while (places_[first].hash_last < begin) ++first;
+    const Place& place = places_[first];
+    const bool one = place.hash_last >= last;
+    cells_.push_back(one ? Cell{place.lines, place.line_count, place.count}
+                         : Cell{&kPassedLine, 1, 0});
+    first_places_.push_back(first);
   }
-  cells_.push_back({nullptr, 0, static_cast<uint32_t>(sections)});
+  first_places_.push_back(static_cast<uint32_t>(sections));
 }
 
 Status FrozenTable::PrepareOov(const InitializerOptions& initializer) {
@@ -143,6 +147,7 @@ FrozenStats FrozenTable::stats() const noexcept {
   for (const Place& place : places_) stats.index_bytes += place.line_count * sizeof(IndexLine);
   stats.index_bytes -= sizeof(IndexLine);  // the line of the empty place is not in the file
   stats.heap_bytes = places_.capacity() * sizeof(Place) + cells_.capacity() * sizeof(Cell) +
+                     first_places_.capacity() * sizeof(uint32_t) +
                      stats.sections * sizeof(SectionRecord);
   return stats;
 }
@@ -171,30 +176,27 @@ Status FrozenTable::Missing(const Keys& keys, size_t i) const {
       key + (table == header().metadata.end() ? "" : ", table=" + table->second));
 }
 
-Status FrozenTable::Corrupt(const Probe& probe) const {
-  return Status::DataLoss(SectionName(probe.place, reader_->sections()[probe.place].offset) +
+Status FrozenTable::Report(const Failure& failure, const Keys& keys) const {
+  if (failure.corrupt == nullptr) return Missing(keys, failure.missing);
+  const auto number = static_cast<size_t>(failure.corrupt - places_.data());
+  return Status::DataLoss(SectionName(number, reader_->sections()[number].offset) +
                           " is corrupt: its index or a string of it points outside it");
 }
 
-void FrozenTable::Locate(Probe* probe) const noexcept {
-  const Cell* cell = &cells_[probe->hash >> cell_shift_];
-  probe->lines = cell->lines;
-  probe->line_count = cell->line_count;
-  probe->place = cell->place;
-  if (cell->lines != nullptr) return;
-  const Place* first = &places_[cell[0].place];
-  const Place* last = &places_[cell[1].place];  // the first place of the next cell may begin here
+/// The first place of the cell, or one of those before the next cell's first.
+const FrozenTable::Place& FrozenTable::PlaceOf(uint64_t hash) const noexcept {
+  const uint64_t cell = hash >> cell_shift_;
+  const Place* first = &places_[first_places_[cell]];
+  const Place* last = &places_[first_places_[cell + 1]];  // may begin in this cell
   while (first < last) {
     const Place* middle = first + (last - first) / 2;
-    if (middle->hash_last < probe->hash) {
+    if (middle->hash_last < hash) {
       first = middle + 1;
     } else {
       last = middle;
     }
   }
-  probe->lines = first->lines;
-  probe->line_count = first->line_count;
-  probe->place = static_cast<uint32_t>(first - places_.data());
+  return *first;
 }
 
 bool FrozenTable::StringAt(const Place& place, const char* at,
@@ -206,82 +208,28 @@ bool FrozenTable::StringAt(const Place& place, const char* at,
   return true;
 }
 
-/// Moves on to the row whose key bytes are `key`, or to kNoRow. False where the file is corrupt.
-bool FrozenTable::ResolveKey(std::string_view key, Probe* probe) const noexcept {
-  const Place& place = places_[probe->place];
-  bool intact = true;
-  const auto is_key = [&](uint32_t row) {
-    std::string_view text;
-    if (row < place.count &&
-        StringAt(place, place.rows + uint64_t{row} * stride_ + key_offset_, &text)) {
-      return text == key;
-    }
-    intact = false;
-    return false;
-  };
-  if (is_key(probe->row)) return true;
-  probe->row = FindRow(probe->lines, probe->line_count, probe->word, probe->hash, is_key);
-  return intact;
-}
-
-/// Keys move through four stages, kWindow keys apart, so that each cache miss of a key (index line,
-/// row, for strings the key bytes) is under way while others are worked on.
-template <bool kStringKeys, typename Deliver>
-Status FrozenTable::Run(const Keys& keys, bool strict, const Deliver& deliver) const {
-  Probe ring[kRing];
-  for (size_t step = 0; step < keys.size + 3 * kWindow; ++step) {
-    if (step < keys.size) {
-      Probe& probe = ring[step % kRing];
-      if constexpr (kStringKeys) {
-        probe.word = HashBytes(keys.strings[step]);
-      } else {
-        probe.word = static_cast<uint64_t>(keys.ints[step]);
-      }
-      probe.hash = Mix64(probe.word);
-      Locate(&probe);
-      const IndexLine* home = probe.lines + ReduceLow32(probe.hash, probe.line_count);
-      PrefetchFar(home);
-      PrefetchFar(home + 1);  // where one search in six goes on; behind the last: rows
-      PrefetchFar(&places_[probe.place]);
-    }
-    if (step >= kWindow && step - kWindow < keys.size) {
-      Probe& probe = ring[(step - kWindow) % kRing];
-      // For string keys whose words collide this may be another's row; ResolveKey sees to that.
-      probe.row = FindRow(probe.lines, probe.line_count, probe.word, probe.hash,
-                          [](uint32_t) { return true; });
-      if (IsInside(probe)) {
-        PrefetchBytes(RowAt(probe), prefetch_bytes_);
-        if (kStringKeys) PrefetchFar(RowAt(probe) + key_offset_);
-      }
-    }
-    if (kStringKeys && step >= 2 * kWindow && step - 2 * kWindow < keys.size) {
-      const Probe& probe = ring[(step - 2 * kWindow) % kRing];
-      std::string_view text;
-      if (IsInside(probe) && StringAt(places_[probe.place], RowAt(probe) + key_offset_, &text)) {
-        PrefetchFar(text.data());
-      }
-    }
-    if (step >= 3 * kWindow) {
-      const size_t i = step - 3 * kWindow;
-      Probe& probe = ring[i % kRing];
-      if (kStringKeys && probe.row != kNoRow && !ResolveKey(keys.strings[i], &probe)) {
-        return Corrupt(probe);
-      }
-      if (probe.row == kNoRow) {
-        if (strict && oov_.kind == OovPolicy::Kind::kError) return Missing(keys, i);
-      } else if (!IsInside(probe)) {
-        return Corrupt(probe);
-      }
-      if (!deliver(i, probe)) return Corrupt(probe);
-    }
+/// The key of a row, or of the tombstones numbered behind the rows.
+bool FrozenTable::RowKeyAt(const Place& place, uint32_t row, std::string_view* key) const noexcept {
+  if (row < place.count) {
+    return StringAt(place, place.rows + uint64_t{row} * stride_ + key_offset_, key);
   }
-  return Status::Ok();
+  const uint32_t gone = row - place.count;
+  return gone < place.tombstone_count &&
+         StringAt(place, place.tombstones + gone * sizeof(SnapshotStringRef), key);
 }
 
-template <typename Deliver>
-Status FrozenTable::RunKeys(const Keys& keys, bool strict, const Deliver& deliver) const {
-  return key_type() == KeyType::kString ? Run<true>(keys, strict, deliver)
-                                        : Run<false>(keys, strict, deliver);
+/// Moves `row`, which its word led to, to the one whose key bytes are `key`, or to kNoRow. False
+/// where the file is corrupt.
+bool FrozenTable::ResolveKey(const Place& place, std::string_view key, uint64_t word, uint64_t hash,
+                             uint32_t* row) const noexcept {
+  bool intact = true;
+  *row = FindRow(place.lines, place.line_count, word, hash, [&](uint32_t candidate) {
+    std::string_view text;
+    const bool readable = RowKeyAt(place, candidate, &text);
+    intact = intact && readable;
+    return readable && text == key;
+  });
+  return intact;
 }
 
 void FrozenTable::ReadValue(const char* row, char* value) const noexcept {
@@ -302,66 +250,17 @@ void FrozenTable::FillMissing(uint64_t word, char* value) const noexcept {
   }
 }
 
-Status FrozenTable::Find(const Keys& keys, void* values, bool* found, bool strict) const noexcept {
-  return Guarded([&] {
-    const bool strings = value_dtype() == DType::kString;
-    DE_RETURN_IF_ERROR(CheckKeys(keys, values == nullptr && strings));
-    char* const out = static_cast<char*>(values);
-    const char* const missing = reinterpret_cast<const char*>(missing_.data());
-    if (out == nullptr) {  // nobody asks what the rows are
-      return RunKeys(keys, false, [&](size_t i, const Probe& probe) {
-        if (found != nullptr) found[i] = probe.row != kNoRow;
-        return true;
-      });
-    }
-    if (read_ != nullptr) {
-      return RunKeys(keys, strict, [&](size_t i, const Probe& probe) {
-        const bool is_found = probe.row != kNoRow;
-        if (is_found) {
-          ReadValue(RowAt(probe), out + i * value_bytes_);
-        } else {
-          FillMissing(probe.word, out + i * value_bytes_);
-        }
-        if (found != nullptr) found[i] = is_found;
-        return true;
-      });
-    }
-    return RunKeys(keys, strict, [&](size_t i, const Probe& probe) {
-      const bool is_found = probe.row != kNoRow;
-      char* value = out + i * value_bytes_;
-      if (is_found) {
-        CopyBytes(value, RowAt(probe), value_bytes_);
-      } else if (initializer_ != nullptr) {
-        initializer_->Fill(probe.word, value);
-      } else {
-        CopyBytes(value, missing, value_bytes_);
-      }
-      if (found != nullptr) found[i] = is_found;
-      return true;
-    });
-  });
-}
-
-Status FrozenTable::FindStrings(const Keys& keys, std::string_view* values, bool* found,
-                                bool strict) const noexcept {
-  return Guarded([&] {
-    DE_RETURN_IF_ERROR(CheckKeys(keys, true));
-    const bool constant = oov_.kind == OovPolicy::Kind::kConstant;
-    const std::string_view missing = constant ? std::string_view(oov_.value) : std::string_view();
-    return RunKeys(keys, strict && values != nullptr, [&](size_t i, const Probe& probe) {
-      const bool is_found = probe.row != kNoRow;
-      for (size_t j = 0; values != nullptr && j < dim(); ++j) {
-        std::string_view* value = values + i * dim() + j;
-        *value = missing;
-        if (is_found &&
-            !StringAt(places_[probe.place], RowAt(probe) + j * sizeof(SnapshotStringRef), value)) {
-          return false;
-        }
-      }
-      if (found != nullptr) found[i] = is_found;
-      return true;
-    });
-  });
+/// False where the file is corrupt.
+bool FrozenTable::ReadStrings(const Answer& answer, std::string_view* values) const noexcept {
+  const bool constant = oov_.kind == OovPolicy::Kind::kConstant;
+  const std::string_view missing = constant ? std::string_view(oov_.value) : std::string_view();
+  std::fill_n(values, dim(), missing);
+  if (answer.row == nullptr) return true;
+  const Place& place = PlaceOf(Mix64(answer.word));
+  for (size_t j = 0; j < dim(); ++j) {
+    if (!StringAt(place, answer.row + j * sizeof(SnapshotStringRef), &values[j])) return false;
+  }
+  return true;
 }
 
 }  // namespace de::engine

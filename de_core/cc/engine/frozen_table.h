@@ -64,12 +64,15 @@ class FrozenTable {
                      bool* found,               // (n), or nullptr
                      bool strict = true) const noexcept;
 
-  /// Of one key, for a file that lies on others: writes its row over `value` where it is here, what
-  /// an unknown key reads as where a tombstone is, nothing where neither. `found` says whether a
-  /// row was written, and keeps its value where nothing was. `value` may be nullptr.
-  Status Override(const Keys& keys, size_t i, void* value, bool* found) const noexcept;
-  Status OverrideStrings(const Keys& keys, size_t i, std::string_view* value,
-                         bool* found) const noexcept;
+  /// For a file that lies on others, of keys[positions[j]] for j in [0, *count): writes its row
+  /// over row positions[j] of `values` where it is here, what an unknown key reads as where a
+  /// tombstone is, nothing where neither; found[positions[j]] says whether a row was written, and
+  /// keeps its value where nothing was. What is left in `positions`, in its order, are the keys
+  /// that are neither here nor gone. `values` may be nullptr.
+  Status Override(const Keys& keys, uint32_t* positions, size_t* count, void* values,
+                  bool* found) const noexcept;
+  Status OverrideStrings(const Keys& keys, uint32_t* positions, size_t* count,
+                         std::string_view* values, bool* found) const noexcept;
 
   /// Calls visit(hash) for every key of the file, tombstones included, and perhaps for others.
   template <typename Visit>
@@ -112,22 +115,27 @@ class FrozenTable {
     const char* tombstones;  // (tombstone_count) references to keys, of string keys
     uint32_t tombstone_count;
   };
-  /// Where hashes with one prefix are looked up, four to a cache line: for most prefixes all of
-  /// them lie in one place. Where they may lie in several, `lines` is nullptr and `place` the
-  /// first.
+  /// Where hashes with one prefix are looked up first, four to a cache line: for most prefixes all
+  /// of them lie in one place, whose rows follow its lines. Where they may lie in several, a line
+  /// that is empty and sends all keys on.
   struct Cell {
     const IndexLine* lines;
     uint32_t line_count;
-    uint32_t place;
+    uint32_t count;
   };
-  /// A key on its way through the pipeline.
-  struct Probe {
+  /// What a search found of a key.
+  struct Answer {
     uint64_t word;
-    uint64_t hash;
-    const IndexLine* lines;
-    uint32_t line_count;
-    uint32_t place;
-    uint32_t row;
+    const char* row;  ///< nullptr: there is none
+    bool gone;        ///< there is a tombstone
+  };
+  /// Why a batch cannot be answered: a corrupt section, or the first key that is missing.
+  struct Failure {
+    const Place* corrupt = nullptr;
+    size_t missing = kNone;
+
+    static constexpr size_t kNone = ~size_t{0};
+    bool any() const noexcept { return corrupt != nullptr || missing != kNone; }
   };
 
   FrozenTable() = default;
@@ -137,28 +145,33 @@ class FrozenTable {
   Status PrepareOov(const InitializerOptions& initializer);
   void ReadValue(const char* row, char* value) const noexcept;
   void FillMissing(uint64_t word, char* value) const noexcept;
-  /// Where a key of a file that lies on others is; false where the file is corrupt.
-  bool LocateOne(const Keys& keys, size_t i, Probe* probe) const noexcept;
+  bool ReadStrings(const Answer& answer, std::string_view* values) const noexcept;
   Status CheckKeys(const Keys& keys, bool string_values) const;
-  Status Corrupt(const Probe& probe) const;
+  Status Report(const Failure& failure, const Keys& keys) const;
 
-  void Locate(Probe* probe) const noexcept;
-  bool IsInside(const Probe& probe) const noexcept {
-    return probe.row < places_[probe.place].count;
-  }
-  const char* RowAt(const Probe& probe) const noexcept {
-    return places_[probe.place].rows + uint64_t{probe.row} * stride_;
-  }
+  const Place& PlaceOf(uint64_t hash) const noexcept;
   bool StringAt(const Place& place, const char* at, std::string_view* text) const noexcept;
-  bool ResolveKey(std::string_view key, Probe* probe) const noexcept;
-  template <bool kStringKeys, typename Deliver>
-  Status Run(const Keys& keys, bool strict, const Deliver& deliver) const;
-  template <typename Deliver>
+  bool RowKeyAt(const Place& place, uint32_t row, std::string_view* key) const noexcept;
+  bool ResolveKey(const Place& place, std::string_view key, uint64_t word, uint64_t hash,
+                  uint32_t* row) const noexcept;
+  template <bool kStringKeys, typename PositionOf, typename Deliver>
+  void Search(const Keys& keys, size_t count, const PositionOf& position_of, Failure* failure,
+              const Deliver& deliver) const;
+  template <bool kStringKeys, size_t kRowBytes, typename Deliver>
+  void FindChunk(const Keys& keys, size_t begin, size_t count, Failure* failure,
+                 const Deliver& deliver) const;
+  template <size_t kRowBytes, typename Deliver>
   Status RunKeys(const Keys& keys, bool strict, const Deliver& deliver) const;
+  template <size_t kRowBytes>
+  Status FindRows(const Keys& keys, char* values, bool* found, bool strict) const;
+  template <typename Write>
+  Status OverrideKeys(const Keys& keys, uint32_t* positions, size_t* count, bool* found,
+                      const Write& write) const;
 
   std::unique_ptr<SnapshotReader> reader_;
   std::vector<Place> places_;  ///< the sections, then an empty place for hashes behind them
-  std::vector<Cell> cells_;    // (2^(64 - cell_shift_) + 1), the last for the end of the search
+  std::vector<Cell> cells_;    // (2^(64 - cell_shift_))
+  std::vector<uint32_t> first_places_;  ///< of each cell, and the end of the last
   uint32_t cell_shift_ = 63;
   size_t stride_ = 0;
   size_t value_bytes_ = 0;
@@ -169,6 +182,7 @@ class FrozenTable {
   OovPolicy oov_;
   std::unique_ptr<const Initializer> initializer_;  ///< of unknown keys, where rows differ
   std::vector<uint64_t> missing_;                   ///< the row of every unknown key, else
+  std::vector<uint64_t> blank_;  ///< bytes of a row, for keys whose own is found later
 };
 
 }  // namespace de::engine

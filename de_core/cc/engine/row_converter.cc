@@ -8,6 +8,12 @@
 
 #include "de_core/cc/engine/scalar_types.h"
 #include "de_core/cc/engine/snapshot_header.h"
+#include "de_core/cc/engine/wide_vectors.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
 
 namespace de::engine {
 namespace {
@@ -37,6 +43,53 @@ void ScaleElements(const char* values, float scale, size_t dim, char* out) noexc
     std::memcpy(out + i * sizeof(To), &to, sizeof(To));
   }
 }
+
+/// The processor's own conversion makes every NaN quiet.
+template <>
+void ConvertElements<Half, float>(const char* values, float, size_t dim, char* out) noexcept {
+  for (size_t i = 0; i < dim; ++i) {
+    Half half;
+    std::memcpy(&half, values + i * sizeof(half), sizeof(half));
+    const uint32_t quiet = Select((half.bits & 0x7fff) > 0x7c00, 0x00400000U, 0U);
+    const uint32_t bits = BitsOf(ToFloat(half)) | quiet;
+    std::memcpy(out + i * sizeof(bits), &bits, sizeof(bits));
+  }
+}
+
+template <typename From, typename To>
+DE_WIDE_VECTORS void WideConvertElements(const char* values, float scale, size_t dim,
+                                         char* out) noexcept {
+  ConvertElements<From, To>(values, scale, dim, out);
+}
+
+template <typename To>
+DE_WIDE_VECTORS void WideScaleElements(const char* values, float scale, size_t dim,
+                                       char* out) noexcept {
+  ScaleElements<To>(values, scale, dim, out);
+}
+
+#if defined(__x86_64__)
+/// By the processor's own instruction.
+[[gnu::target("avx2,f16c")]] void HalvesToFloats(const char* values, float scale, size_t dim,
+                                                 char* out) noexcept {
+  size_t i = 0;
+  for (; i + 8 <= dim; i += 8) {
+    __m128i halves;
+    std::memcpy(&halves, values + i * sizeof(Half), sizeof(halves));
+    const __m256 floats = _mm256_cvtph_ps(halves);
+    std::memcpy(out + i * sizeof(float), &floats, sizeof(floats));
+  }
+  if (i < dim) {
+    ConvertElements<Half, float>(values + i * sizeof(Half), scale, dim - i,
+                                 out + i * sizeof(float));
+  }
+}
+
+bool ConvertsHalves() noexcept {
+  unsigned int a = 0, b = 0, c = 0, d = 0;
+  return HasWideVectors() && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
 
 ReadValues CopierOf(DType dtype) noexcept {
   switch (SizeOf(dtype)) {
@@ -68,10 +121,16 @@ ReadValues ReaderOf(DType stored, DType wanted) noexcept {
   if (stored == wanted) return CopierOf(stored);
   return VisitFloating<ReadValues>(wanted, nullptr, [&](auto to) -> ReadValues {
     using To = typename decltype(to)::type;
-    if (stored == DType::kInt8) return &ScaleElements<To>;
-    return VisitFloating<ReadValues>(stored, nullptr, [](auto from) -> ReadValues {
+    const bool wide = HasWideVectors();
+    if (stored == DType::kInt8) return wide ? &WideScaleElements<To> : &ScaleElements<To>;
+    return VisitFloating<ReadValues>(stored, nullptr, [wide](auto from) -> ReadValues {
       using From = typename decltype(from)::type;
-      return &ConvertElements<From, To>;
+#if defined(__x86_64__)
+      if constexpr (std::is_same_v<From, Half> && std::is_same_v<To, float>) {
+        if (ConvertsHalves()) return &HalvesToFloats;
+      }
+#endif
+      return wide ? &WideConvertElements<From, To> : &ConvertElements<From, To>;
     });
   });
 }

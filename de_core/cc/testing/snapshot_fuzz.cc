@@ -4,7 +4,7 @@
 //
 // With libFuzzer: clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined -DDE_LIBFUZZER -I.
 // this file and crc32c, snapshot_header, snapshot_format, snapshot_writer, snapshot_reader,
-// snapshot_chain, row_converter, oov_policy, frozen_table, frozen_override, frozen_chain,
+// snapshot_chain, row_converter, oov_policy, frozen_table, frozen_find, frozen_chain,
 // initializer (.cc) of de_core/cc/engine.
 // Without -DDE_LIBFUZZER and -fsanitize=fuzzer the program runs the files it is given, or with
 // `--mutate SECONDS [SEED]` mutates snapshots of its own; `--corpus DIRECTORY` writes those.
@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <numeric>
 
 #include "de_core/cc/engine/frozen_chain.h"
 #include "de_core/cc/engine/frozen_table.h"
@@ -38,19 +39,19 @@ void LookUp(const FrozenTable& table, const std::vector<int64_t>& ints,
                                 : Keys{ints.data(), nullptr, ints.size()};
   std::vector<char> found(keys.size);
   bool* const flags = reinterpret_cast<bool*>(found.data());
+  std::vector<uint32_t> positions(keys.size);
+  std::iota(positions.begin(), positions.end(), 0U);
+  size_t count = keys.size;
   if (table.value_dtype() == DType::kString) {
     std::vector<std::string_view> values(keys.size * table.dim());
-    for (size_t i = 0; i < keys.size; ++i) {
-      if (!table.OverrideStrings(keys, i, values.data(), flags).ok()) continue;
-      for (size_t j = 0; j < table.dim(); ++j) Touch(values[j].data(), values[j].size());
+    if (table.OverrideStrings(keys, positions.data(), &count, values.data(), flags).ok()) {
+      for (const std::string_view value : values) Touch(value.data(), value.size());
     }
     if (!table.FindStrings(keys, values.data(), flags).ok()) return;
     for (const std::string_view value : values) Touch(value.data(), value.size());
   } else {
     std::vector<uint64_t> values(keys.size * table.value_bytes() / 8 + 1);
-    for (size_t i = 0; i < keys.size; ++i) {
-      (void)table.Override(keys, i, values.data(), flags);
-    }
+    (void)table.Override(keys, positions.data(), &count, values.data(), flags);
     (void)table.Find(keys, values.data(), flags);
     (void)table.Find(keys, nullptr, flags);
   }

@@ -1,0 +1,88 @@
+// Reading stored values: the loops for wide vectors give the bits of the plain ones.
+#include "de_core/cc/engine/row_converter.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <random>
+#include <string>
+
+#include "de_core/cc/engine/wide_vectors.h"
+
+namespace de::engine {
+namespace {
+
+constexpr DType kFloating[] = {DType::kFloat32, DType::kFloat64, DType::kHalf, DType::kBFloat16};
+
+/// The reader chosen where there are wide vectors, or where there are none.
+ReadValues Reader(DType stored, DType wanted, bool wide) {
+  const bool has = HasWideVectors();
+  HasWideVectors() = wide;
+  const ReadValues reader = ReaderOf(stored, wanted);
+  HasWideVectors() = has;
+  return reader;
+}
+
+std::string Read(ReadValues reader, const std::string& values, float scale, size_t dim,
+                 DType wanted) {
+  std::string out(dim * SizeOf(wanted) + 8, '#');  // with a margin that must stay as it is
+  reader(values.data(), scale, dim, out.data());
+  EXPECT_EQ(out.substr(dim * SizeOf(wanted)), "########");
+  return out;
+}
+
+class WideReaders : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasWideVectors()) GTEST_SKIP() << "this processor has no AVX2";
+  }
+};
+
+TEST_F(WideReaders, give_the_same_bits_for_every_half) {
+  std::string halves;
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    halves.push_back(static_cast<char>(bits & 0xff));
+    halves.push_back(static_cast<char>(bits >> 8));
+  }
+  const ReadValues wide = Reader(DType::kHalf, DType::kFloat32, true);
+  const ReadValues plain = Reader(DType::kHalf, DType::kFloat32, false);
+  ASSERT_NE(wide, plain);
+  EXPECT_EQ(Read(wide, halves, 1, 0x10000, DType::kFloat32),
+            Read(plain, halves, 1, 0x10000, DType::kFloat32));
+}
+
+TEST_F(WideReaders, give_the_same_bits_at_every_width_and_for_every_pair_of_dtypes) {
+  std::mt19937_64 random(1);
+  for (const DType wanted : kFloating) {
+    for (const DType stored :
+         {DType::kFloat32, DType::kFloat64, DType::kHalf, DType::kBFloat16, DType::kInt8}) {
+      if (stored == wanted) continue;
+      for (size_t dim = 1; dim <= 70; ++dim) {
+        std::string values(dim * SizeOf(stored), '\0');
+        for (char& byte : values) byte = static_cast<char>(random());
+        for (const float scale : {0.37F, 1e-40F}) {
+          ASSERT_EQ(Read(Reader(stored, wanted, true), values, scale, dim, wanted),
+                    Read(Reader(stored, wanted, false), values, scale, dim, wanted))
+              << NameOf(stored) << " as " << NameOf(wanted) << ", dim=" << dim;
+        }
+      }
+    }
+  }
+}
+
+TEST(Readers, read_int8_by_the_scale_and_halves_as_they_are) {
+  const std::string bytes("\x01\x80\x7f", 3);
+  float out[3];
+  ReaderOf(DType::kInt8, DType::kFloat32)(bytes.data(), 0.5F, 3, reinterpret_cast<char*>(out));
+  EXPECT_EQ(out[0], 0.5F);
+  EXPECT_EQ(out[1], -64.0F);
+  EXPECT_EQ(out[2], 63.5F);
+  const std::string halves("\x00\x3c\x01\x00\x00\xfc", 6);  // 1, the least denormal, -inf
+  ReaderOf(DType::kHalf, DType::kFloat32)(halves.data(), 1, 3, reinterpret_cast<char*>(out));
+  EXPECT_EQ(out[0], 1.0F);
+  EXPECT_EQ(out[1], 0x1p-24F);
+  EXPECT_EQ(out[2], -std::numeric_limits<float>::infinity());
+}
+
+}  // namespace
+}  // namespace de::engine
