@@ -18,6 +18,8 @@ constexpr size_t kKeysAChunk = 2048;
 
 // Lines in which a search is likely to end: 96 of 100 at the writer's filling.
 constexpr uint32_t kLinesAhead = 4;
+// No section has so many rows.
+constexpr uint32_t kUnsettled = kNoRow - 1;
 
 /// The row of the word in the first kLinesAhead lines from its home, or kNoRow, or kUnsettled where
 /// it may lie behind them. Of string keys whose words collide this may be another's row; ResolveKey
