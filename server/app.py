@@ -35,6 +35,7 @@ from server.observability.metrics import Metrics
 from server.observability.snapshot import Snapshots
 from server.observability.worker_metrics import WorkerMetrics
 from server.settings import Settings
+from server.throttle import Throttle
 from server.wire.limits import Limits
 from server.wire.paths import PREFIX
 
@@ -54,6 +55,7 @@ def create_app(
     metrics: Metrics | None = None,
     keys: KeyRing | None = None,
     workers: WorkerMetrics | None = None,
+    throttle: Throttle | None = None,
 ) -> FastAPI:
     """Makes the gateway's application; several may live in one process.
 
@@ -64,6 +66,7 @@ def create_app(
         metrics: Where it counts; of its own if not given.
         keys: The keys that open it; everyone may ask if not given.
         workers: The metrics of other worker processes, if there are any.
+        throttle: What it takes together with a gRPC port; by itself if not given.
 
     Example:
         >>> from server.engines.embedded import EmbeddedEngine, EmbeddedOptions
@@ -79,7 +82,7 @@ def create_app(
     routed = engine if isinstance(engine, RoutedEngine) else RoutedEngine(engine)
     live = LiveView()
     snapshots = Snapshots(routed, metrics)
-    guard = Guard(settings, keys)
+    guard = Guard(settings, keys, throttle)
     limits = Limits(
         max_rank=settings.max_rank,
         max_elements=settings.max_elements,

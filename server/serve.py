@@ -31,6 +31,7 @@ from server.process import (
     url_of,
 )
 from server.settings import Settings
+from server.throttle import Throttle
 from server.tokens import Tokens
 from server.workers import Worker
 
@@ -98,6 +99,7 @@ class Gateway:
         settings, worker = self._settings, self._worker
         lifecycle = Lifecycle()
         workers = WorkerMetrics(worker.folder if worker else None, worker.index if worker else 0)
+        throttle = Throttle(settings)
         app = create_app(
             settings,
             self._engine,
@@ -105,12 +107,14 @@ class Gateway:
             metrics=self._metrics,
             keys=self._keys,
             workers=workers,
+            throttle=throttle,
         )
         companions: list[Companion] = []
         if worker is not None:
             companions.append(MetricsWriter(self._metrics, workers))
         if settings.grpc_port is not None:
-            companions.append(_Announced(self._grpc_server(settings.grpc_port), settings.host))
+            grpc_server = self._grpc_server(settings.grpc_port, throttle)
+            companions.append(_Announced(grpc_server, settings.host))
         if self._admin_listener is not None:
             admin = create_admin_app(settings, self._engine, self._keys)
             companions.append(AdminServer(admin, settings, self._admin_listener))
@@ -153,7 +157,7 @@ class Gateway:
             return RoutesFile(self._settings.routes_file)
         return RoutesFile(self._worker.folder / "routes.json")
 
-    def _grpc_server(self, port: int) -> GrpcServer:
+    def _grpc_server(self, port: int, throttle: Throttle) -> GrpcServer:
         settings = self._settings
         certificate: tuple[Path, Path] | None = None
         if settings.tls_cert is not None and settings.tls_key is not None:
@@ -168,7 +172,7 @@ class Gateway:
             certificate=certificate,
             client_ca=settings.tls_client_ca,
         )
-        return GrpcServer(self._engine, options, self._keys, self._metrics)
+        return GrpcServer(self._engine, options, self._keys, self._metrics, throttle)
 
 
 class _Announced:

@@ -2,9 +2,11 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from server.errors import Code, ServingError
+from server.settings import Settings
 
 _REMEMBERED = 10_000
 # This many seconds' worth of requests may come in one go.
@@ -91,3 +93,42 @@ class Rate:
                 "Try again later.",
                 retry_after=max(1.0, (1 - tokens) / self._rate),
             )
+
+
+class Throttle:
+    """What one process takes from a client and for a model, whatever API it comes through."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Makes the bounds.
+
+        Args:
+            settings: How much is taken.
+        """
+        self._client_rate = Rate(settings.rate_per_second, "from one client")
+        self._model_places = Places(settings.model_in_flight, "requests to one model")
+        self._model_rate = Rate(settings.model_rate_per_second, "to one model")
+
+    def admit(self, client: str) -> None:
+        """Counts a client's request.
+
+        Raises:
+            ServingError: RESOURCE_EXHAUSTED if it sends too many a second.
+        """
+        self._client_rate.count(client)
+
+    @contextmanager
+    def place(self, model: str) -> Iterator[None]:
+        """Holds a place at a model; none is needed where a request names no model.
+
+        Raises:
+            ServingError: RESOURCE_EXHAUSTED if the model has too much to do.
+        """
+        if not model:
+            yield
+            return
+        self._model_rate.count(model)
+        self._model_places.enter(model)
+        try:
+            yield
+        finally:
+            self._model_places.leave(model)

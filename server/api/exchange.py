@@ -17,7 +17,7 @@ from server.errors import PRIVATE_CODES, Code, ServingError
 from server.keys import KeyRing, key_of_headers
 from server.observability.logs import LOG
 from server.settings import Settings
-from server.throttle import Places, Rate
+from server.throttle import Places, Throttle
 from server.wire.timeouts import timeout_seconds
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class Exchange:
             key = key_of_headers(self.headers.get(b"authorization"), self.headers.get(b"x-api-key"))
             self.info.client = self._guard.keys.check(key, scope)
             client = f"key {self.info.client}"
-        self._guard.client_rate.count(client)
+        self._guard.throttle.admit(client)
 
     async def body(self) -> bytes:
         """Reads the body."""
@@ -82,15 +82,8 @@ class Exchange:
         Raises:
             ServingError: RESOURCE_EXHAUSTED if its model has too much to do; what `work` raises.
         """
-        model = self.info.model
-        if not model:
+        with self._guard.throttle.place(self.info.model):
             return await self._answer(work)
-        self._guard.model_rate.count(model)
-        self._guard.model_places.enter(model)
-        try:
-            return await self._answer(work)
-        finally:
-            self._guard.model_places.leave(model)
 
     async def _answer(self, work: Callable[[], Awaitable[T]]) -> T:
         seconds = timeout_seconds(
@@ -119,18 +112,19 @@ Respond = Callable[[Exchange], Awaitable[Response]]
 class Guard:
     """What holds for every request to a model, whatever API it comes through."""
 
-    def __init__(self, settings: Settings, keys: KeyRing | None) -> None:
+    def __init__(
+        self, settings: Settings, keys: KeyRing | None, throttle: Throttle | None = None
+    ) -> None:
         """Makes the guard of an application.
 
         Args:
             settings: Its limits.
             keys: The keys that open it; None if everyone may ask.
+            throttle: What it takes together with other APIs; by itself if not given.
         """
         self.keys = keys
         self.places = Places(settings.max_in_flight)
-        self.client_rate = Rate(settings.rate_per_second, "from one client")
-        self.model_places = Places(settings.model_in_flight, "requests to one model")
-        self.model_rate = Rate(settings.model_rate_per_second, "to one model")
+        self.throttle = throttle or Throttle(settings)
         self.body_seconds = settings.body_seconds
         self.request_seconds = settings.request_seconds
 

@@ -9,6 +9,7 @@ from server.engines.tfserving.protos import load_protos
 from server.engines.tfserving.services import ModelService, PredictionService
 from server.keys import KeyRing
 from server.observability.metrics import Metrics
+from server.throttle import Throttle
 
 
 class GrpcPortError(Exception):
@@ -49,9 +50,11 @@ class GrpcServer:
         options: GrpcOptions,
         keys: KeyRing | None = None,
         metrics: Metrics | None = None,
+        throttle: Throttle | None = None,
     ) -> None:
         """Makes the server; `engine` is started and closed by whoever owns it."""
         self._metrics = metrics
+        self._throttle = throttle
         self._engine = engine
         self._options = options
         self._keys = keys
@@ -75,7 +78,14 @@ class GrpcServer:
             ],
             maximum_concurrent_rpcs=options.max_in_flight,
         )
-        arguments = (self._engine, protos, self._keys, options.max_seconds, self._metrics)
+        arguments = (
+            self._engine,
+            protos,
+            self._keys,
+            options.max_seconds,
+            self._metrics,
+            self._throttle,
+        )
         protos.prediction_service.add_PredictionServiceServicer_to_server(
             PredictionService(*arguments), self._server
         )

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 from server.call import Call, begin_call
@@ -14,11 +15,13 @@ from server.errors import HTTP_STATUS, PRIVATE_CODES, Code, ServingError, invali
 from server.keys import KeyRing, key_of_headers
 from server.observability.metrics import Metrics
 from server.tensors import DEFAULT_SIGNATURE, Array, SignatureSpec, Tensors, dtype_of_name
+from server.throttle import Throttle
 
 T = TypeVar("T")
 
 _LOG = logging.getLogger("server.grpc")
 _SIGNATURES = "signature_def"
+_LOOKUPS = "de_lookup/"
 # TensorFlow Serving and gRPC number the codes in the order of their declaration.
 _NUMBERS = {code: number for number, code in enumerate(Code)}
 _STATES = {"START": 10, "LOADING": 20, "AVAILABLE": 30, "UNLOADING": 40, "END": 50}
@@ -34,6 +37,7 @@ class _Service:
         keys: KeyRing | None,
         most: float,
         metrics: Metrics | None = None,
+        throttle: Throttle | None = None,
     ) -> None:
         """Makes the service.
 
@@ -43,8 +47,10 @@ class _Service:
             keys: The keys that open it; None if everyone may ask.
             most: Longest time for an answer, in seconds.
             metrics: Where requests are counted.
+            throttle: How many are taken; no bound if not given.
         """
         self._metrics = metrics
+        self._throttle = throttle
         self._engine = engine
         self._protos = protos
         self._keys = keys
@@ -54,8 +60,9 @@ class _Service:
         begun = time.perf_counter()
         code = Code.CANCELLED
         try:
-            self._begin(context)
-            answer = await work(request)
+            self._begin(context, request)
+            with self._place(request):
+                answer = await work(request)
             code = Code.OK
             return answer
         except ServingError as error:
@@ -76,15 +83,25 @@ class _Service:
         await context.abort(getattr(grpc.StatusCode, failure.code.value), failure.message)
         raise AssertionError("abort raises")
 
-    def _begin(self, context: Any) -> None:
+    def _begin(self, context: Any, request: Any) -> None:
+        client = _address_of(str(context.peer()))
         if self._keys is not None:
             metadata = dict(context.invocation_metadata() or ())
             sent = [metadata.get(name) for name in ("authorization", "x-api-key")]
             headers = [v.encode() if isinstance(v, str) else v for v in sent]
-            self._keys.check(key_of_headers(*headers), "predict")
+            client = f"key {self._keys.check(key_of_headers(*headers), _scope_of(request))}"
+        if self._throttle is not None:
+            self._throttle.admit(client)
         given = context.time_remaining()
         seconds = self._most if given is None else min(given, self._most)
         begin_call(Call(deadline=time.monotonic() + seconds))
+
+    def _place(self, request: Any) -> AbstractContextManager[None]:
+        if self._throttle is None:
+            return nullcontext()
+        model = _model_of(request)
+        # Names that nobody has are not remembered.
+        return self._throttle.place(model if model in self._engine.model_names() else "")
 
     def _count(self, model: str, code: Code, seconds: float) -> None:
         if self._metrics is not None:
@@ -267,6 +284,18 @@ def _model_of(request: Any) -> str:
         if hasattr(message, "model_spec"):
             return str(message.model_spec.name)
     return ""
+
+
+def _address_of(peer: str) -> str:
+    """Returns the address of `ipv4:ADDRESS:PORT`, so that it is REST's client of that address."""
+    _, _, address = peer.partition(":")
+    return address.rpartition(":")[0] or address
+
+
+def _scope_of(request: Any) -> str:
+    """Returns what a key must open for a request: rows of a table are looked up as through REST."""
+    signature = request.model_spec.signature_name if hasattr(request, "model_spec") else ""
+    return "lookup" if signature.startswith(_LOOKUPS) else "predict"
 
 
 def _signature(servable: Servable, name: str) -> SignatureSpec:

@@ -1,0 +1,124 @@
+"""Scopes of keys and rates on the gRPC port: the same as through REST, and counted together."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from server.app import create_app
+from server.engines.tfserving.grpc_server import GrpcOptions, GrpcServer
+from server.engines.tfserving.protos import load_protos
+from server.engines.tfserving.tensor_protos import fill_proto
+from server.keys import KeyRing
+from server.settings import load_settings
+from server.tensors import dtype_of_name
+from server.throttle import Throttle
+from tests.server.support.asgi import send
+from tests.server.support.gateway_process import make_key
+from tests.server.support.numpy_engine import NumpyEngine
+
+PROTOS = load_protos()
+
+
+def predict_request(signature: str = "", model: str = "m") -> Any:
+    request = PROTOS.predict.PredictRequest()
+    request.model_spec.name = model
+    request.model_spec.signature_name = signature
+    fill_proto(request.inputs["x"], np.array([1.0], np.float32), dtype_of_name("float"))
+    return request
+
+
+async def codes_of(server: GrpcServer, *requests: Any, key: str = "") -> list[str]:
+    """Returns what requests are answered with, one after the other."""
+    codes = []
+    metadata = (("x-api-key", key),) if key else ()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        stub = PROTOS.prediction_service.PredictionServiceStub(channel)
+        for request in requests:
+            try:
+                await stub.Predict(request, metadata=metadata)
+                codes.append("OK")
+            except grpc.aio.AioRpcError as error:
+                codes.append(error.code().name)
+    return codes
+
+
+def served(engine: NumpyEngine, keys: KeyRing | None, throttle: Throttle | None) -> GrpcServer:
+    options = GrpcOptions("127.0.0.1", 0, max_message_bytes=1 << 20)
+    return GrpcServer(engine, options, keys, throttle=throttle)
+
+
+def key_of(folder: Path, scope: str) -> tuple[str, KeyRing]:
+    key, line = make_key("tests", scope)
+    file = folder / "keys.yaml"
+    file.write_text(f"keys:\n{line}\n")
+    return key, KeyRing.load(file)
+
+
+@pytest.mark.parametrize(
+    ("scope", "predict", "lookup"),
+    [
+        ("predict", "OK", "PERMISSION_DENIED"),
+        ("lookup", "PERMISSION_DENIED", "FAILED_PRECONDITION"),  # there is no such table
+    ],
+)
+def test_rows_are_looked_up_with_the_scope_lookup(tmp_path, scope, predict, lookup):
+    key, ring = key_of(tmp_path, scope)
+
+    async def run():
+        server = served(NumpyEngine(), ring, None)
+        await server.start()
+        try:
+            asked = predict_request(), predict_request("de_lookup/none")
+            return await codes_of(server, *asked, key=key)
+        finally:
+            await server.stop(0)
+
+    assert asyncio.run(run()) == [predict, lookup]
+
+
+def test_a_client_is_counted_once_whatever_it_speaks(tmp_path):
+    key, ring = key_of(tmp_path, "predict")
+    settings = load_settings(model_dir="x", rate_per_second="1")  # two in one go
+    engine, throttle = NumpyEngine(), Throttle(settings)
+    app = create_app(settings, engine, keys=ring, throttle=throttle)
+
+    async def run():
+        server = served(engine, ring, throttle)
+        await server.start()
+        try:
+            rest = await send(
+                app,
+                "POST",
+                "/v1/models/m:predict",
+                b'{"instances": [1.0]}',
+                headers={"x-api-key": key},
+            )
+            asked = predict_request(), predict_request()
+            return rest.status, await codes_of(server, *asked, key=key)
+        finally:
+            await server.stop(0)
+
+    assert asyncio.run(run()) == (200, ["OK", "RESOURCE_EXHAUSTED"])
+
+
+def test_a_model_takes_so_many_a_second_and_names_of_none_are_not_counted():
+    throttle = Throttle(load_settings(model_dir="x", model_rate_per_second="1"))
+
+    async def run():
+        server = served(NumpyEngine(), None, throttle)
+        await server.start()
+        try:
+            known = await codes_of(server, *[predict_request()] * 3)
+            return known, await codes_of(server, *[predict_request(model="no")] * 3)
+        finally:
+            await server.stop(0)
+
+    known, unknown = asyncio.run(run())
+    assert known == ["OK", "OK", "RESOURCE_EXHAUSTED"]
+    assert unknown == ["NOT_FOUND"] * 3
