@@ -17,6 +17,7 @@ from __future__ import annotations
 import inspect
 import os
 from types import CodeType, FrameType
+from typing import Any
 
 import tensorflow as tf
 

@@ -107,6 +107,8 @@ def embedding_lookup_unique(
 
 __getattr__ = removed_names(
     __name__,
+    EmbeddingWeights="pass a Variable, or what wraps it",
+    embedding_lookup_unique_base="de.embedding_lookup_unique does the same",
     DEResourceVariable="a lookup makes no variable; pass de.TrainableWrapper where one is wanted",
     HvdVariable="Horovod is not used; `devices` puts the tables of a Variable on several machines",
 )

@@ -10,5 +10,7 @@ Checkpoint = DECheckpoint = tf.train.Checkpoint
 
 __getattr__ = removed_names(
     __name__,
+    checkpoint="its DECheckpoint is de.train.DECheckpoint",
+    saver="tf.compat.v1.train.Saver includes the tables",
     DEHvdSaver="Horovod is not used; tf.compat.v1.train.Saver includes the tables",
 )

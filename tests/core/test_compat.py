@@ -106,6 +106,12 @@ def test_layers_and_checkpoints_have_their_old_names_too():
     ("module", "name", "replacement"),
     [
         (de, "HkvHashTableCreator", "eviction policy"),
+        (de.layers, "HvdAllToAllEmbedding", "devices"),
+        (de.keras.layers, "LayerNormalization", "keras.layers.LayerNormalization"),
+        (de.shadow_ops, "embedding_lookup_unique_base", "embedding_lookup_unique"),
+        (de.shadow_ops, "EmbeddingWeights", "pass a Variable"),
+        (de.train, "checkpoint", "DECheckpoint"),
+        (de.train, "saver", "Saver includes the tables"),
         (de, "RedisTable", "kv_creator"),
         (de, "CuckooHashTable", "de.Variable"),
         (de, "create_slots", "get_slot_variables"),
