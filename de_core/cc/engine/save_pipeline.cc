@@ -23,7 +23,7 @@ SavePipeline::SavePipeline(SaveSource* source, SnapshotWriter* writer,
 Status SavePipeline::Run(Executor* executor) {
   const auto task = [this](size_t number) {
     const Status status = Guarded([&] {
-      if (number == 0) {
+      if (Claims(number)) {
         Copy();
       } else {
         Help();
@@ -39,6 +39,17 @@ Status SavePipeline::Run(Executor* executor) {
     executor->Run(helpers_ + 1, task);
   }
   return status_;
+}
+
+/// Whether this task copies: task 0, on the caller's thread, or one that it keeps waiting, for an
+/// executor may run tasks one after the other in any order.
+bool SavePipeline::Claims(size_t number) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (number != 0) changed_.wait_for(lock, kPatience, [this] { return copier_; });
+  if (copier_) return false;
+  copier_ = true;
+  changed_.notify_all();
+  return true;
 }
 
 void SavePipeline::Copy() {

@@ -27,7 +27,8 @@ class SavePipeline {
   SavePipeline(SaveSource* source, SnapshotWriter* writer, const std::function<bool()>& rest,
                size_t helpers);
 
-  /// Copies on task 0 of the executor, which may be nullptr, and encodes and writes on the others.
+  /// Copies on task 0 of the executor, which may be nullptr, and encodes and writes on the others,
+  /// if it runs them at once.
   Status Run(Executor* executor);
 
  private:
@@ -40,6 +41,7 @@ class SavePipeline {
     bool encoded = false;
   };
 
+  bool Claims(size_t number);
   void Copy();
   Status CopyRange(SaveSource::Range range, std::unique_lock<std::mutex>* lock);
   /// Left with the lock.
@@ -63,6 +65,7 @@ class SavePipeline {
   uint64_t claimed_ = 0;        ///< that somebody encodes or has encoded
   uint64_t written_ = 0;
   bool writing_ = false;  ///< somebody writes one
+  bool copier_ = false;   ///< somebody copies, or has copied
   bool copying_ = true;   ///< more will come
   size_t helping_ = 0;    ///< threads that have begun to help
   bool alone_ = false;    ///< they shall not go on for now
