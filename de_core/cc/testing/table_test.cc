@@ -1,5 +1,4 @@
 // The table against std::unordered_map, and the promises of table.h one by one.
-#include "de_core/cc/engine/hash.h"
 #include "de_core/cc/engine/table.h"
 
 #include <gtest/gtest.h>
@@ -12,10 +11,10 @@
 #include <set>
 #include <unordered_map>
 
+#include "de_core/cc/engine/hash.h"
 
 namespace de::engine {
 namespace {
-
 
 /// A batch of owned keys of either type, numbered: key i is the integer or its decimal digits.
 class TestKeys {
