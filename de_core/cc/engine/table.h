@@ -189,10 +189,14 @@ class Table {
   void SweepExpired(uint64_t rows);
   void AfterWrite(size_t keys);
   std::vector<RowRank> Choose(RowColumn by, const Candidates& wanted) const;
+  bool IsBelow(RowColumn by, const RowRank& kept, uint64_t word, const char* row) const;
   uint64_t EraseBelow(RowColumn by, const RowRank& kept);
   uint64_t EraseChosen(RowColumn by, const RowRank& kept, const std::vector<RowRank>& chosen);
   template <typename Which>
   uint64_t EraseRows(const Which& which);
+  template <typename Which>
+  uint64_t EraseListed(Shard& shard, const std::vector<std::pair<uint64_t, uint32_t>>& rows,
+                       const Which& which);
   template <typename Which>
   uint64_t EraseSegment(uint64_t* hash, const Which& which);
   template <typename Visit>

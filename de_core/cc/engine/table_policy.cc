@@ -64,17 +64,12 @@ void Table::ForEachRow(const Visit& visit) const {
   }
 }
 
-// Erases rows of the segment of *hash and moves *hash to the segment's last; returns their number.
+// Erases those of the rows (word, row) of a shard that `which` says. Under its lock.
 template <typename Which>
-uint64_t Table::EraseSegment(uint64_t* hash, const Which& which) {
-  Shard& shard = *shards_[ShardOfHash(*hash)];
+uint64_t Table::EraseListed(Shard& shard, const std::vector<std::pair<uint64_t, uint32_t>>& rows,
+                            const Which& which) {
   const bool strings = options_.key_type == KeyType::kString;
-  std::vector<std::pair<uint64_t, uint32_t>> rows;
   uint64_t erased = 0;
-  // One segment under one hold of the lock, so that others get in between.
-  const std::lock_guard<ShardLock> guard(shard.lock);
-  *hash =
-      shard.VisitSegment(*hash, [&](uint64_t word, uint32_t row) { rows.emplace_back(word, row); });
   for (size_t i = 0; i < rows.size(); ++i) {
     if (i + kPipelineLag < rows.size()) {
       PrefetchFar(shard.Row(rows[i + kPipelineLag].second) + policy_.end());
@@ -84,10 +79,23 @@ uint64_t Table::EraseSegment(uint64_t* hash, const Which& which) {
     const std::string_view bytes = strings ? shard.KeyBytes(row) : std::string_view();
     erased += shard.Erase({word, Mix64(word), strings ? &bytes : nullptr});
   }
-  if (policy_.options().max_bytes > 0) {
-    policy_.weights[ShardOfHash(*hash)].store(WeightOf(shard), std::memory_order_relaxed);
+  if (policy_.options().max_bytes > 0 && !rows.empty()) {
+    policy_.weights[ShardOfHash(Mix64(rows[0].first))].store(WeightOf(shard),
+                                                             std::memory_order_relaxed);
   }
   return erased;
+}
+
+// Erases rows of the segment of *hash and moves *hash to the segment's last; returns their number.
+template <typename Which>
+uint64_t Table::EraseSegment(uint64_t* hash, const Which& which) {
+  Shard& shard = *shards_[ShardOfHash(*hash)];
+  std::vector<std::pair<uint64_t, uint32_t>> rows;
+  // One segment under one hold of the lock, so that others get in between.
+  const std::lock_guard<ShardLock> guard(shard.lock);
+  *hash =
+      shard.VisitSegment(*hash, [&](uint64_t word, uint32_t row) { rows.emplace_back(word, row); });
+  return EraseListed(shard, rows, which);
 }
 
 template <typename Which>
@@ -120,10 +128,13 @@ std::vector<RowRank> Table::Choose(RowColumn by, const Candidates& wanted) const
 }
 
 // As the rows rank when they are reached: one that was used meanwhile stays.
+bool Table::IsBelow(RowColumn by, const RowRank& kept, uint64_t word, const char* row) const {
+  return RowRank{RankOf(policy_.Read(row, by)), TieOf(word)} < kept;
+}
+
 uint64_t Table::EraseBelow(RowColumn by, const RowRank& kept) {
-  const uint64_t erased = EraseRows([&](uint64_t word, const char* row) {
-    return RowRank{RankOf(policy_.Read(row, by)), TieOf(word)} < kept;
-  });
+  const uint64_t erased =
+      EraseRows([&](uint64_t word, const char* row) { return IsBelow(by, kept, word, row); });
   policy_.CountEvicted(erased);
   return erased;
 }
@@ -137,7 +148,6 @@ uint64_t Table::EraseChosen(RowColumn by, const RowRank& kept, const std::vector
   std::sort(hashes.begin(), hashes.end());  // by shard, and there in the order of the index
   // String keys of one word are visited together.
   hashes.erase(std::unique(hashes.begin(), hashes.end()), hashes.end());
-  const bool strings = options_.key_type == KeyType::kString;
   uint64_t erased = 0;
   std::vector<std::pair<uint64_t, uint32_t>> rows;
   for (size_t begin = 0; begin < hashes.size();) {
@@ -149,20 +159,11 @@ uint64_t Table::EraseChosen(RowColumn by, const RowRank& kept, const std::vector
     rows.clear();
     for (size_t i = begin; i < end; ++i) {
       if (i + kPipelineLag < end) shard.PrefetchLine(hashes[i + kPipelineLag]);
-      shard.VisitWord(UnMix64(hashes[i]), hashes[i], [&](uint32_t row) {
-        PrefetchFar(shard.Row(row) + policy_.offset(by));
-        rows.emplace_back(hashes[i], row);
-      });
+      const uint64_t word = UnMix64(hashes[i]);
+      shard.VisitWord(word, hashes[i], [&](uint32_t row) { rows.emplace_back(word, row); });
     }
-    for (const auto& [hash, row] : rows) {
-      const uint64_t word = UnMix64(hash);
-      if (!(RowRank{RankOf(policy_.Read(shard.Row(row), by)), TieOf(word)} < kept)) continue;
-      const std::string_view bytes = strings ? shard.KeyBytes(row) : std::string_view();
-      erased += shard.Erase({word, hash, strings ? &bytes : nullptr});
-    }
-    if (policy_.options().max_bytes > 0) {
-      policy_.weights[ShardOfHash(hashes[begin])].store(WeightOf(shard), std::memory_order_relaxed);
-    }
+    erased += EraseListed(
+        shard, rows, [&](uint64_t word, const char* row) { return IsBelow(by, kept, word, row); });
     begin = end;
   }
   policy_.CountEvicted(erased);
