@@ -11,7 +11,8 @@ from server.engines.model_folder import ModelFolder
 from server.engines.routed import RoutedEngine
 from server.engines.routes import Routes, RoutesFile, parse_labels
 from server.engines.saved_model import load_tensorflow
-from server.engines.tfserving.endpoint import ChannelOptions, parse_upstreams
+from server.engines.tfserving.channels import ChannelOptions
+from server.engines.tfserving.endpoint import parse_upstreams
 from server.engines.tfserving.engine import TfServingEngine, TfServingOptions
 from server.engines.tfserving.grpc_server import GrpcOptions, GrpcServer
 from server.engines.tfserving.pool import PoolOptions
@@ -239,5 +240,9 @@ def _tfserving_options(settings: Settings) -> TfServingOptions:
             retry_budget=settings.retry_budget,
             hedge=settings.hedge,
         ),
-        channel=ChannelOptions(settings.max_decompressed_bytes, settings.upstream_ca),
+        channel=ChannelOptions(
+            max_message_bytes=settings.max_decompressed_bytes,
+            ca=settings.upstream_ca,
+            channels=settings.upstream_channels,
+        ),
     )

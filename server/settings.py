@@ -83,6 +83,12 @@ class Settings(BaseSettings):
         default=None,
         description="Certificates (PEM) that upstreams are checked by; plain text if not given.",
     )
+    upstream_channels: int = Field(
+        default=2,
+        ge=1,
+        le=16,
+        description="Connections to one upstream; more than one are made when requests overlap.",
+    )
     upstream_in_flight: int = Field(
         default=64, ge=1, description="Requests one upstream runs at once; more wait."
     )

@@ -1,17 +1,16 @@
-"""One model server: its channel, how much it does, and whether it answers."""
+"""One model server: its channels, how much it does, and whether it answers."""
 
 import dataclasses
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from server.engines.tfserving.breaker import Breaker
+from server.engines.tfserving.channels import ChannelOptions, Channels
 from server.engines.tfserving.protos import Protos
 from server.errors import Code, ServingError
 
 _PART = re.compile(r"(?:([\w.-]{1,128})=)?([\w.-]+|\[[0-9a-fA-F:]+\]):([0-9]{1,5})")
-_MAX_RECONNECT_MS = 1000
 
 
 class UpstreamsError(Exception):
@@ -53,21 +52,8 @@ def parse_upstreams(text: str) -> list[UpstreamAddress]:
     return addresses
 
 
-@dataclasses.dataclass(frozen=True)
-class ChannelOptions:
-    """How model servers are connected to.
-
-    Attributes:
-        max_message_bytes: Largest message, either way.
-        ca: Certificates that they are checked by; plain text if None.
-    """
-
-    max_message_bytes: int = 64 << 20
-    ca: Path | None = None
-
-
 class Endpoint:
-    """A model server. Its channel belongs to the event loop that it is opened in."""
+    """A model server."""
 
     def __init__(self, address: UpstreamAddress, breaker: Breaker) -> None:
         """Makes the endpoint; nothing is connected yet."""
@@ -76,37 +62,16 @@ class Endpoint:
         self.in_flight = 0
         self.drained = False
         self._target = address.target
-        self._channel: Any = None
-        self._stubs: tuple[Any, Any] = (None, None)
+        self._channels: Channels | None = None
 
     def open(self, protos: Protos, options: ChannelOptions) -> None:
-        """Makes the channel; connecting happens by itself."""
-        import grpc
-
-        arguments: Sequence[tuple[str, int]] = (
-            ("grpc.max_receive_message_length", options.max_message_bytes),
-            ("grpc.max_send_message_length", options.max_message_bytes),
-            ("grpc.keepalive_time_ms", 30_000),
-            ("grpc.enable_retries", 0),
-            ("grpc.use_local_subchannel_pool", 1),
-            ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.min_reconnect_backoff_ms", 100),
-            ("grpc.max_reconnect_backoff_ms", _MAX_RECONNECT_MS),
-        )
-        if options.ca is None:
-            self._channel = grpc.aio.insecure_channel(self._target, options=arguments)
-        else:
-            credentials = grpc.ssl_channel_credentials(options.ca.read_bytes())
-            self._channel = grpc.aio.secure_channel(self._target, credentials, options=arguments)
-        self._stubs = (
-            protos.prediction_service.PredictionServiceStub(self._channel),
-            protos.model_service.ModelServiceStub(self._channel),
-        )
+        """Makes the channels, which belong to this event loop; connecting happens by itself."""
+        self._channels = Channels(self._target, protos, options)
 
     async def close(self) -> None:
-        """Closes the channel."""
-        if self._channel is not None:
-            await self._channel.close()
+        """Closes the channels."""
+        if self._channels is not None:
+            await self._channels.close()
 
     async def call(
         self,
@@ -128,9 +93,9 @@ class Endpoint:
         """
         import grpc
 
-        stub = self._stubs[method == "GetModelStatus"]
+        assert self._channels is not None
         try:
-            return await getattr(stub, method)(request, timeout=timeout, metadata=tuple(metadata))
+            return await self._channels.call(method, request, timeout, metadata)
         except grpc.aio.AioRpcError as error:
             raise _serving_error(error) from None
 

@@ -14,7 +14,8 @@ import numpy as np
 from server.engines.base import Classifications, ModelSpec, Servable, VersionStatus
 from server.engines.tfserving.breaker import Breaker
 from server.engines.tfserving.catalog import Catalog
-from server.engines.tfserving.endpoint import ChannelOptions, Endpoint, UpstreamAddress
+from server.engines.tfserving.channels import ChannelOptions
+from server.engines.tfserving.endpoint import Endpoint, UpstreamAddress
 from server.engines.tfserving.example_protos import fill_input
 from server.engines.tfserving.pool import PoolOptions, UpstreamPool
 from server.engines.tfserving.protos import Protos, load_protos
