@@ -64,6 +64,10 @@ class FileSystem:
         """
         del name
         _check_processes(proc_size, proc_rank, buffer_size)
+        if proc_size == 1:
+            self._store.router.require_whole(
+                "What `proc_size=1` writes", "Pass the number of workers, and `proc_rank`."
+            )
         folder = os.environ.get(dirpath_env) or os.fspath(dirpath)
         names = _file_names(self._store, file_name_list, proc_size, proc_rank)
         targets = [paths.join(folder, each) for each in names]

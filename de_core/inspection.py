@@ -94,6 +94,7 @@ class Inspection:
         10000
         """
         _require_eager("export_batches", "`export` returns all rows in graphs too.")
+        self._store.router.require_whole("`export_batches`", "Use `export`, or a checkpoint.")
         return itertools.chain.from_iterable(table.export_batches() for table in self._store.tables)
 
     @plain_python

@@ -12,6 +12,9 @@ from de_core.config import received
 from de_core.file_system import FileSystem
 from de_core.sharded_table import ShardedTable
 
+_USE_CHECKPOINTS = "Use tf.train.Checkpoint or de.checkpoint.save."
+_EXPORT_ELSEWHERE = "Save a checkpoint, restore it in one process and export there."
+
 
 class Persistence(FileSystem):
     """The part of a `Variable` that saving and restoring a model calls."""
@@ -24,11 +27,13 @@ class Persistence(FileSystem):
     def save_own_variables(self, store: Any) -> None:
         """Writes the tables into a Keras weights file: rows and slots, in pieces of some MiB."""
         if self.checkpoint:
+            self._store.router.require_whole("A file of weights", _USE_CHECKPOINTS)
             contents.write_pieces(self._store, store)
 
     def load_own_variables(self, store: Any) -> None:
         """Reads back what `save_own_variables` wrote, whatever the number of tables was then."""
         if self.checkpoint:
+            self._store.router.require_whole("A file of weights", _USE_CHECKPOINTS)
             contents.read_pieces(self._store, store)
 
     def _gather_saveables_for_checkpoint(self) -> dict[str, Any]:
@@ -49,6 +54,7 @@ class Persistence(FileSystem):
     def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
         """Returns what TensorFlow shall save: the rows' bytes, or the tables as assets."""
         if save_type == "savedmodel":
+            self._store.router.require_whole("A SavedModel", _EXPORT_ELSEWHERE)
             children: dict[str, Any] = {
                 f"table_{index}": table for index, table in enumerate(self._store.tables)
             }

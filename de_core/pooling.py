@@ -45,7 +45,8 @@ def pooled_rows(
 
     The sums are made in one op that reads some rows at a time; so is their gradient, one slice for
     each distinct id. Rows of float16 and bfloat16 are summed in float32. With `max_norm`, for rows
-    of integers and for those in a storage of a `KVCreator`, all rows are held at once.
+    of integers, for tables on several devices or in other processes, and for those in a storage of
+    a `KVCreator`, all rows are held at once.
 
     Args:
         variable: The `Variable`.
@@ -74,6 +75,7 @@ def pooled_rows(
     if weights is not None:
         weights = tf.cast(weights, real)
     pools = value_dtype.is_floating and all(table.pools for table in variable.tables)
+    pools = pools and variable._store.is_on_one_device
     if max_norm is None and pools:
         sums = _sums(variable, ids, row_splits, weights, real)
     else:

@@ -193,6 +193,7 @@ class _ColumnPolicy(RestrictPolicy):
         if kwargs:
             raise TypeError(f"`restrict` takes `num_reserved` and `trigger`. {received(**kwargs)}")
         reserved = _row_count("num_reserved", num_reserved)
+        self.var._store.router.require_whole("`restrict`", "Make it with an `eviction` policy.")
         return keep_best(self.var._store, self.columns[0], reserved, _row_count("trigger", trigger))
 
     @property
@@ -277,7 +278,7 @@ def read_column(store: ShardedTable, keys: tf.Tensor, column: str) -> tf.Tensor:
     def read(table: Table, part: tf.Tensor) -> tuple[tf.Tensor]:
         return (table.run(library.de_table_read_column, part, column=column)[0],)
 
-    if len(store.tables) == 1:
+    if store.router.count == 1:
         return read(store.tables[0], keys)[0]
     flat = tf.reshape(keys, [-1])
     values = store.router.gather(flat, lambda index, part: read(store.tables[index], part))[0]

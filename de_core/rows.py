@@ -11,6 +11,7 @@ from de_core import keys_and_values
 from de_core._ops import library
 from de_core.anchor import tensor_variable
 from de_core.config import received
+from de_core.distributed import strategy
 from de_core.loop_anchor import anchor_tensor
 from de_core.plain_python import plain_python
 from de_core.sharded_table import ShardedTable
@@ -214,6 +215,6 @@ class Rows:
         if self._anchor is not None and self._anchor_variable is None:
             # Made while Keras inferred shapes, which it does without variables.
             self._anchor_variable = tensor_variable(self._anchor)
-        if self._anchor_variable is None:
+        if self._anchor_variable is None or strategy.is_outside_of_replicas():
             return []
         return [anchor_tensor(self._anchor_variable, self._store.spec)]

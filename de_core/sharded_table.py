@@ -57,6 +57,8 @@ class ShardedTable:
         init_size: Rows to make room for, divided among the tables.
         policy: Which keys get a row and which rows go; None for all and none.
         creator: Of the storage; None for main memory.
+        router: Divides the keys if other processes hold some of the tables; then verbs on keys,
+            `size` and `export` are called by all of them, and are about the rows of all.
     """
 
     def __init__(
@@ -68,20 +70,22 @@ class ShardedTable:
         init_size: int,
         policy: TablePolicy | None = None,
         creator: KVCreator | None = None,
+        router: Router | None = None,
     ) -> None:
-        count = len(spec.devices)
         self.name = name
         self.spec = spec
         self.policy = policy = TablePolicy() if policy is None else policy
         #: Whether its tables live in other processes; then distinct keys travel, not all.
-        self.is_remote = any("/job:" in device for device in spec.devices)
+        self.is_remote = router is not None or any("/job:" in each for each in spec.devices)
+        #: Whether one op may take a table and the anchor.
+        self.is_on_one_device = not self.is_remote and len(set(spec.devices)) == 1
         #: Returns an op that notes, where the tables live, that they have the rows they should.
         self.presence: Callable[[], tf.Operation] | None = None
         #: Hears of the keys [n] of each optimizer step.
         self.on_update: Callable[[tf.Tensor], Any] | None = None
         #: What publishes these tables, by directory.
         self.publications: dict[str, Any] = {}
-        self.router = Router(partitioner, count)
+        self.router = Router(partitioner, len(spec.devices)) if router is None else router
         self.tables = self._new_tables(initial, init_size, creator)
         _all[next(_numbers)] = self
 
@@ -90,9 +94,11 @@ class ShardedTable:
     ) -> tuple[Table, ...]:
         name, spec, policy, count = self.name, self.spec, self.policy, self.router.count
         partition = "hash" if self.is_hashed else "custom"
+        first = self.router.first
+        numbers = [first + index for index in range(len(spec.devices))]
         about = [
-            ("table", name, "shard", f"{index}/{count}", "partition", partition)
-            for index in range(count)
+            ("table", name, "shard", f"{number}/{count}", "partition", partition)
+            for number in numbers
         ]
         if creator is not None:
             store = creator.store_of(name, spec, init_size, policy)
@@ -101,15 +107,15 @@ class ShardedTable:
             return (stored,)
         return tuple(
             Table(
-                f"{name}_mht_{index + 1}of{count}",
+                f"{name}_mht_{number + 1}of{count}",
                 spec,
                 initial,
                 device,
                 init_size // count,
-                policy.text(index, count),
-                about[index],
+                policy.text(number, count),
+                metadata,
             )
-            for index, device in enumerate(spec.devices)
+            for number, device, metadata in zip(numbers, spec.devices, about, strict=True)
         )
 
     @property
@@ -143,7 +149,7 @@ class ShardedTable:
         def read(table: Table, part: tf.Tensor) -> tuple[tf.Tensor]:
             return (table.run(library.de_table_contains, part),)
 
-        if len(self.tables) == 1:
+        if self.router.count == 1:
             return read(self.tables[0], keys)[0]
         flat_keys = tf.reshape(keys, [-1])
         found = self.router.gather(flat_keys, lambda index, part: read(self.tables[index], part))
@@ -296,7 +302,7 @@ class ShardedTable:
 
     def reserve(self, rows: int) -> Any:
         """Makes room for `rows` rows in all, divided among the tables."""
-        share = tf.constant(-(-rows // len(self.tables)), tf.int64)
+        share = tf.constant(-(-rows // self.router.count), tf.int64)
         return _grouped(table.run(library.de_table_reserve, share) for table in self.tables)
 
     def shrink_to_fit(self) -> Any:
@@ -307,15 +313,17 @@ class ShardedTable:
         """Returns the number of rows of one table or of all, an int64 scalar."""
         tables = self.tables if index is None else (self.tables[index],)
         sizes = [table.run(library.de_table_size) for table in tables]
-        return sizes[0] if len(sizes) == 1 else tf.add_n(sizes)
+        size = sizes[0] if len(sizes) == 1 else tf.add_n(sizes)
+        return size if index is not None else self.router.total(size)
 
     def export(self, slot: str = "") -> tuple[tf.Tensor, tf.Tensor]:
         """Returns all keys [n] and values [n, dim], or one optimizer slot [n, width]."""
         parts = [table.export(slot) for table in self.tables]
-        if len(parts) == 1:
-            return parts[0]
-        keys, values = zip(*parts, strict=True)
-        return tf.concat(list(keys), 0), tf.concat(list(values), 0)
+        if len(parts) > 1:
+            keys, values = zip(*parts, strict=True)
+            return tf.concat(list(keys), 0), tf.concat(list(values), 0)
+        keys, values = self.router.everyones(*parts[0])
+        return keys, values
 
     def _read(
         self,

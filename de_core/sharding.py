@@ -55,6 +55,11 @@ class Router:
         count: Number of tables.
     """
 
+    #: Whether other processes that train in step with this one hold some of the tables.
+    is_spread = False
+    #: The number of the first table that this process holds.
+    first = 0
+
     def __init__(self, partitioner: Partitioner | None, count: int) -> None:
         if partitioner is not None and not callable(partitioner):
             raise TypeError(
@@ -118,6 +123,26 @@ class Router:
         parts = tf.dynamic_partition(keys, shards, self.count)
         results = [read(index, part) for index, part in enumerate(parts)]
         return tuple(tf.dynamic_stitch(places, list(each)) for each in zip(*results, strict=True))
+
+    def total(self, count: tf.Tensor) -> tf.Tensor:
+        """Returns the sum of a scalar over all processes that hold tables."""
+        return count
+
+    def everyones(self, *values: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Returns what all processes have, each [n, ...], joined."""
+        return values
+
+    def require_whole(self, what: str, remedy: str) -> None:
+        """Raises NotImplementedError for what would be about a part of the rows only.
+
+        Args:
+            what: Is asked for.
+            remedy: A sentence.
+        """
+
+    def texts(self, text: str) -> list[str]:
+        """Returns what each process says; eager mode only."""
+        return [text]
 
     def _checked(self, shards: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
         if not shards.dtype.is_integer or not shards.shape.is_compatible_with(keys.shape):

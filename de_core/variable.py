@@ -14,6 +14,8 @@ from de_core._keras import keras
 from de_core.admission import Admission
 from de_core.anchor import new_anchor, tensor_variable
 from de_core.config import TableSpec, checked_init_size, received
+from de_core.distributed import strategy
+from de_core.distributed.worker_router import WorkerRouter
 from de_core.eviction import Eviction
 from de_core.inspection import Inspection
 from de_core.kv_creator import storage_creator
@@ -116,9 +118,14 @@ class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Lay
         admission: Admission | None = None,
         eviction: Eviction | Sequence[Eviction] | None = None,
     ) -> None:
+        if devices is None:
+            devices = strategy.devices_of_the_scope()
         spec = TableSpec.checked(key_dtype, value_dtype, dim, devices)
         init_size = checked_init_size(init_size)
         creator = storage_creator(kv_creator)
+        workers = strategy.workers_of_the_scope()
+        if workers is not None:
+            strategy.check_spec(spec, creator)
         policy = checked_policy(restrict_policy, admission, eviction)
         if regularizer is not None and not callable(regularizer):
             raise TypeError(
@@ -145,7 +152,8 @@ class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Lay
         row = initializers.resolve(
             initializer, name=name, dim=spec.dim, value_dtype=spec.value_dtype
         )
-        self._store = ShardedTable(name, spec, row, partitioner, init_size, policy, creator)
+        router = None if workers is None else WorkerRouter(partitioner, workers)
+        self._store = ShardedTable(name, spec, row, partitioner, init_size, policy, creator, router)
         self._start_restriction(restrict_policy)
         self._checkpointed = checkpoints.TableState(self._store)
         self._anchor: Any = None

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core import paths
-from de_core.checkpoint import manifest
+from de_core.checkpoint import agreement, manifest
 from de_core.checkpoint.sources import SUFFIX, tables_in
 from de_core.checkpoint.targets import tables_of
 from de_core.config import received
@@ -31,8 +31,9 @@ def save(
     """Writes the tables of a target into a directory, while training may go on.
 
     A checkpoint that the directory held is replaced: until the last moment it is whole, and a save
-    that fails or is killed leaves it so. For the rest of a model see `Manager` and
-    `tf.train.Checkpoint`.
+    that fails or is killed leaves it so. Workers of a MultiWorkerMirroredStrategy call it together,
+    with a directory that all of them see: each writes its own rows. For the rest of a model see
+    `Manager` and `tf.train.Checkpoint`.
 
     Args:
         target: A Variable, a list or dict of them, or a module, layer or model.
@@ -63,16 +64,14 @@ def save(
     _check_eager("save")
     folder = os.fspath(path)
     tables = tables_of(target)
-    tf.io.gfile.makedirs(folder)
-    tag = secrets.token_hex(4)
+    router = agreement.partners(tables.values())
+    tag = agreement.of_the_first(router, secrets.token_hex(4))
     reports: dict[str, list[dict[str, Any]]] = {}
-    try:
+
+    def write_files() -> dict[str, list[dict[str, Any]]]:
+        tf.io.gfile.makedirs(folder)
         for name, store in tables.items():
-            reports[name] = files = []
-            count = len(store.tables)
-            stem = file_stem(name)
-            for index in range(count):
-                files.append({"file": f"{stem}-{index + 1}of{count}-{len(reports)}{tag}{SUFFIX}"})
+            reports[name] = files = _new_files(store, f"{len(reports) + 1}{tag}", name)
             written = table_files.write(
                 store,
                 [paths.join(folder, file["file"]) for file in files],
@@ -81,15 +80,32 @@ def save(
             )
             for file, report in zip(files, written, strict=True):
                 file.update(json.loads(report.numpy()))
-        made = manifest.Manifest(reports)
-        _check_alone(folder, made)
-        old = _old_files(folder)
-        manifest.write(folder, made)
+        return reports
+
+    def replace() -> None:
+        if router.first == 0:
+            made = manifest.Manifest(everyones)
+            _check_alone(folder, made)
+            old = _old_files(folder)
+            manifest.write(folder, made)
+            _remove(folder, old - made.file_names())
+
+    try:
+        parts = agreement.of_all(router, write_files)
+        everyones = {name: [file for part in parts for file in part[name]] for name in tables}
+        agreement.of_all(router, replace)
     except BaseException:
         _remove(folder, {file["file"] for files in reports.values() for file in files})
         raise
-    _remove(folder, old - made.file_names())
-    return reports
+    return everyones
+
+
+def _new_files(store: ShardedTable, tag: str, name: str) -> list[dict[str, Any]]:
+    count, first = store.router.count, store.router.first
+    return [
+        {"file": f"{file_stem(name)}-{first + index + 1}of{count}-{tag}{SUFFIX}"}
+        for index in range(len(store.tables))
+    ]
 
 
 def restore(

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core.checkpoint import contents, plan, prefix, reference
+from de_core.checkpoint import agreement, contents, plan, prefix, reference
 from de_core.checkpoint.when_used import WhenUsed
 from de_core.sharded_table import ShardedTable
 from de_core.snapshot import table_files
@@ -34,10 +34,11 @@ class TableState(tf.Module):
 
     def write(self) -> tf.Tensor:
         """Saves the rows and returns what the checkpoint shall hold of them."""
-        target = prefix.being_written()
+        target, router = prefix.being_written(), self.store.router
+        if tf.executing_eagerly() and isinstance(target, str):
+            return self._write_beside(target)
+        router.require_whole("A checkpoint made in a graph", "Use de.checkpoint.save.")
         if tf.executing_eagerly():
-            if isinstance(target, str):
-                return self._write_beside(target)
             with tempfile.TemporaryDirectory(prefix="de_core_save_") as folder:
                 return tf.stack(contents.files(self.store, folder))
         count, first = len(self.store.tables), self._first_file
@@ -51,10 +52,19 @@ class TableState(tf.Module):
         return reference.made(paths, table_files.write(self.store, paths, of_checkpoint=True))
 
     def _write_beside(self, target: str) -> tf.Tensor:
-        active = plan.current()
-        reference.remove_outdated(target, self._saves)
-        paths = reference.file_names(target, len(self.store.tables))
-        self._saves = [*self._saves[-1:], (target, paths)]
+        active, router = plan.current(), self.store.router
+        if active.attributes:
+            router.require_whole("A de.checkpoint.Manager", "Use tf.train.CheckpointManager.")
+        # Of workers in step the first one's checkpoint is the one that lasts.
+        target = agreement.of_the_first(router, target)
+        if router.first == 0:
+            reference.remove_outdated(target, self._saves)
+        names = reference.file_names(target, router.count)
+        names = agreement.of_the_first(router, names)
+        self._saves = [*self._saves[-1:], (target, names)]
+        paths = names[router.first : router.first + len(self.store.tables)]
+        if router.is_spread:
+            return self._written_together(paths)
         if self.store in active.earlier:
             attributes = {**active.attributes, "delta": True}
         else:
@@ -66,6 +76,15 @@ class TableState(tf.Module):
         active.written[self.store] = (made, reports)
         return made
 
+    def _written_together(self, paths: list[str]) -> tf.Tensor:
+        def write() -> list[list[str]]:
+            reports = table_files.write(self.store, paths)
+            made = reference.made([tf.constant(path) for path in paths], reports)
+            return made.numpy().astype(str).tolist()
+
+        parts = agreement.of_all(self.store.router, write)
+        return tf.constant([pair for part in parts for pair in part])
+
     def _lasting_folder(self) -> str:
         if self._folder is None:
             folder = tempfile.TemporaryDirectory(prefix="de_core_save_")
@@ -75,7 +94,10 @@ class TableState(tf.Module):
 
     def _serialize_to_tensors(self) -> dict[str, Any]:
         # TensorFlow calls this to restore, too, for the names: only what is used is written.
-        return {reference.KEY: WhenUsed(self.write)}
+        # A worker's own task: what is on several tasks is saved in a function, where nothing can be
+        # agreed on.
+        device = tf.zeros([]).device if self.store.router.is_spread else None
+        return {reference.KEY: WhenUsed(self.write, device)}
 
     def restore(self, restored: tf.Tensor) -> Any:
         """Restores the rows by what a checkpoint holds of them.

@@ -16,15 +16,16 @@ class WhenUsed:
 
     Args:
         make: Returns the tensor.
+        device: Where it is; None for this process, where it is of no cluster.
     """
 
     dtype = tf.string
     shape = tf.TensorShape(None)
 
-    def __init__(self, make: Callable[[], tf.Tensor]) -> None:
+    def __init__(self, make: Callable[[], tf.Tensor], device: str | None = None) -> None:
         # In a graph a job would have to be one of the cluster's: the session's own task is meant.
         job = "/job:localhost/replica:0/task:0" if tf.executing_eagerly() else ""
-        self.device = f"{job}/device:CPU:0"
+        self.device = f"{job}/device:CPU:0" if device is None else device
         self._make = make
         self._made: tf.Tensor | None = None
 

@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+#: What an optimizer that clips has one of.
+SETTINGS = ("clipnorm", "clipvalue", "global_clipnorm")
 #: A `tf.Tensor` or `tf.IndexedSlices`.
 Gradient: TypeAlias = Any
 

@@ -42,7 +42,8 @@ def DynamicEmbeddingOptimizer(  # noqa: N802  the name that the reference API gi
         bp_v2: Whether an optimizer that works on gathered rows adds differences to them, so that
             nothing is lost where several threads train one table. Updates inside the table are
             atomic and add up in any case.
-        synchronous: Must be False; one process trains here.
+        synchronous: Must be False: under `tf.distribute`'s mirrored strategies, which several
+            replicas or workers train in step by, the optimizer sees to that itself.
         reject_nonfinite: Whether a step whose gradient holds a NaN or an infinity is refused with
             an error before anything is changed, and counted in `rejected_steps`.
         name: Of the optimizer.
@@ -62,8 +63,9 @@ def DynamicEmbeddingOptimizer(  # noqa: N802  the name that the reference API gi
     """
     if synchronous:
         raise NotImplementedError(
-            "`synchronous` must be False: training by several processes in step is not "
-            + f"available yet. {received(synchronous=synchronous)}"
+            "`synchronous` must be False: make tables and optimizer in the scope of a "
+            "tf.distribute.MultiWorkerMirroredStrategy, and they train in step by themselves. "
+            + received(synchronous=synchronous)
         )
     if isinstance(opt, (str, dict)):
         opt = keras.optimizers.get(opt)

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from de_core.distributed import replicas
 from de_core.optimizers import clipping, plan, rules
 from de_core.optimizers.accumulation import Accumulation, Trained
 from de_core.optimizers.keras_copies import KerasCopies
@@ -117,11 +118,16 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         self.build(variables)
         for _, table in targets.trained:
             self._add_table(table)
+            self._check_replicas(table)
         checks = targets.require_finite(self._rejected.value) if self.reject_nonfinite else []
         with tf.control_dependencies(checks):
             factor = self.inner_optimizer.loss_scale_factor
             if factor is not None:
                 targets = _scaled(targets, 1.0 / factor)
+            if replicas.several_here():
+                replicas.update_once(targets.trained, self._apply_to_tables)
+                self._apply_to_others(targets.others)
+                return
             overwrite = self._overwrite_is_due()
             done, dense = self._update(targets)
             self._take_averages_after(done, overwrite)
@@ -139,6 +145,17 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         pairs = list(grads_and_vars)
         self.apply([gradient for gradient, _ in pairs], [variable for _, variable in pairs])
         return self.iterations
+
+    def _check_replicas(self, table: ShardedTable) -> None:
+        inner, settings = self.inner_optimizer, {"reject_nonfinite": self.reject_nonfinite}
+        if self._generic is not None:
+            settings[f"{type(inner).__name__}, which has no rule inside tables,"] = True
+        if replicas.several_here():
+            for name in ("use_ema", "gradient_accumulation_steps", *clipping.SETTINGS):
+                settings[name] = getattr(inner, name)
+        settings["global_clipnorm"] = inner.global_clipnorm
+        settings["a dynamic loss scale"] = self.is_loss_scaled
+        replicas.check_step(table, **settings)
 
     def _update(self, targets: Targets) -> tuple[list[Any], list[tuple[Any, Any]]]:
         """Updates the tables.

@@ -98,14 +98,14 @@ def restore(store: ShardedTable, files: Any, reading: Reading = Reading()) -> An
 
 
 def _restore_all(store: ShardedTable, files: Any, reading: Reading) -> Any:
-    tables, count = store.tables, len(store.tables)
+    tables, count, first = store.tables, store.router.count, store.router.first
     asked = tf.executing_eagerly() and (count > 1 or reading.chain)
     own = _own_files(files, count) if asked else None
-    if own is not None and count > 1:
+    if own is not None and len(tables) > 1:
         verify(files)
     hashed = store.is_hashed
     ops = []
-    for index, table in enumerate(tables):
+    for index, table in enumerate(tables, first):
         done = table.run(
             library.de_table_restore,
             files if own is None else own[index],
@@ -148,12 +148,12 @@ def _restore_chosen(
     none = tf.constant([], store.spec.key_dtype)
     # Checks that the files fit, and empties the tables or leaves them.
     _restore_keys(store, files, reading, none)
-    count = len(store.tables)
+    router = store.router
     for path in files:
         for first, sections, keys in keys_in_steps(path, store.spec):
             mask = tf.ones_like(keys, tf.bool) if wanted is None else _chosen(wanted, keys)
-            shards = store.router.shards(keys) if count > 1 else None
-            for index, table in enumerate(store.tables):
+            shards = router.shards(keys) if router.count > 1 else None
+            for index, table in enumerate(store.tables, router.first):
                 own = mask if shards is None else tf.logical_and(mask, tf.equal(shards, index))
                 table.run(
                     library.de_table_restore_part,

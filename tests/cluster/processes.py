@@ -24,6 +24,12 @@ def free_ports(count: int) -> list[int]:
         return [probe.getsockname()[1] for probe in probes]
 
 
+def result_of(output: str) -> dict:
+    """Returns what a program printed as its result."""
+    [line] = [line for line in output.splitlines() if line.startswith("RESULT ")]
+    return json.loads(line.removeprefix("RESULT "))
+
+
 class Cluster:
     """Addresses, and the processes started so far.
 

@@ -11,27 +11,9 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.cluster.processes import PROGRAMS, Cluster
+from tests.cluster.processes import PROGRAMS, result_of
 
 IDS = 40
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    started = []
-
-    def make(**jobs):
-        started.append(Cluster(tmp_path, **jobs))
-        return started[-1]
-
-    yield make
-    for each in started:
-        each.stop()
-
-
-def result_of(output):
-    [line] = [line for line in output.splitlines() if line.startswith("RESULT ")]
-    return json.loads(line.removeprefix("RESULT "))
 
 
 def expected_rows(steps):

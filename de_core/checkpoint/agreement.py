@@ -1,0 +1,71 @@
+"""What workers that train in step agree on while each writes its part of one checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.config import received
+from de_core.sharded_table import ShardedTable
+from de_core.sharding import Router
+
+
+def partners(tables: Iterable[ShardedTable]) -> Router:
+    """Returns by whom tables are divided: one router stands for all.
+
+    Raises:
+        ValueError: Only some of the tables are divided among workers.
+    """
+    tables = list(tables)
+    spread = [store for store in tables if store.router.is_spread]
+    if spread and len(spread) < len(tables):
+        alone = [store.name for store in tables if not store.router.is_spread]
+        raise ValueError(
+            "A checkpoint must be of tables that are all divided among workers, or all not: save "
+            f"them apart. {received(not_divided=alone, divided=[each.name for each in spread])}"
+        )
+    return tables[0].router
+
+
+def of_the_first(router: Router, value: Any) -> Any:
+    """Returns what the first worker has.
+
+    Args:
+        router: Of the tables.
+        value: Strings, numbers, and lists and dicts of them.
+    """
+    return json.loads(router.texts(json.dumps(value))[0]) if router.is_spread else value
+
+
+def of_all(router: Router, work: Callable[[], Any]) -> list[Any]:
+    """Does something on each worker, and returns what came of it, in the order of the workers.
+
+    Args:
+        router: Of the tables.
+        work: Returns strings, numbers, and lists and dicts of them.
+
+    Raises:
+        tf.errors.AbortedError: Another worker failed; this one's own error is raised as it is.
+    """
+    if not router.is_spread:
+        return [work()]
+    failure: Exception | None = None
+    try:
+        mine = {"result": work()}
+    except Exception as error:
+        failure, mine = error, {"error": f"{type(error).__name__}: {error}"}
+    everyones = [json.loads(text) for text in router.texts(json.dumps(mine))]
+    if failure is not None:
+        raise failure
+    for number, each in enumerate(everyones):
+        if "error" in each:
+            raise tf.errors.AbortedError(
+                None,
+                None,
+                "A checkpoint of workers in step needs the part of each; nothing was replaced. "
+                f"Received: worker {number} failed with {each['error']}",
+            )
+    return [each["result"] for each in everyones]

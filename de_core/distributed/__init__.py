@@ -1,0 +1,1 @@
+"""Tables whose rows are divided among processes that train in step."""

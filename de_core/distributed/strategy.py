@@ -1,0 +1,86 @@
+"""What the `tf.distribute` strategy in whose scope a Variable is made means for its tables."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.config import TableSpec, received
+from de_core.distributed.workers import Workers
+
+# Dtypes that TensorFlow's collectives carry.
+_CARRIED = (tf.float32, tf.float64, tf.float16, tf.bfloat16, tf.int32, tf.int64)
+_found: weakref.WeakKeyDictionary[Any, Workers] = weakref.WeakKeyDictionary()
+
+
+def workers_of_the_scope() -> Workers | None:
+    """Returns the processes that a table's keys are divided among, None for this one alone.
+
+    All of them must call it at the same point of their programs, as they make their variables.
+    """
+    strategy = tf.distribute.get_strategy()
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return None
+    here = len(strategy.extended.worker_devices)
+    if here != 1:
+        raise NotImplementedError(
+            "Under MultiWorkerMirroredStrategy each worker must have one replica: start one "
+            f"process for each device. {received(replicas_of_this_worker=here)}"
+        )
+    if strategy.num_replicas_in_sync == 1:
+        return None
+    if strategy not in _found:
+        with tf.init_scope():
+            if not tf.executing_eagerly():
+                raise NotImplementedError(
+                    "Tables under MultiWorkerMirroredStrategy must be made in eager mode, not in "
+                    f"a graph of TensorFlow 1. {received(executing_eagerly=False)}"
+                )
+            _found[strategy] = Workers(strategy.num_replicas_in_sync)
+    return _found[strategy]
+
+
+def check_spec(spec: TableSpec, creator: Any) -> None:
+    """Raises unless the rows of such tables can travel between workers.
+
+    Raises:
+        NotImplementedError: They cannot, or lie in a storage, which workers share anyway.
+        ValueError: There is more than one device.
+    """
+    if creator is not None:
+        raise NotImplementedError(
+            "Under MultiWorkerMirroredStrategy tables must be in main memory. "
+            + received(kv_creator=creator)
+        )
+    if spec.key_dtype == tf.string or spec.value_dtype not in _CARRIED:
+        raise NotImplementedError(
+            "Under MultiWorkerMirroredStrategy keys must be integers, such as those of "
+            "tf.strings.to_hash_bucket_strong, and values numbers of "
+            f"{', '.join(dtype.name for dtype in _CARRIED)}. Received: "
+            f"key_dtype={spec.key_dtype.name}, value_dtype={spec.value_dtype.name}."
+        )
+    if len(spec.devices) != 1:
+        raise ValueError(
+            "Under MultiWorkerMirroredStrategy each worker has one table: leave `devices` None. "
+            + received(devices=list(spec.devices))
+        )
+
+
+def is_outside_of_replicas() -> bool:
+    """Returns whether the caller is in the scope of replicas, but none: there are no gradients."""
+    kinds = (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy)
+    if not tf.distribute.in_cross_replica_context():
+        return False
+    return isinstance(tf.distribute.get_strategy(), kinds)
+
+
+def devices_of_the_scope() -> Sequence[str] | None:
+    """Returns one device a replica if replicas of this process run on several CPU devices."""
+    strategy = tf.distribute.get_strategy()
+    if not isinstance(strategy, tf.distribute.MirroredStrategy):
+        return None
+    devices = strategy.extended.worker_devices
+    return devices if all("CPU" in device for device in devices) else None
