@@ -1,6 +1,7 @@
 """The build script builds the overlay by Bazel, and what is linked with it knows the ops."""
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -30,10 +31,16 @@ def look_up(program, root):
     return json.loads(done.stdout.strip().splitlines()[-1])["versions"]["1"]
 
 
+def processes(said):
+    """Returns how many compilers, archivers and linkers Bazel started."""
+    return int(re.search(r"processes?:.*?(\d+) local", said)[1])
+
+
 def test_a_linked_program_looks_up_and_alwayslink_is_what_makes_it(tree, export_versions, tmp_path):
     exported = export_versions(tmp_path / "model", 1)
     code, said = bazel_standin.build(tree, tmp_path / "server", SERVING_OPS)
     assert code == 0, said
+    assert processes(said) > len(list((ROOT / "de_core" / "cc").glob("[eko]*/*.cc")))
     answer = look_up(tmp_path / "server", exported)
     assert answer["load_error"] == ""
     assert answer["embeddings"] == [1.0] * 4 + [0.5] * 4
@@ -45,6 +52,7 @@ def test_a_linked_program_looks_up_and_alwayslink_is_what_makes_it(tree, export_
     package.write_text(package.read_text("utf-8").replace("alwayslink = 1", "alwayslink = 0"))
     code, said = bazel_standin.build(tree, tmp_path / "without", scripts)
     assert code == 1
+    assert processes(said) <= 3  # nothing compiled again: archived and linked
     assert "must hold the ops, and does not" in said
     answer = look_up(tmp_path / "without", exported)
     assert "DeFrozenTable" in answer["load_error"]
