@@ -124,9 +124,13 @@ def _header(content: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
 
 
 def encode_npz(arrays: Mapping[str, Array]) -> bytes:
-    """Writes arrays as an uncompressed `.npz`; strings as fixed-width bytes."""
+    """Writes arrays as an uncompressed `.npz`; strings as fixed-width bytes.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT for a string that ends in a zero byte, which NumPy drops.
+    """
     stream = io.BytesIO()
-    savable: dict[str, Any] = {name: _savable(array) for name, array in arrays.items()}
+    savable: dict[str, Any] = {name: _savable(name, array) for name, array in arrays.items()}
     np.savez(stream, **savable)
     return stream.getvalue()
 
@@ -181,9 +185,13 @@ def decode_predict_npz(body: bytes, signature: SignatureSpec, limits: Limits) ->
     }
 
 
-def _savable(array: Array) -> Any:
+def _savable(name: str, array: Array) -> Any:
     if array.dtype.kind == "O":
-        # Fixed width drops zero bytes at the end of a string: their lengths tell it.
+        if any(value.endswith(b"\0") for value in array.flat):
+            raise invalid(
+                "A .npz holds no strings that end in a zero byte: ask for JSON instead "
+                f"(Accept: application/json). Received: output={name}"
+            )
         return array.astype(np.bytes_) if array.size else np.empty(array.shape, "S1")
     if array.dtype.name == "bfloat16":
         return array.astype(np.float32)

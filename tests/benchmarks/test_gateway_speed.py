@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +12,7 @@ import pytest
 
 from tests.benchmarks.http_load import TOOLS, latencies, script, wrk
 from tests.benchmarks.rounds import Bar
-from tests.server.support.gateway_process import ROOT, STUB, GatewayProcess, environment
+from tests.server.support.gateway_process import STUB, GatewayProcess
 
 pytestmark = [
     pytest.mark.benchmark,
@@ -24,16 +22,6 @@ SECONDS = float(os.environ.get("DE_BENCH_SECONDS", "4"))
 ROUNDS = int(os.environ.get("DE_BENCH_ROUNDS", "3"))
 PREDICT = "/v1/models/m:predict"
 FREE = ("--rate-per-second", "0")
-
-
-@pytest.fixture(scope="module")
-def recommender(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("recommender") / "m"
-    subprocess.run(
-        [sys.executable, str(ROOT / "tests/benchmarks/make_recommender.py"), str(folder)],
-        env=environment(), check=True, capture_output=True, timeout=300,
-    )  # fmt: skip
-    return folder
 
 
 def embedded(folder: Path, log: Path, *flags: str) -> GatewayProcess:
@@ -153,25 +141,3 @@ def test_micro_batches_beside_none(report, recommender, tmp_path):
                    {"batch rows": rows, "requests/s": median(values)})  # fmt: skip
     ratios = [b / a for a, b in zip(rates["0"], rates["64"], strict=True)]
     report.bars.append(Bar("with micro-batches / without", median(ratios), 1.0, 1.5))
-
-
-def memory_of(pid: int) -> int:
-    text = Path(f"/proc/{pid}/status").read_text()
-    return int(text.split("VmRSS:")[1].split()[0])
-
-
-def test_resident_memory_stays_flat(report, tmp_path):
-    requests = int(os.environ.get("DE_BENCH_REQUESTS", "200000"))
-    lua = script(tmp_path, "predict", b'{"instances": [1.0]}')
-    with GatewayProcess(None, tmp_path / "log", *FREE, module=STUB) as stub:
-        stub.wait_ready()
-        pid = stub.process.pid
-        rate = wrk(stub.port, pid, PREDICT, lua, 32, SECONDS).rate
-        before = memory_of(pid)
-        seconds = round(max(SECONDS, requests / rate))
-        answered = wrk(stub.port, pid, PREDICT, lua, 32, seconds).rate * seconds
-        after = memory_of(pid)
-    report.row("Gateway: resident memory", {
-        "requests": int(answered), "before MB": before / 1024, "after MB": after / 1024,
-    })  # fmt: skip
-    report.bars.append(Bar("1.05 x memory before / after", 1.05 * before / after, 1.0, 1.04))

@@ -83,6 +83,14 @@ def test_predict_in_npz(app):
     assert default.json() == {"outputs": [3.0]}
 
 
+def test_a_string_that_numpy_would_cut_is_not_told_in_npz(app):
+    body = b'{"signature_name": "both", "inputs": {"a": [1], "s": [{"b64": "eAA="}]}}'
+    reply = ask(app, "POST", "/v1/models/m:predict", body, headers={"accept": NPZ})
+    assert reply.status == 400
+    assert reply.error.endswith("Received: output=s_bytes")
+    assert "Accept: application/json" in reply.error
+
+
 @pytest.mark.parametrize(
     ("path", "kind", "body", "error"),
     [

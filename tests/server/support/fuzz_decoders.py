@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import sys
 import tempfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,7 +32,7 @@ with followed:
     from server.wire.limits import Limits
     from server.wire.lookup import decode_ids, decode_lookup
     from server.wire.media import layout_of
-    from server.wire.npz import decode_npz, encode_npz
+    from server.wire.npz import decode_npz, decode_predict_npz, encode_npz
     from server.wire.oip import decode_infer
     from server.wire.paths import parse_path, parse_v2_path
     from server.wire.predict import decode_predict
@@ -74,6 +76,14 @@ def _npz(data: bytes) -> None:
     decode_npz_ids(data, INT64, LIMITS)
 
 
+def _npy(data: bytes) -> None:
+    """Fuzzes an array alone: in a damaged archive its checksum would stand before it."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("x.npy", data)
+    decode_predict_npz(archive.getvalue(), ONE, LIMITS)
+
+
 TARGETS: dict[str, Callable[[bytes], object]] = {
     "predict": lambda data: decode_predict(data, lambda _: ONE, LIMITS),
     "predict-named": lambda data: decode_predict(data, lambda _: MANY, LIMITS),
@@ -81,11 +91,18 @@ TARGETS: dict[str, Callable[[bytes], object]] = {
     "lookup": _lookup,
     "infer": lambda data: decode_infer(data, lambda _: MANY, LIMITS),
     "npz": _npz,
+    "npy": _npy,
     "raw": lambda data: decode_raw_ids(data, INT64, LIMITS),
     "ids": lambda data: decode_ids(msgspec.Raw(data), INT64, LIMITS),
     "head": _head,
     "path": _path,
 }
+
+
+def _saved(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
 
 
 _ROWS = b'{"signature_name": "s", "instances": [[1, -2.5e3], [NaN, 0]]}'
@@ -115,6 +132,7 @@ SEEDS: dict[str, list[bytes]] = {
         encode_npz({"ids": np.arange(3, dtype=np.int8), "lengths": np.array([1, 2])}),
         encode_npz({"x": np.ones((2, 2), np.float16), "b": np.array(True)}),
     ],
+    "npy": [_saved(np.ones((2, 1))), _saved(np.ones((1, 2), np.int8)), _saved(np.array(["a"]))],
     "raw": [np.arange(2).tobytes()],
     "ids": [b'[[1, "2"], [-3]]', b'["a", {"b64": "AA=="}]'],
     "head": [b"application/x-npz; q=1\n*/*, application/octet-stream", b"250m"],
