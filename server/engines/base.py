@@ -27,7 +27,12 @@ class ModelSpec:
     label: str | None = None
 
     def not_found(self) -> ServingError:
-        """Returns the error for a model or version that does not serve."""
+        """Returns the error for a model or version that does not serve.
+
+        A label is looked for first: one of an unknown model is an unknown label.
+        """
+        if self.label is not None:
+            return self.unknown_label()
         wanted = "Latest" if self.version is None else "Specific"
         version = "" if self.version is None else f", {self.version}"
         return ServingError(

@@ -124,10 +124,10 @@ class EmbeddedEngine:
         """See `Engine.status`."""
         model = self._models.get(spec.name)
         statuses = model.statuses() if model else []
-        if not statuses:
-            raise ServingError(Code.NOT_FOUND, f"Could not find any versions of model {spec.name}")
         if spec.label is not None:
             raise spec.unknown_label()
+        if not statuses:
+            raise ServingError(Code.NOT_FOUND, f"Could not find any versions of model {spec.name}")
         if spec.version is None:
             return statuses
         chosen = [status for status in statuses if status.version == spec.version]

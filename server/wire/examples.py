@@ -72,9 +72,9 @@ def _kind_and_item(name: str, value: Any) -> tuple[str, Any]:
     if isinstance(value, bool):
         return "int64", int(value)
     if isinstance(value, int):
-        if value >= 2**63:
+        if 2**63 <= value < 2**64:
             raise invalid(f"Feature: {name} has uint64 element. Only int64 is supported.")
-        return ("int64", value) if value >= -(2**63) else ("float", float(value))
+        return ("int64", value) if -(2**63) <= value < 2**63 else ("float", float(value))
     if isinstance(value, float):
         return "float", value
     if isinstance(value, str):

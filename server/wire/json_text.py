@@ -17,15 +17,17 @@ from server.errors import ServingError, invalid
 # take quadratic time on text with many unfinished ones.
 _TOKEN = re.compile(r'\\.|"|-?\bInf\b|-NaN\b', re.DOTALL)
 _OPENING = re.compile(rb"[ \t\r\n\[]*")
+_STRUCTURE = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
 _OUT_OF_RANGE = "Number too big to be stored in double."
+_EMPTY = "The document is empty."
 _REASONS = {
     "Expecting value": "Invalid value.",
     "Expecting property name enclosed in double quotes": "Missing a name for object member.",
     "Illegal trailing comma before end of object": "Missing a name for object member.",
     "Illegal trailing comma before end of array": "Invalid value.",
     "Expecting ':' delimiter": "Missing a colon after a name of object member.",
-    "Expecting ',' delimiter": "Missing a comma or a closing bracket.",
-    "Unterminated string starting at": "Missing a closing quotation mark in string.",
+    "Unterminated string starting": "Missing a closing quotation mark in string.",
+    "Invalid control character": "Invalid encoding in string.",
     "Invalid \\escape": "Invalid escape character in string.",
     "Invalid \\uXXXX escape": "Incorrect hex digit after \\u escape in string.",
 }
@@ -56,7 +58,7 @@ def parse_value(body: bytes) -> Any:
         raise _parse_error("Invalid encoding in string.", error.start) from None
     start = len(text) - len(text.lstrip(" \t\r\n"))
     if start == len(text):
-        raise invalid("JSON Parse error: The document is empty")
+        raise _parse_error(_EMPTY, len(body))
     return _parse(text, start)
 
 
@@ -71,12 +73,39 @@ def _parse(text: str, start: int) -> Any:
                 raise
             return decoder.raw_decode(rewritten, start)[0]
     except json.JSONDecodeError as error:
-        reason = _REASONS.get(error.msg.removesuffix(" at"), "Invalid value.")
-        raise _parse_error(reason, len(text[: error.pos].encode("utf-8", "replace"))) from None
+        where = len(text[: error.pos].encode("utf-8", "replace"))
+        raise _parse_error(_reason(error), where) from None
     except _OutOfRangeError:
         raise invalid(f"JSON Parse error: {_OUT_OF_RANGE}") from None
     except RecursionError:
         raise invalid("JSON Parse error: The document is nested too deeply.") from None
+
+
+def _reason(error: json.JSONDecodeError) -> str:
+    if error.msg != "Expecting ',' delimiter":
+        return _REASONS.get(error.msg.removesuffix(" at"), "Invalid value.")
+    # Python ends a number where it stops to be one.
+    around = error.doc[max(0, error.pos - 1) : error.pos + 1]
+    if around[:1].isdigit() and around[1:] in (".", "e", "E"):
+        return "Miss fraction part in number." if around[1] == "." else "Miss exponent in number."
+    if _innermost(error.doc, error.pos) == "{":
+        return "Missing a comma or } after an object member."
+    return "Missing a comma or ] after an array element."
+
+
+def _innermost(text: str, end: int) -> str:
+    """Returns the bracket that is open at a place of JSON text that is right so far."""
+    opened: list[str] = []
+    quoted = False
+    for match in _STRUCTURE.finditer(text, 0, end):
+        word = match[0]
+        if word == '"':
+            quoted = not quoted
+        elif not quoted and word in "[{":
+            opened.append(word)
+        elif not quoted and word in "]}":
+            opened.pop()
+    return opened[-1] if opened else ""
 
 
 def _with_python_spellings(text: str) -> str:

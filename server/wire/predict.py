@@ -69,7 +69,7 @@ def decode_predict(body: bytes, find: FindSignature, limits: Limits) -> PredictR
     limits.check_elements(body)
     try:
         envelope = _ENVELOPE.decode(body)
-        signature = _with_inputs(find(envelope.signature_name))
+        signature = _with_inputs(find(envelope.signature_name or DEFAULT_SIGNATURE))
         match envelope:
             case _Envelope(instances=msgspec.Raw() as rows, inputs=msgspec.UnsetType()):
                 return PredictRequest(

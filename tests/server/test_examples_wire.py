@@ -14,6 +14,12 @@ def decode(text: str):
     return decode_examples(text.encode(), Limits())
 
 
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**30])
+def test_integers_beyond_64_bits_are_floats(number):
+    feature = decode(f'{{"examples": [{{"a": {number}}}]}}').examples[0]["a"]
+    assert (feature.kind, feature.values) == ("float", [float(number)])
+
+
 def test_values_become_features_of_their_kind():
     request = decode(
         '{"signature_name": "s", "context": {"q": "pizza"}, "examples": ['

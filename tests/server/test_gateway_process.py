@@ -116,6 +116,7 @@ def test_status_metadata_and_tables(gateway):
         ("/v1/models/x", 404, "Could not find any versions of model x"),
         (f"{MODEL}/versions/9", 404, "Could not find version 9 of model ranker"),
         (f"{MODEL}/labels/l", 400, "Unrecognized servable version label: l"),
+        ("/v1/models/x/labels/l", 400, "Unrecognized servable version label: l"),
         ("/v1/models/x/metadata", 404, "Servable not found for request: Latest(x)"),
         ("/v1/models", 400, "Missing model name in request."),
         ("/v1/models/ranker/", 400, "Malformed request: GET /v1/models/ranker/"),

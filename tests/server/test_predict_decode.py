@@ -292,4 +292,5 @@ def test_both_decoders_name_the_signature_asked_for():
     for decode in (decode_predict, decode_predict_by_reference):
         decode(b'{"signature_name": "other", "instances": [1]}', find, Limits())
         decode(b'{"instances": [1]}', find, Limits())
-    assert asked == ["other", "serving_default"] * 2
+        decode(b'{"signature_name": "", "instances": [1]}', find, Limits())
+    assert asked == ["other", "serving_default", "serving_default"] * 2

@@ -134,6 +134,9 @@ def test_without_any_upstream_it_is_503_at_once_and_ends_when_one_is_back(tmp_pa
         assert (reply.status, reply.headers["retry-after"]) == (503, "1")
         assert "127.0.0.1" not in reply.error
         assert str(upstream.port) not in reply.error
+        assert gateway.ask("GET", "/v1/models/m").status == 503
+        assert gateway.ask("GET", "/v1/models/x").status == 404
+        assert gateway.ask("GET", "/v1/models/x/labels/l").status == 400
         upstream.start()
         gateway.wait_ready()
         assert gateway.ask("POST", PREDICT, TELL).status == 200

@@ -115,6 +115,10 @@ class TfServingEngine:
         """See `Engine.status`."""
         statuses = self._catalog.statuses(spec.name)
         if not statuses:
+            if spec.label is not None and spec.name not in self._catalog.models:
+                raise spec.unknown_label()
+            if spec.name in self._catalog.models:
+                raise self._unreached(spec)
             raise ServingError(Code.NOT_FOUND, f"Could not find any versions of model {spec.name}")
         version = spec.version
         if spec.label is not None:
@@ -144,14 +148,18 @@ class TfServingEngine:
             version = self._catalog.latest(spec.name)
         if version is None or not self._catalog.endpoints_of(spec.name, version):
             if not self._catalog.reached(spec.name):
-                raise ServingError(
-                    Code.UNAVAILABLE,
-                    f"No model server that serves {spec.name} can be reached",
-                    retry_after=1.0,
-                )
+                raise self._unreached(spec)
             raise spec.not_found()
         signatures = await self._catalog.signatures(spec.name, version)
         return UpstreamModel(self, spec, version, signatures)
+
+    @staticmethod
+    def _unreached(spec: ModelSpec) -> ServingError:
+        return ServingError(
+            Code.UNAVAILABLE,
+            f"No model server that serves {spec.name} can be reached",
+            retry_after=1.0,
+        )
 
     async def _watch(self) -> None:
         while True:
