@@ -6,8 +6,9 @@ import importlib
 from typing import Any
 
 from de_core.optimizers.dynamic_embedding_optimizer import DynamicEmbeddingOptimizer
+from de_core.optimizers.sync_replicas import SyncReplicasOptimizer
 
-__all__ = ["DynamicEmbeddingOptimizer", "RowwiseAdagrad"]
+__all__ = ["DynamicEmbeddingOptimizer", "RowwiseAdagrad", "SyncReplicasOptimizer"]
 
 
 def __getattr__(name: str) -> Any:

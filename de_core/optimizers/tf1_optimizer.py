@@ -81,7 +81,8 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
             ValueError: There is no gradient at all.
         """
         targets = Targets.of_pairs(grads_and_vars)
-        for _, table in targets.trained:
+        for gradient, table in targets.trained:
+            _check_not_averaged(gradient, table)
             if table not in self._tables:
                 self._tables.append(table)
         dense = targets.others
@@ -180,6 +181,16 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
             return {slot.name: slot.width for slot in self._copies.rows_of(table).slots}
         assert self._rule is not None
         return dict.fromkeys(self._rule.slots(self.inner_optimizer), table.spec.dim)
+
+
+def _check_not_averaged(gradient: tf.IndexedSlices, table: ShardedTable) -> None:
+    symbolic = tf.is_symbolic_tensor(gradient.values)
+    if symbolic and gradient.values.op.type == "SparseAccumulatorTakeGradient":
+        raise NotImplementedError(
+            "TensorFlow's SyncReplicasOptimizer divides the gradient of a row by the number of "
+            "replicas that had it, not of all: use de.optimizers.SyncReplicasOptimizer instead. "
+            f"Received: a gradient that it joined, for table {table.name!r}."
+        )
 
 
 def _unique(name: str) -> str:
