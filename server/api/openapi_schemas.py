@@ -84,6 +84,7 @@ SCHEMAS: dict[str, Any] = {
     },
     "LookupRequest": {
         "type": "object",
+        "additionalProperties": False,
         "required": ["ids"],
         "properties": {
             "table": {**_STRING, "description": "May be left out if the model has one table."},

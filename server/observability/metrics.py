@@ -49,6 +49,13 @@ class Metrics:
         self._stages = LoopHistogram(
             "gateway_stage_seconds", "Time of requests by stage", ("stage",), _STAGE_SECONDS, to
         )
+        self._queued = LoopHistogram(
+            "gateway_queue_seconds",
+            "Time that requests waited for a thread of the engine, or for a model server",
+            (),
+            _STAGE_SECONDS,
+            to,
+        )
         self._rows = LoopHistogram(
             "gateway_rows", "Rows, or ids, of a request", ("verb",), _ROWS, to
         )
@@ -141,6 +148,8 @@ class Metrics:
         """Counts what a request to a model was made of."""
         for stage, seconds in stages.items():
             self._stages.observe((stage,), seconds)
+        if "queue" in stages:
+            self._queued.observe((), stages["queue"])
         if rows is not None:
             self._rows.observe((verb,), rows)
         self._new_bytes["in"] += request_bytes

@@ -23,7 +23,7 @@ from server.wire.strings import B64, bytes_array, element_bytes
 _DECIMAL = re.compile(r"-?[0-9]{1,20}")
 
 
-class _Envelope(msgspec.Struct):
+class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
     ids: msgspec.Raw
     table: str = ""
     combiner: Literal["none", "sum", "mean", "sqrtn"] = "none"

@@ -85,6 +85,7 @@ def test_more_ids_than_the_limit_are_refused():
         (b"[]", "A lookup must be an object"),
         (b"{}", "missing required field `ids`"),
         (b'{"ids": [], "combiner": "max"}', "Invalid enum value 'max' - at `$.combiner`"),
+        (b'{"ids": [], "combine": "sum"}', "unknown field `combine`"),
         (b'{"ids": [], "missing": 1}', "Expected `str`, got `int` - at `$.missing`"),
         (b'{"ids": ' + b"[" * 500_000, "nested too deeply"),
     ],

@@ -100,6 +100,7 @@ def test_everything_passes_through(tmp_path):
         assert failed.status == 500
         assert failed.error.startswith("Internal error. Request id: ")
         told = gateway.ask("GET", "/metrics").body.decode()
+        assert "gateway_queue_seconds_count" in told
         assert 'gateway_upstream_seconds_count{code="OK",upstream="u0"}' in told
 
 
