@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
@@ -23,7 +24,8 @@ engine::Status FromAbsl(const absl::Status& status) {
   return engine::Status::Internal(std::move(text));
 }
 
-constexpr uint64_t kFlushBytes = uint64_t{16} << 20;
+constexpr size_t kBlock = size_t{2} << 20;  // a huge page of x86 and of most ARM
+constexpr uint64_t kFlushBytes = 8 * kBlock;
 
 /// The path of a file of this machine, or an empty string.
 std::string LocalPath(const std::string& path) {
@@ -57,10 +59,11 @@ absl::Status AtomicFile::Create(tensorflow::Env* env, const std::string& path,
   const std::string temporary =
       absl::StrCat(path, ".tmp-", absl::Hex(tensorflow::random::New64(), absl::kZeroPad16));
   file->reset(new AtomicFile(env, path, temporary));
-  TF_RETURN_IF_ERROR(env->NewWritableFile(temporary, &(*file)->file_));
-  // TensorFlow's file system flushes its own buffer but does not sync.
   const std::string local = LocalPath(temporary);
-  if (!local.empty()) (*file)->descriptor_ = ::open(local.c_str(), O_WRONLY | O_CLOEXEC);
+  if (local.empty()) return env->NewWritableFile(temporary, &(*file)->file_);
+  (*file)->descriptor_ = ::open(local.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if ((*file)->descriptor_ < 0) return SystemError(absl::StrCat("cannot create ", temporary));
+  (*file)->block_.reserve(kBlock);
   return absl::OkStatus();
 }
 
@@ -73,23 +76,47 @@ AtomicFile::~AtomicFile() {
 }
 
 engine::Status AtomicFile::Append(const void* data, size_t size) {
-  const absl::Status status =
-      file_->Append(absl::string_view(static_cast<const char*>(data), size));
-  written_ += size;
+  const char* const bytes = static_cast<const char*>(data);
+  return FromAbsl(file_ == nullptr ? AppendLocal(bytes, size)
+                                   : file_->Append(absl::string_view(bytes, size)));
+}
+
+absl::Status AtomicFile::AppendLocal(const char* data, size_t size) {
+  while (size > 0) {
+    const size_t part = std::min(size, kBlock - block_.size());
+    block_.insert(block_.end(), data, data + part);
+    data += part;
+    size -= part;
+    if (block_.size() == kBlock) TF_RETURN_IF_ERROR(WriteBlock());
+  }
+  return absl::OkStatus();
+}
+
+/// Writes what was gathered: a whole block, or the end of the file.
+absl::Status AtomicFile::WriteBlock() {
+  size_t done = 0;
+  while (done < block_.size()) {
+    const ssize_t wrote = ::write(descriptor_, block_.data() + done, block_.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) return SystemError(absl::StrCat("cannot write ", temporary_));
+    done += static_cast<size_t>(wrote);
+  }
+  written_ += block_.size();
+  block_.clear();
 #if defined(__linux__)
   // Early, so that the sync at the end finds little left to do. A hint: its failure is no error.
-  if (status.ok() && descriptor_ >= 0 && written_ - flushing_ >= kFlushBytes) {
+  if (written_ - flushing_ >= kFlushBytes) {
     (void)::sync_file_range(descriptor_, static_cast<off64_t>(flushing_),
                             static_cast<off64_t>(written_ - flushing_), SYNC_FILE_RANGE_WRITE);
     flushing_ = written_;
   }
 #endif
-  return FromAbsl(status);
+  return absl::OkStatus();
 }
 
 /// Makes the contents of a local file outlive the machine's power.
 absl::Status AtomicFile::SyncLocal() {
-  if (descriptor_ < 0) return absl::OkStatus();
+  TF_RETURN_IF_ERROR(WriteBlock());
   const bool synced = ::fsync(descriptor_) == 0;
   const int error = errno;
   ::close(descriptor_);
@@ -99,9 +126,12 @@ absl::Status AtomicFile::SyncLocal() {
 }
 
 absl::Status AtomicFile::Commit() {
-  TF_RETURN_IF_ERROR(InFile(path_, FromAbsl(file_->Sync())));
-  TF_RETURN_IF_ERROR(InFile(path_, FromAbsl(file_->Close())));
-  TF_RETURN_IF_ERROR(InFile(path_, FromAbsl(SyncLocal())));
+  if (file_ == nullptr) {
+    TF_RETURN_IF_ERROR(InFile(path_, FromAbsl(SyncLocal())));
+  } else {
+    TF_RETURN_IF_ERROR(InFile(path_, FromAbsl(file_->Sync())));
+    TF_RETURN_IF_ERROR(InFile(path_, FromAbsl(file_->Close())));
+  }
   TF_RETURN_IF_ERROR(env_->RenameFile(temporary_, path_));
   committed_ = true;
   // The new name is the folder's, which is synced on its own.

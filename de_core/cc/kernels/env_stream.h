@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "de_core/cc/engine/byte_stream.h"
@@ -12,7 +13,9 @@
 namespace de::kernels {
 
 /// A file that appears under its name only once it is whole: written beside it under a temporary
-/// name, synced, renamed. Dropped without Commit, it leaves nothing behind.
+/// name, synced, renamed. Dropped without Commit, it leaves nothing behind. A file of this machine
+/// is written by aligned 2 MiB, which the page cache of a file system that has large folios keeps in
+/// huge pages: a table mapped from it is then looked up as fast as one in huge pages of memory.
 class AtomicFile final : public engine::ByteSink {
  public:
   static absl::Status Create(tensorflow::Env* env, const std::string& path,
@@ -26,14 +29,17 @@ class AtomicFile final : public engine::ByteSink {
   AtomicFile(tensorflow::Env* env, std::string path, std::string temporary)
       : env_(env), path_(std::move(path)), temporary_(std::move(temporary)) {}
 
+  absl::Status AppendLocal(const char* data, size_t size);
+  absl::Status WriteBlock();
   absl::Status SyncLocal();
 
   tensorflow::Env* env_;
   std::string path_, temporary_;
-  int descriptor_ = -1;    ///< of a local file, to have it written out and synced
-  uint64_t written_ = 0;   ///< bytes
-  uint64_t flushing_ = 0;  ///< bytes the system was told to write out
-  std::unique_ptr<tensorflow::WritableFile> file_;
+  int descriptor_ = -1;                             ///< of a local file
+  std::vector<char> block_;                         ///< of a local file: what was not written yet
+  uint64_t written_ = 0;                            ///< bytes of a local file
+  uint64_t flushing_ = 0;                           ///< bytes the system was told to write out
+  std::unique_ptr<tensorflow::WritableFile> file_;  ///< of any other
   bool committed_ = false;
 };
 
