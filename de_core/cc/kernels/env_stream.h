@@ -14,8 +14,8 @@ namespace de::kernels {
 
 /// A file that appears under its name only once it is whole: written beside it under a temporary
 /// name, synced, renamed. Dropped without Commit, it leaves nothing behind. A file of this machine
-/// is written by aligned 2 MiB, which the page cache of a file system that has large folios keeps in
-/// huge pages: a table mapped from it is then looked up as fast as one in huge pages of memory.
+/// is written by aligned 2 MiB, which the page cache of a file system that has large folios keeps
+/// in huge pages: a table mapped from it is then looked up as fast as one in huge pages of memory.
 class AtomicFile final : public engine::ByteSink {
  public:
   static absl::Status Create(tensorflow::Env* env, const std::string& path,
