@@ -16,6 +16,7 @@ from versions import versions
 from tests.serving.tools import ROOT, run
 
 RULES = Path("/usr/share/bazel")  # of Debian's bazel-rules-* packages
+SERVER_TARGET = "//tensorflow_serving/model_servers:tensorflow_model_server"
 SERVER = """
 SUPPORTED_TENSORFLOW_OPS = [
 ]
