@@ -24,8 +24,7 @@ engine::Status FromAbsl(const absl::Status& status) {
   return engine::Status::Internal(std::move(text));
 }
 
-constexpr size_t kBlock = size_t{2} << 20;  // a huge page of x86 and of most ARM
-constexpr uint64_t kFlushBytes = 8 * kBlock;
+constexpr uint64_t kFlushBytes = uint64_t{16} << 20;
 
 /// The path of a file of this machine, or an empty string.
 std::string LocalPath(const std::string& path) {
@@ -54,16 +53,16 @@ int64_t ModifiedAt(tensorflow::Env* env, const std::string& path) {
   return env->Stat(path, &found).ok() ? found.mtime_nsec : -1;
 }
 
-absl::Status AtomicFile::Create(tensorflow::Env* env, const std::string& path,
+absl::Status AtomicFile::Create(tensorflow::Env* env, const std::string& path, Block block,
                                 std::unique_ptr<AtomicFile>* file) {
   const std::string temporary =
       absl::StrCat(path, ".tmp-", absl::Hex(tensorflow::random::New64(), absl::kZeroPad16));
-  file->reset(new AtomicFile(env, path, temporary));
+  file->reset(new AtomicFile(env, path, temporary, block));
   const std::string local = LocalPath(temporary);
   if (local.empty()) return env->NewWritableFile(temporary, &(*file)->file_);
   (*file)->descriptor_ = ::open(local.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if ((*file)->descriptor_ < 0) return SystemError(absl::StrCat("cannot create ", temporary));
-  (*file)->block_.reserve(kBlock);
+  (*file)->block_.reserve(block);
   return absl::OkStatus();
 }
 
@@ -83,11 +82,11 @@ engine::Status AtomicFile::Append(const void* data, size_t size) {
 
 absl::Status AtomicFile::AppendLocal(const char* data, size_t size) {
   while (size > 0) {
-    const size_t part = std::min(size, kBlock - block_.size());
+    const size_t part = std::min(size, block_bytes_ - block_.size());
     block_.insert(block_.end(), data, data + part);
     data += part;
     size -= part;
-    if (block_.size() == kBlock) TF_RETURN_IF_ERROR(WriteBlock());
+    if (block_.size() == block_bytes_) TF_RETURN_IF_ERROR(WriteBlock());
   }
   return absl::OkStatus();
 }

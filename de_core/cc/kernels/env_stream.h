@@ -13,12 +13,16 @@
 namespace de::kernels {
 
 /// A file that appears under its name only once it is whole: written beside it under a temporary
-/// name, synced, renamed. Dropped without Commit, it leaves nothing behind. A file of this machine
-/// is written by aligned 2 MiB, which the page cache of a file system that has large folios keeps
-/// in huge pages: a table mapped from it is then looked up as fast as one in huge pages of memory.
+/// name, synced, renamed. Dropped without Commit, it leaves nothing behind.
 class AtomicFile final : public engine::ByteSink {
  public:
-  static absl::Status Create(tensorflow::Env* env, const std::string& path,
+  /// What a file of this machine is written by, aligned. The page cache of a file system with large
+  /// folios keeps what was written by huge pages in such: a table mapped from it is looked up as
+  /// fast as one in huge pages of memory. But new ones may cost more than all else of writing,
+  /// where the machine is a virtual one and its host has to provide them.
+  enum Block : size_t { kPlain = size_t{1} << 20, kHugePage = size_t{2} << 20 };
+
+  static absl::Status Create(tensorflow::Env* env, const std::string& path, Block block,
                              std::unique_ptr<AtomicFile>* file);
   ~AtomicFile() override;
 
@@ -26,8 +30,8 @@ class AtomicFile final : public engine::ByteSink {
   absl::Status Commit();
 
  private:
-  AtomicFile(tensorflow::Env* env, std::string path, std::string temporary)
-      : env_(env), path_(std::move(path)), temporary_(std::move(temporary)) {}
+  AtomicFile(tensorflow::Env* env, std::string path, std::string temporary, size_t block)
+      : env_(env), path_(std::move(path)), temporary_(std::move(temporary)), block_bytes_(block) {}
 
   absl::Status AppendLocal(const char* data, size_t size);
   absl::Status WriteBlock();
@@ -35,6 +39,7 @@ class AtomicFile final : public engine::ByteSink {
 
   tensorflow::Env* env_;
   std::string path_, temporary_;
+  size_t block_bytes_;
   int descriptor_ = -1;                             ///< of a local file
   std::vector<char> block_;                         ///< of a local file: what was not written yet
   uint64_t written_ = 0;                            ///< bytes of a local file
