@@ -15,7 +15,7 @@ from de_core.initializers import InitialRow
 from de_core.kv_creator import KVCreator
 from de_core.sharding import Partitioner, Router, default_partition_fn, summed_rows
 from de_core.stored_table import StoredTable
-from de_core.table import Table
+from de_core.table import Table, is_remote
 from de_core.table_policy import TablePolicy
 
 # In the order in which they were made.
@@ -76,7 +76,7 @@ class ShardedTable:
         self.spec = spec
         self.policy = policy = TablePolicy() if policy is None else policy
         #: Whether its tables live in other processes; then distinct keys travel, not all.
-        self.is_remote = router is not None or any("/job:" in each for each in spec.devices)
+        self.is_remote = router is not None or any(map(is_remote, spec.devices))
         #: Whether one op may take a table and the anchor.
         self.is_on_one_device = not self.is_remote and len(set(spec.devices)) == 1
         #: Returns an op that notes, where the tables live, that they have the rows they should.

@@ -14,11 +14,18 @@ from de_core.frozen import FrozenCopy
 from de_core.initializers import InitialRow
 
 
+def is_remote(device: str) -> bool:
+    """Returns whether a device is that of a server."""
+    return "/job:" in device
+
+
 class Table(tf.saved_model.experimental.TrackableResource):
     """A hash table from keys to rows, living in the op library.
 
-    In eager mode its handle counts references: the memory is freed with the last of them, be it
-    this object or a function that captured it. In a TensorFlow 1 graph it belongs to the session.
+    In eager mode its memory is freed when this object goes, as that of a `tf.Variable` is: a
+    function that captured the handle and is called later fails. TensorFlow keeps some functions for
+    ever, so the table must not wait for them. On a server it goes with the last reference to its
+    handle, be it a function's. In a TensorFlow 1 graph it belongs to the session.
 
     Saved as a SavedModel it becomes a read-only table over a snapshot file (see `frozen.py`).
 
@@ -59,7 +66,12 @@ class Table(tf.saved_model.experimental.TrackableResource):
         self._frozen_copy: FrozenCopy | None = None
         self._saved_copy: FrozenCopy | None = None
         with tf.init_scope():
-            self.resource_handle  # noqa: B018  makes the table now, not at the first use
+            handle = self.resource_handle  # makes the table now, not at the first use
+            # Ops that wait in a queue for another process, or another thread, would lose the table.
+            is_prompt = tf.config.experimental.get_synchronous_execution()
+            if is_prompt and not is_remote(device) and not tf.is_symbolic_tensor(handle):
+                with tf.device(device):
+                    self._lease = library.de_table_lease(handle)
 
     def find(self, keys: tf.Tensor, insert: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
         """Reads rows.
@@ -133,11 +145,10 @@ class Table(tf.saved_model.experimental.TrackableResource):
         return self._frozen_copy
 
     def _create_resource(self) -> tf.Tensor:
-        eager = tf.executing_eagerly()
         with tf.device(self.device):
             return library.de_table(
-                shared_name="" if eager else self.name,
-                anonymous=eager,
+                shared_name=self.name,
+                anonymous=tf.executing_eagerly(),
                 key_dtype=self.spec.key_dtype,
                 value_dtype=self.spec.value_dtype,
                 dim=self.spec.dim,

@@ -3,7 +3,9 @@
 import gc
 import os
 import pathlib
+import threading
 
+import keras
 import pytest
 import tensorflow as tf
 
@@ -88,6 +90,77 @@ def test_a_layer_takes_its_table_with_it():
         assert use() >= PAYLOAD
         gc.collect()
     assert resident() - before < 0.5 * PAYLOAD
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_a_model_that_was_fitted_takes_its_table_with_it(eagerly):
+    ids = tf.range(ROWS, dtype=tf.int64)
+
+    def fit():
+        model = keras.Sequential([de.layers.Embedding(DIM), keras.layers.Dense(1)])
+        optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.01))
+        model.compile(optimizer, "mse", run_eagerly=eagerly)
+        model.fit(ids[:8], tf.zeros([8, 1]), verbose=0)
+        table = model.layers[0].table
+        table.upsert(ids, tf.ones([ROWS, DIM]))
+        return resident(), table.memory_usage()["slots"]
+
+    fit()
+    gc.collect()
+    before = resident()
+    for _ in range(3):
+        held, slots = fit()
+        assert slots >= 2 * PAYLOAD  # Adam's
+        assert held - before > 2.5 * PAYLOAD
+        gc.collect()
+    assert resident() - before < 0.5 * PAYLOAD
+
+
+def made_and_traced():
+    table = de.Variable(dim=2, name="gone", initializer=1.0)
+
+    @tf.function
+    def look(ids):
+        return table.lookup(ids)
+
+    return table, look, look.get_concrete_function(tf.TensorSpec([None], tf.int64))
+
+
+def test_a_function_that_outlives_its_variable_says_so():
+    ids = tf.constant([1], tf.int64)
+    table, look, traced = made_and_traced()
+    handle = table.resource_handle
+    del table
+    gc.collect()
+    assert traced(ids).numpy().tolist() == [[1.0, 1.0]]  # `look` holds the Variable
+    del look
+    gc.collect()
+    for use in (lambda: traced(ids), lambda: de._ops.library.de_table_clear(handle)):
+        with pytest.raises(tf.errors.FailedPreconditionError) as caught:
+            use()
+        assert "keep a reference" in str(caught.value)
+        assert "'gone_mht_1of1', whose Variable was deleted" in str(caught.value)
+
+
+def test_a_variable_may_go_anywhere():
+    tables = [de.Variable(dim=1, name=f"doomed_{number}") for number in range(3)]
+    handles = [table.resource_handle for table in tables]
+    with tf.Graph().as_default():
+        del tables[0]
+
+    @tf.function
+    def traced():
+        del tables[0]
+        return 1
+
+    traced()
+    thread = threading.Thread(target=tables.clear)
+    thread.start()
+    thread.join()
+    gc.collect()
+    for handle in handles:
+        with pytest.raises(tf.errors.FailedPreconditionError, match="was deleted"):
+            de._ops.library.de_table_size(handle)
 
 
 def test_names_share_only_through_get_variable():

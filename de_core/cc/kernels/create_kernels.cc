@@ -123,8 +123,7 @@ class LiveHandleOp final : public HandleOp {
   absl::Status Make(TableResource** made) override {
     std::unique_ptr<engine::Table> table;
     TF_RETURN_IF_ERROR(ToAbsl(engine::Table::Create(options_, &table)));
-    *made = new TableResource(key_dtype_, value_dtype_, dim_);
-    (*made)->SetLive(std::move(table));
+    *made = new TableResource(key_dtype_, value_dtype_, dim_, shared_name_, std::move(table));
     return absl::OkStatus();
   }
 
@@ -140,6 +139,33 @@ class FrozenHandleOp final : public HandleOp {
   absl::Status Make(TableResource** made) override {
     *made = new TableResource(key_dtype_, value_dtype_, dim_);
     return absl::OkStatus();
+  }
+};
+
+/// Closes a live table as it goes itself. Functions capture a table's handle, but never this.
+class TableLease final : public tensorflow::ResourceBase {
+ public:
+  explicit TableLease(tensorflow::core::RefCountPtr<TableResource> table)
+      : table_(std::move(table)) {}
+  ~TableLease() override { table_->Close(); }
+  std::string DebugString() const override {
+    return absl::StrCat("lease of a ", table_->DebugString());
+  }
+
+ private:
+  const tensorflow::core::RefCountPtr<TableResource> table_;
+};
+
+class LeaseOp final : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(OpKernelContext* context) override {
+    tensorflow::core::RefCountPtr<TableResource> table;
+    OP_REQUIRES_OK(context, TableOf(context, &table));
+    Tensor* lease = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, tensorflow::TensorShape({}), &lease));
+    lease->scalar<ResourceHandle>()() = ResourceHandle::MakeRefCountingHandle(
+        new TableLease(std::move(table)), context->device()->name());
   }
 };
 
@@ -211,6 +237,7 @@ class ShardOfOp final : public OpKernel {
 
 REGISTER_KERNEL_BUILDER(Name("DeTable").Device(tensorflow::DEVICE_CPU), LiveHandleOp);
 REGISTER_KERNEL_BUILDER(Name("DeFrozenTable").Device(tensorflow::DEVICE_CPU), FrozenHandleOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableLease").Device(tensorflow::DEVICE_CPU), LeaseOp);
 REGISTER_KERNEL_BUILDER(Name("DeTableSize").Device(tensorflow::DEVICE_CPU), SizeOp);
 REGISTER_KERNEL_BUILDER(Name("DeTableStats").Device(tensorflow::DEVICE_CPU), StatsOp);
 REGISTER_KERNEL_BUILDER(Name("DeTableReserve").Device(tensorflow::DEVICE_CPU), ReserveOp);

@@ -41,7 +41,7 @@ class FindOp final : public OpKernel {
     PoolExecutor executor(context);
     bool* flags = found->flat<bool>().data();
     if constexpr (insert) {
-      engine::Table* live = nullptr;
+      std::shared_ptr<engine::Table> live;
       OP_REQUIRES_OK(context, table->Live(&live));
       DE_OP_REQUIRES_OK(context, live->FindOrInsert(batch.keys(), target.out(), flags, &executor));
     } else {
@@ -91,7 +91,7 @@ class ExportOp final : public OpKernel {
   void Compute(OpKernelContext* context) override {
     tensorflow::core::RefCountPtr<TableResource> table;
     OP_REQUIRES_OK(context, TableOf(context, &table));
-    engine::Table* live = nullptr;
+    std::shared_ptr<engine::Table> live;
     OP_REQUIRES_OK(context, table->Live(&live));
     OP_REQUIRES_OK(context, table->CheckKeys(key_dtype_));
     // What of each row is wanted.

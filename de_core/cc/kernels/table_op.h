@@ -30,9 +30,9 @@ class LiveTableOp : public TableOp {
 
  protected:
   absl::Status Run(tensorflow::OpKernelContext* context, TableResource* table) final {
-    engine::Table* live = nullptr;
+    std::shared_ptr<engine::Table> live;
     TF_RETURN_IF_ERROR(table->Live(&live));
-    return RunLive(context, *table, live);
+    return RunLive(context, *table, live.get());
   }
 
   virtual absl::Status RunLive(tensorflow::OpKernelContext* context, const TableResource& table,

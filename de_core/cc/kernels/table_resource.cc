@@ -29,18 +29,31 @@ bool TableResource::CloseFrozen() {
   return users_ == 0;
 }
 
-absl::Status TableResource::Live(engine::Table** table) const {
-  if (live_ == nullptr) {
+void TableResource::Close() {
+  std::shared_ptr<engine::Table> closed;  // freed after the lock is given up
+  const std::lock_guard<std::mutex> guard(mutex_);
+  closed.swap(live_);
+}
+
+absl::Status TableResource::Live(std::shared_ptr<engine::Table>* table) const {
+  if (!is_live_) {
     return absl::FailedPreconditionError(
         "this op needs a live table, one that can be written. Received: a table of an exported "
         "model, which is read-only");
   }
-  *table = live_.get();
+  const std::lock_guard<std::mutex> guard(mutex_);
+  if (live_ == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "a function that uses a de.Variable needs the Variable to exist: keep a reference to it, "
+        "or to what holds it, as long as the function is called. Received: the table '",
+        name_, "', whose Variable was deleted"));
+  }
+  *table = live_;
   return absl::OkStatus();
 }
 
 absl::Status TableResource::Frozen(std::shared_ptr<const FrozenFile>* file) const {
-  if (live_ != nullptr) {
+  if (is_live_) {
     return absl::FailedPreconditionError(
         "this op needs a table of an exported model. Received: a live table");
   }
@@ -56,15 +69,21 @@ absl::Status TableResource::Frozen(std::shared_ptr<const FrozenFile>* file) cons
 
 absl::Status TableResource::Find(const engine::Keys& keys, engine::ValuesOut out, bool* found,
                                  engine::Executor* executor) const {
-  if (live_ != nullptr) return ToAbsl(live_->Find(keys, out, found, executor));
+  if (is_live_) {
+    std::shared_ptr<engine::Table> live;
+    TF_RETURN_IF_ERROR(Live(&live));
+    return ToAbsl(live->Find(keys, out, found, executor));
+  }
   std::shared_ptr<const FrozenFile> file;
   TF_RETURN_IF_ERROR(Frozen(&file));
   return file->Find(keys, out, found, executor);
 }
 
 absl::Status TableResource::Size(int64_t* rows) const {
-  if (live_ != nullptr) {
-    *rows = static_cast<int64_t>(live_->size());
+  if (is_live_) {
+    std::shared_ptr<engine::Table> live;
+    TF_RETURN_IF_ERROR(Live(&live));
+    *rows = static_cast<int64_t>(live->size());
     return absl::OkStatus();
   }
   std::shared_ptr<const FrozenFile> file;
@@ -76,7 +95,7 @@ absl::Status TableResource::StatsJson(std::string* json) const {
   const std::string types =
       absl::StrCat("\"dim\": ", dim_, ", \"key_dtype\": \"", DataTypeString(key_dtype_),
                    "\", \"value_dtype\": \"", NameOfValues(value_dtype_), "\"");
-  if (live_ == nullptr) {
+  if (!is_live_) {
     std::shared_ptr<const FrozenFile> file;
     TF_RETURN_IF_ERROR(Frozen(&file));
     int64_t rows = 0;
@@ -84,7 +103,9 @@ absl::Status TableResource::StatsJson(std::string* json) const {
     *json = absl::StrCat("{\"rows\": ", rows, ", ", types, ", ", file->StatsJsonFields(), "}");
     return absl::OkStatus();
   }
-  const engine::TableStats stats = live_->Stats();
+  std::shared_ptr<engine::Table> live;
+  TF_RETURN_IF_ERROR(Live(&live));
+  const engine::TableStats stats = live->Stats();
   *json = absl::StrCat("{\"rows\": ", stats.rows, ", ", types,
                        ", \"bytes\": {\"index\": ", stats.index_bytes,
                        ", \"rows\": ", stats.row_bytes, ", \"slots\": ", stats.slot_bytes,
@@ -111,7 +132,7 @@ absl::Status TableResource::CheckValues(tensorflow::DataType dtype, int64_t dim)
 }
 
 std::string TableResource::DebugString() const {
-  return absl::StrCat(live_ != nullptr ? "live" : "frozen", " table of ",
+  return absl::StrCat(is_live_ ? "live" : "frozen", " table of ",
                       DataTypeString(key_dtype_), " keys, ", dim_, " values of ",
                       DataTypeString(value_dtype_));
 }

@@ -1,5 +1,6 @@
 // What a table's handle refers to: a live table or, in a model that serves, a frozen one. Lookups
-// take either, so a graph that was trained is exported without being rewritten.
+// take either, so a graph that was trained is exported without being rewritten. A live table may be
+// closed while its handle lives on in functions that TensorFlow keeps.
 #ifndef DE_CORE_KERNELS_TABLE_RESOURCE_H_
 #define DE_CORE_KERNELS_TABLE_RESOURCE_H_
 
@@ -19,17 +20,26 @@ class TableResource final : public tensorflow::ResourceBase {
  public:
   TableResource(tensorflow::DataType key_dtype, tensorflow::DataType value_dtype, int64_t dim)
       : key_dtype_(key_dtype), value_dtype_(value_dtype), dim_(dim) {}
+  /// A live table; `name` is what errors call it.
+  TableResource(tensorflow::DataType key_dtype, tensorflow::DataType value_dtype, int64_t dim,
+                std::string name, std::unique_ptr<engine::Table> live)
+      : key_dtype_(key_dtype),
+        value_dtype_(value_dtype),
+        dim_(dim),
+        is_live_(true),
+        name_(std::move(name)),
+        live_(std::move(live)) {}
 
-  /// Makes this a live table.
-  void SetLive(std::unique_ptr<engine::Table> table) { live_ = std::move(table); }
+  /// Frees a live table, once the ops that are running on it have ended; later ones fail.
+  void Close();
 
   /// Serves `file` from now on and counts one more user; running lookups finish on the old file.
   void OpenFrozen(std::shared_ptr<const FrozenFile> file);
   /// Undoes one OpenFrozen; true if that was the last.
   bool CloseFrozen();
 
-  /// The live table, or an error for a frozen one.
-  absl::Status Live(engine::Table** table) const;
+  /// The live table, or an error for one that is frozen or closed.
+  absl::Status Live(std::shared_ptr<engine::Table>* table) const;
   /// What a frozen table is served from, or an error for one that is live or not open.
   absl::Status Frozen(std::shared_ptr<const FrozenFile>* file) const;
 
@@ -52,8 +62,10 @@ class TableResource final : public tensorflow::ResourceBase {
   const tensorflow::DataType key_dtype_;
   const tensorflow::DataType value_dtype_;
   const int64_t dim_;
-  std::unique_ptr<engine::Table> live_;
-  mutable std::mutex mutex_;
+  const bool is_live_ = false;
+  const std::string name_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::shared_ptr<engine::Table> live_;
   std::shared_ptr<const FrozenFile> frozen_;
   int64_t users_ = 0;
 };

@@ -25,8 +25,8 @@ REGISTER_OP("DeTable")
     .Doc(R"doc(
 A hash table from keys to rows of `dim` values that grows as rows are written.
 
-anonymous: the handle counts references and the table is freed with the last one; otherwise the
-  table lives in the resource manager under `container` and `shared_name`.
+anonymous: the handle counts references and the table is freed with the last one, or with its lease;
+  otherwise the table lives in the resource manager under `container` and `shared_name`.
 init_size: rows to make room for at once.
 initializer: what a key without a row reads as: 'zeros', 'constant' [v], 'uniform' [low, high],
   'normal' [mean, stddev], 'truncated_normal' [mean, stddev], 'row' (init_table: dim values) or
@@ -34,6 +34,20 @@ initializer: what a key without a row reads as: 'zeros', 'constant' [v], 'unifor
 policy: which metadata of rows are kept, which keys get a row and which rows go; row_policy.h lists
   the fields of this text, 'name=number;name=number'.
 handle: the table.
+)doc");
+
+REGISTER_OP("DeTableLease")
+    .Input("handle: resource")
+    .Output("lease: resource")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->Scalar());
+      return HandleOnly(c);
+    })
+    .Doc(R"doc(
+Ends a live table with whoever made it, though functions that captured its handle live on.
+
+lease: counts references. With the last one the table is freed; ops on it fail from then on.
 )doc");
 
 REGISTER_OP("DeTableSize")
