@@ -47,6 +47,8 @@ class TablesAndOthers(Wrapping):
         object.__setattr__(self, "inner_optimizer", optimizer)
         given = optimizer.name if hasattr(optimizer, "name") else optimizer._name
         super().__init__(name=name or given)  # type: ignore[call-arg]
+        # Set to what it is already, an attribute is not tracked and not in checkpoints.
+        object.__delattr__(self, "inner_optimizer")
         self.inner_optimizer = optimizer
         self.bp_v2 = bool(bp_v2)
         self.reject_nonfinite = bool(reject_nonfinite)
@@ -191,6 +193,12 @@ class Keras2Optimizer(Decaying, TablesAndOthers, tf_keras.optimizers.Optimizer):
 
     rule_of = staticmethod(keras2_rules.rule_of)
     copies_of = Keras2Copies
+
+    def _add_table(self, table: ShardedTable) -> None:
+        known = len(self._of_no_row)
+        super()._add_table(table)
+        # The one list whose later additions tf_keras puts into checkpoints, too.
+        self._variables.extend(self._of_no_row[known:])
 
     def build(self, var_list: Sequence[Any]) -> None:
         """Makes the wrapped optimizer's slots of the ordinary variables.
