@@ -48,7 +48,7 @@ IN_SHORT = [
     "keras 3 ema",
     "new nadam",
     "new ema",
-    "legacy momentum",
+    "legacy nesterov",
 ]
 #: By a Saver.
 SESSIONS = {
