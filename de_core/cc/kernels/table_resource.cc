@@ -132,9 +132,8 @@ absl::Status TableResource::CheckValues(tensorflow::DataType dtype, int64_t dim)
 }
 
 std::string TableResource::DebugString() const {
-  return absl::StrCat(is_live_ ? "live" : "frozen", " table of ",
-                      DataTypeString(key_dtype_), " keys, ", dim_, " values of ",
-                      DataTypeString(value_dtype_));
+  return absl::StrCat(is_live_ ? "live" : "frozen", " table of ", DataTypeString(key_dtype_),
+                      " keys, ", dim_, " values of ", DataTypeString(value_dtype_));
 }
 
 absl::Status TableOf(tensorflow::OpKernelContext* context,
