@@ -1,5 +1,6 @@
 """A gateway put together from its settings: engine, ports, and what goes with them."""
 
+import re
 import socket
 from pathlib import Path
 
@@ -80,11 +81,20 @@ class Gateway:
             )
         if (settings.tls_cert is None) != (settings.tls_key is None):
             raise StartError("TLS needs both --tls-cert and --tls-key.")
+        shown = (settings.upstream_cert, settings.upstream_key)
+        if (shown[0] is None) != (shown[1] is None) or (shown[0] and not settings.upstream_ca):
+            raise StartError(
+                "A certificate for upstreams needs --upstream-ca, --upstream-cert and "
+                "--upstream-key."
+            )
         for flag, path in (
             ("--tls-cert", settings.tls_cert),
             ("--tls-key", settings.tls_key),
             ("--tls-client-ca", settings.tls_client_ca),
             ("--upstream-ca", settings.upstream_ca),
+            ("--upstream-cert", settings.upstream_cert),
+            ("--upstream-key", settings.upstream_key),
+            ("--upstream-token-file", settings.upstream_token_file),
         ):
             if path is not None and not path.is_file():
                 raise StartError(f"The file must exist. Received: {flag}={path}")
@@ -92,7 +102,7 @@ class Gateway:
         if settings.engine == "embedded":
             _folder(settings).check()
         else:
-            parse_upstreams(settings.upstreams)
+            _tfserving_options(settings)
         return keys
 
     def run(self) -> int:
@@ -226,6 +236,26 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def _channel_options(settings: Settings) -> ChannelOptions:
+    certificate: tuple[Path, Path] | None = None
+    if settings.upstream_cert is not None and settings.upstream_key is not None:
+        certificate = (settings.upstream_cert, settings.upstream_key)
+    file = settings.upstream_token_file
+    token = file.read_text("utf-8").strip() if file is not None else ""
+    if file is not None and not re.fullmatch(r"[!-~]+", token):
+        raise StartError(
+            "The file must hold one key or token, and nothing else. "
+            f"Received: --upstream-token-file={file}"
+        )
+    return ChannelOptions(
+        max_message_bytes=settings.max_decompressed_bytes,
+        ca=settings.upstream_ca,
+        certificate=certificate,
+        token=token,
+        channels=settings.upstream_channels,
+    )
+
+
 def _tfserving_options(settings: Settings) -> TfServingOptions:
     return TfServingOptions(
         upstreams=parse_upstreams(settings.upstreams),
@@ -240,9 +270,5 @@ def _tfserving_options(settings: Settings) -> TfServingOptions:
             retry_budget=settings.retry_budget,
             hedge=settings.hedge,
         ),
-        channel=ChannelOptions(
-            max_message_bytes=settings.max_decompressed_bytes,
-            ca=settings.upstream_ca,
-            channels=settings.upstream_channels,
-        ),
+        channel=_channel_options(settings),
     )

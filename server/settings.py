@@ -83,6 +83,18 @@ class Settings(BaseSettings):
         default=None,
         description="Certificates (PEM) that upstreams are checked by; plain text if not given.",
     )
+    upstream_cert: Path | None = Field(
+        default=None,
+        description="Certificate chain (PEM) shown to upstreams that want one; needs --upstream-ca "
+        "and --upstream-key.",
+    )
+    upstream_key: Path | None = Field(
+        default=None, description="Private key (PEM) of --upstream-cert."
+    )
+    upstream_token_file: Path | None = Field(
+        default=None,
+        description="File of the API key or token that upstreams are sent, if they are gateways.",
+    )
     upstream_channels: int = Field(
         default=2,
         ge=1,

@@ -7,7 +7,6 @@ import json
 import shutil
 import ssl
 import struct
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,22 +18,11 @@ from server.engines.tfserving.protos import load_protos
 from server.engines.tfserving.tensor_protos import fill_proto, to_array
 from server.tensors import dtype_of_name
 from tests.server.support.gateway_process import GatewayProcess, make_key
+from tests.server.support.tls_files import tls_files
 
 MODEL = "/v1/models/ranker"
 ROW = {"instances": [{"user": 7, "item": "x"}]}
 PROTOS = load_protos()
-
-
-def tls_files(folder: Path) -> tuple[Path, Path]:
-    key, certificate = folder / "key.pem", folder / "cert.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-         "-nodes", "-days", "2", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost",
-         "-keyout", str(key), "-out", str(certificate)],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    return certificate, key
 
 
 def delimited(field: int, content: bytes) -> bytes:
@@ -208,6 +196,20 @@ def test_a_gateway_in_front_of_one_with_tls_and_keys_speaks_its_language(secured
         # The upstream wants a key, which this one does not have: it is not ready, and says 503.
         front.wait_for("/startupz", lambda reply: reply.status == 200)
         assert front.ask("POST", f"{MODEL}:predict", ROW).status == 503
+
+
+def test_a_gateway_shows_its_key_to_the_one_behind_it(secured, tmp_path):
+    certificate = Path(secured.gateway.log_path).parent / "cert.pem"
+    token = tmp_path / "token"
+    token.write_text(secured.headers["authorization"].removeprefix("Bearer ") + "\n")
+    with GatewayProcess(
+        None, tmp_path / "log", "--engine", "tfserving", "--models", "ranker",
+        "--upstreams", f"localhost:{secured.grpc_port}", "--upstream-ca", str(certificate),
+        "--upstream-token-file", str(token),
+    ) as front:  # fmt: skip
+        front.wait_ready()
+        assert front.ask("POST", f"{MODEL}:predict", ROW).status == 200
+        assert token.read_text().strip() not in front.log()
 
 
 def test_versions_are_warm_before_they_serve(secured):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 
 import grpc
@@ -13,6 +14,10 @@ from server.engines.tfserving.channels import ChannelOptions
 from server.engines.tfserving.endpoint import Endpoint, UpstreamAddress
 from server.engines.tfserving.protos import load_protos
 from server.errors import Code, ServingError
+from server.process import StartError
+from server.serve import Gateway
+from server.settings import load_settings
+from tests.server.support.tls_files import tls_files
 
 STREAMS = 4
 
@@ -28,6 +33,7 @@ class Counting(load_protos().prediction_service.PredictionServiceServicer):
     async def Predict(self, request, context):  # noqa: N802
         peer = context.peer()
         self.peers.add(peer)
+        self.metadata = dict(context.invocation_metadata())
         self.asking.append(peer)
         try:
             await self.go_on.wait()
@@ -36,14 +42,19 @@ class Counting(load_protos().prediction_service.PredictionServiceServicer):
             self.asking.remove(peer)
 
 
-async def with_server(channels, work):
+async def with_server(options, work, tls=None):
     service = Counting()
     server = grpc.aio.server(options=[("grpc.max_concurrent_streams", STREAMS)])
     load_protos().prediction_service.add_PredictionServiceServicer_to_server(service, server)
-    port = server.add_insecure_port("127.0.0.1:0")
+    if tls is None:
+        port = server.add_insecure_port("127.0.0.1:0")
+    else:
+        certificate, key = (path.read_bytes() for path in tls)
+        credentials = grpc.ssl_server_credentials([(key, certificate)], certificate, True)
+        port = server.add_secure_port("127.0.0.1:0", credentials)
     await server.start()
     endpoint = Endpoint(UpstreamAddress("u", f"127.0.0.1:{port}"), Breaker(5, 1))
-    endpoint.open(load_protos(), ChannelOptions(channels=channels))
+    endpoint.open(load_protos(), options)
     try:
         return await work(endpoint, service)
     finally:
@@ -81,7 +92,8 @@ def test_each_channel_is_a_connection_and_calls_are_spread_evenly(channels):
         await asyncio.gather(*calls, return_exceptions=True)
         return running, len(service.peers)
 
-    assert asyncio.run(with_server(channels, work)) == (channels * STREAMS, channels)
+    options = ChannelOptions(channels=channels)
+    assert asyncio.run(with_server(options, work)) == (channels * STREAMS, channels)
 
 
 def test_a_second_connection_is_made_only_when_calls_overlap():
@@ -97,7 +109,7 @@ def test_a_second_connection_is_made_only_when_calls_overlap():
         await asyncio.gather(*calls)
         return alone, len(service.peers)
 
-    assert asyncio.run(with_server(2, work)) == (1, 2)
+    assert asyncio.run(with_server(ChannelOptions(), work)) == (1, 2)
 
 
 def test_calls_that_end_early_make_room_on_their_channel():
@@ -117,4 +129,34 @@ def test_calls_that_end_early_make_room_on_their_channel():
         await asyncio.gather(*calls)
         return sorted(loads.values())
 
-    assert asyncio.run(with_server(2, work)) == [STREAMS // 2] * 2
+    assert asyncio.run(with_server(ChannelOptions(), work)) == [STREAMS // 2] * 2
+
+
+def test_a_server_that_wants_a_certificate_and_a_token_gets_them(tmp_path):
+    certificate, key = tls_files(tmp_path)
+
+    async def work(endpoint, service):
+        service.go_on.set()
+        await ask(endpoint)
+        return service.metadata["authorization"]
+
+    shown = ChannelOptions(ca=certificate, certificate=(certificate, key), token="secret")
+    assert asyncio.run(with_server(shown, work, (certificate, key))) == "Bearer secret"
+    with pytest.raises(ServingError) as caught:
+        asyncio.run(with_server(ChannelOptions(ca=certificate), work, (certificate, key)))
+    assert caught.value.code is Code.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"upstream_cert": __file__}, "needs --upstream-ca, --upstream-cert and --upstream-key"),
+        ({"upstream_cert": __file__, "upstream_key": __file__}, "needs --upstream-ca"),
+        ({"upstream_token_file": "/nowhere"}, "--upstream-token-file=/nowhere"),
+        ({"upstream_token_file": __file__}, "must hold one key or token"),
+    ],
+)
+def test_settings_for_upstreams_that_cannot_be_used_are_refused(wrong, said):
+    settings = load_settings(engine="tfserving", upstreams="h:1", models="m", port=0, **wrong)
+    with pytest.raises(StartError, match=re.escape(said)):
+        Gateway(settings)

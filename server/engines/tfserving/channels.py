@@ -17,11 +17,15 @@ class ChannelOptions:
     Attributes:
         max_message_bytes: Largest message, either way.
         ca: Certificates that they are checked by; plain text if None.
+        certificate: Certificate chain and private key that this process shows them, if any.
+        token: Sent to them as `Authorization: Bearer`, if not empty.
         channels: Connections to one of them.
     """
 
     max_message_bytes: int = 64 << 20
     ca: Path | None = None
+    certificate: tuple[Path, Path] | None = None
+    token: str = ""
     channels: int = 2
 
 
@@ -44,6 +48,7 @@ class Channels:
     def __init__(self, target: str, protos: Protos, options: ChannelOptions) -> None:
         """Makes the channels; connecting happens by itself."""
         self._channels = [_open(target, protos, options) for _ in range(options.channels)]
+        self._metadata = (("authorization", f"Bearer {options.token}"),) if options.token else ()
 
     async def call(
         self,
@@ -57,7 +62,9 @@ class Channels:
         stub = chosen.model if method == "GetModelStatus" else chosen.prediction
         chosen.in_flight += 1
         try:
-            return await getattr(stub, method)(request, timeout=timeout, metadata=tuple(metadata))
+            return await getattr(stub, method)(
+                request, timeout=timeout, metadata=(*self._metadata, *metadata)
+            )
         finally:
             chosen.in_flight -= 1
 
@@ -84,7 +91,12 @@ def _open(target: str, protos: Protos, options: ChannelOptions) -> _Channel:
     if options.ca is None:
         channel = grpc.aio.insecure_channel(target, options=arguments)
     else:
-        credentials = grpc.ssl_channel_credentials(options.ca.read_bytes())
+        chain, key = (
+            (path.read_bytes() for path in options.certificate)
+            if options.certificate
+            else (None, None)
+        )
+        credentials = grpc.ssl_channel_credentials(options.ca.read_bytes(), key, chain)
         channel = grpc.aio.secure_channel(target, credentials, options=arguments)
     return _Channel(
         channel,
