@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from server.engines.base import Classifications
+from server.engines.example_outputs import classifications, regressions
 from server.engines.graph_session import GraphSession, Run
 from server.engines.steady_graphs import steady_signatures
 from server.engines.tfserving.tensor_protos import signatures_of
@@ -141,33 +142,14 @@ class SavedModel:
     ) -> Classifications:
         """Runs a classification signature; see `Servable.classify`."""
         outputs = self._run_examples(signature, examples, context)
-        classes, scores = outputs.get("classes"), outputs.get("scores")
-        if classes is None and scores is None:
-            raise invalid(
-                "Expected classification signature outputs Tensor to contain at least one of "
-                "{classes, scores}."
-            )
-        return Classifications(
-            *(
-                output.reshape(len(examples), -1) if output is not None else None
-                for output in (classes, scores)
-            )
-        )
+        return classifications(outputs, len(examples))
 
     def regress(
         self, signature: str, examples: Sequence[Example], context: Example | None
     ) -> Array:
         """Runs a regression signature; see `Servable.regress`."""
         outputs = self._run_examples(signature, examples, context)
-        if "outputs" not in outputs:
-            raise invalid("No regression outputs found in SignatureDef.")
-        values = outputs["outputs"]
-        if values.size != len(examples):
-            raise invalid(
-                "Expected one regression output an example. Received: output shape "
-                f"{format_shape(values.shape)} for {len(examples)} examples"
-            )
-        return values.reshape(-1)
+        return regressions(outputs, len(examples))
 
     def _run_examples(
         self, signature: str, examples: Sequence[Example], context: Example | None

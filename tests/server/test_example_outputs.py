@@ -1,0 +1,60 @@
+"""What models answer for examples, held to the shapes and types that the answer has room for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from server.engines.example_outputs import classifications, regressions
+from server.errors import Code, ServingError
+
+LABELS = np.array([[b"a", b"b"], [b"c", b"d"]], object)
+SCORES = np.array([[0.25, 0.75], [0.5, 0.5]], np.float32)
+
+
+def test_labels_scores_or_both():
+    both = classifications({"classes": LABELS, "scores": SCORES}, 2)
+    assert (both.classes is LABELS, both.scores is SCORES) == (True, True)
+    assert classifications({"scores": SCORES}, 2).classes is None
+    assert classifications({"classes": LABELS, "more": SCORES}, 2).scores is None
+
+
+@pytest.mark.parametrize(
+    ("outputs", "said"),
+    [
+        ({"y": SCORES}, "at least one of {classes, scores}"),
+        ({"scores": SCORES[0]}, r"shape: [batch_size num_classes] but got [2]"),
+        ({"scores": SCORES[:1]}, "Expected scores output batch size of 2. Got: 1"),
+        ({"classes": LABELS[:1]}, "Expected classes output batch size of 2. Got: 1"),
+        ({"scores": SCORES.astype(float)}, "of DT_FLOAT. Got: float64"),
+        ({"classes": SCORES}, "of DT_STRING. Got: float32"),
+        ({"classes": LABELS, "scores": SCORES[:, :1]}, "match in dim_size(1). Got 2 vs. 1"),
+    ],
+)
+def test_classifications_that_are_none(outputs, said):
+    with pytest.raises(ServingError) as caught:
+        classifications(outputs, 2)
+    assert caught.value.code is Code.INVALID_ARGUMENT
+    assert said in caught.value.message
+
+
+def test_values_of_one_column_or_none():
+    assert regressions({"outputs": SCORES[:, 0]}, 2).tolist() == [0.25, 0.5]
+    assert regressions({"outputs": SCORES[:, :1]}, 2).tolist() == [0.25, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "said"),
+    [
+        ({"y": SCORES}, "No regression outputs found in SignatureDef."),
+        ({"outputs": SCORES}, "[batch_size] or [batch_size, 1] but got [2,2]"),
+        ({"outputs": np.float32(1.0).reshape(())}, "[batch_size, 1] but got []"),
+        ({"outputs": SCORES[:1, 0]}, "did not match output batch size: 2 vs. 1"),
+        ({"outputs": np.array([1, 2])}, "of DT_FLOAT. Got: int64"),
+    ],
+)
+def test_regressions_that_are_none(outputs, said):
+    with pytest.raises(ServingError) as caught:
+        regressions(outputs, 2)
+    assert caught.value.code is Code.INVALID_ARGUMENT
+    assert said in caught.value.message
