@@ -43,6 +43,9 @@ def get_variable(
     short_file_name: bool = False,
     *,
     regularizer: Callable[[tf.Tensor], tf.Tensor | None] | None = None,
+    collections: Sequence[str] | None = None,
+    caching_device: Any = None,
+    custom_getter: Callable[..., Variable] | None = None,
     admission: Admission | None = None,
     eviction: Eviction | Sequence[Eviction] | None = None,
 ) -> Variable:
@@ -78,6 +81,10 @@ def get_variable(
         bp_v2: Kept for compatibility.
         short_file_name: Kept for compatibility.
         regularizer: The penalty on rows that are looked up.
+        collections: Of a graph, that the Variable joins.
+        caching_device: Without effect, as that of a scope.
+        custom_getter: In place of the scope's: `f(getter, name, **arguments)`, returning what
+            `getter` returns for a name and arguments.
         admission: Which keys get a row.
         eviction: Which rows go by themselves.
 
@@ -123,7 +130,8 @@ def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Variable:
     bound.arguments.setdefault("checkpoint", False)
     bound.apply_defaults()
     arguments = dict(bound.arguments)
-    arguments.update(trainable=False, collections=[tf.compat.v1.GraphKeys.LOCAL_VARIABLES])
+    local = tf.compat.v1.GraphKeys.LOCAL_VARIABLES
+    arguments.update(trainable=False, collections=[*(arguments["collections"] or ()), local])
     return _in_scope(arguments.pop("name"), arguments)
 
 
@@ -132,6 +140,8 @@ def _in_scope(name: str, arguments: dict[str, Any]) -> Variable:
     if not isinstance(name, str) or not name:
         raise TypeError(f"`name` must be a non-empty string. {received(name=name)}")
     scope = tf.compat.v1.get_variable_scope()
+    del arguments["caching_device"]
+    custom_getter = arguments.pop("custom_getter") or scope.custom_getter
     full_name = f"{scope.name}/{name}" if scope.name else name
     arguments = scope_defaults.applied(scope, arguments, full_name)
     reuse = scope.reuse
@@ -143,9 +153,9 @@ def _in_scope(name: str, arguments: dict[str, Any]) -> Variable:
         del request["name"]
         return _get_or_make(name, reuse, request)
 
-    if scope.custom_getter is None:
+    if custom_getter is None:
         return getter(full_name, **arguments)
-    returned: Variable = scope.custom_getter(getter=getter, name=full_name, **arguments)
+    returned: Variable = custom_getter(getter=getter, name=full_name, **arguments)
     return returned
 
 

@@ -106,6 +106,16 @@ class TrainableWrapper:
         """Returns the number of rows of the table, an int64 scalar."""
         return self.params.size()
 
+    if not TYPE_CHECKING:  # where every attribute would pass
+
+        def __getattr__(self, name: str) -> Any:
+            """Raises AttributeError, with what replaces a name of the reference API."""
+            from de_core.compat import removed  # which knows this class itself
+
+            raise removed.missing(
+                f"{type(self).__name__!r} object", name, removed.TRAINABLE_WRAPPER
+            )
+
     def __repr__(self) -> str:
         return f"<de.TrainableWrapper of {self.params!r}>"
 

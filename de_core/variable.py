@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -258,6 +258,14 @@ class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Lay
     def spec(self) -> TableSpec:
         """The properties that a second request for the same name must share."""
         return self._store.spec
+
+    if not TYPE_CHECKING:  # where every attribute would pass
+
+        def __getattr__(self, name: str) -> Any:
+            """Raises AttributeError, with what replaces a name of the reference API."""
+            from de_core.compat import removed  # which knows Variable itself
+
+            raise removed.missing(f"{type(self).__name__!r} object", name, removed.VARIABLE)
 
     def __repr__(self) -> str:
         return (

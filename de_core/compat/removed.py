@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
@@ -20,10 +20,25 @@ def removed_names(module: str, **replacements: str) -> Callable[[str], Any]:
     """
 
     def get(name: str) -> Any:
-        hint = f": {replacements[name]}" if name in replacements else ""
-        raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}")
+        raise missing(f"module {module!r}", name, replacements)
 
     return get
+
+
+def missing(owner: str, name: str, replacements: Mapping[str, str]) -> AttributeError:
+    """Returns the error for an attribute that is not there, with what replaces a removed one.
+
+    Args:
+        owner: What has no such attribute.
+        name: Of the attribute.
+        replacements: A clause for each removed name.
+
+    Example:
+    >>> print(missing("'Shop' object", "fax", {"fax": "send a letter"}))
+    'Shop' object has no attribute 'fax': send a letter
+    """
+    hint = f": {replacements[name]}" if name in replacements else ""
+    return AttributeError(f"{owner} has no attribute {name!r}{hint}")
 
 
 _ONE_TABLE = "every Variable keeps its rows in the table that de.Variable makes"
@@ -45,4 +60,18 @@ PACKAGE = {
     "create_slots": "optimizers keep their slots in the rows; see get_slot_variables",
     "python": "import the names from de_core itself",
     "ragged_embedding_ops": "every lookup takes ragged ids",
+}
+
+#: For `Variable`, which asks for them as it is asked for what it has not.
+VARIABLE = {
+    "embedding_lookup": "use de.embedding_lookup(variable, ids)",
+    "get_trainable_by_name": "lookups make no variables; see trainable_variables",
+    "load_from_file_system_with_restore_function": "use load_from_file_system",
+    "trainable_store": "lookups make no variables; see trainable_variables",
+    "verify_embedding_weights": "every lookup checks its ids and weights itself",
+}
+#: For `TrainableWrapper`.
+TRAINABLE_WRAPPER = {
+    "model_mode": "a lookup is a pure read in every mode; see de.get_model_mode",
+    "transform": "lookups scale rows to `max_norm` themselves",
 }

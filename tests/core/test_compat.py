@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from de_core.compat import removed
 from tests.core import execution_modes
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -126,6 +127,23 @@ def test_a_name_that_is_gone_says_what_to_use(module, name, replacement):
     assert not hasattr(module, name)
     with pytest.raises(AttributeError, match=r"no attribute 'never_was'$"):
         module.never_was  # noqa: B018
+
+
+@pytest.mark.parametrize("name", sorted(removed.VARIABLE))
+def test_a_method_that_is_gone_says_what_to_use(name):
+    table = de.Variable()
+    with pytest.raises(AttributeError, match=rf"'Variable' object has no attribute '{name}': \w"):
+        getattr(table, name)
+    assert not hasattr(table, name)
+    with pytest.raises(AttributeError, match=r"'Variable' object has no attribute 'never_was'$"):
+        table.never_was  # noqa: B018
+
+
+@pytest.mark.parametrize("name", sorted(removed.TRAINABLE_WRAPPER))
+def test_a_method_of_a_wrapper_that_is_gone_says_what_to_use(name):
+    wrapper = de.TrainableWrapper(de.Variable(), [1])
+    with pytest.raises(AttributeError, match=rf"has no attribute '{name}': \w"):
+        getattr(wrapper, name)
 
 
 def test_every_name_in_the_guide_is_there_or_says_what_to_use():

@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from tests.core import execution_modes
 
 v1 = tf.compat.v1
 
@@ -96,6 +97,29 @@ def test_what_a_custom_getter_leaves_out_stays_as_it_was(getter):
         assert de.get_local_variable("t") is table
     assert table.lookup([1]).numpy().tolist() == [[2.0] * 3]
     assert not table.trainable
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+def test_a_request_may_bring_its_own_getter_collections_and_caching_device(mode):
+    asked = []
+
+    def suffixed(getter, name, **arguments):
+        asked.append(name)
+        return getter(f"{name}_suffix", **arguments)
+
+    def never(**arguments):
+        raise AssertionError(arguments)
+
+    with execution_modes.entered(mode), v1.variable_scope("outer", custom_getter=never):
+        request = {"custom_getter": suffixed, "caching_device": "/CPU:0", "collections": ["mine"]}
+        made = de.get_variable("own", dim=2, **request)
+        local = de.get_local_variable("local", **request)
+        assert asked == ["outer/own", "outer/local"]
+        assert (made.name, made.dim) == ("outer/own_suffix", 2)
+        if mode == "graph":
+            assert v1.get_collection("mine") == [*made.variables, *local.variables]
+            assert v1.get_collection(v1.GraphKeys.LOCAL_VARIABLES) == local.variables
+            assert v1.get_collection(v1.GraphKeys.GLOBAL_VARIABLES) == []
 
 
 class TestGraphs:
