@@ -3,10 +3,12 @@
 #ifndef DE_CORE_KERNELS_SAVE_PACE_H_
 #define DE_CORE_KERNELS_SAVE_PACE_H_
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 
+#include "de_core/cc/engine/cpu_quota.h"
 #include "de_core/cc/kernels/work_clock.h"
 
 namespace de::kernels {
@@ -14,7 +16,11 @@ namespace de::kernels {
 /// Of one thread, which calls Rest after every piece of work.
 class SavePace {
  public:
-  explicit SavePace(size_t cores) : cores_(static_cast<double>(cores)) { Begin(); }
+  /// A container may let the process use fewer than `cores`.
+  explicit SavePace(size_t cores)
+      : cores_(std::min(static_cast<double>(cores), engine::CpuQuota())) {
+    Begin();
+  }
 
   /// Sleeps where the rest of the process keeps more than a quarter of the cores busy, and returns
   /// whether it does. Other threads of the save shall pause then.
