@@ -29,6 +29,7 @@ from de_core.export import export  # noqa: E402
 from de_core.exporting.served_rows import KeepRows  # noqa: E402
 from de_core.import_tfra import import_tfra  # noqa: E402
 from de_core.lookup import embedding_lookup, embedding_lookup_unique  # noqa: E402
+from de_core.lookup_many import embedding_lookup_many  # noqa: E402
 from de_core.optimizers import DynamicEmbeddingOptimizer  # noqa: E402
 from de_core.publish import publish  # noqa: E402
 from de_core.redis import RedisTableConfig, RedisTableCreator  # noqa: E402
@@ -73,6 +74,7 @@ __all__ = [
     "checkpoint",
     "default_partition_fn",
     "embedding_lookup",
+    "embedding_lookup_many",
     "embedding_lookup_sparse",
     "embedding_lookup_unique",
     "export",

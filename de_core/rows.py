@@ -52,9 +52,13 @@ class Rows:
         with tf.name_scope(name or "lookup"):
             keys = keys_and_values.checked_keys(keys, self)
             values, exists = self._store.find(keys)
-            values = self._anchored(keys, values)
-            self._collect_regularization_loss(keys)
+            values = self._looked_up(keys, values)
         return (values, exists) if return_exists else values
+
+    def _looked_up(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+        values = self._anchored(keys, values)
+        self._collect_regularization_loss(keys)
+        return values
 
     def regularization_loss(self, keys: Any, name: str | None = None) -> tf.Tensor:
         """Returns the regularizer's penalty on the rows of the distinct ones of `keys`.

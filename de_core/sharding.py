@@ -104,6 +104,18 @@ class Router:
         parts = [tf.dynamic_partition(each, shards, self.count) for each in batch]
         return [list(part) for part in zip(*parts, strict=True)]
 
+    def divided(self, keys: tf.Tensor) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        """Returns for each table the places of its keys in the batch, int32 [m], and the keys.
+
+        Args:
+            keys: [n].
+        """
+        if self.count == 1:
+            return [tf.range(tf.size(keys))], [keys]
+        shards = self.shards(keys)
+        places = tf.dynamic_partition(tf.range(tf.size(keys)), shards, self.count)
+        return places, tf.dynamic_partition(keys, shards, self.count)
+
     def gather(
         self, keys: tf.Tensor, read: Callable[[int, tf.Tensor], tuple[tf.Tensor, ...]]
     ) -> tuple[tf.Tensor, ...]:
@@ -118,9 +130,7 @@ class Router:
         """
         if self.count == 1:
             return read(0, keys)
-        shards = self.shards(keys)
-        places = tf.dynamic_partition(tf.range(tf.size(keys)), shards, self.count)
-        parts = tf.dynamic_partition(keys, shards, self.count)
+        places, parts = self.divided(keys)
         results = [read(index, part) for index, part in enumerate(parts)]
         return tuple(tf.dynamic_stitch(places, list(each)) for each in zip(*results, strict=True))
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from de_core.distributed import remote_batch
 from de_core.sharded_table import ShardedTable
 
 
@@ -46,22 +47,21 @@ def apply(
         owner: Scalar string; the optimizer whose slots are meant.
         is_decayed: Whether the plan's weight decay holds for a table.
     """
+    attributes: dict[str, Any] = {"rule": plan.rule, "average": plan.average_momentum is not None}
     vectors: dict[tuple[tf.DType, bool], tf.Tensor] = {}
-    operations = []
+    operations: list[Any] = []
+    shared = []
     for gradient, table in trained:
         decayed = plan.decay is not None and is_decayed(table)
         kind = (arithmetic_dtype(table), decayed)
         if kind not in vectors:
             vectors[kind] = _vector(plan, *kind)
-        operations.append(
-            table.apply(
-                gradient,
-                vectors[kind],
-                rule=plan.rule,
-                owner=owner,
-                average=plan.average_momentum is not None,
-            )
-        )
+        if remote_batch.may_share(table):
+            shared.append((gradient, table, vectors[kind]))
+            continue
+        operations.append(table.apply(gradient, vectors[kind], owner=owner, **attributes))
+    if shared:
+        operations += remote_batch.apply(shared, owner, **attributes)
     return operations
 
 

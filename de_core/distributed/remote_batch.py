@@ -1,0 +1,135 @@
+"""Several tables on the same servers, read and updated by one request to each of them.
+
+Each tensor that crosses from one process to another is a request of TensorFlow's. So what tables on
+one server are asked travels as one tensor, is taken apart there, and the answers travel as one.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from de_core._ops import library
+from de_core.sharded_table import ShardedTable
+from de_core.sharding import summed_rows
+
+# A table's number in the batch, and its shard's.
+_Member = tuple[int, int]
+
+
+def may_share(store: ShardedTable) -> bool:
+    """Returns whether a table's requests may travel with those of others."""
+    return store.is_remote and not store.router.is_spread and store.spec.key_dtype != tf.string
+
+
+def find(stores: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Reads rows of several tables.
+
+    Args:
+        stores: Tables of which `may_share` is true, each once.
+        keys: Of each [n], distinct.
+
+    Returns:
+        The rows of each, [n, dim].
+    """
+    places, parts = zip(
+        *(each.router.divided(part) for each, part in zip(stores, keys, strict=True)), strict=True
+    )
+    found: dict[_Member, tf.Tensor] = {}
+    for (device, _), members in _by_server(
+        stores, [(each.spec.value_dtype,) for each in stores]
+    ).items():
+        asked = [parts[number][shard] for number, shard in members]
+        parcel = _packed(asked)
+        with tf.device(device):
+            answers = [
+                stores[number].tables[shard].find(part)[0]
+                for (number, shard), part in zip(
+                    members, _unpacked(parcel, [part.dtype for part in asked]), strict=True
+                )
+            ]
+            answer = tf.concat([tf.reshape(each, [-1]) for each in answers], 0)
+        dims = [stores[number].spec.dim for number, _ in members]
+        sizes = [tf.size(part) * dim for part, dim in zip(asked, dims, strict=True)]
+        rows = tf.split(answer, tf.stack(sizes), num=len(members))
+        for member, dim, values in zip(members, dims, rows, strict=True):
+            found[member] = tf.reshape(values, [-1, dim])
+    return [
+        tf.dynamic_stitch(
+            places[number], [found[number, shard] for shard in range(each.router.count)]
+        )
+        for number, each in enumerate(stores)
+    ]
+
+
+def apply(
+    trained: Sequence[tuple[tf.IndexedSlices, ShardedTable, tf.Tensor]],
+    owner: tf.Tensor,
+    **attributes: Any,
+) -> list[Any]:
+    """Runs one optimizer step in several tables.
+
+    Args:
+        trained: Gradients; tables of which `may_share` is true; and hyperparameters, double [k],
+            the same tensor for tables whose are the same.
+        owner: Scalar string; the optimizer whose slots are meant.
+        **attributes: Of `library.de_table_apply`.
+
+    Returns:
+        The operations; in eager mode None for each.
+    """
+    stores = [store for _, store, _ in trained]
+    parts: list[list[list[tf.Tensor]]] = []
+    for gradient, store, _ in trained:
+        keys = tf.cast(gradient.indices, store.spec.key_dtype)
+        parts.append(store.router.split(*summed_rows(keys, gradient.values)))
+    kinds = [(values.values.dtype, id(hyper)) for values, _, hyper in trained]
+    done: dict[int, list[Any]] = collections.defaultdict(list)
+    for (device, _), members in _by_server(stores, kinds).items():
+        keys_of = [parts[number][shard][0] for number, shard in members]
+        values_of = [parts[number][shard][1] for number, shard in members]
+        parcel = _packed(keys_of)
+        flat = tf.concat([tf.reshape(each, [-1]) for each in values_of], 0)
+        with tf.device(device):
+            dims = [stores[number].spec.dim for number, _ in members]
+            keys_there = _unpacked(parcel, [each.dtype for each in keys_of])
+            sizes = [tf.size(part) * dim for part, dim in zip(keys_there, dims, strict=True)]
+            rows = tf.split(flat, tf.stack(sizes), num=len(members))
+        for (number, shard), part, dim, values in zip(members, keys_there, dims, rows, strict=True):
+            table, hyper = stores[number].tables[shard], trained[number][2]
+            with tf.device(device):
+                values = tf.reshape(values, [-1, dim])
+            operation = table.run(library.de_table_apply, part, values, hyper, owner, **attributes)
+            done[number].append(operation)
+    eager = tf.executing_eagerly()
+    return [
+        store.updated(gradient.indices, None if eager else tf.group(*done[number]))
+        for number, (gradient, store, _) in enumerate(trained)
+    ]
+
+
+def _by_server(
+    stores: Sequence[ShardedTable], kinds: Sequence[Hashable]
+) -> dict[tuple[str, Hashable], list[_Member]]:
+    """Returns the shards that one tensor can be about, by server."""
+    groups: dict[tuple[str, Hashable], list[_Member]] = collections.defaultdict(list)
+    for number, (store, kind) in enumerate(zip(stores, kinds, strict=True)):
+        for shard, device in enumerate(store.spec.devices):
+            groups[device, kind].append((number, shard))
+    return groups
+
+
+def _packed(parts: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Returns one int64 tensor: the sizes of the parts, and the parts."""
+    sizes = tf.stack([tf.size(part, tf.int64) for part in parts])
+    return tf.concat([sizes, *(tf.cast(part, tf.int64) for part in parts)], 0)
+
+
+def _unpacked(parcel: tf.Tensor, dtypes: Iterable[tf.DType]) -> list[tf.Tensor]:
+    dtypes = list(dtypes)
+    count = len(dtypes)
+    parts = tf.split(parcel[count:], parcel[:count], num=count)
+    return [tf.cast(part, dtype) for part, dtype in zip(parts, dtypes, strict=True)]
