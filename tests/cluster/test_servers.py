@@ -66,8 +66,8 @@ def test_sessions_train_tables_on_servers_and_lose_no_update(cluster, tmp_path):
 
 
 def test_a_coordinator_trains_tables_on_servers_to_the_numbers_of_one_process(cluster, tmp_path):
-    processes = cluster(chief=1, ps=2, worker=1)
-    for job, task in (("ps", 0), ("ps", 1), ("worker", 0)):
+    processes = cluster(chief=1, ps=2, worker=2)
+    for job, task in (("ps", 0), ("ps", 1), ("worker", 0), ("worker", 1)):
         processes.serve(job, task)
     processes.start("chief", PROGRAMS / "coordinator.py", tmp_path / "saved")
     found = result_of(processes.finish("chief"))

@@ -61,14 +61,21 @@ def cli(*words: object) -> str:
     return done.stdout.strip()
 
 
-def cluster(folder: pathlib.Path) -> list[Server]:
-    """Returns the three nodes of a Cluster."""
+def cluster(folder: pathlib.Path, *options: str) -> list[Server]:
+    """Returns the three nodes of a Cluster.
+
+    Args:
+        folder: For their files.
+        options: Further options of each node's command line.
+    """
     nodes = []
     for number in range(3):
         own = folder / str(number)
         own.mkdir()
         nodes.append(
-            Server(own, "--cluster-enabled", "yes", "--cluster-require-full-coverage", "no")
+            Server(
+                own, "--cluster-enabled", "yes", "--cluster-require-full-coverage", "no", *options
+            )
         )
     hosts = [f"127.0.0.1:{node.port}" for node in nodes]
     cli("--cluster", "create", *hosts, "--cluster-yes")

@@ -1,0 +1,45 @@
+"""A worker in step with others that trains until it cannot; prints what stopped it and how soon.
+
+Arguments: task.
+"""
+
+import json
+import os
+import sys
+import time
+
+jobs = json.loads(os.environ["TF_CONFIG"])["cluster"]
+task = {"type": "worker", "index": int(sys.argv[1])}
+os.environ["TF_CONFIG"] = json.dumps({"cluster": jobs, "task": task})
+
+import keras  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+import de_core as de  # noqa: E402
+
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+with strategy.scope():
+    users = de.Variable(dim=2, name="users")
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(1.0))
+    optimizer.build(users.trainable_variables)
+
+
+def step():
+    with tf.GradientTape() as tape:
+        loss = -tf.reduce_sum(de.embedding_lookup(users, tf.range(50, dtype=tf.int64)))
+    gradients = tape.gradient(loss, users.trainable_variables)
+    optimizer.apply_gradients(zip(gradients, users.trainable_variables, strict=True))
+
+
+together = tf.function(lambda: strategy.run(step))
+together()
+print("training", flush=True)
+last = time.monotonic()
+try:
+    while True:
+        together()
+        last = time.monotonic()
+except tf.errors.OpError as error:
+    result = {"error": type(error).__name__, "seconds": round(time.monotonic() - last, 1)}
+    print("RESULT", json.dumps(result), flush=True)
+os._exit(0)
