@@ -164,6 +164,31 @@ def test_status_metadata_and_examples_over_grpc(secured):
     classes = both[0].classification_result.classifications[0].classes
     assert [(c.label, c.score) for c in classes] == [("young", 0.75), ("old", 0.25)]
     assert both[1].regression_result.regressions[0].value == 12.5
+    multi.tasks.add().CopyFrom(multi.tasks[0])
+    with pytest.raises(grpc.RpcError) as caught:
+        secured.predictions.MultiInference(multi, metadata=secured.metadata)
+    assert caught.value.details() == "Duplicate evaluation of signature: old_or_young"
+
+
+def test_all_tasks_of_a_request_run_on_one_version(secured):
+    multi = PROTOS.inference.MultiInferenceRequest()
+    multi.input.example_list.examples.add().features.feature["age"].float_list.value.append(25)
+    for name, method in (("old_or_young", "classify"), ("half_the_age", "regress")):
+        task = multi.tasks.add()
+        task.model_spec.name, task.model_spec.signature_name = "ranker", name
+        task.method_name = f"tensorflow/serving/{method}"
+    path = "/admin/models/ranker/traffic"
+    assert secured.admin("PUT", path, {"weights": {"1": 1, "2": 1}}).status == 200
+    try:
+        answers = [
+            secured.predictions.MultiInference(multi, metadata=secured.metadata).results
+            for _ in range(20)
+        ]
+    finally:
+        assert secured.admin("PUT", path, {"weights": {}}).status == 200
+    versions = [{each.model_spec.version.value for each in results} for results in answers]
+    assert all(len(each) == 1 for each in versions)
+    assert set.union(*versions) == {1, 2}
 
 
 def test_labels_and_traffic_move_while_it_serves(secured):

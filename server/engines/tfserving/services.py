@@ -172,43 +172,55 @@ class PredictionService(_Service):
 
     async def _classify(self, request: Any) -> Any:
         response = self._protos.classification.ClassificationResponse()
-        await self._fill_classes(request.model_spec, request.input, response)
+        async with self._engine.lease(spec_of(request.model_spec)) as servable:
+            await self._fill_classes(servable, request.model_spec, request.input, response)
         return response
 
     async def _regress(self, request: Any) -> Any:
         response = self._protos.regression.RegressionResponse()
-        await self._fill_values(request.model_spec, request.input, response)
+        async with self._engine.lease(spec_of(request.model_spec)) as servable:
+            await self._fill_values(servable, request.model_spec, request.input, response)
         return response
 
     async def _multi_inference(self, request: Any) -> Any:
         response = self._protos.inference.MultiInferenceResponse()
+        if not request.tasks:
+            raise invalid("A MultiInferenceRequest must have at least one task")
         if len({task.model_spec.name for task in request.tasks}) > 1:
-            raise invalid("All ModelSpecs in a MultiInferenceRequest must access the same model")
-        for task in request.tasks:
-            result = response.results.add()
-            if task.method_name == CLASSIFY_METHOD:
-                filled = self._protos.classification.ClassificationResponse()
-                await self._fill_classes(task.model_spec, request.input, filled)
-                result.classification_result.CopyFrom(filled.result)
-            elif task.method_name == REGRESS_METHOD:
-                filled = self._protos.regression.RegressionResponse()
-                await self._fill_values(task.model_spec, request.input, filled)
-                result.regression_result.CopyFrom(filled.result)
-            else:
-                raise ServingError(
-                    Code.UNIMPLEMENTED, f"Unsupported signature method_name: {task.method_name}"
-                )
-            result.model_spec.CopyFrom(filled.model_spec)
+            raise invalid(
+                "All ModelSpecs in a MultiInferenceRequest must access the same model name."
+            )
+        names = [task.model_spec.signature_name or DEFAULT_SIGNATURE for task in request.tasks]
+        for name in names:
+            if names.count(name) > 1:
+                raise invalid(f"Duplicate evaluation of signature: {name}")
+        # One version answers all tasks, whatever comes meanwhile.
+        async with self._engine.lease(spec_of(request.tasks[0].model_spec)) as servable:
+            for task in request.tasks:
+                result = response.results.add()
+                if task.method_name == CLASSIFY_METHOD:
+                    filled = self._protos.classification.ClassificationResponse()
+                    await self._fill_classes(servable, task.model_spec, request.input, filled)
+                    result.classification_result.CopyFrom(filled.result)
+                elif task.method_name == REGRESS_METHOD:
+                    filled = self._protos.regression.RegressionResponse()
+                    await self._fill_values(servable, task.model_spec, request.input, filled)
+                    result.regression_result.CopyFrom(filled.result)
+                else:
+                    raise ServingError(
+                        Code.UNIMPLEMENTED, f"Unsupported signature method_name: {task.method_name}"
+                    )
+                result.model_spec.CopyFrom(filled.model_spec)
         return response
 
-    async def _fill_classes(self, model: Any, examples_message: Any, response: Any) -> None:
-        spec = spec_of(model)
+    async def _fill_classes(
+        self, servable: Servable, model: Any, examples_message: Any, response: Any
+    ) -> None:
         name = model.signature_name or DEFAULT_SIGNATURE
         examples, shared = read_input(examples_message)
-        async with self._engine.lease(spec) as servable:
-            _check_examples(servable, name, CLASSIFY_METHOD, "classification", len(examples))
-            result = await servable.classify(name, examples, shared)
-            self._fill_spec(response.model_spec, spec, servable.version, name)
+        _check_examples(servable, name, CLASSIFY_METHOD, "classification", len(examples))
+        result = await servable.classify(name, examples, shared)
+        self._fill_spec(response.model_spec, spec_of(model), servable.version, name)
         labels = result.classes.tolist() if result.classes is not None else None
         scores = result.scores.tolist() if result.scores is not None else None
         for row in range(len(examples)):
@@ -220,14 +232,14 @@ class PredictionService(_Service):
                 if scores is not None:
                     entry.score = scores[row][column]
 
-    async def _fill_values(self, model: Any, examples_message: Any, response: Any) -> None:
-        spec = spec_of(model)
+    async def _fill_values(
+        self, servable: Servable, model: Any, examples_message: Any, response: Any
+    ) -> None:
         name = model.signature_name or DEFAULT_SIGNATURE
         examples, shared = read_input(examples_message)
-        async with self._engine.lease(spec) as servable:
-            _check_examples(servable, name, REGRESS_METHOD, "regression", len(examples))
-            values = await servable.regress(name, examples, shared)
-            self._fill_spec(response.model_spec, spec, servable.version, name)
+        _check_examples(servable, name, REGRESS_METHOD, "regression", len(examples))
+        values = await servable.regress(name, examples, shared)
+        self._fill_spec(response.model_spec, spec_of(model), servable.version, name)
         for value in values.tolist():
             response.result.regressions.add().value = value
 
