@@ -9,6 +9,8 @@ recognises it (`table_of`), and any other is stopped at its first step.
 from __future__ import annotations
 
 import functools
+import inspect
+import types
 from typing import Any
 
 import tensorflow as tf
@@ -44,6 +46,13 @@ if not LEGACY:
             self.overwrite_with_gradient = True
 
         @property
+        def value(self) -> Any:
+            """The `tf.Variable`; raises RuntimeError where a loss scale would make slots of it."""
+            frame = inspect.currentframe()
+            _stop_loss_scales(frame and frame.f_back, self)
+            return super().value
+
+        @property
         def _layout(self) -> Any:
             """Raises RuntimeError: asked for by an optimizer that makes a slot of its gradient.
 
@@ -63,6 +72,27 @@ if not LEGACY:
             """
             _refuse(value, table_name=self._de_table.name)
             return self.value
+
+
+def _stop_loss_scales(frame: types.FrameType | None, anchor: Any) -> None:
+    """Raises RuntimeError where Keras's loss scale builds an optimizer that was not wrapped.
+
+    It would make a table's gradient dense, to check it, before the optimizer could refuse it. Of
+    the anchor it only asks for a key.
+
+    Args:
+        frame: Of who asks for the anchor's value.
+        anchor: Whose value it is.
+    """
+    if frame is None or frame.f_code.co_name != "_var_key":
+        return
+    while frame is not None:
+        asking = frame.f_locals.get("self")
+        if isinstance(asking, keras.optimizers.LossScaleOptimizer):
+            if not hasattr(asking.inner_optimizer, "slots_owner"):
+                raise _not_wrapped(anchor._de_table.name)
+            return
+        frame = frame.f_back
 
 
 def new_anchor(table: ShardedTable) -> Any:

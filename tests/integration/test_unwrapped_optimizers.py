@@ -34,6 +34,18 @@ def test_a_model_of_keras(settings, run_eagerly):
     assert int(layer.table.size()) == 0
 
 
+@pytest.mark.parametrize("run_eagerly", [False, True])
+@pytest.mark.parametrize("name", ["SGD", "Adam"])
+def test_a_loss_scale_around_one(name, run_eagerly):
+    layer = de.layers.Embedding(2)
+    model = keras.Sequential([layer, keras.layers.Dense(1)])
+    scaled = keras.optimizers.LossScaleOptimizer(getattr(keras.optimizers, name)(0.1))
+    model.compile(scaled, "mse", run_eagerly=run_eagerly)
+    with pytest.raises(RuntimeError, match=MESSAGE):
+        model.fit(IDS, LABELS, verbose=0)
+    assert int(layer.table.size()) == 0
+
+
 def test_a_users_own_that_makes_slots_for_all_variables():
     class Own(keras.optimizers.Optimizer):
         def build(self, variables):

@@ -1,0 +1,118 @@
+"""Low precision, of the computation or of the rows, trains to the numbers of dense variables."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+IDS, DIM, STEPS, BATCH = 12, 4, 6, 16
+EPSILON = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
+OPTIMIZERS = {
+    "momentum": lambda: keras.optimizers.SGD(0.05, momentum=0.9),
+    "adam": lambda: keras.optimizers.Adam(0.02, epsilon=1e-3),
+    "adagrad": lambda: keras.optimizers.Adagrad(0.1),
+}
+
+
+def rows_at_first():
+    return np.random.default_rng(5).normal(scale=0.5, size=(IDS, DIM)).astype(np.float32)
+
+
+def batches():
+    """Ids and labels in which every id occurs in every step, some of them several times."""
+    rng = np.random.default_rng(6)
+    some = rng.integers(0, IDS, size=(STEPS, BATCH - IDS))
+    ids = np.concatenate([np.tile(np.arange(IDS), (STEPS, 1)), some], 1)
+    return ids, rng.normal(size=(STEPS, BATCH, 1)).astype(np.float32)
+
+
+def gathered(rows, ids):
+    """Rows whose gradient is dense: Keras's optimizers square that of a gather slice by slice."""
+    return tf.tensordot(tf.one_hot(ids, IDS), rows, 1)
+
+
+class DenseEmbedding(keras.layers.Layer):
+    """Rows of float32, handed out in the dtype of the policy."""
+
+    def build(self, _):
+        """Makes the rows."""
+        at_first = keras.initializers.Constant(rows_at_first())
+        self.rows = self.add_weight(shape=(IDS, DIM), initializer=at_first, autocast=False)
+
+    def call(self, ids):
+        """Returns rows of ids that came as floats."""
+        return tf.cast(gathered(self.rows, tf.cast(ids, tf.int64)), self.compute_dtype)
+
+
+@pytest.fixture(params=sorted(EPSILON))
+def dtype(request):
+    return request.param
+
+
+@pytest.fixture
+def policy(dtype):
+    keras.config.set_dtype_policy(f"mixed_{dtype}")
+    yield
+    keras.config.set_dtype_policy("float32")
+
+
+def fitted(layer, optimizer, run_eagerly):
+    model = keras.Sequential([layer, keras.layers.Dense(1, kernel_initializer="ones")])
+    model.compile(optimizer, "mse", run_eagerly=run_eagerly)
+    ids, labels = batches()
+    if isinstance(layer, de.layers.Embedding):
+        layer.build([None])
+        layer.table.upsert(np.arange(IDS), rows_at_first())
+    fit = {"batch_size": BATCH, "shuffle": False, "verbose": 0}
+    model.fit(ids.reshape(-1), labels.reshape(-1, 1), **fit)
+    return [model.layers[1].kernel.numpy(), model.layers[1].bias.numpy()]
+
+
+@pytest.mark.usefixtures("policy")
+@pytest.mark.parametrize("run_eagerly", [False, True])
+@pytest.mark.parametrize("name", ["momentum", "adam"])
+def test_fit_under_a_mixed_policy(dtype, name, run_eagerly):
+    table = de.layers.Embedding(DIM)
+    optimizer = de.DynamicEmbeddingOptimizer(OPTIMIZERS[name]())
+    ours = fitted(table, optimizer, run_eagerly)
+    dense = DenseEmbedding()
+    theirs = fitted(dense, OPTIMIZERS[name](), run_eagerly)
+    assert table(tf.constant([1], tf.int64)).dtype == dtype
+    rows = table.table.lookup(np.arange(IDS))
+    assert rows.dtype == tf.float32
+    moved = np.abs(dense.rows.numpy() - rows_at_first()).max()
+    for mine, wanted in zip([rows, *ours], [dense.rows.numpy(), *theirs], strict=True):
+        np.testing.assert_allclose(mine, wanted, atol=4 * EPSILON[dtype] * moved)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("in_function", [False, True])
+def test_rows_of_low_precision_are_the_rounded_dense_ones(dtype, name, in_function):
+    """A row is computed in float32, and so are its slots; what is stored of it is rounded."""
+    rounded = lambda rows: tf.cast(tf.cast(rows, dtype), tf.float32)  # noqa: E731
+    table = de.Variable(value_dtype=dtype, dim=DIM, devices=["/CPU:0"] * 2)
+    table.upsert(np.arange(IDS), tf.cast(rows_at_first(), dtype))
+    dense = tf.Variable(rounded(rows_at_first()))
+
+    def stepper(optimizer, variables, rows_of):
+        def step(ids, labels):
+            with tf.GradientTape() as tape:
+                rows = tf.cast(rows_of(ids), tf.float32)
+                loss = tf.reduce_mean((tf.reduce_sum(rows, 1, keepdims=True) - labels) ** 2)
+            gradients = tape.gradient(loss, variables)
+            optimizer.apply_gradients(zip(gradients, variables, strict=True))
+
+        return tf.function(step) if in_function else step
+
+    optimizer = de.DynamicEmbeddingOptimizer(OPTIMIZERS[name]())
+    ours = stepper(optimizer, table.trainable_variables, table.lookup)
+    theirs = stepper(OPTIMIZERS[name](), [dense], lambda ids: tf.cast(gathered(dense, ids), dtype))
+    for ids, labels in zip(*map(tf.constant, batches()), strict=True):
+        ours(ids, labels)
+        theirs(ids, labels)
+        dense.assign(rounded(dense))
+    np.testing.assert_allclose(
+        tf.cast(table.lookup(np.arange(IDS)), tf.float32), dense, rtol=2 * EPSILON[dtype], atol=1e-4
+    )
