@@ -141,13 +141,15 @@ def _marked(variable: tf.Variable, table: Any) -> tf.Variable:
 
 
 def stopping_optimizers(variable: tf.Variable) -> tf.Variable:
-    """Makes a `tf.Variable` with a table stop all optimizers before they change anything.
+    """Makes an anchor that is a `tf.Variable` stop all optimizers before they change anything.
 
     Eagerly and in sessions they go past the variable's methods, to its handle. They ask for its
     constraint before, those of tf_keras for what dtype its slots are to be of, and nobody else
     asks for these.
     """
     kind = type(variable)
+    if issubclass(kind, _StopsOptimizers):
+        return variable
     variable.__class__ = type(kind.__name__, (_StopsOptimizers, kind), {})
     return variable
 
@@ -155,17 +157,22 @@ def stopping_optimizers(variable: tf.Variable) -> tf.Variable:
 class _StopsOptimizers:
     """What optimizers ask of a variable that they are about to update."""
 
-    _de_table: ShardedTable
+    name: str
+
+    def _not_wrapped(self) -> RuntimeError:
+        table = table_of(self)
+        # That of a MetaGraph is known by its anchor alone.
+        return _not_wrapped(self.name.partition("/anchor")[0] if table is None else table.name)
 
     @property
     def constraint(self) -> Any:
         """Raises RuntimeError: nothing constrains a table."""
-        raise _not_wrapped(self._de_table.name)
+        raise self._not_wrapped()
 
     @property
     def true_dtype(self) -> Any:
         """Raises RuntimeError: an anchor has no slots."""
-        raise _not_wrapped(self._de_table.name)
+        raise self._not_wrapped()
 
 
 def _refuse(value: Any, *_: Any, table_name: str, takes_empty: bool = True, **__: Any) -> None:

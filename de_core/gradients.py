@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from de_core import graph_mode
 from de_core._ops import library
 
 # As the first dimension of a dense shape: a table's height is unbounded. TensorShape reads it as
@@ -79,6 +80,8 @@ def _of_anchor(anchor: tf.Tensor, keys: tf.Tensor, values: tf.Tensor) -> Any:
 
 
 def _slices(keys: tf.Tensor, values: tf.Tensor, dim: int) -> tf.IndexedSlices:
+    if not tf.executing_eagerly():
+        graph_mode.stop_optimizers_of_imported()  # before they get to see what follows
     dense_shape = tf.constant([_UNBOUNDED, dim], tf.int32, name=_REMEDY)
     return tf.IndexedSlices(values, keys, dense_shape)
 

@@ -121,6 +121,20 @@ def imported_table_of(variable: Any) -> ShardedTable | None:
     return state.imported(variable)
 
 
+def stop_optimizers_of_imported() -> None:
+    """Makes the anchors that came with a MetaGraph stop optimizers that were not wrapped."""
+    if current() is None:
+        return
+    keys = tf.compat.v1.GraphKeys
+    with tf.init_scope():
+        names = {each.name for each in tf.compat.v1.get_collection(DYNAMIC_EMBEDDING_VARIABLES)}
+        # An import makes an object of its own for each collection.
+        for key in (keys.TRAINABLE_VARIABLES, keys.GLOBAL_VARIABLES):
+            for variable in tf.compat.v1.get_collection(key):
+                if isinstance(variable, tf.Variable) and variable.name in names:
+                    stopping_optimizers(variable)
+
+
 def make_anchor(
     store: ShardedTable, trainable: bool, collections: Sequence[str] | None, saved: bool
 ) -> tf.Variable:

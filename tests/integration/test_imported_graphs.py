@@ -74,6 +74,21 @@ def test_a_new_optimizer_trains_imported_tables_to_the_dense_rows(tmp_path, make
         assert [table.spec.dim for table in optimizer.tables] == [3]
 
 
+@pytest.mark.parametrize("scope", [None, "copy"])
+@pytest.mark.parametrize("name", ["GradientDescent", "Adam", "Adagrad", "Ftrl", "Adadelta"])
+def test_an_optimizer_that_was_not_wrapped_is_stopped(tmp_path, name, scope):
+    path = export(tmp_path)
+    prefix = f"{scope}/" if scope else ""
+    with tf.Graph().as_default() as graph:
+        v1.train.import_meta_graph(f"{path}.meta", import_scope=scope)
+        loss = graph.get_tensor_by_name(f"{prefix}loss:0")
+        optimizer = getattr(v1.train, f"{name}Optimizer")(0.1)
+        message = rf"use de.DynamicEmbeddingOptimizer.*gradient for the table '{prefix}users'"
+        with pytest.raises(RuntimeError, match=message):
+            optimizer.minimize(loss)
+        assert de.DynamicEmbeddingOptimizer(optimizer).minimize(loss) is not None
+
+
 def test_it_keeps_slots_of_its_own_beside_those_that_came_with_the_graph(tmp_path):
     path = export(tmp_path, lambda: v1.train.AdamOptimizer(0.01))
     with tf.Graph().as_default() as graph, v1.Session():
