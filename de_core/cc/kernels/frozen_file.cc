@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <mutex>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -100,15 +99,14 @@ absl::Status FrozenFile::Find(const engine::Keys& keys, engine::ValuesOut out, b
   const size_t threads = executor == nullptr ? 1 : executor->threads();
   const size_t tasks = std::min(threads, keys.size / kKeysAFind);
   if (tasks <= 1) return InFile(path_, range(0, keys.size));
-  std::mutex mutex;
-  engine::Status failure;
+  std::vector<engine::Status> parts(tasks);
   executor->Run(tasks, [&](size_t task) {
-    engine::Status status = range(keys.size * task / tasks, keys.size * (task + 1) / tasks);
-    if (status.ok()) return;
-    const std::lock_guard<std::mutex> guard(mutex);
-    if (failure.ok()) failure = std::move(status);
+    parts[task] = range(keys.size * task / tasks, keys.size * (task + 1) / tasks);
   });
-  return InFile(path_, std::move(failure));
+  for (engine::Status& part : parts) {  // the first, so that it is always the same key's
+    if (!part.ok()) return InFile(path_, std::move(part));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status FrozenFile::Rows(int64_t* rows) const {

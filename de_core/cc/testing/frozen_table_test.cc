@@ -259,6 +259,31 @@ TEST_F(UnknownKeys, are_named_by_the_policy_error) {
   EXPECT_NE(status.message.find("key=4711, table=users"), std::string::npos) << status.message;
 }
 
+TEST_F(UnknownKeys, the_first_of_a_batch_is_named) {
+  constexpr size_t kKnown = 5000;
+  SnapshotHeader header = SampleHeader();
+  OovPolicy{OovPolicy::Kind::kError, ""}.Store(&header.metadata);
+  for (const KeyType type : {KeyType::kInt64, KeyType::kString}) {
+    const SampleTable table(Layout(type), kKnown);
+    const Opened opened(table.Bytes(header, 1));
+    ASSERT_TRUE(opened.status.ok()) << opened.status.message;
+    std::vector<float> rows(kKnown * kFloats);
+    // In each part of the batches that lookups make of it; others are missing behind the first.
+    for (const size_t first : {size_t{0}, size_t{1}, size_t{2047}, size_t{2048}, size_t{4999}}) {
+      std::vector<SampleKey> keys = table.keys();
+      for (size_t at = first; at < kKnown; at += 1 + at % 7) {
+        keys[at] = {-1000000 - static_cast<int64_t>(at), "missing " + std::to_string(at) + "!"};
+      }
+      const Batch batch(keys);
+      const Status status = opened.table->Find(batch.For(type), rows.data(), nullptr);
+      EXPECT_EQ(status.code, Code::kNotFound);
+      const std::string name = type == KeyType::kString ? "\"" + keys[first].text + "\""
+                                                        : std::to_string(keys[first].number);
+      EXPECT_NE(status.message.find("key=" + name + ","), std::string::npos) << status.message;
+    }
+  }
+}
+
 TEST_F(UnknownKeys, policies_that_do_not_fit_are_refused_at_open) {
   Status status;
   Row({OovPolicy::Kind::kConstant, "zero"}, &status);

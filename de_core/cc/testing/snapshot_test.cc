@@ -377,6 +377,33 @@ TEST(Snapshot, most_searches_for_unknown_keys_end_at_their_first_line) {
   EXPECT_LT(going_on, 2000);
 }
 
+TEST(Snapshot, no_key_takes_the_place_of_one_whose_home_it_is) {
+  const SampleTable table(Layout(KeyType::kInt64, DType::kFloat32, 16), 4000);
+  const AlignedBytes bytes(table.Bytes(SampleHeader(), 0));
+  std::unique_ptr<SnapshotReader> reader;
+  ASSERT_TRUE(Open({bytes.data(), bytes.size()}, SnapshotVerify::kFull, &reader).ok());
+  const SectionRecord section = reader->sections()[0];
+  const auto* lines =
+      reinterpret_cast<const IndexLine*>(bytes.data() + section.offset + sizeof(BlockRecord));
+  std::vector<bool> has_guest(section.lines), misses_own(section.lines);
+  size_t at_home = 0;
+  for (uint32_t at = 0; at < section.lines; ++at) {
+    for (uint32_t entry = 0; entry < kEntriesPerLine; ++entry) {
+      if ((lines[at].used >> entry & 1) == 0) continue;
+      const uint32_t home = ReduceLow32(Mix64(lines[at].words[entry]), section.lines);
+      at_home += home == at ? 1 : 0;
+      if (home == at) continue;
+      has_guest[at] = true;
+      misses_own[home] = true;
+    }
+  }
+  for (uint32_t at = 0; at < section.lines; ++at) {
+    EXPECT_FALSE(has_guest[at] && misses_own[at]) << "line " << at;
+  }
+  EXPECT_GT(at_home, table.size() * 86 / 100);
+  EXPECT_LT(at_home, table.size());  // else nothing was tried
+}
+
 // Behind correct checksums: a file made by a faulty or hostile writer.
 TEST(DamagedSnapshot, resealed_damage_never_reads_outside_the_file) {
   const SampleTable tables[] = {
