@@ -119,6 +119,11 @@ def test_unknown_ids_can_be_an_error(tmp_path):
         )
     assert find(path, [1])[1].all()
     assert stats(path)["users"]["oov"] == "error"
+    ids = 10**6 + np.arange(16384)  # enough for several threads, all of which miss
+    for first in (0, 5000, 12000):
+        ids[:first] = 1
+        with pytest.raises(tf.errors.NotFoundError, match=f"key={10**6 + first}, table=users"):
+            find(path, ids)
 
 
 def test_strings_have_a_constant_too(tmp_path):
