@@ -13,6 +13,7 @@
 #include "de_core/cc/engine/table.h"
 #include "de_core/cc/testing/table_fuzz_chain.h"
 #include "de_core/cc/testing/table_fuzz_input.h"
+#include "de_core/cc/testing/table_fuzz_rows.h"
 #include "de_core/cc/testing/table_oracle.h"
 
 namespace de::engine {
@@ -128,73 +129,13 @@ class Run {
     return text;
   }
 
-  /// A row of small numbers, exact in every dtype but bool.
-  std::vector<std::string> RowFrom(std::mt19937* random) const {
-    std::vector<std::string> row;
-    for (size_t c = 0; c < options_.dim; ++c) {
-      const auto number = static_cast<int>((*random)() % 255) - 127;
-      switch (options_.value_dtype) {
-        case DType::kFloat32:
-          row.push_back(BytesOf(static_cast<float>(number)));
-          break;
-        case DType::kFloat64:
-          row.push_back(BytesOf(static_cast<double>(number)));
-          break;
-        case DType::kHalf:
-        case DType::kBFloat16:
-          row.push_back(BytesOf(static_cast<int16_t>(number)));
-          break;
-        case DType::kInt8:
-          row.push_back(BytesOf(static_cast<int8_t>(number)));
-          break;
-        case DType::kInt32:
-          row.push_back(BytesOf(static_cast<int32_t>(number)));
-          break;
-        case DType::kInt64:
-          row.push_back(BytesOf(static_cast<int64_t>(number)));
-          break;
-        case DType::kBool:
-          row.push_back(BytesOf(number > 0));
-          break;
-        case DType::kString:
-          row.emplace_back(static_cast<size_t>(number & 31) * (number == 3 ? 900 : 1),
-                           static_cast<char>(number));
-          break;
-      }
-    }
-    return row;
-  }
-
-  /// Rows of a batch, as the oracle and as the table take them.
-  struct RowsIn {
-    std::vector<std::vector<std::string>> rows;  // (keys)
-    std::string packed;                          // (keys, dim)
-    std::vector<std::string_view> views;         // (keys, dim)
-    bool strings;
-    Values values() const {
-      return {strings ? nullptr : packed.data(), strings ? views.data() : nullptr};
-    }
-  };
-
-  RowsIn RowsFor(const Keys& keys) {
-    std::mt19937 random = input_.Random();
-    RowsIn in;
-    in.strings = options_.value_dtype == DType::kString;
-    for (size_t i = 0; i < keys.size; ++i) in.rows.push_back(RowFrom(&random));
-    for (const auto& row : in.rows) {
-      for (const std::string& element : row) {
-        in.packed += element;
-        in.views.emplace_back(element);
-      }
-    }
-    // A pointer to nothing is still one of the right kind.
-    if (in.packed.empty()) in.packed.assign(8, '\0');
-    return in;
+  testing::DrawnRows RowsFor(const Keys& keys) {
+    return testing::DrawRows(options_, keys.size, input_.Random());
   }
 
   void Insert() {
     const Keys keys = Batch();
-    const RowsIn in = RowsFor(keys);
+    const testing::DrawnRows in = RowsFor(keys);
     Ok(table_->InsertOrAssign(keys, in.values(), executor_));
     for (size_t i = 0; i < keys.size; ++i) oracle_.Assign(keys, i, in.rows[i]);
   }
@@ -202,7 +143,7 @@ class Run {
   void Accumulate() {
     const Keys keys = Batch();
     const bool with_old = input_.Below(2) == 1;
-    const RowsIn in = RowsFor(keys), old = RowsFor(keys);
+    const testing::DrawnRows in = RowsFor(keys), old = RowsFor(keys);
     const DType dtype = options_.value_dtype;
     if (dtype == DType::kHalf || dtype == DType::kBFloat16) return;  // sums would be rounded
     const Status status = table_->AccumOrAssign(keys, in.packed.data(),
