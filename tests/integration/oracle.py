@@ -5,6 +5,7 @@ too. The dense run takes back what a step did to rows without a gradient, in var
 that is the semantics of tables. It uses nothing of this library.
 """
 
+import os
 import re
 
 import keras
@@ -12,6 +13,11 @@ import numpy as np
 import tensorflow as tf
 
 import de_core as de
+
+if os.environ.get("TF_USE_LEGACY_KERAS") == "1":
+    import tf_keras as keras_of_models
+else:
+    keras_of_models = keras
 
 IDS, DIM, BATCH = 12, 3, 8
 TABLES = ("users", "items")
@@ -145,7 +151,7 @@ def is_slot_of(variable, name, number):
     return "gradient_accumulator" not in path and re.search(rf"{name}_{number}(?!\d)", path)
 
 
-class FitModel(keras.Model):
+class FitModel(keras_of_models.Model):
     """The same loss as a model of Keras: its mean squared error."""
 
     def __init__(self, tables):
@@ -156,7 +162,7 @@ class FitModel(keras.Model):
     def call(self, inputs):
         history, user, item = inputs
         rows = tf.reduce_sum(self.users.lookup(history), 1) * self.items.lookup(item)
-        return tf.linalg.matvec(rows + self.users.lookup(user), self.head.value)
+        return tf.linalg.matvec(rows + self.users.lookup(user), tf.convert_to_tensor(self.head))
 
 
 class Tables:
@@ -164,7 +170,7 @@ class Tables:
 
     Args:
         optimizer: A wrapped one.
-        mode: "eager", "function" or "fit".
+        mode: "eager", "function", "fit" or "fit eagerly".
         shards: Tables of each Variable.
         scales: Whether the optimizer can scale the loss.
         **arguments: Of the Variables.
@@ -192,7 +198,8 @@ class Tables:
             self.dense,
         ]
         self.step = tf.function(self._step) if mode == "function" else self._step
-        self.model = FitModel(self.tables) if mode == "fit" else None
+        self.model = FitModel(self.tables) if mode.startswith("fit") else None
+        self.eagerly = mode == "fit eagerly"
 
     def _step(self, batch):
         users, items = (
@@ -213,10 +220,10 @@ class Tables:
 
     def fit(self, data):
         losses = []
-        at_end = keras.callbacks.LambdaCallback(
+        at_end = keras_of_models.callbacks.LambdaCallback(
             on_train_batch_end=lambda batch, logs: losses.append(logs["loss"] * (batch + 1))
         )
-        self.model.compile(self.optimizer, "mse")
+        self.model.compile(self.optimizer, "mse", run_eagerly=self.eagerly)
         *inputs, labels = (tf.concat(part, 0).numpy() for part in zip(*data, strict=True))
         self.model.fit(inputs, labels, BATCH, shuffle=False, verbose=0, callbacks=[at_end])
         self.dense = self.model.head

@@ -41,8 +41,9 @@ NAMES = list(OPTIMIZERS)
 BY_ROW = {"lamb"}
 
 
-MODES = ("eager", "function", "fit")
+MODES = ("eager", "function", "fit", "fit eagerly")
 IN_SHORT = {(name, MODES[(i + k) % 3], k + 1) for i, name in enumerate(NAMES) for k in range(3)}
+IN_SHORT.add(("adam", "fit eagerly", 2))
 FIT_IN_SHORT = ("sgd", "nadam", "lamb")
 
 

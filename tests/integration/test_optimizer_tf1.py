@@ -1,5 +1,7 @@
 """Optimizers of TensorFlow 1 train tables to the numbers of dense variables."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -140,10 +142,16 @@ def placeholders():
     )
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_a_session_trains_tables_to_the_dense_rows(name):
+@pytest.mark.parametrize(
+    ("name", "shards"),
+    [
+        pytest.param(*case, marks=[] if case[1] == len(case[0]) % 3 + 1 else pytest.mark.slow)
+        for case in itertools.product(OPTIMIZERS, (1, 2, 3))
+    ],
+)
+def test_a_session_trains_tables_to_the_dense_rows(name, shards):
     data = list(oracle.batches(5))
-    tables = Tables(OPTIMIZERS[name], shards=len(name) % 3 + 1)
+    tables = Tables(OPTIMIZERS[name], shards)
     dense = Dense(OPTIMIZERS[name])
     oracle.assert_same([tables.run(data)], [dense.run(data)])
     oracle.assert_same(tables.finish(), dense.finish())
@@ -158,11 +166,21 @@ def test_a_session_trains_tables_to_the_dense_rows(name):
         oracle.assert_same(ours, theirs)
 
 
-@pytest.mark.parametrize("name", ["sgd", "adam", "ftrl"])
-def test_a_function_trains_tables_to_the_dense_rows(name):
+NOT_IN_SESSIONS = {("sgd", "function", 2), ("adam", "eager", 3), ("ftrl", "function", 1)}
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "shards"),
+    [
+        pytest.param(*case, marks=[] if case in NOT_IN_SESSIONS else pytest.mark.slow)
+        for case in itertools.product(OPTIMIZERS, ("eager", "function"), (1, 2, 3))
+        if case[0] != "adagrad da"  # whose global step is a graph's
+    ],
+)
+def test_version_2_trains_tables_to_the_dense_rows(name, mode, shards):
     data = list(oracle.batches(5))
     optimizer = de.DynamicEmbeddingOptimizer(OPTIMIZERS[name]())
-    tables = oracle.Tables(optimizer, scales=False, shards=2)
+    tables = oracle.Tables(optimizer, mode, shards, scales=False)
     dense = Dense(OPTIMIZERS[name])
     oracle.assert_same([tables.run(data)], [dense.run(data)])
     oracle.assert_same(tables.finish(), dense.finish())
