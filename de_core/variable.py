@@ -56,8 +56,8 @@ class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Lay
             Variables never share rows because of equal names; `de.get_variable` shares.
         initializer: None for zeros; a number; an array, list or tensor of shape [] or [dim]; a
             Keras or TensorFlow initializer; or a callable `f(shape, dtype)`, which is evaluated
-            once: initial rows then follow the distribution of each of its columns. Initial rows are
-            numbers of float32, whatever the dtype of the values.
+            once: initial rows then follow the distribution of each of its columns. The numbers
+            that it is given are rounded to float32; draws for float64 values are of float64.
         trainable: Whether lookups record gradients.
         checkpoint: Whether checkpoints include the rows.
         init_size: Rows to make room for at once, divided among the tables.

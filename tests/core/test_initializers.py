@@ -167,6 +167,21 @@ def test_random_rows_of_other_floating_dtypes(dtype):
     np.testing.assert_allclose(values.std(0), 0.5, rtol=0.04)
 
 
+@pytest.mark.parametrize(
+    "initializer",
+    [
+        keras.initializers.RandomNormal(seed=1),
+        keras.initializers.TruncatedNormal(seed=1),
+        keras.initializers.RandomUniform(seed=1),
+        lambda shape, dtype: tf.random.normal(shape, dtype=dtype),
+    ],
+    ids=["normal", "truncated", "uniform", "callable"],
+)
+def test_random_rows_of_float64_have_its_digits(initializer):
+    rows = de.Variable(dim=2, value_dtype=tf.float64, initializer=initializer).lookup(MANY).numpy()
+    assert (rows == rows.astype(np.float32)).mean() < 0.001
+
+
 @pytest.mark.parametrize("dtype", [tf.int32, tf.int64, tf.int8, tf.bool])
 def test_constant_rows_of_integers(dtype):
     table = de.Variable(dim=2, value_dtype=dtype, initializer=1)
