@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 from typing import Any
@@ -11,6 +12,7 @@ from de_core.exporting import version as _version
 from de_core.exporting.skeleton import Skeleton
 from de_core.exporting.version import Version
 from de_core.frozen import SUFFIX
+from de_core.snapshot import table_files
 
 
 def export(
@@ -82,12 +84,10 @@ def export(
     with _version.being_written(target) as folder:
         copies = skeleton.save(folder, SUFFIX)
         for table_name, store in skeleton.names.items():
-            reports = [
-                rows[table_name].write(
-                    store, table, str(folder / "assets" / copies[table].file.name)
-                )
-                for table in store.tables
-            ]
+            write = functools.partial(rows[table_name].write, store)
+            names = [copies[table].file.name for table in store.tables]
+            paths = [str(folder / "assets" / each) for each in names]
+            reports = table_files.of_each(store, write, paths)
             tables[table_name] = served_rows.total(reports)
         if requests is not None:
             warm_up.write(folder, target.parent.name, name, requests)

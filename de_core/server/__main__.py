@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    health = Health(options.job, options.task)
+    health = Health(options.job, options.task, _tables)
     http = None if options.http_port is None else serve_http(options.http_port, health)
     server = _start(cluster, options)
     health.ready()
@@ -66,6 +66,12 @@ def main(arguments: list[str] | None = None) -> int:
     del server  # TensorFlow has no way to stop one; the process' end does
     sys.stdout.flush()
     os._exit(0)
+
+
+def _tables() -> list[dict[str, Any]]:
+    from de_core._ops import library
+
+    return list(json.loads(library.de_process_tables().numpy()))
 
 
 def _start(cluster: dict[str, list[str]], options: argparse.Namespace) -> Any:

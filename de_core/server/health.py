@@ -7,6 +7,17 @@ import pathlib
 import resource
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
+
+# Name, kind, and how it follows from what a table says of itself.
+_OF_A_TABLE: tuple[tuple[str, str, Callable[[dict[str, Any]], int]], ...] = (
+    ("de_table_rows", "gauge", lambda stats: stats["rows"]),
+    ("de_table_bytes", "gauge", lambda stats: sum(stats["bytes"].values())),
+    ("de_table_hits_total", "counter", lambda stats: stats["hits"]),
+    ("de_table_misses_total", "counter", lambda stats: stats["misses"]),
+    ("de_table_evicted_total", "counter", lambda stats: stats["evicted"]),
+)
 
 
 class Health:
@@ -15,9 +26,14 @@ class Health:
     Args:
         job: Its job.
         task: Its number in the job.
+        tables: Returns what tables the process holds, each a dict of `table`, its name, and
+            `stats`; asked once the process is ready.
     """
 
-    def __init__(self, job: str, task: int) -> None:
+    def __init__(
+        self, job: str, task: int, tables: Callable[[], list[dict[str, Any]]] = list
+    ) -> None:
+        self._tables = tables
         self._labels = f'job="{job}",task="{task}"'
         self._state = "starting"
         self._begin = time.time()
@@ -48,7 +64,26 @@ class Health:
         lines = []
         for name, kind, value in values:
             lines += [f"# TYPE {name} {kind}", f"{name}{{{self._labels}}} {value}"]
-        return "\n".join(lines) + "\n"
+        return "\n".join([*lines, *self._of_tables()]) + "\n"
+
+    def _of_tables(self) -> list[str]:
+        tables = [] if self._state == "starting" else self._tables()
+        lines = []
+        for name, kind, value_of in _OF_A_TABLE:
+            lines.append(f"# TYPE {name} {kind}")
+            # Tables of one name, such as those of two masters, are one series.
+            sums: dict[str, int] = {}
+            for table in tables:
+                sums[table["table"]] = sums.get(table["table"], 0) + value_of(table["stats"])
+            lines += [
+                f'{name}{{{self._labels},table="{_escaped(table)}"}} {value}'
+                for table, value in sorted(sums.items())
+            ]
+        return lines
+
+
+def _escaped(label: str) -> str:
+    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def serve_http(port: int, health: Health) -> http.server.ThreadingHTTPServer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import json
@@ -58,13 +59,35 @@ def write(
     Returns:
         For each file a scalar string, a JSON report.
     """
-    reports: list[tf.Tensor] = []
-    with _removed_on_error(paths[: len(store.tables)] if tf.executing_eagerly() else []):
-        for table, path in zip(store.tables, paths, strict=True):
-            metadata = list(table.metadata)
-            metadata += ["save", save] if save else []
-            reports.append(table.run(library.de_table_save, path, metadata=metadata, **attributes))
-    return reports
+
+    def written(table: Any, path: Any) -> tf.Tensor:
+        metadata = [*table.metadata, *(["save", save] if save else [])]
+        return table.run(library.de_table_save, path, metadata=metadata, **attributes)
+
+    if not tf.executing_eagerly():
+        return list(map(written, store.tables, paths))
+    with _removed_on_error(paths[: len(store.tables)]):
+        return of_each(store, written, paths)
+
+
+def of_each(
+    store: ShardedTable, work: Callable[[Any, Any], Any], paths: Sequence[Any]
+) -> list[Any]:
+    """Does something with each table and its path, in eager mode; servers do it at the same time.
+
+    Args:
+        store: The tables.
+        work: `f(table, path)`.
+        paths: One a table.
+
+    Returns:
+        What `work` returned.
+    """
+    if not store.is_remote:
+        return list(map(work, store.tables, paths))
+    # An eager op in another process is waited for.
+    with concurrent.futures.ThreadPoolExecutor(len(store.tables)) as servers:
+        return list(servers.map(work, store.tables, paths))
 
 
 def restore(store: ShardedTable, files: Any, reading: Reading = Reading()) -> Any:

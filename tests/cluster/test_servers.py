@@ -57,6 +57,10 @@ def test_sessions_train_tables_on_servers_and_lose_no_update(cluster, tmp_path):
     port = int(printed.split("health at :")[1].split("/")[0])
     assert get(port, "/healthz") == (200, "ready\n")
     assert 'de_server_ready{job="ps",task="0"} 1' in get(port, "/metrics")[1]
+    metrics = get(port, "/metrics")[1]
+    rows = re.search(r'de_table_rows\{job="ps",task="0",table="users_mht_1of2"\} (\d+)', metrics)
+    assert int(rows[1]) == found["sizes"][0]
+    assert int(re.search(r"de_table_bytes\{.*\} (\d+)", metrics)[1]) > 0
     assert get(port, "/")[0] == 404
     processes.processes[servers[0]].send_signal(signal.SIGTERM)
     while get(port, "/healthz")[0] == 200:
@@ -72,6 +76,9 @@ def test_a_coordinator_trains_tables_on_servers_to_the_numbers_of_one_process(cl
     processes.start("chief", PROGRAMS / "coordinator.py", tmp_path / "saved")
     found = result_of(processes.finish("chief"))
     assert found["difference"] < 1e-6
+    assert found["export_difference"] == 0
+    assert found["exported"] == sum(found["sizes"])
+    assert len(list((tmp_path / "saved_model" / "1" / "assets").glob("users_mht_?of2*.de"))) == 2
     assert min(found["sizes"]) > 10
     here = de.Variable(dim=2, name="users", devices=["/CPU:0"] * 3)
     assert de.checkpoint.restore(here, tmp_path / "saved") == {"users": sum(found["sizes"])}

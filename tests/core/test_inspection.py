@@ -1,12 +1,14 @@
 """What a Variable tells of its tables, and the verbs that read, insert, reserve and shrink."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import de_core as de
+from de_core._ops import library
 
 KEY_DTYPES = ["int64", "int32", "string"]
 VALUE_DTYPES = [
@@ -274,3 +276,17 @@ def test_what_returns_python_values_is_refused_in_a_graph(method):
 
     with pytest.raises(RuntimeError, match=f"`{method}` must be called in eager mode.*Received"):
         step()
+
+
+def test_a_process_tells_which_live_tables_it_has():
+    def rows():
+        tables = json.loads(library.de_process_tables().numpy())
+        return {each["table"]: each["stats"]["rows"] for each in tables}
+
+    table = de.Variable(dim=2, name="told", devices=["/CPU:0"] * 2)
+    table.upsert(range(10), tf.ones([10, 2]))
+    found = rows()
+    sizes = [int(table.size(index)) for index in range(2)]
+    assert [found["told_mht_1of2"], found["told_mht_2of2"]] == sizes
+    del table
+    assert "told_mht_1of2" not in rows()

@@ -2,6 +2,7 @@
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
+#include "de_core/cc/kernels/live_tables.h"
 #include "de_core/cc/kernels/table_op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -124,6 +125,7 @@ class LiveHandleOp final : public HandleOp {
     std::unique_ptr<engine::Table> table;
     TF_RETURN_IF_ERROR(ToAbsl(engine::Table::Create(options_, &table)));
     *made = new TableResource(key_dtype_, value_dtype_, dim_, shared_name_, std::move(table));
+    NoteLiveTable(shared_name_, *made);
     return absl::OkStatus();
   }
 
@@ -235,6 +237,16 @@ class ShardOfOp final : public OpKernel {
   int64_t shards_ = 1;
 };
 
+class ProcessTablesOp final : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* context) override {
+    OP_REQUIRES_OK(context, OutputScalar<tensorflow::tstring>(context, 0, LiveTablesJson()));
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("DeProcessTables").Device(tensorflow::DEVICE_CPU), ProcessTablesOp);
 REGISTER_KERNEL_BUILDER(Name("DeTable").Device(tensorflow::DEVICE_CPU), LiveHandleOp);
 REGISTER_KERNEL_BUILDER(Name("DeFrozenTable").Device(tensorflow::DEVICE_CPU), FrozenHandleOp);
 REGISTER_KERNEL_BUILDER(Name("DeTableLease").Device(tensorflow::DEVICE_CPU), LeaseOp);

@@ -68,6 +68,16 @@ REGISTER_OP("DeTableStats")
     })
     .Doc("A JSON object: rows, dim, dtypes, bytes by part, load factor of a live or frozen table.");
 
+REGISTER_OP("DeProcessTables")
+    .Output("tables: string")
+    .SetIsStateful()
+    .SetShapeFn(ScalarShape)
+    .Doc(R"doc(
+What live tables there are in the process that runs the op, whoever made them.
+
+tables: scalar; JSON: for each an object of table (its name) and stats (see DeTableStats).
+)doc");
+
 REGISTER_OP("DeTableReserve")
     .Input("handle: resource")
     .Input("rows: int64")

@@ -6,11 +6,14 @@ Arguments: a folder for a checkpoint.
 import json
 import os
 import sys
+import threading
 
 import keras
 import tensorflow as tf
 
 import de_core as de
+from de_core._ops import library
+from de_core.table import Table
 
 jobs = json.loads(os.environ["TF_CONFIG"])["cluster"]
 resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
@@ -47,9 +50,35 @@ for number in range(6):
     local_step(ids, weights)
 difference = tf.reduce_max(tf.abs(users.lookup(range(60)) - local.lookup(range(60))))
 sizes = [int(users.size(index)) for index in range(len(devices))]
+
+# All servers write at the same time: each waits here for the other.
+together, run = threading.Barrier(len(devices), timeout=60), Table.run
+
+
+def run_together(self, op, *inputs, **attributes):
+    if op is library.de_table_save:
+        together.wait()
+    return run(self, op, *inputs, **attributes)
+
+
+Table.run = run_together
 de.checkpoint.save(users, sys.argv[1])
+model = tf.Module()
+model.users = users
+model.score = tf.function(users.lookup, input_signature=[tf.TensorSpec([None], tf.int64)])
+version = de.export(model, f"{sys.argv[1]}_model", signatures=model.score)
+Table.run = run
+loaded = tf.saved_model.load(version)
+served = loaded.signatures["serving_default"](tf.range(60, dtype=tf.int64))
+export_difference = tf.reduce_max(tf.abs(next(iter(served.values())) - users.lookup(range(60))))
 for _ in range(40):  # now as fast as they go: nothing is lost
     coordinator.schedule(remote_step, args=(tf.constant([99], tf.int64), tf.zeros([1, 2])))
 coordinator.join()
-result = {"difference": float(difference), "sizes": sizes, "loss": float(value.fetch())}
+result = {
+    "difference": float(difference),
+    "export_difference": float(export_difference),
+    "exported": version.report["tables"]["users"]["rows"],
+    "sizes": sizes,
+    "loss": float(value.fetch()),
+}
 print("RESULT", json.dumps(result), flush=True)

@@ -1,0 +1,64 @@
+#include "de_core/cc/kernels/live_tables.h"
+
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "de_core/cc/kernels/snapshot_json.h"
+#include "tensorflow/core/platform/refcount.h"
+
+namespace de::kernels {
+namespace {
+
+using Known = std::pair<std::string, tensorflow::core::WeakPtr<TableResource>>;
+using Held = std::pair<std::string, tensorflow::core::RefCountPtr<TableResource>>;
+
+struct Registry {
+  std::mutex mutex;
+  std::vector<Known> tables;
+
+  /// Those that still live; forgets the others.
+  std::vector<Held> Living() {
+    const std::lock_guard<std::mutex> guard(mutex);
+    std::vector<Held> living;
+    std::vector<Known> kept;
+    for (Known& each : tables) {
+      auto held = each.second.GetNewRef();
+      if (held == nullptr) continue;
+      living.emplace_back(each.first, std::move(held));
+      kept.push_back(std::move(each));
+    }
+    tables = std::move(kept);
+    return living;
+  }
+};
+
+/// Never destroyed: tables may outlive static objects.
+Registry& TheRegistry() {
+  static auto* const registry = new Registry;
+  return *registry;
+}
+
+}  // namespace
+
+void NoteLiveTable(const std::string& name, TableResource* table) {
+  Registry& registry = TheRegistry();
+  registry.Living();  // else a process that makes and frees tables would remember them all
+  const std::lock_guard<std::mutex> guard(registry.mutex);
+  registry.tables.emplace_back(name, tensorflow::core::WeakPtr<TableResource>(table));
+}
+
+std::string LiveTablesJson() {
+  std::vector<std::string> found;
+  for (const Held& each : TheRegistry().Living()) {
+    std::string stats;
+    if (!each.second->StatsJson(&stats).ok()) continue;  // closed meanwhile
+    found.push_back(
+        absl::StrCat("{\"table\": ", JsonText(each.first), ", \"stats\": ", stats, "}"));
+  }
+  return absl::StrCat("[", absl::StrJoin(found, ", "), "]");
+}
+
+}  // namespace de::kernels
