@@ -45,6 +45,9 @@ class _Traffic(msgspec.Struct, forbid_unknown_fields=True):
     weights: dict[str, float]
 
 
+_FORMS = {_Label: '{"version": 2}', _Traffic: '{"weights": {"1": 95, "2": 5}}'}
+
+
 class AdminPlane:
     """ASGI application of the admin API. Every request needs a key of the scope `admin`."""
 
@@ -158,4 +161,4 @@ def _decode(body: bytes, kind: Any) -> Any:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise invalid(f"The body must be {kind.__name__[1:].lower()} as JSON: {error}") from None
+        raise invalid(f"The body must be as {_FORMS[kind]}. Received: {error}") from None

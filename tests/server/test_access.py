@@ -119,6 +119,11 @@ def test_labels_traffic_and_drain_are_set_and_told(keys):
     assert told("PUT", "/admin/models/m/traffic", {"weights": {"3": 0}}).status == 400
     assert told("PUT", "/admin/models/m/traffic", {"weights": {"3": -1}}).status == 400
     assert told("PUT", "/admin/models/m/traffic", {"weights": {"x": 1}}).status == 400
+    wrong = told("PUT", "/admin/models/m/labels/stable", {"version": "3"})
+    assert (wrong.status, wrong.error.startswith('The body must be as {"version": 2}. R')) == (
+        400,
+        True,
+    )
     assert told("PUT", "/admin/models/m/traffic", {"weights": {}}).json()["traffic"] == {}
     assert told("DELETE", "/admin/models/m/labels/stable").json()["labels"] == {}
     assert told("DELETE", "/admin/models/m/labels/stable").status == 404
