@@ -36,7 +36,7 @@ class Targets(NamedTuple):
 
         Raises:
             TypeError: A table's values are no floating-point numbers, or the ids of its gradient
-                not of its key dtype.
+                not of its key dtype, or its gradient is dense.
             ValueError: A table's gradient is not of its width, or there are not as many gradients
                 as variables.
         """
@@ -51,9 +51,11 @@ class Targets(NamedTuple):
             table = table_under(variable)
             if table is None:
                 targets.dense.append((gradient, variable))
-            # The zeros of a table that a branch did not use are dense.
-            elif isinstance(gradient, tf.IndexedSlices) and getattr(variable, "trainable", True):
-                targets.trained.append((_checked(gradient, table), table))
+            elif isinstance(gradient, tf.IndexedSlices):
+                if getattr(variable, "trainable", True):
+                    targets.trained.append((_checked(gradient, table), table))
+            elif gradient is not None:
+                _check_nothing(gradient, table)
         return targets
 
     @classmethod
@@ -146,6 +148,17 @@ def _checked(gradient: tf.IndexedSlices, table: ShardedTable) -> tf.IndexedSlice
             f"Received: shape={gradient.values.shape} for table {table.name!r}."
         )
     return gradient
+
+
+def _check_nothing(gradient: Any, table: ShardedTable) -> None:
+    # The zeros of a table that a branch did not use are dense, and none.
+    if tf.convert_to_tensor(gradient).shape[:1].is_compatible_with([0]):
+        return
+    raise TypeError(
+        "A table's gradient must be the tf.IndexedSlices that a tape returns; to change it, make "
+        "another of its values and the same indices. Received: a dense gradient of "
+        f"shape={gradient.shape} for table {table.name!r}."
+    )
 
 
 def _received(table: ShardedTable) -> str:

@@ -160,3 +160,21 @@ def test_a_partitioner_that_returns_no_integers():
 def test_arguments_of_layers_and_optimizers(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+@pytest.mark.parametrize("in_function", [False, True])
+def test_a_dense_gradient_of_a_table(in_function):
+    table, dense = de.Variable(dim=2, name="t"), tf.Variable(1.0)
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(1.0))
+
+    def step(rows):
+        pairs = [(tf.ones([rows, 2]), table.trainable_variables[0]), (tf.constant(1.0), dense)]
+        optimizer.apply_gradients(pairs)
+
+    step = tf.function(step) if in_function else step
+    with pytest.raises(TypeError, match=r"must be the tf.IndexedSlices.*shape=\(3, 2\).*'t'"):
+        step(3)
+    assert float(dense) == 1.0
+    step(0)  # what a branch leaves of a table that it does not use
+    assert float(dense) == 0.0
+    assert int(table.size()) == 0
