@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import tensorflow as tf
@@ -11,6 +12,9 @@ from de_core.checkpoint.when_used import WhenUsed
 from de_core.sharded_table import ShardedTable
 
 _NAME = "de_core_tables"
+# A MetaGraph that was exported without a Saver cannot be imported: TensorFlow's error, that this
+# operation is no variable, is to hold the remedy.
+_REMEDY = f"{_NAME}_need_Saver.export_meta_graph"
 
 
 class GraphSaver(tf.Module):
@@ -24,8 +28,8 @@ class GraphSaver(tf.Module):
     def __init__(self) -> None:
         # A MetaGraph lists the collection by name, and looks for an operation of that name when it
         # is imported.
-        operation = tf.no_op(name=_NAME)
-        super().__init__(name=operation.name.replace("/", "_"))
+        operation = tf.no_op(name=_REMEDY)
+        super().__init__(name=re.sub(r"\W", "_", operation.name))
         self._element_name = operation.name
         self._states: list[TableState] = []
 

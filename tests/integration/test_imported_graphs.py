@@ -74,6 +74,15 @@ def test_a_new_optimizer_trains_imported_tables_to_the_dense_rows(tmp_path, make
         assert [table.spec.dim for table in optimizer.tables] == [3]
 
 
+def test_a_graph_that_was_exported_without_a_saver_says_so(tmp_path):
+    path = str(tmp_path / "graph")
+    with tf.Graph().as_default():
+        de.get_variable("users", dim=3)
+        v1.train.export_meta_graph(path)
+    with tf.Graph().as_default(), pytest.raises(TypeError, match=r"need_Saver\.export_meta"):
+        v1.train.import_meta_graph(path)
+
+
 @pytest.mark.parametrize("scope", [None, "copy"])
 @pytest.mark.parametrize("name", ["GradientDescent", "Adam", "Adagrad", "Ftrl", "Adadelta"])
 def test_an_optimizer_that_was_not_wrapped_is_stopped(tmp_path, name, scope):
