@@ -1,9 +1,11 @@
-"""One training script, in one process or in many: tables on parameter servers, steps on workers.
+"""One training script, in one process or in many.
 
     python examples/cluster/train.py                          # all in this process
-    python examples/cluster/train.py --servers 2 --workers 2  # five processes on this machine
+    python examples/cluster/train.py --servers 2 --workers 2  # five: tables on servers
+    python examples/cluster/train.py --in-step 4              # four that hold and train them
 
-On several machines start `python -m de_core.server --job ps --task 0` and its like there, with the
+On several machines start this script on each with its address and task in TF_CONFIG to train in
+step. For servers start `python -m de_core.server --job ps --task 0` and its like there, with the
 addresses in TF_CONFIG, and this script with `--cluster` where the chief is.
 """
 
@@ -28,14 +30,19 @@ DIM, IDS = 16, 100_000
 Step = Callable[[tf.Tensor], tf.Tensor]
 
 
+def free_addresses(count: int) -> list[str]:
+    """Returns addresses on this machine."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{probe.getsockname()[1]}" for probe in probes]
+
+
 @contextlib.contextmanager
 def processes_of(servers: int, workers: int) -> Iterator[dict[str, list[str]]]:
     """Starts servers and workers on this machine, and yields the addresses of all."""
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(1 + servers + workers)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        addresses = [f"127.0.0.1:{probe.getsockname()[1]}" for probe in probes]
+    addresses = free_addresses(1 + servers + workers)
     jobs = {
         "chief": addresses[:1],
         "ps": addresses[1 : 1 + servers],
@@ -59,7 +66,44 @@ def processes_of(servers: int, workers: int) -> Iterator[dict[str, list[str]]]:
             process.wait()
 
 
-def step_for(devices: list[str] | None) -> tuple[de.Variable, Step]:
+def start_in_step(workers: int, steps: int) -> None:
+    """Runs this script in so many processes that train in step, and waits for them."""
+    jobs = {"worker": free_addresses(workers)}
+    started = [
+        subprocess.Popen(
+            [sys.executable, __file__, "--steps", str(steps)],
+            env={
+                **os.environ,
+                "TF_CONFIG": json.dumps(
+                    {"cluster": jobs, "task": {"type": "worker", "index": index}}
+                ),
+            },
+        )
+        for index in range(workers)
+    ]
+    codes = [process.wait() for process in started]
+    if any(codes):
+        sys.exit(f"Workers ended with {codes}.")
+
+
+def train_in_step(steps: int) -> None:
+    """Is one of the processes that train in step; the first prints."""
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    task, workers = strategy.cluster_resolver.task_id, strategy.num_replicas_in_sync
+    with strategy.scope():
+        items, step = step_for(None, task)
+    together = tf.function(lambda seed: strategy.run(step, (seed,)))
+    losses = [together(tf.constant(-1))]
+    begin = time.perf_counter()
+    losses += [together(tf.constant(seed)) for seed in range(steps)]
+    rate = steps / (time.perf_counter() - begin)
+    size = int(items.size())  # all workers ask, the rows of all count
+    if task == 0:
+        ends = f"loss {float(losses[0]):.5f} to {float(losses[-1]):.5f}"
+        print(f"{ends}, {rate:.1f} steps/s of {workers} batches, rows [{size}]", flush=True)
+
+
+def step_for(devices: list[str] | None, worker: int = 0) -> tuple[de.Variable, Step]:
     """Returns a table, and a step that trains it: ids that were drawn together come closer."""
     items = de.Variable(dim=DIM, name="items", devices=devices, initializer="uniform")
     optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adagrad(0.05, 1e-8))
@@ -67,7 +111,7 @@ def step_for(devices: list[str] | None) -> tuple[de.Variable, Step]:
 
     @tf.function
     def step(seed: tf.Tensor) -> tf.Tensor:
-        ids = tf.random.stateless_uniform([1024, 2], tf.stack([seed, 0]), 0, IDS, tf.int64)
+        ids = tf.random.stateless_uniform([1024, 2], tf.stack([seed, worker]), 0, IDS, tf.int64)
         ids = tf.stack([ids[:, 0], ids[:, 0] // 10 * 10], 1)  # each id, and the head of its ten
         with tf.GradientTape() as tape:
             rows = de.embedding_lookup(items, ids)
@@ -113,8 +157,13 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="workers to start here")
     parser.add_argument("--cluster", help="JSON: addresses of the jobs chief, ps and worker")
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--in-step", type=int, help="workers to start here that train in step")
     options = parser.parse_args()
-    if options.cluster:
+    if json.loads(os.environ.get("TF_CONFIG", "{}")).get("task"):
+        train_in_step(options.steps)
+    elif options.in_step:
+        start_in_step(options.in_step, options.steps)
+    elif options.cluster:
         train(json.loads(options.cluster), options.steps)
     elif options.servers:
         with processes_of(options.servers, options.workers) as jobs:

@@ -145,7 +145,8 @@ def test_the_example_trains_in_one_process_and_in_four(run_python):
         sys.argv = ["train.py", "--steps", "60", *sys.argv[1:]]
         runpy.run_path("examples/cluster/train.py", run_name="__main__")
     """
-    for options, shards in (([], 1), (["--servers", "2", "--workers", "1"], 2)):
+    in_step = ["--in-step", "2"]
+    for options, shards in (([], 1), (["--servers", "2", "--workers", "1"], 2), (in_step, 1)):
         [line] = [each for each in run_python(source, *options).splitlines() if "steps/s" in each]
         first, last = map(float, re.findall(r"\d\.\d{5}", line))
         assert last < 0.9 * first
