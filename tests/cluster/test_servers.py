@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.cluster.processes import PROGRAMS, result_of
+from tests.cluster.processes import PROGRAMS, ROOT, result_of
 
 IDS = 40
 
@@ -139,15 +139,18 @@ def test_the_default_hash_spreads_ids_evenly(servers):
 
 
 @pytest.mark.slow
-def test_the_example_trains_in_one_process_and_in_four(run_python):
+@pytest.mark.parametrize(
+    ("options", "shards"),
+    [([], 1), (["--servers", "2", "--workers", "1"], 2), (["--in-step", "2"], 1)],
+)
+def test_the_example_trains_in_one_process_and_in_several(run_python, monkeypatch, options, shards):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     source = """
         import runpy, sys
         sys.argv = ["train.py", "--steps", "60", *sys.argv[1:]]
         runpy.run_path("examples/cluster/train.py", run_name="__main__")
     """
-    in_step = ["--in-step", "2"]
-    for options, shards in (([], 1), (["--servers", "2", "--workers", "1"], 2), (in_step, 1)):
-        [line] = [each for each in run_python(source, *options).splitlines() if "steps/s" in each]
-        first, last = map(float, re.findall(r"\d\.\d{5}", line))
-        assert last < 0.9 * first
-        assert len(json.loads(line.partition("rows ")[2])) == shards
+    [line] = [each for each in run_python(source, *options).splitlines() if "steps/s" in each]
+    first, last = map(float, re.findall(r"\d\.\d{5}", line))
+    assert last < 0.9 * first
+    assert len(json.loads(line.partition("rows ")[2])) == shards
