@@ -40,6 +40,9 @@ def test_workers_train_as_one_and_save_one_checkpoint(cluster, tmp_path):
     first, second = (result_of(processes.finish(f"worker_{task}")) for task in range(2))
     for found in (first, second):
         check(found, here=1, rows=IDS + 3)
+    for name in ("string keys", "text", "export_batches", "a SavedModel", "deltas"):
+        assert "Received: " in first["refused"][name]
+    assert "reject_nonfinite off" in first["refused"]["reject_nonfinite"]
     assert first["Adam"]["here"][0] + second["Adam"]["here"][0] == IDS
     assert min(first["Adam"]["here"] + second["Adam"]["here"]) > IDS / 3
     assert first["verbs"]["upserted"][0] in (0, 1)

@@ -136,4 +136,22 @@ if kind == "mirrored":  # under the other strategy Keras 3 itself cannot fit
     data = tf.data.Dataset.from_tensor_slices((keys, tf.cast(keys % 2, tf.float32)[:, None]))
     losses = model.fit(data.batch(20), epochs=5, shuffle=False, verbose=0).history["loss"]
     result["losses"] = [losses[0], losses[-1]]
+if kind == "worker":
+    strict = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(), reject_nonfinite=True)
+    slices = tf.IndexedSlices(tf.ones([1, 3]), keys[:1])
+    with strategy.scope():
+        strict.build(table.trainable_variables)
+        attempts = {
+            "string keys": lambda: de.Variable(key_dtype=tf.string, name="strings"),
+            "text": lambda: de.Variable(value_dtype=tf.string, name="texts"),
+            "export_batches": lambda: next(table.export_batches()),
+            "a SavedModel": lambda: tf.saved_model.save(table, str(folder / "saved_model")),
+            "deltas": lambda: de.checkpoint.Manager(table, folder / "deltas").save(),
+            "reject_nonfinite": lambda: strict.apply([slices], table.trainable_variables),
+        }
+        for name, attempt in attempts.items():
+            try:
+                attempt()
+            except NotImplementedError as error:
+                result.setdefault("refused", {})[name] = str(error)
 print("RESULT", json.dumps(result), flush=True)
