@@ -45,14 +45,7 @@ SnapshotSection SavedRows::section(const RowLayout& layout, uint64_t begin, uint
   next = gone_bytes_.data();
   length = gone_lengths_.data();
   for (size_t i = 0; i < gone_lengths_.size(); ++i) take(&keys_);
-  SnapshotSection section;
-  section.hash_begin = begin;
-  section.hash_last = last;
-  section.count = words_.size();
-  section.words = words_.data();
-  section.rows = rows_.data();
-  if (string_keys) section.keys = keys_.data();
-  if (texts > 0) section.values = values_.data();
+  SnapshotSection section = SectionOf(layout, begin, last, words_, rows_.data(), keys_, values_);
   section.tombstones = gone_.size();
   section.tombstone_words = gone_.data();
   if (string_keys) section.tombstone_keys = keys_.data() + words_.size();

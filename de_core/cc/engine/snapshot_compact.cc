@@ -151,15 +151,7 @@ class Compactor {
         values_.insert(values_.end(), values, values + layout_.dim());
       }
     }
-    SnapshotSection section;
-    section.hash_begin = begin;
-    section.hash_last = last;
-    section.count = words_.size();
-    section.words = words_.data();
-    section.rows = rows_.data();
-    if (layout_.key_type() == KeyType::kString) section.keys = keys_.data();
-    if (layout_.value_dtype() == DType::kString) section.values = values_.data();
-    return writer_->Append(section);
+    return writer_->Append(SectionOf(layout_, begin, last, words_, rows_.data(), keys_, values_));
   }
 
   RowLayout layout_;

@@ -38,6 +38,23 @@ struct SnapshotSection {
   const std::string_view* tombstone_keys = nullptr;  // (tombstones), for string keys
 };
 
+/// A section of the rows under these words, without tombstones. Refers to all of them.
+inline SnapshotSection SectionOf(const RowLayout& layout, uint64_t hash_begin, uint64_t hash_last,
+                                 const std::vector<uint64_t>& words, const char* rows,
+                                 const std::vector<std::string_view>& keys,    // of string keys
+                                 const std::vector<std::string_view>& values)  // of string values
+{
+  SnapshotSection section;
+  section.hash_begin = hash_begin;
+  section.hash_last = hash_last;
+  section.count = words.size();
+  section.words = words.data();
+  section.rows = rows;
+  if (layout.key_type() == KeyType::kString) section.keys = keys.data();
+  if (layout.value_dtype() == DType::kString) section.values = values.data();
+  return section;
+}
+
 // ---------------------------------------------------------------------------------- the records
 // Little-endian, naturally aligned, copied in and out of the file as they are.
 
