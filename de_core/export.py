@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import pathlib
 from typing import Any
 
 from de_core.exporting import effect, served_rows, warm_up
@@ -63,7 +62,8 @@ def export(
 
     Raises:
         TypeError: An argument is of a wrong type.
-        ValueError: No signature can be made, none uses a table, or an argument is out of range.
+        ValueError: No signature can be made, none uses a table, `path` is not on this machine, or
+            an argument is out of range.
         FileExistsError: The version exists.
         tf.errors.OpError: A file cannot be written, for example because the disk is full.
 
@@ -78,7 +78,7 @@ def export(
     rows = served_rows.of_tables(skeleton.names, dtype, oov, keep)
     name = skeleton.main_signature
     requests = None if sample is None else warm_up.requests(sample, skeleton.functions[name])
-    target = _version.next_in(pathlib.Path(path), version)
+    target = _version.next_in(_version.local(path, "path"), version)
     tables: dict[str, Any] = {}
     report: dict[str, Any] = {"tables": tables}
     with _version.being_written(target) as folder:

@@ -195,7 +195,8 @@ def pairs(prefix: str) -> list[tuple[str, str]]:
 
 
 def _references(prefix: str) -> dict[str, tf.Tensor]:
-    reader = tf.train.load_checkpoint(prefix)
+    # Not by `load_checkpoint`, which takes any prefix on `ram://` for a directory.
+    reader = tf.compat.v1.train.NewCheckpointReader(prefix)
     shapes = reader.get_variable_to_shape_map()
     return {
         key: tf.constant(np.asarray(reader.get_tensor(key)))

@@ -185,8 +185,10 @@ def total(reports: Iterable[dict[str, Any]]) -> dict[str, Any]:
         "bytes": sum(report["bytes"] for report in reports),
     }
     if "max_error" in reports[0]:
-        summed["max_error"] = max(report["max_error"] for report in reports)
-        weighted = sum(report["mean_error"] * report["rows"] for report in reports)
+        # There is no mean without an element that is finite.
+        full = [report for report in reports if report["mean_error"] is not None]
+        summed["max_error"] = max((report["max_error"] for report in full), default=0.0)
+        weighted = sum(report["mean_error"] * report["rows"] for report in full)
         summed["mean_error"] = weighted / rows if rows else 0.0
     return summed
 

@@ -36,6 +36,25 @@ class Version(str):
         return made
 
 
+def local(path: str | os.PathLike[str], name: str) -> pathlib.Path:
+    """Returns a directory of this machine, the only ones where versions can be linked and renamed.
+
+    Args:
+        path: The directory.
+        name: Of the argument, for the error.
+
+    Raises:
+        ValueError: It is on another file system of TensorFlow's.
+    """
+    text = os.fspath(path).removeprefix("file://")
+    if "://" in text:
+        raise ValueError(
+            f"`{name}` must be a directory of this machine. {received(**{name: text})}. Write it "
+            "there and copy the finished version with `tf.io.gfile`."
+        )
+    return pathlib.Path(text)
+
+
 def numbers_in(root: pathlib.Path) -> list[int]:
     """Returns the numbers of the versions in a directory, the oldest first."""
     if not root.is_dir():

@@ -12,7 +12,7 @@ import numpy as np
 from de_core.config import received
 from de_core.exporting import served_rows, warm_up
 from de_core.exporting.skeleton import Skeleton
-from de_core.exporting.version import Version
+from de_core.exporting.version import Version, local
 from de_core.publish import versions
 from de_core.publish.publication import Publication, Schedule
 from de_core.sharded_table import living
@@ -97,7 +97,7 @@ def publish(
             f"`full_part` must be a number above 0 and at most 10. {received(full_part=full_part)}"
         )
     _check_bounds_only(keep)
-    folder = pathlib.Path(os.path.realpath(root))
+    folder = local(root, "root").resolve()
     arguments = (model, signatures, inputs, dtype, oov, keep)
     with versions.alone_in(folder):
         known = None if full else _known(folder, arguments)

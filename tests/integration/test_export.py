@@ -258,6 +258,14 @@ def test_bad_arguments_leave_nothing_behind(arguments, error, message, tmp_path)
     assert not any(tmp_path.rglob("saved_model.pb"))
 
 
+@pytest.mark.parametrize("door", [de.export, de.publish])
+def test_only_directories_of_this_machine(door, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="must be a directory of this machine"):
+        door(functional(), "ram://models")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_existing_version_is_kept(ratings, tmp_path):
     model = trained(functional, ratings)
     path = de.export(model, tmp_path, version=7)

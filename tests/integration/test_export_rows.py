@@ -69,6 +69,13 @@ def test_values_are_stored_smaller_and_the_error_is_said(dtype, off, tmp_path):
     assert stats(small)["users"]["value_dtype"] == "float32"
 
 
+def test_a_table_without_rows_has_no_error(tmp_path):
+    module = Scores()
+    module.users.clear()
+    report = de.export(module, tmp_path, dtype="int8").report["tables"]["users"]
+    assert (report["rows"], report["max_error"], report["mean_error"]) == (0, 0, 0)
+
+
 def test_the_effect_on_the_scores_of_a_sample_is_said(tmp_path):
     module = Scores()
     sample = {"user": IDS[:50], "item": IDS[50:]}

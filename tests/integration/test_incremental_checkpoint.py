@@ -55,6 +55,18 @@ def test_every_checkpoint_of_a_chain_restores_exactly_itself(tmp_path, shards):
             assert float(other.dense) == step
 
 
+def test_on_a_file_system_of_tensorflows():
+    owner = module()
+    manager = de.checkpoint.Manager(owner, "ram://incremental")
+    rng = np.random.default_rng(0)
+    for step in range(3):
+        change(owner, rng, step)
+        manager.save()
+    other = module()
+    assert de.checkpoint.Manager(other, "ram://incremental").restore() == "ram://incremental/ckpt-3"
+    assert rows_of(other.table) == rows_of(owner.table)
+
+
 def test_a_cleared_table_and_a_restored_one_go_on(tmp_path):
     owner, rng = module(), np.random.default_rng(0)
     manager = de.checkpoint.Manager(owner, tmp_path, max_to_keep=None)

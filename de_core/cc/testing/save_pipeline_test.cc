@@ -74,7 +74,7 @@ class SavePipelineTest : public ::testing::Test {
     TableOptions options;
     options.dim = kDim;
     ASSERT_TRUE(Table::Create(options, &table_).ok());
-    std::vector<int64_t> keys(40000);
+    std::vector<int64_t> keys(20000);
     std::iota(keys.begin(), keys.end(), 0);
     std::vector<float> rows(keys.size() * kDim);
     std::iota(rows.begin(), rows.end(), 0.0F);
