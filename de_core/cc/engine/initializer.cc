@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "de_core/cc/engine/normal_quantile.h"
+#include "de_core/cc/engine/random_draws.h"
 #include "de_core/cc/engine/scalar_types.h"
 #include "de_core/cc/engine/wide_vectors.h"
 
@@ -23,6 +23,8 @@ using Kind = InitializerOptions::Kind;
 // baseline vector.
 constexpr size_t kBlock = kNormalBlock;
 constexpr size_t kLanes = 4;
+// Rows whose words are prepared together.
+constexpr size_t kRowsAhead = 8;
 
 std::string Number(double value) {
   char text[32];
@@ -95,108 +97,109 @@ bool StoreElement(DType dtype, double value, char* element) noexcept {
   return true;
 }
 
-// A random kind turns a block of words into a block of values.
-
-template <typename Real>
-struct Uniform {
-  Real shift, scale, low, high;
-  void operator()(const WordOf<Real>* words, size_t count, Real* values) const noexcept {
-    for (size_t i = 0; i < count; ++i) {
-      const Real value = shift + scale * SymmetricUniform<Real>(words[i]);
-      const Real above = value < low ? low : value;
-      values[i] = above > high ? high : above;
-    }
-  }
-};
-
-template <typename Real>
-struct Normal {
-  Real shift, scale, low, high;
-  void operator()(const WordOf<Real>* words, size_t count, Real* values) const noexcept {
-    StandardNormals(words, count, values);
-    for (size_t i = 0; i < count; ++i) values[i] = shift + scale * values[i];
-  }
-};
-
-template <typename Real>
-struct Truncated {
-  Real shift, scale, low, high;
-  void operator()(const WordOf<Real>* words, size_t count, Real* values) const noexcept {
-    TruncatedNormals(words, count, values);
-    for (size_t i = 0; i < count; ++i) values[i] = shift + scale * values[i];
-  }
-};
-
-/// Draws from the distribution whose quantiles at 0, 1/(q-1), …, 1 are `column`, linear between.
-inline double DrawQuantile(const float* column, size_t q, uint32_t word) noexcept {
-  const uint64_t position = static_cast<uint64_t>(word) * (q - 1);
-  const float* at = column + (position >> 32);
-  const double low = at[0];
-  const double high = at[1];
-  return low + (high - low) * (static_cast<double>(static_cast<uint32_t>(position)) * 0x1p-32);
-}
-
-inline double DrawQuantile(const float* column, size_t q, uint64_t word) noexcept {
-  const float* at = column + MulHigh64(word, q - 1);
-  const double low = at[0];
-  const double high = at[1];
-  return low + (high - low) * (static_cast<double>((word * (q - 1)) >> 11) * 0x1p-53);
-}
-
 }  // namespace
 
 struct InitializerFillers {
-  static void Row(const Initializer& self, uint64_t, void* row) noexcept {
-    std::memcpy(row, self.row_.data(), self.row_.size());
+  static void Row(const Initializer& self, const uint64_t*, void* const* rows,
+                  size_t count) noexcept {
+    for (size_t i = 0; i < count; ++i) std::memcpy(rows[i], self.row_.data(), self.row_.size());
   }
 
   template <typename T, template <typename> class Draw>
-  static void Draws(const Initializer& self, uint64_t key_word, void* row) noexcept {
+  static void Draws(const Initializer& self, const uint64_t* key_words, void* const* rows,
+                    size_t count) noexcept {
     using Real = typename Scalar<T>::Real;
-    const KeyRandom random(self.seed_, key_word);
     const Draw<Real> draw{static_cast<Real>(self.shift_), static_cast<Real>(self.scale_),
                           static_cast<Real>(self.low_), static_cast<Real>(self.high_)};
     WordOf<Real> words[kBlock];
     Real values[kBlock];
-    for (size_t begin = 0; begin < self.dim_; begin += kBlock) {
-      const size_t count = std::min(kBlock, self.dim_ - begin);
-      // Whole vectors only: drawing up to three elements too many beats a scalar tail.
-      const size_t padded = (count + kLanes - 1) / kLanes * kLanes;
-      T* elements = static_cast<T*>(row) + begin;
-      random.Fill(begin, padded, words);
-      if constexpr (std::is_same_v<T, Real>) {
-        if (padded == count) {
-          draw(words, count, elements);
-          continue;
-        }
+    for (size_t row = 0; row < count; ++row) {
+      const KeyRandom random(self.seed_, key_words[row]);
+      for (size_t begin = 0; begin < self.dim_; begin += kBlock) {
+        const size_t block = std::min(kBlock, self.dim_ - begin);
+        // Whole vectors only: drawing up to three elements too many beats a scalar tail.
+        const size_t padded = (block + kLanes - 1) / kLanes * kLanes;
+        random.Fill(begin, padded, words);
+        draw(words, padded, values);
+        T* elements = static_cast<T*>(rows[row]) + begin;
+        for (size_t i = 0; i < block; ++i) elements[i] = Scalar<T>::Store(values[i]);
       }
-      draw(words, padded, values);
-      for (size_t i = 0; i < count; ++i) elements[i] = Scalar<T>::Store(values[i]);
     }
   }
 
+#if defined(DE_WIDE_DRAWS)
+  /// Draws the next elements of a row, kVectors times eight at a time, as long as that many are
+  /// left; with one vector also the last few.
+  template <typename T, size_t kVectors, typename Draw>
+  DE_EIGHT static void WideElements(const Draw& draw, WideWords* words, size_t* left,
+                                    T** elements) noexcept {
+    constexpr size_t kMost = kVectors * kWide;
+    while (*left >= (kVectors == 1 ? 1 : kMost)) {
+      __m256i x[kVectors];
+      __m256 values[kVectors];
+      words->Next<kVectors>(x);
+      draw.template Fill<kVectors>(x, values);
+      const size_t count = std::min(*left, kMost);
+      if (std::is_same_v<T, float> && count == kMost) {
+        std::memcpy(*elements, values, sizeof(values));
+      } else {
+        alignas(32) float floats[kMost];
+        std::memcpy(floats, values, sizeof(values));
+        for (size_t i = 0; i < count; ++i) (*elements)[i] = Scalar<T>::Store(floats[i]);
+      }
+      *elements += count;
+      *left -= count;
+    }
+  }
+#endif
+
   template <typename T, template <typename> class Draw>
-  DE_WIDE_VECTORS static void WideDraws(const Initializer& self, uint64_t key_word,
-                                        void* row) noexcept {
-    Draws<T, Draw>(self, key_word, row);
+  DE_WIDE_VECTORS static void WideDraws(const Initializer& self, const uint64_t* key_words,
+                                        void* const* rows, size_t count) noexcept {
+#if defined(DE_WIDE_DRAWS)
+    if constexpr (std::is_same_v<typename Scalar<T>::Real, float>) {
+      const typename WideDrawOf<Draw>::Type draw{WideFloats(self.shift_), WideFloats(self.scale_),
+                                                 WideFloats(self.low_), WideFloats(self.high_)};
+      for (size_t begin = 0; begin < count; begin += kRowsAhead) {
+        KeyRandom::Counter counters[kRowsAhead];
+        const size_t ahead = std::min(kRowsAhead, count - begin);
+        for (size_t i = 0; i < ahead; ++i) {
+          counters[i] = KeyRandom(self.seed_, key_words[begin + i]).counter();
+        }
+        for (size_t i = 0; i < ahead; ++i) {
+          WideWords words(counters[i]);
+          T* elements = static_cast<T*>(rows[begin + i]);
+          size_t left = self.dim_;
+          WideElements<T, 4>(draw, &words, &left, &elements);
+          WideElements<T, 2>(draw, &words, &left, &elements);
+          WideElements<T, 1>(draw, &words, &left, &elements);
+        }
+      }
+      return;
+    }
+#endif
+    Draws<T, Draw>(self, key_words, rows, count);
   }
 
   template <typename T>
-  static void Quantiles(const Initializer& self, uint64_t key_word, void* row) noexcept {
+  static void Quantiles(const Initializer& self, const uint64_t* key_words, void* const* rows,
+                        size_t count) noexcept {
     using Real = typename Scalar<T>::Real;
-    const KeyRandom random(self.seed_, key_word);
     const size_t q = self.columns_.size() / self.dim_;
     WordOf<Real> words[kBlock];
     Real values[kBlock];
-    for (size_t begin = 0; begin < self.dim_; begin += kBlock) {
-      const size_t count = std::min(kBlock, self.dim_ - begin);
-      random.Fill(begin, count, words);
-      const float* column = self.columns_.data() + begin * q;
-      for (size_t i = 0; i < count; ++i, column += q) {
-        values[i] = static_cast<Real>(DrawQuantile(column, q, words[i]));
+    for (size_t row = 0; row < count; ++row) {
+      const KeyRandom random(self.seed_, key_words[row]);
+      for (size_t begin = 0; begin < self.dim_; begin += kBlock) {
+        const size_t block = std::min(kBlock, self.dim_ - begin);
+        random.Fill(begin, block, words);
+        const float* column = self.columns_.data() + begin * q;
+        for (size_t i = 0; i < block; ++i, column += q) {
+          values[i] = static_cast<Real>(DrawQuantile(column, q, words[i]));
+        }
+        T* elements = static_cast<T*>(rows[row]) + begin;
+        for (size_t i = 0; i < block; ++i) elements[i] = Scalar<T>::Store(values[i]);
       }
-      T* elements = static_cast<T*>(row) + begin;
-      for (size_t i = 0; i < count; ++i) elements[i] = Scalar<T>::Store(values[i]);
     }
   }
 

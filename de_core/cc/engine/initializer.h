@@ -51,7 +51,12 @@ class Initializer {
 
   /// Writes the initial row of the key. No allocation, no libm, no lock.
   void Fill(uint64_t key_word, void* row /* (dim) of dtype, aligned to it */) const noexcept {
-    fill_(*this, key_word, row);
+    fill_(*this, &key_word, &row, 1);
+  }
+
+  /// The same for several keys: rows[i] becomes the initial row of key_words[i].
+  void FillRows(const uint64_t* key_words, void* const* rows, size_t count) const noexcept {
+    fill_(*this, key_words, rows, count);
   }
 
   /// Whether rows differ between keys. If not, one Fill serves all keys.
@@ -63,7 +68,8 @@ class Initializer {
 
  private:
   friend struct InitializerFillers;
-  using Filler = void (*)(const Initializer&, uint64_t key_word, void* row) noexcept;
+  using Filler = void (*)(const Initializer&, const uint64_t* key_words, void* const* rows,
+                          size_t count) noexcept;
 
   Initializer(InitializerOptions options, DType dtype, size_t dim);
   Status Prepare();

@@ -37,17 +37,27 @@ class KeyRandom {
   /// counter starts where the finalizer makes the word of element 0 a DistinctWord.
   /// Source of the finalizer: C. Wellons, hash-prospector ("lowbias32").
   void Fill(size_t first, size_t count, uint32_t* words) const noexcept {
-    const uint32_t key = static_cast<uint32_t>(row_ >> 32);
-    const uint32_t step = static_cast<uint32_t>(row_) | 1U;
-    const uint32_t start = Unfinalize(DistinctWord(), key) + static_cast<uint32_t>(first) * step;
+    const Counter row = counter();
+    const uint32_t start = row.start + static_cast<uint32_t>(first) * row.step;
     for (uint32_t i = 0; i < count; ++i) {
-      uint32_t x = start + i * step;
-      x = (x ^ (x >> 16)) * 0x21f0aaadU;
-      x ^= key;
-      x = (x ^ (x >> 15)) * 0x735a2d97U;
+      uint32_t x = start + i * row.step;
+      x = (x ^ (x >> 16)) * kFirstFactor;
+      x ^= row.key;
+      x = (x ^ (x >> 15)) * kSecondFactor;
       words[i] = x ^ (x >> 15);
     }
   }
+
+  /// What the 32-bit words of a row are made of.
+  struct Counter {
+    uint32_t start, step, key;
+  };
+  Counter counter() const noexcept {
+    const auto key = static_cast<uint32_t>(row_ >> 32);
+    return {Unfinalize(DistinctWord(), key), static_cast<uint32_t>(row_) | 1U, key};
+  }
+  static constexpr uint32_t kFirstFactor = 0x21f0aaadU;
+  static constexpr uint32_t kSecondFactor = 0x735a2d97U;
 
   void Fill(size_t first, size_t count, uint64_t* words) const noexcept {
     uint64_t counter = row_ + first * kGolden;

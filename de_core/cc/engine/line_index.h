@@ -77,6 +77,12 @@ inline uint32_t Passed(const IndexLine& line) noexcept {
   return line.overflow == 0 ? 0U : line.filter;
 }
 
+/// Whether a key of that hash may be behind this line. Without a branch.
+inline bool HasPassed(const IndexLine& line, uint64_t hash) noexcept {
+  const uint32_t kind = static_cast<uint32_t>(hash >> 32) & 15;
+  return ((line.filter >> kind & 1) & static_cast<uint32_t>(line.overflow != 0)) != 0;
+}
+
 inline uint32_t LowestBit(uint32_t mask) noexcept {
   return static_cast<uint32_t>(__builtin_ctz(mask));
 }

@@ -8,12 +8,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
+#include "de_core/cc/engine/normal_octaves.h"
 #include "de_core/cc/engine/scalar_types.h"
 
 namespace de::engine {
 
-/// The IEEE layout behind a type of arithmetic, and the random words that feed it.
+/// The random words that feed a type of arithmetic.
 template <typename Real>
 struct RealTraits;
 
@@ -21,20 +23,14 @@ template <>
 struct RealTraits<float> {
   using Word = uint32_t;
   using Int = int32_t;
-  static constexpr int kDigits = 23;
-  static constexpr Int kRootHalf = 0x3f3504f3;  // sqrt(1/2)
-  static constexpr float kHalfUnit = 0x1p-32F;
-  static float FromBits(Int bits) noexcept { return FloatOfBits(static_cast<Word>(bits)); }
+  static constexpr float kUnit = 0x1p-31F;
 };
 
 template <>
 struct RealTraits<double> {
   using Word = uint64_t;
   using Int = int64_t;
-  static constexpr int kDigits = 52;
-  static constexpr Int kRootHalf = 0x3fe6a09e667f3bcd;  // sqrt(1/2)
-  static constexpr double kHalfUnit = 0x1p-64;
-  static double FromBits(Int bits) noexcept { return DoubleOfBits(static_cast<Word>(bits)); }
+  static constexpr double kUnit = 0x1p-63;
 };
 
 template <typename Real>
@@ -44,68 +40,65 @@ using WordOf = typename RealTraits<Real>::Word;
 template <typename Real>
 [[gnu::always_inline]] inline Real SymmetricUniform(WordOf<Real> word) noexcept {
   using Traits = RealTraits<Real>;
-  return static_cast<Real>(static_cast<typename Traits::Int>(word)) * (2 * Traits::kHalfUnit);
+  return static_cast<Real>(static_cast<typename Traits::Int>(word)) * Traits::kUnit;
 }
 
-/// -ln(y) for a normal number y in (0, 1], absolute error below 3e-8 (and the type's rounding).
-template <typename Real>
-[[gnu::always_inline]] inline Real MinusLog(Real y) noexcept {
-  using Traits = RealTraits<Real>;
-  using Int = typename Traits::Int;
-  const Int bits = static_cast<Int>(BitsOf(y));
-  const Int above = bits - Traits::kRootHalf;
-  const Int exponent = above >> Traits::kDigits;
+/// -ln(y) for a normal number y in (0, 1], absolute error below 3e-8.
+[[gnu::always_inline]] inline double MinusLog(double y) noexcept {
+  constexpr int kDigits = 52;
+  constexpr int64_t kRootHalf = 0x3fe6a09e667f3bcd;  // sqrt(1/2)
+  const auto bits = static_cast<int64_t>(BitsOf(y));
+  const int64_t above = bits - kRootHalf;
+  const int64_t exponent = above >> kDigits;
   // y = 2^exponent * m with m in [sqrt(1/2), sqrt(2)); ln(m) = 2 atanh((m - 1) / (m + 1)).
-  const Real m = Traits::FromBits(bits - (above & ~((Int{1} << Traits::kDigits) - 1)));
-  const Real s = (m - 1) / (m + 1);
-  const Real s2 = s * s;
-  const Real series =
-      static_cast<Real>(2.000000836793884) +
-      s2 * (static_cast<Real>(0.6664408152249623) + s2 * static_cast<Real>(0.4151761147445698));
-  return static_cast<Real>(exponent) * static_cast<Real>(-0.6931471805599453) - s * series;
+  const double m =
+      DoubleOfBits(static_cast<uint64_t>(bits - (above & ~((int64_t{1} << kDigits) - 1))));
+  const double s = (m - 1) / (m + 1);
+  const double s2 = s * s;
+  const double series = 2.000000836793884 + s2 * (0.6664408152249623 + s2 * 0.4151761147445698);
+  return static_cast<double>(exponent) * -0.6931471805599453 - s * series;
 }
 
 /// The standard normal deviate z with P(|Z| < z) = |x|, signed as x; w = -ln(1 - x^2), passed on
-/// its own because it holds the tail's precision. Relative error below 1e-7 (and rounding).
+/// its own because it holds the tail's precision. Relative error below 1e-7.
 ///
 /// z / x is a smooth function of w (the idea of M. Giles, "Approximating the erfinv function",
 /// 2010), sqrt(pi / 2) at w = 0. The ratio of polynomials that is added to that was fitted for
 /// 0 <= w <= 44.5, minimising the largest relative error of z. All coefficients are positive:
 /// nothing cancels, and where z is small so is the part that rounding affects.
-template <typename Real>
-[[gnu::always_inline]] inline Real NormalOfCentralProbability(Real x, Real w) noexcept {
-  const auto c = [](double value) { return static_cast<Real>(value); };
-  const Real w2 = w * w;
-  const Real w4 = w2 * w2;
+[[gnu::always_inline]] inline double NormalOfCentralProbability(double x, double w) noexcept {
+  const double w2 = w * w;
+  const double w4 = w2 * w2;
   // Estrin's scheme: half the latency of Horner's.
-  const Real p = (c(3.2811782787e-01) + c(5.1077377767e-02) * w) +
-                 w2 * (c(1.0471132377e-02) + c(9.5649289354e-04) * w) +
-                 w4 * (c(7.4318149036e-05) + c(5.7165864121e-07) * w);
-  const Real q = (c(1.0) + c(1.0590492926e-01) * w) +
-                 w2 * (c(3.6678552369e-02) + c(2.7293324983e-03) * w) +
-                 w4 * ((c(3.0732836151e-04) + c(6.7045203623e-06) * w) + w2 * c(1.0774583462e-08));
-  return x * c(1.2533141373155001) + x * (w * p / q);
+  const double p = (3.2811782787e-01 + 5.1077377767e-02 * w) +
+                   w2 * (1.0471132377e-02 + 9.5649289354e-04 * w) +
+                   w4 * (7.4318149036e-05 + 5.7165864121e-07 * w);
+  const double q = (1.0 + 1.0590492926e-01 * w) + w2 * (3.6678552369e-02 + 2.7293324983e-03 * w) +
+                   w4 * ((3.0732836151e-04 + 6.7045203623e-06 * w) + w2 * 1.0774583462e-08);
+  return x * 1.2533141373155001 + x * (w * p / q);
 }
 
-// The functions below work on blocks, in passes of few operations each: the processor overlaps
-// many elements of a short dependency chain, but hardly two of a long one.
+// The functions below work on blocks; those of doubles in passes of few operations each, for the
+// processor overlaps many elements of a short dependency chain, but hardly two of a long one.
 inline constexpr size_t kNormalBlock = 32;
 
-/// Standard normal deviates; |z| < 6.4 from 32-bit words, < 9.2 from 64-bit ones.
-template <typename Real>
-void StandardNormals(const WordOf<Real>* words, size_t count /* <= kNormalBlock */,
-                     Real* values) noexcept {
-  using Traits = RealTraits<Real>;
-  using Int = typename Traits::Int;
-  constexpr Int kMost = static_cast<Int>(static_cast<WordOf<Real>>(~Int{0}) >> 1);
-  Real w[kNormalBlock];
+/// Standard normal deviates; |z| < 6.4.
+inline void StandardNormals(const uint32_t* words, size_t count, float* values) noexcept {
+  for (size_t i = 0; i < count; ++i) values[i] = NormalOfWord(words[i], TailScale::Whole());
+}
+
+/// The same; |z| < 9.2.
+inline void StandardNormals(const uint64_t* words, size_t count /* <= kNormalBlock */,
+                            double* values) noexcept {
+  constexpr double kHalfUnit = 0x1p-64;
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  double w[kNormalBlock];
   for (size_t i = 0; i < count; ++i) {
-    const Int value = static_cast<Int>(words[i]);
-    values[i] = static_cast<Real>(value) * (2 * Traits::kHalfUnit) + Traits::kHalfUnit;
+    const auto value = static_cast<int64_t>(words[i]);
+    values[i] = static_cast<double>(value) * (2 * kHalfUnit) + kHalfUnit;
     // 1 - |x| from the word itself, exact where it is small: value and ~value are mirror images.
-    const Int magnitude = value ^ (value >> (8 * sizeof(Int) - 1));
-    const Real tail =
-        static_cast<Real>(kMost - magnitude) * (2 * Traits::kHalfUnit) + Traits::kHalfUnit;
+    const int64_t magnitude = value ^ (value >> 63);
+    const double tail = static_cast<double>(kMost - magnitude) * (2 * kHalfUnit) + kHalfUnit;
     w[i] = tail * (2 - tail);
   }
   for (size_t i = 0; i < count; ++i) w[i] = MinusLog(w[i]);
@@ -113,20 +106,23 @@ void StandardNormals(const WordOf<Real>* words, size_t count /* <= kNormalBlock 
 }
 
 /// Standard normal deviates conditioned on |z| <= 2.
-template <typename Real>
-void TruncatedNormals(const WordOf<Real>* words, size_t count /* <= kNormalBlock */,
-                      Real* values) noexcept {
-  constexpr Real kWithinTwo = static_cast<Real>(0.9544997361036416);  // erf(sqrt(2))
-  Real w[kNormalBlock];
+inline void TruncatedNormals(const uint32_t* words, size_t count, float* values) noexcept {
+  for (size_t i = 0; i < count; ++i) values[i] = NormalOfWord(words[i], TailScale::WithinTwo());
+}
+
+inline void TruncatedNormals(const uint64_t* words, size_t count /* <= kNormalBlock */,
+                             double* values) noexcept {
+  constexpr double kWithinTwo = 0.9544997361036416;  // erf(sqrt(2))
+  double w[kNormalBlock];
   for (size_t i = 0; i < count; ++i) {
-    values[i] = SymmetricUniform<Real>(words[i]) * kWithinTwo;
+    values[i] = SymmetricUniform<double>(words[i]) * kWithinTwo;
     w[i] = (1 - values[i]) * (1 + values[i]);
   }
   for (size_t i = 0; i < count; ++i) w[i] = MinusLog(w[i]);
   for (size_t i = 0; i < count; ++i) {
-    const Real z = NormalOfCentralProbability(values[i], w[i]);
-    const Real above = z < -2 ? Real{-2} : z;
-    values[i] = above > 2 ? Real{2} : above;
+    const double z = NormalOfCentralProbability(values[i], w[i]);
+    const double above = z < -2 ? -2 : z;
+    values[i] = above > 2 ? 2 : above;
   }
 }
 

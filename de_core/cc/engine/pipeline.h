@@ -24,18 +24,25 @@ static_assert(kPipelineRing % kPipelineStride == 0, "a stride must not wrap roun
 static_assert(kPipelineRing >= 3 * kPipelineLag + kPipelineStride,
               "a key must not be overwritten before its last stage");
 
+struct NoRest {
+  void operator()(size_t) const noexcept {}
+};
+
 /// Calls ask(j, at), fetch_line(j, at), probe(j, at), fetch_row(j, at), settle(j, at) and use(j,
 /// at) for every j in [begin, end), each in ascending order, with kPipelineLag keys between ask,
 /// probe, settle and use; `at` is the key's place in a ring, the same in all stages. The two that
 /// fetch do nothing but ask for memory, in loops of their own: where a request misses the TLB, the
 /// processor holds up all that comes after it once its window is full of instructions; requests
 /// that follow each other closely are translated at once.
+///
+/// rest(used) is called between them, when all keys before `used` were used: for work that is best
+/// done while memory is on its way.
 template <typename Ask, typename FetchLine, typename Probe, typename FetchRow, typename Settle,
-          typename Use>
+          typename Use, typename Rest = NoRest>
 DE_ALWAYS_INLINE inline void RunPipeline(size_t begin, size_t end, const Ask& ask,
                                          const FetchLine& fetch_line, const Probe& probe,
                                          const FetchRow& fetch_row, const Settle& settle,
-                                         const Use& use) {
+                                         const Use& use, const Rest& rest = {}) {
   const auto stage = [&](size_t step, size_t lag, const auto& work) DE_ALWAYS_INLINE {
     if (step < begin + lag) return;
     const size_t last = std::min(end, step - lag + kPipelineStride);
@@ -55,6 +62,7 @@ DE_ALWAYS_INLINE inline void RunPipeline(size_t begin, size_t end, const Ask& as
       whole(step - kPipelineLag, fetch_row);
       whole(step - 2 * kPipelineLag, settle);
       whole(step - kLast, use);
+      rest(step - kLast + kPipelineStride);
     } else {
       stage(step, 0, ask);
       stage(step, 0, fetch_line);

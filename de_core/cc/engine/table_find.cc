@@ -12,6 +12,11 @@ namespace {
 
 // Keys read under one hold of the locks: bounds how long a writer waits.
 constexpr size_t kKeysAChunk = 2048;
+// Rows of keys without one that are drawn together.
+constexpr size_t kAbsentRows = 8;
+// In the list of the keys that are not in their home line: it may be in another.
+constexpr size_t kElsewhere = 1U << 15;
+static_assert(kKeysAChunk <= kElsewhere, "a key's place and that mark share 16 bits");
 // Keys a thread must have to be worth waking.
 constexpr size_t kKeysATask = 4096;
 
@@ -95,7 +100,7 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
   };
 
   uint64_t words[kPipelineRing];
-  uint32_t shards[kPipelineRing];
+  uint64_t hashes[kPipelineRing];
   const IndexLine* lines[kPipelineRing];
   char* rows[kPipelineRing];
   // Keys that are not in their home line: settled when all others are, so that neither a branch
@@ -103,22 +108,46 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
   uint16_t away[kKeysAChunk + 1];
   size_t away_count = 0;
   size_t next_away = 0;
+  // Of plain values: those of them that the home line shows to be nowhere are sorted out, and their
+  // rows drawn, while the memory of others is on its way.
+  uint64_t absent_words[kAbsentRows + kPipelineStride] = {};
+  void* absent_rows[kAbsentRows + kPipelineStride] = {};
+  size_t absent_count = 0, elsewhere_count = 0;
+  const auto sort_out = [&](size_t some) DE_ALWAYS_INLINE {
+    for (const size_t last = next_away + some; next_away < last; ++next_away) {
+      const size_t j = away[next_away] & ~kElsewhere;
+      const bool elsewhere = (away[next_away] & kElsewhere) != 0;
+      const size_t position = position_of(j);
+      absent_words[absent_count] = word_of(position);
+      absent_rows[absent_count] = out.data + position * value_bytes;
+      if (found != nullptr) found[position] = false;
+      absent_count += !elsewhere;
+      away[elsewhere_count] = static_cast<uint16_t>(j);
+      elsewhere_count += elsewhere;
+    }
+  };
+  const auto draw = [&](size_t least) DE_ALWAYS_INLINE {
+    if (absent_count < least) return;
+    initializer_->FillRows(absent_words, absent_rows, absent_count);
+    absent_count = 0;
+  };
   RunPipeline(
       0, count,
       [&](size_t j, size_t at) DE_ALWAYS_INLINE {
         const uint64_t word = word_of(position_of(j));
         const uint64_t hash = Mix64(word);
         words[at] = word;
-        shards[at] = ShardOfHash(hash);
+        hashes[at] = hash;
         lines[at] = readers[ShardOfHash(hash)].HomeLine(hash);
       },
       [&](size_t, size_t at) DE_ALWAYS_INLINE { PrefetchFar(lines[at]); },
       [&](size_t j, size_t at) DE_ALWAYS_INLINE {
         // A key that is away is given another row, which is in memory, and nothing more.
         const HomeProbe probe = ProbeHome(*lines[at], words[at]);
-        rows[at] = map.RowIn(readers[shards[at]].extents, probe.row);
+        rows[at] = map.RowIn(readers[ShardOfHash(hashes[at])].extents, probe.row);
         if (kStrings && probe.away) rows[at] = nullptr;  // no row whose key could be asked for
-        away[away_count] = static_cast<uint16_t>(j);
+        const auto passed = static_cast<size_t>(HasPassed(*lines[at], hashes[at]));
+        away[away_count] = static_cast<uint16_t>(kPlain ? j | passed * kElsewhere : j);
         away_count += probe.away;
       },
       [&](size_t, size_t at) DE_ALWAYS_INLINE {
@@ -132,7 +161,7 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
       },
       [&](size_t, size_t at) DE_ALWAYS_INLINE {
         if (!kStrings) return;
-        if (rows[at] != nullptr) shards_[shards[at]]->PrefetchKey(rows[at]);
+        if (rows[at] != nullptr) shards_[ShardOfHash(hashes[at])]->PrefetchKey(rows[at]);
       },
       [&](size_t j, size_t at) DE_ALWAYS_INLINE {
         const size_t position = position_of(j);
@@ -146,20 +175,32 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
           return;
         }
         if constexpr (kStrings) {
-          const Shard& shard = *shards_[shards[at]];
+          const Shard& shard = *shards_[ShardOfHash(hashes[at])];
           if (shard.KeyBytes(rows[at]) != keys.strings[position]) {
-            const uint32_t number =
-                shard.Find({words[at], Mix64(words[at]), keys.strings + position});
+            const uint32_t number = shard.Find({words[at], hashes[at], keys.strings + position});
             rows[at] = number == kNoRow ? nullptr : shard.Row(number);
           }
         }
         use(position, words[at], rows[at]);
+      },
+      [&](size_t used) DE_ALWAYS_INLINE {
+        if (!kPlain || next_away + kPipelineStride > away_count) return;
+        if ((away[next_away + kPipelineStride - 1] & ~kElsewhere) >= used) return;
+        sort_out(kPipelineStride);
+        draw(kAbsentRows);
       });
-  if (kPlain) hits += count - away_count;
+  if constexpr (kPlain) {
+    hits += count - away_count;
+    while (next_away < away_count) {
+      sort_out(std::min(kPipelineStride, away_count - next_away));
+      draw(kAbsentRows);
+    }
+    draw(1);
+    away_count = elsewhere_count;
+  }
 
   const auto position_of_away = [&](size_t i) DE_ALWAYS_INLINE { return position_of(away[i]); };
   const auto nothing = [](size_t, size_t) DE_ALWAYS_INLINE {};
-  uint64_t hashes[kPipelineRing];
   RunPipeline(
       0, away_count,
       [&](size_t i, size_t at) DE_ALWAYS_INLINE {
@@ -168,7 +209,7 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
         words[at] = word;
         hashes[at] = hash;
         const IndexLine* const home = readers[ShardOfHash(hash)].HomeLine(hash);
-        lines[at] = (Passed(*home) & PassBit(hash)) != 0 ? home : nullptr;
+        lines[at] = HasPassed(*home, hash) ? home : nullptr;
       },
       [&](size_t, size_t at) DE_ALWAYS_INLINE {
         if (lines[at] != nullptr) PrefetchFar(lines[at] + 1);
