@@ -141,7 +141,9 @@ struct InitializerFillers {
       draw.template Fill<kVectors>(x, values);
       const size_t count = std::min(*left, kMost);
       if (std::is_same_v<T, float> && count == kMost) {
-        std::memcpy(*elements, values, sizeof(values));
+        for (size_t i = 0; i < kVectors; ++i) {
+          _mm256_storeu_ps(reinterpret_cast<float*>(*elements) + i * kWide, values[i]);
+        }
       } else {
         alignas(32) float floats[kMost];
         std::memcpy(floats, values, sizeof(values));
@@ -158,8 +160,9 @@ struct InitializerFillers {
                                         void* const* rows, size_t count) noexcept {
 #if defined(DE_WIDE_DRAWS)
     if constexpr (std::is_same_v<typename Scalar<T>::Real, float>) {
-      const typename WideDrawOf<Draw>::Type draw{WideFloats(self.shift_), WideFloats(self.scale_),
-                                                 WideFloats(self.low_), WideFloats(self.high_)};
+      using Wide = typename WideDrawOf<Draw>::Type;
+      const Wide draw{WideFloats(self.shift_), WideFloats(self.scale_), WideFloats(self.low_),
+                      WideFloats(self.high_)};
       for (size_t begin = 0; begin < count; begin += kRowsAhead) {
         KeyRandom::Counter counters[kRowsAhead];
         const size_t ahead = std::min(kRowsAhead, count - begin);
@@ -170,7 +173,7 @@ struct InitializerFillers {
           WideWords words(counters[i]);
           T* elements = static_cast<T*>(rows[begin + i]);
           size_t left = self.dim_;
-          WideElements<T, 4>(draw, &words, &left, &elements);
+          WideElements<T, Wide::kVectors>(draw, &words, &left, &elements);
           WideElements<T, 2>(draw, &words, &left, &elements);
           WideElements<T, 1>(draw, &words, &left, &elements);
         }

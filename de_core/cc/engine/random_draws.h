@@ -44,14 +44,16 @@ struct Truncated {
 };
 
 #if defined(DE_WIDE_DRAWS)
-// The same eight at a time, for rows whose arithmetic is in float.
+// The same for several vectors of eight, for rows whose arithmetic is in float; kVectors is how
+// many at once are fastest.
 
 struct WideUniformDraw {
+  static constexpr size_t kVectors = 2;
   __m256 shift, scale, low, high;
-  template <size_t kVectors>
+  template <size_t kCount>
   DE_EIGHT void Fill(const __m256i* words, __m256* values) const noexcept {
-    WideUniform<kVectors>(words, values);
-    for (size_t i = 0; i < kVectors; ++i) {
+    WideUniform<kCount>(words, values);
+    for (size_t i = 0; i < kCount; ++i) {
       const __m256 value = _mm256_add_ps(shift, _mm256_mul_ps(scale, values[i]));
       values[i] = _mm256_min_ps(_mm256_max_ps(value, low), high);
     }
@@ -59,22 +61,24 @@ struct WideUniformDraw {
 };
 
 struct WideNormalDraw {
+  static constexpr size_t kVectors = 4;
   __m256 shift, scale, low, high;
-  template <size_t kVectors>
+  template <size_t kCount>
   DE_EIGHT void Fill(const __m256i* words, __m256* values) const noexcept {
-    WideNormal<kVectors>(words, TailScale::Whole(), values);
-    for (size_t i = 0; i < kVectors; ++i) {
+    WideNormal<kCount>(words, TailScale::Whole(), values);
+    for (size_t i = 0; i < kCount; ++i) {
       values[i] = _mm256_add_ps(shift, _mm256_mul_ps(scale, values[i]));
     }
   }
 };
 
 struct WideTruncatedDraw {
+  static constexpr size_t kVectors = 4;
   __m256 shift, scale, low, high;
-  template <size_t kVectors>
+  template <size_t kCount>
   DE_EIGHT void Fill(const __m256i* words, __m256* values) const noexcept {
-    WideNormal<kVectors>(words, TailScale::WithinTwo(), values);
-    for (size_t i = 0; i < kVectors; ++i) {
+    WideNormal<kCount>(words, TailScale::WithinTwo(), values);
+    for (size_t i = 0; i < kCount; ++i) {
       values[i] = _mm256_add_ps(shift, _mm256_mul_ps(scale, values[i]));
     }
   }

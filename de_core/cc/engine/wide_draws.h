@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "de_core/cc/engine/key_random.h"
 #include "de_core/cc/engine/normal_octaves.h"
@@ -104,13 +105,15 @@ template <size_t kVectors>
 DE_EIGHT void WideNormal(const __m256i* words, TailScale scale, __m256* values) noexcept {
   const __m256i most = _mm256_set1_epi32(0x7fffffff);
   __m256i octave[kVectors];
-  __m256 d[kVectors], z[kVectors], far = _mm256_setzero_ps();
+  __m256 d[kVectors], z[kVectors];
+  uint32_t far = 0;  // a bit each element
   for (size_t i = 0; i < kVectors; ++i) {
     const __m256i magnitude = _mm256_xor_si256(words[i], _mm256_srai_epi32(words[i], 31));
     const __m256 distance = _mm256_cvtepi32_ps(_mm256_xor_si256(magnitude, most));
     const __m256 tail = _mm256_add_ps(_mm256_mul_ps(distance, _mm256_set1_ps(scale.factor)),
                                       _mm256_set1_ps(scale.term));
-    far = _mm256_or_ps(far, _mm256_cmp_ps(tail, _mm256_set1_ps(kLeastLikelyTail), _CMP_LT_OQ));
+    const __m256 below = _mm256_cmp_ps(tail, _mm256_set1_ps(kLeastLikelyTail), _CMP_LT_OQ);
+    far |= static_cast<uint32_t>(_mm256_movemask_ps(below)) << (i * kWide);
     const __m256i bits = _mm256_castps_si256(tail);
     octave[i] = _mm256_srli_epi32(bits, 23);
     const __m256i rest = _mm256_or_si256(_mm256_and_si256(bits, _mm256_set1_epi32(0x7fffff)),
@@ -133,14 +136,16 @@ DE_EIGHT void WideNormal(const __m256i* words, TailScale scale, __m256* values) 
     const __m256i sign = _mm256_andnot_si256(most, words[i]);
     values[i] = _mm256_xor_ps(z[i], _mm256_castsi256_ps(sign));
   }
-  if (__builtin_expect(_mm256_movemask_ps(far) == 0, 1)) return;
-  for (size_t i = 0; i < kVectors; ++i) {
-    alignas(32) uint32_t word[kWide];
-    alignas(32) float value[kWide];
-    _mm256_store_si256(reinterpret_cast<__m256i*>(word), words[i]);
-    for (size_t k = 0; k < kWide; ++k) value[k] = NormalOfWord(word[k], scale);
-    values[i] = _mm256_load_ps(value);
+  if (__builtin_expect(far == 0, 1)) return;
+  alignas(32) uint32_t word[kVectors * kWide];
+  alignas(32) float value[kVectors * kWide];
+  std::memcpy(word, words, sizeof(word));
+  std::memcpy(value, values, sizeof(value));
+  for (; far != 0; far &= far - 1) {
+    const int at = __builtin_ctz(far);
+    value[at] = NormalOfWord(word[at], scale);
   }
+  std::memcpy(values, value, sizeof(value));
 }
 
 }  // namespace de::engine
