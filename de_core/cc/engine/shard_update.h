@@ -34,6 +34,14 @@ struct Ignored {
   void operator()() const noexcept {}
 };
 
+/// Rows of plain values that replace what is there, of a width the compiler knows; `from` is
+/// (keys, kBytes) of the batch.
+template <size_t kBytes>
+struct PlainRows {
+  static constexpr size_t kRowBytes = kBytes;
+  const char* from = nullptr;
+};
+
 /// The keys of a batch that one shard holds.
 struct OneShardsKeys {
   const std::unique_ptr<Shard>* shards;  // (kShards) of the table
@@ -61,12 +69,16 @@ struct AllShardsKeys {
 };
 
 /// Keys [begin, end) of a batch, at most kKeysALock, under the locks of their shards. As
-/// UpdateShard.
-template <typename Batch, typename Gate, typename OnRow, typename OnRefused = Ignored>
+/// UpdateShard. With `plain` there is no gate, keys are integers and nobody watches: on_row is not
+/// asked for rows in their home line, which become plain's.
+template <typename Plain = PlainRows<0>, typename Batch, typename Gate, typename OnRow,
+          typename OnRefused = Ignored>
 void UpdateLocked(const Batch& batch, const Keys& keys, size_t begin, size_t end,
                   const WriteTouches& touch, const Gate* gate, const OnRow& on_row,
-                  const OnRefused& on_refused = {}) {
-  const bool strings = keys.strings != nullptr;
+                  const OnRefused& on_refused = {}, const Plain& plain = {}) {
+  constexpr size_t kRowBytes = Plain::kRowBytes;
+  constexpr bool kPlain = kRowBytes != 0;
+  const bool strings = !kPlain && keys.strings != nullptr;
   const auto key_at = [&](size_t j, uint64_t word, uint64_t hash) DE_ALWAYS_INLINE {
     return IndexKey{word, hash, strings ? keys.strings + batch.position(j) : nullptr};
   };
@@ -101,10 +113,12 @@ void UpdateLocked(const Batch& batch, const Keys& keys, size_t begin, size_t end
   uint16_t away[kKeysALock + 1];
   uint16_t of_others[kKeysALock];  // whose word a string key in their home line shares
   size_t away_count = 0, of_others_count = 0, next_away = 0;
+  alignas(64) char nowhere[kPlain ? kRowBytes : 1];  // becomes what is for keys that are away
   RunPipeline(
       begin, end,
       [&](size_t j, size_t at) DE_ALWAYS_INLINE {
-        const uint64_t word = batch.word(j);
+        const uint64_t word =
+            kPlain ? static_cast<uint64_t>(keys.ints[batch.position(j)]) : batch.word(j);
         const uint64_t hash = Mix64(word);
         words[at] = word;
         hashes[at] = hash;
@@ -122,16 +136,27 @@ void UpdateLocked(const Batch& batch, const Keys& keys, size_t begin, size_t end
         // Behind a full line the next one is where the key may be.
         const auto passed = static_cast<size_t>((Passed(*lines[at]) & PassBit(hashes[at])) != 0);
         PrefetchFar(lines[at] + (passed & probe.away));
+        if (kPlain && probe.away) rows[at] = nowhere;
         away[away_count] = static_cast<uint16_t>(j - begin);
         away_count += probe.away;
       },
-      [&](size_t, size_t at) DE_ALWAYS_INLINE { PrefetchBytes(rows[at], touch.row_bytes); },
+      [&](size_t, size_t at) DE_ALWAYS_INLINE {
+        if constexpr (kPlain) {
+          PrefetchBytes<kRowBytes>(rows[at]);
+        } else {
+          PrefetchBytes(rows[at], touch.row_bytes);
+        }
+      },
       [&](size_t, size_t at) DE_ALWAYS_INLINE {
         if (!strings) return;
         const Shard& shard = shard_of(hashes[at]);
         if (shard.size() > 0) shard.PrefetchKey(rows[at]);
       },
       [&](size_t j, size_t at) DE_ALWAYS_INLINE {
+        if constexpr (kPlain) {
+          CopyBytes(rows[at], plain.from + batch.position(j) * kRowBytes, kRowBytes);
+          return;
+        }
         if (next_away < away_count && away[next_away] == j - begin) {
           ++next_away;
           return;

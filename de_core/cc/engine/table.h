@@ -69,6 +69,8 @@ struct TableStats {
 class SaveChains;
 class TableGate;
 struct Ignored;
+template <size_t kBytes>
+struct PlainRows;
 struct WriteTouches;
 
 class Table {
@@ -203,9 +205,10 @@ class Table {
   void ForEachRow(const Visit& visit) const;
   template <typename OnRow>
   Status ForEachFound(const Keys& keys, bool write, const OnRow& on_row) const;
-  template <typename OnRow, typename OnRefused = Ignored>
+  template <typename Plain = PlainRows<0>, typename OnRow, typename OnRefused = Ignored>
   Status UpdateRows(const Keys& keys, Executor* executor, const WriteTouches& touch,
-                    const TableGate& gate, const OnRow& on_row, const OnRefused& on_refused = {});
+                    const TableGate& gate, const OnRow& on_row, const OnRefused& on_refused = {},
+                    const Plain& plain = {});
   template <typename PerShard>
   Status ForEachShard(const Keys& keys, Executor* executor, const PerShard& per_shard);
   template <bool kStrings, size_t kRowBytes>

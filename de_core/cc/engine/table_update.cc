@@ -109,9 +109,10 @@ Status Table::ForEachShard(const Keys& keys, Executor* executor, const PerShard&
 // UpdateShard for all keys; on_row and on_refused are given positions in the batch. One thread
 // takes keys as they come, under the locks of all shards, unless others hold some of them: sorting
 // the keys by shard would take it longer than writing some of the rows.
-template <typename OnRow, typename OnRefused>
+template <typename Plain, typename OnRow, typename OnRefused>
 Status Table::UpdateRows(const Keys& keys, Executor* executor, const WriteTouches& touch,
-                         const TableGate& gate, const OnRow& on_row, const OnRefused& on_refused) {
+                         const TableGate& gate, const OnRow& on_row, const OnRefused& on_refused,
+                         const Plain& plain) {
   DE_RETURN_IF_ERROR(Prepare(keys));
   const auto sorted = [&](const Keys& part, size_t from) {
     WriteTouches part_touch = touch;
@@ -137,8 +138,18 @@ Status Table::UpdateRows(const Keys& keys, Executor* executor, const WriteTouche
       {
         const AllShards</*kWriter=*/true> all(shards_);
         if (all.held()) {
-          UpdateLocked(AllShardsKeys{shards_.data(), &keys}, keys, begin, end, touch, gate.active(),
-                       on_row);
+          const AllShardsKeys batch{shards_.data(), &keys};
+          const auto update = [&](const auto& rows) {
+            UpdateLocked(batch, keys, begin, end, touch, gate.active(), on_row, Ignored{}, rows);
+          };
+          const bool watched = std::any_of(shards_.begin(), shards_.end(), [](const auto& shard) {
+            return shard->watch != nullptr;
+          });
+          if (watched) {
+            update(PlainRows<0>{});
+          } else {
+            update(plain);
+          }
           continue;
         }
       }
@@ -155,16 +166,34 @@ Status Table::InsertOrAssign(const Keys& keys, const Values& values, Executor* e
   const WriteTouches touch(std::max(layout_.value_bytes(), policy_.end()), values.data,
                            values.data == nullptr ? 0 : layout_.value_bytes());
   const size_t bytes = layout_.value_bytes();
-  return UpdateRows(keys, executor, touch, gate,
-                    [&](Shard& shard, const IndexKey&, char* row, size_t position, bool inserted) {
-                      if (inserted) layout_.FillSlots(row, 0);
-                      if (values.data != nullptr) {
-                        CopyBytes(row, values.data + position * bytes, bytes);
-                      } else {
-                        WriteStrings(shard, row, position, values);
-                      }
-                      policy_.Touch(row, stamp);
-                    });
+  const auto update = [&](const auto& plain) {
+    return UpdateRows(
+        keys, executor, touch, gate,
+        [&](Shard& shard, const IndexKey&, char* row, size_t position, bool inserted) {
+          if (inserted) layout_.FillSlots(row, 0);
+          if (values.data != nullptr) {
+            CopyBytes(row, values.data + position * bytes, bytes);
+          } else {
+            WriteStrings(shard, row, position, values);
+          }
+          policy_.Touch(row, stamp);
+        },
+        Ignored{}, plain);
+  };
+  const bool plain = options_.key_type != KeyType::kString && values.data != nullptr &&
+                     !policy_.tracks() && gate.active() == nullptr;
+  switch (plain ? bytes : 0) {
+    case 32:
+      return update(PlainRows<32>{values.data});
+    case 64:
+      return update(PlainRows<64>{values.data});
+    case 128:
+      return update(PlainRows<128>{values.data});
+    case 256:
+      return update(PlainRows<256>{values.data});
+    default:
+      return update(PlainRows<0>{});
+  }
 }
 
 Status Table::AccumOrAssign(const Keys& keys, const void* values, const void* old_values,

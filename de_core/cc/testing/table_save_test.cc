@@ -99,8 +99,11 @@ std::map<int64_t, std::vector<float>> Restored(const std::vector<std::string>& f
   return Contents(*table);
 }
 
-TEST(TableSave, base_and_deltas_follow_a_table_that_is_written_meanwhile) {
-  const auto table = Make();
+/// By dim: rows of some widths are written in a way of their own.
+class TableSaveOf : public ::testing::TestWithParam<size_t> {};
+
+TEST_P(TableSaveOf, base_and_deltas_follow_a_table_that_is_written_meanwhile) {
+  const auto table = Make(GetParam());
   Threads threads(3);
   std::atomic<bool> stop{false};
   const auto write = [&](uint64_t seed) {
@@ -131,14 +134,16 @@ TEST(TableSave, base_and_deltas_follow_a_table_that_is_written_meanwhile) {
   first.join();
   second.join();
   files.push_back(Save(table.get(), ChainOf("c", true), 9, &threads));
-  EXPECT_TRUE(Restored(files) == Contents(*table));
+  EXPECT_TRUE(Restored(files, GetParam()) == Contents(*table));
 
   const Readers readers(files);
   StringSink sink;
   CompactReport report;
   ASSERT_TRUE(CompactSnapshots(readers.all, &sink, &report).ok());
-  EXPECT_TRUE(Restored({sink.bytes()}) == Contents(*table));
+  EXPECT_TRUE(Restored({sink.bytes()}, GetParam()) == Contents(*table));
 }
+
+INSTANTIATE_TEST_SUITE_P(Dims, TableSaveOf, ::testing::Values(2, 8));
 
 TEST(TableSave, a_consistent_save_sees_no_write_behind_its_moment) {
   const auto table = Make(4);
