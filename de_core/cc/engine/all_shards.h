@@ -10,28 +10,45 @@
 namespace de::engine {
 
 /// Holds the writer's (or the readers') locks of all shards, or none: never waits for one while it
-/// has others.
+/// has others, but a reader waits for the first that is taken before it tries the rest. A writer of
+/// a whole batch has all of them, and lets readers in for all when it has done a part: whoever then
+/// asked for one after the other would wait for as many parts.
 template <bool kWriter>
 class AllShards {
  public:
   explicit AllShards(const std::vector<std::unique_ptr<Shard>>& shards) noexcept : shards_(shards) {
-    while (held_ < shards.size() && Try(&shards[held_]->lock)) ++held_;
-    if (held_ < shards.size()) Release();
+    const size_t taken = TryRest();
+    if (taken == shards.size()) return;
+    Release();
+    if constexpr (!kWriter) {
+      shards[taken]->lock.lock_shared();
+      held_[taken] = true;
+      if (TryRest() != shards.size()) Release();
+    }
   }
   ~AllShards() { Release(); }
   AllShards(const AllShards&) = delete;
   AllShards& operator=(const AllShards&) = delete;
 
-  bool held() const noexcept { return held_ > 0; }
+  bool held() const noexcept { return held_[0]; }
 
  private:
+  /// Tries those that are not held, up to the first that somebody else has, and returns that one.
+  size_t TryRest() noexcept {
+    size_t at = 0;
+    while (at < shards_.size() && (held_[at] || (held_[at] = Try(&shards_[at]->lock)))) ++at;
+    return at;
+  }
+
   static bool Try(ShardLock* lock) noexcept {
     return kWriter ? lock->try_lock() : lock->try_lock_shared();
   }
 
   void Release() noexcept {
-    while (held_ > 0) {
-      ShardLock& lock = shards_[--held_]->lock;
+    for (size_t at = shards_.size(); at-- > 0;) {
+      if (!held_[at]) continue;
+      held_[at] = false;
+      ShardLock& lock = shards_[at]->lock;
       if (kWriter) {
         lock.unlock();
       } else {
@@ -41,7 +58,7 @@ class AllShards {
   }
 
   const std::vector<std::unique_ptr<Shard>>& shards_;
-  size_t held_ = 0;
+  bool held_[kShards] = {};
 };
 
 }  // namespace de::engine

@@ -67,7 +67,8 @@ class alignas(64) ShardLock {
 #if defined(__x86_64__)
       __builtin_ia32_pause();
 #endif
-    } else if (tries < 256) {
+    } else if (tries < 4096) {
+      // Longer than LetReadersIn waits: who slept would miss its turn again and again.
       std::this_thread::yield();
     } else {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
