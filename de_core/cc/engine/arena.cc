@@ -11,6 +11,8 @@ constexpr size_t kSmallestBlock = size_t{1} << 20;
 constexpr size_t kLargestBlock = size_t{256} << 20;
 // Of a table that is no longer small.
 constexpr size_t kHugeBlock = PageMemory::kHugeBlock;
+// What Prefault has memory found for: more than a writer takes while it holds a lock.
+constexpr size_t kAhead = 2 * PageMemory::kHugePage;
 
 }  // namespace
 
@@ -40,14 +42,51 @@ char* Arena::Allocate(size_t bytes, bool zeroed) {
   return cell;
 }
 
-void Arena::AddBlock(size_t bytes) {
+size_t Arena::NextBlock(size_t bytes) const noexcept {
   const size_t least = held_ < kHugeBlock / 2 ? kSmallestBlock : kHugeBlock;
-  const size_t block = std::max(bytes, std::clamp(held_ / 2, least, kLargestBlock));
+  return std::max(bytes, std::clamp(held_ / 2, least, kLargestBlock));
+}
+
+void Arena::AddBlock(size_t bytes) {
   // The rest of the old block stays untouched: it costs addresses, not memory.
-  blocks_.emplace_back(block);
+  if (spare_.bytes() >= bytes) {
+    blocks_.push_back(std::move(spare_));
+    spare_ = PageMemory();
+    ready_ = blocks_.back().data() + kAhead;
+  } else {
+    blocks_.emplace_back(NextBlock(bytes));
+    ready_ = blocks_.back().data();
+  }
   next_ = blocks_.back().data();
-  left_ = block;
-  held_ += block;
+  left_ = blocks_.back().bytes();
+  held_ += left_;
+}
+
+void Arena::Prefault() noexcept {
+  char* from = nullptr;
+  size_t bytes = 0;
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (blocks_.empty() || blocks_.back().bytes() < kHugeBlock) return;
+    char* const end = next_ + left_;
+    // Nothing is taken twice: cells may have used what lies before.
+    from = std::max(ready_, next_);
+    if (from < std::min(next_ + kAhead, end)) {
+      bytes = std::min(PageMemory::kHugePage, static_cast<size_t>(end - from));
+      ready_ = from + bytes;
+    } else if (left_ < kAhead && spare_.bytes() == 0) {
+      try {
+        spare_ = PageMemory(NextBlock(0));
+      } catch (const std::bad_alloc&) {
+        return;  // whoever needs the block will say so
+      }
+      from = spare_.data();
+      bytes = kAhead;
+    } else {
+      return;
+    }
+  }
+  PageMemory::Populate(from, bytes);
 }
 
 void Arena::Free(char* cell, size_t bytes) noexcept {

@@ -20,6 +20,11 @@ class Arena {
   /// before. Throws std::bad_alloc.
   char* Allocate(size_t bytes, bool zeroed);
 
+  /// Makes the system find memory for cells to come: up to 5 ms for a huge page, which nobody
+  /// should spend while others wait for the lock that he holds. For writers, again and again,
+  /// without one; it takes at most one huge page at once, and none for a small table.
+  void Prefault() noexcept;
+
   /// Takes a cell back for the next Allocate of that size.
   void Free(char* cell, size_t bytes) noexcept;
 
@@ -37,6 +42,7 @@ class Arena {
     std::vector<char*> trimmed;  ///< hold none, read as zeros
   };
 
+  size_t NextBlock(size_t bytes) const noexcept;
   void AddBlock(size_t bytes);
 
   mutable std::mutex mutex_;
@@ -44,7 +50,9 @@ class Arena {
   std::unordered_map<size_t, FreeCells> free_;
   char* next_ = nullptr;
   size_t left_ = 0;
-  size_t held_ = 0;  ///< bytes of all blocks
+  char* ready_ = nullptr;  ///< of the block in use what is before it holds memory
+  PageMemory spare_;       ///< the next block, whose beginning holds memory, or none
+  size_t held_ = 0;        ///< bytes of all blocks
   size_t live_ = 0;
   size_t dirty_ = 0;
 };

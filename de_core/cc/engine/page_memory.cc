@@ -10,7 +10,11 @@ namespace de::engine {
 namespace {
 
 constexpr size_t kSmallBlock = size_t{64} << 10;
-constexpr size_t kHugePage = size_t{2} << 20;
+#if defined(MADV_POPULATE_WRITE)
+constexpr int kPopulate = MADV_POPULATE_WRITE;
+#else
+constexpr int kPopulate = 23;  // Linux 5.14; older ones refuse it
+#endif
 constexpr std::align_val_t kLine{64};
 
 }  // namespace
@@ -37,6 +41,8 @@ PageMemory::PageMemory(size_t bytes) : bytes_(bytes) {
   if (huge) madvise(data_, bytes, MADV_HUGEPAGE);
 #endif
 }
+
+void PageMemory::Populate(char* at, size_t bytes) noexcept { (void)madvise(at, bytes, kPopulate); }
 
 void PageMemory::Discard(char* at, size_t bytes) noexcept {
   const uintptr_t end = reinterpret_cast<uintptr_t>(at) + bytes;

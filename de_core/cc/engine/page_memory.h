@@ -38,6 +38,13 @@ class PageMemory {
   /// saved TLB misses are worth.
   static constexpr size_t kHugeBlock = size_t{4} << 20;
 
+  /// The step in which large blocks take memory.
+  static constexpr size_t kHugePage = size_t{2} << 20;
+
+  /// Makes the system find memory for [at, at + bytes) now, whoever uses it meanwhile. Without
+  /// effect where the system cannot.
+  static void Populate(char* at, size_t bytes) noexcept;
+
   /// Gives the memory behind [at, at + bytes) back to the system; it reads as zeros afterwards.
   static void Discard(char* at, size_t bytes) noexcept;
 

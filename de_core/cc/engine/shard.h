@@ -106,6 +106,9 @@ class Shard {
     return StringArena::Get(LoadRef(row + key_offset_));
   }
 
+  /// Arena::Prefault of the table's memory.
+  void Prefault() noexcept { memory_->Prefault(); }
+
   /// Adds an absent key and returns its row, whose value and slots the caller must write.
   uint32_t Insert(const IndexKey& key);
 

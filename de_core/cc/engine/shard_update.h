@@ -209,6 +209,7 @@ void UpdateShard(const OneShardsKeys& batch, const Keys& keys, const WriteTouche
   for (size_t begin = 0; begin < batch.count(); begin += kKeysALock) {
     if (begin > 0) shard.lock.LetReadersIn();
     if (begin > 0 && gate != nullptr) gate->MakeRoom();
+    shard.Prefault();
     const std::lock_guard<ShardLock> guard(shard.lock);
     UpdateLocked(batch, keys, begin, std::min(batch.count(), begin + kKeysALock), touch, gate,
                  on_row, on_refused);

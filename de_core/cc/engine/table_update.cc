@@ -135,6 +135,7 @@ Status Table::UpdateRows(const Keys& keys, Executor* executor, const WriteTouche
     for (size_t begin = 0; begin < keys.size; begin += kKeysALock) {
       const size_t end = std::min(keys.size, begin + kKeysALock);
       for (const auto& shard : shards_) shard->lock.LetReadersIn();
+      arena_.Prefault();
       {
         const AllShards</*kWriter=*/true> all(shards_);
         if (all.held()) {
