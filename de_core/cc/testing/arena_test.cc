@@ -2,13 +2,16 @@
 #include "de_core/cc/engine/arena.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <random>
+#include <set>
 #include <thread>
+#include <vector>
 
 namespace de::engine {
 namespace {
@@ -140,6 +143,36 @@ TEST(Arena, ThreadsGetCellsOfTheirOwn) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(arena.live_bytes(), 0U);
+}
+
+bool HoldsMemory(const char* at, size_t bytes) {
+  const uintptr_t page = reinterpret_cast<uintptr_t>(at) / PageMemory::kPage * PageMemory::kPage;
+  const size_t pages =
+      (reinterpret_cast<uintptr_t>(at) + bytes - page + PageMemory::kPage - 1) / PageMemory::kPage;
+  std::vector<unsigned char> resident(pages);
+  EXPECT_EQ(mincore(reinterpret_cast<void*>(page), pages * PageMemory::kPage, resident.data()), 0);
+  return std::all_of(resident.begin(), resident.end(), [](unsigned char c) { return c & 1; });
+}
+
+TEST(Arena, PrefaultedCellsHoldMemoryAndReadAsZeros) {
+  PageMemory probe(PageMemory::kHugeBlock);
+  PageMemory::Populate(probe.data(), PageMemory::kPage);
+  if (!HoldsMemory(probe.data(), PageMemory::kPage)) GTEST_SKIP() << "needs Linux 5.14";
+  constexpr size_t kCell = size_t{128} << 10;
+  Arena arena;
+  arena.Prefault();  // of an empty table: nothing
+  for (int i = 0; i < 64; ++i) std::memset(arena.Allocate(kCell, true), 1, kCell);
+  std::set<char*> cells;
+  for (int i = 0; i < 300; ++i) {  // several blocks
+    arena.Prefault();
+    arena.Prefault();
+    char* const cell = arena.Allocate(kCell, true);
+    ASSERT_TRUE(HoldsMemory(cell, kCell)) << i;
+    ASSERT_TRUE(cells.insert(cell).second);
+    ASSERT_TRUE(IsZero(cell, kCell)) << i;
+    std::memset(cell, 1, kCell);
+  }
+  EXPECT_EQ(arena.live_bytes(), 364 * kCell);
 }
 
 }  // namespace
