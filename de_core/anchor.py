@@ -48,8 +48,8 @@ if not LEGACY:
         @property
         def value(self) -> Any:
             """The `tf.Variable`; raises RuntimeError where a loss scale would make slots of it."""
-            frame = inspect.currentframe()
-            _stop_loss_scales(frame and frame.f_back, self)
+            # Not kept here: a frame that refers to itself waits, with all below, for the collector.
+            _stop_loss_scales(inspect.currentframe(), self)
             return super().value
 
         @property
@@ -81,9 +81,10 @@ def _stop_loss_scales(frame: types.FrameType | None, anchor: Any) -> None:
     the anchor it only asks for a key.
 
     Args:
-        frame: Of who asks for the anchor's value.
+        frame: Of the anchor's property, which somebody asked for.
         anchor: Whose value it is.
     """
+    frame = frame and frame.f_back
     if frame is None or frame.f_code.co_name != "_var_key":
         return
     while frame is not None:
