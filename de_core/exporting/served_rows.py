@@ -185,10 +185,17 @@ def total(reports: Iterable[dict[str, Any]]) -> dict[str, Any]:
         "bytes": sum(report["bytes"] for report in reports),
     }
     if "max_error" in reports[0]:
-        # There is no mean without an element that is finite.
-        full = [report for report in reports if report["mean_error"] is not None]
-        summed["max_error"] = max((report["max_error"] for report in full), default=0.0)
-        weighted = sum(report["mean_error"] * report["rows"] for report in full)
+        # JSON has no infinity, which an element too large for its dtype is off by.
+        maxima, means = (
+            [math.inf if report[name] is None else report[name] for report in reports]
+            for name in ("max_error", "mean_error")
+        )
+        weighted = sum(
+            mean * report["rows"]
+            for mean, report in zip(means, reports, strict=True)
+            if report["rows"]
+        )
+        summed["max_error"] = max(maxima)
         summed["mean_error"] = weighted / rows if rows else 0.0
     return summed
 

@@ -49,7 +49,7 @@ def local(path: str | os.PathLike[str], name: str) -> pathlib.Path:
     text = os.fspath(path).removeprefix("file://")
     if "://" in text:
         raise ValueError(
-            f"`{name}` must be a directory of this machine. {received(**{name: text})}. Write it "
+            f"`{name}` must be a directory of this machine. {received(**{name: text})} Write it "
             "there and copy the finished version with `tf.io.gfile`."
         )
     return pathlib.Path(text)

@@ -65,12 +65,19 @@ def parser() -> argparse.ArgumentParser:
     listed = commands.add_parser("list", help="say what is published")
     prune = commands.add_parser("prune", help="delete the oldest published versions")
     for command in (add, listed, prune):
-        command.add_argument("root", type=pathlib.Path, help="directory of the published versions")
+        command.add_argument("root", type=_folder, help="directory of the published versions")
     for command in (add, prune):
         command.add_argument(
             "--keep", type=int, default=3, metavar="N", help="versions that stay, 2 at least (3)"
         )
     return result
+
+
+def _folder(text: str) -> pathlib.Path:
+    try:
+        return version.local(text, "root")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -69,11 +69,14 @@ def test_values_are_stored_smaller_and_the_error_is_said(dtype, off, tmp_path):
     assert stats(small)["users"]["value_dtype"] == "float32"
 
 
-def test_a_table_without_rows_has_no_error(tmp_path):
+def test_the_error_of_no_rows_and_of_one_too_large(tmp_path):
     module = Scores()
     module.users.clear()
-    report = de.export(module, tmp_path, dtype="int8").report["tables"]["users"]
-    assert (report["rows"], report["max_error"], report["mean_error"]) == (0, 0, 0)
+    for row, error in ((None, 0.0), (np.full([1, 8], 1e30, np.float32), np.inf)):
+        if row is not None:
+            module.users.upsert([1], row)
+        report = de.export(module, tmp_path, dtype="float16").report["tables"]["users"]
+        assert (report["max_error"], report["mean_error"]) == (error, error)
 
 
 def test_the_effect_on_the_scores_of_a_sample_is_said(tmp_path):
