@@ -3,8 +3,9 @@
 // The magnitude z of a deviate is a function of the probability beyond it, its tail, from 1/2 to
 // 2^-33. Between two powers of two that function is a polynomial of degree 5, to an absolute error
 // below 5e-6, which a test of 10^10 draws could not see; at the powers of two neighbours agree, so
-// the whole ascends. An octave is the exponent of the tail as a float, and its eight likeliest fit
-// a vector register (wide_draws.h). Only + - * and bits: every machine gets the same numbers.
+// the whole ascends (over all words but four, where it falls by one unit in the last place). An
+// octave is the exponent of the tail as a float, and its eight likeliest fit a vector register
+// (wide_draws.h). Only + - * and bits: every machine gets the same numbers.
 #ifndef DE_CORE_ENGINE_NORMAL_OCTAVES_H_
 #define DE_CORE_ENGINE_NORMAL_OCTAVES_H_
 
@@ -75,7 +76,7 @@ struct TailScale {
   static constexpr TailScale WithinTwo() noexcept { return {0x1.e8b424p+1F, 390847104.0F}; }
 };
 
-/// The standard normal deviate of a word read as a two's complement fraction; ascends with it.
+/// The standard normal deviate of a word read as a two's complement fraction.
 inline float NormalOfWord(uint32_t word, TailScale scale) noexcept {
   const auto value = static_cast<int32_t>(word);
   // value and ~value are mirror images, and this is how far both are from the ends.
