@@ -1,5 +1,7 @@
 """Replicas and workers that train in step: the numbers of one process with the whole batch."""
 
+import pytest
+
 import de_core as de
 from tests.cluster.processes import PROGRAMS, result_of
 
@@ -53,3 +55,32 @@ def test_workers_train_as_one_and_save_one_checkpoint(cluster, tmp_path):
         here.clear()
         assert de.checkpoint.restore(here, path) == {"users": IDS + 3}
         assert here.lookup([102]).numpy().tolist() == [[first["verbs"]["upserted"][1]] * 3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [3, 1])
+def test_another_number_of_workers_goes_on_from_a_checkpoint_of_two(cluster, tmp_path, workers):
+    program = PROGRAMS / "resuming_worker.py"
+    writers, readers = cluster(worker=2), cluster(worker=workers)
+    for task in range(2):
+        writers.start(f"writer_{task}", program, task, "first", tmp_path)
+    written = [result_of(writers.finish(f"writer_{task}"))["here"] for task in range(2)]
+    assert min(written) > 0
+    names = [f"reader_{task}" for task in range(workers)]
+    for task, name in enumerate(names):
+        readers.start(name, program, task if workers > 1 else -1, "then", tmp_path)
+    found = [result_of(readers.finish(name))["steps"] for name in names]
+    for steps in zip(*found, strict=True):
+        for about in steps:
+            assert about["rows"] < 1e-6
+            assert len(about["slots"]) == 2
+            assert max(about["slots"]) < 1e-6
+            assert about["slots not zero"]
+            assert about["dense"] < 1e-6
+            assert about["found"]
+            assert about["iterations"][0] == about["iterations"][1]
+        # Every id's row lies on one worker, whoever wrote it.
+        here = [about["here"] for about in steps]
+        assert min(here) > 0
+        assert sum(here) == steps[0]["size"]
+    assert found[0][0]["size"] == sum(written) < found[0][-1]["size"]
