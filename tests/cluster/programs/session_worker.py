@@ -1,6 +1,7 @@
 """A worker of TensorFlow 1: trains asynchronously in a MonitoredTrainingSession.
 
 Arguments: task, checkpoint folder, steps, and a file that the last steps wait for ("" for none).
+With 0 steps it trains until there is that file, and prints what it sees after each step.
 """
 
 import json
@@ -46,6 +47,11 @@ with tf.Graph().as_default(), tf1.device(setter):
         save_summaries_steps=None,
         save_summaries_secs=None,
     ) as session:
+        while steps == 0 and not pathlib.Path(awaited).exists():
+            session.run(train)
+            seen = session.run({"step": step, "rows": rows})
+            print("STEP", time.monotonic(), seen["step"], seen["rows"].max(), flush=True)
+            time.sleep(0.05)
         done = 0
         while done < steps:
             session.run(train)
