@@ -101,6 +101,48 @@ def test_what_travels_together_trains_as_alone(target):
         np.testing.assert_allclose(remote, local, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("anchor", [WORKER, "/job:ps/replica:0/task:0"])
+@pytest.mark.parametrize("servers", [[1], [0, 1]])
+def test_pooled_lookups_train_as_alone_where_the_anchor_is_elsewhere(target, anchor, servers):
+    rng = np.random.default_rng(0)
+    rows = np.sort(rng.integers(0, 8, 40))
+    places = np.stack([rows, np.arange(40)], 1)
+    ids, weights = rng.integers(0, 12, 40), rng.uniform(0.5, 2, 40).astype(np.float32)
+    found = []
+    for remote in (True, False):
+        with tf.Graph().as_default(), tf1.device(WORKER if remote else None):
+            devices = [f"/job:ps/replica:0/task:{task}/device:CPU:0" for task in servers]
+            with tf1.device(anchor if remote else None):
+                table = de.get_variable(
+                    "users", dim=2, devices=devices if remote else None, initializer="uniform"
+                )
+            if remote:
+                [variable] = table.trainable_variables
+                assert variable.device.startswith(anchor)
+            shape = [8, 40]
+            sparse_ids = tf.SparseTensor(places, ids, shape)
+            sparse_weights = tf.SparseTensor(places, weights, shape)
+            pooled = [
+                de.embedding_lookup_sparse(table, sparse_ids, sparse_weights, combiner="mean"),
+                de.embedding_lookup_sparse(table, sparse_ids, None, combiner="sqrtn"),
+                de.embedding_lookup_sparse(
+                    table, sparse_ids, sparse_weights, combiner="sum", max_norm=0.05
+                ),
+            ]
+            loss = tf.add_n([tf.reduce_sum(each**2) for each in pooled])
+            optimizer = de.DynamicEmbeddingOptimizer(tf1.train.AdagradOptimizer(0.1))
+            train = optimizer.minimize(loss)
+            all_rows = tf.convert_to_tensor(table.lookup(range(12)))
+            start = tf1.global_variables_initializer()
+            with tf1.Session(target if remote else "") as session:
+                session.run(start)
+                for _ in range(3):
+                    session.run(train)
+                found.append(session.run([all_rows, *pooled]))
+    for there, here in zip(*found, strict=True):
+        np.testing.assert_allclose(there, here, rtol=1e-5, atol=1e-6)
+
+
 def test_there_must_be_ids_for_each_variable():
     with pytest.raises(ValueError, match="Received: 1 ids for 2 Variables"):
         de.embedding_lookup_many([de.Variable(dim=1)] * 2, [[1]])
