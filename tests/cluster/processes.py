@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 
 ROOT = pathlib.Path(__file__).parents[2]
 PROGRAMS = pathlib.Path(__file__).parent / "programs"
@@ -46,8 +47,14 @@ class Cluster:
         self.folder = folder
         self.processes: dict[str, subprocess.Popen] = {}
 
-    def start(self, name: str, *command: object) -> subprocess.Popen:
-        """Starts Python with arguments; what it prints goes to a file of that name."""
+    def start(self, name: str, *command: object, inside: Sequence[str] = ()) -> subprocess.Popen:
+        """Starts Python with arguments; what it prints goes to a file of that name.
+
+        Args:
+            name: Of the process.
+            *command: The arguments.
+            inside: A command that replaces itself by the one that follows it.
+        """
         environment = {
             **os.environ,
             "TF_CPP_MIN_LOG_LEVEL": "3",
@@ -57,7 +64,7 @@ class Cluster:
         }
         with self.output_file(name).open("ab") as output:
             process = subprocess.Popen(
-                [sys.executable, *map(str, command)],
+                [*inside, sys.executable, *map(str, command)],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=environment,
@@ -66,10 +73,12 @@ class Cluster:
         self.processes[name] = process
         return process
 
-    def serve(self, job: str, task: int, *options: object) -> str:
+    def serve(self, job: str, task: int, *options: object, inside: Sequence[str] = ()) -> str:
         """Starts a ready-made server process and returns its name."""
         name = f"{job}_{task}"
-        self.start(name, "-m", "de_core.server", "--job", job, "--task", task, *options)
+        self.start(
+            name, "-m", "de_core.server", "--job", job, "--task", task, *options, inside=inside
+        )
         return name
 
     def output_file(self, name: str) -> pathlib.Path:

@@ -1,10 +1,12 @@
-"""What workers of TensorFlow 1 in monitored sessions see when a process of theirs is killed."""
+"""What workers of TensorFlow 1 in monitored sessions see of processes killed and networks cut."""
 
+import subprocess
 import time
 
 import pytest
 import tensorflow as tf
 
+from tests.cluster.networks import Networks
 from tests.cluster.processes import PROGRAMS, result_of
 
 WORKERS = ("worker_0", "worker_1")
@@ -91,3 +93,41 @@ def test_a_worker_goes_on_without_the_other_one(training, tmp_path, victim):
     assert waited < 10
     (tmp_path / "enough").touch()
     assert result_of(processes.finish(other))["step"] >= before + 40
+
+
+@pytest.fixture
+def networks():
+    try:
+        made = Networks()
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no network namespaces here: {getattr(error, 'stderr', None) or error}")
+    yield made
+    made.remove()
+
+
+def test_a_worker_goes_on_when_the_network_to_a_server_is_mended(networks, cluster, tmp_path):
+    processes = cluster()
+    here, there = networks.addresses
+    processes.jobs = {"ps": [f"{here}:2222", f"{there}:2222"], "worker": [f"{here}:2223"]}
+    for task in range(2):
+        processes.serve("ps", task, inside=networks.inside(task))
+    arguments = (0, tmp_path / "saved", 0, tmp_path / "enough")
+    program = PROGRAMS / "session_worker.py"
+    processes.start("worker_0", program, *arguments, inside=networks.inside(0))
+    wait_for_steps(processes, "worker_0", 20)
+    networks.cut()
+    cut = time.monotonic()
+    time.sleep(10)
+    before = steps_of(processes, "worker_0")
+    assert before[-1][0] < cut + 1
+    networks.join()
+    mended = time.monotonic()
+    waited = wait_for_steps(processes, "worker_0", 20, mended) - mended
+    print(f"after {waited:.1f} s")
+    assert waited < 60
+    (tmp_path / "enough").touch()
+    result_of(processes.finish("worker_0"))
+    found = steps_of(processes, "worker_0")
+    # No step was lost, none done twice, and no checkpoint restored.
+    assert [step for _, step, _ in found] == list(range(found[0][1], found[0][1] + len(found)))
+    assert all(most == 0.5 - step for _, step, most in found)
