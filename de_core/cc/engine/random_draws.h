@@ -60,24 +60,15 @@ struct WideUniformDraw {
   }
 };
 
+/// Of the whole normal distribution, or of what lies within two standard deviations.
+template <bool kTruncated>
 struct WideNormalDraw {
   static constexpr size_t kVectors = 4;
   __m256 shift, scale, low, high;
   template <size_t kCount>
   DE_EIGHT void Fill(const __m256i* words, __m256* values) const noexcept {
-    WideNormal<kCount>(words, TailScale::Whole(), values);
-    for (size_t i = 0; i < kCount; ++i) {
-      values[i] = _mm256_add_ps(shift, _mm256_mul_ps(scale, values[i]));
-    }
-  }
-};
-
-struct WideTruncatedDraw {
-  static constexpr size_t kVectors = 4;
-  __m256 shift, scale, low, high;
-  template <size_t kCount>
-  DE_EIGHT void Fill(const __m256i* words, __m256* values) const noexcept {
-    WideNormal<kCount>(words, TailScale::WithinTwo(), values);
+    constexpr TailScale kTail = kTruncated ? TailScale::WithinTwo() : TailScale::Whole();
+    WideNormal<kCount>(words, kTail, values);
     for (size_t i = 0; i < kCount; ++i) {
       values[i] = _mm256_add_ps(shift, _mm256_mul_ps(scale, values[i]));
     }
@@ -92,11 +83,11 @@ struct WideDrawOf<Uniform> {
 };
 template <>
 struct WideDrawOf<Normal> {
-  using Type = WideNormalDraw;
+  using Type = WideNormalDraw<false>;
 };
 template <>
 struct WideDrawOf<Truncated> {
-  using Type = WideTruncatedDraw;
+  using Type = WideNormalDraw<true>;
 };
 #endif
 
