@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from de_core.anchor import table_of, tensor_variable
+from de_core.config import received
 
 if TYPE_CHECKING:
     from de_core.sharded_table import ShardedTable
@@ -20,7 +22,12 @@ def lookup_rows(params: Variable, ids: Any, max_norm: float | None) -> Any:
         params: What is looked up.
         ids: Of its key dtype, any shape, also ragged.
         max_norm: None, or the norm that no row of the result is to exceed.
+
+    Raises:
+        ValueError: `max_norm` is a number that is not above 0.
     """
+    if isinstance(max_norm, numbers.Real) and not max_norm > 0:
+        raise ValueError(f"`max_norm` must be None or above 0. {received(max_norm=max_norm)}")
     if isinstance(ids, tf.RaggedTensor):
         return ids.with_flat_values(lookup_rows(params, ids.flat_values, max_norm))
     rows = params.lookup(ids)

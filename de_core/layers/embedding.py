@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core._keras import dtype_name, global_policy, is_symbolic, keras
-from de_core.config import received
+from de_core.config import KEY_DTYPES, received
 from de_core.layers import combining, masking, table_arguments
 from de_core.lookup import embedding_lookup, embedding_lookup_unique
 from de_core.segments import Segments, by_last_dimension, flat_values, with_outer_dimensions
@@ -225,10 +225,12 @@ class Embedding(keras.layers.Layer):
         wanted = self.table.key_dtype.name
         given = dtype_name(ids.dtype)
         if given != wanted and (given, wanted) != ("int32", "int64"):
+            other = f", or the layer with key_dtype={given!r}"
             raise TypeError(
                 f"The ids of layer {self.name!r} must be {wanted}: make its input with "
-                f"keras.Input(..., dtype={wanted!r}), or the layer with key_dtype={given!r} where "
-                f"that fits. Received: ids.dtype={given} (of type {type(ids).__name__})."
+                f"keras.Input(..., dtype={wanted!r})"
+                f"{other if given in [each.name for each in KEY_DTYPES] else ''}. "
+                f"Received: ids.dtype={given} (of type {type(ids).__name__})."
             )
 
     def _as_keys(self, ids: Any) -> Any:

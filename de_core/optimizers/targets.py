@@ -12,6 +12,7 @@ from de_core.anchor import table_of
 from de_core.config import received
 from de_core.optimizers import clipping
 from de_core.sharded_table import ShardedTable
+from de_core.trainable_wrapper import TrainableWrapper
 from de_core.variable import Variable
 
 
@@ -111,12 +112,14 @@ def table_under(variable: Any) -> ShardedTable | None:
     """Returns the table that a variable stands for, or None if it is an ordinary one.
 
     Args:
-        variable: A variable, an anchor, or a `de.Variable`.
+        variable: A variable, an anchor, a `de.Variable`, or the wrapper of a lookup.
 
     Raises:
         TypeError: The table's values are no floating-point numbers.
         ValueError: It is that of a table of a MetaGraph which does not bring all that is needed.
     """
+    if isinstance(variable, TrainableWrapper) and not variable.trainable:
+        variable = variable.params  # which knows its table without an anchor
     table = variable._store if isinstance(variable, Variable) else table_of(variable)
     if table is None:
         table = graph_mode.imported_table_of(variable)

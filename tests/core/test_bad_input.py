@@ -138,7 +138,21 @@ def test_a_partitioner_that_returns_no_integers():
             TypeError,
             r"must be int64: make its input with keras.Input\(..., dtype='int64'\)",
         ),
-        (lambda: de.layers.Embedding(2)(tf.constant([1.0])), TypeError, "ids.dtype=float32"),
+        (
+            lambda: de.layers.Embedding(2)(tf.constant([1.0])),
+            TypeError,
+            r"dtype='int64'\). Received: ids.dtype=float32",
+        ),
+        (
+            lambda: de.layers.Embedding(2)(tf.constant(["a"])),
+            TypeError,
+            "or the layer with key_dtype='string'",
+        ),
+        (
+            lambda: de.layers.Embedding(2, max_norm=0)(tf.constant([1])),
+            ValueError,
+            "`max_norm` must be None or above 0",
+        ),
         (
             lambda: de.layers.Embedding(2, key_dtype="string")(tf.constant([1])),
             TypeError,

@@ -147,6 +147,18 @@ def test_a_table_that_is_not_trainable_is_skipped():
     assert int(other.size()) == 1
 
 
+def test_the_wrapper_of_a_table_that_cannot_be_trained_means_the_table():
+    fixed, whole = new_table("fixed", trainable=False), new_table("whole", value_dtype=tf.int32)
+    other = new_table("other")
+    ids, optimizer = tf.constant([1], tf.int64), adam()
+    _, of_fixed = de.embedding_lookup(fixed, ids, return_trainable=True)
+    optimizer.apply([slices([1], [1.0]), slices([1], [1.0])], [of_fixed, other])
+    assert (int(fixed.size()), int(other.size())) == (0, 1)
+    _, of_whole = de.embedding_lookup(whole, ids, return_trainable=True)
+    with pytest.raises(TypeError, match="must hold floating-point"):
+        optimizer.apply([slices([1], [1.0])], [of_whole])
+
+
 def test_a_table_that_comes_late_is_trained_or_named():
     first, late = new_table("first"), new_table("late")
     optimizer = adam()
