@@ -15,7 +15,7 @@ from de_core import _compat, _keras
 _compat.check()
 _keras.check()
 
-from de_core import checkpoint, layers, optimizers  # noqa: E402
+from de_core import checkpoint, distributed, layers, optimizers  # noqa: E402
 from de_core import gradients as _gradients  # noqa: E402, F401
 from de_core.admission import (  # noqa: E402
     AdmissionBloom,
@@ -73,6 +73,7 @@ __all__ = [
     "WarmStartHook",
     "checkpoint",
     "default_partition_fn",
+    "distributed",
     "embedding_lookup",
     "embedding_lookup_many",
     "embedding_lookup_sparse",

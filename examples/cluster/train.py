@@ -127,6 +127,8 @@ def train(jobs: dict[str, list[str]] | None, steps: int) -> None:
     """Trains and prints the loss at both ends, steps a second and the rows of each server."""
     devices = coordinator = None
     if jobs:
+        # Ends this process with an error if a server stays away for five minutes.
+        de.distributed.ServerWatch(jobs, seconds=300).start()
         resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
             tf.train.ClusterSpec(jobs), rpc_layer="grpc", task_type="chief", task_id=0
         )

@@ -1,6 +1,7 @@
 """A chief that goes on scheduling steps while a process of its cluster is killed.
 
-Arguments: a file that it waits for after half of the steps.
+Arguments: a file that it waits for after half of the steps, and for how many seconds a server may
+be silent, 100 by default.
 """
 
 import json
@@ -16,6 +17,8 @@ import de_core as de
 
 STEPS = 200
 jobs = json.loads(os.environ["TF_CONFIG"])["cluster"]
+# Until the end: whoever schedules waits for servers that have stopped.
+de.distributed.ServerWatch(jobs, seconds=float([*sys.argv, 100][2])).start()
 resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
     tf.train.ClusterSpec(jobs), rpc_layer="grpc", task_type="chief", task_id=0
 )

@@ -1,7 +1,8 @@
 """A worker of TensorFlow 1: trains asynchronously in a MonitoredTrainingSession.
 
-Arguments: task, checkpoint folder, steps, and a file that the last steps wait for ("" for none).
-With 0 steps it trains until there is that file, and prints what it sees after each step.
+Arguments: task, checkpoint folder, steps, a file that the last steps wait for ("" for none), and
+for how many seconds a server may be silent, 100 by default. With 0 steps it trains until there is
+that file, and prints what it sees after each step.
 """
 
 import json
@@ -16,13 +17,15 @@ import de_core as de
 
 tf1 = tf.compat.v1
 task, folder, steps, awaited = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
+patience = float([*sys.argv, 100][5])
 jobs = json.loads(os.environ["TF_CONFIG"])["cluster"]
 server = tf1.train.Server(tf.train.ClusterSpec(jobs), job_name="worker", task_index=task)
 servers = len(jobs["ps"])
 setter = tf1.train.replica_device_setter(
     cluster=tf.train.ClusterSpec(jobs), worker_device=f"/job:worker/task:{task}"
 )
-with tf.Graph().as_default(), tf1.device(setter):
+watch = de.distributed.ServerWatch(jobs, seconds=patience)
+with watch, tf.Graph().as_default(), tf1.device(setter):
     step = tf1.train.get_or_create_global_step()
     table = de.get_variable(
         "users",
