@@ -105,5 +105,7 @@ for _name in (
     "DeShardOf",
     "DeRowSplits",
     "DeSegmentOrder",
+    "DeStringsToWords",
+    "DeWordsToStrings",
 ):
     tf.no_gradient(_name)

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core import keys_and_values
-from de_core.distributed import remote_batch
+from de_core.distributed.company import companies
 from de_core.lookup import embedding_lookup, one_variable
 from de_core.plain_python import plain_python
 from de_core.variable import Variable
@@ -22,7 +22,8 @@ def embedding_lookup_many(
 
     Tables on parameter servers are asked by one request to each server, however many features and
     tables there are, and distinct ids of a table travel once. Tables of one value dtype share a
-    request; those of string keys, and of this process, are looked up one by one.
+    request; those of string keys on servers, and of this process, are looked up one by one.
+    Tables that are divided among workers in step take three collectives together.
 
     Args:
         params: The Variable of each feature; several features may share one.
@@ -53,23 +54,20 @@ def embedding_lookup_many(
             keys_and_values.checked_keys(each, variable)
             for each, variable in zip(ids, variables, strict=True)
         ]
-        together = [number for number, each in enumerate(variables) if _may_share(each)]
-        rows = dict(zip(together, _shared(variables, keys, together), strict=True))
-        return [
-            rows[number] if number in rows else embedding_lookup(variable, part)
-            for number, (variable, part) in enumerate(zip(variables, keys, strict=True))
-        ]
-
-
-def _may_share(variable: Variable) -> bool:
-    return remote_batch.may_share(variable._store)
+        rows: dict[int, tf.Tensor] = {}
+        for carrier, numbers in companies(each._store for each in variables):
+            if carrier is None:
+                rows.update(
+                    (each, embedding_lookup(variables[each], keys[each])) for each in numbers
+                )
+            else:
+                rows.update(_shared(carrier, variables, keys, numbers))
+        return [rows[number] for number in range(len(variables))]
 
 
 def _shared(
-    variables: list[Variable], keys: list[tf.Tensor], numbers: list[int]
-) -> list[tf.Tensor]:
-    if not numbers:
-        return []
+    carrier: Any, variables: list[Variable], keys: list[tf.Tensor], numbers: list[int]
+) -> dict[int, tf.Tensor]:
     features: dict[int, list[int]] = {}
     for number in numbers:
         features.setdefault(id(variables[number]._store), []).append(number)
@@ -77,7 +75,7 @@ def _shared(
     joined = [tf.concat([tf.reshape(keys[each], [-1]) for each in group], 0) for group in groups]
     distinct = [tf.unique(each) for each in joined]
     stores = [variables[group[0]]._store for group in groups]
-    found = remote_batch.find(stores, [unique for unique, _ in distinct])
+    found = carrier.find(stores, [unique for unique, _ in distinct])
     rows: dict[int, tf.Tensor] = {}
     for group, (_, places), values in zip(groups, distinct, found, strict=True):
         sizes = [tf.size(keys[each]) for each in group]
@@ -87,4 +85,4 @@ def _shared(
             looked_up = tf.reshape(tf.gather(values, places_of), shape)
             looked_up = tf.ensure_shape(looked_up, [*part.shape, variable.dim])
             rows[number] = variable._looked_up(part, looked_up)
-    return [rows[number] for number in numbers]
+    return rows

@@ -189,15 +189,19 @@ class ShardedTable:
             average: Whether each row's moving average is kept as well; its momentum is then the
                 last of `hyper`.
         """
-        keys = gradient.indices
-        if keys.dtype != self.spec.key_dtype:
-            keys = tf.cast(keys, self.spec.key_dtype)  # TensorFlow widens int32 where it joins some
+        keys = self.keys_of(gradient)
         batch = (keys, gradient.values)
         if self.is_remote:
             batch = summed_rows(*batch)
         attributes = {"rule": rule, "average": average}
         done = self.write(library.de_table_apply, batch, hyper, owner, **attributes)
         return self.updated(keys, done)
+
+    def keys_of(self, gradient: tf.IndexedSlices) -> tf.Tensor:
+        """Returns the keys [n] that the slices of a gradient belong to."""
+        keys = gradient.indices
+        # TensorFlow widens int32 where it joins some.
+        return keys if keys.dtype == self.spec.key_dtype else tf.cast(keys, self.spec.key_dtype)
 
     def take_averages(self, owner: tf.Tensor) -> Any:
         """Makes each row the moving average that `owner`, a scalar string, keeps of it."""

@@ -84,8 +84,8 @@ def apply(
     stores = [store for _, store, _ in trained]
     parts: list[list[list[tf.Tensor]]] = []
     for gradient, store, _ in trained:
-        keys = tf.cast(gradient.indices, store.spec.key_dtype)
-        parts.append(store.router.split(*summed_rows(keys, gradient.values)))
+        batch = summed_rows(store.keys_of(gradient), gradient.values)
+        parts.append(store.router.split(*batch))
     kinds = [(values.values.dtype, id(hyper)) for values, _, hyper in trained]
     done: dict[int, list[Any]] = collections.defaultdict(list)
     for (device, _), members in _by_server(stores, kinds).items():

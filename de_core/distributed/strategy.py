@@ -55,12 +55,11 @@ def check_spec(spec: TableSpec, creator: Any) -> None:
             "Under MultiWorkerMirroredStrategy tables must be in main memory. "
             + received(kv_creator=creator)
         )
-    if spec.key_dtype == tf.string or spec.value_dtype not in _CARRIED:
+    if spec.value_dtype not in _CARRIED:
         raise NotImplementedError(
-            "Under MultiWorkerMirroredStrategy keys must be integers, such as those of "
-            "tf.strings.to_hash_bucket_strong, and values numbers of "
-            f"{', '.join(dtype.name for dtype in _CARRIED)}. Received: "
-            f"key_dtype={spec.key_dtype.name}, value_dtype={spec.value_dtype.name}."
+            "Under MultiWorkerMirroredStrategy values must be numbers of "
+            f"{', '.join(dtype.name for dtype in _CARRIED)}. "
+            f"Received: value_dtype={spec.value_dtype.name}."
         )
     if len(spec.devices) != 1:
         raise ValueError(

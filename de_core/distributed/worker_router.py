@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from de_core.distributed.workers import Delivery, Workers
+from de_core._ops import library
+from de_core.distributed.key_delivery import KeyDelivery
+from de_core.distributed.workers import Workers
 from de_core.sharding import Partitioner, Router
 
 
@@ -27,23 +29,24 @@ class WorkerRouter(Router):
 
     def split(self, keys: tf.Tensor, *values: tf.Tensor) -> list[list[tf.Tensor]]:
         """Returns what all workers have for the one table here, in the order of the workers."""
-        delivery = Delivery(self.workers, self.shards(keys))
-        return [[delivery.send(each) for each in (keys, *values)]]
+        delivery = KeyDelivery(self.workers, [keys], [self.shards(keys)])
+        return [[*delivery.arrived, *(delivery.send([each])[0] for each in values)]]
 
     def gather(
         self, keys: tf.Tensor, read: Callable[[int, tf.Tensor], tuple[tf.Tensor, ...]]
     ) -> tuple[tf.Tensor, ...]:
         """Reads from the tables of all workers, in the order of `keys`."""
-        delivery = Delivery(self.workers, self.shards(keys))
-        results = read(0, delivery.send(keys))
+        delivery = KeyDelivery(self.workers, [keys], [self.shards(keys)])
+        results = read(0, delivery.arrived[0])
         # Flags travel beside the values instead of by themselves.
         first = results[0]
         flags = [tf.cast(each, first.dtype)[:, tf.newaxis] for each in results[1:]]
         if first.dtype == tf.bool:
-            return (tf.cast(delivery.answer(tf.cast(first, tf.int32)), tf.bool),)
+            [answer] = delivery.answer([tf.cast(first, tf.int32)])
+            return (tf.cast(answer, tf.bool),)
+        [answer] = delivery.answer([tf.concat([first, *flags], 1) if flags else first])
         if not flags:
-            return (delivery.answer(first),)
-        answer = delivery.answer(tf.concat([first, *flags], 1))
+            return (answer,)
         values, *found = tf.split(answer, [first.shape[1], *[1] * len(flags)], 1)
         return (values, *(tf.cast(each[:, 0], tf.bool) for each in found))
 
@@ -53,7 +56,13 @@ class WorkerRouter(Router):
 
     def everyones(self, *values: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Returns what the workers have, each [n, ...], joined."""
-        return tuple(self.workers.collected(each) for each in values)
+        return tuple(self._collected(each) for each in values)
+
+    def _collected(self, values: tf.Tensor) -> tf.Tensor:
+        if values.dtype != tf.string:
+            return self.workers.collected(values)
+        words_and_lengths = library.de_strings_to_words(values)
+        return library.de_words_to_strings(*map(self.workers.collected, words_and_lengths))
 
     def require_whole(self, what: str, remedy: str) -> None:
         """Raises NotImplementedError: the rows are divided among workers."""

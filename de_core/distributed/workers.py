@@ -1,13 +1,15 @@
 """The processes of a `MultiWorkerMirroredStrategy`, and what they send each other.
 
 They run the same program in step: each of these calls is made by all of them, in the same order.
-TensorFlow's all-to-all sends pieces of equal size, so batches are padded to a common height. That
-is rounded up to one of few, because TensorFlow remembers the shape of each key for ever. The ops
-count as stateful: a `tf.function` runs them one after the other, and each key is used by one at a
-time.
+TensorFlow's all-to-all sends pieces of equal size, so batches are padded. Their size is rounded up
+to one of few, because TensorFlow remembers the shape of each key for ever. The ops count as
+stateful: a `tf.function` runs them one after the other, and each key is used by one at a time.
 """
 
 from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -15,11 +17,12 @@ import tensorflow as tf
 # No other collective of this process has this key: those of strategies count from 1.
 _GROUP_KEY = 0x0DEC0DE
 _DTYPES = (tf.int64, tf.int32, tf.float32, tf.float64, tf.float16, tf.bfloat16)
-_KEYS_A_SHAPE = 128
-_MAX_WIDTH = 8192
 # At most a quarter more than what is asked for.
-_HEIGHTS = np.unique([(4 + part) << shift >> 2 for shift in range(31) for part in range(4)])
-_HEIGHTS = _HEIGHTS[(_HEIGHTS > 0) & (_HEIGHTS < 2**31)].astype(np.int64)
+_SIZES = np.unique([(4 + part) << shift >> 2 for shift in range(31) for part in range(4)])
+_SIZES = _SIZES[(_SIZES > 0) & (_SIZES < 2**31)].astype(np.int64)
+# Keys of collectives: one for each dtype and size, then one for each dtype and other width.
+_SIZES_A_DTYPE = 128
+_MAX_WIDTH = 1 << 20
 
 
 class Workers:
@@ -39,23 +42,27 @@ class Workers:
         # The piece for worker i is i: what arrives says who this one is.
         self.here = int(self.swap(tf.range(count)[:, tf.newaxis])[0, 0])
 
-    def swap(self, pieces: tf.Tensor, height_number: tf.Tensor | int = 0) -> tf.Tensor:
+    def swap(self, pieces: tf.Tensor, size_number: tf.Tensor | None = None) -> tf.Tensor:
         """Sends piece i to worker i, and returns what each sent here.
 
         Args:
-            pieces: [count, ...], of the same shape on all workers.
-            height_number: Which of the shapes of its width and dtype it has.
+            pieces: [count, n], of the same shape on all workers.
+            size_number: Which of `_SIZES` n is; None if n is the same for ever.
 
         Returns:
             As `pieces`, in the order of the workers.
         """
-        kind = _DTYPES.index(pieces.dtype) * _MAX_WIDTH + pieces.shape[-1]
+        kind = _DTYPES.index(pieces.dtype)
+        if size_number is None:
+            key = len(_DTYPES) * _SIZES_A_DTYPE + kind * _MAX_WIDTH + pieces.shape[-1]
+        else:
+            key = kind * _SIZES_A_DTYPE + tf.cast(size_number, tf.int32)
         with tf.device("/CPU:0"):
             return tf.raw_ops.CollectiveAllToAllV2(
                 input=pieces,
                 group_size=self.count,
                 group_key=_GROUP_KEY,
-                instance_key=kind * _KEYS_A_SHAPE + tf.cast(height_number, tf.int32),
+                instance_key=key,
                 ordering_token=[],
                 communication_hint="auto",
             )
@@ -73,7 +80,7 @@ class Workers:
         size = tf.shape(values)[0]
         shards = tf.repeat(tf.range(self.count), size)
         copies = [self.count, *[1] * (values.shape.rank - 1)]
-        return Delivery(self, shards).send(tf.tile(values, copies))
+        return Delivery(self, [shards]).send([tf.tile(values, copies)])[0]
 
     def texts(self, text: str) -> list[str]:
         """Returns the texts that the workers have, in their order; eager mode only.
@@ -89,61 +96,114 @@ class Workers:
 
 
 class Delivery:
-    """Batches that travel by one division: each item to its worker, and answers back.
+    """Batches that travel together: each item to its worker, and answers back.
+
+    How many items go where takes one collective. Each `send` and `answer` takes one for each dtype
+    among its batches, however many these are.
 
     Args:
         workers: Who takes part.
-        shards: int32 [n], the worker of each item.
+        shards: Of each batch int32 [n], the worker of each item.
     """
 
-    def __init__(self, workers: Workers, shards: tf.Tensor) -> None:
-        count = workers.count
+    def __init__(self, workers: Workers, shards: Sequence[tf.Tensor]) -> None:
+        count, batches = workers.count, len(shards)
         self._workers = workers
+        sent = tf.stack(
+            [
+                tf.math.bincount(each, minlength=count, maxlength=count, dtype=tf.int64)
+                for each in shards
+            ],
+            1,
+        )
+        most = tf.broadcast_to(tf.reduce_max(sent, 0), tf.shape(sent))
+        swapped = workers.swap(tf.ensure_shape(tf.concat([sent, most], 1), [count, 2 * batches]))
+        received, mosts = tf.split(swapped, 2, 1)
+        heights = tf.unstack(tf.reduce_max(mosts, 0), num=batches)
+        self._routes = [
+            _Route(each, sent[:, number], received[:, number], heights[number])
+            for number, each in enumerate(shards)
+        ]
 
-        sent = tf.math.bincount(shards, minlength=count, maxlength=count, dtype=tf.int64)
-        most = tf.fill([count], tf.reduce_max(sent))
-        received, mosts = tf.unstack(workers.swap(tf.stack([sent, most], 1)), axis=1)
-        number = tf.searchsorted(_HEIGHTS, tf.reduce_max(mosts)[tf.newaxis])[0]
-        self._number, self._height = number, tf.gather(_HEIGHTS, number)
-        # Where in the padded pieces each item lies, in the order of the workers and in its own.
+    def send(self, batches: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Sends each item to its worker.
+
+        Args:
+            batches: Each [n, ...].
+
+        Returns:
+            Of each what arrived here, [m, ...], in the order of the workers that sent it.
+        """
+        return self._moved(batches, lambda route: (route.places, route.arrived))
+
+    def answer(self, batches: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Sends an answer to each item that arrived.
+
+        Args:
+            batches: Answers to the first batches, each [m, ...], in the order in which `send`
+                returned them.
+
+        Returns:
+            The answers to this worker's items, each [n, ...].
+        """
+        return self._moved(batches, lambda route: (route.arrived, route.places))
+
+    def _moved(
+        self,
+        batches: Sequence[tf.Tensor],
+        ends_of: Callable[[_Route], tuple[tf.Tensor, tf.Tensor]],
+    ) -> list[tf.Tensor]:
+        numbers = collections.defaultdict(list)
+        for number, values in enumerate(batches):
+            numbers[values.dtype].append(number)
+        moved: dict[int, tf.Tensor] = {}
+        for members in numbers.values():
+            routes = [self._routes[number] for number in members]
+            widths = [batches[number].shape[1:].num_elements() for number in members]
+            pieces = [
+                self._padded(batches[number], ends_of(route)[0], route.height, width)
+                for number, route, width in zip(members, routes, widths, strict=True)
+            ]
+            sizes = [route.height * width for route, width in zip(routes, widths, strict=True)]
+            parts = self._swapped(pieces, sizes)
+            for number, part, route, width in zip(members, parts, routes, widths, strict=True):
+                rows = tf.gather(tf.reshape(part, [-1, width]), ends_of(route)[1])
+                moved[number] = tf.reshape(rows, [-1, *batches[number].shape[1:]])
+        return [moved[number] for number in range(len(batches))]
+
+    def _padded(
+        self, values: tf.Tensor, places: tf.Tensor, height: tf.Tensor, width: int
+    ) -> tf.Tensor:
+        """Returns a piece for each worker, [count, height * width]."""
+        count = self._workers.count
+        shape = tf.stack([count * height, tf.cast(width, tf.int64)])
+        rows = tf.scatter_nd(places[:, tf.newaxis], tf.reshape(values, [-1, width]), shape)
+        return tf.reshape(rows, [count, -1])
+
+    def _swapped(self, pieces: list[tf.Tensor], sizes: list[tf.Tensor]) -> list[tf.Tensor]:
+        """Sends pieces of several batches as one, each [count, one of sizes]."""
+        total = tf.add_n(sizes)
+        number = tf.searchsorted(_SIZES, total[tf.newaxis])[0]
+        rest = tf.gather(_SIZES, number) - total
+        padding = tf.zeros(tf.stack([self._workers.count, rest]), pieces[0].dtype)
+        arrived = self._workers.swap(tf.concat([*pieces, padding], 1), number)
+        return tf.split(arrived, tf.stack([*sizes, rest]), 1, num=len(sizes) + 1)[:-1]
+
+
+class _Route:
+    """Where the items of a batch lie in pieces of one height: those that go and that come."""
+
+    def __init__(
+        self, shards: tf.Tensor, sent: tf.Tensor, received: tf.Tensor, height: tf.Tensor
+    ) -> None:
+        self.height = height
+        # In the order of the workers and in their own.
         order = tf.argsort(shards, stable=True)
         starts = tf.cumsum(sent, exclusive=True)
         owners = tf.cast(tf.gather(shards, order), tf.int64)
         inside = tf.range(tf.size(shards, tf.int64)) - tf.gather(starts, owners)
-        sorted_places = owners * self._height + inside
-        self._places = tf.scatter_nd(order[:, tf.newaxis], sorted_places, tf.shape(owners))
-        filled = tf.sequence_mask(received, self._height)
-        self._arrived = tf.reshape(tf.where(tf.reshape(filled, [-1])), [-1])
-
-    def send(self, values: tf.Tensor) -> tf.Tensor:
-        """Sends each item to its worker.
-
-        Args:
-            values: [n, ...].
-
-        Returns:
-            What arrived here, [m, ...], in the order of the workers that sent it.
-        """
-        return self._moved(values, self._places, self._arrived)
-
-    def answer(self, values: tf.Tensor) -> tf.Tensor:
-        """Sends an answer to each item that arrived.
-
-        Args:
-            values: [m, ...], in the order in which `send` returned them.
-
-        Returns:
-            The answers to this worker's items, [n, ...].
-        """
-        return self._moved(values, self._arrived, self._places)
-
-    def _moved(self, values: tf.Tensor, places: tf.Tensor, results: tf.Tensor) -> tf.Tensor:
-        inner = values.shape[1:]
-        rows = tf.reshape(values, [-1, inner.num_elements()])
-        width, count = rows.shape[1], self._workers.count
-        padded = tf.scatter_nd(
-            places[:, tf.newaxis], rows, tf.stack([count * self._height, tf.cast(width, tf.int64)])
+        self.places = tf.scatter_nd(
+            order[:, tf.newaxis], owners * height + inside, tf.shape(owners)
         )
-        pieces = tf.reshape(padded, [count, -1, width])
-        arrived = tf.reshape(self._workers.swap(pieces, self._number + 1), [-1, width])
-        return tf.reshape(tf.gather(arrived, results), [-1, *inner])
+        filled = tf.sequence_mask(received, height)
+        self.arrived = tf.reshape(tf.where(tf.reshape(filled, [-1])), [-1])

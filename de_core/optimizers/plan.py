@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from de_core.distributed import remote_batch
+from de_core.distributed.company import companies
 from de_core.sharded_table import ShardedTable
 
 
@@ -49,19 +49,21 @@ def apply(
     """
     attributes: dict[str, Any] = {"rule": plan.rule, "average": plan.average_momentum is not None}
     vectors: dict[tuple[tf.DType, bool], tf.Tensor] = {}
-    operations: list[Any] = []
-    shared = []
+    steps = []
     for gradient, table in trained:
         decayed = plan.decay is not None and is_decayed(table)
         kind = (arithmetic_dtype(table), decayed)
         if kind not in vectors:
             vectors[kind] = _vector(plan, *kind)
-        if remote_batch.may_share(table):
-            shared.append((gradient, table, vectors[kind]))
+        steps.append((gradient, table, vectors[kind]))
+    operations: list[Any] = []
+    for carrier, numbers in companies(table for _, table in trained):
+        chosen = [steps[number] for number in numbers]
+        if carrier is not None:
+            operations += carrier.apply(chosen, owner, **attributes)
             continue
-        operations.append(table.apply(gradient, vectors[kind], owner=owner, **attributes))
-    if shared:
-        operations += remote_batch.apply(shared, owner, **attributes)
+        for gradient, table, vector in chosen:
+            operations.append(table.apply(gradient, vector, owner=owner, **attributes))
     return operations
 
 

@@ -42,7 +42,7 @@ def test_workers_train_as_one_and_save_one_checkpoint(cluster, tmp_path):
     first, second = (result_of(processes.finish(f"worker_{task}")) for task in range(2))
     for found in (first, second):
         check(found, here=1, rows=IDS + 3)
-    for name in ("string keys", "text", "export_batches", "a SavedModel", "deltas"):
+    for name in ("text", "export_batches", "a SavedModel", "deltas"):
         assert "Received: " in first["refused"][name]
     assert "reject_nonfinite off" in first["refused"]["reject_nonfinite"]
     assert first["Adam"]["here"][0] + second["Adam"]["here"][0] == IDS
@@ -55,6 +55,27 @@ def test_workers_train_as_one_and_save_one_checkpoint(cluster, tmp_path):
         here.clear()
         assert de.checkpoint.restore(here, path) == {"users": IDS + 3}
         assert here.lookup([102]).numpy().tolist() == [[first["verbs"]["upserted"][1]] * 3]
+
+
+@pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_many_features_share_collectives_and_strings_travel(cluster, tmp_path, workers):
+    processes = cluster(worker=workers)
+    names = [f"worker_{task}" for task in range(workers)]
+    for task, name in enumerate(names):
+        processes.start(name, PROGRAMS / "in_step_many.py", task, tmp_path)
+    for name in names:
+        found = result_of(processes.finish(name))
+        # Counts, keys and rows, forth and with their gradients; rows of a second dtype by
+        # themselves.
+        assert found["collectives"] == {"1, 1": 6, "1, 5": 6, "3, 3": 8, "3, 8": 8}
+        assert max(found["differences"]) < 1e-6
+        assert all(found["found"])
+        words = found["words"]
+        assert words["contained"] == [True, True, True, False]
+        assert len(set(words["size"])) == 1
+        assert words["as looked up"] == 0
+        assert words["empty batch"] == [0, 2]
+        assert words["restored"] == [words["size"][0], 0]
 
 
 @pytest.mark.slow

@@ -142,7 +142,6 @@ if kind == "worker":
     with strategy.scope():
         strict.build(table.trainable_variables)
         attempts = {
-            "string keys": lambda: de.Variable(key_dtype=tf.string, name="strings"),
             "text": lambda: de.Variable(value_dtype=tf.string, name="texts"),
             "export_batches": lambda: next(table.export_batches()),
             "a SavedModel": lambda: tf.saved_model.save(table, str(folder / "saved_model")),

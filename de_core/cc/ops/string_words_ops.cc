@@ -1,0 +1,48 @@
+// Ops that make strings numbers and back, for what carries numbers only.
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace de::ops {
+
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+REGISTER_OP("DeStringsToWords")
+    .Input("strings: string")
+    .Output("words: int64")
+    .Output("lengths: int64")
+    .SetShapeFn([](InferenceContext* c) {
+      ShapeHandle strings;
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &strings));
+      c->set_output(0, c->Vector(c->UnknownDim()));
+      c->set_output(1, strings);
+      return absl::OkStatus();
+    })
+    .Doc(R"doc(
+Returns the bytes of strings, each padded by zeros to whole words of eight.
+
+strings: [n].
+words: [m]; a string of k bytes has (k + 7) / 8 of them, in the byte order of this machine.
+lengths: [n], in bytes.
+)doc");
+
+REGISTER_OP("DeWordsToStrings")
+    .Input("words: int64")
+    .Input("lengths: int64")
+    .Output("strings: string")
+    .SetShapeFn([](InferenceContext* c) {
+      ShapeHandle words, lengths;
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &words));
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 1, &lengths));
+      c->set_output(0, lengths);
+      return absl::OkStatus();
+    })
+    .Doc(R"doc(
+Undoes DeStringsToWords.
+
+words: [m].
+lengths: [n], in bytes; together they have m words.
+strings: [n].
+)doc");
+
+}  // namespace de::ops

@@ -1,0 +1,51 @@
+"""Keys of several tables on their way to the workers that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from de_core._ops import library
+from de_core.distributed.workers import Delivery, Workers
+
+_WORD = 8
+
+
+class KeyDelivery(Delivery):
+    """Sends keys, and what belongs to them, to their workers, and answers back.
+
+    TensorFlow's collectives carry numbers only. So a string travels as its length and its bytes,
+    and the bytes of all keys of a table are a batch of their own.
+
+    Args:
+        workers: Who takes part.
+        keys: Of each table [n], integers or strings.
+        shards: Of each table int32 [n], the worker of each key.
+
+    Attributes:
+        arrived: Of each table the keys that came here, [m], in the order of the workers.
+    """
+
+    def __init__(
+        self, workers: Workers, keys: Sequence[tf.Tensor], shards: Sequence[tf.Tensor]
+    ) -> None:
+        batches, all_shards = [], list(shards)
+        words_of = []
+        for each, shards_of in zip(keys, shards, strict=True):
+            if each.dtype == tf.string:
+                words, lengths = library.de_strings_to_words(each)
+                words_of.append(words)
+                all_shards.append(tf.repeat(shards_of, (lengths + _WORD - 1) // _WORD))
+                batches.append(lengths)
+            else:
+                batches.append(tf.cast(each, tf.int64))
+        super().__init__(workers, all_shards)
+        came = self.send([*batches, *words_of])
+        words_here = iter(came[len(keys) :])
+        self.arrived = [
+            library.de_words_to_strings(next(words_here), part)
+            if each.dtype == tf.string
+            else tf.cast(part, each.dtype)
+            for each, part in zip(keys, came, strict=False)
+        ]
