@@ -217,10 +217,11 @@ class StoredRows:
 
     def _values(self, keys: list[bytes], rows: list[Row]) -> tuple[tf.Tensor, Any]:
         """Returns rows [n, dim], where there are none the initial ones, and where there are."""
-        found = np.array([row is not None for row in rows], bool)
         present = [row for row in rows if row is not None]
         if len(present) == len(rows):
-            return decoded_rows(present, self.spec.value_dtype, self.spec.dim), found
+            values = decoded_rows(present, self.spec.value_dtype, self.spec.dim)
+            return values, np.ones(len(rows), bool)
+        found = np.array([row is not None for row in rows], bool)
         initial = self.work.blank.find(decoded_keys(keys, self.spec))[0]
         if not present:
             return initial, found

@@ -6,6 +6,7 @@ import collections
 from collections.abc import Sequence
 from typing import Any
 
+import hiredis
 import redis
 from redis.backoff import ExponentialBackoff
 from redis.cluster import ClusterNode, RedisCluster
@@ -49,10 +50,8 @@ class Connection:
         self, commands: Sequence[_Command], numbers: list[int], out: list[Any]
     ) -> None:
         try:
-            pipeline = self._server_of(commands[numbers[0]]).pipeline(transaction=False)
-            for number in numbers:
-                pipeline.execute_command(*commands[number])
-            found = pipeline.execute(raise_on_error=False)
+            client = self._server_of(commands[numbers[0]])
+            found = _pipelined(client, [commands[number] for number in numbers])
         except _FAILURES as error:
             found = [error] * len(numbers)
         lost: BaseException | None = None
@@ -86,6 +85,32 @@ class Connection:
         if self._client is None:
             self._client = _client(self._settings)
         return self._client
+
+
+def _pipelined(client: Any, commands: Sequence[_Command]) -> list[Any]:
+    """Runs commands on one server in one go, and returns an answer or what it refused for each.
+
+    The server gets each command as soon as it is packed, and is at it while the next one is, which
+    the client's own pipelines do not do.
+    """
+    pool = client.connection_pool
+    connection = pool.get_connection()
+    try:
+        for command in commands:
+            connection.send_packed_command([hiredis.pack_command(command)])
+        return [_answer(connection) for _ in commands]
+    except BaseException:
+        connection.disconnect()  # or the next to have it would read what is left of the answers
+        raise
+    finally:
+        pool.release(connection)
+
+
+def _answer(connection: Any) -> Any:
+    try:
+        return connection.read_response(disable_decoding=True)
+    except redis.ResponseError as error:
+        return error
 
 
 _UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, OSError)

@@ -76,7 +76,7 @@ class RedisStore(RowStore):
         """Returns for each column the rows of `keys`."""
         parts = self._parts(keys)
         commands = [
-            ("HMGET", self._hash(column, part), *(keys[number] for number in numbers))
+            ("HMGET", self._hash(column, part), *_of(keys, numbers))
             for column in columns
             for part, numbers in parts
         ]
@@ -86,6 +86,9 @@ class RedisStore(RowStore):
         for _ in columns:
             rows: list[Row] = [None] * len(keys)
             for _, numbers_of in parts:
+                if isinstance(numbers_of, range):
+                    rows[numbers_of.start : numbers_of.stop] = next(answers)
+                    continue
                 for number, row in zip(numbers_of, next(answers), strict=True):
                     rows[number] = row
             found.append(rows)
@@ -99,7 +102,9 @@ class RedisStore(RowStore):
             (
                 "HSET",
                 self._hash(column, part),
-                *itertools.chain.from_iterable((keys[number], rows[number]) for number in numbers),
+                *itertools.chain.from_iterable(
+                    zip(_of(keys, numbers), _of(rows, numbers), strict=True)
+                ),
             )
             for part, numbers in parts
             for column, rows in columns.items()
@@ -251,6 +256,13 @@ class RedisStore(RowStore):
             f"Redis must answer within {self._settings.redis_socket_timeout} ms. Received: "
             f"{what}, of table {self._name!r}: {type(error).__name__}: {error}",
         ) from error
+
+
+def _of(items: Sequence[bytes], numbers: Sequence[int]) -> Sequence[bytes]:
+    """Returns the items of these numbers; ranges without gaps are quicker."""
+    if isinstance(numbers, range):
+        return items[numbers.start : numbers.stop]
+    return [items[number] for number in numbers]
 
 
 def _scanned(answer: Any) -> tuple[bytes | None, list[bytes]]:

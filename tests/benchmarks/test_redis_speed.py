@@ -15,7 +15,7 @@ import de_core as de
 from tests.redis import servers
 from tests.redis.servers import creator_for
 
-ROWS, DIM, ROUNDS = 10_000, 64, 5
+ROWS, DIM, ROUNDS = 10_000, 64, 15
 
 pytestmark = pytest.mark.benchmark
 
