@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -25,6 +26,8 @@ VALUE_DTYPES = (
 )
 #: The longest row a table holds.
 MAX_DIM = 4096
+# In the name of a device, but not in that of a job.
+_ACCELERATOR = re.compile(r"(^|/|device:)([GT]PU|XLA_\w+)(:|$)", re.IGNORECASE)
 
 
 def received(**values: Any) -> str:
@@ -68,7 +71,7 @@ class TableSpec:
 
         Raises:
             TypeError: A dtype is not supported, or `dim` or `devices` is of a wrong type.
-            ValueError: `dim` is not in [1, 4096], or `devices` is empty.
+            ValueError: `dim` is not in [1, 4096], or `devices` is empty or names a GPU.
         """
         return cls(
             _dtype("key_dtype", key_dtype, KEY_DTYPES),
@@ -129,7 +132,7 @@ def _devices(devices: Any) -> tuple[str, ...]:
     if devices is None:
         return ("/CPU:0",)
     if isinstance(devices, str):
-        return (devices,)
+        devices = (devices,)
     if not isinstance(devices, Iterable):
         raise TypeError(f"`devices` must be a list of device names. {received(devices=devices)}")
     names = tuple(devices)
@@ -141,4 +144,9 @@ def _devices(devices: Any) -> tuple[str, ...]:
     for name in names:
         if not isinstance(name, str):
             raise TypeError(f"`devices` must hold device names. {received(device=name)}")
+        if _ACCELERATOR.search(name):
+            raise ValueError(
+                "`devices` must name CPUs, such as '/CPU:0': tables are kept in main memory, and "
+                f"the rows of a lookup go to a GPU by themselves. {received(device=name)}"
+            )
     return names

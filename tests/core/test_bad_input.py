@@ -24,6 +24,8 @@ def table():
         ({"value_dtype": tf.complex64}, TypeError, "`value_dtype` must be one of float32"),
         ({"devices": []}, ValueError, "at least one device"),
         ({"devices": 3}, TypeError, "list of device names"),
+        ({"devices": "/GPU:0"}, ValueError, "must name CPUs.*Received: device='/GPU:0'"),
+        ({"devices": ["/cpu:0", "/job:ps/task:0/device:gpu:1"]}, ValueError, "must name CPUs"),
         ({"devices": [3]}, TypeError, r"Received: device=3 \(of type int\)"),
         ({"init_size": -1}, ValueError, "must not be negative. Received: init_size=-1"),
         ({"init_size": 1.5}, TypeError, "`init_size` must be an integer"),
