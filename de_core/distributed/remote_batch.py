@@ -123,7 +123,12 @@ def _by_server(
 
 
 def _packed(parts: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Returns one int64 tensor: the sizes of the parts, and the parts."""
+    """Returns one tensor: int64, the sizes of the parts, and the parts; or the only part.
+
+    A lookup's only part and its gradient's are then the same tensor to TensorFlow, and travel once.
+    """
+    if len(parts) == 1:
+        return parts[0]
     sizes = tf.stack([tf.size(part, tf.int64) for part in parts])
     return tf.concat([sizes, *(tf.cast(part, tf.int64) for part in parts)], 0)
 
@@ -131,5 +136,7 @@ def _packed(parts: Sequence[tf.Tensor]) -> tf.Tensor:
 def _unpacked(parcel: tf.Tensor, dtypes: Iterable[tf.DType]) -> list[tf.Tensor]:
     dtypes = list(dtypes)
     count = len(dtypes)
+    if count == 1:
+        return [parcel]
     parts = tf.split(parcel[count:], parcel[:count], num=count)
     return [tf.cast(part, dtype) for part, dtype in zip(parts, dtypes, strict=True)]
