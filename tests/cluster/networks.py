@@ -1,4 +1,4 @@
-"""Two networks of a test's own, joined by a link that it can cut."""
+"""Two networks of a test's own, joined by a link that it can cut, make slow or make lossy."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import os
 import subprocess
 
 
+def _run(*command: str):
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+
+
 def _ip(*arguments: str):
-    subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True, timeout=60)
+    _run("ip", *arguments)
 
 
 class Networks:
@@ -50,6 +54,18 @@ class Networks:
     def join(self):
         """Lets packets pass again."""
         self._set("up")
+
+    def lose(self, share: float):
+        """Loses a share of the packets, each by chance, in both directions."""
+        rule = ("-m", "statistic", "--mode", "random", "--probability", str(share), "-j", "DROP")
+        for number in range(2):
+            _run(*self.inside(number), "iptables", "-A", "INPUT", "-i", "wire", *rule)
+
+    def slow_down(self, rate: str):
+        """Lets so much pass in each direction, such as "1mbit" a second."""
+        bucket = ("rate", rate, "burst", "2kb", "latency", "400ms")
+        for number in range(2):
+            _run(*self.inside(number), "tc", "qdisc", "add", "dev", "wire", "root", "tbf", *bucket)
 
     def remove(self):
         for name in self._names:
