@@ -40,9 +40,9 @@ def of_tables(name: str, devices: Sequence[str]) -> Callable[[], tf.Operation]:
             variable = tf.compat.v1.Variable(
                 True, trainable=False, collections=[], name=f"{name}/present_{index}"
             )
-        note = _Note(
-            variable.handle, variable.initializer, tf.compat.v1.is_variable_initialized(variable)
-        )
+            # Not `is_variable_initialized`: that logs an error at the end of the process.
+            is_there = tf.raw_ops.VarIsInitializedOp(resource=variable.handle)
+        note = _Note(variable.handle, variable.initializer, is_there)
         tf.compat.v1.add_to_collection(_RESOURCES, note)
         variables.append(variable)
 

@@ -93,12 +93,12 @@ class SyncReplicasOptimizer(tf.compat.v1.train.SyncReplicasOptimizer):
         """Adds this replica's gradients to those of the others, and waits for the step.
 
         Args:
-            grads_and_vars: Pairs of a gradient, or None, and its variable.
+            grads_and_vars: What the optimizer inside takes, as is `name`.
             global_step: The variable that counts steps.
-            name: Of the operation.
+            name: See there.
 
         Returns:
-            The operation.
+            What the step is done with, an op.
 
         Raises:
             TypeError: The ids of a table are strings.
