@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 from de_core.distributed import remote_batch, worker_batch
+from de_core.distributed.worker_router import WorkerRouter
 from de_core.sharded_table import ShardedTable
 
 
@@ -21,11 +22,11 @@ def companies(stores: Iterable[ShardedTable]) -> list[tuple[Any, list[int]]]:
     """
     found: dict[Hashable, tuple[Any, list[int]]] = {}
     for number, store in enumerate(stores):
-        if store.router.is_spread:
+        carrier: Any = None
+        group = 0
+        if isinstance(store.router, WorkerRouter):
             carrier, group = worker_batch, id(store.router.workers)
         elif remote_batch.may_share(store):
-            carrier, group = remote_batch, 0
-        else:
-            carrier, group = None, 0
+            carrier = remote_batch
         found.setdefault((carrier, group), (carrier, []))[1].append(number)
     return list(found.values())

@@ -109,8 +109,8 @@ class ServerWatch:
                 server.ask(min(self._seconds, _LONGEST_CALL))
             begin = time.monotonic()
             self._left.wait(pause)
-            # While this process itself was stopped it heard nobody: that does not count.
-            passed = min(time.monotonic() - begin, 2 * pause)
+            # While this process itself was stopped it heard nobody: that hardly counts.
+            passed = min(time.monotonic() - begin, pause + self._seconds / 4)
             for server in self._servers:
                 server.silent += passed
                 server.report(max(3 * pause, self._seconds / 10), self._seconds)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import tensorflow as tf
 
 from de_core._ops import library
 from de_core.distributed.key_delivery import KeyDelivery
+from de_core.distributed.worker_router import WorkerRouter
 from de_core.sharded_table import ShardedTable
 from de_core.sharding import summed_rows
 
@@ -68,4 +69,5 @@ def apply(
 
 def _delivery(stores: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> KeyDelivery:
     shards = [store.router.shards(each) for store, each in zip(stores, keys, strict=True)]
-    return KeyDelivery(stores[0].router.workers, keys, shards)
+    router = cast(WorkerRouter, stores[0].router)
+    return KeyDelivery(router.workers, keys, shards)

@@ -67,7 +67,8 @@ def test_many_features_share_collectives_and_strings_travel(cluster, tmp_path, w
         found = result_of(processes.finish(name))
         # Counts, keys and rows, forth and with their gradients; rows of a second dtype by
         # themselves.
-        assert found["collectives"] == {"1, 1": 6, "1, 5": 6, "3, 3": 8, "3, 8": 8}
+        counts = {"1, 1": 6, "3, 8": 8} if workers == 2 else {"1, 5": 6, "3, 3": 8}
+        assert found["collectives"] == counts
         assert max(found["differences"]) < 1e-6
         assert all(found["found"])
         words = found["words"]
