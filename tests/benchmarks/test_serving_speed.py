@@ -226,7 +226,7 @@ def test_lookup(report, rows, tmp_path, dim, factor):
 
     compared = Rounds()
     add_lookups(compared, "live", live.get_concrete_function(), keys, rng)
-    for dtype in ("float32", "float16", "int8"):
+    for dtype in ("float32", "float16", "bfloat16", "int8"):
         path = de.export(model, tmp_path, dtype=dtype)
         into_the_page_cache(path)
         add_lookups(compared, dtype, path, keys, rng)
@@ -236,7 +236,7 @@ def test_lookup(report, rows, tmp_path, dim, factor):
     report.bars.append(
         Bar(f"exported / live lookup, {rows} x {dim}", compared.ratio("float32", "live"), 0.8, 1)
     )
-    for dtype in ("float16", "int8"):
+    for dtype in ("float16", "bfloat16", "int8"):
         if dim >= 32:
             ratio = compared.ratio(dtype, "float32")
             report.bars.append(Bar(f"{dtype} / float32, {rows} x {dim}", ratio, 1, 1.2))

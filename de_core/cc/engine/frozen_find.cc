@@ -107,11 +107,12 @@ void FrozenTable::Search(const Keys& keys, size_t count, const PositionOf& posit
 }
 
 /// Looks up keys [begin, begin + count), at most kKeysAChunk: deliver(i, answer) as Search calls
-/// it, in two passes. With kRowBytes, deliver is also given a row that is none for the keys that
-/// the second pass settles, so that the first needs no branch.
-template <bool kStringKeys, size_t kRowBytes, typename Deliver>
+/// it, in two passes. With kTouched, of which a row's prefetch_bytes_ are at most 63 less, the
+/// first pass has no branch and calls read(i, rows, n) for keys i to i + n instead, of which some
+/// get a row that is none: those that the second pass delivers.
+template <bool kStringKeys, size_t kTouched, typename Deliver, typename Read>
 void FrozenTable::FindChunk(const Keys& keys, size_t begin, size_t count, Failure* failure,
-                            const Deliver& deliver) const {
+                            const Deliver& deliver, const Read& read) const {
   uint64_t words[kPipelineRing];
   const Cell* cells[kPipelineRing];
   const IndexLine* lines[kPipelineRing];
@@ -125,6 +126,8 @@ void FrozenTable::FindChunk(const Keys& keys, size_t begin, size_t count, Failur
   size_t next_away = 0;
   const auto blank = reinterpret_cast<uintptr_t>(blank_.data());
   const size_t stride = stride_;
+  const bool aligned = stride % 64 == 0;
+  const size_t touched = prefetch_bytes_;
   RunPipeline(
       0, count,
       [&](size_t j, size_t at) DE_ALWAYS_INLINE {
@@ -157,14 +160,17 @@ void FrozenTable::FindChunk(const Keys& keys, size_t begin, size_t count, Failur
         away_count += 1 - here;
       },
       [&](size_t, size_t at) DE_ALWAYS_INLINE {
-        if constexpr (kRowBytes != 0) {
-          PrefetchBytes<kRowBytes>(rows[at]);
+        if constexpr (kTouched != 0) {
+          PrefetchFar(rows[at]);
         } else {
           PrefetchBytes(rows[at], prefetch_bytes_);
         }
         if (kStringKeys) PrefetchFar(rows[at] + key_offset_);
       },
       [&](size_t, size_t at) DE_ALWAYS_INLINE {
+        // Later than the first line, so that the page is known by now: a request that waits for
+        // that holds up those of the next keys.
+        if constexpr (kTouched != 0) PrefetchRest<kTouched>(rows[at], touched, aligned);
         std::string_view text;
         if (kStringKeys && StringAt(*places[at], rows[at] + key_offset_, &text)) {
           PrefetchFar(text.data());
@@ -172,12 +178,16 @@ void FrozenTable::FindChunk(const Keys& keys, size_t begin, size_t count, Failur
       },
       [&](size_t j, size_t at) DE_ALWAYS_INLINE {
         const size_t i = begin + j;
-        Answer answer{words[at], rows[at], false};
-        if constexpr (kRowBytes == 0) {
-          if (next_away < away_count && away[next_away] >> 1 == j) {
-            ++next_away;
-            return;
+        if constexpr (kTouched != 0) {  // several rows at once
+          const size_t before = j % kPipelineStride;
+          if (before + 1 == kPipelineStride || j + 1 == count) {
+            read(i - before, rows + at - before, before + 1);
           }
+          return;
+        }
+        if (next_away < away_count && away[next_away] >> 1 == j) {
+          ++next_away;
+          return;
         }
         bool intact = true;
         if constexpr (kStringKeys) {
@@ -188,7 +198,7 @@ void FrozenTable::FindChunk(const Keys& keys, size_t begin, size_t count, Failur
             return;
           }
         }
-        intact = deliver(i, answer);
+        intact = deliver(i, Answer{words[at], rows[at], false});
         if (!intact && !failure->any()) failure->corrupt = &PlaceOf(Mix64(words[at]));
       });
   size_t elsewhere = 0;
@@ -205,10 +215,10 @@ void FrozenTable::FindChunk(const Keys& keys, size_t begin, size_t count, Failur
   Search<kStringKeys>(keys, elsewhere, position_of, failure, deliver);
 }
 
-/// deliver(i, word, row) for every key, row = nullptr where it has none; false where the file is
-/// corrupt.
-template <size_t kRowBytes, typename Deliver>
-Status FrozenTable::RunKeys(const Keys& keys, bool strict, const Deliver& deliver) const {
+/// deliver(i, answer) for every key, or read(i, rows, n) for those in front, as FindChunk does.
+template <size_t kTouched, typename Deliver, typename Read>
+Status FrozenTable::RunKeys(const Keys& keys, bool strict, const Deliver& deliver,
+                            const Read& read) const {
   Failure failure;
   const bool named = strict && oov_.kind == OovPolicy::Kind::kError;
   const auto checked = [&](size_t i, const Answer& answer) DE_ALWAYS_INLINE {
@@ -219,29 +229,53 @@ Status FrozenTable::RunKeys(const Keys& keys, bool strict, const Deliver& delive
   for (size_t begin = 0; begin < keys.size && !failure.any(); begin += kKeysAChunk) {
     const size_t count = std::min(kKeysAChunk, keys.size - begin);
     if (key_type() == KeyType::kString) {
-      FindChunk<true, 0>(keys, begin, count, &failure, checked);
+      FindChunk<true, 0>(keys, begin, count, &failure, checked, read);
     } else {
-      FindChunk<false, kRowBytes>(keys, begin, count, &failure, checked);
+      FindChunk<false, kTouched>(keys, begin, count, &failure, checked, read);
     }
   }
   return failure.any() ? Report(failure, keys) : Status::Ok();
 }
 
-template <size_t kRowBytes>
-Status FrozenTable::FindRows(const Keys& keys, char* values, bool* found, bool strict) const {
-  const size_t value_bytes = kRowBytes != 0 ? kRowBytes : value_bytes_;
-  return RunKeys<kRowBytes>(keys, strict, [&](size_t i, const Answer& answer) DE_ALWAYS_INLINE {
-    char* const value = values + i * value_bytes;
-    if (answer.row == nullptr) {
-      FillMissing(answer.word, value);
-    } else if (kRowBytes != 0) {
-      CopyBytes(value, answer.row, value_bytes);
-    } else {
-      ReadValue(answer.row, value);
-    }
-    if (found != nullptr) found[i] = answer.row != nullptr;
-    return true;
-  });
+/// read(i, rows, n) writes rows i to i + n of `values`.
+template <size_t kTouched, typename Read>
+Status FrozenTable::FindRows(const Keys& keys, char* values, bool* found, bool strict,
+                             const Read& read) const {
+  return RunKeys<kTouched>(
+      keys, strict,
+      [&](size_t i, const Answer& answer) DE_ALWAYS_INLINE {
+        char* const value = values + i * value_bytes_;
+        if (answer.row == nullptr) {
+          FillMissing(answer.word, value);
+        } else {
+          ReadValue(answer.row, value);
+        }
+        if (found != nullptr) found[i] = answer.row != nullptr;
+        return true;
+      },
+      [&](size_t i, const char* const* rows, size_t n) DE_ALWAYS_INLINE {
+        read(i, rows, n);
+        if (found != nullptr) std::memset(found + i, 1, n);
+      });
+}
+
+/// Rows that are copied; kBytes = 0 where the compiler does not know how many bytes they have.
+template <size_t kBytes>
+Status FrozenTable::CopyRows(const Keys& keys, char* values, bool* found, bool strict) const {
+  return FindRows<kBytes>(keys, values, found, strict,
+                          [&](size_t i, const char* const* rows, size_t n) DE_ALWAYS_INLINE {
+                            for (size_t k = 0; k < n; ++k) {
+                              CopyBytes(values + (i + k) * kBytes, rows[k], kBytes);
+                            }
+                          });
+}
+
+template <size_t kTouched>
+Status FrozenTable::ConvertRows(const Keys& keys, char* values, bool* found, bool strict) const {
+  return FindRows<kTouched>(keys, values, found, strict,
+                            [&](size_t i, const char* const* rows, size_t n) DE_ALWAYS_INLINE {
+                              read_.rows(rows, n, scale_offset_, dim(), values + i * value_bytes_);
+                            });
 }
 
 Status FrozenTable::Find(const Keys& keys, void* values, bool* found, bool strict) const noexcept {
@@ -250,23 +284,40 @@ Status FrozenTable::Find(const Keys& keys, void* values, bool* found, bool stric
     DE_RETURN_IF_ERROR(CheckKeys(keys, values == nullptr && strings));
     char* const out = static_cast<char*>(values);
     if (out == nullptr) {  // nobody asks what the rows are
-      return RunKeys<0>(keys, false, [&](size_t i, const Answer& answer) DE_ALWAYS_INLINE {
-        if (found != nullptr) found[i] = answer.row != nullptr;
-        return true;
-      });
+      return RunKeys<0>(
+          keys, false,
+          [&](size_t i, const Answer& answer) DE_ALWAYS_INLINE {
+            if (found != nullptr) found[i] = answer.row != nullptr;
+            return true;
+          },
+          nullptr);
     }
     // Common widths get copies of a width known to the compiler; all others share one.
-    switch (read_ == nullptr ? value_bytes_ : 0) {
-      case 32:
-        return FindRows<32>(keys, out, found, strict);
-      case 64:
-        return FindRows<64>(keys, out, found, strict);
-      case 128:
-        return FindRows<128>(keys, out, found, strict);
-      case 256:
-        return FindRows<256>(keys, out, found, strict);
+    if (!read_) {
+      switch (value_bytes_) {
+        case 32:
+          return CopyRows<32>(keys, out, found, strict);
+        case 64:
+          return CopyRows<64>(keys, out, found, strict);
+        case 128:
+          return CopyRows<128>(keys, out, found, strict);
+        case 256:
+          return CopyRows<256>(keys, out, found, strict);
+        default:
+          return CopyRows<0>(keys, out, found, strict);
+      }
+    }
+    switch ((prefetch_bytes_ + 63) / 64) {
+      case 1:
+        return ConvertRows<64>(keys, out, found, strict);
+      case 2:
+        return ConvertRows<128>(keys, out, found, strict);
+      case 3:
+        return ConvertRows<192>(keys, out, found, strict);
+      case 4:
+        return ConvertRows<256>(keys, out, found, strict);
       default:
-        return FindRows<0>(keys, out, found, strict);
+        return ConvertRows<0>(keys, out, found, strict);
     }
   });
 }
@@ -276,10 +327,13 @@ Status FrozenTable::FindStrings(const Keys& keys, std::string_view* values, bool
   return Guarded([&] {
     DE_RETURN_IF_ERROR(CheckKeys(keys, true));
     const bool wanted = values != nullptr;
-    return RunKeys<0>(keys, strict && wanted, [&](size_t i, const Answer& answer) {
-      if (found != nullptr) found[i] = answer.row != nullptr;
-      return !wanted || ReadStrings(answer, values + i * dim());
-    });
+    return RunKeys<0>(
+        keys, strict && wanted,
+        [&](size_t i, const Answer& answer) {
+          if (found != nullptr) found[i] = answer.row != nullptr;
+          return !wanted || ReadStrings(answer, values + i * dim());
+        },
+        nullptr);
   });
 }
 

@@ -233,13 +233,13 @@ bool FrozenTable::ResolveKey(const Place& place, std::string_view key, uint64_t 
 }
 
 void FrozenTable::ReadValue(const char* row, char* value) const noexcept {
-  if (read_ == nullptr) {
+  if (!read_) {
     CopyBytes(value, row, value_bytes_);
     return;
   }
   float scale = 1.0F;
   if (scale_offset_ != 0) std::memcpy(&scale, row + scale_offset_, sizeof(scale));
-  read_(row, scale, dim(), value);
+  read_.values(row, scale, dim(), value);
 }
 
 void FrozenTable::FillMissing(uint64_t word, char* value) const noexcept {

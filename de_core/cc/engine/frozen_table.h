@@ -17,10 +17,10 @@
 
 #include "de_core/cc/engine/initializer.h"
 #include "de_core/cc/engine/oov_policy.h"
-#include "de_core/cc/engine/row_converter.h"
 #include "de_core/cc/engine/snapshot_reader.h"
 #include "de_core/cc/engine/status.h"
 #include "de_core/cc/engine/types.h"
+#include "de_core/cc/engine/value_reader.h"
 
 namespace de::engine {
 
@@ -157,13 +157,17 @@ class FrozenTable {
   template <bool kStringKeys, typename PositionOf, typename Deliver>
   void Search(const Keys& keys, size_t count, const PositionOf& position_of, Failure* failure,
               const Deliver& deliver) const;
-  template <bool kStringKeys, size_t kRowBytes, typename Deliver>
+  template <bool kStringKeys, size_t kTouched, typename Deliver, typename Read>
   void FindChunk(const Keys& keys, size_t begin, size_t count, Failure* failure,
-                 const Deliver& deliver) const;
-  template <size_t kRowBytes, typename Deliver>
-  Status RunKeys(const Keys& keys, bool strict, const Deliver& deliver) const;
-  template <size_t kRowBytes>
-  Status FindRows(const Keys& keys, char* values, bool* found, bool strict) const;
+                 const Deliver& deliver, const Read& read) const;
+  template <size_t kTouched, typename Deliver, typename Read>
+  Status RunKeys(const Keys& keys, bool strict, const Deliver& deliver, const Read& read) const;
+  template <size_t kTouched, typename Read>
+  Status FindRows(const Keys& keys, char* values, bool* found, bool strict, const Read& read) const;
+  template <size_t kBytes>
+  Status CopyRows(const Keys& keys, char* values, bool* found, bool strict) const;
+  template <size_t kTouched>
+  Status ConvertRows(const Keys& keys, char* values, bool* found, bool strict) const;
   template <typename Write>
   Status OverrideKeys(const Keys& keys, uint32_t* positions, size_t* count, bool* found,
                       const Write& write) const;
@@ -175,8 +179,8 @@ class FrozenTable {
   uint32_t cell_shift_ = 63;
   size_t stride_ = 0;
   size_t value_bytes_ = 0;
-  size_t scale_offset_ = 0;    ///< of int8 values with a scale; else 0
-  ReadValues read_ = nullptr;  ///< where values are stored as another dtype
+  size_t scale_offset_ = 0;  ///< of int8 values with a scale; else 0
+  ValueReader read_;         ///< where values are stored as another dtype
   size_t key_offset_ = 0;
   size_t prefetch_bytes_ = 0;
   OovPolicy oov_;

@@ -33,6 +33,14 @@ inline void PrefetchBytes(const char* at) noexcept {
   PrefetchFar(at + kBytes - 1);
 }
 
+/// The cache lines of [at, at + bytes) but the first, for `bytes` in (kMost - 64, kMost]. A row
+/// that is `aligned` to lines has no part in one more.
+template <size_t kMost>
+inline void PrefetchRest(const char* at, size_t bytes, bool aligned) noexcept {
+  for (size_t i = 64; i < kMost - 1; i += 64) PrefetchFar(at + i);
+  if (!aligned) PrefetchFar(at + bytes - 1);
+}
+
 }  // namespace de::engine
 
 #endif  // DE_CORE_ENGINE_PREFETCH_H_

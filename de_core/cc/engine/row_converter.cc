@@ -4,105 +4,11 @@
 #include <cmath>
 #include <cstring>
 #include <string>
-#include <type_traits>
 
-#include "de_core/cc/engine/scalar_types.h"
 #include "de_core/cc/engine/snapshot_header.h"
-#include "de_core/cc/engine/wide_vectors.h"
-
-#if defined(__x86_64__)
-#include <cpuid.h>
-#include <immintrin.h>
-#endif
 
 namespace de::engine {
 namespace {
-
-template <size_t kBytes>
-void CopyElements(const char* values, float, size_t dim, char* out) noexcept {
-  std::memcpy(out, values, dim * kBytes);
-}
-
-template <typename From, typename To>
-void ConvertElements(const char* values, float, size_t dim, char* out) noexcept {
-  using Real = std::conditional_t<std::is_same_v<From, double> && std::is_same_v<To, double>,
-                                  double, typename Scalar<To>::Real>;
-  for (size_t i = 0; i < dim; ++i) {
-    From value;
-    std::memcpy(&value, values + i * sizeof(From), sizeof(From));
-    const To to = Scalar<To>::Store(static_cast<Real>(Scalar<From>::Load(value)));
-    std::memcpy(out + i * sizeof(To), &to, sizeof(To));
-  }
-}
-
-template <typename To>
-void ScaleElements(const char* values, float scale, size_t dim, char* out) noexcept {
-  for (size_t i = 0; i < dim; ++i) {
-    const float value = static_cast<float>(static_cast<signed char>(values[i])) * scale;
-    const To to = Scalar<To>::Store(static_cast<typename Scalar<To>::Real>(value));
-    std::memcpy(out + i * sizeof(To), &to, sizeof(To));
-  }
-}
-
-/// The processor's own conversion makes every NaN quiet.
-template <>
-void ConvertElements<Half, float>(const char* values, float, size_t dim, char* out) noexcept {
-  for (size_t i = 0; i < dim; ++i) {
-    Half half;
-    std::memcpy(&half, values + i * sizeof(half), sizeof(half));
-    const uint32_t quiet = Select((half.bits & 0x7fff) > 0x7c00, 0x00400000U, 0U);
-    const uint32_t bits = BitsOf(ToFloat(half)) | quiet;
-    std::memcpy(out + i * sizeof(bits), &bits, sizeof(bits));
-  }
-}
-
-template <typename From, typename To>
-DE_WIDE_VECTORS void WideConvertElements(const char* values, float scale, size_t dim,
-                                         char* out) noexcept {
-  ConvertElements<From, To>(values, scale, dim, out);
-}
-
-template <typename To>
-DE_WIDE_VECTORS void WideScaleElements(const char* values, float scale, size_t dim,
-                                       char* out) noexcept {
-  ScaleElements<To>(values, scale, dim, out);
-}
-
-#if defined(__x86_64__)
-/// By the processor's own instruction.
-[[gnu::target("avx2,f16c")]] void HalvesToFloats(const char* values, float scale, size_t dim,
-                                                 char* out) noexcept {
-  size_t i = 0;
-  for (; i + 8 <= dim; i += 8) {
-    __m128i halves;
-    std::memcpy(&halves, values + i * sizeof(Half), sizeof(halves));
-    const __m256 floats = _mm256_cvtph_ps(halves);
-    std::memcpy(out + i * sizeof(float), &floats, sizeof(floats));
-  }
-  if (i < dim) {
-    ConvertElements<Half, float>(values + i * sizeof(Half), scale, dim - i,
-                                 out + i * sizeof(float));
-  }
-}
-
-bool ConvertsHalves() noexcept {
-  unsigned int a = 0, b = 0, c = 0, d = 0;
-  return HasWideVectors() && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
-}
-#endif
-
-ReadValues CopierOf(DType dtype) noexcept {
-  switch (SizeOf(dtype)) {
-    case 8:
-      return &CopyElements<8>;
-    case 4:
-      return &CopyElements<4>;
-    case 2:
-      return &CopyElements<2>;
-    default:
-      return &CopyElements<1>;
-  }
-}
 
 float FloatAt(const char* at) noexcept {
   float value;
@@ -116,24 +22,6 @@ const RowSlot* ScaleOf(const RowLayout& layout) noexcept {
 }
 
 }  // namespace
-
-ReadValues ReaderOf(DType stored, DType wanted) noexcept {
-  if (stored == wanted) return CopierOf(stored);
-  return VisitFloating<ReadValues>(wanted, nullptr, [&](auto to) -> ReadValues {
-    using To = typename decltype(to)::type;
-    const bool wide = HasWideVectors();
-    if (stored == DType::kInt8) return wide ? &WideScaleElements<To> : &ScaleElements<To>;
-    return VisitFloating<ReadValues>(stored, nullptr, [wide](auto from) -> ReadValues {
-      using From = typename decltype(from)::type;
-#if defined(__x86_64__)
-      if constexpr (std::is_same_v<From, Half> && std::is_same_v<To, float>) {
-        if (ConvertsHalves()) return &HalvesToFloats;
-      }
-#endif
-      return wide ? &WideConvertElements<From, To> : &ConvertElements<From, To>;
-    });
-  });
-}
 
 Status RowConverter::Create(const RowLayout& from, const RowLayout& to, bool slots,
                             RowConverter* converter) {
@@ -154,7 +42,7 @@ Status RowConverter::Create(const RowLayout& from, const RowLayout& to, bool slo
   const bool scaled = from_scale != nullptr || from.value_dtype() != DType::kInt8;
   made.read_ = made.quantize_ ? ReaderOf(from.value_dtype(), DType::kFloat32)
                               : ReaderOf(from.value_dtype(), to.value_dtype());
-  if (made.read_ == nullptr || (!scaled && from.value_dtype() != to.value_dtype()) ||
+  if (!made.read_ || (!scaled && from.value_dtype() != to.value_dtype()) ||
       (made.quantize_ && !IsFloating(from.value_dtype()))) {
     return Status::InvalidArgument(
         "values cannot be converted. Received: " + std::string(NameOf(from.value_dtype())) +
@@ -185,7 +73,7 @@ void RowConverter::Convert(const char* from, char* to) const noexcept {
   if (quantize_) {
     WriteScaled(from, to);
   } else {
-    read_(from, from_scale_ == 0 ? 1.0F : FloatAt(from + from_scale_), to_.dim(), to);
+    read_.values(from, from_scale_ == 0 ? 1.0F : FloatAt(from + from_scale_), to_.dim(), to);
   }
 }
 
@@ -194,7 +82,7 @@ void RowConverter::Convert(const char* from, char* to) const noexcept {
 void RowConverter::WriteScaled(const char* from, char* to) const noexcept {
   float values[kMaxDim];
   const size_t dim = to_.dim();
-  read_(from, 1.0F, dim, reinterpret_cast<char*>(values));
+  read_.values(from, 1.0F, dim, reinterpret_cast<char*>(values));
   float greatest = 0;
   for (size_t i = 0; i < dim; ++i) {
     const float magnitude = std::fabs(values[i]);
@@ -215,12 +103,12 @@ void RowConverter::Measure(const char* from, const char* to, ConversionError* er
   const size_t dim = to_.dim();
   double before[kMaxDim];
   double after[kMaxDim];
-  const ReadValues read_before = ReaderOf(from_.value_dtype(), DType::kFloat64);
-  const ReadValues read_after = ReaderOf(to_.value_dtype(), DType::kFloat64);
-  if (read_before == nullptr || read_after == nullptr) return;
+  const ValueReader read_before = ReaderOf(from_.value_dtype(), DType::kFloat64);
+  const ValueReader read_after = ReaderOf(to_.value_dtype(), DType::kFloat64);
+  if (!read_before || !read_after) return;
   const auto scale = [](const char* row, size_t at) { return at == 0 ? 1.0F : FloatAt(row + at); };
-  read_before(from, scale(from, from_scale_), dim, reinterpret_cast<char*>(before));
-  read_after(to, scale(to, to_scale_), dim, reinterpret_cast<char*>(after));
+  read_before.values(from, scale(from, from_scale_), dim, reinterpret_cast<char*>(before));
+  read_after.values(to, scale(to, to_scale_), dim, reinterpret_cast<char*>(after));
   for (size_t i = 0; i < dim; ++i) {
     const double off = std::fabs(before[i] - after[i]);
     if (std::isnan(off)) continue;

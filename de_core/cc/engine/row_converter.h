@@ -9,6 +9,7 @@
 
 #include "de_core/cc/engine/row_layout.h"
 #include "de_core/cc/engine/status.h"
+#include "de_core/cc/engine/value_reader.h"
 
 namespace de::engine {
 
@@ -25,13 +26,6 @@ struct ConversionError {
     elements += more.elements;
   }
 };
-
-/// Values of `dtype` as float, or for float64 as double, and back. `scale` belongs to int8.
-using ReadValues = void (*)(const char* values, float scale, size_t dim, char* out) noexcept;
-
-/// Reads `stored` values as `wanted` ones: a copy, a floating-point conversion, or int8 * scale.
-/// nullptr where that is none of those.
-ReadValues ReaderOf(DType stored, DType wanted) noexcept;
 
 /// Immutable: any number of threads may convert at once.
 class RowConverter {
@@ -60,7 +54,7 @@ class RowConverter {
   bool quantize_ = false;
   size_t from_scale_ = 0;  ///< offset of the scale, where values are int8 with one
   size_t to_scale_ = 0;
-  ReadValues read_ = nullptr;
+  ValueReader read_;
   struct Copy {
     size_t from, to, bytes;
   };

@@ -2,9 +2,9 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "de_core/cc/engine/row_converter.h"
 #include "de_core/cc/engine/snapshot_compact.h"
 #include "de_core/cc/engine/table_restore.h"
+#include "de_core/cc/engine/value_reader.h"
 #include "de_core/cc/kernels/background_threads.h"
 #include "de_core/cc/kernels/snapshot_json.h"
 #include "de_core/cc/kernels/snapshot_paths.h"
@@ -143,7 +143,7 @@ class ReadOp final : public OpKernel {
       }
       return;
     }
-    const engine::ReadValues read = engine::ReaderOf(layout.value_dtype(), header.reads_as());
+    const engine::ValueReader reader = engine::ReaderOf(layout.value_dtype(), header.reads_as());
     const engine::RowSlot* scale = layout.FindSlot(engine::kScaleOwner, engine::kScaleName);
     const size_t bytes = dim * engine::SizeOf(header.reads_as());
     char* const values =
@@ -152,7 +152,7 @@ class ReadOp final : public OpKernel {
       const char* row = section.rows + i * layout.stride();
       float factor = 1.0F;
       if (scale != nullptr) std::memcpy(&factor, row + scale->offset, sizeof(factor));
-      read(row, factor, dim, values + i * bytes);
+      reader.values(row, factor, dim, values + i * bytes);
     }
     std::memset(values + section.count * bytes, 0, section.tombstones * bytes);
   }

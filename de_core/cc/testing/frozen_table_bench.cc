@@ -68,30 +68,58 @@ void Expect(const Status& status) {
   std::exit(1);
 }
 
+/// Where hashes are cut so that sections have some thousand rows.
+uint32_t SectionBits(size_t rows) {
+  uint32_t bits = 0;
+  while ((rows >> bits) > 4000) ++bits;
+  return bits;
+}
+
+/// A snapshot that is written to a file of that path, which is not left behind, and mapped.
+class MappedSnapshot {
+ public:
+  MappedSnapshot(const testing::SampleTable& sample, const char* path, DType stored) {
+    const int file = ::open(path, O_RDWR | O_CREAT | O_TRUNC, 0644);
+    ::unlink(path);
+    FileSink sink(file);
+    writing_ = Seconds([&] {
+      Expect(sample.Write(&sink, SnapshotHeader(), SectionBits(sample.size()), stored));
+      Expect(sink.Flush());
+    });
+    size_ = static_cast<size_t>(::lseek(file, 0, SEEK_END));
+    void* const data = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED | MAP_POPULATE, file, 0);
+    ::close(file);
+    if (data == MAP_FAILED) Expect(Status::ResourceExhausted("cannot map the file"));
+    data_ = static_cast<const char*>(data);
+    opening_ = Seconds([&] { Expect(FrozenTable::Open(data_, size_, {}, &table_)); });
+  }
+
+  void Report(size_t row_bytes) const {
+    const double verifying = Seconds([&] { Expect(table_->reader().Verify()); });
+    const double giga = static_cast<double>(size_) / 1e9;
+    std::printf(
+        "file %.3f GB, %.4f times keys and values; write %.2f GB/s, verify %.2f GB/s, open %.0f "
+        "us\n",
+        giga, static_cast<double>(size_) / static_cast<double>(table_->size() * (row_bytes + 8)),
+        giga / writing_, giga / verifying, opening_ * 1e6);
+  }
+
+  const FrozenTable& table() const { return *table_; }
+
+ private:
+  double writing_ = 0;
+  double opening_ = 0;
+  size_t size_ = 0;
+  const char* data_ = nullptr;
+  std::unique_ptr<FrozenTable> table_;
+};
+
 int Run(size_t rows, size_t dim, const char* path) {
   const testing::SampleTable sample(RowLayout(KeyType::kInt64, DType::kFloat32, dim), rows);
   const size_t bytes = dim * sizeof(float);
-
-  const int file = ::open(path, O_RDWR | O_CREAT | O_TRUNC, 0644);
-  FileSink sink(file);
-  uint32_t bits = 0;
-  while ((rows >> bits) > 4000) ++bits;
-  const double writing = Seconds([&] {
-    Expect(sample.Write(&sink, SnapshotHeader(), bits));
-    Expect(sink.Flush());
-  });
-  const auto size = static_cast<size_t>(::lseek(file, 0, SEEK_END));
-  const char* data =
-      static_cast<char*>(::mmap(nullptr, size, PROT_READ, MAP_SHARED | MAP_POPULATE, file, 0));
-  if (data == MAP_FAILED) return 1;
-  std::unique_ptr<FrozenTable> frozen;
-  const double opening = Seconds([&] { Expect(FrozenTable::Open(data, size, {}, &frozen)); });
-  const double verifying = Seconds([&] { Expect(frozen->reader().Verify()); });
-  const double giga = static_cast<double>(size) / 1e9;
-  std::printf(
-      "file %.3f GB, %.4f times keys and values; write %.2f GB/s, verify %.2f GB/s, open %.0f us\n",
-      giga, static_cast<double>(size) / static_cast<double>(rows * (bytes + 8)), giga / writing,
-      giga / verifying, opening * 1e6);
+  const MappedSnapshot mapped(sample, path, DType::kFloat32);
+  mapped.Report(bytes);
+  const FrozenTable* const frozen = &mapped.table();
 
   std::mt19937_64 random(3);
   const size_t batch = size_t{1} << 20;
@@ -139,14 +167,11 @@ int Run(size_t rows, size_t dim, const char* path) {
          [&] { Expect(frozen->Find(misses, out.data(), found.get())); });
   report("live table, unknown keys",
          [&] { Expect(live->Find(misses, {out_bytes, nullptr}, found.get(), nullptr)); });
-  for (const DType stored : {DType::kHalf, DType::kInt8}) {
-    const testing::AlignedBytes bytes_of(sample.Bytes(SnapshotHeader(), bits, stored));
-    std::unique_ptr<FrozenTable> narrow;
-    Expect(FrozenTable::Open(bytes_of.data(), bytes_of.size(), {}, &narrow));
+  for (const DType stored : {DType::kHalf, DType::kBFloat16, DType::kInt8}) {
+    const MappedSnapshot narrow(sample, path, stored);
     const std::string name = "frozen table stored as " + std::string(NameOf(stored));
-    report(name.c_str(), [&] { Expect(narrow->Find(hits, out.data(), found.get())); });
+    report(name.c_str(), [&] { Expect(narrow.table().Find(hits, out.data(), found.get())); });
   }
-  ::unlink(path);
   return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "de_core/cc/engine/row_converter.h"
 #include "de_core/cc/testing/snapshot_fixture.h"
 
 namespace de::engine {
@@ -136,6 +137,48 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{KeyType::kString, DType::kFloat32, 16, 50000, 5, 50000},
                       Case{KeyType::kString, DType::kFloat32, 5, 1000, 3, 1},
                       Case{KeyType::kString, DType::kHalf, 3, 1000, 3, 33}));
+
+TEST(FrozenTable, reads_stored_values_of_every_width_as_the_writer_rounded_them) {
+  for (const DType stored : {DType::kHalf, DType::kBFloat16, DType::kInt8}) {
+    for (const size_t dim : {1, 3, 8, 20, 32, 33, 64, 80, 124, 128, 129, 300}) {
+      const SampleTable table(Layout(KeyType::kInt64, DType::kFloat32, dim), 500);
+      const Opened opened(table.Bytes(SampleHeader(), 2, stored));
+      ASSERT_TRUE(opened.status.ok()) << opened.status.message;
+      const RowLayout& layout = opened.table->header().layout;
+      RowConverter store, read;
+      ASSERT_TRUE(
+          RowConverter::Create(Layout(KeyType::kInt64, DType::kFloat32, dim), layout, false, &store)
+              .ok());
+      ASSERT_TRUE(
+          RowConverter::Create(layout, Layout(KeyType::kInt64, DType::kFloat32, dim), false, &read)
+              .ok());
+      std::unordered_map<int64_t, std::string> expected;
+      for (size_t i = 0; i < table.size(); ++i) {
+        std::string row(layout.stride(), '\0'), values(dim * sizeof(float), '\0');
+        store.Convert(table.row(i).data(), row.data());
+        read.Convert(row.data(), values.data());
+        expected[table.keys()[i].number] = values;
+      }
+      const Batch batch = HitsAndMisses(table);
+      for (const size_t size : {size_t{1}, size_t{67}, batch.keys.size()}) {
+        std::string values(size * dim * sizeof(float) + 8, '#');
+        std::vector<char> found(size, 2);
+        ASSERT_TRUE(opened.table
+                        ->Find(batch.For(KeyType::kInt64).Slice(0, size), values.data(),
+                               reinterpret_cast<bool*>(found.data()))
+                        .ok());
+        EXPECT_EQ(values.substr(values.size() - 8), "########");
+        for (size_t i = 0; i < size; ++i) {
+          const auto row = expected.find(batch.ints[i]);
+          ASSERT_EQ(found[i], row != expected.end());
+          if (row == expected.end()) continue;
+          ASSERT_EQ(values.substr(i * dim * sizeof(float), dim * sizeof(float)), row->second)
+              << NameOf(stored) << ", dim=" << dim << ", batch=" << size << ", key " << i;
+        }
+      }
+    }
+  }
+}
 
 TEST(FrozenTable, finds_keys_in_sparse_and_uneven_sections) {
   // 300 keys in up to 2^12 sections: most hold one key or none.

@@ -4,7 +4,7 @@
 //
 // With libFuzzer: clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined -DDE_LIBFUZZER -I.
 // this file and crc32c, snapshot_header, snapshot_format, snapshot_writer, snapshot_reader,
-// snapshot_chain, row_converter, oov_policy, frozen_table, frozen_find, frozen_chain,
+// snapshot_chain, row_converter, value_reader, oov_policy, frozen_table, frozen_find, frozen_chain,
 // initializer (.cc) of de_core/cc/engine.
 // Without -DDE_LIBFUZZER and -fsanitize=fuzzer the program runs the files it is given, or with
 // `--mutate SECONDS [SEED]` mutates snapshots of its own; `--corpus DIRECTORY` writes those.
