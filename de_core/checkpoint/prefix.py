@@ -26,6 +26,13 @@ _WRITERS = {
     for cls in (tf.train.Checkpoint, tf.compat.v1.train.Checkpoint)
     if hasattr(cls, "_write")
 }
+_BUILDERS = {
+    inspect.unwrap(method).__code__
+    for method in (
+        tf.compat.v1.saved_model.Builder.add_meta_graph,
+        tf.compat.v1.saved_model.Builder.add_meta_graph_and_variables,
+    )
+}
 _SAVERS = {tf.compat.v1.train.Saver.__init__.__code__}
 # What a Saver names its placeholders of a prefix; the first one feeds the second.
 _SAVER_OPS = ("filename", "Const")
@@ -52,6 +59,11 @@ def being_written() -> str | tf.Tensor | None:
 def saver_is_being_made() -> bool:
     """Returns whether a `tf.compat.v1.train.Saver` asks, and not a `tf.train.Checkpoint`."""
     return _frame_of(_SAVERS) is not None
+
+
+def saved_model_is_being_built() -> bool:
+    """Returns whether the Saver that asks is TensorFlow 1's for a SavedModel."""
+    return _frame_of(_BUILDERS) is not None
 
 
 def _frame_of(codes: set[CodeType]) -> FrameType | None:

@@ -113,7 +113,9 @@ class TableState(tf.Module):
             if placeholder is None:
                 return self._restore_contents_in_a_graph(restored)
             paths = reference.graph_resolved(tf.ensure_shape(restored, [None, 2]), placeholder)
-            return table_files.restore(self.store, paths)
+            # What is loaded to serve shall be there at once, and hold no copy of the rows.
+            reading = table_files.Reading(mapped=prefix.saved_model_is_being_built())
+            return table_files.restore(self.store, paths, reading)
         if restored.shape.rank != 2:
             return contents.restore(self.store, tf.unstack(restored))
         active = plan.current()

@@ -32,6 +32,7 @@ class Reading:
         convert: Take values of another floating-point dtype.
         only: None for all rows; a tensor of keys; or a `Predicate`.
         chain: Series of saves that goes on from these files.
+        mapped: Leave the rows in the files, mapped, until a table is written; in graphs.
     """
 
     merge: bool = False
@@ -39,6 +40,7 @@ class Reading:
     convert: bool = False
     only: tf.Tensor | Predicate | None = None
     chain: str = ""
+    mapped: bool = False
 
     def attributes(self) -> dict[str, Any]:
         """Returns the attributes that all restoring ops share."""
@@ -127,6 +129,7 @@ def _restore_all(store: ShardedTable, files: Any, reading: Reading) -> Any:
     if own is not None and len(tables) > 1:
         verify(files)
     hashed = store.is_hashed
+    mapped = reading.mapped and hashed and not store.outlives_its_process
     ops = []
     for index, table in enumerate(tables, first):
         done = table.run(
@@ -136,6 +139,7 @@ def _restore_all(store: ShardedTable, files: Any, reading: Reading) -> Any:
             shard_index=index if hashed and own is None else 0,
             shard_count=count if hashed and own is None else 1,
             chain=reading.chain if own is not None else "",
+            **({"map": True} if mapped else {}),
             **reading.attributes(),
         )
         ops.append(done)

@@ -1,4 +1,4 @@
-"""TensorFlow 1's and tf_keras's own ways to save a model, and an export asked by many at once."""
+"""tf_keras's own way to save a model, and an export asked by many at once."""
 
 import importlib.util
 import os
@@ -15,31 +15,6 @@ import tensorflow as tf
 import de_core as de
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def test_the_builder_of_tensorflow_1_takes_the_tables_along(tmp_path):
-    path = str(tmp_path / "saved")
-    asked = [1, 2, 9]
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        table = de.get_variable("users", dim=2, initializer=0.5)
-        ids = tf.compat.v1.placeholder(tf.int64, [None], name="ids")
-        rows = de.embedding_lookup(table, ids)
-        optimizer = de.DynamicEmbeddingOptimizer(tf.compat.v1.train.AdamOptimizer(0.1))
-        step = optimizer.minimize(tf.reduce_sum(rows))
-        session.run(tf.compat.v1.global_variables_initializer())
-        session.run(step, {ids: [1, 2, 3]})
-        expected = session.run(rows, {ids: asked})
-        builder = tf.compat.v1.saved_model.Builder(path)
-        signature = tf.compat.v1.saved_model.predict_signature_def({"ids": ids}, {"rows": rows})
-        builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature})
-        builder.save()
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        meta = tf.compat.v1.saved_model.load(session, ["serve"], path)
-        signature = meta.signature_def["serving_default"]
-        feeds = {signature.inputs["ids"].name: asked}
-        got = session.run(signature.outputs["rows"].name, feeds)
-    np.testing.assert_array_equal(got, expected)
-    assert expected[0, 0] != expected[2, 0] == 0.5
 
 
 TF_KERAS = """

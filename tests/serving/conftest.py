@@ -41,15 +41,39 @@ for version in map(int, sys.argv[4:]):
 """
 
 
+BUILDER = """
+import sys
+import tensorflow as tf
+import de_core as de
+
+root, rows = sys.argv[1], int(sys.argv[2])
+with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    users = de.get_variable("users", dim=4, initializer=0.5)
+    ids = tf.compat.v1.placeholder(tf.int64, [None])
+    outputs = {"embeddings": de.embedding_lookup(users, ids)}
+    value = tf.compat.v1.placeholder(tf.float32, [])
+    write = users.upsert(tf.range(rows, dtype=tf.int64), tf.fill([rows, 4], value))
+    signature = tf.compat.v1.saved_model.predict_signature_def({"ids": ids}, outputs)
+    session.run(tf.compat.v1.global_variables_initializer())
+    for version in sys.argv[4:]:
+        session.run(write, {value: float(version)})
+        builder = tf.compat.v1.saved_model.Builder(f"{root}/{version}")
+        builder.add_meta_graph_and_variables(session, ["serve"], {"de_lookup/users": signature})
+        builder.save()
+"""
+
+
 @pytest.fixture(scope="session")
 def export_versions():
     """Returns a function that exports a model whose every row holds the version's number.
 
-    Published instead, the second version is a delta of one row, and both have requests to warm up.
+    Published instead, the second version is a delta of one row, and both have requests to warm up;
+    by the builder of TensorFlow 1 they are the graph of a session.
     """
 
     def export(root, *versions, rows=1000, how="export"):
-        command = [sys.executable, "-c", MODEL, str(root), str(rows), how, *map(str, versions)]
+        model = BUILDER if how == "builder" else MODEL
+        command = [sys.executable, "-c", model, str(root), str(rows), how, *map(str, versions)]
         run(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
         return Path(root)
 

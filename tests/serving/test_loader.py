@@ -51,8 +51,9 @@ def test_rows_of_each_version_are_the_exported_ones(programs, export_versions, t
     assert said["versions"]["1"]["embeddings"] == rows(1)
 
 
-def test_swapping_versions_under_load_fails_no_request(programs, export_versions, tmp_path):
-    all_versions = export_versions(tmp_path / "all", 1, 2, 3)
+@pytest.mark.parametrize("how", ["export", "builder"])
+def test_swapping_versions_under_load_fails_no_request(programs, export_versions, tmp_path, how):
+    all_versions = export_versions(tmp_path / "all", 1, 2, 3, how=how)
     root = tmp_path / "served"
     root.mkdir()
     (all_versions / "1").rename(root / "1")

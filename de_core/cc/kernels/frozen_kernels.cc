@@ -1,5 +1,4 @@
 // Kernels that serve snapshot files as read-only tables.
-#include "absl/strings/str_cat.h"
 #include "de_core/cc/kernels/snapshot_paths.h"
 #include "de_core/cc/kernels/table_op.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -20,16 +19,7 @@ class FrozenTableOpenOp final : public OpKernel {
     OP_REQUIRES_OK(context, PathsOf(context, 1, &paths));
     std::shared_ptr<const FrozenFile> file;
     OP_REQUIRES_OK(context, FrozenFile::Open(context->env(), paths, &file));
-    const engine::SnapshotHeader& header = file->header();
-    OP_REQUIRES(context, header.layout.key_type() == KeyTypeOf(table->key_dtype()),
-                absl::InvalidArgumentError(
-                    absl::StrCat(paths[0], ": the file's keys must be of the table's type, ",
-                                 tensorflow::DataTypeString(table->key_dtype()),
-                                 ". Received: ", engine::NameOf(header.layout.key_type()))));
-    const absl::Status fits = table->CheckValues(ToTensorFlow(header.reads_as()),
-                                                 static_cast<int64_t>(header.layout.dim()));
-    OP_REQUIRES(context, fits.ok(),
-                absl::InvalidArgumentError(absl::StrCat(paths[0], ": ", fits.message())));
+    OP_REQUIRES_OK(context, CheckServes(*table, paths[0], file->header()));
     table->OpenFrozen(std::move(file));
   }
 };

@@ -14,9 +14,30 @@ namespace {
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
-class RestoreOp final : public LiveTableOp {
+/// The one of several tables' files that was saved of shard `index` of `count` by the hash of the
+/// keys; nullptr where they were divided in another way, or not all of the files are bases.
+const engine::SnapshotReader* OwnFile(const SnapshotFiles& files, uint32_t index, uint32_t count,
+                                      size_t* at) {
+  if (files.readers().size() != count) return nullptr;
+  const engine::SnapshotReader* own = nullptr;
+  for (size_t i = 0; i < count; ++i) {
+    const engine::SnapshotHeader& header = files.readers()[i]->header();
+    const auto partition = header.metadata.find("partition");
+    const auto shard = header.metadata.find("shard");
+    if (header.kind != engine::SnapshotKind::kBase || partition == header.metadata.end() ||
+        partition->second != "hash" || shard == header.metadata.end()) {
+      return nullptr;
+    }
+    if (shard->second != absl::StrCat(index, "/", count)) continue;
+    own = files.readers()[i];
+    *at = i;
+  }
+  return own;
+}
+
+class RestoreOp final : public TableOp {
  public:
-  explicit RestoreOp(OpKernelConstruction* context) : LiveTableOp(context) {
+  explicit RestoreOp(OpKernelConstruction* context) : TableOp(context) {
     int64_t index = 0, count = 1;
     OP_REQUIRES_OK(context, context->GetAttr("replace", &options_.replace));
     OP_REQUIRES_OK(context, context->GetAttr("slots", &options_.slots));
@@ -26,6 +47,7 @@ class RestoreOp final : public LiveTableOp {
     if (context->HasAttr("chain")) {
       OP_REQUIRES_OK(context, context->GetAttr("chain", &options_.chain));
     }
+    if (context->HasAttr("map")) OP_REQUIRES_OK(context, context->GetAttr("map", &map_));
     OP_REQUIRES(context, index >= 0 && index < count && count < (int64_t{1} << 31),
                 absl::InvalidArgumentError(absl::StrCat(
                     "shard_index must be in [0, shard_count). Received: shard_index=", index,
@@ -34,25 +56,34 @@ class RestoreOp final : public LiveTableOp {
     options_.shard_count = static_cast<uint32_t>(count);
   }
 
-  absl::Status RunLive(OpKernelContext* context, const TableResource& table,
-                       engine::Table* live) override {
+  absl::Status Run(OpKernelContext* context, TableResource* table) override {
     const uint64_t begin = context->env()->NowMicros();
     std::vector<std::string> paths;
     TF_RETURN_IF_ERROR(PathsOf(context, 1, &paths));
-    std::optional<KeyBatch> keys;
-    TF_RETURN_IF_ERROR(ChosenKeys(context, table, &keys));
-    engine::RestoreOptions options = options_;
-    if (keys.has_value()) options.keys = &keys->keys();
     SnapshotFiles files;
     TF_RETURN_IF_ERROR(SnapshotFiles::Open(context->env(), paths, &files));
-    PoolExecutor executor(context);
-    engine::RestoreReport report;
-    TF_RETURN_IF_ERROR(
-        files.Named(engine::RestoreTable(live, files.readers(), options, &executor, &report)));
     const engine::SnapshotHeader& last = files.readers().back()->header();
+    engine::RestoreReport report;
+    int64_t rows = 0;
+    bool mapped = false;
+    if (map_) TF_RETURN_IF_ERROR(Map(context, table, paths, files, &mapped));
+    if (mapped) {
+      TF_RETURN_IF_ERROR(table->Size(&rows));
+    } else {
+      std::shared_ptr<engine::Table> live;
+      TF_RETURN_IF_ERROR(table->Live(&live));
+      std::optional<KeyBatch> keys;
+      TF_RETURN_IF_ERROR(ChosenKeys(context, *table, &keys));
+      engine::RestoreOptions options = options_;
+      if (keys.has_value()) options.keys = &keys->keys();
+      PoolExecutor executor(context);
+      TF_RETURN_IF_ERROR(files.Named(
+          engine::RestoreTable(live.get(), files.readers(), options, &executor, &report)));
+      rows = static_cast<int64_t>(live->size());
+    }
     return OutputScalar<tensorflow::tstring>(
         context, 0,
-        absl::StrCat("{\"rows\": ", live->size(), ", \"read\": ", report.read,
+        absl::StrCat("{\"rows\": ", rows, ", \"read\": ", report.read,
                      ", \"bytes\": ", report.bytes, ", \"id\": \"", engine::HexOf(last.id),
                      "\", \"sequence\": ", last.sequence, ", \"seconds\": ",
                      JsonNumber(1e-6 * static_cast<double>(context->env()->NowMicros() - begin)),
@@ -60,7 +91,37 @@ class RestoreOp final : public LiveTableOp {
   }
 
  private:
+  /// Makes the table answer from its own file, if that is among `files` and can be mapped.
+  absl::Status Map(OpKernelContext* context, TableResource* table,
+                   const std::vector<std::string>& paths, const SnapshotFiles& files,
+                   bool* mapped) const {
+    size_t at = 0;
+    const engine::SnapshotReader* const own =
+        OwnFile(files, options_.shard_index, options_.shard_count, &at);
+    if (own == nullptr) return absl::OkStatus();
+    TF_RETURN_IF_ERROR(CheckServes(*table, paths[at], own->header()));
+    std::shared_ptr<const FrozenFile> file;
+    const absl::Status opened = FrozenFile::Open(context->env(), {paths[at]}, &file);
+    if (absl::IsUnimplemented(opened)) return absl::OkStatus();  // by a remote file system
+    TF_RETURN_IF_ERROR(opened);
+    table->ServeUntilLive(
+        std::move(file),
+        [path = paths[at], options = options_](engine::Table* live) -> absl::Status {
+          SnapshotFiles own_file;
+          TF_RETURN_IF_ERROR(SnapshotFiles::Open(tensorflow::Env::Default(), {path}, &own_file));
+          engine::RestoreOptions whole = options;
+          whole.shard_index = 0;
+          whole.shard_count = 1;
+          engine::RestoreReport report;
+          return own_file.Named(
+              engine::RestoreTable(live, own_file.readers(), whole, nullptr, &report));
+        });
+    *mapped = true;
+    return absl::OkStatus();
+  }
+
   engine::RestoreOptions options_;
+  bool map_ = false;
 };
 
 class RestorePartOp final : public LiveTableOp {

@@ -31,8 +31,18 @@ bool TableResource::CloseFrozen() {
 
 void TableResource::Close() {
   std::shared_ptr<engine::Table> closed;  // freed after the lock is given up
+  std::shared_ptr<const FrozenFile> file;
   const std::lock_guard<std::mutex> guard(mutex_);
   closed.swap(live_);
+  file.swap(frozen_);
+  load_ = nullptr;
+}
+
+void TableResource::ServeUntilLive(std::shared_ptr<const FrozenFile> file, Load load) {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  if (live_ == nullptr) return;  // closed
+  frozen_ = std::move(file);
+  load_ = std::move(load);
 }
 
 absl::Status TableResource::Live(std::shared_ptr<engine::Table>* table) const {
@@ -41,7 +51,23 @@ absl::Status TableResource::Live(std::shared_ptr<engine::Table>* table) const {
         "this op needs a live table, one that can be written. Received: a table of an exported "
         "model, which is read-only");
   }
-  const std::lock_guard<std::mutex> guard(mutex_);
+  std::unique_lock<std::mutex> guard(mutex_);
+  if (load_ != nullptr) {
+    guard.unlock();
+    const std::lock_guard<std::mutex> loading(load_mutex_);
+    guard.lock();
+    if (const Load load = load_; load != nullptr && live_ != nullptr) {
+      const std::shared_ptr<engine::Table> loaded = live_;
+      const std::shared_ptr<const FrozenFile> file = frozen_;
+      guard.unlock();
+      TF_RETURN_IF_ERROR(load(loaded.get()));
+      guard.lock();
+      if (frozen_ == file) {  // else it was restored again meanwhile
+        frozen_.reset();
+        load_ = nullptr;
+      }
+    }
+  }
   if (live_ == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(
         "a function that uses a de.Variable needs the Variable to exist: keep a reference to it, "
@@ -49,6 +75,13 @@ absl::Status TableResource::Live(std::shared_ptr<engine::Table>* table) const {
         name_, "', whose Variable was deleted"));
   }
   *table = live_;
+  return absl::OkStatus();
+}
+
+absl::Status TableResource::Served(std::shared_ptr<const FrozenFile>* file) const {
+  if (!is_live_) return Frozen(file);
+  const std::lock_guard<std::mutex> guard(mutex_);
+  *file = frozen_;
   return absl::OkStatus();
 }
 
@@ -69,35 +102,31 @@ absl::Status TableResource::Frozen(std::shared_ptr<const FrozenFile>* file) cons
 
 absl::Status TableResource::Find(const engine::Keys& keys, engine::ValuesOut out, bool* found,
                                  engine::Executor* executor) const {
-  if (is_live_) {
-    std::shared_ptr<engine::Table> live;
-    TF_RETURN_IF_ERROR(Live(&live));
-    return ToAbsl(live->Find(keys, out, found, executor));
-  }
   std::shared_ptr<const FrozenFile> file;
-  TF_RETURN_IF_ERROR(Frozen(&file));
-  return file->Find(keys, out, found, executor);
+  TF_RETURN_IF_ERROR(Served(&file));
+  if (file != nullptr) return file->Find(keys, out, found, executor);
+  std::shared_ptr<engine::Table> live;
+  TF_RETURN_IF_ERROR(Live(&live));
+  return ToAbsl(live->Find(keys, out, found, executor));
 }
 
 absl::Status TableResource::Size(int64_t* rows) const {
-  if (is_live_) {
-    std::shared_ptr<engine::Table> live;
-    TF_RETURN_IF_ERROR(Live(&live));
-    *rows = static_cast<int64_t>(live->size());
-    return absl::OkStatus();
-  }
   std::shared_ptr<const FrozenFile> file;
-  TF_RETURN_IF_ERROR(Frozen(&file));
-  return file->Rows(rows);
+  TF_RETURN_IF_ERROR(Served(&file));
+  if (file != nullptr) return file->Rows(rows);
+  std::shared_ptr<engine::Table> live;
+  TF_RETURN_IF_ERROR(Live(&live));
+  *rows = static_cast<int64_t>(live->size());
+  return absl::OkStatus();
 }
 
 absl::Status TableResource::StatsJson(std::string* json) const {
   const std::string types =
       absl::StrCat("\"dim\": ", dim_, ", \"key_dtype\": \"", DataTypeString(key_dtype_),
                    "\", \"value_dtype\": \"", NameOfValues(value_dtype_), "\"");
-  if (!is_live_) {
-    std::shared_ptr<const FrozenFile> file;
-    TF_RETURN_IF_ERROR(Frozen(&file));
+  std::shared_ptr<const FrozenFile> file;
+  TF_RETURN_IF_ERROR(Served(&file));
+  if (file != nullptr) {
     int64_t rows = 0;
     TF_RETURN_IF_ERROR(file->Rows(&rows));
     *json = absl::StrCat("{\"rows\": ", rows, ", ", types, ", ", file->StatsJsonFields(), "}");
@@ -134,6 +163,19 @@ absl::Status TableResource::CheckValues(tensorflow::DataType dtype, int64_t dim)
 std::string TableResource::DebugString() const {
   return absl::StrCat(is_live_ ? "live" : "frozen", " table of ", DataTypeString(key_dtype_),
                       " keys, ", dim_, " values of ", DataTypeString(value_dtype_));
+}
+
+absl::Status CheckServes(const TableResource& table, const std::string& path,
+                         const engine::SnapshotHeader& header) {
+  if (header.layout.key_type() != KeyTypeOf(table.key_dtype())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": the file's keys must be of the table's type, ", DataTypeString(table.key_dtype()),
+        ". Received: ", engine::NameOf(header.layout.key_type())));
+  }
+  const absl::Status fits =
+      table.CheckValues(ToTensorFlow(header.reads_as()), static_cast<int64_t>(header.layout.dim()));
+  if (fits.ok()) return fits;
+  return absl::InvalidArgumentError(absl::StrCat(path, ": ", fits.message()));
 }
 
 absl::Status TableOf(tensorflow::OpKernelContext* context,

@@ -4,6 +4,7 @@
 #ifndef DE_CORE_KERNELS_TABLE_RESOURCE_H_
 #define DE_CORE_KERNELS_TABLE_RESOURCE_H_
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -38,6 +39,11 @@ class TableResource final : public tensorflow::ResourceBase {
   /// Undoes one OpenFrozen; true if that was the last.
   bool CloseFrozen();
 
+  using Load = std::function<absl::Status(engine::Table*)>;
+  /// What is read of a live table comes from `file` from now on; `load` brings the file's rows into
+  /// it, in place of its own, when it is first asked for more: to be written, for example.
+  void ServeUntilLive(std::shared_ptr<const FrozenFile> file, Load load);
+
   /// The live table, or an error for one that is frozen or closed.
   absl::Status Live(std::shared_ptr<engine::Table>* table) const;
   /// What a frozen table is served from, or an error for one that is live or not open.
@@ -64,11 +70,20 @@ class TableResource final : public tensorflow::ResourceBase {
   const int64_t dim_;
   const bool is_live_ = false;
   const std::string name_;
-  mutable std::mutex mutex_;  // guards what follows
+  /// The file that answers, or nullptr where the live table does.
+  absl::Status Served(std::shared_ptr<const FrozenFile>* file) const;
+
+  mutable std::mutex load_mutex_;  // held while a live table is loaded; lookups go on
+  mutable std::mutex mutex_;       // guards what follows
   std::shared_ptr<engine::Table> live_;
-  std::shared_ptr<const FrozenFile> frozen_;
+  mutable Load load_;  // of a live table that `frozen_` stands for
+  mutable std::shared_ptr<const FrozenFile> frozen_;
   int64_t users_ = 0;
 };
+
+/// Errors, which name the file, unless one of that header fits a table.
+absl::Status CheckServes(const TableResource& table, const std::string& path,
+                         const engine::SnapshotHeader& header);
 
 /// The table behind input 0 of a kernel.
 absl::Status TableOf(tensorflow::OpKernelContext* context,

@@ -127,6 +127,7 @@ REGISTER_OP("DeTableRestore")
     .Attr("shard_index: int = 0")
     .Attr("shard_count: int >= 1 = 1")
     .Attr("chain: string = ''")
+    .Attr("map: bool = false")
     .SetShapeFn(Restores)
     .Doc(R"doc(
 Reads snapshot files into a live table. A file that does not fit or is damaged changes nothing.
@@ -141,6 +142,9 @@ convert: take values of another floating-point dtype, and values stored in a sma
 shard_index, shard_count: read only keys that DeShardOf gives to this shard of so many.
 chain: go on with a chain of saves: its next delta belongs on the last of these files. Only for one
   base with its deltas, read whole.
+map: where one of the files holds all and only the rows of this shard, answer from it where it lies,
+  mapped, and read it into the table when more than rows is wanted of that, such as to write them.
+  Its header, directory and footer are checked at once. The report's `read` is 0 then.
 )doc");
 
 REGISTER_OP("DeTableRestoreKeys")

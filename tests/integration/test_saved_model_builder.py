@@ -1,0 +1,212 @@
+"""TensorFlow 1's SavedModels of a session's graph: the tables answer from mapped files."""
+
+import gc
+import shutil
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+IDS = np.arange(2000)
+ASKED = [1, 5, 1999, 10**12]
+
+
+class Trainer:
+    """A session that trains a table and saves its graph."""
+
+    def __init__(self, tables, key_dtype=tf.int64):
+        self.graph = tf.Graph()
+        self.session = tf.compat.v1.Session(graph=self.graph)
+        self.asked = ASKED if key_dtype == tf.int64 else [str(each) for each in ASKED]
+        with self.graph.as_default():
+            devices = ["/CPU:0"] * tables
+            table = de.get_variable(
+                "users", dim=2, key_dtype=key_dtype, initializer=0.5, devices=devices
+            )
+            self.ids = tf.compat.v1.placeholder(key_dtype, [None], name="ids")
+            self.rows = de.embedding_lookup(table, self.ids)
+            self.size = table.size()
+            adam = de.DynamicEmbeddingOptimizer(tf.compat.v1.train.AdamOptimizer(0.1))
+            self.step = adam.minimize(tf.reduce_sum(self.rows))
+            self.session.run(tf.compat.v1.global_variables_initializer())
+
+    def train(self, ids=IDS):
+        if self.ids.dtype == tf.string:
+            ids = [str(each) for each in ids]
+        self.session.run(self.step, {self.ids: ids})
+
+    def answers(self):
+        return self.session.run(self.rows, {self.ids: self.asked})
+
+    def save(self, path, saver=None):
+        with self.graph.as_default():
+            signature = tf.compat.v1.saved_model.predict_signature_def(
+                {"ids": self.ids}, {"rows": self.rows}
+            )
+            builder = tf.compat.v1.saved_model.Builder(str(path))
+            builder.add_meta_graph_and_variables(
+                self.session, ["serve"], {"serving_default": signature}, saver=saver
+            )
+            builder.save()
+        return path
+
+
+class Loaded:
+    """Such a model in a session of its own."""
+
+    def __init__(self, path):
+        self.session = tf.compat.v1.Session(graph=tf.Graph())
+        with self.session.graph.as_default():
+            meta = tf.compat.v1.saved_model.load(self.session, ["serve"], str(path))
+        signature = meta.signature_def["serving_default"]
+        self.ids, self.rows = signature.inputs["ids"].name, signature.outputs["rows"].name
+
+    def answers(self, ids=ASKED):
+        return self.session.run(self.rows, {self.ids: ids})
+
+
+def mapped(path):
+    """Returns how many files of a SavedModel are mapped."""
+    lines = Path("/proc/self/maps").read_text("utf-8").splitlines()
+    return sum(f"{path}/variables/" in line for line in lines)
+
+
+needs_maps = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
+
+
+@needs_maps
+@pytest.mark.parametrize(("tables", "key_dtype"), [(1, tf.int64), (3, tf.int64), (1, tf.string)])
+def test_a_loaded_model_answers_from_the_mapped_file(tmp_path, tables, key_dtype):
+    trainer = Trainer(tables, key_dtype)
+    trainer.train()
+    path = trainer.save(tmp_path / "saved")
+    loaded = Loaded(path)
+    np.testing.assert_array_equal(loaded.answers(trainer.asked), trainer.answers())
+    assert loaded.session.run(trainer.size.name) == len(IDS)
+    assert mapped(path) == tables
+    loaded.session.close()
+    assert mapped(path) == 0
+
+
+@needs_maps
+def test_versions_of_one_graph_in_one_process_do_not_interfere(tmp_path):
+    trainer = Trainer(1)
+    paths, expected = [], []
+    for version in "123":
+        trainer.train()
+        paths.append(trainer.save(tmp_path / version))
+        expected.append(trainer.answers())
+    loaded = [Loaded(path) for path in paths]
+    functions = [tf.saved_model.load(str(path)).signatures for path in paths]
+    for number in (0, 1, 2, 0):
+        np.testing.assert_array_equal(loaded[number].answers(), expected[number])
+        answer = functions[number]["serving_default"](ids=tf.constant(ASKED, tf.int64))
+        np.testing.assert_array_equal(answer["rows"], expected[number])
+    loaded[0].session.close()
+    shutil.rmtree(paths[1])
+    np.testing.assert_array_equal(loaded[1].answers(), expected[1])
+
+
+@needs_maps
+@pytest.mark.parametrize("tables", [1, 3])
+def test_training_goes_on_in_a_loaded_model(tmp_path, tables):
+    trainer = Trainer(tables)
+    trainer.train()
+    path = trainer.save(tmp_path / "saved")
+    loaded = Loaded(path)
+    before = trainer.answers()
+    for _ in range(2):  # Adam's slots are there, too
+        trainer.train(IDS[1::2])
+        loaded.session.run(trainer.step.name, {loaded.ids: IDS[1::2]})
+        np.testing.assert_array_equal(loaded.answers(), trainer.answers())
+    assert mapped(path) == 0  # the rows are in memory now
+    assert np.any(trainer.answers() != before)
+    np.testing.assert_array_equal(Loaded(path).answers(), before)
+
+
+def test_lookups_go_on_while_the_first_step_reads_the_rows(tmp_path):
+    trainer = Trainer(1)
+    trainer.train()
+    loaded = Loaded(trainer.save(tmp_path / "saved"))
+    expected = trainer.answers()
+    wrong = []
+    stop = threading.Event()
+
+    def ask():
+        while not stop.is_set():
+            if not np.array_equal(loaded.answers(), expected):
+                wrong.append(1)
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    step, run = trainer.step.name, loaded.session.run
+    steps = [threading.Thread(target=run, args=[step, {loaded.ids: [n]}]) for n in (7, 8, 9)]
+    for thread in steps:
+        thread.start()
+    for thread in steps:
+        thread.join()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert loaded.session.run(trainer.size.name) == len(IDS)
+
+
+@pytest.mark.parametrize("damage", ["cut", "header", "missing"])
+def test_a_damaged_file_fails_the_load_by_its_name(tmp_path, damage):
+    trainer = Trainer(1)
+    trainer.train()
+    path = trainer.save(tmp_path / "saved")
+    (file,) = path.glob("variables/*.data-r*")
+    content = file.read_bytes()
+    if damage == "missing":
+        file.unlink()
+    else:
+        file.write_bytes(content[:-1] if damage == "cut" else b"?" + content[1:])
+    with pytest.raises(tf.errors.OpError, match=file.name):
+        Loaded(path)
+
+
+def test_verification_of_all_blocks_is_an_option(tmp_path, monkeypatch):
+    trainer = Trainer(1)
+    trainer.train()
+    path = trainer.save(tmp_path / "saved")
+    (file,) = path.glob("variables/*.data-r*")
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    Loaded(path)
+    monkeypatch.setenv("DE_VERIFY", "full")
+    with pytest.raises(tf.errors.DataLossError, match=file.name):
+        Loaded(path)
+
+
+@needs_maps
+def test_a_saver_of_ones_own_reads_the_rows_into_memory(tmp_path):
+    trainer = Trainer(1)
+    trainer.train()
+    with trainer.graph.as_default():
+        saver = tf.compat.v1.train.Saver()
+    path = trainer.save(tmp_path / "saved", saver)
+    loaded = Loaded(path)
+    np.testing.assert_array_equal(loaded.answers(), trainer.answers())
+    assert mapped(path) == 0
+
+
+def test_simple_save_takes_the_tables_along(tmp_path):
+    trainer = Trainer(1)
+    trainer.train()
+    with trainer.graph.as_default():
+        tf.compat.v1.saved_model.simple_save(
+            trainer.session, str(tmp_path / "saved"), {"ids": trainer.ids}, {"rows": trainer.rows}
+        )
+    expected = trainer.answers()
+    trainer.session.close()
+    del trainer
+    gc.collect()
+    np.testing.assert_array_equal(Loaded(tmp_path / "saved").answers(), expected)
