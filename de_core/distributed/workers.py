@@ -17,11 +17,11 @@ import tensorflow as tf
 # No other collective of this process has this key: those of strategies count from 1.
 _GROUP_KEY = 0x0DEC0DE
 _DTYPES = (tf.int64, tf.int32, tf.float32, tf.float64, tf.float16, tf.bfloat16)
-# At most a quarter more than what is asked for.
-_SIZES = np.unique([(4 + part) << shift >> 2 for shift in range(31) for part in range(4)])
+# At most a sixteenth more than what is asked for.
+_SIZES = np.unique([(16 + part) << shift >> 4 for shift in range(31) for part in range(16)])
 _SIZES = _SIZES[(_SIZES > 0) & (_SIZES < 2**31)].astype(np.int64)
 # Keys of collectives: one for each dtype and size, then one for each dtype and other width.
-_SIZES_A_DTYPE = 128
+_SIZES_A_DTYPE = 512
 _MAX_WIDTH = 1 << 20
 
 
