@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "de_core/cc/kernels/engine_bridge.h"
@@ -25,6 +26,10 @@ engine::Status FromAbsl(const absl::Status& status) {
 }
 
 constexpr uint64_t kFlushBytes = uint64_t{16} << 20;
+constexpr size_t kKeptBlock = size_t{1} << 20;
+constexpr size_t kHugePage = size_t{2} << 20;
+/// What goes past the page cache must be whole ones of these, in the file and in memory.
+constexpr size_t kSector = 4096;
 
 /// The path of a file of this machine, or an empty string.
 std::string LocalPath(const std::string& path) {
@@ -53,17 +58,36 @@ int64_t ModifiedAt(tensorflow::Env* env, const std::string& path) {
   return env->Stat(path, &found).ok() ? found.mtime_nsec : -1;
 }
 
-absl::Status AtomicFile::Create(tensorflow::Env* env, const std::string& path, Block block,
+absl::Status AtomicFile::Create(tensorflow::Env* env, const std::string& path, Kind kind,
                                 std::unique_ptr<AtomicFile>* file) {
   const std::string temporary =
       absl::StrCat(path, ".tmp-", absl::Hex(tensorflow::random::New64(), absl::kZeroPad16));
-  file->reset(new AtomicFile(env, path, temporary, block));
+  file->reset(new AtomicFile(env, path, temporary));
   const std::string local = LocalPath(temporary);
   if (local.empty()) return env->NewWritableFile(temporary, &(*file)->file_);
-  (*file)->descriptor_ = ::open(local.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if ((*file)->descriptor_ < 0) return SystemError(absl::StrCat("cannot create ", temporary));
-  (*file)->block_.reserve(block);
+  return (*file)->OpenLocal(local, kind);
+}
+
+absl::Status AtomicFile::OpenLocal(const std::string& local, Kind kind) {
+  block_bytes_ = kind == Kind::kMapped ? kHugePage : kKeptBlock;
+  block_.reset(static_cast<char*>(std::aligned_alloc(kSector, block_bytes_)));
+  if (block_ == nullptr) return absl::ResourceExhaustedError("no memory is left for a block");
+  descriptor_ = ::open(local.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) return SystemError(absl::StrCat("cannot create ", temporary_));
+  SetDirect(kind == Kind::kKept);
   return absl::OkStatus();
+}
+
+void AtomicFile::SetDirect(bool direct) noexcept {
+#if defined(O_DIRECT)
+  if (direct_ == direct) return;
+  const int flags = ::fcntl(descriptor_, F_GETFL);
+  const int wanted = direct ? flags | O_DIRECT : flags & ~O_DIRECT;
+  const bool set = flags >= 0 && ::fcntl(descriptor_, F_SETFL, wanted) == 0;
+  direct_ = direct && set;  // not every file system can
+#else
+  (void)direct;
+#endif
 }
 
 AtomicFile::~AtomicFile() {
@@ -82,11 +106,12 @@ engine::Status AtomicFile::Append(const void* data, size_t size) {
 
 absl::Status AtomicFile::AppendLocal(const char* data, size_t size) {
   while (size > 0) {
-    const size_t part = std::min(size, block_bytes_ - block_.size());
-    block_.insert(block_.end(), data, data + part);
+    const size_t part = std::min(size, block_bytes_ - filled_);
+    std::memcpy(block_.get() + filled_, data, part);
+    filled_ += part;
     data += part;
     size -= part;
-    if (block_.size() == block_bytes_) TF_RETURN_IF_ERROR(WriteBlock());
+    if (filled_ == block_bytes_) TF_RETURN_IF_ERROR(WriteBlock());
   }
   return absl::OkStatus();
 }
@@ -94,17 +119,25 @@ absl::Status AtomicFile::AppendLocal(const char* data, size_t size) {
 /// Writes what was gathered: a whole block, or the end of the file.
 absl::Status AtomicFile::WriteBlock() {
   size_t done = 0;
-  while (done < block_.size()) {
-    const ssize_t wrote = ::write(descriptor_, block_.data() + done, block_.size() - done);
+  while (done < filled_) {
+    size_t part = filled_ - done;
+    if (direct_ && part >= kSector) part -= part % kSector;
+    if (part % kSector != 0 || done % kSector != 0) SetDirect(false);
+    const ssize_t wrote = ::write(descriptor_, block_.get() + done, part);
     if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0 && errno == EINVAL &&
+        direct_) {  // its sectors are larger, or it promised too much
+      SetDirect(false);
+      continue;
+    }
     if (wrote < 0) return SystemError(absl::StrCat("cannot write ", temporary_));
     done += static_cast<size_t>(wrote);
   }
-  written_ += block_.size();
-  block_.clear();
+  written_ += filled_;
+  filled_ = 0;
 #if defined(__linux__)
   // Early, so that the sync at the end finds little left to do. A hint: its failure is no error.
-  if (written_ - flushing_ >= kFlushBytes) {
+  if (!direct_ && written_ - flushing_ >= kFlushBytes) {
     (void)::sync_file_range(descriptor_, static_cast<off64_t>(flushing_),
                             static_cast<off64_t>(written_ - flushing_), SYNC_FILE_RANGE_WRITE);
     flushing_ = written_;
@@ -115,6 +148,7 @@ absl::Status AtomicFile::WriteBlock() {
 
 /// Makes the contents of a local file outlive the machine's power.
 absl::Status AtomicFile::SyncLocal() {
+  if (written_ == 0) SetDirect(false);  // a short file is in the cache for those who look at it
   TF_RETURN_IF_ERROR(WriteBlock());
   const bool synced = ::fsync(descriptor_) == 0;
   const int error = errno;

@@ -2,9 +2,9 @@
 #ifndef DE_CORE_KERNELS_ENV_STREAM_H_
 #define DE_CORE_KERNELS_ENV_STREAM_H_
 
+#include <cstdlib>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "de_core/cc/engine/byte_stream.h"
@@ -16,13 +16,18 @@ namespace de::kernels {
 /// name, synced, renamed. Dropped without Commit, it leaves nothing behind.
 class AtomicFile final : public engine::ByteSink {
  public:
-  /// What a file of this machine is written by, aligned. The page cache of a file system with large
-  /// folios keeps what was written by huge pages in such: a table mapped from it is looked up as
-  /// fast as one in huge pages of memory. But new ones may cost more than all else of writing,
-  /// where the machine is a virtual one and its host has to provide them.
-  enum Block : size_t { kPlain = size_t{1} << 20, kHugePage = size_t{2} << 20 };
+  /// How a file of this machine is written, by aligned blocks.
+  enum class Kind {
+    /// One that nobody reads soon goes past the page cache, where the file system has such a way:
+    /// the model needs the memory, and where a virtual machine's host has to provide it the pages
+    /// may cost more than all else of writing.
+    kKept,
+    /// The page cache of a file system with large folios keeps what was written by huge pages in
+    /// such: a table mapped from it is looked up as fast as one in huge pages of memory.
+    kMapped,
+  };
 
-  static absl::Status Create(tensorflow::Env* env, const std::string& path, Block block,
+  static absl::Status Create(tensorflow::Env* env, const std::string& path, Kind kind,
                              std::unique_ptr<AtomicFile>* file);
   ~AtomicFile() override;
 
@@ -30,18 +35,26 @@ class AtomicFile final : public engine::ByteSink {
   absl::Status Commit();
 
  private:
-  AtomicFile(tensorflow::Env* env, std::string path, std::string temporary, size_t block)
-      : env_(env), path_(std::move(path)), temporary_(std::move(temporary)), block_bytes_(block) {}
+  struct Free {
+    void operator()(char* block) const noexcept { std::free(block); }
+  };
 
+  AtomicFile(tensorflow::Env* env, std::string path, std::string temporary)
+      : env_(env), path_(std::move(path)), temporary_(std::move(temporary)) {}
+
+  absl::Status OpenLocal(const std::string& local, Kind kind);
   absl::Status AppendLocal(const char* data, size_t size);
   absl::Status WriteBlock();
   absl::Status SyncLocal();
+  void SetDirect(bool direct) noexcept;
 
   tensorflow::Env* env_;
   std::string path_, temporary_;
-  size_t block_bytes_;
-  int descriptor_ = -1;                             ///< of a local file
-  std::vector<char> block_;                         ///< of a local file: what was not written yet
+  int descriptor_ = -1;                ///< of a local file
+  bool direct_ = false;                ///< it is written past the page cache
+  std::unique_ptr<char, Free> block_;  ///< of a local file: what was not written yet
+  size_t block_bytes_ = 0;
+  size_t filled_ = 0;                               ///< bytes of the block
   uint64_t written_ = 0;                            ///< bytes of a local file
   uint64_t flushing_ = 0;                           ///< bytes the system was told to write out
   std::unique_ptr<tensorflow::WritableFile> file_;  ///< of any other

@@ -159,8 +159,8 @@ class SaveOp final : public LiveTableOp {
     std::unique_ptr<engine::TableSave> save;
     TF_RETURN_IF_ERROR(InFile(path, engine::TableSave::Begin(live, std::move(options), &save)));
     std::unique_ptr<AtomicFile> file;
-    TF_RETURN_IF_ERROR(
-        AtomicFile::Create(env, path, served ? AtomicFile::kHugePage : AtomicFile::kPlain, &file));
+    TF_RETURN_IF_ERROR(AtomicFile::Create(
+        env, path, served ? AtomicFile::Kind::kMapped : AtomicFile::Kind::kKept, &file));
     const absl::Status written = InFile(path, save->Write(file.get(), executor));
     *outdated = save->outdated();
     TF_RETURN_IF_ERROR(written);
