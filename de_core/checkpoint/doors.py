@@ -43,8 +43,9 @@ def save(
             row is of a moment during the save, its value and slots always of the same one.
 
     Returns:
-        By table name the reports of its files: rows, bytes, seconds, and for how long a writer
-        waited at most (`longest_hold_seconds`).
+        By table name the reports of its files: rows, bytes, seconds, for how long of them the save
+        slept to leave the cores to others (`rested_seconds`), and for how long a writer waited at
+        most (`longest_hold_seconds`).
 
     Raises:
         tf.errors.OpError: A file cannot be written, for example `ResourceExhaustedError` where the

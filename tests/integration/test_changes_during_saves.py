@@ -1,9 +1,11 @@
 """Tables that change while they are saved or restored."""
 
+import os
 import threading
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import de_core as de
 
@@ -72,3 +74,29 @@ def test_restoring_and_saving_at_once_end(tmp_path):
     other = de.Variable(dim=4, name="t")
     de.checkpoint.restore(other, tmp_path / "b")
     assert np.all(other.export()[1] == 1)
+
+
+def test_a_save_rests_only_while_the_process_is_busy(tmp_path):
+    table = de.Variable(dim=256, name="t")
+    table.upsert(np.arange(100_000), tf.zeros([100_000, 256]))
+    for _ in range(2):
+        [report] = de.checkpoint.save(table, tmp_path)["t"]
+        assert report["rested_seconds"] == 0
+    table.remove(np.arange(20_000, 100_000))  # for the next save takes thirty times as long
+    stop = threading.Event()
+
+    def work():
+        product = tf.random.stateless_normal([512, 512], [1, 2])
+        while not stop.is_set():
+            product = tf.linalg.matmul(product, product) / 512.0
+
+    threads = [threading.Thread(target=work) for _ in range(os.cpu_count() or 1)]
+    for thread in threads:
+        thread.start()
+    try:
+        [report] = de.checkpoint.save(table, tmp_path)["t"]
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert 0 < report["rested_seconds"] < report["seconds"]

@@ -41,7 +41,10 @@ bool SavePace::Rest() {
     const double due = static_cast<double>(worked - worked_) / (kShare * cores_);
     const nanoseconds rest = nanoseconds(static_cast<int64_t>(due)) - (now - rested_);
     if (rest > nanoseconds(0) && rest < kShortestRest) return true;  // with the next one
-    if (rest > nanoseconds(0)) std::this_thread::sleep_for(std::min(rest, kLongestRest));
+    if (rest > nanoseconds(0)) {
+      std::this_thread::sleep_for(std::min(rest, kLongestRest));
+      slept_ += Clock::now() - now;
+    }
   }
   worked_ = worked;
   rested_ = Clock::now();

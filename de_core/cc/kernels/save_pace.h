@@ -26,6 +26,8 @@ class SavePace {
   /// whether it does. Other threads of the save shall pause then.
   bool Rest();
 
+  double rested_seconds() const noexcept { return std::chrono::duration<double>(slept_).count(); }
+
  private:
   using Clock = std::chrono::steady_clock;
 
@@ -41,6 +43,7 @@ class SavePace {
   // Up to where this thread's work was made up for by rest.
   Clock::time_point rested_;
   uint64_t worked_ = 0;
+  std::chrono::nanoseconds slept_{0};
 };
 
 }  // namespace de::kernels

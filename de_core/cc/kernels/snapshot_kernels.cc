@@ -115,7 +115,7 @@ class SaveOp final : public LiveTableOp {
       if (!status.ok()) continue;
       absl::StrAppend(&report, ", \"seconds\": ",
                       JsonNumber(1e-6 * static_cast<double>(context->env()->NowMicros() - begin)),
-                      "}");
+                      ", \"rested_seconds\": ", JsonNumber(pace.rested_seconds()), "}");
       return OutputScalar<tensorflow::tstring>(context, 0, report);
     }
     return status;

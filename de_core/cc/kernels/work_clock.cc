@@ -39,6 +39,7 @@ struct Clocks {
   std::mutex mutex;
   std::vector<const WorkClock*> running;
   uint64_t past = 0;
+  uint64_t others = 0;
 };
 
 Clocks& AllClocks() {
@@ -69,10 +70,10 @@ uint64_t WorkClock::NanosOfOthers() {
   uint64_t work = all.past;
   for (const WorkClock* clock : all.running) work += clock->nanos();
 #if defined(__linux__)
-  return NanosAt(CLOCK_PROCESS_CPUTIME_ID) - work;
-#else
-  return 0;
+  // The clocks are not read at one moment, so that the difference may go back by some nanoseconds.
+  all.others = std::max(all.others + work, NanosAt(CLOCK_PROCESS_CPUTIME_ID)) - work;
 #endif
+  return all.others;
 }
 
 }  // namespace de::kernels

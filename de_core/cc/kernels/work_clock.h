@@ -18,7 +18,8 @@ class WorkClock {
   /// That this thread has used.
   uint64_t nanos() const noexcept;
 
-  /// That the process has used while no such clock ran on the thread that used it.
+  /// That the process has used while no such clock ran on the thread that used it. Never less than
+  /// before.
   static uint64_t NanosOfOthers();
 
  private:

@@ -59,9 +59,10 @@ The file gets its name when it is whole and synced; a failed save leaves none. E
 slots, is of one moment during the save.
 
 path: scalar; where the file shall lie.
-report: scalar; JSON: id, parent, sequence, rows, tombstones, bytes, seconds, longest_hold_seconds
-  (for how long the save kept writers of one part of the table waiting at most), copied_bytes (what
-  `consistent` held at most), and with `store_as` max_error and mean_error of the stored values.
+report: scalar; JSON: id, parent, sequence, rows, tombstones, bytes, seconds, rested_seconds (of
+  those, for how long the save slept to leave the cores to the rest of the process),
+  longest_hold_seconds (for how long it kept writers of one part of the table waiting at most),
+  copied_bytes (what `consistent` held at most), and with `store_as` max_error and mean_error of the stored values.
 values_only: leave the optimizer slots out.
 metadata: keys and values in turn, kept in the file's header.
 chain: name of a series of saves; the table notes from now on which rows change after this one.
