@@ -28,54 +28,56 @@ class Directory:
 
     def prefixes(self) -> list[str]:
         """Returns the prefixes of all checkpoints, the oldest first."""
-        return [prefix for prefix in self._begun() if self._needed(prefix) is not None]
+        return [prefix for prefix in self._begun(self._names()) if self._needed(prefix) is not None]
 
     def latest(self) -> str | None:
         """Returns the prefix of the newest checkpoint of which every file is there, or None."""
-        return next(filter(is_whole, reversed(self._begun())), None)
+        return next(filter(is_whole, reversed(self._begun(self._names()))), None)
 
     def next_prefix(self) -> str:
         """Returns the prefix of the next checkpoint."""
-        number = max(self._numbers(), default=0) + 1
+        number = max(self._numbers(self._names()), default=0) + 1
         return paths.join(self.path, f"{self._name}-{number}")
 
     def sync(self, prefix: str) -> None:
-        """Waits until TensorFlow's files of a checkpoint are on the disk."""
-        for file in tf.io.gfile.glob(f"{prefix}.*"):
-            manifest.sync(file)
+        """Waits until TensorFlow's files of a checkpoint are on the disk.
+
+        Those of the rows are there since the op that wrote them returned.
+        """
+        for name in _of_tensorflow(self._names(), prefix):
+            manifest.sync(paths.join(self.path, name))
         manifest.sync(self.path)
 
-    def record(self, prefix: str, keep: int | None) -> None:
+    def record(self, prefix: str, keep: int | None, in_use: set[str]) -> None:
         """Makes a checkpoint the one that `tf.train.latest_checkpoint` returns.
+
+        Then deletes the oldest checkpoints, and the files that none of the others needs.
 
         Args:
             prefix: Of the checkpoint.
-            keep: As for `prune`.
-        """
-        # Names without their folder, which may be moved; TensorFlow shortens relative paths itself.
-        shorten = paths.base_name if self.path.startswith("/") else str
-        prefixes = [shorten(each) for each in self.prefixes()[-(keep or 0) :]]
-        tf.compat.v1.train.update_checkpoint_state(self.path, shorten(prefix), prefixes)
-
-    def prune(self, keep: int | None, in_use: set[str]) -> None:
-        """Deletes the oldest checkpoints, and the files that none of the others needs.
-
-        Args:
             keep: How many stay; None for all. What a killed process began to write is none of
                 them, and is deleted once it is older than those that stay.
             in_use: Names of further files that stay.
         """
-        begun, used = self._begun(), set(in_use)
-        kept = self.prefixes()[-keep:] if keep is not None else begun
-        old = begun[: begun.index(kept[0])] if kept else []
-        for prefix in old:
+        names = self._names()
+        begun = self._begun(names)
+        kept = [each for each in begun if self._needed(each) is not None][-(keep or 0) :]
+        # Names without their folder, which may be moved; TensorFlow shortens relative paths itself.
+        shorten = paths.base_name if self.path.startswith("/") else str
+        tf.compat.v1.train.update_checkpoint_state(
+            self.path, shorten(prefix), [shorten(each) for each in kept]
+        )
+        self._prune(names, begun, begun.index(kept[0]) if keep is not None and kept else 0, in_use)
+
+    def _prune(self, names: list[str], begun: list[str], count: int, in_use: set[str]) -> None:
+        """Deletes the first so many of the checkpoints, and files that the others do not need."""
+        used = set(in_use)
+        for prefix in begun[:count]:
             # The index first: what has one is whole.
-            for pattern in (".index", ".data-0????-of-0????"):
-                for file in tf.io.gfile.glob(prefix + pattern):
-                    tf.io.gfile.remove(file)
+            for name in _of_tensorflow(names, prefix):
+                self._discard(name)
             self._needs.pop(prefix, None)
-        names = tf.io.gfile.listdir(self.path)
-        for prefix in begun[len(old) :]:
+        for prefix in begun[count:]:
             needed = self._needed(prefix)
             if needed is None:
                 base = paths.base_name(prefix)
@@ -89,16 +91,19 @@ class Directory:
     def remove(self, prefix: str, in_use: set[str]) -> None:
         """Deletes what a save that failed has left."""
         base = paths.base_name(prefix)
-        for name in tf.io.gfile.listdir(self.path):
+        for name in self._names():
             if name.startswith(f"{base}.") and name not in in_use:
                 self._discard(name)
         parts = f"{prefix}_temp"  # where TensorFlow writes before it renames
         if tf.io.gfile.exists(parts):
             tf.io.gfile.rmtree(parts)
 
-    def _begun(self) -> list[str]:
+    def _names(self) -> list[str]:
+        return list(tf.io.gfile.listdir(self.path))
+
+    def _begun(self, names: list[str]) -> list[str]:
         """Returns the prefixes that have an index, of which a killed process may leave a part."""
-        return [paths.join(self.path, f"{self._name}-{number}") for number in self._numbers()]
+        return [paths.join(self.path, f"{self._name}-{number}") for number in self._numbers(names)]
 
     def _needed(self, prefix: str) -> set[str] | None:
         """Returns the names of the files that a checkpoint needs; None where it cannot be read."""
@@ -109,9 +114,9 @@ class Directory:
                 return None
         return self._needs[prefix]
 
-    def _numbers(self) -> list[int]:
+    def _numbers(self, names: list[str]) -> list[int]:
         pattern = re.compile(re.escape(self._name) + r"-(\d+)\.index")
-        matches = (pattern.fullmatch(name) for name in tf.io.gfile.listdir(self.path))
+        matches = map(pattern.fullmatch, names)
         return sorted(int(match[1]) for match in matches if match)
 
     def _snapshot_of(self, name: str) -> str | None:
@@ -123,3 +128,15 @@ class Directory:
     def _discard(self, name: str) -> None:
         with contextlib.suppress(tf.errors.NotFoundError):
             tf.io.gfile.remove(paths.join(self.path, name))
+
+
+def _of_tensorflow(names: list[str], prefix: str) -> list[str]:
+    """Returns which names are those of TensorFlow's own files of a checkpoint, the index first."""
+    # By their beginning before the rest: of long chains there are thousands of names.
+    base = paths.base_name(prefix)
+    own = (name for name in names if name.startswith(f"{base}."))
+    found = [name for name in own if _TENSORFLOWS.fullmatch(name, len(base))]
+    return sorted(found, key=lambda name: not name.endswith(".index"))
+
+
+_TENSORFLOWS = re.compile(r"\.index|\.data-\d{5}-of-\d{5}")

@@ -138,8 +138,7 @@ class Manager:
             self.reports[store.name] = [json.loads(text) for text in texts]
             for table, report in zip(store.tables, self.reports[store.name], strict=True):
                 table.run(library.de_table_commit_save, report["id"], chain=self._chain)
-        self._files.record(prefix, self._max_to_keep)
-        self._files.prune(self._max_to_keep, self._in_use())
+        self._files.record(prefix, self._max_to_keep, self._in_use())
         self._begin_compaction(prefix)
         return prefix
 

@@ -70,7 +70,7 @@ class TableState(tf.Module):
         else:
             attributes = active.attributes
         reports = table_files.write(self.store, paths, **attributes)
-        made = reference.made([tf.constant(path) for path in paths], reports)
+        made = reference.made(paths, reports)
         if self.store in active.earlier:
             made = reference.extended(active.earlier[self.store], made)
         active.written[self.store] = (made, reports)
@@ -79,7 +79,7 @@ class TableState(tf.Module):
     def _written_together(self, paths: list[str]) -> tf.Tensor:
         def write() -> list[list[str]]:
             reports = table_files.write(self.store, paths)
-            made = reference.made([tf.constant(path) for path in paths], reports)
+            made = reference.made(paths, reports)
             return made.numpy().astype(str).tolist()
 
         parts = agreement.of_all(self.store.router, write)

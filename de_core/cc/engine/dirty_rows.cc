@@ -115,7 +115,6 @@ DirtyKeys DirtyRows::Since(uint64_t since) const {
     AppendTo(&all.erased, generation.erased);
     AppendTo(&all.erased_texts, generation.erased_texts);
   }
-  SortUnique(&all.words);
   SortUnique(&all.erased);
   SortUnique(&all.erased_texts);
   return all;

@@ -18,9 +18,10 @@ namespace de::engine {
 
 /// The keys that changed since a generation began.
 struct DirtyKeys {
-  bool everything = false;       ///< the rows of back then are gone: all rows count as changed
-  bool by_bits = false;          ///< `words` is not complete; ask DirtyRows::IsDirty
-  std::vector<uint64_t> words;   ///< keys whose rows changed; some may be erased since
+  bool everything = false;  ///< the rows of back then are gone: all rows count as changed
+  bool by_bits = false;     ///< `words` is not complete; ask DirtyRows::IsDirty
+  /// Keys whose rows changed, some of them several times; some may be erased since.
+  std::vector<uint64_t> words;
   std::vector<uint64_t> erased;  ///< words of int64 keys that were erased; some may be back
   std::vector<std::string> erased_texts;  ///< string keys that were erased; some may be back
 };

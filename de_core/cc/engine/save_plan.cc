@@ -112,7 +112,7 @@ void SaveSource::PlanKeys() {
     const uint32_t shard = ShardOfHash(Mix64(words[i]));
     const size_t first = list_.size();
     for (; i < words.size() && ShardOfHash(Mix64(words[i])) == shard; ++i) {
-      list_.push_back({Mix64(words[i]), words[i], {}, false});
+      list_.push_back({Mix64(words[i]), words[i], nullptr});
     }
     PlanList(first);
   }

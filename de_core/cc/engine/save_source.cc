@@ -7,6 +7,7 @@
 #include <shared_mutex>
 
 #include "de_core/cc/engine/guard.h"
+#include "de_core/cc/engine/hash_order.h"
 #include "de_core/cc/engine/prefetch.h"
 #include "de_core/cc/engine/scalar_types.h"
 #include "de_core/cc/engine/values.h"
@@ -16,7 +17,7 @@ namespace {
 
 constexpr size_t kMostListed = size_t{1} << 20;  // of a shard; more changed rows are found by bits
 constexpr size_t kStringBytesAHold = size_t{512} << 10;
-constexpr size_t kAhead = 8;  // rows prefetched while copying
+constexpr size_t kAhead = 16;  // index lines and rows that are asked for while others are read
 
 double NumberAt(const char* at, DType dtype) {
   const auto load = [at](auto value) {
@@ -86,19 +87,21 @@ void SaveSource::PlanChanges(uint32_t number) {
   std::vector<uint64_t> words;
   if (!by_bits) words = std::move(changed.words);
   words.insert(words.end(), changed.erased.begin(), changed.erased.end());
-  for (const uint64_t word : words) list_.push_back({Mix64(word), word, {}, false});
+  for (const uint64_t word : words) list_.push_back({Mix64(word), word, nullptr});
   for (std::string& text : changed.erased_texts) {
     const uint64_t word = HashBytes(text);
-    list_.push_back({Mix64(word), word, std::move(text), true});
+    list_.push_back({Mix64(word), word, &erased_texts_.emplace_back(std::move(text))});
   }
-  std::sort(list_.begin() + static_cast<std::ptrdiff_t>(first), list_.end(),
-            [](const Listed& a, const Listed& b) {
-              return a.hash != b.hash ? a.hash < b.hash : a.erased_text < b.erased_text;
-            });
-  // A key may be both changed and erased.
+  SortByHash(list_.data() + first, list_.size() - first, kShardBits,
+             [](const Listed& a, const Listed& b) {
+               if (a.hash != b.hash) return a.hash < b.hash;
+               return a.erased_text == nullptr && b.erased_text != nullptr;
+             });
+  // A key may have changed since several moments, and be both changed and erased.
   list_.erase(std::unique(list_.begin() + static_cast<std::ptrdiff_t>(first), list_.end(),
                           [](const Listed& a, const Listed& b) {
-                            return a.hash == b.hash && !a.erased_text && !b.erased_text;
+                            return a.hash == b.hash && a.erased_text == nullptr &&
+                                   b.erased_text == nullptr;
                           }),
               list_.end());
   if (by_bits) {
@@ -196,6 +199,11 @@ void SaveSource::TakeKept(const Entry& entry, SavedRows* rows) const {
   }
 }
 
+void SaveSource::TakeGone(const Listed& erased, SavedRows* rows) const {
+  const std::string* text = erased.erased_text;
+  TakeGone(erased.word, text == nullptr ? std::string_view() : std::string_view(*text), rows);
+}
+
 void SaveSource::TakeGone(uint64_t word, std::string_view text, SavedRows* rows) const {
   rows->gone_.push_back(word);
   if (layout_.key_type() != KeyType::kString) return;
@@ -244,7 +252,7 @@ bool SaveSource::IsThere(const Shard& shard, const Listed& listed) const {
   std::vector<Entry> entries;
   Gather(shard, listed.hash, listed.word, &entries);
   return std::any_of(entries.begin(), entries.end(), [&](const Entry& entry) {
-    return !listed.erased_text || KeyOf(entry) == listed.text;
+    return listed.erased_text == nullptr || KeyOf(entry) == *listed.erased_text;
   });
 }
 
@@ -285,7 +293,7 @@ void SaveSource::Scan(Range* range, SavedRows* rows, uint64_t* last, bool* done)
   for (; by_bits && range->first < range->end && list_[range->first].hash <= *last;
        ++range->first) {
     const Listed& erased = list_[range->first];
-    if (!IsThere(shard, erased)) TakeGone(erased.word, erased.text, rows);
+    if (!IsThere(shard, erased)) TakeGone(erased, rows);
   }
   *done = *last == range->last;
   range->begin = *last + 1;
@@ -302,8 +310,8 @@ void SaveSource::LookUp(Range* range, SavedRows* rows, uint64_t* last, bool* don
   for (size_t i = range->first; i < end; ++i) {
     if (i + kAhead < end) shard.PrefetchLine(list_[i + kAhead].hash);
     const Listed& listed = list_[i];
-    if (listed.erased_text) {
-      if (!IsThere(shard, listed)) TakeGone(listed.word, listed.text, rows);
+    if (listed.erased_text != nullptr) {
+      if (!IsThere(shard, listed)) TakeGone(listed, rows);
       continue;
     }
     const size_t before = entries.size();

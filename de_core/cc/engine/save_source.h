@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -81,12 +82,11 @@ class SaveSource {
 
  private:
   using Entry = SavedRows::Entry;
-  /// A key to look for. `text` tells an erased string key.
+  /// A key to look for.
   struct Listed {
-    uint64_t hash;
-    uint64_t word;
-    std::string text;
-    bool erased_text;
+    uint64_t hash = 0;
+    uint64_t word = 0;
+    const std::string* erased_text = nullptr;  ///< of an erased string key, in `erased_texts_`
   };
   struct Keep {
     size_t offset;
@@ -116,6 +116,7 @@ class SaveSource {
   /// Takes the row, or a tombstone where it shall not be in the file.
   void TakeKept(const Entry& entry, SavedRows* rows) const;
   void TakeGone(uint64_t word, std::string_view text, SavedRows* rows) const;
+  void TakeGone(const Listed& erased, SavedRows* rows) const;
   /// Whether a listed key has a row.
   bool IsThere(const Shard& shard, const Listed& listed) const;
 
@@ -125,7 +126,8 @@ class SaveSource {
   SaveSelection selection_;
   std::vector<Keep> keep_;
   std::vector<Range> ranges_;
-  std::vector<Listed> list_;           ///< ascending by hash
+  std::vector<Listed> list_;  ///< ascending by hash
+  std::deque<std::string> erased_texts_;
   std::vector<bool> by_bits_;          ///< by shard: scanned for changed rows
   std::vector<std::string> selected_;  ///< the wanted string keys, sorted
   std::unique_ptr<HeldBudget> budget_;
