@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -121,9 +122,21 @@ def sync(path: pathlib.Path) -> None:
 
 
 def write_report(folder: pathlib.Path, report: dict[str, Any]) -> None:
-    """Keeps a report in a version directory."""
+    """Keeps a report in a version directory.
+
+    JSON has no infinities and no NaN: they become the strings "inf", "-inf" and "nan".
+    """
+    text = json.dumps(_finite(report), indent=1, allow_nan=False)
     (folder / EXTRA).mkdir(exist_ok=True)
-    (folder / EXTRA / _REPORT).write_text(json.dumps(report, indent=1) + "\n", "utf-8")
+    (folder / EXTRA / _REPORT).write_text(text + "\n", "utf-8")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read_report(folder: pathlib.Path) -> dict[str, Any]:

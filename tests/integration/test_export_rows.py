@@ -75,8 +75,12 @@ def test_the_error_of_no_rows_and_of_one_too_large(tmp_path):
     for row, error in ((None, 0.0), (np.full([1, 8], 1e30, np.float32), np.inf)):
         if row is not None:
             module.users.upsert([1], row)
-        report = de.export(module, tmp_path, dtype="float16").report["tables"]["users"]
+        path = de.export(module, tmp_path, dtype="float16")
+        report = path.report["tables"]["users"]
         assert (report["max_error"], report["mean_error"]) == (error, error)
+        text = (Path(path) / "assets.extra/de_report.json").read_text("utf-8")
+        kept = json.loads(text, parse_constant=pytest.fail)["tables"]["users"]
+        assert (float(kept["max_error"]), float(kept["mean_error"])) == (error, error)
 
 
 def test_the_effect_on_the_scores_of_a_sample_is_said(tmp_path):
