@@ -361,43 +361,50 @@ TEST(DamagedSnapshot, a_key_that_no_search_finds_is_named) {
   EXPECT_EQ(passed_lines, 20U);
 }
 
+/// The index of a file's first section.
+struct Index {
+  explicit Index(const SampleTable& table) : bytes(table.Bytes(SampleHeader(), 0)) {
+    std::unique_ptr<SnapshotReader> reader;
+    if (!Open({bytes.data(), bytes.size()}, SnapshotVerify::kFull, &reader).ok()) return;
+    const SectionRecord& section = reader->sections()[0];
+    count = section.lines;
+    lines = reinterpret_cast<const IndexLine*>(bytes.data() + section.offset + sizeof(BlockRecord));
+  }
+
+  AlignedBytes bytes;
+  const IndexLine* lines = nullptr;
+  uint32_t count = 0;
+};
+
 TEST(Snapshot, most_searches_for_unknown_keys_end_at_their_first_line) {
   const SampleTable table(Layout(KeyType::kInt64, DType::kFloat32, 1), 4000);
-  const AlignedBytes bytes(table.Bytes(SampleHeader(), 0));
-  std::unique_ptr<SnapshotReader> reader;
-  ASSERT_TRUE(Open({bytes.data(), bytes.size()}, SnapshotVerify::kFull, &reader).ok());
-  const SectionRecord section = reader->sections()[0];
-  const auto* lines =
-      reinterpret_cast<const IndexLine*>(bytes.data() + section.offset + sizeof(BlockRecord));
+  const Index index(table);
+  ASSERT_NE(index.lines, nullptr);
   int going_on = 0;
   for (uint64_t word = 0; word < 10000; ++word) {
     const uint64_t hash = Mix64(word * 3 + 1);
-    going_on += (Passed(lines[ReduceLow32(hash, section.lines)]) & PassBit(hash)) != 0 ? 1 : 0;
+    going_on += (Passed(index.lines[ReduceLow32(hash, index.count)]) & PassBit(hash)) != 0 ? 1 : 0;
   }
   EXPECT_LT(going_on, 2000);
 }
 
 TEST(Snapshot, no_key_takes_the_place_of_one_whose_home_it_is) {
   const SampleTable table(Layout(KeyType::kInt64, DType::kFloat32, 16), 4000);
-  const AlignedBytes bytes(table.Bytes(SampleHeader(), 0));
-  std::unique_ptr<SnapshotReader> reader;
-  ASSERT_TRUE(Open({bytes.data(), bytes.size()}, SnapshotVerify::kFull, &reader).ok());
-  const SectionRecord section = reader->sections()[0];
-  const auto* lines =
-      reinterpret_cast<const IndexLine*>(bytes.data() + section.offset + sizeof(BlockRecord));
-  std::vector<bool> has_guest(section.lines), misses_own(section.lines);
+  const Index index(table);
+  ASSERT_NE(index.lines, nullptr);
+  std::vector<bool> has_guest(index.count), misses_own(index.count);
   size_t at_home = 0;
-  for (uint32_t at = 0; at < section.lines; ++at) {
+  for (uint32_t at = 0; at < index.count; ++at) {
     for (uint32_t entry = 0; entry < kEntriesPerLine; ++entry) {
-      if ((lines[at].used >> entry & 1) == 0) continue;
-      const uint32_t home = ReduceLow32(Mix64(lines[at].words[entry]), section.lines);
+      if ((index.lines[at].used >> entry & 1) == 0) continue;
+      const uint32_t home = ReduceLow32(Mix64(index.lines[at].words[entry]), index.count);
       at_home += home == at ? 1 : 0;
       if (home == at) continue;
       has_guest[at] = true;
       misses_own[home] = true;
     }
   }
-  for (uint32_t at = 0; at < section.lines; ++at) {
+  for (uint32_t at = 0; at < index.count; ++at) {
     EXPECT_FALSE(has_guest[at] && misses_own[at]) << "line " << at;
   }
   EXPECT_GT(at_home, table.size() * 86 / 100);
