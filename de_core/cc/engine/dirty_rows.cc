@@ -138,8 +138,9 @@ void DirtyRows::Generation::Absorb(Generation* later) {
   for (size_t i = 0; i < later->bits.size(); ++i) bits[i] |= later->bits[i];
   overflow = overflow || later->overflow;
   AppendTo(&words, later->words);
-  SortUnique(&words);
-  if (words.size() > std::max(kLeastLog, 4 * bits.size())) overflow = true;
+  const size_t most = std::max(kLeastLog, 4 * bits.size());
+  if (words.size() > most) SortUnique(&words);  // a key may have changed in both
+  if (words.size() > most) overflow = true;
   if (overflow) words = {};
   AppendTo(&erased, later->erased);
   AppendTo(&erased_texts, later->erased_texts);
