@@ -2,6 +2,7 @@
 #ifndef DE_CORE_ENGINE_GRADIENT_SUM_H_
 #define DE_CORE_ENGINE_GRADIENT_SUM_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -10,7 +11,6 @@
 #include "de_core/cc/engine/prefetch.h"
 #include "de_core/cc/engine/types.h"
 #include "de_core/cc/engine/unique_keys.h"
-#include "de_core/cc/engine/values.h"
 
 namespace de::engine {
 
@@ -21,32 +21,23 @@ class GradientSum {
   template <typename T>
   void Build(const Keys& keys, const ShardKeys& group, const T* grads, size_t dim) {
     keys_.Find(keys, group);
-    std::vector<T>& sums = SumsOf<T>();
-    sums.resize(keys_.repeated() * dim);
-    gradients_.assign(keys_.size(), nullptr);
-    const auto repeat_at = [this](size_t j) { return keys_.repeat(keys_.unique_of(j)); };
-    const auto gradient_at = [&](size_t j) {
-      return grads + static_cast<size_t>(group.positions[j]) * dim;
-    };
-    for (size_t j = 0; j < group.count; ++j) {
-      // Keys of one shard lie apart in the batch, where no hardware foresees the next.
-      if (j + kAhead < group.count && repeat_at(j + kAhead) != UniqueKeys::kOnce) {
-        PrefetchBytes(reinterpret_cast<const char*>(gradient_at(j + kAhead)), dim * sizeof(T));
-      }
-      const uint32_t unique = keys_.unique_of(j);
-      const T* gradient = gradient_at(j);
-      const uint32_t repeat = keys_.repeat(unique);
-      if (repeat == UniqueKeys::kOnce) {
-        gradients_[unique] = gradient;
-        continue;
-      }
-      T* __restrict sum = sums.data() + static_cast<size_t>(repeat) * dim;
-      if (gradients_[unique] == nullptr) {
-        std::memcpy(sum, gradient, dim * sizeof(T));
-        gradients_[unique] = sum;
-      } else {
-        for (size_t i = 0; i < dim; ++i) sum[i] += gradient[i];
-      }
+    const ShardKeys unique = keys_.keys();
+    gradients_.resize(unique.count);
+    for (size_t j = 0; j < unique.count; ++j) {
+      gradients_[j] = grads + static_cast<size_t>(unique.positions[j]) * dim;
+    }
+    // Common widths are known to the compiler.
+    switch (dim) {
+      case 8:
+        return Sum<T, 8>(group, grads, dim);
+      case 16:
+        return Sum<T, 16>(group, grads, dim);
+      case 32:
+        return Sum<T, 32>(group, grads, dim);
+      case 64:
+        return Sum<T, 64>(group, grads, dim);
+      default:
+        return Sum<T, 0>(group, grads, dim);
     }
   }
 
@@ -57,6 +48,60 @@ class GradientSum {
 
  private:
   static constexpr size_t kAhead = 8;  ///< keys whose gradients are asked for
+
+  /// Adds up the gradients of the keys that occurred before. `kDim` is `width`, or 0.
+  template <typename T, size_t kDim>
+  void Sum(const ShardKeys& group, const T* grads, size_t width) {
+    const size_t dim = kDim == 0 ? width : kDim;
+    const size_t count = keys_.again();
+    std::vector<T>& sums = SumsOf<T>();
+    const size_t most = std::min(count, keys_.size()) * dim;
+    if (sums.size() < most) sums.resize(most);
+    T* next = sums.data();
+    const auto gradient_at = [&](size_t position) { return grads + position * dim; };
+    const auto ask_for = [&](const void* gradient) {
+      if constexpr (kDim == 0) {
+        PrefetchBytes(static_cast<const char*>(gradient), dim * sizeof(T));
+      } else {
+        PrefetchBytes<kDim * sizeof(T)>(static_cast<const char*>(gradient));
+      }
+    };
+    for (size_t i = 0; i < count; ++i) {
+      if (i + kAhead < count) {
+        // Keys of one shard lie apart in the batch, where no hardware foresees the next.
+        const uint32_t j = keys_.again(i + kAhead);
+        ask_for(gradient_at(group.positions[j]));
+        ask_for(gradients_[keys_.unique_of(j)]);
+      }
+      const uint32_t j = keys_.again(i);
+      const uint32_t unique = keys_.unique_of(j);
+      const T* const before = static_cast<const T*>(gradients_[unique]);
+      const T* const gradient = gradient_at(group.positions[j]);
+      if (before == gradient_at(keys_.keys().positions[unique])) {
+        Add(next, before, gradient, dim);
+        gradients_[unique] = next;
+        next += dim;
+      } else {
+        Add(sums.data() + (before - sums.data()), before, gradient, dim);
+      }
+    }
+  }
+
+  /// sum = a + b, where `sum` may be `a`: what keeps a compiler from using vectors by itself.
+  template <typename T>
+  static void Add(T* sum, const T* a, const T* b, size_t dim) noexcept {
+    using Lanes [[gnu::vector_size(16)]] = T;
+    constexpr size_t kLanes = sizeof(Lanes) / sizeof(T);
+    size_t c = 0;
+    for (; c + kLanes <= dim; c += kLanes) {
+      Lanes sums, terms;
+      std::memcpy(&sums, a + c, sizeof(sums));
+      std::memcpy(&terms, b + c, sizeof(terms));
+      sums += terms;
+      std::memcpy(sum + c, &sums, sizeof(sums));
+    }
+    for (; c < dim; ++c) sum[c] = a[c] + b[c];
+  }
 
   template <typename T>
   std::vector<T>& SumsOf() noexcept {

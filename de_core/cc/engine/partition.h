@@ -37,7 +37,7 @@ class Partition {
     positions_.resize(n);
     unsorted_.resize(n);
     shards_.resize(n);
-    std::vector<std::array<uint32_t, kShards>> starts(workers);
+    std::vector<Counts> starts(workers);
     const auto run = [&](const std::function<void(size_t)>& task) {
       if (workers == 1) {
         task(0);
@@ -47,15 +47,9 @@ class Partition {
     };
     const auto begin_of = [&](size_t worker) { return n * worker / workers; };
     run([&](size_t worker) {
-      std::array<uint32_t, kShards> counts{};
-      for (size_t i = begin_of(worker); i < begin_of(worker + 1); ++i) {
-        const uint64_t word = WordOf(keys, i);
-        const uint32_t shard = ShardOfHash(Mix64(word));
-        unsorted_[i] = word;
-        shards_[i] = static_cast<uint8_t>(shard);
-        ++counts[shard];
-      }
-      starts[worker] = counts;
+      const size_t begin = begin_of(worker), end = begin_of(worker + 1);
+      starts[worker] =
+          keys.ints != nullptr ? Count<false>(keys, begin, end) : Count<true>(keys, begin, end);
     });
     uint32_t at = 0;
     for (uint32_t shard = 0; shard < kShards; ++shard) {
@@ -67,14 +61,7 @@ class Partition {
       }
     }
     begins_[kShards] = at;
-    run([&](size_t worker) {
-      std::array<uint32_t, kShards> next = starts[worker];
-      for (size_t i = begin_of(worker); i < begin_of(worker + 1); ++i) {
-        const uint32_t to = next[shards_[i]]++;
-        words_[to] = unsorted_[i];
-        positions_[to] = static_cast<uint32_t>(i);
-      }
-    });
+    run([&](size_t worker) { Sort(begin_of(worker), begin_of(worker + 1), starts[worker]); });
   }
 
   ShardKeys Of(uint32_t shard) const noexcept {
@@ -84,6 +71,40 @@ class Partition {
 
  private:
   static constexpr size_t kParallelKeys = 8192;
+  using Counts = std::array<uint32_t, kShards>;
+
+  // The loops keep where the vectors lie in registers: written bytes might be anything's, so that
+  // the compiler would read it anew for each key.
+
+  /// Notes words and shards of keys [begin, end), and how many each shard has.
+  template <bool kStrings>
+  Counts Count(const Keys& keys, size_t begin, size_t end) noexcept {
+    uint64_t* const unsorted = unsorted_.data();
+    uint8_t* const shards = shards_.data();
+    const int64_t* const ints = keys.ints;
+    Counts counts{};
+    for (size_t i = begin; i < end; ++i) {
+      const uint64_t word = kStrings ? HashBytes(keys.strings[i]) : static_cast<uint64_t>(ints[i]);
+      const uint32_t shard = ShardOfHash(Mix64(word));
+      unsorted[i] = word;
+      shards[i] = static_cast<uint8_t>(shard);
+      ++counts[shard];
+    }
+    return counts;
+  }
+
+  /// Puts keys [begin, end) where their shards' next keys belong.
+  void Sort(size_t begin, size_t end, Counts next) noexcept {
+    const uint64_t* const unsorted = unsorted_.data();
+    const uint8_t* const shards = shards_.data();
+    uint64_t* const words = words_.data();
+    uint32_t* const positions = positions_.data();
+    for (size_t i = begin; i < end; ++i) {
+      const uint32_t to = next[shards[i]]++;
+      words[to] = unsorted[i];
+      positions[to] = static_cast<uint32_t>(i);
+    }
+  }
 
   std::vector<uint64_t> words_, unsorted_;
   std::vector<uint32_t> positions_;

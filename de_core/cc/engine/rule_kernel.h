@@ -16,6 +16,7 @@
 
 #include "de_core/cc/engine/optimizer_rules.h"
 #include "de_core/cc/engine/scalar_types.h"
+#include "de_core/cc/engine/wide_vectors.h"
 
 namespace de::engine {
 
@@ -115,15 +116,27 @@ void UpdateElements(const RowsUpdate& updates) noexcept {
   });
 }
 
-/// The kernel of a `Row<T>` with a static void Update(const RowsUpdate&).
+/// The two compilations of a `Row` with a static void Update(const RowsUpdate&).
+template <typename Row>
+struct RowKernels {
+  static void Narrow(const double* hyper, size_t n_hyper, size_t dim, char* const* rows,
+                     const size_t* slot_offsets, const void* const* gradients,
+                     size_t count) noexcept {
+    Row::Update({hyper, n_hyper, dim, rows, slot_offsets, gradients, count});
+  }
+  DE_WIDE_VECTORS static void Wide(const double* hyper, size_t n_hyper, size_t dim,
+                                   char* const* rows, const size_t* slot_offsets,
+                                   const void* const* gradients, size_t count) noexcept {
+    Row::Update({hyper, n_hyper, dim, rows, slot_offsets, gradients, count});
+  }
+};
+
+/// The kernel of a `Row<T>` for rows of `value`, with the vectors that the processor has.
 template <template <typename> class Row>
 RuleKernel KernelOf(DType value) noexcept {
   return VisitFloating<RuleKernel>(value, nullptr, [](auto tag) -> RuleKernel {
-    using T = typename decltype(tag)::type;
-    return [](const double* hyper, size_t n_hyper, size_t dim, char* const* rows,
-              const size_t* slot_offsets, const void* const* gradients, size_t count) noexcept {
-      Row<T>::Update({hyper, n_hyper, dim, rows, slot_offsets, gradients, count});
-    };
+    using Kernels = RowKernels<Row<typename decltype(tag)::type>>;
+    return HasWideVectors() ? Kernels::Wide : Kernels::Narrow;
   });
 }
 

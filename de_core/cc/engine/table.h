@@ -179,8 +179,12 @@ class Table {
 
   /// Working memory of one verb, kept for the next so that a step allocates nothing.
   struct Scratch {
+    /// Lends one of `gradients` to a task, the same to tasks that follow each other, for then it is
+    /// in the cache.
+    class SumLease;
     Partition partition;
-    GradientSum gradients[kShards];
+    GradientSum gradients[kShards];  ///< as many as there are tasks at most
+    std::atomic<uint32_t> lent{0};   ///< bit i: gradients[i] is
   };
   class ScratchLease;
 

@@ -38,10 +38,29 @@ class Table::ScratchLease {
   ScratchLease& operator=(const ScratchLease&) = delete;
 
   Scratch* operator->() const noexcept { return scratch_.get(); }
+  Scratch* get() const noexcept { return scratch_.get(); }
 
  private:
   const Table& table_;
   std::unique_ptr<Scratch> scratch_;
+};
+
+class Table::Scratch::SumLease {
+ public:
+  explicit SumLease(Scratch* scratch) noexcept : scratch_(scratch) {
+    uint32_t lent = scratch->lent.load(std::memory_order_relaxed);
+    do {
+      at_ = LowestBit(~lent);
+    } while (!scratch->lent.compare_exchange_weak(lent, lent | 1U << at_));
+  }
+  ~SumLease() { scratch_->lent.fetch_and(~(1U << at_)); }
+  SumLease(const SumLease&) = delete;
+  SumLease& operator=(const SumLease&) = delete;
+  GradientSum& operator*() const noexcept { return scratch_->gradients[at_]; }
+
+ private:
+  Scratch* scratch_;
+  uint32_t at_ = 0;
 };
 
 }  // namespace de::engine

@@ -88,8 +88,8 @@ Status Table::ForEachShard(const Keys& keys, Executor* executor, const PerShard&
       const ShardKeys group = scratch->partition.Of(static_cast<uint32_t>(shard));
       if (group.count == 0) return;
       failures[shard] = Guarded([&] {
-        per_shard(OneShardsKeys{shards_.data(), static_cast<uint32_t>(shard), &group},
-                  scratch->gradients[shard]);
+        const Scratch::SumLease sum(scratch.get());
+        per_shard(OneShardsKeys{shards_.data(), static_cast<uint32_t>(shard), &group}, *sum);
         return Status::Ok();
       });
     };

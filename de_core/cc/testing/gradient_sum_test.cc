@@ -58,7 +58,8 @@ TEST(GradientSum, AddsUpEqualKeysInTheOrderOfTheBatch) {
       for (int64_t& key : keys) key = static_cast<int64_t>(random() % distinct) - 2;
       ExpectSums<float>(&sum, Batch(keys), 1);
       ExpectSums<double>(&sum, Batch(keys), 3);
-      ExpectSums<float>(&sum, Batch(keys), 8);
+      for (const size_t dim : {7, 8, 16, 32, 64}) ExpectSums<float>(&sum, Batch(keys), dim);
+      ExpectSums<double>(&sum, Batch(keys), 16);
     }
   }
 }
@@ -71,6 +72,13 @@ TEST(GradientSum, AKeyThatOccursOnceIsNotCopied) {
   EXPECT_EQ(sum.gradient(1), &grads[1]);
   EXPECT_EQ(*static_cast<const float*>(sum.gradient(0)), 5);
   EXPECT_EQ(grads[0], 1) << "the caller's gradients must not change";
+}
+
+TEST(GradientSum, KeysThatMeetInTheMapAreDistinct) {
+  std::vector<int64_t> keys;  // their hashes end alike, so that all begin at one place of the map
+  for (uint64_t i = 0; i < 300; ++i) keys.push_back(static_cast<int64_t>(UnMix64(i % 200 << 20)));
+  GradientSum sum;
+  ExpectSums<float>(&sum, Batch(keys), 8);
 }
 
 TEST(GradientSum, StringsOfOneHashAreDistinctKeys) {
