@@ -11,7 +11,8 @@ and written by `scatter_nd_update`.
 The other peer is the way of the library's ancestor, by this library's verbs: rows and slots lie in
 three tables. The forward pass looks all ids up. The gradient is summed by id, as in the dense peer;
 then rows and slots of the distinct ids are looked up, updated as dense tensors, and upserted. (The
-ancestor's optimizer reads the rows again before it updates them, as this peer does.)
+ancestor's optimizer reads the rows again before it updates them, as this peer does. Between its
+tables and the update it keeps them in variables; docs/benchmarks.md says what that costs.)
 """
 
 import keras

@@ -18,7 +18,17 @@ constexpr size_t kAbsentRows = 8;
 constexpr size_t kElsewhere = 1U << 15;
 static_assert(kKeysAChunk <= kElsewhere, "a key's place and that mark share 16 bits");
 // Keys a thread must have to be worth waking.
-constexpr size_t kKeysATask = 4096;
+constexpr size_t kKeysAThread = 4096;
+// Tasks for each thread: one that begins late leaves some to the others.
+constexpr size_t kTasksAThread = 4;
+
+/// The line behind the home line of a hash, where keys go that it had no place for.
+inline const IndexLine* LineAfterHome(const Shard::Reader& reader, uint64_t hash) noexcept {
+  const auto& place = *reinterpret_cast<const Shard::Place*>(
+      reader.directory + (hash >> reader.shift) * sizeof(Shard::Place));
+  const uint32_t after = ReduceLow32(hash, place.size) + 1;
+  return place.lines + (after == place.size ? 0 : after);
+}
 
 }  // namespace
 
@@ -208,15 +218,21 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
         const uint64_t hash = Mix64(word);
         words[at] = word;
         hashes[at] = hash;
-        const IndexLine* const home = readers[ShardOfHash(hash)].HomeLine(hash);
-        lines[at] = HasPassed(*home, hash) ? home : nullptr;
+        const Shard::Reader& reader = readers[ShardOfHash(hash)];
+        lines[at] = HasPassed(*reader.HomeLine(hash), hash) ? LineAfterHome(reader, hash) : nullptr;
       },
       [&](size_t, size_t at) DE_ALWAYS_INLINE {
-        if (lines[at] != nullptr) PrefetchFar(lines[at] + 1);
+        if (lines[at] != nullptr) PrefetchFar(lines[at]);
       },
       [&](size_t i, size_t at) DE_ALWAYS_INLINE {
         rows[at] = nullptr;
         if (lines[at] == nullptr) return;
+        if constexpr (!kStrings) {  // most are in the next line
+          const HomeProbe probe = ProbeHome(*lines[at], words[at]);
+          rows[at] = map.RowIn(readers[ShardOfHash(hashes[at])].extents, probe.row);
+          if (!probe.away) return;
+          rows[at] = nullptr;
+        }
         const Shard& shard = *shards_[ShardOfHash(hashes[at])];
         const std::string_view* const bytes =
             kStrings ? keys.strings + position_of_away(i) : nullptr;
@@ -294,8 +310,9 @@ Status Table::Find(const Keys& keys, const ValuesOut& out, bool* found, Executor
       (this->*find_range)(keys, begin, end, out, found);
     };
     const size_t threads = executor == nullptr ? 1 : executor->threads();
-    const size_t tasks = std::min(threads, keys.size / kKeysATask);
-    if (tasks <= 1) {
+    const size_t worth = std::min(threads, keys.size / kKeysAThread);
+    const size_t tasks = std::min(worth * kTasksAThread, keys.size / kKeysAChunk);
+    if (worth <= 1) {
       range(0, keys.size);
     } else {
       executor->Run(tasks, [&](size_t task) {

@@ -103,6 +103,22 @@ engine::KeyType KeyTypeOf(DataType dtype) {
   return dtype == tensorflow::DT_STRING ? engine::KeyType::kString : engine::KeyType::kInt64;
 }
 
+namespace {
+
+// Some tens of microseconds.
+constexpr int kSpins = 1000;
+
+/// Lets a processor's other thread have it for a moment.
+void Pause() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
 PoolExecutor::PoolExecutor(tensorflow::OpKernelContext* context)
     : pool_(context->device()->tensorflow_cpu_worker_threads()->workers) {}
 
@@ -113,7 +129,7 @@ void PoolExecutor::Run(size_t count, const std::function<void(size_t)>& task) {
   // pool has no thread for, so a busy pool delays nothing.
   struct Shared {
     std::atomic<size_t> next{0};
-    size_t done = 0;
+    std::atomic<size_t> done{0};  ///< changes under the mutex
     std::mutex mutex;
     std::condition_variable all_done;
   };
@@ -129,6 +145,8 @@ void PoolExecutor::Run(size_t count, const std::function<void(size_t)>& task) {
   const size_t helpers = std::min(threads(), count) - 1;
   for (size_t i = 0; i < helpers; ++i) pool_->Schedule(work);
   work();
+  // The others' last tasks end soon, sooner than a thread that sleeps is woken.
+  for (int i = 0; i < kSpins && shared->done.load(std::memory_order_acquire) != count; ++i) Pause();
   std::unique_lock<std::mutex> lock(shared->mutex);
   shared->all_done.wait(lock, [&] { return shared->done == count; });
 }

@@ -1,5 +1,6 @@
 // Kernels that sum rows without handing them out.
 #include <algorithm>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "de_core/cc/engine/pooling.h"
@@ -18,11 +19,13 @@ using tensorflow::Tensor;
 using tensorflow::TensorShape;
 using tensorflow::TensorShapeUtils;
 
-// Bytes of rows that are read at a time: they are still in the nearest cache when they are used.
-constexpr size_t kBytesAtOnce = 128 << 10;
-constexpr size_t kMostKeysAtOnce = 2048;
+// Bytes of rows that are read at a time: they are still in a near cache when they are used.
+constexpr size_t kBytesAtOnce = 64 << 10;
+constexpr size_t kMostKeysAtOnce = 1024;
 // Keys a thread must have to be worth waking.
-constexpr size_t kPooledKeysATask = 4096;
+constexpr size_t kPooledKeysAThread = 4096;
+// Tasks for each thread: one that begins late leaves some to the others.
+constexpr size_t kTasksAThread = 4;
 
 absl::Status SegmentsOf(const Tensor& keys, const Tensor& splits, engine::Segments* segments) {
   if (!TensorShapeUtils::IsVector(keys.shape()) || !TensorShapeUtils::IsVector(splits.shape()) ||
@@ -86,8 +89,8 @@ class PoolingOp : public TableOp {
     // Tasks divide the batch between segments.
     PoolExecutor executor(context);
     const size_t size = batch.keys().size;
-    const size_t tasks =
-        std::min({executor.threads(), size / kPooledKeysATask + 1, segments.count + 1});
+    const size_t worth = std::min(executor.threads(), size / kPooledKeysAThread + 1);
+    const size_t tasks = worth <= 1 ? 1 : std::min(worth * kTasksAThread, segments.count + 1);
     std::vector<absl::Status> statuses(tasks);
     const auto begin_of = [&](size_t task) {
       if (task == 0 || task == tasks) return task == 0 ? size_t{0} : size;
@@ -96,8 +99,10 @@ class PoolingOp : public TableOp {
     const auto run = [&](size_t task) {
       const size_t begin = begin_of(task), end = begin_of(task + 1);
       if (begin >= end) return;
-      std::vector<double> rows((std::min(at_once, end - begin) * row_bytes + 7) / sizeof(double));
-      char* const data = reinterpret_cast<char*>(rows.data());
+      // Not filled first, as a vector's elements are.
+      const std::unique_ptr<double[]> rows(
+          new double[(std::min(at_once, end - begin) * row_bytes + 7) / sizeof(double)]);
+      char* const data = reinterpret_cast<char*>(rows.get());
       size_t segment = segments.Of(begin);
       for (size_t at = begin; at < end;) {
         const size_t count = std::min(at_once, end - at);
