@@ -22,8 +22,8 @@ def embedding_lookup_many(
 
     Tables on parameter servers are asked by one request to each server, however many features and
     tables there are, and distinct ids of a table travel once. Tables of one value dtype share a
-    request; those of string keys on servers, and of this process, are looked up one by one.
-    Tables that are divided among workers in step take three collectives together.
+    request; those of this process are looked up one by one. Tables that are divided among workers
+    in step take three collectives together.
 
     Args:
         params: The Variable of each feature; several features may share one.

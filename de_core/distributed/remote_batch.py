@@ -7,7 +7,7 @@ one server are asked travels as one tensor, is taken apart there, and the answer
 from __future__ import annotations
 
 import collections
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -22,7 +22,7 @@ _Member = tuple[int, int]
 
 def may_share(store: ShardedTable) -> bool:
     """Returns whether a table's requests may travel with those of others."""
-    return store.is_remote and not store.router.is_spread and store.spec.key_dtype != tf.string
+    return store.is_remote and not store.router.is_spread
 
 
 def find(stores: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -129,14 +129,26 @@ def _packed(parts: Sequence[tf.Tensor]) -> tf.Tensor:
     """
     if len(parts) == 1:
         return parts[0]
-    sizes = tf.stack([tf.size(part, tf.int64) for part in parts])
-    return tf.concat([sizes, *(tf.cast(part, tf.int64) for part in parts)], 0)
+    numbers = [each for part in parts for each in _numbers(part)]
+    sizes = tf.stack([tf.size(each, tf.int64) for each in numbers])
+    return tf.concat([sizes, *numbers], 0)
 
 
-def _unpacked(parcel: tf.Tensor, dtypes: Iterable[tf.DType]) -> list[tf.Tensor]:
-    dtypes = list(dtypes)
-    count = len(dtypes)
-    if count == 1:
+def _unpacked(parcel: tf.Tensor, dtypes: Sequence[tf.DType]) -> list[tf.Tensor]:
+    if len(dtypes) == 1:
         return [parcel]
-    parts = tf.split(parcel[count:], parcel[:count], num=count)
-    return [tf.cast(part, dtype) for part, dtype in zip(parts, dtypes, strict=True)]
+    count = sum(2 if dtype == tf.string else 1 for dtype in dtypes)
+    numbers = iter(tf.split(parcel[count:], parcel[:count], num=count))
+    return [
+        library.de_words_to_strings(words=next(numbers), lengths=next(numbers))
+        if dtype == tf.string
+        else tf.cast(next(numbers), dtype)
+        for dtype in dtypes
+    ]
+
+
+def _numbers(part: tf.Tensor) -> list[tf.Tensor]:
+    """Returns keys as int64: integers as they are, strings as their words and lengths."""
+    if part.dtype == tf.string:
+        return list(library.de_strings_to_words(part))
+    return [tf.cast(part, tf.int64)]

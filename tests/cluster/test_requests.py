@@ -25,13 +25,21 @@ def target():
     del servers
 
 
+def keys_of(ids, table):
+    """Returns keys of the dtype of a table; strings of up to 18 bytes."""
+    if table.key_dtype != tf.string:
+        return tf.cast(ids, table.key_dtype)
+    text = tf.strings.as_string(ids)
+    return tf.where(ids % 3 == 0, text, tf.strings.join([text, "\0of some length"]))
+
+
 def model(tables, features, *, remote, drawn=False):
     """Returns the op of a step and the rows of all tables, some of them of other dims."""
     devices = [f"/job:ps/replica:0/task:{task}/device:CPU:0" for task in range(SERVERS)]
     users = [
         de.get_variable(
             f"table_{number}",
-            key_dtype=tf.int32 if number % 3 == 2 else tf.int64,
+            key_dtype=(tf.int64, tf.string, tf.int32)[number % 3],
             dim=2 + number % 2,
             devices=devices if remote else None,
             initializer="uniform",
@@ -42,9 +50,12 @@ def model(tables, features, *, remote, drawn=False):
     owners = [users[feature % tables] for feature in range(features)]
     ids = [
         # What is constant need not travel.
-        tf.random.uniform([3, 4], 0, 20, each.key_dtype)
-        if drawn
-        else tf.constant(rng.integers(0, 20, [3, 4]), each.key_dtype)
+        keys_of(
+            tf.random.uniform([3, 4], 0, 20, tf.int64)
+            if drawn
+            else tf.constant(rng.integers(0, 20, [3, 4])),
+            each,
+        )
         for each in owners
     ]
     if features == 1:
@@ -56,7 +67,8 @@ def model(tables, features, *, remote, drawn=False):
     optimizer = de.DynamicEmbeddingOptimizer(tf1.train.AdagradOptimizer(0.1))
     train = optimizer.minimize(loss)
     return train, [
-        tf.convert_to_tensor(each.lookup(tf.range(20, dtype=each.key_dtype))) for each in users
+        tf.convert_to_tensor(each.lookup(keys_of(tf.range(20, dtype=tf.int64), each)))
+        for each in users
     ]
 
 
