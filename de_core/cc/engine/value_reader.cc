@@ -108,12 +108,29 @@ DE_EIGHTS inline void Eights(const char* values, float scale, size_t dim, char* 
 
 /// With a width that the compiler knows, or 0.
 template <typename From, size_t kDim>
-DE_EIGHTS void RowsOfEights(const char* const* rows, size_t count, size_t scale_offset, size_t dim,
-                            char* out) noexcept {
+DE_EIGHTS inline void RowsOfDim(const char* const* rows, size_t count, size_t scale_offset,
+                                size_t dim, char* out) noexcept {
   const size_t width = kDim != 0 ? kDim : dim;
   for (size_t i = 0; i < count; ++i) {
     const float scale = kScaled<From> ? ElementAt<float>(rows[i] + scale_offset) : 1.0F;
     Eights<From>(rows[i], scale, width, out + i * width * sizeof(float));
+  }
+}
+
+template <typename From>
+DE_EIGHTS void RowsOfEights(const char* const* rows, size_t count, size_t scale_offset, size_t dim,
+                            char* out) noexcept {
+  switch (dim) {
+    case 16:
+      return RowsOfDim<From, 16>(rows, count, scale_offset, dim, out);
+    case 32:
+      return RowsOfDim<From, 32>(rows, count, scale_offset, dim, out);
+    case 64:
+      return RowsOfDim<From, 64>(rows, count, scale_offset, dim, out);
+    case 128:
+      return RowsOfDim<From, 128>(rows, count, scale_offset, dim, out);
+    default:
+      return RowsOfDim<From, 0>(rows, count, scale_offset, dim, out);
   }
 }
 
@@ -125,11 +142,11 @@ bool HasEights() noexcept {
 ValueReader EightsOf(DType stored) noexcept {
   switch (stored) {
     case DType::kHalf:
-      return {&Eights<Half>, &RowsOfEights<Half, 0>};
+      return {&Eights<Half>, &RowsOfEights<Half>};
     case DType::kBFloat16:
-      return {&Eights<BFloat16>, &RowsOfEights<BFloat16, 0>};
+      return {&Eights<BFloat16>, &RowsOfEights<BFloat16>};
     case DType::kInt8:
-      return {&Eights<int8_t>, &RowsOfEights<int8_t, 0>};
+      return {&Eights<int8_t>, &RowsOfEights<int8_t>};
     default:
       return {};
   }
