@@ -12,6 +12,7 @@
 
 #include "de_core/cc/engine/random_draws.h"
 #include "de_core/cc/engine/scalar_types.h"
+#include "de_core/cc/engine/wide_draws.h"
 #include "de_core/cc/engine/wide_vectors.h"
 
 namespace de::engine {
@@ -23,8 +24,6 @@ using Kind = InitializerOptions::Kind;
 // baseline vector.
 constexpr size_t kBlock = kNormalBlock;
 constexpr size_t kLanes = 4;
-// Rows whose words are prepared together.
-constexpr size_t kRowsAhead = 8;
 
 std::string Number(double value) {
   char text[32];
@@ -128,61 +127,29 @@ struct InitializerFillers {
   }
 
 #if defined(DE_WIDE_DRAWS)
-  /// Draws the next elements of a row, kVectors times eight at a time, as long as that many are
-  /// left; with one vector also the last few.
-  template <typename T, size_t kVectors, typename Draw>
-  DE_EIGHT static void WideElements(const Draw& draw, WideWords* words, size_t* left,
-                                    T** elements) noexcept {
-    constexpr size_t kMost = kVectors * kWide;
-    while (*left >= (kVectors == 1 ? 1 : kMost)) {
-      __m256i x[kVectors];
-      __m256 values[kVectors];
-      words->Next<kVectors>(x);
-      draw.template Fill<kVectors>(x, values);
-      const size_t count = std::min(*left, kMost);
-      if (std::is_same_v<T, float> && count == kMost) {
-        for (size_t i = 0; i < kVectors; ++i) {
-          _mm256_storeu_ps(reinterpret_cast<float*>(*elements) + i * kWide, values[i]);
-        }
-      } else {
-        alignas(32) float floats[kMost];
-        std::memcpy(floats, values, sizeof(values));
-        for (size_t i = 0; i < count; ++i) (*elements)[i] = Scalar<T>::Store(floats[i]);
-      }
-      *elements += count;
-      *left -= count;
-    }
+  static DrawParameters ParametersOf(const Initializer& self) noexcept {
+    return {static_cast<float>(self.shift_), static_cast<float>(self.scale_),
+            static_cast<float>(self.low_), static_cast<float>(self.high_)};
   }
-#endif
 
   template <typename T, template <typename> class Draw>
   DE_WIDE_VECTORS static void WideDraws(const Initializer& self, const uint64_t* key_words,
                                         void* const* rows, size_t count) noexcept {
-#if defined(DE_WIDE_DRAWS)
     if constexpr (std::is_same_v<typename Scalar<T>::Real, float>) {
-      using Wide = typename WideDrawOf<Draw>::Type;
-      const Wide draw{WideFloats(self.shift_), WideFloats(self.scale_), WideFloats(self.low_),
-                      WideFloats(self.high_)};
-      for (size_t begin = 0; begin < count; begin += kRowsAhead) {
-        KeyRandom::Counter counters[kRowsAhead];
-        const size_t ahead = std::min(kRowsAhead, count - begin);
-        for (size_t i = 0; i < ahead; ++i) {
-          counters[i] = KeyRandom(self.seed_, key_words[begin + i]).counter();
-        }
-        for (size_t i = 0; i < ahead; ++i) {
-          WideWords words(counters[i]);
-          T* elements = static_cast<T*>(rows[begin + i]);
-          size_t left = self.dim_;
-          WideElements<T, Wide::kVectors>(draw, &words, &left, &elements);
-          WideElements<T, 2>(draw, &words, &left, &elements);
-          WideElements<T, 1>(draw, &words, &left, &elements);
-        }
-      }
-      return;
+      eight_lanes::DrawRows<T, Draw>(ParametersOf(self), self.seed_, self.dim_, key_words, rows,
+                                     count);
+    } else {
+      Draws<T, Draw>(self, key_words, rows, count);
     }
-#endif
-    Draws<T, Draw>(self, key_words, rows, count);
   }
+
+  template <typename T, template <typename> class Draw>
+  DE_WIDEST_VECTORS static void WidestDraws(const Initializer& self, const uint64_t* key_words,
+                                            void* const* rows, size_t count) noexcept {
+    sixteen_lanes::DrawRows<T, Draw>(ParametersOf(self), self.seed_, self.dim_, key_words, rows,
+                                     count);
+  }
+#endif
 
   template <typename T>
   static void Quantiles(const Initializer& self, const uint64_t* key_words, void* const* rows,
@@ -212,7 +179,13 @@ struct InitializerFillers {
   static Filler DrawsOf(DType dtype) noexcept {
     return VisitFloating(dtype, Filler{}, [](auto tag) -> Filler {
       using T = typename decltype(tag)::type;
-      return HasWideVectors() ? &WideDraws<T, Draw> : &Draws<T, Draw>;
+#if defined(DE_WIDE_DRAWS)
+      if constexpr (std::is_same_v<typename Scalar<T>::Real, float>) {
+        if (HasWidestVectors()) return &WidestDraws<T, Draw>;
+      }
+      if (HasWideVectors()) return &WideDraws<T, Draw>;
+#endif
+      return &Draws<T, Draw>;
     });
   }
 

@@ -25,42 +25,58 @@ struct RandomSeed {
 /// The words of one row. 32-bit words serve float, half and bfloat16 elements, 64-bit ones double.
 class KeyRandom {
  public:
-  KeyRandom(RandomSeed seed, uint64_t key_word) noexcept
-      : row_(Mix64(key_word ^ seed.rows)),
-        block_(Mix64((key_word >> kBlockBits) ^ seed.blocks)),
-        in_block_(static_cast<uint32_t>(key_word) & kBlockMask) {}
+  KeyRandom(RandomSeed seed, uint64_t key_word) noexcept : state_(seed, key_word) {}
 
   /// Words of elements [first, first + count).
   ///
   /// 32-bit lanes, so that the loop vectorises on plain SSE2: a 32-bit finalizer over a counter,
   /// keyed midway with one half of the row's state; the other half is the counter's step. The
   /// counter starts where the finalizer makes the word of element 0 a DistinctWord.
-  /// Source of the finalizer: C. Wellons, hash-prospector ("lowbias32").
+  /// Source of the finalizer: C. Wellons, hash-prospector, without its last step, which improves
+  /// the lower bits only.
   void Fill(size_t first, size_t count, uint32_t* words) const noexcept {
-    const Counter row = counter();
-    const uint32_t start = row.start + static_cast<uint32_t>(first) * row.step;
+    const auto step = static_cast<uint32_t>(state_.row) | 1U, key = state_.key();
+    const uint32_t start = Start(state_.DistinctWord(), key) + static_cast<uint32_t>(first) * step;
     for (uint32_t i = 0; i < count; ++i) {
-      uint32_t x = start + i * row.step;
-      x = (x ^ (x >> 16)) * kFirstFactor;
-      x ^= row.key;
-      x = (x ^ (x >> 15)) * kSecondFactor;
-      words[i] = x ^ (x >> 15);
+      const uint32_t x = ((start + i * step) ^ key) * kFirstFactor;
+      words[i] = (x ^ (x >> 15)) * kSecondFactor;
     }
   }
 
-  /// What the 32-bit words of a row are made of.
-  struct Counter {
-    uint32_t start, step, key;
-  };
-  Counter counter() const noexcept {
-    const auto key = static_cast<uint32_t>(row_ >> 32);
-    return {Unfinalize(DistinctWord(), key), static_cast<uint32_t>(row_) | 1U, key};
-  }
   static constexpr uint32_t kFirstFactor = 0x21f0aaadU;
   static constexpr uint32_t kSecondFactor = 0x735a2d97U;
 
+  /// What the 32-bit words of several rows are made of.
+  template <size_t kRows>
+  struct Counters {
+    static constexpr size_t kTogether = 16;  ///< at most what is computed in vain
+    static_assert(kRows % kTogether == 0, "rows come in groups");
+
+    uint32_t start[kRows], step[kRows], key[kRows];
+
+    /// Of the first `count` rows. In loops over what is alike, which vectorise.
+    [[gnu::always_inline]] inline void Fill(RandomSeed seed, const uint64_t* key_words,
+                                            size_t count) noexcept {
+      uint32_t low[kRows] = {}, high[kRows] = {}, in_block[kRows] = {};
+      for (size_t i = 0; i < count; ++i) {
+        const State state(seed, key_words[i]);
+        step[i] = static_cast<uint32_t>(state.row) | 1U;
+        key[i] = state.key();
+        low[i] = static_cast<uint32_t>(state.block);
+        high[i] = static_cast<uint32_t>(state.block >> 32);
+        in_block[i] = state.in_block;
+      }
+      for (size_t i = count; i % kTogether != 0; ++i) key[i] = 0;
+      for (size_t some = 0; some < count; some += kTogether) {
+        for (size_t i = some; i < some + kTogether; ++i) {
+          start[i] = Start(Distinct(in_block[i], low[i], high[i]), key[i]);
+        }
+      }
+    }
+  };
+
   void Fill(size_t first, size_t count, uint64_t* words) const noexcept {
-    uint64_t counter = row_ + first * kGolden;
+    uint64_t counter = state_.row + first * kGolden;
     for (size_t i = 0; i < count; ++i) words[i] = Mix64(counter += kGolden);
   }
 
@@ -69,23 +85,35 @@ class KeyRandom {
   static constexpr unsigned kBlockBits = 23;
   static constexpr uint32_t kBlockMask = (1U << kBlockBits) - 1;
 
-  /// The inverse of the finalizer in Fill.
-  static uint32_t Unfinalize(uint32_t x, uint32_t key) noexcept {
-    x = (x ^ (x >> 15) ^ (x >> 30)) * 0x97132227U;  // 0x735a2d97^-1 modulo 2^32
-    x = x ^ (x >> 15) ^ (x >> 30);
-    x = (x ^ key) * 0x333c4925U;  // 0x21f0aaad^-1 modulo 2^32
-    return x ^ (x >> 16);
+  struct State {
+    uint64_t row, block;
+    uint32_t in_block;
+
+    [[gnu::always_inline]] inline State(const RandomSeed& seed, uint64_t key_word) noexcept
+        : row(Mix64(key_word ^ seed.rows)),
+          block(Mix64((key_word >> kBlockBits) ^ seed.blocks)),
+          in_block(static_cast<uint32_t>(key_word) & kBlockMask) {}
+    uint32_t key() const noexcept { return static_cast<uint32_t>(row >> 32); }
+    uint32_t DistinctWord() const noexcept {
+      return Distinct(in_block, static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32));
+    }
+  };
+
+  /// The counter of element 0, by the inverse of the finalizer in Fill.
+  [[gnu::always_inline]] static inline uint32_t Start(uint32_t word, uint32_t key) noexcept {
+    const uint32_t x = word * 0x97132227U;                     // kSecondFactor^-1 modulo 2^32
+    return ((x ^ (x >> 15) ^ (x >> 30)) * 0x333c4925U) ^ key;  // kFirstFactor^-1
   }
 
   /// The word of element 0. A draw of a float has about 2^23 equally spaced values, so among a
   /// million rows of one random float thousands would be equal. Here the 2^23 keys of a block
   /// (those that share their upper 41 bits, as most sequential ids do) are permuted instead: no two
-  /// of them share this word's upper 23 bits, and its lower bits are 0. Normal deviates of such
-  /// words, scaled and rounded to float, are distinct too; one more bit would be too many.
-  uint32_t DistinctWord() const noexcept {
-    const uint32_t low = static_cast<uint32_t>(block_);
-    const uint32_t high = static_cast<uint32_t>(block_ >> 32);
-    uint32_t x = in_block_ ^ (low & kBlockMask);
+  /// of them share this word's upper 23 bits, and its lower bits are the middle of what is left.
+  /// Normal deviates of such words, scaled and rounded to float, are distinct too; one more bit
+  /// would be too many.
+  [[gnu::always_inline]] static inline uint32_t Distinct(uint32_t in_block, uint32_t low,
+                                                         uint32_t high) noexcept {
+    uint32_t x = in_block ^ (low & kBlockMask);
     x = (x * 0x6b43a9b5U) & kBlockMask;  // odd factors and shifts of itself: each step is bijective
     x ^= x >> 13;
     x = ((x ^ (low >> 8)) * 0x52a4bf1dU) & kBlockMask;
@@ -94,12 +122,10 @@ class KeyRandom {
     x ^= x >> 13;
     x = ((x ^ (high >> 8)) * 0x68e31da5U) & kBlockMask;
     x ^= x >> 12;
-    return x << (32 - kBlockBits);
+    return x << (32 - kBlockBits) | 1U << (31 - kBlockBits);
   }
 
-  uint64_t row_;
-  uint64_t block_;
-  uint32_t in_block_;
+  State state_;
 };
 
 }  // namespace de::engine

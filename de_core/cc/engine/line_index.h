@@ -92,8 +92,8 @@ inline constexpr uint32_t kNoRow = 0xffffffffU;
 
 /// What the home line of a key tells without touching another.
 struct HomeProbe {
-  uint32_t row;  ///< whose word matches: a string key's bytes are still to be compared
-  bool away;     ///< no word matches, and `row` is 0: the key is behind this line, or nowhere
+  uint32_t row;   ///< whose word matches: a string key's bytes are still to be compared
+  uint32_t away;  ///< 1: no word matches, and `row` is 0; the key is behind this line, or nowhere
 };
 
 /// Without a branch on what the line holds: one that was predicted wrong would wait for the line
@@ -101,8 +101,8 @@ struct HomeProbe {
 __attribute__((always_inline)) inline HomeProbe ProbeHome(const IndexLine& line,
                                                           uint64_t word) noexcept {
   const uint32_t mask = MatchWord(line, word);
-  const uint32_t here = 0U - static_cast<uint32_t>(mask != 0);
-  return {line.rows[LowestBit(mask | 1U << (kEntriesPerLine - 1))] & here, mask == 0};
+  const uint32_t away = mask == 0 ? 1 : 0;
+  return {line.rows[LowestBit(mask | 1U << (kEntriesPerLine - 1))] & (away - 1), away};
 }
 
 /// Where an entry lies.

@@ -1,8 +1,8 @@
 // Normal deviates from random words, without libm: only + - * /, so every machine gets the same
 // bits and loops vectorise on plain SSE2.
 //
-// Inversion rather than Box-Muller or rejection: one word gives one value, monotonically (distinct
-// words give distinct values), and truncation needs no second draw.
+// Inversion rather than Box-Muller or rejection: one word gives one value, distinct words give
+// distinct values, and truncation needs no second draw.
 #ifndef DE_CORE_ENGINE_NORMAL_QUANTILE_H_
 #define DE_CORE_ENGINE_NORMAL_QUANTILE_H_
 

@@ -136,7 +136,7 @@ void UpdateLocked(const Batch& batch, const Keys& keys, size_t begin, size_t end
         // Behind a full line the next one is where the key may be.
         const auto passed = static_cast<size_t>((Passed(*lines[at]) & PassBit(hashes[at])) != 0);
         PrefetchFar(lines[at] + (passed & probe.away));
-        if (kPlain && probe.away) rows[at] = nowhere;
+        if (kPlain && probe.away != 0) rows[at] = nowhere;
         away[away_count] = static_cast<uint16_t>(j - begin);
         away_count += probe.away;
       },

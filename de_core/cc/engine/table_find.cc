@@ -12,11 +12,15 @@ namespace {
 
 // Keys read under one hold of the locks: bounds how long a writer waits.
 constexpr size_t kKeysAChunk = 2048;
-// Rows of keys without one that are drawn together.
-constexpr size_t kAbsentRows = 8;
-// In the list of the keys that are not in their home line: it may be in another.
-constexpr size_t kElsewhere = 1U << 15;
-static_assert(kKeysAChunk <= kElsewhere, "a key's place and that mark share 16 bits");
+// Rows of keys without one that are drawn together: so many that the branch to that, which nobody
+// can predict, is rare, and so few that memory asked for before is still on its way behind them.
+constexpr size_t kAbsentRows = 32;
+// Steps of the pipeline between a key's probe and the end of its use.
+constexpr size_t kStepsToUse = 2 * kPipelineLag / kPipelineStride;
+// Keys that are not in their home line and not sorted out yet, at most.
+constexpr size_t kAwayRing = 128;
+static_assert(kAwayRing >= 3 * kPipelineLag + kPipelineStride + 2 * kAbsentRows,
+              "a key must not be overwritten before it is sorted out");
 // Keys a thread must have to be worth waking.
 constexpr size_t kKeysAThread = 4096;
 // Tasks for each thread: one that begins late leaves some to the others.
@@ -119,27 +123,27 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
   size_t away_count = 0;
   size_t next_away = 0;
   // Of plain values: those of them that the home line shows to be nowhere are sorted out, and their
-  // rows drawn, while the memory of others is on its way.
-  uint64_t absent_words[kAbsentRows + kPipelineStride] = {};
-  void* absent_rows[kAbsentRows + kPipelineStride] = {};
-  size_t absent_count = 0, elsewhere_count = 0;
-  const auto sort_out = [&](size_t some) DE_ALWAYS_INLINE {
-    for (const size_t last = next_away + some; next_away < last; ++next_away) {
-      const size_t j = away[next_away] & ~kElsewhere;
-      const bool elsewhere = (away[next_away] & kElsewhere) != 0;
-      const size_t position = position_of(j);
+  // rows written, while the memory of other keys is on its way.
+  uint64_t away_hashes[kAwayRing];
+  const IndexLine* away_lines[kAwayRing];
+  size_t away_then[kStepsToUse] = {};  // what away_count was, by step of the pipeline
+  size_t elsewhere_count = 0;
+  const auto write_absent = [&](size_t last) DE_ALWAYS_INLINE {
+    uint64_t absent_words[kAbsentRows];
+    void* absent_rows[kAbsentRows];
+    size_t absent_count = 0;
+    for (; next_away < last; ++next_away) {
+      const uint16_t j = away[next_away];
+      const size_t position = position_of(j), at = next_away % kAwayRing;
+      const auto elsewhere = static_cast<size_t>(HasPassed(*away_lines[at], away_hashes[at]));
       absent_words[absent_count] = word_of(position);
       absent_rows[absent_count] = out.data + position * value_bytes;
-      if (found != nullptr) found[position] = false;
-      absent_count += !elsewhere;
-      away[elsewhere_count] = static_cast<uint16_t>(j);
+      absent_count += elsewhere ^ 1;
+      away[elsewhere_count] = j;
       elsewhere_count += elsewhere;
+      if (found != nullptr) found[position] = false;
     }
-  };
-  const auto draw = [&](size_t least) DE_ALWAYS_INLINE {
-    if (absent_count < least) return;
     initializer_->FillRows(absent_words, absent_rows, absent_count);
-    absent_count = 0;
   };
   RunPipeline(
       0, count,
@@ -152,12 +156,16 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
       },
       [&](size_t, size_t at) DE_ALWAYS_INLINE { PrefetchFar(lines[at]); },
       [&](size_t j, size_t at) DE_ALWAYS_INLINE {
-        // A key that is away is given another row, which is in memory, and nothing more.
         const HomeProbe probe = ProbeHome(*lines[at], words[at]);
-        rows[at] = map.RowIn(readers[ShardOfHash(hashes[at])].extents, probe.row);
-        if (kStrings && probe.away) rows[at] = nullptr;  // no row whose key could be asked for
-        const auto passed = static_cast<size_t>(HasPassed(*lines[at], hashes[at]));
-        away[away_count] = static_cast<uint16_t>(kPlain ? j | passed * kElsewhere : j);
+        char* const row = map.RowIn(readers[ShardOfHash(hashes[at])].extents, probe.row);
+        // A key that is away is given another row, which is in memory, and nothing more; but not a
+        // key of a string, for it would be compared with that row's.
+        rows[at] = kStrings && probe.away != 0 ? nullptr : row;
+        away[away_count] = static_cast<uint16_t>(j);
+        if constexpr (kPlain) {
+          away_hashes[away_count % kAwayRing] = hashes[at];
+          away_lines[away_count % kAwayRing] = lines[at];
+        }
         away_count += probe.away;
       },
       [&](size_t, size_t at) DE_ALWAYS_INLINE {
@@ -194,18 +202,15 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
         use(position, words[at], rows[at]);
       },
       [&](size_t used) DE_ALWAYS_INLINE {
-        if (!kPlain || next_away + kPipelineStride > away_count) return;
-        if ((away[next_away + kPipelineStride - 1] & ~kElsewhere) >= used) return;
-        sort_out(kPipelineStride);
-        draw(kAbsentRows);
+        if (!kPlain) return;
+        size_t& then = away_then[used / kPipelineStride % kStepsToUse];
+        const size_t due = then;  // all of them were used by now
+        then = away_count;
+        if (due >= next_away + kAbsentRows) write_absent(next_away + kAbsentRows);
       });
   if constexpr (kPlain) {
     hits += count - away_count;
-    while (next_away < away_count) {
-      sort_out(std::min(kPipelineStride, away_count - next_away));
-      draw(kAbsentRows);
-    }
-    draw(1);
+    while (next_away < away_count) write_absent(std::min(away_count, next_away + kAbsentRows));
     away_count = elsewhere_count;
   }
 

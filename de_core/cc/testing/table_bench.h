@@ -107,6 +107,9 @@ class Pool final : public engine::Executor {
   State* state_;
 };
 
+/// `count` distinct keys; ranges that do not overlap share none.
+std::vector<int64_t> KeysFrom(uint64_t first, uint64_t count);
+
 /// Touches and frees memory, so that what is measured next does not pay for the machine's first
 /// use of it.
 void WarmMemory(uint64_t bytes);

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "de_core/cc/engine/hash.h"
 #include "de_core/cc/engine/page_memory.h"
 #include "de_core/cc/testing/table_bench.h"
 
@@ -197,6 +198,14 @@ void Pool::Run(size_t count, const std::function<void(size_t)>& task) {
   std::unique_lock<std::mutex> lock(state_->mutex);
   state_->task = nullptr;  // a helper that comes too late finds nothing to do
   state_->done.wait(lock, [&] { return state_->running == 0; });
+}
+
+std::vector<int64_t> KeysFrom(uint64_t first, uint64_t count) {
+  std::vector<int64_t> keys(count);
+  for (uint64_t i = 0; i < count; ++i) {
+    keys[i] = static_cast<int64_t>(engine::Mix64(first + i + 1));
+  }
+  return keys;
 }
 
 void WarmMemory(uint64_t bytes) {

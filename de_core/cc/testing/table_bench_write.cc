@@ -1,6 +1,5 @@
 // Writing: W6, what memory it takes, and keys that are meant to hurt.
 #include <algorithm>
-#include <atomic>
 #include <random>
 #include <thread>
 
@@ -15,12 +14,6 @@ using engine::Mix64;
 using engine::UnMix64;
 
 constexpr size_t kBatch = 16384;
-
-std::vector<int64_t> KeysFrom(uint64_t first, uint64_t count) {
-  std::vector<int64_t> keys(count);
-  for (uint64_t i = 0; i < count; ++i) keys[i] = static_cast<int64_t>(Mix64(first + i + 1));
-  return keys;
-}
 
 /// Average over growth of resident memory over keys and values, of a table that `upsert` fills.
 template <typename Upsert>
@@ -166,59 +159,6 @@ void MemorySection(const Options& options, Report* report) {
   MemoryOf<16>(options, report);
   MemoryOf<32>(options, report);
   MemoryOf<64>(options, report);
-}
-
-void StallSection(const Options& options, Report* report) {
-  constexpr size_t kDim = 32;
-  constexpr size_t kLookup = 256;
-  const uint64_t rows = options.RowsOf(options.stall_rows, kDim), first = rows / 20;
-  const std::vector<int64_t> keys = KeysFrom(0, rows);
-  const std::vector<char> values(kBatch * kDim * sizeof(float), 1);
-  const std::vector<int64_t> there(keys.begin(), keys.begin() + static_cast<ptrdiff_t>(first));
-  const std::vector<int64_t> to_come(keys.begin() + static_cast<ptrdiff_t>(first), keys.end());
-  report->Section("Lookups of 256 keys while a table grows from " + std::to_string(first) + " to " +
-                      std::to_string(rows) + " rows (million keys/s; ms of wall time)",
-                  {"which table grows", "keys", "median", "99 %", "99.9 %", "longest"});
-  std::array<std::vector<double>, 2> longest;
-  for (int round = 0; round < 2 * options.fill_rounds; ++round) {
-    // In turn the table that is read, and for comparison another: what that costs is the machine's.
-    const bool same = round % 2 == 0;
-    Ours read(kDim, 0), other(kDim, 0);
-    read.Upsert(there, kBatch, values.data());
-    other.Upsert(there, kBatch, values.data());
-    std::atomic<bool> done{false};
-    std::vector<double> times;
-    times.reserve(4'000'000);
-    std::thread reader([&] {
-      std::mt19937_64 random(5);
-      std::vector<int64_t> batch(kLookup);
-      std::vector<char> out(kLookup * kDim * sizeof(float));
-      while (!done && times.size() < times.capacity()) {
-        for (int64_t& key : batch) key = there[random() % there.size()];
-        const double start = WallSeconds();
-        read.Find(batch, kLookup, out.data());
-        times.push_back(1e3 * (WallSeconds() - start));
-      }
-    });
-    const double start = WallSeconds();
-    (same ? read : other).Upsert(to_come, kBatch, values.data());
-    const double seconds = WallSeconds() - start;
-    done = true;
-    reader.join();
-    std::sort(times.begin(), times.end());
-    const auto at = [&](double part) {
-      return times[static_cast<size_t>(part * static_cast<double>(times.size() - 1))];
-    };
-    report->Row({same ? "the one that is read" : "another",
-                 Number(static_cast<double>(times.size() * kLookup) / seconds / 1e6),
-                 Number(at(0.5), 3), Number(at(0.99), 3), Number(at(0.999), 3),
-                 Number(times.back(), 3)});
-    longest[same ? 0 : 1].push_back(times.back());
-  }
-  report->Note(
-      "A lookup also waits for its turn on a core: \"another\" shows how long that takes here.");
-  report->Bar("longest stall while growing (median of runs)", Median(longest[0]), 20, 5, true,
-              " ms");
 }
 
 void HostileSection(const Options& options, Report* report) {

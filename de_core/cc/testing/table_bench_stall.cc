@@ -1,0 +1,152 @@
+// How long a lookup takes while a table grows, and what of that the machine took.
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "de_core/cc/engine/page_memory.h"
+#include "de_core/cc/testing/table_bench.h"
+#include "de_core/cc/testing/table_bench_peers.h"
+
+namespace de::bench {
+namespace {
+
+constexpr size_t kDim = 32;
+constexpr size_t kRowBytes = kDim * sizeof(float);
+constexpr size_t kLookup = 256;
+constexpr size_t kBatch = 16384;
+
+/// Times what one thread does again and again. Of a call that takes long it finds out how much of
+/// that the thread was on no core: another thread was on it (the system's scheduler), or the host
+/// of a virtual machine had taken it away.
+class StallWatch {
+ public:
+  StallWatch() { calls_.reserve(4'000'000); }
+
+  bool full() const { return calls_.size() == calls_.capacity(); }
+
+  template <typename Call>
+  void Time(const Call& call) {
+    const double cpu = CpuSeconds(), start = WallSeconds();
+    call();
+    const double wall = WallSeconds() - start;
+    calls_.push_back(1e3 * wall);
+    const bool is_long = wall > 1e-3;
+    if (!is_long && calls_.size() % 64 != 0) return;
+    const Scheduled before = scheduled_;
+    scheduled_ = Now();
+    if (!is_long) return;
+    // A thread that sleeps waits for a lock, which is not the machine's doing: then what is known
+    // to be is the time in which it could have run, and did not.
+    const bool slept = scheduled_.sleeps != before.sleeps;
+    const double queued = scheduled_.queued_seconds - before.queued_seconds;
+    const double own = slept ? wall - std::min(wall, queued) : CpuSeconds() - cpu;
+    longest_own_ = std::max(longest_own_, 1e3 * own);
+  }
+
+  /// Milliseconds: the call that `part` of all are shorter than.
+  double At(double part) {
+    std::sort(calls_.begin(), calls_.end());
+    return calls_[static_cast<size_t>(part * static_cast<double>(calls_.size() - 1))];
+  }
+  size_t calls() const { return calls_.size(); }
+  /// Of the longest call, when what the machine took is not counted.
+  double longest_own() const { return std::max(longest_own_, std::min(1.0, calls_.back())); }
+
+ private:
+  struct Scheduled {
+    int64_t sleeps = 0;
+    double queued_seconds = 0;
+  };
+  static Scheduled Now() {
+    rusage usage{};
+    getrusage(RUSAGE_THREAD, &usage);
+    std::ifstream file("/proc/thread-self/schedstat");
+    uint64_t ran = 0, queued = 0;
+    file >> ran >> queued;
+    return {usage.ru_nvcsw, 1e-9 * static_cast<double>(queued)};
+  }
+
+  std::vector<double> calls_;
+  Scheduled scheduled_;
+  double longest_own_ = 0;
+};
+
+/// Writes new memory of `bytes`, as a table does that grows.
+void TakeMemory(uint64_t bytes) {
+  constexpr size_t kBlock = size_t{64} << 20;
+  std::vector<engine::PageMemory> blocks;
+  for (uint64_t taken = 0; taken < bytes; taken += kBlock) {
+    blocks.emplace_back(kBlock);
+    std::memset(blocks.back().data(), 1, kBlock);
+  }
+}
+
+}  // namespace
+
+void StallSection(const Options& options, Report* report) {
+  enum Grows { kThisTable, kAnotherTable, kNoTable };
+  constexpr std::array<const char*, 3> kNames = {"lookups of the table that grows",
+                                                 "lookups of another table",
+                                                 "no table: 5 us of reading the clock"};
+  const uint64_t rows = options.RowsOf(options.stall_rows, kDim), first = rows / 20;
+  const std::vector<int64_t> there = KeysFrom(0, first);
+  const std::vector<int64_t> to_come = KeysFrom(first, rows - first);
+  const std::vector<char> values(kBatch * kRowBytes, 1);
+  report->Section("Lookups of 256 keys while a table grows from " + std::to_string(first) + " to " +
+                      std::to_string(rows) + " rows (million keys/s; ms of wall time)",
+                  {"what is timed", "keys", "median", "99 %", "99.9 %", "longest",
+                   "longest, without what the machine took"});
+  std::array<std::vector<double>, 3> longest, longest_own;
+  for (int round = 0; round < 3 * options.fill_rounds; ++round) {
+    // In turn, beside each other: what the other two cost is the machine's.
+    const Grows grows = static_cast<Grows>(round % 3);
+    Ours read(kDim, 0), other(kDim, 0);
+    read.Upsert(there, kBatch, values.data());
+    other.Upsert(there, kBatch, values.data());
+    std::atomic<bool> done{false};
+    StallWatch watch;
+    std::thread reader([&] {
+      std::mt19937_64 random(5);
+      std::vector<int64_t> batch(kLookup);
+      std::vector<char> out(kLookup * kRowBytes, 1);
+      while (!done && !watch.full()) {
+        if (grows == kNoTable) {
+          watch.Time([] {
+            for (const double start = WallSeconds(); WallSeconds() < start + 5e-6;) {
+            }
+          });
+          continue;
+        }
+        for (int64_t& key : batch) key = there[random() % there.size()];
+        watch.Time([&] { read.Find(batch, kLookup, out.data()); });
+      }
+    });
+    const double start = WallSeconds();
+    if (grows == kNoTable) {
+      TakeMemory(rows * kRowBytes);
+    } else {
+      (grows == kThisTable ? read : other).Upsert(to_come, kBatch, values.data());
+    }
+    const double seconds = WallSeconds() - start;
+    done = true;
+    reader.join();
+    const double most = watch.At(1);
+    const double keys = grows == kNoTable ? 0 : static_cast<double>(watch.calls() * kLookup);
+    report->Row({kNames[grows], Number(keys / seconds / 1e6), Number(watch.At(0.5), 3),
+                 Number(watch.At(0.99), 3), Number(watch.At(0.999), 3), Number(most, 2),
+                 Number(watch.longest_own(), 2)});
+    longest[grows].push_back(most);
+    longest_own[grows].push_back(watch.longest_own());
+  }
+  report->Bar("longest stall while growing (median of runs)", Median(longest[kThisTable]), 20, 5,
+              true, " ms");
+  report->Bar("the same without what the machine took", Median(longest_own[kThisTable]), 20, 5,
+              true, " ms");
+}
+
+}  // namespace de::bench
