@@ -48,23 +48,30 @@ def filled(table, rows, dim):
 
 
 @pytest.mark.usefixtures("past_the_cache")
-def test_a_checkpoint_goes_past_the_page_cache_and_an_export_does_not(make_table, tmp_path):
+def test_a_delta_goes_past_the_page_cache_and_what_is_read_soon_does_not(make_table, tmp_path):
     table = make_table(dim=64)
-    filled(table, 30_000, 64)
-    library.de_table_save(table, str(tmp_path / "kept"))
-    assert part_in_the_page_cache(tmp_path / "kept") < 0.01  # all but its end
-    library.de_table_save(table, str(tmp_path / "mapped"), values_only=True)
-    assert part_in_the_page_cache(tmp_path / "mapped") == 1
+    for name, options in (
+        ("base", {"chain": "c"}),
+        ("delta", {"chain": "c", "delta": True}),
+        ("exported", {"values_only": True}),
+    ):
+        filled(table, 30_000, 64)
+        library.de_table_save(table, str(tmp_path / name), **options)
+    assert part_in_the_page_cache(tmp_path / "base") == 1
+    assert part_in_the_page_cache(tmp_path / "delta") < 0.01  # all but its end
+    assert part_in_the_page_cache(tmp_path / "exported") == 1
 
 
 # Around whole blocks of 1 MiB.
 @pytest.mark.parametrize("rows", [100, 11_900, 12_000, 13_500, 17_777, 40_000])
 def test_a_file_of_any_length_is_as_it_was_written(make_table, rows, tmp_path):
     table, other = make_table(dim=16), make_table(dim=16)
+    base, delta = str(tmp_path / "base"), str(tmp_path / "delta")
+    library.de_table_save(table, base, chain="c")
     values = filled(table, rows, 16)
-    report = json.loads(library.de_table_save(table, str(tmp_path / "t")).numpy())
-    assert (tmp_path / "t").stat().st_size == report["bytes"]
-    library.de_table_restore(other, [str(tmp_path / "t")])
+    report = json.loads(library.de_table_save(table, delta, chain="c", delta=True).numpy())
+    assert (tmp_path / "delta").stat().st_size == report["bytes"]
+    library.de_table_restore(other, [base, delta])
     keys = tf.range(rows, dtype=tf.int64)
     found = library.de_table_find(other, keys, Tvalues=tf.float32, dim=16)[0]
     np.testing.assert_array_equal(found, values)

@@ -26,7 +26,7 @@ engine::Status FromAbsl(const absl::Status& status) {
 }
 
 constexpr uint64_t kFlushBytes = uint64_t{16} << 20;
-constexpr size_t kKeptBlock = size_t{1} << 20;
+constexpr size_t kPlainBlock = size_t{1} << 20;
 constexpr size_t kHugePage = size_t{2} << 20;
 /// What goes past the page cache must be whole ones of these, in the file and in memory.
 constexpr size_t kSector = 4096;
@@ -69,12 +69,12 @@ absl::Status AtomicFile::Create(tensorflow::Env* env, const std::string& path, K
 }
 
 absl::Status AtomicFile::OpenLocal(const std::string& local, Kind kind) {
-  block_bytes_ = kind == Kind::kMapped ? kHugePage : kKeptBlock;
+  block_bytes_ = kind == Kind::kMapped ? kHugePage : kPlainBlock;
   block_.reset(static_cast<char*>(std::aligned_alloc(kSector, block_bytes_)));
   if (block_ == nullptr) return absl::ResourceExhaustedError("no memory is left for a block");
   descriptor_ = ::open(local.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor_ < 0) return SystemError(absl::StrCat("cannot create ", temporary_));
-  SetDirect(kind == Kind::kKept);
+  SetDirect(kind == Kind::kUncached);
   return absl::OkStatus();
 }
 

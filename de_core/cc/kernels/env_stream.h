@@ -18,12 +18,14 @@ class AtomicFile final : public engine::ByteSink {
  public:
   /// How a file of this machine is written, by aligned blocks.
   enum class Kind {
-    /// One that nobody reads soon goes past the page cache, where the file system has such a way:
-    /// the model needs the memory, and where a virtual machine's host has to provide it the pages
+    /// Through the page cache, for those who read it soon.
+    kCached,
+    /// Past the page cache, where the file system has such a way. What nobody reads soon then takes
+    /// no memory from the model; and where a virtual machine's host has to provide that memory, it
     /// may cost more than all else of writing.
-    kKept,
-    /// The page cache of a file system with large folios keeps what was written by huge pages in
-    /// such: a table mapped from it is looked up as fast as one in huge pages of memory.
+    kUncached,
+    /// By huge pages: the page cache of a file system with large folios keeps them as such, and a
+    /// table mapped from it is looked up as fast as one in huge pages of memory.
     kMapped,
   };
 

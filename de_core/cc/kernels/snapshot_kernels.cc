@@ -155,12 +155,14 @@ class SaveOp final : public LiveTableOp {
     *outdated = false;
     const engine::SnapshotId id = options.id;
     const bool converted = options.store_as.has_value();
-    const bool served = options.values_only;  // mapped by readers, who live longer than the writer
+    // Readers map what has no slots. Of deltas there are many, and a restore reads few of them.
+    const AtomicFile::Kind kind = options.values_only ? AtomicFile::Kind::kMapped
+                                  : options.delta     ? AtomicFile::Kind::kUncached
+                                                      : AtomicFile::Kind::kCached;
     std::unique_ptr<engine::TableSave> save;
     TF_RETURN_IF_ERROR(InFile(path, engine::TableSave::Begin(live, std::move(options), &save)));
     std::unique_ptr<AtomicFile> file;
-    TF_RETURN_IF_ERROR(AtomicFile::Create(
-        env, path, served ? AtomicFile::Kind::kMapped : AtomicFile::Kind::kKept, &file));
+    TF_RETURN_IF_ERROR(AtomicFile::Create(env, path, kind, &file));
     const absl::Status written = InFile(path, save->Write(file.get(), executor));
     *outdated = save->outdated();
     TF_RETURN_IF_ERROR(written);
