@@ -186,7 +186,8 @@ class CompactOp final : public OpKernel {
     SnapshotFiles files;
     TF_RETURN_IF_ERROR(SnapshotFiles::Open(context->env(), paths, &files));
     std::unique_ptr<AtomicFile> file;
-    TF_RETURN_IF_ERROR(AtomicFile::Create(context->env(), target, AtomicFile::Kind::kCached, &file));
+    TF_RETURN_IF_ERROR(
+        AtomicFile::Create(context->env(), target, AtomicFile::Kind::kCached, &file));
     engine::CompactReport report;
     TF_RETURN_IF_ERROR(files.Named(engine::CompactSnapshots(files.readers(), file.get(), &report)));
     TF_RETURN_IF_ERROR(file->Commit());
