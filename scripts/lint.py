@@ -13,7 +13,9 @@ ROOT = Path(__file__).resolve().parent.parent
 def cpp_files() -> list[str]:
     """Returns the C++ files of the project, relative to its root."""
     folder = ROOT / "de_core" / "cc"
-    return sorted(str(p.relative_to(ROOT)) for p in folder.rglob("*") if p.suffix in (".cc", ".h"))
+    return sorted(
+        str(p.relative_to(ROOT)) for p in folder.rglob("*") if p.suffix in (".cc", ".h", ".inc")
+    )
 
 
 def commands(fix: bool) -> dict[str, list[str]]:

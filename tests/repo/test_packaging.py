@@ -52,7 +52,7 @@ def test_sdist_holds_the_sources_and_nothing_compiled(root: Path, sdist: Path):
         names = {name.partition("/")[2] for name in archive.getnames()}
     sources = {
         str(p.relative_to(root))
-        for pattern in ("cc/**/*.cc", "cc/**/*.h", "**/*.py", "cmake/*", "CMake*")
+        for pattern in ("cc/**/*.cc", "cc/**/*.h", "cc/**/*.inc", "**/*.py", "cmake/*", "CMake*")
         for p in (root / "de_core").glob(pattern)
         if p.is_file()
     }
