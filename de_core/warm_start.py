@@ -43,8 +43,8 @@ def warm_start(
         The names of the Variables that were filled; in a graph, the op that fills them.
 
     Raises:
-        ValueError: An expression matches no Variable, a name of the map belongs to none, or the
-            checkpoint does not hold what it shall be filled from.
+        ValueError: An expression is none or matches no Variable, a name of the map belongs to none,
+            or the checkpoint does not hold what it shall be filled from.
         TypeError: `vars_to_warm_start` is of a wrong type.
         tf.errors.OpError: A file does not fit or is damaged. No Variable changes then.
 
@@ -132,6 +132,13 @@ def _matching(expressions: Sequence[str]) -> dict[str, ShardedTable]:
     stores = living()
     found: dict[str, ShardedTable] = {}
     for expression in expressions:
+        try:
+            re.compile(expression)
+        except re.error as error:
+            raise ValueError(
+                "`vars_to_warm_start` must be a regular expression of Python's `re`. Received: "
+                f"{expression!r}: {error}."
+            ) from error
         matching = [store for store in stores if re.match(expression, store.name)]
         if not matching:
             raise ValueError(

@@ -132,7 +132,12 @@ def table_under(variable: Any) -> ShardedTable | None:
 
 
 def anchor_of(variable: Any) -> Any:
-    """Returns the anchor of a `de.Variable`, None if it is not trainable; others as they are."""
+    """Returns the anchor of a `de.Variable` or of the wrapper of a lookup, others as they are.
+
+    None if the table is not trainable.
+    """
+    if isinstance(variable, TrainableWrapper):
+        variable = variable.params
     if not isinstance(variable, Variable):
         return variable
     return next(iter(variable.trainable_variables), None)

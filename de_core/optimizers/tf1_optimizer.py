@@ -7,10 +7,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from de_core.anchor import table_of, tensor_variable
 from de_core.config import received
 from de_core.optimizers import plan, tf1_rules
 from de_core.optimizers.row_updates import RowUpdates
-from de_core.optimizers.targets import Targets
+from de_core.optimizers.targets import Targets, anchor_of
 from de_core.optimizers.tf1_copies import Tf1Copies
 from de_core.plain_python import plain_python
 from de_core.sharded_table import ShardedTable
@@ -58,6 +59,24 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
         scope = self.get_name().replace("/", "_")
         # Of a second optimizer of the same name the slots are others.
         self._owner = _unique(scope)
+
+    def compute_gradients(self, loss: Any, var_list: Any = None, **options: Any) -> Any:
+        """Returns pairs of a gradient and its variable, a table's being its anchor.
+
+        Args:
+            loss: As `tf.compat.v1.train.Optimizer.compute_gradients` takes it.
+            var_list: Ordinary variables, anchors, `de.Variable`s and wrappers of lookups; None for
+                all trainable ones. Tables that are not trainable are left out.
+            **options: The rest of what that takes.
+        """
+        if var_list is not None:
+            anchors = [anchor_of(each) for each in tf.nest.flatten(var_list)]
+            var_list = [
+                each if table_of(each) is None else tensor_variable(each)
+                for each in anchors
+                if each is not None
+            ]
+        return super().compute_gradients(loss, var_list, **options)
 
     @plain_python
     def apply_gradients(

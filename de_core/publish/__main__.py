@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from de_core.error_text import error_text
 from de_core.exporting import version
 from de_core.publish import from_export, versions
 from de_core.publish.publication import Schedule
@@ -90,8 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         {"add": _add, "list": _list, "prune": _prune}[options.command](options)
     except (tf.errors.OpError, ValueError, OSError) as error:
-        message = error.message if isinstance(error, tf.errors.OpError) else str(error)
-        print(f"error: {message}", file=sys.stderr)
+        print(f"error: {error_text(error)}", file=sys.stderr)
         return 2
     return 0
 

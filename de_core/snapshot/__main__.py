@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from de_core.checkpoint.sources import tables_in
+from de_core.error_text import error_text
 from de_core.snapshot.difference import compare
 from de_core.snapshot.file import Rows, SnapshotFile
 from de_core.snapshot.progress import Progress
@@ -81,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return 0
     except (tf.errors.OpError, ValueError) as error:
-        print(f"error: {_message(error)}", file=sys.stderr)
+        print(f"error: {error_text(error)}", file=sys.stderr)
         return 2
 
 
@@ -122,7 +123,7 @@ def _verify(options: argparse.Namespace) -> int:
                 print(f"whole: {path}: {info['rows']:,} rows, {info['bytes']:,} bytes")
             except tf.errors.OpError as error:
                 damaged += 1
-                print(f"damaged: {path}: {_message(error)}")
+                print(f"damaged: {path}: {error_text(error)}")
             progress.add(1)
     return 1 if damaged else 0
 
@@ -216,10 +217,6 @@ def _plain(value: Any) -> Any:
 
 def _short(value: Any) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)
-
-
-def _message(error: BaseException) -> str:
-    return error.message if isinstance(error, tf.errors.OpError) else str(error)
 
 
 if __name__ == "__main__":

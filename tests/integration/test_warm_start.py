@@ -46,6 +46,8 @@ class TestWarmStart:
             de.warm_start(saved, [new])
         with pytest.raises(ValueError, match=r"that are to be filled.*'stranger'"):
             de.warm_start(saved, [new], {"ws3/new": "ws/user", "stranger": "ws/item"})
+        with pytest.raises(ValueError, match="regular expression of Python's"):
+            de.warm_start(saved, "(")
         with pytest.raises(TypeError, match="regular expression"):
             de.warm_start(saved, 3)
         assert int(new.size()) == 0
