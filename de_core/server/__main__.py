@@ -59,7 +59,9 @@ def main(arguments: list[str] | None = None) -> int:
     place = f"{options.job} {options.task} at {cluster[options.job][options.task]}"
     port = "" if http is None else f", health at :{http.server_port}/healthz"
     print(f"de_core.server: {place} is ready{port}", flush=True)
-    stop.wait()
+    # A signal that another thread takes does not wake this one, which runs the handlers.
+    while not stop.wait(timeout=0.5):
+        pass
     health.drain()
     time.sleep(options.grace_seconds)
     print(f"de_core.server: {place} stops", flush=True)
