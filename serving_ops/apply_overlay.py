@@ -27,6 +27,7 @@ LIST = "SUPPORTED_TENSORFLOW_OPS"
 PACKAGE = pathlib.PurePath("tensorflow_serving/custom_ops")
 SERVER = pathlib.PurePath("tensorflow_serving/model_servers/BUILD")
 FOLDERS = ("engine", "kernels", "ops")
+SUFFIXES = (".cc", ".h", ".inc")
 UPSTREAM = "https://github.com/tensorflow/serving"
 
 
@@ -106,9 +107,10 @@ def apply(tree: pathlib.Path, sources: pathlib.Path) -> int:
     for name in FOLDERS:
         target = package / "de_core" / "cc" / name
         target.mkdir(parents=True)
-        for path in sorted((code / name).glob("*.[hc]*")):
-            shutil.copy(path, target / path.name)
-            count += 1
+        for path in sorted((code / name).iterdir()):
+            if path.suffix in SUFFIXES:
+                shutil.copy(path, target / path.name)
+                count += 1
     # Bazel prefers this name to a BUILD file that upstream may put into the folder one day.
     shutil.copy(HERE / "overlay" / "BUILD.bazel", package / "BUILD.bazel")
     server.write_text(changed, "utf-8")

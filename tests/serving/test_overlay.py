@@ -67,7 +67,7 @@ def test_the_package_holds_every_source_of_the_library(tree):
     count = apply(tree, ROOT)
     package = tree / apply_overlay.PACKAGE
     copied = {path.relative_to(package) for path in package.rglob("*.*")}
-    copied = {path for path in copied if path.suffix in (".h", ".cc")}
+    copied = {path for path in copied if path.suffix in (".h", ".cc", ".inc")}
     code = ROOT / "de_core" / "cc"
     assert copied == {
         path.relative_to(ROOT)
