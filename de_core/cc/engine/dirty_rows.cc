@@ -56,10 +56,13 @@ void DirtyRows::MarkFirst(uint64_t word, uint32_t row) noexcept {
 }
 
 void DirtyRows::MarkErased(uint64_t word, uint32_t row, const std::string_view* text) noexcept {
+  // The next key in this row is another one, which the log must name: also when generations have
+  // become one.
+  for (Generation& each : generations_) {
+    if (HasBit(each.bits, row)) each.bits[row / 64] &= ~(uint64_t{1} << (row % 64));
+  }
   Generation& now = generations_.back();
   if (now.everything) return;
-  // The next key in this row is another one, which the log must name.
-  if (HasBit(now.bits, row)) now.bits[row / 64] &= ~(uint64_t{1} << (row % 64));
   try {
     if (text == nullptr) {
       now.erased.push_back(word);

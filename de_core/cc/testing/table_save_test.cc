@@ -301,6 +301,26 @@ TEST(TableSave, string_keys_of_one_word_keep_their_own_changes) {
   EXPECT_EQ(other->size(), 2900U);
 }
 
+TEST(DirtyRows, keys_in_rows_that_were_freed_during_a_failed_save_are_in_the_next_delta) {
+  const auto table = Make();
+  std::vector<int64_t> keys(2000), others(2000);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    keys[i] = static_cast<int64_t>(i);
+    others[i] = static_cast<int64_t>(i + keys.size());
+  }
+  Put(table.get(), keys, 1);
+  std::vector<std::string> files = {Save(table.get(), ChainOf("c", false), 1)};
+  Put(table.get(), keys, 2);
+  {
+    std::unique_ptr<TableSave> fails;
+    ASSERT_TRUE(TableSave::Begin(table.get(), ChainOf("c", true), &fails).ok());
+    ASSERT_TRUE(table->Erase({keys.data(), nullptr, keys.size()}, nullptr).ok());
+  }
+  Put(table.get(), others, 3);
+  files.push_back(Save(table.get(), ChainOf("c", true), 2));
+  EXPECT_EQ(Restored(files), Contents(*table));
+}
+
 TEST(DirtyRows, turnover_beyond_the_rows_makes_the_next_delta_begin_from_nothing) {
   const auto table = Make();
   Put(table.get(), {-1}, 1);
