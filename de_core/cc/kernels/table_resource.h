@@ -65,14 +65,14 @@ class TableResource final : public tensorflow::ResourceBase {
   std::string DebugString() const override;
 
  private:
+  /// The file that answers, or nullptr where the live table does.
+  absl::Status Served(std::shared_ptr<const FrozenFile>* file) const;
+
   const tensorflow::DataType key_dtype_;
   const tensorflow::DataType value_dtype_;
   const int64_t dim_;
   const bool is_live_ = false;
   const std::string name_;
-  /// The file that answers, or nullptr where the live table does.
-  absl::Status Served(std::shared_ptr<const FrozenFile>* file) const;
-
   mutable std::mutex load_mutex_;  // held while a live table is loaded; lookups go on
   mutable std::mutex mutex_;       // guards what follows
   std::shared_ptr<engine::Table> live_;
