@@ -6,12 +6,14 @@ import contextlib
 import os
 import re
 import secrets
+import threading
 from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from de_core import paths
+from de_core.checkpoint.alone import alone_in
 from de_core.config import received
 from de_core.frozen import file_stem
 from de_core.sharded_table import ShardedTable
@@ -22,6 +24,8 @@ from de_core.snapshot.table_files import Reading
 _SUFFIX = ".de"
 # What a file is called behind its name until all files of its save are whole.
 _NEW = ".new-"
+# By the first file's path what lets the threads of this process save it one after another.
+_SAVES: dict[str, threading.Lock] = {}
 
 
 class FileSystem:
@@ -59,7 +63,8 @@ class FileSystem:
             None, or in a graph an op.
 
         Raises:
-            ValueError: `proc_rank` or `file_name_list` does not fit.
+            ValueError: `proc_rank` or `file_name_list` does not fit, or the files of that name are
+                another Variable's.
             tf.errors.OpError: A file cannot be written.
         """
         del name
@@ -79,6 +84,8 @@ class FileSystem:
                 )
             return tf.group(*table_files.write(self._store, [path + _SUFFIX for path in targets]))
         tf.io.gfile.makedirs(folder)
+        if file_name_list is None:
+            _check_own(self._store, folder)
         if append_to_file:
             targets = [_next_part(path) for path in targets]
         _write_all_or_none(self._store, [path + _SUFFIX for path in targets])
@@ -122,7 +129,7 @@ class FileSystem:
             None, or in a graph an op.
 
         Raises:
-            ValueError: `proc_rank` does not fit.
+            ValueError: `proc_rank` does not fit, or the files are another Variable's.
             tf.errors.NotFoundError: There are no such files, or one of several is missing.
             tf.errors.DataLossError: A file is damaged.
             tf.errors.InvalidArgumentError: A file is of a table of other dtypes or another dim.
@@ -136,7 +143,7 @@ class FileSystem:
             return table_files.restore(store, files, Reading(merge=merge))
         only = None
         if load_entire_dir:
-            files = sorted(tf.io.gfile.glob(paths.join(folder, f"*{_SUFFIX}")))
+            files = sorted(tf.io.gfile.glob(paths.join(paths.literal(folder), f"*{_SUFFIX}")))
             _check_found(files, folder, f"*{_SUFFIX}")
         elif file_name_list is not None:
             files = [part for each in file_name_list for part in _parts(paths.join(folder, each))]
@@ -146,6 +153,7 @@ class FileSystem:
                 files = _own_files(store, folder, None, None)
                 only = lambda keys: default_partition_fn(keys, proc_size) == proc_rank  # noqa: E731
             _check_found(files, folder, f"{file_stem(store.name)}_mht_*{_SUFFIX}")
+            _check_own(store, folder)
         table_files.restore(store, files, Reading(merge=merge, only=only))
         return None
 
@@ -166,15 +174,23 @@ def _file_names(
 
 def _write_all_or_none(store: ShardedTable, targets: list[str]) -> None:
     """Writes the tables' files beside the targets; when all are whole they take their place."""
+    with _SAVES.setdefault(targets[0], threading.Lock()):
+        _write_beside(store, targets)
+
+
+def _write_beside(store: ShardedTable, targets: list[str]) -> None:
     for path in targets:
-        for left in tf.io.gfile.glob(f"{path}{_NEW}*"):  # by a process that was killed
+        for left in tf.io.gfile.glob(
+            f"{paths.literal(path)}{_NEW}*"
+        ):  # by a process that was killed
             _remove(left)
     tag = secrets.token_hex(8)
     written = [f"{path}{_NEW}{tag}" for path in targets]
     try:
         table_files.write(store, written, save=tag)
-        for path, target in zip(written, targets, strict=True):
-            tf.io.gfile.rename(path, target, overwrite=True)
+        with alone_in(paths.folder_of(targets[0]) or "."):
+            for path, target in zip(written, targets, strict=True):
+                tf.io.gfile.rename(path, target, overwrite=True)
     except BaseException:
         for path in written:
             _remove(path)
@@ -204,6 +220,22 @@ def _check_found(files: list[str], folder: str, pattern: str) -> None:
             "The directory must hold the files that save_to_file_system wrote. "
             f"Received: no {pattern!r} in {folder!r}.",
         )
+
+
+def _check_own(store: ShardedTable, folder: str) -> None:
+    """Raises if files of this Variable's name are another's: names may differ by a slash alone."""
+    pattern = re.compile(_own_pattern(store, None, None))
+    for path in (
+        paths.join(folder, e) for e in tf.io.gfile.listdir(folder) if pattern.fullmatch(e)
+    ):
+        with contextlib.suppress(tf.errors.OpError):  # none there, or none that can be read
+            name = str(table_files.about(path)["metadata"].get("table", store.name))
+            if name != store.name:
+                raise ValueError(
+                    f"The files of table {store.name!r} must not be another's, whose name is the "
+                    "same but for characters that file names do not have: use a directory each, "
+                    f"or `file_name_list`. Received: {path!r} of table {name!r}."
+                )
 
 
 def _own_pattern(store: ShardedTable, proc_size: int | None, proc_rank: int | None) -> str:
@@ -277,7 +309,7 @@ def _parts(path: str) -> list[str]:
         raise tf.errors.NotFoundError(
             None, None, f"The file must exist; save_to_file_system writes it. Received: {whole!r}."
         )
-    return [whole, *sorted(tf.io.gfile.glob(f"{_part_stem(whole)}*{_SUFFIX}"))]
+    return [whole, *sorted(tf.io.gfile.glob(f"{paths.literal(_part_stem(whole))}*{_SUFFIX}"))]
 
 
 def _part_stem(whole: str) -> str:
@@ -309,4 +341,4 @@ def _matching_in_a_graph(
     if given is not None:
         return tf.constant([paths.join(folder, each) + _SUFFIX for each in given])
     name = f"*{_SUFFIX}" if everything else f"{file_stem(store.name)}_mht_*of*{_SUFFIX}"
-    return tf.io.matching_files(paths.join(folder, name))
+    return tf.io.matching_files(paths.join(paths.literal(folder), name))

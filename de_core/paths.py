@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 
 def join(folder: str, name: str) -> str:
     """Returns the path of a name in a folder; the empty folder is the working directory."""
     return f"{folder.rstrip('/') or folder[:1]}/{name}" if folder.strip("/") else folder[:1] + name
+
+
+def literal(folder: str) -> str:
+    """Returns a folder as a part of a pattern for `tf.io.gfile.glob`, which matches it alone."""
+    return re.sub(r"([*?\[\\])", r"\\\1", folder)
 
 
 def base_name(path: str) -> str:

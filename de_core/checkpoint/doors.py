@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -12,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core import paths
-from de_core.checkpoint import agreement, manifest
+from de_core.checkpoint import agreement, alone, manifest
 from de_core.checkpoint.sources import SUFFIX, tables_in
 from de_core.checkpoint.targets import tables_of
 from de_core.config import received
@@ -86,10 +87,11 @@ def save(
     def replace() -> None:
         if router.first == 0:
             made = manifest.Manifest(everyones)
-            _check_alone(folder, made)
-            old = _old_files(folder)
-            manifest.write(folder, made)
-            _remove(folder, old - made.file_names())
+            with alone.alone_in(folder):
+                _check_alone(folder, made)
+                old = _old_files(folder)
+                manifest.write(folder, made)
+                _remove(folder, old - made.file_names())
 
     try:
         parts = agreement.of_all(router, write_files)
@@ -143,6 +145,7 @@ def restore(
         tf.errors.NotFoundError: There is no checkpoint, or a file of it is missing.
         tf.errors.DataLossError: A file is damaged, or of another checkpoint.
         tf.errors.InvalidArgumentError: A file is of a table of other dtypes or another dim.
+        TypeError: `path` is None.
 
     Example:
     >>> import tempfile, de_core as de
@@ -155,6 +158,11 @@ def restore(
     {'users': 1}
     """
     _check_eager("restore")
+    if path is None:
+        raise TypeError(
+            "`path` must be a checkpoint; `de.checkpoint.latest` returns None where a directory "
+            f"holds no whole one. {received(path=path)}"
+        )
     saved = tables_in(path)
     tables = tables_of(target)
     if len(tables) == len(saved) == 1:
@@ -182,12 +190,20 @@ def restore_tables(pairs: list[tuple[ShardedTable, list[str]]], reading: Reading
         for store, files in pairs:
             for path in files:
                 _check_fits(store, path, table_files.about(path, verified=True), reading)
-    for store, files in pairs:
-        own = reading
-        if reading.only is not None and not callable(reading.only):
-            keys = tf.convert_to_tensor(reading.only, store.spec.key_dtype)
-            own = Reading(reading.merge, reading.slots, reading.convert, keys)
+    # All choices before the first table changes.
+    readings = [_of_own_keys(reading, store, files) for store, files in pairs]
+    for (store, files), own in zip(pairs, readings, strict=True):
         table_files.restore(store, files, own)
+
+
+def _of_own_keys(reading: Reading, store: ShardedTable, files: list[str]) -> Reading:
+    """Returns how one table is read, where keys or a predicate choose the rows of each."""
+    only = reading.only
+    if callable(only):
+        only = table_files.answered(store, files, only)
+    elif only is not None:
+        only = tf.convert_to_tensor(only, store.spec.key_dtype)
+    return dataclasses.replace(reading, only=only)
 
 
 def _check_fits(store: ShardedTable, path: str, info: dict[str, Any], reading: Reading) -> None:

@@ -43,7 +43,8 @@ class Manager:
         name: Of the checkpoints.
 
     Raises:
-        ValueError: A number is not positive.
+        ValueError: A number is not positive, or `directory` is not one that TensorFlow can restore
+            from.
 
     Example:
     >>> import tempfile, de_core as de
@@ -79,14 +80,21 @@ class Manager:
                 raise ValueError(
                     f"`{argument}` must be a positive integer. {received(**{argument: value})}"
                 )
+        folder = os.fspath(directory)
+        if "[" in folder or "\\" in folder:
+            raise ValueError(
+                "`directory` must be without '[' and '\\', which TensorFlow takes for parts of "
+                f"patterns when it restores a checkpoint. {received(directory=folder)}"
+            )
         is_checkpoint = isinstance(target, tf.train.Checkpoint)
         self._checkpoint = target if is_checkpoint else tf.train.Checkpoint(target=target)
-        self._files = Directory(os.fspath(directory), name)
+        self._files = Directory(folder, name)
         self._max_to_keep = max_to_keep
         self._compact_after = compact_after
         self._base_every = base_every
         self._consistent = consistent
         self._chain = f"checkpoint {self._files.path}"
+        self._lock = threading.RLock()  # one save or restore at a time, of whichever thread
         self._chains: dict[ShardedTable, _Chains] = {}
         self._saves_since_base = 0
         self._compaction: _Compaction | None = None
@@ -111,7 +119,8 @@ class Manager:
     def save(self) -> str:
         """Writes the next checkpoint.
 
-        A failed save leaves the ones before whole, and no row's change is lost to the next.
+        A failed save leaves the ones before whole, and no row's change is lost to the next. Calls
+        from several threads follow each other.
 
         Returns:
             Its prefix.
@@ -119,6 +128,10 @@ class Manager:
         Raises:
             tf.errors.OpError: A file cannot be written.
         """
+        with self._lock:
+            return self._save()
+
+    def _save(self) -> str:
         self._take_compaction(wait=False)
         if self._base_every is not None and self._saves_since_base + 1 >= self._base_every:
             self._chains.clear()
@@ -135,8 +148,9 @@ class Manager:
             if not store.outlives_its_process:  # of those no changes are noted: no deltas
                 self._chains[store] = _chains(made, len(store.tables))
             texts = [report.numpy().decode() for report in reports]
-            self.reports[store.name] = [json.loads(text) for text in texts]
-            for table, report in zip(store.tables, self.reports[store.name], strict=True):
+            new = [json.loads(text) for text in texts]
+            self.reports.setdefault(store.name, []).extend(new)
+            for table, report in zip(store.tables, new, strict=True):
                 table.run(library.de_table_commit_save, report["id"], chain=self._chain)
         self._files.record(prefix, self._max_to_keep, self._in_use())
         self._begin_compaction(prefix)
@@ -151,6 +165,10 @@ class Manager:
         Returns:
             Its prefix, or None where there is none yet.
         """
+        with self._lock:
+            return self._restore(prefix)
+
+    def _restore(self, prefix: str | None) -> str | None:
         self._take_compaction(wait=True)
         prefix = self.latest_checkpoint if prefix is None else prefix
         if prefix is None:
@@ -169,7 +187,8 @@ class Manager:
 
     def wait(self) -> None:
         """Waits for what joins deltas in the background; if it failed the next save is a base."""
-        self._take_compaction(wait=True)
+        with self._lock:
+            self._take_compaction(wait=True)
 
     def _write(self, prefix: str) -> Plan:
         earlier = {

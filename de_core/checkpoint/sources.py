@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Iterable
 
 import tensorflow as tf
 
@@ -26,10 +26,11 @@ def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     Raises:
         tf.errors.NotFoundError: There is nothing of that kind, or a file is missing.
         tf.errors.DataLossError: The files are not those that were saved together.
+        ValueError: Files of several tables of one name cannot be told apart.
     """
     path = os.fspath(path).rstrip("/")
     if tf.io.gfile.exists(path + ".index"):
-        return _by_table(reference.read(path).values())
+        return _by_variable(reference.read(path).values())
     if not tf.io.gfile.exists(path):
         raise tf.errors.NotFoundError(
             None, None, f"The checkpoint must exist. Received: path={path!r}."
@@ -38,13 +39,13 @@ def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
         return _by_table([[path]])
     if manifest.exists(path):
         return _of_manifest(path)
-    chains = sorted(tf.io.gfile.glob(paths.join(path, f"assets/*{chain_file.SUFFIX}")))
+    chains = sorted(_matching(path, f"assets/*{chain_file.SUFFIX}"))
     if chains:
-        return _by_table(map(_of_chain, chains))
+        return _by_table(map(_of_chain, chains), exported=True)
     for folder in (path, paths.join(path, "assets")):
-        files = sorted(tf.io.gfile.glob(paths.join(folder, f"*{SUFFIX}")))
+        files = sorted(_matching(folder, f"*{SUFFIX}"))
         if files:
-            return _by_table([file] for file in files)
+            return _by_table(([file] for file in files), exported=folder != path)
     newest = latest(path)
     if newest is None:
         raise tf.errors.NotFoundError(
@@ -72,8 +73,8 @@ def latest(directory: str | os.PathLike[str]) -> str | None:
     True
     """
     directory = os.fspath(directory)
-    folders = map(paths.folder_of, tf.io.gfile.glob(paths.join(directory, f"*/{manifest.NAME}")))
-    indices = tf.io.gfile.glob(paths.join(directory, "*.index"))
+    folders = map(paths.folder_of, _matching(directory, f"*/{manifest.NAME}"))
+    indices = _matching(directory, "*.index")
     prefixes = [marker.removesuffix(".index") for marker in indices]
     found = [(_written(paths.join(path, manifest.NAME)), _number(path), path) for path in folders]
     found += [(_written(f"{path}.index"), _number(path), path) for path in prefixes]
@@ -86,6 +87,10 @@ def latest(directory: str | os.PathLike[str]) -> str | None:
         older = {path for path in prefixes if _number(path) <= _number(recorded)}
         candidates = [*(path for path in newer if path not in older), recorded, *candidates]
     return next(filter(is_whole, candidates), None)
+
+
+def _matching(folder: str, pattern: str) -> list[str]:
+    return list(tf.io.gfile.glob(paths.join(paths.literal(folder), pattern)))
 
 
 def _written(marker: str) -> int:
@@ -139,9 +144,31 @@ def _of_chain(asset: str) -> list[str]:
     return files
 
 
-def _by_table(groups: Any) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+def _by_variable(groups: Iterable[list[str]]) -> dict[str, list[str]]:
+    """Names the files of each Variable; of several of one name each is called `name (number)`."""
+    named: dict[str, list[list[str]]] = {}
     for files in groups:
         name = str(table_files.about(files[0])["metadata"].get("table", ""))
+        named.setdefault(name, []).append(files)
+    return {
+        name if len(all_files) == 1 else f"{name} ({number})": files
+        for name, all_files in named.items()
+        for number, files in enumerate(all_files, 1)
+    }
+
+
+def _by_table(groups: Iterable[list[str]], exported: bool = False) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    shards: dict[tuple[str, str], str] = {}
+    for files in groups:
+        metadata = table_files.about(files[0])["metadata"]
+        name = str(metadata.get("table", ""))
+        shard = (name, str(metadata.get("shard", "")))
+        if exported and shard in shards:
+            raise ValueError(
+                "The tables of an exported version must have names of their own to be read by "
+                f"them. Received: two of name {name!r}, {shards[shard]!r} and {files[0]!r}."
+            )
+        shards[shard] = files[0]
         found.setdefault(name, []).extend(files)
     return found

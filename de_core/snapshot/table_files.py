@@ -9,14 +9,17 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from de_core._ops import library
-from de_core.config import received
+from de_core.config import TableSpec, received
 from de_core.sharded_table import ShardedTable
 
 #: `f(keys [n])` returning whether each key is wanted, bool [n].
 Predicate = Callable[[tf.Tensor], Any]
+#: What a predicate says of the keys of files, a step after the other: a bit a key.
+Answers = list[np.ndarray[Any, Any]]
 
 # A file is walked this many bytes of rows at a time.
 _STEP_BYTES = 32 << 20
@@ -30,7 +33,7 @@ class Reading:
         merge: Keep the rows that are not in the files.
         slots: Read optimizer slots too; else rows get their slots' initial values.
         convert: Take values of another floating-point dtype.
-        only: None for all rows; a tensor of keys; or a `Predicate`.
+        only: None for all rows; a tensor of keys; a `Predicate`; or what it has `answered`.
         chain: Series of saves that goes on from these files.
         mapped: Leave the rows in the files, mapped, until a table is written; in graphs.
     """
@@ -38,7 +41,7 @@ class Reading:
     merge: bool = False
     slots: bool = True
     convert: bool = False
-    only: tf.Tensor | Predicate | None = None
+    only: tf.Tensor | Predicate | Answers | None = None
     chain: str = ""
     mapped: bool = False
 
@@ -92,6 +95,24 @@ def of_each(
         return list(servers.map(work, store.tables, paths))
 
 
+def answered(store: ShardedTable, files: Sequence[str], wanted: Predicate) -> Answers:
+    """Asks a predicate for all keys of files, before anything changes: it may fail.
+
+    Args:
+        store: The tables that the files are for.
+        files: Paths.
+        wanted: The predicate.
+
+    Raises:
+        ValueError: It does not return a bool for each key.
+    """
+    return [
+        np.packbits(_chosen(wanted, keys).numpy())
+        for path in files
+        for _, _, keys in keys_in_steps(path, store.spec)
+    ]
+
+
 def restore(store: ShardedTable, files: Any, reading: Reading = Reading()) -> Any:
     """Reads files into the tables.
 
@@ -109,6 +130,8 @@ def restore(store: ShardedTable, files: Any, reading: Reading = Reading()) -> An
         tf.errors.FailedPreconditionError: A delta does not follow the file before it.
     """
     if callable(reading.only):
+        reading = dataclasses.replace(reading, only=answered(store, files, reading.only))
+    if isinstance(reading.only, list):
         _restore_chosen(store, list(files), reading, reading.only)
         return None
     if not store.is_hashed and tf.executing_eagerly():
@@ -168,17 +191,20 @@ def _restore_keys(store: ShardedTable, files: Any, reading: Reading, keys: tf.Te
 
 
 def _restore_chosen(
-    store: ShardedTable, files: list[str], reading: Reading, wanted: Predicate | None
+    store: ShardedTable, files: list[str], reading: Reading, answers: Answers | None
 ) -> None:
     """Reads in bounded memory the rows that Python chooses: by a predicate or a partitioner."""
     verify(files)
+    wanted = iter(answers or [])
     none = tf.constant([], store.spec.key_dtype)
     # Checks that the files fit, and empties the tables or leaves them.
     _restore_keys(store, files, reading, none)
     router = store.router
     for path in files:
         for first, sections, keys in keys_in_steps(path, store.spec):
-            mask = tf.ones_like(keys, tf.bool) if wanted is None else _chosen(wanted, keys)
+            mask = tf.ones_like(keys, tf.bool)
+            if answers is not None:
+                mask = tf.constant(np.unpackbits(next(wanted), count=len(keys)).view(bool))
             shards = router.shards(keys) if router.count > 1 else None
             for index, table in enumerate(store.tables, router.first):
                 own = mask if shards is None else tf.logical_and(mask, tf.equal(shards, index))
@@ -192,7 +218,7 @@ def _restore_chosen(
                 )
 
 
-def keys_in_steps(path: str, spec: Any) -> Iterator[tuple[int, int, tf.Tensor]]:
+def keys_in_steps(path: str, spec: TableSpec) -> Iterator[tuple[int, int, tf.Tensor]]:
     """Yields the first section, the number of sections and all their keys, file through.
 
     Args:
@@ -210,7 +236,7 @@ def keys_in_steps(path: str, spec: Any) -> Iterator[tuple[int, int, tf.Tensor]]:
             tf.constant(first, tf.int64),
             tf.constant(count, tf.int64),
             key_dtype=spec.key_dtype,
-            value_dtype=spec.value_dtype,
+            value_dtype=tf.as_dtype(info["reads_as"]),  # which may be one that is converted
             with_values=False,
         )
         yield first, count, keys

@@ -1,5 +1,7 @@
 """`de.checkpoint.save` and `restore`: any layout, part of the rows, other dtypes, wrong files."""
 
+import threading
+
 import keras
 import numpy as np
 import pytest
@@ -108,6 +110,11 @@ def test_values_are_converted_when_asked(saved, tmp_path, dtype):
     np.testing.assert_array_equal(
         tf.cast(small.lookup(KEYS), tf.float32), tf.cast(expected, tf.float32)
     )
+    some = make(2, value_dtype=dtype)
+    for only in (KEYS[:9], lambda keys: keys < KEYS[9]):
+        de.checkpoint.restore(some, saved[0], convert=True, only=only)
+        assert int(some.size()) == 9
+        np.testing.assert_array_equal(some.lookup(KEYS[:9]), small.lookup(KEYS[:9]))
     de.checkpoint.save(small, tmp_path)
     de.checkpoint.restore(back, tmp_path, convert=True)
     np.testing.assert_array_equal(back.lookup(KEYS), tf.cast(expected, tf.float32))
@@ -225,9 +232,21 @@ class TestBadInput:
         assert int(other["a"].size()) == 0
 
     def test_a_predicate_must_answer_for_each_key(self, folder):
-        table = make()
-        with pytest.raises(ValueError, match="bool for each"):
-            de.checkpoint.restore(table, folder, only=lambda keys: keys)
+        self.fails(folder, ValueError, "bool for each", only=lambda keys: keys)
+
+    def test_a_predicate_that_fails_late_changes_no_table(self, tmp_path):
+        pair = {"a": make(name="a"), "b": de.Variable(tf.string, dim=1, name="b")}
+        pair["a"].upsert([1], tf.ones([1, 3]))
+        pair["b"].upsert(["x"], [[1.0]])
+        de.checkpoint.save(pair, tmp_path)
+        pair["a"].upsert([2], tf.ones([1, 3]))
+        with pytest.raises(TypeError):  # of strings
+            de.checkpoint.restore(pair, tmp_path, only=lambda keys: keys < 5)
+        assert (int(pair["a"].size()), int(pair["b"].size())) == (2, 1)
+
+    def test_no_checkpoint_at_all(self, tmp_path):
+        with pytest.raises(TypeError, match="holds no whole one"):
+            de.checkpoint.restore(make(), de.checkpoint.latest(tmp_path))
 
     def test_no_tables(self, tmp_path):
         with pytest.raises(ValueError, match="at least one"):
@@ -250,6 +269,53 @@ def test_saving_again_replaces_and_leaves_nothing_else(tmp_path):
     fresh = make()
     de.checkpoint.restore(fresh, tmp_path)
     assert int(fresh.size()) == 3
+
+
+@pytest.mark.parametrize("folder", ["run[1]", "a b", "lr=*", "what?", "back\\slash", "ü"])
+def test_folders_of_any_name(tmp_path, folder):
+    table = make()
+    table.upsert([1], tf.ones([1, 3]))
+    de.checkpoint.save(table, tmp_path / folder / "step-1")
+    table.clear()
+    assert de.checkpoint.latest(tmp_path / folder) == str(tmp_path / folder / "step-1")
+    assert de.checkpoint.restore(table, tmp_path / folder) == {"t": 1}
+
+
+def test_saves_of_several_threads_leave_a_whole_checkpoint(tmp_path):
+    table = make(2)
+    table.upsert(KEYS, ROWS)
+    failed = []
+
+    def save():
+        for _ in range(6):
+            try:
+                de.checkpoint.save(table, tmp_path)
+            except tf.errors.AbortedError as error:  # another one replaced it
+                failed.append(error)
+
+    threads = [threading.Thread(target=save) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(failed) < 18
+    table.clear()
+    assert de.checkpoint.restore(table, tmp_path) == {"t": 600}
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_tables_of_one_name_are_not_taken_for_one(tmp_path):
+    module = tf.Module()
+    module.a, module.b = make(), make()
+    module.a.upsert([1], tf.ones([1, 3]))
+    module.b.upsert([2, 3], tf.ones([2, 3]))
+    prefix = tf.train.Checkpoint(module=module).save(tmp_path / "ckpt")
+    with pytest.raises(ValueError, match=r"\['t \(1\)', 't \(2\)'\]"):
+        de.checkpoint.restore(make(), prefix)
+    assert de.checkpoint.restore({"t (1)": make(), "t (2)": make()}, prefix) == {
+        "t (1)": 1,
+        "t (2)": 2,
+    }
 
 
 def test_the_newest_whole_checkpoint_is_found(tmp_path):

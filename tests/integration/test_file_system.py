@@ -1,6 +1,7 @@
 """`save_to_file_system` and `load_from_file_system` of a Variable."""
 
 import shutil
+import threading
 
 import numpy as np
 import pytest
@@ -81,6 +82,59 @@ def test_names_the_environment_and_a_whole_directory(tmp_path, monkeypatch):
     for folder, table in (("env", first), ("mine", second)):
         other.load_from_file_system(str(tmp_path / folder), dirpath_env="")
         assert rows_of(other) == rows_of(table)
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_names_that_become_one_as_files_are_told_apart(tmp_path, shards):
+    filled(1).save_to_file_system(str(tmp_path))
+    other = make(shards, name="emb_users")
+    with pytest.raises(ValueError, match=r"a directory each.*'emb/users'"):
+        other.save_to_file_system(str(tmp_path))
+    with pytest.raises(ValueError, match="`file_name_list`"):
+        other.load_from_file_system(str(tmp_path))
+    assert int(other.size()) == 0
+    other.load_from_file_system(str(tmp_path), file_name_list=["emb_users_mht_1of1"])
+    assert int(other.size()) == 200
+
+
+@pytest.mark.parametrize("folder", ["run[1]", "lr=*", "back\\slash"])
+def test_folders_of_any_name(tmp_path, folder):
+    table, folder = filled(2), str(tmp_path / folder)
+    table.save_to_file_system(folder)
+    filled(2, 2.0, KEYS[:1] + 1000).save_to_file_system(folder, append_to_file=True)
+    for entire in (False, True):
+        other = make()
+        other.load_from_file_system(folder, load_entire_dir=entire)
+        assert len(rows_of(other)) == 201
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        other = de.get_variable("emb/users", dim=2)
+        load = other.load_from_file_system(folder)
+        session.run(v1.global_variables_initializer())
+        session.run(load)
+        assert session.run(other.size()) == 201
+
+
+def test_threads_save_one_after_another(tmp_path):
+    table = filled(2)
+    errors = []
+
+    def save():
+        try:
+            for _ in range(6):
+                table.save_to_file_system(str(tmp_path))
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=save) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    table.load_from_file_system(str(tmp_path))
+    assert len(rows_of(table)) == 200
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_several_processes_save_and_others_load(tmp_path):

@@ -1,6 +1,7 @@
 """Bases, deltas between them, and the manager that keeps what is needed."""
 
 import re
+import threading
 
 import keras
 import numpy as np
@@ -175,11 +176,38 @@ def test_a_new_table_begins_with_a_base_of_its_own(tmp_path):
     assert de.checkpoint.restore({"second": second}, tmp_path) == {"second": 2}
 
 
+def test_threads_save_one_after_another(tmp_path):
+    table = de.Variable(dim=1, name="t")
+    manager = de.checkpoint.Manager(table, tmp_path)
+    errors = []
+
+    def save(first):
+        try:
+            for key in range(first, first + 6):
+                table.upsert([key], [[1.0]])
+                manager.save()
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=save, args=[number * 6]) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    table.clear()
+    assert manager.restore() == str(tmp_path / "ckpt-18")
+    assert int(table.size()) == 18
+
+
 def test_bad_arguments():
     for arguments in ({"max_to_keep": 0}, {"compact_after": 0}, {"base_every": -1}):
         [name] = arguments
         with pytest.raises(ValueError, match=f"`{name}` must be a positive"):
             de.checkpoint.Manager(tf.Module(), "unused", **arguments)
+    for folder in ("run[1]", "back\\slash"):
+        with pytest.raises(ValueError, match="parts of patterns"):
+            de.checkpoint.Manager(tf.Module(), folder)
     with pytest.raises(ValueError, match="save_freq"):
         de.checkpoint.IncrementalCheckpoint("unused", save_freq=0)
 
