@@ -102,17 +102,28 @@ def being_written(target: pathlib.Path, prefix: str = ".export-") -> Iterator[pa
         made = work / "model"
         made.mkdir()
         yield made
-        for folder, _, files in os.walk(made):
-            for name in files:
-                sync(pathlib.Path(folder, name))
-            sync(pathlib.Path(folder))
+        _sync_all(made)
         made.rename(target)
         sync(target.parent)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def sync(path: pathlib.Path) -> None:
+def _sync_all(folder: str | os.PathLike[str]) -> None:
+    """Waits until a directory and all in it are on the disk.
+
+    A file that has a second name is a finished version's too, and was synced with that one.
+    """
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                _sync_all(entry.path)
+            elif entry.stat(follow_symlinks=False).st_nlink == 1:
+                sync(entry.path)
+    sync(folder)
+
+
+def sync(path: str | os.PathLike[str]) -> None:
     """Waits until a file or a directory's entries are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -91,7 +91,9 @@ def prune(root: pathlib.Path, count: int | None) -> list[int]:
     Returns:
         The numbers of those deleted.
     """
-    old = [] if count is None else all_in(root)[:-count]
+    if count is None or len(version.numbers_in(root)) <= count:
+        return []
+    old = all_in(root)[:-count]
     for each in old:
         gone = root / f"{WORK_PREFIX}{each.number}-deleted"
         each.path.rename(gone)  # at once, so that no server sees half of it

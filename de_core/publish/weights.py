@@ -28,16 +28,19 @@ class Weights:
         self._saved = dict(distinct.values())
         #: Whether they are all of the SavedModel's state; else only TensorFlow can write it anew.
         self.are_all = set(reader.get_variable_to_shape_map()) == {*self._saved, _GRAPH}
-        self._graph = reader.get_tensor(_GRAPH) if self.are_all else b""
+        graph = reader.get_tensor(_GRAPH) if self.are_all else b""
+        # Tensors once, not with every version.
+        self._graph = tf.constant(graph)
+        self._names = tf.constant([*self._saved, _GRAPH])
+        self._whole = tf.constant([""] * len(self._names))
 
     def write(self, folder: pathlib.Path) -> None:
         """Writes their values of now into a version directory."""
         (folder / _PREFIX).parent.mkdir()
-        names = [*self._saved, _GRAPH]
-        values = [*(variable.read_value() for variable in self._saved.values()), self._graph]
+        values = (variable.read_value() for variable in self._saved.values())
         tf.raw_ops.SaveV2(
             prefix=str(folder / _PREFIX),
-            tensor_names=names,
-            shape_and_slices=[""] * len(names),
-            tensors=values,
+            tensor_names=self._names,
+            shape_and_slices=self._whole,
+            tensors=[*values, self._graph],
         )

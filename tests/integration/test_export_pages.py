@@ -1,4 +1,4 @@
-"""What of an exported table lies in huge pages, on file systems whose page cache has them."""
+"""What of a served table's files is in memory, and what in huge pages where there are such."""
 
 import mmap
 import os
@@ -15,12 +15,16 @@ HUGE = 2 << 20
 ROWS, DIM = 1 << 17, 16  # a file of 10 MB
 
 
-def huge_bytes(path):
-    """How much of a mapped file this process sees through entries of huge pages."""
+def mapped_bytes(path, kind):
+    """How much of a mapped file this process has in memory, of a kind that /proc names."""
     text = Path("/proc/self/smaps").read_text("utf-8")
     name = re.escape(str(Path(path).resolve()))
-    found = re.findall(rf" {name}\n(?:\w+: .*\n)*?FilePmdMapped: +(\d+) kB", text)
+    found = re.findall(rf" {name}\n(?:\w+: .*\n)*?{kind}: +(\d+) kB", text)
     return 1024 * sum(map(int, found))
+
+
+def huge_bytes(path):
+    return mapped_bytes(path, "FilePmdMapped")
 
 
 def write(path, data, piece):
@@ -95,3 +99,22 @@ def test_a_file_that_was_copied_and_forgotten_is_read_into_huge_pages(tmp_path):
     write(file, data, 1 << 16)
     forget(file)
     assert served(path, file) >= HUGE
+
+
+def test_a_delta_is_in_memory_before_it_is_looked_up(tmp_path):
+    with mmap.mmap(-1, mmap.PAGESIZE) as probe:
+        try:
+            probe.madvise(22)  # MADV_POPULATE_READ, since Linux 5.14
+        except OSError:
+            pytest.skip("the system does not read a mapping into memory")
+    model = Model()
+    base = table_file(de.publish(model, tmp_path))
+    model.rows.upsert(tf.range(ROWS, dtype=tf.int64), tf.zeros([ROWS, DIM]))
+    path = Path(de.publish(model, tmp_path, full_part=10))
+    (delta,) = set(path.glob(f"assets/*{SUFFIX}")) - {path / "assets" / base.name}
+    for file in (path / "assets" / base.name, delta):
+        forget(file)
+    loaded = tf.saved_model.load(str(path))
+    assert mapped_bytes(delta, "Rss") > 0.99 * delta.stat().st_size
+    assert mapped_bytes(path / "assets" / base.name, "Rss") < delta.stat().st_size / 2
+    del loaded

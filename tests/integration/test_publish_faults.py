@@ -226,3 +226,29 @@ def test_a_killed_publisher_leaves_whole_versions(run, tmp_path):
     path = de.publish(Scores(), tmp_path)
     assert int(Path(path).name) == max(numbers) + 1
     assert [each.name for each in tmp_path.glob(".*")] == [".publish.lock"]
+
+
+def test_all_of_a_version_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    synced, synced_when_named = set(), []
+
+    def identity(stat):
+        return stat.st_dev, stat.st_ino
+
+    def fsync(descriptor, real=os.fsync):
+        real(descriptor)
+        synced.add(identity(os.fstat(descriptor)))
+
+    def rename(source, target, real=Path.rename):
+        synced_when_named.append(set(synced))
+        return real(source, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "rename", rename)
+    module = Scores()
+    for number in range(3):
+        path = Path(de.publish(module, tmp_path, keep_versions=None))
+        module.users.upsert([number], np.ones([1, 8], np.float32))
+        wanted = {identity(each.stat()) for each in [path, *path.rglob("*")]}
+        assert wanted <= synced_when_named[number]
+        assert identity(tmp_path.stat()) in synced
+        synced.remove(identity(tmp_path.stat()))

@@ -12,12 +12,27 @@ namespace {
 constexpr size_t kMostBytes = size_t{4} << 20;  // of rows, after which a batch is full
 constexpr std::chrono::milliseconds kPatience(20);
 
+/// How many batches there may be between copying and the disk: of large ones a few, of a list's
+/// small ones so many that nobody waits while a block of the file is written.
+size_t BatchesFor(const SaveSource& source, size_t helpers) {
+  const RowLayout& layout = source.layout();
+  const bool strings =
+      layout.key_type() == KeyType::kString || layout.value_dtype() == DType::kString;
+  size_t largest = 1;  // in bytes
+  for (const SaveSource::Range& range : source.ranges()) {
+    const size_t rows = range.end - range.first;
+    largest = std::max(largest, range.listed && !strings ? rows * layout.stride() : kMostBytes);
+  }
+  const size_t few = std::clamp<size_t>(3 * helpers, 2, 16);
+  return std::clamp(few * kMostBytes / largest, few, 4 * few);
+}
+
 }  // namespace
 
 SavePipeline::SavePipeline(SaveSource* source, SnapshotWriter* writer,
                            const std::function<bool()>& rest, size_t helpers)
     : source_(source), writer_(writer), rest_(rest), helpers_(helpers) {
-  batches_.resize(std::clamp<size_t>(3 * helpers, 2, 16));
+  batches_.resize(BatchesFor(*source, helpers));
 }
 
 Status SavePipeline::Run(Executor* executor) {

@@ -11,6 +11,7 @@ namespace {
 
 constexpr size_t kRangeBytes = size_t{2} << 20;  // of rows that a range is planned to have
 constexpr size_t kRangeRows = 8192;
+constexpr size_t kLeastRanges = 8;  // that the listed rows of a shard are divided into
 // What a writer may have to wait for: tens of microseconds.
 constexpr size_t kBytesAHold = size_t{128} << 10;
 constexpr size_t kMostRowsAHold = 1024;
@@ -147,9 +148,12 @@ void SaveSource::PlanUniform(uint32_t number) {
 /// Ranges that hold list_[first, …), all of one shard; keys of one hash stay together.
 void SaveSource::PlanList(size_t first) {
   if (first == list_.size()) return;
+  // Few rows make many ranges too, so that copying, encoding and writing go on at once.
+  const size_t even = (list_.size() - first) / kLeastRanges;
+  const size_t rows = std::min(RowsARange(), std::max(even, RowsAHold()));
   uint64_t begin = FirstHash(ShardOfHash(list_[first].hash));
   while (first < list_.size()) {
-    size_t end = std::min(list_.size(), first + RowsARange());
+    size_t end = std::min(list_.size(), first + rows);
     while (end < list_.size() && list_[end].hash == list_[end - 1].hash) ++end;
     const uint64_t last = list_[end - 1].hash;
     ranges_.push_back({begin, last, 0, true, first, end});

@@ -19,15 +19,26 @@ namespace {
 // Keys a thread must have to be worth waking.
 constexpr size_t kKeysAFind = 4096;
 
+[[maybe_unused]] uint64_t MemoryBytes() {
+  return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::getpagesize());
+}
+
 /// Asks for huge pages: what of the file is not in memory yet is then read by 2 MiB on file systems
 /// with large folios, and a lookup needs one entry of the TLB where it would need two. Not for
 /// files that memory may not hold, where each such read would push out other rows. A hint, which
 /// fails without harm where there are none.
 void AskForHugePages(const void* data, uint64_t size) {
 #ifdef MADV_HUGEPAGE
-  const uint64_t memory =
-      static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::getpagesize());
-  if (size <= memory / 4) (void)::madvise(const_cast<void*>(data), size, MADV_HUGEPAGE);
+  if (size <= MemoryBytes() / 4) (void)::madvise(const_cast<void*>(data), size, MADV_HUGEPAGE);
+#endif
+}
+
+/// Reads a file into memory before a lookup has to wait for it. Deltas are written past the page
+/// cache: the first lookups of a new version would else wait for the disk. A hint too.
+void ReadNow(const void* data, uint64_t size) {
+#ifdef __linux__
+  constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, which older headers lack
+  if (size <= MemoryBytes() / 4) (void)::madvise(const_cast<void*>(data), size, kPopulateRead);
 #endif
 }
 
@@ -50,9 +61,11 @@ absl::Status FrozenFile::Open(tensorflow::Env* env, const std::vector<std::strin
       return absl::Status(mapped.code(),
                           absl::StrCat(path, ": cannot be mapped: ", mapped.message()));
     }
-    AskForHugePages(opened->regions_.back()->data(), opened->regions_.back()->length());
-    files.push_back({static_cast<const char*>(opened->regions_.back()->data()),
-                     opened->regions_.back()->length()});
+    const void* const data = opened->regions_.back()->data();
+    const uint64_t size = opened->regions_.back()->length();
+    AskForHugePages(data, size);
+    if (!files.empty()) ReadNow(data, size);  // a delta
+    files.push_back({static_cast<const char*>(data), size});
     std::unique_ptr<engine::SnapshotReader> reader;
     TF_RETURN_IF_ERROR(InFile(
         path,

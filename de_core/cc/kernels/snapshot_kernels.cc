@@ -155,10 +155,11 @@ class SaveOp final : public LiveTableOp {
     *outdated = false;
     const engine::SnapshotId id = options.id;
     const bool converted = options.store_as.has_value();
-    // Readers map what has no slots. Of deltas there are many, and a restore reads few of them.
-    const AtomicFile::Kind kind = options.values_only ? AtomicFile::Kind::kMapped
-                                  : options.delta     ? AtomicFile::Kind::kUncached
-                                                      : AtomicFile::Kind::kCached;
+    // Of deltas there are many: a restore reads few of them, a server reads each once, when it
+    // opens it. Other files without slots are mapped.
+    const AtomicFile::Kind kind = options.delta         ? AtomicFile::Kind::kUncached
+                                  : options.values_only ? AtomicFile::Kind::kMapped
+                                                        : AtomicFile::Kind::kCached;
     std::unique_ptr<engine::TableSave> save;
     TF_RETURN_IF_ERROR(InFile(path, engine::TableSave::Begin(live, std::move(options), &save)));
     std::unique_ptr<AtomicFile> file;

@@ -93,7 +93,7 @@ class SavePipelineTest : public ::testing::Test {
   }
 
   Status Save(Executor* executor, const std::function<bool()>& rest, Disk* disk) {
-    SaveOptions options;
+    SaveOptions options = options_;
     options.rest = rest;
     std::unique_ptr<TableSave> save;
     const Status begun = TableSave::Begin(table_.get(), options, &save);
@@ -112,7 +112,29 @@ class SavePipelineTest : public ::testing::Test {
     }
   }
 
+  /// Saves from now on are deltas, of every third row.
+  void ExpectDeltas() {
+    options_.chain = "chain";
+    std::unique_ptr<TableSave> base;
+    ASSERT_TRUE(TableSave::Begin(table_.get(), options_, &base).ok());
+    Disk disk(~size_t{0});
+    ASSERT_TRUE(base->Write(&disk, nullptr).ok());
+    ASSERT_TRUE(base->Done().ok());
+    std::vector<int64_t> keys(20000 / 3);
+    for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(3 * i);
+    const std::vector<float> rows(keys.size() * kDim, 7.0F);
+    ASSERT_TRUE(table_
+                    ->InsertOrAssign({keys.data(), nullptr, keys.size()},
+                                     {reinterpret_cast<const char*>(rows.data()), nullptr}, nullptr)
+                    .ok());
+    options_.delta = true;
+    expected_ = Saved(nullptr, {});
+    ASSERT_LT(expected_.size(), disk.bytes.size() / 2);
+    ASSERT_GT(expected_.size(), keys.size() * kDim * sizeof(float));
+  }
+
   std::unique_ptr<Table> table_;
+  SaveOptions options_;
   std::string expected_;
 };
 
@@ -123,6 +145,18 @@ TEST_F(SavePipelineTest, tasks_one_after_another_in_any_order) {
     InOrder executor(order);
     ExpectSame(&executor);
   } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST_F(SavePipelineTest, deltas_by_tasks_in_any_order) {
+  ExpectDeltas();
+  std::vector<size_t> order = {0, 1, 2};
+  do {
+    SCOPED_TRACE(::testing::PrintToString(order));
+    InOrder executor(order);
+    ExpectSame(&executor);
+  } while (std::next_permutation(order.begin(), order.end()));
+  Late executor(1);
+  ExpectSame(&executor);
 }
 
 TEST_F(SavePipelineTest, tasks_that_begin_late) {

@@ -271,6 +271,24 @@ TEST(TableSave, rows_larger_than_a_section_still_make_a_file) {
   EXPECT_TRUE(Restored({Save(table.get(), {}, 1)}, 4096) == Contents(*table));
 }
 
+TEST(TableSave, a_delta_is_written_while_more_of_it_is_collected) {
+  const auto table = Make(64);
+  std::vector<int64_t> keys(160000);
+  std::iota(keys.begin(), keys.end(), 0);
+  Put(table.get(), keys, 1);
+  ASSERT_NE(Save(table.get(), ChainOf("chain", false), 1), "");
+  keys.resize(40000);  // of 10 MB, in 16 shards
+  Put(table.get(), keys, 2);
+  const std::string delta = Save(table.get(), ChainOf("chain", true), 2);
+  const Readers readers({delta});
+  uint64_t largest = 0;
+  for (const SectionRecord& section : readers.all[0]->sections()) {
+    largest = std::max<uint64_t>(largest, section.count);
+  }
+  EXPECT_EQ(readers.all[0]->rows(), keys.size());
+  EXPECT_LE(largest, 512U);  // 128 KiB, of 640 KB a shard
+}
+
 TEST(TableSave, string_keys_of_one_word_keep_their_own_changes) {
   TableOptions options;
   options.key_type = KeyType::kString;
