@@ -122,6 +122,27 @@ def test_loading_one_version_twice_makes_two_of_it(ratings, tmp_path):
     np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.parametrize("door", ["export", "publish", "save"])
+def test_a_signature_alone_keeps_its_tables(tmp_path, door):
+    module = tf.Module()
+    module.users = de.Variable(dim=2, name="users")
+    module.users.upsert([7], [[1.0, 2.0]])
+    specs = [tf.TensorSpec([None], tf.int64, name="ids")]
+    module.look = tf.function(module.users.lookup, input_signature=specs)
+    if door == "save":
+        path = str(tmp_path / "1")
+        tf.saved_model.save(module, path, signatures=module.look)
+    else:
+        path = getattr(de, door)(module, tmp_path, module.look)
+    signature = tf.saved_model.load(path).signatures["serving_default"]
+    gc.collect()
+    ids = tf.constant([7, 8], tf.int64)
+    np.testing.assert_array_equal(signature(ids=ids)["output_0"], [[1.0, 2.0], [0.0, 0.0]])
+    del signature
+    gc.collect()
+    assert not mapped(path)
+
+
 def mapped(path):
     return str(path) in Path("/proc/self/maps").read_text("utf-8")
 

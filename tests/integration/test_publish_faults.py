@@ -1,5 +1,6 @@
 """What goes wrong while a version is published or loaded, and that it is said."""
 
+import gc
 import os
 import shutil
 import signal
@@ -160,6 +161,7 @@ def small_disk(tmp_path):
     if shutil.which("mount") is None or subprocess.run(command, check=False).returncode:
         pytest.skip("needs the right to mount a tmpfs")
     yield folder
+    gc.collect()  # what was loaded, with its mapped files: TensorFlow's functions are in cycles
     subprocess.run(["umount", str(folder)], check=True)
 
 

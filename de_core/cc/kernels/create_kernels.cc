@@ -88,11 +88,12 @@ class HandleOp : public OpKernel {
     OP_REQUIRES_OK(context, manager->LookupOrCreate<TableResource>(
                                 container, shared_name_, &table,
                                 [this](TableResource** made) { return Make(made); }));
-    const tensorflow::core::ScopedUnref unref(table);
+    tensorflow::core::RefCountPtr<TableResource> owned(table);
     OP_REQUIRES_OK(context, table->CheckKeys(key_dtype_));
     OP_REQUIRES_OK(context, table->CheckValues(value_dtype_, dim_));
     handle->scalar<ResourceHandle>()() =
-        tensorflow::MakeResourceHandle<TableResource>(context, container, shared_name_);
+        keeps_ ? ResourceHandle::MakeRefCountingHandle(owned.release(), context->device()->name())
+               : tensorflow::MakeResourceHandle<TableResource>(context, container, shared_name_);
   }
 
  protected:
@@ -101,7 +102,8 @@ class HandleOp : public OpKernel {
   std::string container_, shared_name_;
   DataType key_dtype_, value_dtype_;
   int64_t dim_;
-  bool anonymous_ = false;
+  bool anonymous_ = false;  // found by its handle alone
+  bool keeps_ = false;      // found by its name too; handles keep it in any case
 };
 
 class LiveHandleOp final : public HandleOp {
@@ -135,11 +137,14 @@ class LiveHandleOp final : public HandleOp {
 
 class FrozenHandleOp final : public HandleOp {
  public:
-  using HandleOp::HandleOp;
+  explicit FrozenHandleOp(OpKernelConstruction* context) : HandleOp(context) {
+    // Of a model that is loaded, users may keep no more than a function, which captures handles.
+    keeps_ = true;
+  }
 
  protected:
   absl::Status Make(TableResource** made) override {
-    *made = new TableResource(key_dtype_, value_dtype_, dim_);
+    *made = new TableResource(key_dtype_, value_dtype_, dim_, container_, shared_name_);
     return absl::OkStatus();
   }
 };

@@ -28,11 +28,13 @@ class FrozenTableCloseOp final : public OpKernel {
  public:
   using OpKernel::OpKernel;
   void Compute(OpKernelContext* context) override {
-    const tensorflow::ResourceHandle& handle = tensorflow::HandleFromInput(context, 0);
     tensorflow::core::RefCountPtr<TableResource> table;
-    OP_REQUIRES_OK(context, tensorflow::LookupResource(context, handle, &table));
+    OP_REQUIRES_OK(context, TableOf(context, &table));
     if (table->CloseFrozen()) {
-      OP_REQUIRES_OK(context, tensorflow::DeleteResource(context, handle));
+      auto* manager = context->resource_manager();
+      const std::string& container =
+          table->container().empty() ? manager->default_container() : table->container();
+      OP_REQUIRES_OK(context, manager->Delete<TableResource>(container, table->name()));
     }
   }
 };

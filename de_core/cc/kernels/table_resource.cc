@@ -25,7 +25,7 @@ void TableResource::OpenFrozen(std::shared_ptr<const FrozenFile> file) {
 
 bool TableResource::CloseFrozen() {
   const std::lock_guard<std::mutex> guard(mutex_);
-  if (users_ > 0 && --users_ == 0) frozen_.reset();
+  if (users_ > 0) --users_;
   return users_ == 0;
 }
 

@@ -19,8 +19,14 @@ namespace de::kernels {
 
 class TableResource final : public tensorflow::ResourceBase {
  public:
-  TableResource(tensorflow::DataType key_dtype, tensorflow::DataType value_dtype, int64_t dim)
-      : key_dtype_(key_dtype), value_dtype_(value_dtype), dim_(dim) {}
+  /// A frozen table, which a resource manager knows by `name` in `container`.
+  TableResource(tensorflow::DataType key_dtype, tensorflow::DataType value_dtype, int64_t dim,
+                std::string container, std::string name)
+      : key_dtype_(key_dtype),
+        value_dtype_(value_dtype),
+        dim_(dim),
+        container_(std::move(container)),
+        name_(std::move(name)) {}
   /// A live table; `name` is what errors call it.
   TableResource(tensorflow::DataType key_dtype, tensorflow::DataType value_dtype, int64_t dim,
                 std::string name, std::unique_ptr<engine::Table> live)
@@ -36,7 +42,7 @@ class TableResource final : public tensorflow::ResourceBase {
 
   /// Serves `file` from now on and counts one more user; running lookups finish on the old file.
   void OpenFrozen(std::shared_ptr<const FrozenFile> file);
-  /// Undoes one OpenFrozen; true if that was the last.
+  /// Undoes one OpenFrozen; true if that was the last. Who has a handle goes on reading.
   bool CloseFrozen();
 
   using Load = std::function<absl::Status(engine::Table*)>;
@@ -61,6 +67,8 @@ class TableResource final : public tensorflow::ResourceBase {
   tensorflow::DataType key_dtype() const noexcept { return key_dtype_; }
   tensorflow::DataType value_dtype() const noexcept { return value_dtype_; }
   int64_t dim() const noexcept { return dim_; }
+  const std::string& container() const noexcept { return container_; }
+  const std::string& name() const noexcept { return name_; }
 
   std::string DebugString() const override;
 
@@ -72,6 +80,7 @@ class TableResource final : public tensorflow::ResourceBase {
   const tensorflow::DataType value_dtype_;
   const int64_t dim_;
   const bool is_live_ = false;
+  const std::string container_;
   const std::string name_;
   mutable std::mutex load_mutex_;  // held while a live table is loaded; lookups go on
   mutable std::mutex mutex_;       // guards what follows

@@ -129,6 +129,8 @@ stats: scalar; JSON: for each table an object of table, rows, dim, key_dtype, va
 REGISTER_OP("DeFrozenTableClose")
     .Input("handle: resource")
     .SetShapeFn(HandleOnly)
-    .Doc("Undoes one DeFrozenTableOpen; the last one frees the table.");
+    .Doc(
+        "Undoes one DeFrozenTableOpen. The last one lets the table go, which the last handle "
+        "frees.");
 
 }  // namespace de::ops
