@@ -54,22 +54,26 @@ class KeyRandom {
 
     uint32_t start[kRows], step[kRows], key[kRows];
 
-    /// Of the first `count` rows. In loops over what is alike, which vectorise.
+    /// Of the first `count` rows. In loops over what is alike and of a length known to the
+    /// compiler, which vectorise as a whole.
     [[gnu::always_inline]] inline void Fill(RandomSeed seed, const uint64_t* key_words,
                                             size_t count) noexcept {
-      uint32_t low[kRows] = {}, high[kRows] = {}, in_block[kRows] = {};
-      for (size_t i = 0; i < count; ++i) {
-        const State state(seed, key_words[i]);
-        step[i] = static_cast<uint32_t>(state.row) | 1U;
-        key[i] = state.key();
-        low[i] = static_cast<uint32_t>(state.block);
-        high[i] = static_cast<uint32_t>(state.block >> 32);
-        in_block[i] = state.in_block;
-      }
-      for (size_t i = count; i % kTogether != 0; ++i) key[i] = 0;
-      for (size_t some = 0; some < count; some += kTogether) {
-        for (size_t i = some; i < some + kTogether; ++i) {
-          start[i] = Start(Distinct(in_block[i], low[i], high[i]), key[i]);
+      uint64_t words[kRows];
+      const size_t padded = (count + kTogether - 1) / kTogether * kTogether;
+      for (size_t i = 0; i < count; ++i) words[i] = key_words[i];
+      for (size_t i = count; i < padded; ++i) words[i] = 0;
+      for (size_t some = 0; some < padded; some += kTogether) {
+        uint32_t low[kTogether], high[kTogether], in_block[kTogether];
+        for (size_t i = 0; i < kTogether; ++i) {
+          const State state(seed, words[some + i]);
+          step[some + i] = static_cast<uint32_t>(state.row) | 1U;
+          key[some + i] = state.key();
+          low[i] = static_cast<uint32_t>(state.block);
+          high[i] = static_cast<uint32_t>(state.block >> 32);
+          in_block[i] = state.in_block;
+        }
+        for (size_t i = 0; i < kTogether; ++i) {
+          start[some + i] = Start(Distinct(in_block[i], low[i], high[i]), key[some + i]);
         }
       }
     }

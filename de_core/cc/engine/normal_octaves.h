@@ -4,7 +4,7 @@
 // 2^-33. Between two powers of two that function is a polynomial of degree 4, to an absolute error
 // below 4e-5, which a test of 10^9 draws could not see; at the powers of two neighbours agree, so
 // the whole never falls where the tail does. An octave is the exponent of the tail as a float; the
-// registers of wide_lanes.h hold all of them, or the eight likeliest. Only + - * and bits, so that
+// registers of wide_lanes.h hold the sixteen or the eight likeliest. Only + - * and bits, so that
 // every machine gets the same numbers.
 #ifndef DE_CORE_ENGINE_NORMAL_OCTAVES_H_
 #define DE_CORE_ENGINE_NORMAL_OCTAVES_H_
@@ -53,8 +53,9 @@ alignas(64) inline constexpr float kOctaveCoefficients[kOctaveTerms][kOctaves] =
      0.0230619125F,  0.0221080706F},
 };
 
-/// Below it a tail, as TailScale gives it, is in none of the eight likeliest octaves.
-inline constexpr float kLeastLikelyTail = 0x1p25F;
+/// Below it a tail, as TailScale gives it, is in none of the kCount likeliest octaves.
+template <uint32_t kCount>
+inline constexpr float kLeastLikelyTail = static_cast<float>(uint64_t{1} << (33 - kCount));
 
 /// How a word becomes a tail: its lower 31 bits, times `factor`, plus `term`, are 2^34 times the
 /// tail. The uppermost bit is the sign.

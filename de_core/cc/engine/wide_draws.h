@@ -22,19 +22,23 @@ inline constexpr size_t kRowsAhead = 32;
 
 #define DE_LANES EightLanes
 #define DE_TARGET DE_EIGHT
+#define DE_TARGET_CALL [[gnu::target(DE_EIGHT_LANES), gnu::flatten, gnu::noinline]]
 namespace eight_lanes {
 #include "de_core/cc/engine/wide_draws.inc"
 }  // namespace eight_lanes
 #undef DE_LANES
 #undef DE_TARGET
+#undef DE_TARGET_CALL
 
 #define DE_LANES SixteenLanes
 #define DE_TARGET DE_SIXTEEN
+#define DE_TARGET_CALL [[gnu::target(DE_SIXTEEN_LANES), gnu::flatten, gnu::noinline]]
 namespace sixteen_lanes {
 #include "de_core/cc/engine/wide_draws.inc"
 }  // namespace sixteen_lanes
 #undef DE_LANES
 #undef DE_TARGET
+#undef DE_TARGET_CALL
 
 }  // namespace de::engine
 

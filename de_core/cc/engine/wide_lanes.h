@@ -17,7 +17,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "de_core/cc/engine/normal_octaves.h"
 #include "de_core/cc/engine/wide_vectors.h"
 
 /// For functions of vectors; they may be called by each other and by those of the same target.
@@ -63,23 +62,19 @@ struct EightLanes {
   }
   DE_EIGHT static void Store(float* to, Floats a) noexcept { _mm256_storeu_ps(to, a); }
 
-  /// The likeliest octaves' coefficients of a term. In a register, for a permutation of what is in
-  /// memory takes four times as long.
-  struct Coefficients {
-    Floats likeliest;
-    Coefficients() = default;
-    DE_EIGHT explicit Coefficients(uint32_t term) noexcept
-        : likeliest(_mm256_load_ps(kOctaveCoefficients[term] + (kOctaves - kCount))) {
-      asm("" : "+x"(likeliest));
-    }
-    DE_EIGHT Floats Of(Ints octaves) const noexcept {
-      return _mm256_permutevar8x32_ps(likeliest, octaves);
-    }
-  };
-  /// A bit for each tail in an octave that Coefficients does not hold, one of 256.
-  DE_EIGHT static uint32_t Beyond(Floats tails) noexcept {
-    const __m256 least = _mm256_set1_ps(kLeastLikelyTail);
-    return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(tails, least, _CMP_LT_OQ)));
+  /// Eight numbers in a register to choose from: a permutation of what is in memory takes four
+  /// times as long.
+  DE_EIGHT static Floats Load(const float* from) noexcept {
+    Floats a = _mm256_load_ps(from);
+    asm("" : "+x"(a));
+    return a;
+  }
+  DE_EIGHT static Floats Lookup(Floats from, Ints at) noexcept {
+    return _mm256_permutevar8x32_ps(from, at);
+  }
+  /// Bit i set where a[i] < b[i].
+  DE_EIGHT static uint32_t Below(Floats a, Floats b) noexcept {
+    return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_LT_OQ)));
   }
 };
 
@@ -119,20 +114,18 @@ struct SixteenLanes {
   }
   DE_SIXTEEN static void Store(float* to, Floats a) noexcept { _mm512_storeu_ps(to, a); }
 
-  /// Those of all octaves.
-  struct Coefficients {
-    Floats unlikely, likely;
-    Coefficients() = default;
-    DE_SIXTEEN explicit Coefficients(uint32_t term) noexcept
-        : unlikely(_mm512_load_ps(kOctaveCoefficients[term])),
-          likely(_mm512_load_ps(kOctaveCoefficients[term] + kCount)) {}
-    DE_SIXTEEN Floats Of(Ints octaves) const noexcept {
-      return _mm512_permutex2var_ps(unlikely, octaves, likely);
-    }
-  };
-  DE_SIXTEEN static uint32_t Beyond(Floats) noexcept { return 0; }
+  DE_SIXTEEN static Floats Load(const float* from) noexcept {
+    Floats a = _mm512_load_ps(from);
+    asm("" : "+v"(a));
+    return a;
+  }
+  DE_SIXTEEN static Floats Lookup(Floats from, Ints at) noexcept {
+    return _mm512_permutexvar_ps(at, from);
+  }
+  DE_SIXTEEN static uint32_t Below(Floats a, Floats b) noexcept {
+    return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);
+  }
 };
-static_assert(kOctaves == 2 * SixteenLanes::kCount, "two registers hold all octaves");
 
 }  // namespace de::engine
 
