@@ -20,48 +20,11 @@ constexpr size_t kRowBytes = kDim * sizeof(float);
 constexpr size_t kLookup = 256;
 constexpr size_t kBatch = 16384;
 
-/// Times what one thread does again and again. Of a call that takes long it finds out how much of
-/// that the thread was on no core: another thread was on it (the system's scheduler), or the host
-/// of a virtual machine had taken it away.
-class StallWatch {
- public:
-  StallWatch() { calls_.reserve(4'000'000); }
+/// What the system knows of the calling thread.
+struct Scheduled {
+  int64_t sleeps = 0;
+  double queued_seconds = 0;  ///< it could have run, and another thread did
 
-  bool full() const { return calls_.size() == calls_.capacity(); }
-
-  template <typename Call>
-  void Time(const Call& call) {
-    const double cpu = CpuSeconds(), start = WallSeconds();
-    call();
-    const double wall = WallSeconds() - start;
-    calls_.push_back(1e3 * wall);
-    const bool is_long = wall > 1e-3;
-    if (!is_long && calls_.size() % 64 != 0) return;
-    const Scheduled before = scheduled_;
-    scheduled_ = Now();
-    if (!is_long) return;
-    // A thread that sleeps waits for a lock, which is not the machine's doing: then what is known
-    // to be is the time in which it could have run, and did not.
-    const bool slept = scheduled_.sleeps != before.sleeps;
-    const double queued = scheduled_.queued_seconds - before.queued_seconds;
-    const double own = slept ? wall - std::min(wall, queued) : CpuSeconds() - cpu;
-    longest_own_ = std::max(longest_own_, 1e3 * own);
-  }
-
-  /// Milliseconds: the call that `part` of all are shorter than.
-  double At(double part) {
-    std::sort(calls_.begin(), calls_.end());
-    return calls_[static_cast<size_t>(part * static_cast<double>(calls_.size() - 1))];
-  }
-  size_t calls() const { return calls_.size(); }
-  /// Of the longest call, when what the machine took is not counted.
-  double longest_own() const { return std::max(longest_own_, std::min(1.0, calls_.back())); }
-
- private:
-  struct Scheduled {
-    int64_t sleeps = 0;
-    double queued_seconds = 0;
-  };
   static Scheduled Now() {
     rusage usage{};
     getrusage(RUSAGE_THREAD, &usage);
@@ -70,10 +33,92 @@ class StallWatch {
     file >> ran >> queued;
     return {usage.ru_nvcsw, 1e-9 * static_cast<double>(queued)};
   }
+};
 
+/// Seconds of a call that the machine took from its thread: it was on no core because another
+/// thread was (the system's scheduler), or because the host of a virtual machine had taken it away.
+/// Of a thread that slept, and so waited for a lock, only the first is known.
+double TakenSeconds(double wall, double cpu, const Scheduled& before, const Scheduled& after) {
+  if (after.sleeps == before.sleeps) return std::max(0.0, wall - cpu);
+  return std::min(wall, after.queued_seconds - before.queued_seconds);
+}
+
+/// A call from `begin` to `end`, and seconds of it that the machine took.
+struct Stop {
+  double begin, end, taken;
+};
+
+/// Calls of one thread that the machine stopped for long. Read when the thread is done.
+class WriterWatch {
+ public:
+  WriterWatch() { stops_.reserve(10'000); }
+
+  template <typename Call>
+  void Time(const Call& call) {
+    const Scheduled before = Scheduled::Now();
+    const double cpu = CpuSeconds(), begin = WallSeconds();
+    call();
+    const double end = WallSeconds();
+    const double taken = TakenSeconds(end - begin, CpuSeconds() - cpu, before, Scheduled::Now());
+    if (taken > 1e-3 && stops_.size() < stops_.capacity()) stops_.push_back({begin, end, taken});
+  }
+  const std::vector<Stop>& stops() const { return stops_; }
+
+ private:
+  std::vector<Stop> stops_;
+};
+
+/// Times what one thread does again and again, and of a call that takes long what the machine took.
+class StallWatch {
+ public:
+  StallWatch() {
+    calls_.reserve(4'000'000);
+    long_.reserve(100'000);
+  }
+
+  bool full() const { return calls_.size() == calls_.capacity(); }
+
+  template <typename Call>
+  void Time(const Call& call) {
+    const double cpu = CpuSeconds(), begin = WallSeconds();
+    call();
+    const double end = WallSeconds();
+    calls_.push_back(1e3 * (end - begin));
+    const bool is_long = end - begin > 1e-3;
+    if (!is_long && calls_.size() % 64 != 0) return;
+    const Scheduled before = scheduled_;
+    scheduled_ = Scheduled::Now();
+    if (!is_long || long_.size() == long_.capacity()) return;
+    long_.push_back(
+        {begin, end, TakenSeconds(end - begin, CpuSeconds() - cpu, before, scheduled_)});
+  }
+
+  /// Milliseconds: the call that `part` of all are shorter than.
+  double At(double part) {
+    std::sort(calls_.begin(), calls_.end());
+    return calls_[static_cast<size_t>(part * static_cast<double>(calls_.size() - 1))];
+  }
+  size_t calls() const { return calls_.size(); }
+
+  /// Milliseconds of the longest call, when what the machine took of it is not counted, nor what it
+  /// took meanwhile of the writer whom the call may have waited for.
+  double LongestOwn(const std::vector<Stop>& writer) const {
+    double longest = std::min(1.0, calls_.back());
+    for (const Stop& call : long_) {
+      double own = call.end - call.begin - call.taken;
+      for (const Stop& stop : writer) {
+        const double both = std::min(call.end, stop.end) - std::max(call.begin, stop.begin);
+        if (both > 0) own -= std::min(both, stop.taken);
+      }
+      longest = std::max(longest, 1e3 * own);
+    }
+    return longest;
+  }
+
+ private:
   std::vector<double> calls_;
+  std::vector<Stop> long_;
   Scheduled scheduled_;
-  double longest_own_ = 0;
 };
 
 /// Writes new memory of `bytes`, as a table does that grows.
@@ -100,7 +145,7 @@ void StallSection(const Options& options, Report* report) {
   report->Section("Lookups of 256 keys while a table grows from " + std::to_string(first) + " to " +
                       std::to_string(rows) + " rows (million keys/s; ms of wall time)",
                   {"what is timed", "keys", "median", "99 %", "99.9 %", "longest",
-                   "longest, without what the machine took"});
+                   "without what the machine took of the lookup", "nor of the writer"});
   std::array<std::vector<double>, 3> longest, longest_own;
   for (int round = 0; round < 3 * options.fill_rounds; ++round) {
     // In turn, beside each other: what the other two cost is the machine's.
@@ -126,11 +171,18 @@ void StallSection(const Options& options, Report* report) {
         watch.Time([&] { read.Find(batch, kLookup, out.data()); });
       }
     });
+    WriterWatch writer;
     const double start = WallSeconds();
     if (grows == kNoTable) {
       TakeMemory(rows * kRowBytes);
     } else {
-      (grows == kThisTable ? read : other).Upsert(to_come, kBatch, values.data());
+      engine::Table& table = (grows == kThisTable ? read : other).table();
+      ForBatches(to_come.size(), kBatch, [&](size_t at, size_t count) {
+        writer.Time([&] {
+          OkOrExit(table.InsertOrAssign({to_come.data() + at, nullptr, count},
+                                        {values.data(), nullptr}, nullptr));
+        });
+      });
     }
     const double seconds = WallSeconds() - start;
     done = true;
@@ -139,9 +191,9 @@ void StallSection(const Options& options, Report* report) {
     const double keys = grows == kNoTable ? 0 : static_cast<double>(watch.calls() * kLookup);
     report->Row({kNames[grows], Number(keys / seconds / 1e6), Number(watch.At(0.5), 3),
                  Number(watch.At(0.99), 3), Number(watch.At(0.999), 3), Number(most, 2),
-                 Number(watch.longest_own(), 2)});
+                 Number(watch.LongestOwn({}), 2), Number(watch.LongestOwn(writer.stops()), 2)});
     longest[grows].push_back(most);
-    longest_own[grows].push_back(watch.longest_own());
+    longest_own[grows].push_back(watch.LongestOwn(writer.stops()));
   }
   report->Bar("longest stall while growing (median of runs)", Median(longest[kThisTable]), 20, 5,
               true, " ms");
