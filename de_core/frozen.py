@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import pathlib
+import re
 import tempfile
 import uuid
 import weakref
+import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
 #: How snapshot files' names end.
 SUFFIX = ".de"
+# Longer names are shortened: file systems take 255 bytes, of which endings need some.
+_STEM_BYTES = 150
+_PART = re.compile(r"\d+of\d+")  # which of a Variable's tables
 # While somebody else writes the assets: how their names end.
 _deferred: contextvars.ContextVar[str | None] = contextvars.ContextVar(
     "de_core_deferred", default=None
@@ -113,5 +118,11 @@ class FrozenCopy(tf.Module):
 
 
 def file_stem(name: str) -> str:
-    """Returns a table's name as the beginning of a file name."""
-    return "".join(each if each.isalnum() or each in "._-" else "_" for each in name)
+    """Returns a table's name as the beginning of a file name, which has room for an ending."""
+    whole, part, number = name.rpartition("_mht_")
+    if part and _PART.fullmatch(number):
+        return file_stem(whole) + part + number
+    stem = "".join(each if each.isalnum() or each in "._-" else "_" for each in name)
+    if len(stem.encode()) <= _STEM_BYTES:
+        return stem
+    return stem.encode()[:_STEM_BYTES].decode(errors="ignore") + f"-{zlib.crc32(name.encode()):08x}"

@@ -94,8 +94,15 @@ def import_tfra(
     >>> import_tfra(checkpoint)["user"].lookup([7]).numpy().tolist()
     [[1.0, 2.0]]
     """
+    try:
+        wanted = re.compile(tables)
+    except re.error as error:
+        raise ValueError(
+            "`tables` must be a regular expression of Python's `re`. Received: "
+            f"{tables!r}: {error}."
+        ) from error
     found = _found(os.fspath(path).rstrip("/"), key_dtype, value_dtype, dim)
-    chosen = {name: shards for name, shards in found.items() if re.fullmatch(tables, name)}
+    chosen = {name: shards for name, shards in found.items() if wanted.fullmatch(name)}
     if not chosen:
         raise ValueError(
             "The path must hold tables of that name: tensors or files "

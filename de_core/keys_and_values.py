@@ -21,7 +21,7 @@ def checked_keys(keys: Any, table: Any) -> tf.Tensor:
     Raises:
         TypeError: They are of another dtype.
     """
-    return _converted("keys", keys, table.key_dtype, table.name)
+    return converted("keys", keys, table.key_dtype, table.name)
 
 
 def checked_pairs(keys: Any, values: Any, table: Any) -> tuple[tf.Tensor, tf.Tensor]:
@@ -37,7 +37,7 @@ def checked_pairs(keys: Any, values: Any, table: Any) -> tuple[tf.Tensor, tf.Ten
         ValueError: The shapes do not fit.
     """
     keys = checked_keys(keys, table)
-    values = _converted("values", values, table.value_dtype, table.name)
+    values = converted("values", values, table.value_dtype, table.name)
     if table.dim == 1 and values.shape.rank is not None and values.shape.rank == keys.shape.rank:
         values = tf.expand_dims(values, -1)
     wanted = keys.shape.concatenate([table.dim])
@@ -62,7 +62,8 @@ def checked_pairs(keys: Any, values: Any, table: Any) -> tuple[tf.Tensor, tf.Ten
     return tf.reshape(keys, [-1]), tf.reshape(values, [-1, table.dim])
 
 
-def _converted(argument: str, value: Any, dtype: tf.DType, table_name: str) -> tf.Tensor:
+def converted(argument: str, value: Any, dtype: tf.DType, table_name: str) -> tf.Tensor:
+    """Returns `value` as a tensor of a dtype, or raises a TypeError that names the argument."""
     given = _dtype_of(value)
     if given is None:
         try:

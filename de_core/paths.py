@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from de_core.config import received
+
 
 def join(folder: str, name: str) -> str:
     """Returns the path of a name in a folder; the empty folder is the working directory."""
@@ -13,6 +15,23 @@ def join(folder: str, name: str) -> str:
 def literal(folder: str) -> str:
     """Returns a folder as a part of a pattern for `tf.io.gfile.glob`, which matches it alone."""
     return re.sub(r"([*?\[\\])", r"\\\1", folder)
+
+
+def check_readable(path: str, argument: str) -> None:
+    """Raises where TensorFlow would read nothing of what was written.
+
+    Args:
+        path: A directory.
+        argument: Its name, for the error.
+
+    Raises:
+        ValueError: The path has characters that TensorFlow takes for parts of patterns.
+    """
+    if "[" in path or "\\" in path:
+        raise ValueError(
+            f"`{argument}` must be without '[' and '\\', which TensorFlow takes for parts of "
+            f"patterns when it reads a checkpoint or a SavedModel. {received(**{argument: path})}"
+        )
 
 
 def base_name(path: str) -> str:

@@ -18,6 +18,7 @@ from de_core.checkpoint.sources import SUFFIX, tables_in
 from de_core.checkpoint.targets import tables_of
 from de_core.config import received
 from de_core.frozen import file_stem
+from de_core.keys_and_values import converted
 from de_core.sharded_table import ShardedTable
 from de_core.snapshot import table_files
 from de_core.snapshot.table_files import Reading
@@ -145,7 +146,7 @@ def restore(
         tf.errors.NotFoundError: There is no checkpoint, or a file of it is missing.
         tf.errors.DataLossError: A file is damaged, or of another checkpoint.
         tf.errors.InvalidArgumentError: A file is of a table of other dtypes or another dim.
-        TypeError: `path` is None.
+        TypeError: `path` is None, or `only` are keys of another dtype.
 
     Example:
     >>> import tempfile, de_core as de
@@ -158,11 +159,6 @@ def restore(
     {'users': 1}
     """
     _check_eager("restore")
-    if path is None:
-        raise TypeError(
-            "`path` must be a checkpoint; `de.checkpoint.latest` returns None where a directory "
-            f"holds no whole one. {received(path=path)}"
-        )
     saved = tables_in(path)
     tables = tables_of(target)
     if len(tables) == len(saved) == 1:
@@ -202,7 +198,7 @@ def _of_own_keys(reading: Reading, store: ShardedTable, files: list[str]) -> Rea
     if callable(only):
         only = table_files.answered(store, files, only)
     elif only is not None:
-        only = tf.convert_to_tensor(only, store.spec.key_dtype)
+        only = converted("only", only, store.spec.key_dtype, store.name)
     return dataclasses.replace(reading, only=only)
 
 

@@ -43,8 +43,8 @@ class Manager:
         name: Of the checkpoints.
 
     Raises:
-        ValueError: A number is not positive, or `directory` is not one that TensorFlow can restore
-            from.
+        ValueError: A number is not positive, `name` is none of a file, or `directory` is not one
+            that TensorFlow can restore from.
 
     Example:
     >>> import tempfile, de_core as de
@@ -81,10 +81,10 @@ class Manager:
                     f"`{argument}` must be a positive integer. {received(**{argument: value})}"
                 )
         folder = os.fspath(directory)
-        if "[" in folder or "\\" in folder:
+        paths.check_readable(folder, "directory")
+        if not name or "/" in name:
             raise ValueError(
-                "`directory` must be without '[' and '\\', which TensorFlow takes for parts of "
-                f"patterns when it restores a checkpoint. {received(directory=folder)}"
+                f"`name` must be a part of a file's name, without a slash. {received(name=name)}"
             )
         is_checkpoint = isinstance(target, tf.train.Checkpoint)
         self._checkpoint = target if is_checkpoint else tf.train.Checkpoint(target=target)

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from de_core import paths
 from de_core.checkpoint import manifest, reference
+from de_core.config import received
 from de_core.snapshot import chain_file, table_files
 
 #: How the names of snapshot files end.
@@ -26,8 +27,14 @@ def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     Raises:
         tf.errors.NotFoundError: There is nothing of that kind, or a file is missing.
         tf.errors.DataLossError: The files are not those that were saved together.
+        TypeError: `path` is None.
         ValueError: Files of several tables of one name cannot be told apart.
     """
+    if path is None:
+        raise TypeError(
+            "A checkpoint's path must be given; `de.checkpoint.latest` returns None where a "
+            f"directory holds no whole one. {received(path=path)}"
+        )
     path = os.fspath(path).rstrip("/")
     if tf.io.gfile.exists(path + ".index"):
         return _by_variable(reference.read(path).values())

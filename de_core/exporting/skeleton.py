@@ -53,6 +53,11 @@ class Skeleton:
         ]
         self.module.used_resources = _other_resources(model, self.functions.values(), set(tables))
         lookups = {LOOKUP_PREFIX + name: _lookup(store) for name, store in self.names.items()}
+        if reserved := sorted({*lookups, STATS} & set(self.functions)):
+            raise ValueError(
+                "`signatures` must have other names than those that an export adds. "
+                f"Received: {reserved}."
+            )
         self._signatures = {**self.functions, **lookups, STATS: _stats(self.names)}
 
     @property

@@ -22,7 +22,8 @@ def metadata(oov: Any, spec: TableSpec) -> list[str | bytes]:
 
     Raises:
         TypeError: It is none of these.
-        ValueError: It is another name, or a row of another shape.
+        ValueError: It is another name, a row of another shape, or not among the numbers that the
+            values can be.
     """
     strings = spec.value_dtype.name == "string"
     if isinstance(oov, str):
@@ -35,6 +36,7 @@ def metadata(oov: Any, spec: TableSpec) -> list[str | bytes]:
     if isinstance(oov, bytes) and strings:
         return ["oov", "constant", "oov_value", oov]
     if isinstance(oov, (bool, numbers.Real)) and not strings:
+        _check_fits(oov, np.asarray(float(oov)), spec)
         return ["oov", "constant", "oov_value", repr(float(oov))]
     if isinstance(oov, numbers.Real) or oov is None or isinstance(oov, bytes) or strings:
         raise TypeError(
@@ -46,4 +48,23 @@ def metadata(oov: Any, spec: TableSpec) -> list[str | bytes]:
             f"A default row of unknown ids must be numbers of shape ({spec.dim},). "
             f"Received: shape={row.shape}, dtype={row.dtype}."
         )
+    _check_fits(oov, row, spec)
     return ["oov", "row", "oov_value", row.astype(spec.value_dtype.as_numpy_dtype).tobytes()]
+
+
+def _check_fits(oov: Any, wanted: np.ndarray[Any, Any], spec: TableSpec) -> None:
+    """Raises unless numbers read as what was asked for: floating-point ones may be rounded."""
+    dtype = spec.value_dtype
+    with np.errstate(over="ignore", invalid="ignore"):
+        stored = wanted.astype(dtype.as_numpy_dtype)
+    if dtype.is_floating:
+        fits = bool(np.all(np.isfinite(stored.astype(np.float64))))
+    else:
+        # Python compares whole numbers of any size with floating-point ones exactly.
+        fits = np.all(stored.astype(wanted.dtype) == wanted) and (
+            wanted.ndim or float(wanted) == oov
+        )
+    if not fits:
+        raise ValueError(
+            f"`oov` must be finite numbers that {dtype.name} can hold. {received(oov=oov)}"
+        )

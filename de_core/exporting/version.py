@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
+from de_core import paths
 from de_core.config import received
 
 #: Of a version, where TensorFlow Serving looks for warm-up requests and ignores the rest.
@@ -45,7 +46,7 @@ def local(path: str | os.PathLike[str], name: str) -> pathlib.Path:
         name: Of the argument, for the error.
 
     Raises:
-        ValueError: It is on another file system of TensorFlow's.
+        ValueError: It is on another file system of TensorFlow's, or TensorFlow cannot read it.
     """
     text = os.fspath(path).removeprefix("file://")
     if "://" in text:
@@ -53,6 +54,7 @@ def local(path: str | os.PathLike[str], name: str) -> pathlib.Path:
             f"`{name}` must be a directory of this machine. {received(**{name: text})} Write it "
             "there and copy the finished version with `tf.io.gfile`."
         )
+    paths.check_readable(text, name)
     return pathlib.Path(text)
 
 

@@ -36,7 +36,9 @@ def requests(sample: Any, function: Any) -> list[dict[str, tf.Tensor]]:
         TypeError: A request is no dict.
         ValueError: Its names are not the signature's inputs, there are too many, or none.
     """
-    specs = {spec.name: spec for spec in tf.nest.flatten(function.structured_input_signature)}
+    flat = tf.nest.flatten(function.structured_input_signature)
+    # Python values, such as defaults of further arguments, are no inputs.
+    specs = {spec.name: spec for spec in flat if isinstance(spec, tf.TensorSpec)}
     found = [sample] if isinstance(sample, Mapping) else list(sample)
     if not 0 < len(found) <= MOST_REQUESTS:
         raise ValueError(f"`sample` must be 1 to {MOST_REQUESTS} requests. Received: {len(found)}.")

@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
     cat.add_argument("--slots", action="store_true", help="print optimizer slots too")
     cat.add_argument("--json", action="store_true", help="print a JSON object a row")
     diff = commands.add_parser("diff", help="say which keys of two files differ")
-    diff.add_argument("files", nargs=2, metavar="FILE", help="two files")
+    diff.add_argument("files", nargs=2, metavar="FILE", help="two files, or checkpoints of one")
     diff.add_argument(
         "--limit", type=int, default=20, metavar="N", help="name at most N keys of each kind (20)"
     )
@@ -130,6 +130,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _cat(options: argparse.Namespace) -> int:
     left = options.limit
+    absent = set(options.key or [])
     for path in _files(options.files):
         file = SnapshotFile(path)
         for rows in _wanted(file, options.key):
@@ -137,7 +138,10 @@ def _cat(options: argparse.Namespace) -> int:
                 if left is not None and left <= 0:
                     return 0
                 print(_row(file, rows, index, options))
+                absent = {key for key in absent if not _names(key, rows.keys[index])}
                 left = None if left is None else left - 1
+    if absent:
+        print(f"no row: {' '.join(sorted(absent))}", file=sys.stderr)
     return 0
 
 
@@ -145,7 +149,7 @@ def _wanted(file: SnapshotFile, keys: list[str] | None) -> Iterator[Rows]:
     wanted: set[Any] | None = None
     if keys is not None:
         strings = file.info["key_dtype"] == "string"
-        wanted = {key.encode() if strings else int(key) for key in keys}
+        wanted = {key.encode() if strings else _number(key, file.path) for key in keys}
     quiet = sys.stdout.isatty()  # or the bar would stand among the rows
     with Progress(file.rows, "cat", sys.stdout if quiet and wanted else None) as progress:
         for rows in file.batches():
@@ -154,6 +158,17 @@ def _wanted(file: SnapshotFile, keys: list[str] | None) -> Iterator[Rows]:
             else:
                 yield rows
             progress.add(len(rows))
+
+
+def _number(key: str, path: str) -> int:
+    try:
+        return int(key)
+    except ValueError:
+        raise ValueError(f"Keys of {path!r} are whole numbers. Received: --key {key!r}.") from None
+
+
+def _names(text: str, key: Any) -> bool:
+    return bool(text.encode() == key if isinstance(key, bytes) else int(text) == key)
 
 
 def _row(file: SnapshotFile, rows: Rows, index: int, options: argparse.Namespace) -> str:
@@ -174,7 +189,7 @@ def _row(file: SnapshotFile, rows: Rows, index: int, options: argparse.Namespace
 
 
 def _diff(options: argparse.Namespace) -> int:
-    first, second = (SnapshotFile(path) for path in options.files)
+    first, second = (SnapshotFile(_one_file(path)) for path in options.files)
     counts = dict.fromkeys(("removed", "added", "changed"), 0)
     named: dict[str, list[str]] = {kind: [] for kind in counts}
     same = 0
@@ -202,6 +217,15 @@ def _files(paths: Sequence[str]) -> Iterator[str]:
         else:
             for files in tables_in(path).values():
                 yield from files
+
+
+def _one_file(path: str) -> str:
+    files = list(_files([path]))
+    if len(files) != 1:
+        raise ValueError(
+            f"Two files are compared; name one of those that make {path!r} up. Received: {files}."
+        )
+    return files[0]
 
 
 def _plain(value: Any) -> Any:

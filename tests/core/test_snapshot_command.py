@@ -88,6 +88,29 @@ def test_a_checkpoint_stands_for_its_files(tmp_path, capsys):
     assert sorted(capsys.readouterr().out.splitlines()) == ["a\t1", "b'\\xff'\t2"]
 
 
+def test_diff_takes_checkpoints_of_one_file(tmp_path, capsys):
+    table = de.Variable(dim=1, name="t", devices=["/CPU:0"])
+    for step in (1, 2):
+        table.upsert([step], [[1.0]])
+        de.checkpoint.save(table, tmp_path / str(step))
+    assert main(["diff", str(tmp_path / "1"), str(tmp_path / "2")]) == 1
+    assert "added: 1: 2" in capsys.readouterr().out
+    several = de.Variable(dim=1, name="t", devices=["/CPU:0"] * 2)
+    several.upsert([1, 2, 3], tf.ones([3, 1]))
+    de.checkpoint.save(several, tmp_path / "several")
+    assert main(["diff", str(tmp_path / "1"), str(tmp_path / "several")]) == 2
+    assert "name one of those" in capsys.readouterr().err
+
+
+def test_keys_that_no_file_has_are_said(files, capsys):
+    assert main(["cat", *files[:1], "--key", "007", "--key", "-5"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("7\t")
+    assert "no row: -5" in err
+    assert main(["cat", *files[:1], "--key", "seven"]) == 2
+    assert "whole numbers. Received: --key 'seven'" in capsys.readouterr().err
+
+
 def test_what_cannot_be_read_ends_with_2(tmp_path, capsys):
     (tmp_path / "no.de").write_bytes(b"nothing")
     for path in (tmp_path / "no.de", tmp_path / "absent.de"):

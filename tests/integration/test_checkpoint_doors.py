@@ -248,6 +248,10 @@ class TestBadInput:
         with pytest.raises(TypeError, match="holds no whole one"):
             de.checkpoint.restore(make(), de.checkpoint.latest(tmp_path))
 
+    def test_keys_of_another_dtype(self, folder):
+        for only in ("abc", [1.5], tf.constant([1])):
+            self.fails(folder, TypeError, "`only` of table 't' must be int64", only=only)
+
     def test_no_tables(self, tmp_path):
         with pytest.raises(ValueError, match="at least one"):
             de.checkpoint.save(tf.Module(), tmp_path)

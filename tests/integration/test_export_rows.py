@@ -263,6 +263,8 @@ def test_the_graph_holds_nothing_of_training(door, ratings, tmp_path):
         ({"oov": None}, TypeError, "`oov` must fit"),
         ({"oov": b"x"}, TypeError, "`oov` must fit"),
         ({"oov": [1.0, 2.0]}, ValueError, r"shape \(8,\). Received: shape=\(2,\)"),
+        ({"oov": 1e39}, ValueError, "numbers that float32 can hold"),
+        ({"oov": [1e39] * 8}, ValueError, "numbers that float32 can hold"),
         ({"keep": 5}, TypeError, "must be a de.KeepRows"),
         ({"sample": {"user": [1]}}, ValueError, "must have the signature's inputs"),
         ({"sample": []}, ValueError, "1 to 1000 requests"),
@@ -273,6 +275,63 @@ def test_bad_arguments_write_nothing(arguments, error, message, tmp_path):
     with pytest.raises(error, match=message):
         de.export(Scores(), tmp_path / "new", **arguments)
     assert not (tmp_path / "new").exists()
+
+
+def looker(table):
+    module = tf.Module()
+    module.table = table
+    specs = [tf.TensorSpec([None], tf.int64, name="ids")]
+    # The second argument is none of the signature's.
+    module.look = tf.function(lambda ids, table=table: table.lookup(ids), input_signature=specs)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("dtype", "refused", "taken"),
+    [
+        (tf.int32, [1.5, 2**40, [1.5, 2], [1, 2**31]], [-7, [3, 4]]),
+        (tf.int64, [2**53 + 1, 0.5], [2**53, [2**53 + 1, -1]]),
+        (tf.int8, [128], [-128]),
+        (tf.bool, [2, [0, 3]], [True, [0, 1]]),
+        (tf.float16, [1e6, [0, -1e6], np.inf], [0.1, [0, 5]]),
+        (tf.bfloat16, [1e39, np.nan, [1, -np.inf]], [1e38]),
+    ],
+)
+def test_unknown_ids_read_as_what_the_values_can_be(dtype, refused, taken, tmp_path):
+    module = looker(de.Variable(value_dtype=dtype, dim=2, name="users"))
+    for oov in refused:
+        with pytest.raises(ValueError, match=f"numbers that {dtype.name} can hold"):
+            de.export(module, tmp_path, module.look, oov=oov)
+    for oov in taken:
+        path = de.export(module, tmp_path, module.look, oov=oov)
+        expected = np.broadcast_to(np.asarray(oov), [1, 2]).astype(dtype.as_numpy_dtype)
+        np.testing.assert_array_equal(find(path, [1])[0], expected)
+
+
+def test_names_of_signatures_and_tables(tmp_path):
+    long = "t" * 300
+    tables = [de.Variable(dim=1, name=f"{long}{end}") for end in "ab"]
+    for number, table in enumerate(tables):
+        table.upsert([1], [[float(number)]])
+    modules = [looker(table) for table in tables]
+    for name in ("de_stats", f"de_lookup/{long}a"):
+        with pytest.raises(ValueError, match="other names"):
+            de.export(modules[0], tmp_path, {name: modules[0].look})
+    signatures = {"a": modules[0].look, "b": modules[1].look}
+    path = de.export(modules[0], tmp_path, signatures, sample={"ids": [1]})
+    for number, table in enumerate(tables):
+        assert find(path, [1], table.name)[0] == [[number]]
+        table.save_to_file_system(str(tmp_path / "files"))
+    for number, table in enumerate(tables):
+        table.load_from_file_system(str(tmp_path / "files"))
+        assert table.lookup([1]) == [[number]]
+
+
+def test_a_path_that_tensorflow_cannot_read_is_refused(tmp_path):
+    for door in (de.export, de.publish):
+        with pytest.raises(ValueError, match="parts of patterns"):
+            door(Scores(), tmp_path / "lr=[0.1]")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -205,6 +205,9 @@ def test_bad_arguments():
         [name] = arguments
         with pytest.raises(ValueError, match=f"`{name}` must be a positive"):
             de.checkpoint.Manager(tf.Module(), "unused", **arguments)
+    for name in ("", "a/b"):
+        with pytest.raises(ValueError, match="without a slash"):
+            de.checkpoint.Manager(tf.Module(), "unused", name=name)
     for folder in ("run[1]", "back\\slash"):
         with pytest.raises(ValueError, match="parts of patterns"):
             de.checkpoint.Manager(tf.Module(), folder)

@@ -143,6 +143,8 @@ class TestImport:
             de.import_tfra(tmp_path / "f", {"user_embedding": de.Variable(dim=4)})
         with pytest.raises(ValueError, match=r"must hold tables.*'user_embedding'"):
             de.import_tfra(tmp_path / "f", tables="item.*")
+        with pytest.raises(ValueError, match=r"`tables` must be a regular.*'\('"):
+            de.import_tfra(tmp_path / "f", tables="(")
         for name, data in found.items():
             (tmp_path / name).write_bytes(data.tobytes())
         with pytest.raises(ValueError, match="pass `value_dtype` and `dim`"):
