@@ -60,10 +60,9 @@ def _check_fits(oov: Any, wanted: np.ndarray[Any, Any], spec: TableSpec) -> None
     if dtype.is_floating:
         fits = bool(np.all(np.isfinite(stored.astype(np.float64))))
     else:
-        # Python compares whole numbers of any size with floating-point ones exactly.
-        fits = np.all(stored.astype(wanted.dtype) == wanted) and (
-            wanted.ndim or float(wanted) == oov
-        )
+        fits = bool(np.all(stored.astype(wanted.dtype) == wanted))
+        if wanted.ndim == 0:  # Python compares whole numbers of any size exactly
+            fits = fits and bool(float(wanted) == oov)
     if not fits:
         raise ValueError(
             f"`oov` must be finite numbers that {dtype.name} can hold. {received(oov=oov)}"
