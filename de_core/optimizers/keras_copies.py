@@ -75,6 +75,8 @@ class _OverRows:
         """
         self.original = original
         self.gathered = GatheredRows(table)
+        # As Keras's own variables have one: by it Muon tells embeddings, which it leaves to AdamW.
+        self.gathered.rows.path = f"{table.name}/embeddings"
         self.shared_variables: list[Any] = []
         self.build([self.gathered.rows])  # type: ignore[attr-defined]
 

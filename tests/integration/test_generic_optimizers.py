@@ -328,3 +328,20 @@ class OwnNadam(keras.optimizers.Nadam):
 @pytest.mark.filterwarnings("ignore:.*has no rule inside the tables")
 def test_state_of_no_row_in_keras_3_equals_the_dense_one():
     oracle.check(lambda: OwnNadam(0.01), steps=4)
+
+
+@pytest.mark.skipif(not hasattr(keras.optimizers, "Muon"), reason="this Keras has no Muon")
+def test_muon_takes_tables_for_the_embeddings_that_it_leaves_to_adamw():
+    start = np.random.default_rng(3).normal(size=[6, 3]).astype(np.float32)
+    rates = np.random.default_rng(4).normal(size=[3, 6, 3]).astype(np.float32)
+    dense = keras.Variable(start, name="embeddings")
+    peer = keras.optimizers.Muon(0.1)
+    table = de.Variable(dim=3, name="t")
+    ids = tf.range(6, dtype=tf.int64)
+    table.upsert(ids, start)
+    with pytest.warns(UserWarning, match="Muon has no rule inside"):
+        optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Muon(0.1))
+    for rate in rates:
+        peer.apply([tf.constant(rate)], [dense])
+        optimizer.apply([tf.IndexedSlices(tf.constant(rate), ids)], [table])
+    np.testing.assert_allclose(table.lookup(ids), dense.numpy(), rtol=1e-5, atol=1e-6)
