@@ -29,60 +29,27 @@ bool TableResource::CloseFrozen() {
   return users_ == 0;
 }
 
-void TableResource::Close() {
-  std::shared_ptr<engine::Table> closed;  // freed after the lock is given up
-  std::shared_ptr<const FrozenFile> file;
-  const std::lock_guard<std::mutex> guard(mutex_);
-  closed.swap(live_);
-  file.swap(frozen_);
-  load_ = nullptr;
-}
-
-void TableResource::ServeUntilLive(std::shared_ptr<const FrozenFile> file, Load load) {
-  const std::lock_guard<std::mutex> guard(mutex_);
-  if (live_ == nullptr) return;  // closed
-  frozen_ = std::move(file);
-  load_ = std::move(load);
-}
-
-absl::Status TableResource::Live(std::shared_ptr<engine::Table>* table) const {
+absl::Status TableResource::Live(std::shared_ptr<engine::Table>* table) {
   if (!is_live_) {
     return absl::FailedPreconditionError(
         "this op needs a live table, one that can be written. Received: a table of an exported "
         "model, which is read-only");
   }
-  std::unique_lock<std::mutex> guard(mutex_);
-  if (load_ != nullptr) {
-    guard.unlock();
-    const std::lock_guard<std::mutex> loading(load_mutex_);
-    guard.lock();
-    if (const Load load = load_; load != nullptr && live_ != nullptr) {
-      const std::shared_ptr<engine::Table> loaded = live_;
-      const std::shared_ptr<const FrozenFile> file = frozen_;
-      guard.unlock();
-      TF_RETURN_IF_ERROR(load(loaded.get()));
-      guard.lock();
-      if (frozen_ == file) {  // else it was restored again meanwhile
-        frozen_.reset();
-        load_ = nullptr;
-      }
-    }
-  }
-  if (live_ == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "a function that uses a de.Variable needs the Variable to exist: keep a reference to it, "
-        "or to what holds it, as long as the function is called. Received: the table '",
-        name_, "', whose Variable was deleted"));
-  }
-  *table = live_;
-  return absl::OkStatus();
+  TF_RETURN_IF_ERROR(live_.ForWriting(table));
+  return *table == nullptr ? Closed() : absl::OkStatus();
 }
 
-absl::Status TableResource::Served(std::shared_ptr<const FrozenFile>* file) const {
-  if (!is_live_) return Frozen(file);
-  const std::lock_guard<std::mutex> guard(mutex_);
-  *file = frozen_;
-  return absl::OkStatus();
+absl::Status TableResource::ForReading(StandIn::Reader* reader) const {
+  if (!is_live_) return Frozen(&reader->file);
+  *reader = live_.ForReading();
+  return reader->file == nullptr && reader->table == nullptr ? Closed() : absl::OkStatus();
+}
+
+absl::Status TableResource::Closed() const {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "a function that uses a de.Variable needs the Variable to exist: keep a reference to it, "
+      "or to what holds it, as long as the function is called. Received: the table '",
+      name_, "', whose Variable was deleted"));
 }
 
 absl::Status TableResource::Frozen(std::shared_ptr<const FrozenFile>* file) const {
@@ -102,21 +69,17 @@ absl::Status TableResource::Frozen(std::shared_ptr<const FrozenFile>* file) cons
 
 absl::Status TableResource::Find(const engine::Keys& keys, engine::ValuesOut out, bool* found,
                                  engine::Executor* executor) const {
-  std::shared_ptr<const FrozenFile> file;
-  TF_RETURN_IF_ERROR(Served(&file));
-  if (file != nullptr) return file->Find(keys, out, found, executor);
-  std::shared_ptr<engine::Table> live;
-  TF_RETURN_IF_ERROR(Live(&live));
-  return ToAbsl(live->Find(keys, out, found, executor));
+  StandIn::Reader reader;
+  TF_RETURN_IF_ERROR(ForReading(&reader));
+  if (reader.file != nullptr) return reader.file->Find(keys, out, found, executor);
+  return ToAbsl(reader.table->Find(keys, out, found, executor));
 }
 
 absl::Status TableResource::Size(int64_t* rows) const {
-  std::shared_ptr<const FrozenFile> file;
-  TF_RETURN_IF_ERROR(Served(&file));
-  if (file != nullptr) return file->Rows(rows);
-  std::shared_ptr<engine::Table> live;
-  TF_RETURN_IF_ERROR(Live(&live));
-  *rows = static_cast<int64_t>(live->size());
+  StandIn::Reader reader;
+  TF_RETURN_IF_ERROR(ForReading(&reader));
+  if (reader.file != nullptr) return reader.file->Rows(rows);
+  *rows = static_cast<int64_t>(reader.table->size());
   return absl::OkStatus();
 }
 
@@ -124,17 +87,16 @@ absl::Status TableResource::StatsJson(std::string* json) const {
   const std::string types =
       absl::StrCat("\"dim\": ", dim_, ", \"key_dtype\": \"", DataTypeString(key_dtype_),
                    "\", \"value_dtype\": \"", NameOfValues(value_dtype_), "\"");
-  std::shared_ptr<const FrozenFile> file;
-  TF_RETURN_IF_ERROR(Served(&file));
-  if (file != nullptr) {
+  StandIn::Reader reader;
+  TF_RETURN_IF_ERROR(ForReading(&reader));
+  if (reader.file != nullptr) {
     int64_t rows = 0;
-    TF_RETURN_IF_ERROR(file->Rows(&rows));
-    *json = absl::StrCat("{\"rows\": ", rows, ", ", types, ", ", file->StatsJsonFields(), "}");
+    TF_RETURN_IF_ERROR(reader.file->Rows(&rows));
+    *json =
+        absl::StrCat("{\"rows\": ", rows, ", ", types, ", ", reader.file->StatsJsonFields(), "}");
     return absl::OkStatus();
   }
-  std::shared_ptr<engine::Table> live;
-  TF_RETURN_IF_ERROR(Live(&live));
-  const engine::TableStats stats = live->Stats();
+  const engine::TableStats stats = reader.table->Stats();
   *json = absl::StrCat("{\"rows\": ", stats.rows, ", ", types,
                        ", \"bytes\": {\"index\": ", stats.index_bytes,
                        ", \"rows\": ", stats.row_bytes, ", \"slots\": ", stats.slot_bytes,

@@ -4,11 +4,11 @@
 #ifndef DE_CORE_KERNELS_TABLE_RESOURCE_H_
 #define DE_CORE_KERNELS_TABLE_RESOURCE_H_
 
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 
+#include "de_core/cc/engine/stand_in.h"
 #include "de_core/cc/engine/table.h"
 #include "de_core/cc/kernels/engine_bridge.h"
 #include "de_core/cc/kernels/frozen_file.h"
@@ -35,23 +35,25 @@ class TableResource final : public tensorflow::ResourceBase {
         dim_(dim),
         is_live_(true),
         name_(std::move(name)),
-        live_(std::move(live)) {}
+        live_(std::shared_ptr<engine::Table>(std::move(live))) {}
 
   /// Frees a live table, once the ops that are running on it have ended; later ones fail.
-  void Close();
+  void Close() { live_.Close(); }
 
   /// Serves `file` from now on and counts one more user; running lookups finish on the old file.
   void OpenFrozen(std::shared_ptr<const FrozenFile> file);
   /// Undoes one OpenFrozen; true if that was the last. Who has a handle goes on reading.
   bool CloseFrozen();
 
-  using Load = std::function<absl::Status(engine::Table*)>;
+  using StandIn = engine::StandIn<engine::Table, FrozenFile, absl::Status>;
   /// What is read of a live table comes from `file` from now on; `load` brings the file's rows into
   /// it, in place of its own, when it is first asked for more: to be written, for example.
-  void ServeUntilLive(std::shared_ptr<const FrozenFile> file, Load load);
+  void ServeUntilLive(std::shared_ptr<const FrozenFile> file, StandIn::Load load) {
+    live_.Begin(std::move(file), std::move(load));
+  }
 
   /// The live table, or an error for one that is frozen or closed.
-  absl::Status Live(std::shared_ptr<engine::Table>* table) const;
+  absl::Status Live(std::shared_ptr<engine::Table>* table);
   /// What a frozen table is served from, or an error for one that is live or not open.
   absl::Status Frozen(std::shared_ptr<const FrozenFile>* file) const;
 
@@ -73,8 +75,9 @@ class TableResource final : public tensorflow::ResourceBase {
   std::string DebugString() const override;
 
  private:
-  /// The file that answers, or nullptr where the live table does.
-  absl::Status Served(std::shared_ptr<const FrozenFile>* file) const;
+  /// What answers a read: a file or a live table.
+  absl::Status ForReading(StandIn::Reader* reader) const;
+  absl::Status Closed() const;
 
   const tensorflow::DataType key_dtype_;
   const tensorflow::DataType value_dtype_;
@@ -82,11 +85,9 @@ class TableResource final : public tensorflow::ResourceBase {
   const bool is_live_ = false;
   const std::string container_;
   const std::string name_;
-  mutable std::mutex load_mutex_;  // held while a live table is loaded; lookups go on
-  mutable std::mutex mutex_;       // guards what follows
-  std::shared_ptr<engine::Table> live_;
-  mutable Load load_;  // of a live table that `frozen_` stands for
-  mutable std::shared_ptr<const FrozenFile> frozen_;
+  StandIn live_{nullptr};     // of a live table
+  mutable std::mutex mutex_;  // guards what follows, of a frozen one
+  std::shared_ptr<const FrozenFile> frozen_;
   int64_t users_ = 0;
 };
 
