@@ -16,27 +16,30 @@ namespace de::engine {
 template <bool kWriter>
 class AllShards {
  public:
-  explicit AllShards(const std::vector<std::unique_ptr<Shard>>& shards) noexcept : shards_(shards) {
+  /// Or of the shards [first, last] alone.
+  explicit AllShards(const std::vector<std::unique_ptr<Shard>>& shards, uint32_t first = 0,
+                     uint32_t last = kShards - 1) noexcept
+      : shards_(shards), first_(first), end_(last + 1) {
     const size_t taken = TryRest();
-    if (taken == shards.size()) return;
+    if (taken == end_) return;
     Release();
     if constexpr (!kWriter) {
       shards[taken]->lock.lock_shared();
       held_[taken] = true;
-      if (TryRest() != shards.size()) Release();
+      if (TryRest() != end_) Release();
     }
   }
   ~AllShards() { Release(); }
   AllShards(const AllShards&) = delete;
   AllShards& operator=(const AllShards&) = delete;
 
-  bool held() const noexcept { return held_[0]; }
+  bool held() const noexcept { return held_[first_]; }
 
  private:
   /// Tries those that are not held, up to the first that somebody else has, and returns that one.
   size_t TryRest() noexcept {
-    size_t at = 0;
-    while (at < shards_.size() && (held_[at] || (held_[at] = Try(&shards_[at]->lock)))) ++at;
+    size_t at = first_;
+    while (at < end_ && (held_[at] || (held_[at] = Try(&shards_[at]->lock)))) ++at;
     return at;
   }
 
@@ -45,7 +48,7 @@ class AllShards {
   }
 
   void Release() noexcept {
-    for (size_t at = shards_.size(); at-- > 0;) {
+    for (size_t at = end_; at-- > first_;) {
       if (!held_[at]) continue;
       held_[at] = false;
       ShardLock& lock = shards_[at]->lock;
@@ -58,6 +61,7 @@ class AllShards {
   }
 
   const std::vector<std::unique_ptr<Shard>>& shards_;
+  const size_t first_, end_;
   bool held_[kShards] = {};
 };
 

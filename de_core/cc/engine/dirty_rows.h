@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "de_core/cc/engine/prefetch.h"
+
 namespace de::engine {
 
 /// The keys that changed since a generation began.
@@ -41,6 +43,12 @@ class DirtyRows {
       now.bits[at] |= bit;
     }
     MarkFirst(word, row);
+  }
+
+  /// Asks for what Mark reads.
+  void Prefetch(uint32_t row) const noexcept {
+    const Generation& now = generations_.back();
+    if (row / 64 < now.bits.size()) PrefetchFar(&now.bits[row / 64]);
   }
 
   /// Notes that a key is gone, and its row free for another; `text` are the bytes of a string key,

@@ -20,9 +20,8 @@ bool HeldRows::Touch(uint32_t number) {
   return true;
 }
 
-void HeldRows::BeforeChange(uint64_t word, uint32_t number, const char* row) noexcept {
-  const uint64_t hash = Mix64(word);
-  if (budget_->lost() || hash < budget_->collected) return;
+void HeldRows::Keep(uint64_t word, uint64_t hash, uint32_t number, const char* row) noexcept {
+  if (budget_->lost()) return;
   try {
     if (!Touch(number)) return;
     Bucket& bucket = buckets_[BucketOf(hash)];

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "de_core/cc/engine/hash.h"
+#include "de_core/cc/engine/prefetch.h"
 #include "de_core/cc/engine/row_layout.h"
 
 namespace de::engine {
@@ -45,7 +46,15 @@ class HeldRows {
   ~HeldRows();
 
   /// A row is about to change or to be erased.
-  void BeforeChange(uint64_t word, uint32_t number, const char* row) noexcept;
+  void BeforeChange(uint64_t word, uint64_t hash, uint32_t number, const char* row) noexcept {
+    if (IsTouched(number) || hash < budget_->collected.load(std::memory_order_relaxed)) return;
+    Keep(word, hash, number, row);
+  }
+
+  /// Asks for what BeforeChange reads.
+  void Prefetch(uint32_t number) const noexcept {
+    if (number / 64 < touched_.size()) PrefetchFar(&touched_[number / 64]);
+  }
 
   /// A row was inserted, which the save must not see.
   void Inserted(uint32_t number) noexcept;
@@ -91,6 +100,7 @@ class HeldRows {
     return (layout_.key_type() == KeyType::kString ? 1 : 0) +
            (layout_.value_dtype() == DType::kString ? layout_.dim() : 0);
   }
+  void Keep(uint64_t word, uint64_t hash, uint32_t number, const char* row) noexcept;
   bool Touch(uint32_t number);
 
   RowLayout layout_;

@@ -21,21 +21,28 @@ struct RowWatch {
   std::unique_ptr<HeldRows> held;
 
   /// Before a row is written; `inserted` says that it was not there before.
-  void BeforeWrite(uint64_t word, uint32_t number, const char* row, bool inserted) noexcept {
+  void BeforeWrite(uint64_t word, uint64_t hash, uint32_t number, const char* row,
+                   bool inserted) noexcept {
     if (dirty != nullptr) dirty->Mark(word, number);
     if (held == nullptr) return;
     if (inserted) {
       held->Inserted(number);
     } else {
-      held->BeforeChange(word, number, row);
+      held->BeforeChange(word, hash, number, row);
     }
   }
 
+  /// Asks for what BeforeWrite reads.
+  void Prefetch(uint32_t number) const noexcept {
+    if (dirty != nullptr) dirty->Prefetch(number);
+    if (held != nullptr) held->Prefetch(number);
+  }
+
   /// Before a row is erased; `text` are the bytes of a string key, else nullptr.
-  void BeforeErase(uint64_t word, uint32_t number, const char* row,
+  void BeforeErase(uint64_t word, uint64_t hash, uint32_t number, const char* row,
                    const std::string_view* text) noexcept {
     if (dirty != nullptr) dirty->MarkErased(word, number, text);
-    if (held != nullptr) held->BeforeChange(word, number, row);
+    if (held != nullptr) held->BeforeChange(word, hash, number, row);
   }
 
   void Cleared() noexcept {

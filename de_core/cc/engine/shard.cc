@@ -83,7 +83,7 @@ bool Shard::Erase(const IndexKey& key) {
   const auto at = index.Find(key.word, key.hash, [&](uint32_t row) { return IsRowOf(row, key); });
   if (!at.found()) return false;
   const uint32_t row = place.lines[at.line].rows[at.entry];
-  if (watch != nullptr) watch->BeforeErase(key.word, row, Row(row), key.bytes);
+  if (watch != nullptr) watch->BeforeErase(key.word, key.hash, row, Row(row), key.bytes);
   slab_.Free(row);
   index.Erase(at, key.hash);
   --segments_[place.segment].count;

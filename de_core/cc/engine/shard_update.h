@@ -6,16 +6,13 @@
 #include <memory>
 #include <mutex>
 
-#include "de_core/cc/engine/partition.h"
+#include "de_core/cc/engine/picked_keys.h"
 #include "de_core/cc/engine/pipeline.h"
 #include "de_core/cc/engine/prefetch.h"
 #include "de_core/cc/engine/shard.h"
 #include "de_core/cc/engine/values.h"
 
 namespace de::engine {
-
-/// Keys a writer handles before it lets readers in.
-inline constexpr size_t kKeysALock = 512;
 
 /// What a write touches for each key, so that it is asked for in time.
 struct WriteTouches {
@@ -35,10 +32,12 @@ struct Ignored {
 };
 
 /// Rows of plain values that replace what is there, of a width the compiler knows; `from` is
-/// (keys, kBytes) of the batch.
-template <size_t kBytes>
+/// (keys, kBytes) of the batch. `kWatch`: some of their shards have watches.
+template <size_t kBytes, bool kWatch = false>
 struct PlainRows {
   static constexpr size_t kRowBytes = kBytes;
+  static constexpr bool kWatched = kWatch;
+  using Watched = PlainRows<kBytes, /*kWatch=*/true>;
   const char* from = nullptr;
 };
 
@@ -46,14 +45,40 @@ struct PlainRows {
 struct OneShardsKeys {
   const std::unique_ptr<Shard>* shards;  // (kShards) of the table
   uint32_t shard;
-  const ShardKeys* group;
+  ShardKeys group;
 
   uint32_t first() const noexcept { return shard; }
   uint32_t last() const noexcept { return shard; }
-  size_t count() const noexcept { return group->count; }
-  uint64_t word(size_t j) const noexcept { return group->words[j]; }
+  size_t count() const noexcept { return group.count; }
+  uint64_t word(size_t j) const noexcept { return group.words[j]; }
+  uint64_t int_word(size_t j) const noexcept { return group.words[j]; }
+  uint64_t hash(uint64_t word, size_t) const noexcept { return Mix64(word); }
   /// Of key j in the batch.
-  size_t position(size_t j) const noexcept { return group->positions[j]; }
+  size_t position(size_t j) const noexcept { return group.positions[j]; }
+};
+
+/// What was picked from a batch of integers, of some neighbouring shards.
+struct SomeShardsKeys {
+  SomeShardsKeys(const std::unique_ptr<Shard>* all, const Keys& keys, const PickedKeys& picked)
+      : shards(all),
+        picked_first(picked.first()),
+        picked_last(picked.last()),
+        ints(keys.ints),
+        hashes(picked.hashes()),
+        positions(picked.positions()) {}
+
+  const std::unique_ptr<Shard>* shards;  // (kShards) of the table
+  uint32_t picked_first, picked_last;
+  const int64_t* ints;
+  const uint64_t* hashes;
+  const uint32_t* positions;
+
+  uint32_t first() const noexcept { return picked_first; }
+  uint32_t last() const noexcept { return picked_last; }
+  uint64_t word(size_t j) const noexcept { return static_cast<uint64_t>(ints[positions[j]]); }
+  uint64_t int_word(size_t j) const noexcept { return word(j); }
+  uint64_t hash(uint64_t, size_t j) const noexcept { return hashes[j]; }
+  size_t position(size_t j) const noexcept { return positions[j]; }
 };
 
 /// A whole batch, whatever shards hold its keys.
@@ -65,17 +90,19 @@ struct AllShardsKeys {
   uint32_t last() const noexcept { return kShards - 1; }
   size_t count() const noexcept { return keys->size; }
   uint64_t word(size_t j) const noexcept { return WordOf(*keys, j); }
+  /// The same where it is known that keys are integers.
+  uint64_t int_word(size_t j) const noexcept { return static_cast<uint64_t>(keys->ints[j]); }
+  uint64_t hash(uint64_t word, size_t) const noexcept { return Mix64(word); }
   size_t position(size_t j) const noexcept { return j; }
 };
 
-/// Keys [begin, end) of a batch, at most kKeysALock, under the locks of their shards. As
-/// UpdateShard. With `plain` there is no gate, keys are integers and nobody watches: on_row is not
-/// asked for rows in their home line, which become plain's.
-template <typename Plain = PlainRows<0>, typename Batch, typename Gate, typename OnRow,
-          typename OnRefused = Ignored>
-void UpdateLocked(const Batch& batch, const Keys& keys, size_t begin, size_t end,
-                  const WriteTouches& touch, const Gate* gate, const OnRow& on_row,
-                  const OnRefused& on_refused = {}, const Plain& plain = {}) {
+/// UpdateLocked where it is known whether plain rows are watched.
+template <typename Plain, typename Batch, typename Gate, typename OnRow, typename OnRefused>
+void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
+                const WriteTouches& touch, const Gate* gate, const OnRow& on_row,
+                const OnRefused& on_refused, const Plain& plain) {
+  // A copy, for what is written might be the original's, which would be read anew for each key.
+  const Batch batch = of;
   constexpr size_t kRowBytes = Plain::kRowBytes;
   constexpr bool kPlain = kRowBytes != 0;
   const bool strings = !kPlain && keys.strings != nullptr;
@@ -83,6 +110,14 @@ void UpdateLocked(const Batch& batch, const Keys& keys, size_t begin, size_t end
     return IndexKey{word, hash, strings ? keys.strings + batch.position(j) : nullptr};
   };
   const auto shard_of = [&](uint64_t hash) -> Shard& { return *batch.shards[ShardOfHash(hash)]; };
+  bool watched = Plain::kWatched;
+  RowWatch* watches[kShards];
+  if constexpr (!kPlain || Plain::kWatched) {
+    for (uint32_t i = batch.first(); i <= batch.last(); ++i) {
+      watches[i] = batch.shards[i]->watch.get();
+      watched = watched || watches[i] != nullptr;
+    }
+  }
   // `row` is nullptr where the key has none yet.
   const auto write = [&](Shard& shard, const IndexKey& key, size_t j, uint32_t number, char* row) {
     const bool absent = row == nullptr;
@@ -95,7 +130,9 @@ void UpdateLocked(const Batch& batch, const Keys& keys, size_t begin, size_t end
       number = shard.Insert(key);
       row = shard.Row(number);
     }
-    if (shard.watch != nullptr) shard.watch->BeforeWrite(key.word, number, row, absent);
+    if (watched && shard.watch != nullptr) {
+      shard.watch->BeforeWrite(key.word, key.hash, number, row, absent);
+    }
     on_row(shard, key, row, j, inserted);
   };
 
@@ -117,9 +154,8 @@ void UpdateLocked(const Batch& batch, const Keys& keys, size_t begin, size_t end
   RunPipeline(
       begin, end,
       [&](size_t j, size_t at) DE_ALWAYS_INLINE {
-        const uint64_t word =
-            kPlain ? static_cast<uint64_t>(keys.ints[batch.position(j)]) : batch.word(j);
-        const uint64_t hash = Mix64(word);
+        const uint64_t word = kPlain ? batch.int_word(j) : batch.word(j);
+        const uint64_t hash = batch.hash(word, j);
         words[at] = word;
         hashes[at] = hash;
         lines[at] = readers[ShardOfHash(hash)].HomeLine(hash);
@@ -146,6 +182,9 @@ void UpdateLocked(const Batch& batch, const Keys& keys, size_t begin, size_t end
         } else {
           PrefetchBytes(rows[at], touch.row_bytes);
         }
+        if (!watched) return;
+        const RowWatch* const watch = watches[ShardOfHash(hashes[at])];
+        if (watch != nullptr) watch->Prefetch(numbers[at]);
       },
       [&](size_t, size_t at) DE_ALWAYS_INLINE {
         if (!strings) return;
@@ -154,6 +193,12 @@ void UpdateLocked(const Batch& batch, const Keys& keys, size_t begin, size_t end
       },
       [&](size_t j, size_t at) DE_ALWAYS_INLINE {
         if constexpr (kPlain) {
+          if constexpr (Plain::kWatched) {
+            RowWatch* const watch = watches[ShardOfHash(hashes[at])];
+            if (watch != nullptr && rows[at] != nowhere) {
+              watch->BeforeWrite(words[at], hashes[at], numbers[at], rows[at], /*inserted=*/false);
+            }
+          }
           CopyBytes(rows[at], plain.from + batch.position(j) * kRowBytes, kRowBytes);
           return;
         }
@@ -192,6 +237,25 @@ void UpdateLocked(const Batch& batch, const Keys& keys, size_t begin, size_t end
   if (strings) write_away(of_others, of_others_count);
 }
 
+/// Keys [begin, end) of a batch, at most kKeysALock, under the locks of their shards. As
+/// UpdateShard. With `plain` there is no gate and keys are integers: on_row is not asked for rows
+/// in their home line, which become plain's.
+template <typename Plain, typename Batch, typename Gate, typename OnRow, typename OnRefused>
+void UpdateLocked(const Batch& batch, const Keys& keys, size_t begin, size_t end,
+                  const WriteTouches& touch, const Gate* gate, const OnRow& on_row,
+                  const OnRefused& on_refused, const Plain& plain) {
+  if constexpr (Plain::kRowBytes != 0) {
+    // In a loop of their own, so that nobody else asks for each key whether somebody watches.
+    const auto* const shards = batch.shards;
+    if (std::any_of(shards + batch.first(), shards + batch.last() + 1,
+                    [](const auto& shard) { return shard->watch != nullptr; })) {
+      return UpdateHeld(batch, keys, begin, end, touch, gate, on_row, on_refused,
+                        typename Plain::Watched{plain.from});
+    }
+  }
+  UpdateHeld(batch, keys, begin, end, touch, gate, on_row, on_refused, plain);
+}
+
 /// Calls on_row(shard, key, row, j, inserted) for every key of a shard, inserting absent keys; an
 /// inserted row's value and slots are for on_row to write. `touch` is what it reads and writes.
 /// Equal keys come in the order of the batch, others in any. The shard's lock is taken here, and
@@ -201,10 +265,11 @@ void UpdateLocked(const Batch& batch, const Keys& keys, size_t begin, size_t end
 /// on as inserted, a key it does not admit goes to on_refused(key, j), and it makes room between
 /// two holds of the lock. on_release() is called before the lock is dropped: until then rows that
 /// on_row was given may be written later.
-template <typename Gate, typename OnRow, typename OnRefused = Ignored, typename OnRelease = Ignored>
+template <typename Gate, typename OnRow, typename OnRefused = Ignored, typename OnRelease = Ignored,
+          typename Plain = PlainRows<0>>
 void UpdateShard(const OneShardsKeys& batch, const Keys& keys, const WriteTouches& touch,
                  const Gate* gate, const OnRow& on_row, const OnRefused& on_refused = {},
-                 const OnRelease& on_release = {}) {
+                 const OnRelease& on_release = {}, const Plain& plain = {}) {
   Shard& shard = *batch.shards[batch.shard];
   for (size_t begin = 0; begin < batch.count(); begin += kKeysALock) {
     if (begin > 0) shard.lock.LetReadersIn();
@@ -212,9 +277,9 @@ void UpdateShard(const OneShardsKeys& batch, const Keys& keys, const WriteTouche
     shard.Prefault();
     const std::lock_guard<ShardLock> guard(shard.lock);
     UpdateLocked(batch, keys, begin, std::min(batch.count(), begin + kKeysALock), touch, gate,
-                 on_row, on_refused);
+                 on_row, on_refused, plain);
     on_release();
-    if (gate != nullptr) gate->Weigh(shard, *batch.group);
+    if (gate != nullptr) gate->Weigh(shard, batch.group);
   }
 }
 

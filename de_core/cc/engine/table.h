@@ -69,7 +69,7 @@ struct TableStats {
 class SaveChains;
 class TableGate;
 struct Ignored;
-template <size_t kBytes>
+template <size_t kBytes, bool kWatch>
 struct PlainRows;
 struct WriteTouches;
 
@@ -209,7 +209,7 @@ class Table {
   void ForEachRow(const Visit& visit) const;
   template <typename OnRow>
   Status ForEachFound(const Keys& keys, bool write, const OnRow& on_row) const;
-  template <typename Plain = PlainRows<0>, typename OnRow, typename OnRefused = Ignored>
+  template <typename Plain = PlainRows<0, false>, typename OnRow, typename OnRefused = Ignored>
   Status UpdateRows(const Keys& keys, Executor* executor, const WriteTouches& touch,
                     const TableGate& gate, const OnRow& on_row, const OnRefused& on_refused = {},
                     const Plain& plain = {});

@@ -290,12 +290,14 @@ Status Table::ForEachFound(const Keys& keys, bool write, const OnRow& on_row) co
           for (size_t j = begin; j < end; ++j) {
             if (j + kPipelineLag < end) shard.PrefetchLine(Mix64(group.words[j + kPipelineLag]));
             const uint32_t position = group.positions[j];
+            const uint64_t hash = Mix64(group.words[j]);
             const uint32_t row =
-                shard.Find({group.words[j], Mix64(group.words[j]),
+                shard.Find({group.words[j], hash,
                             keys.strings == nullptr ? nullptr : keys.strings + position});
             if (row == kNoRow) continue;
             if (write && shard.watch != nullptr) {
-              shard.watch->BeforeWrite(group.words[j], row, shard.Row(row), /*inserted=*/false);
+              shard.watch->BeforeWrite(group.words[j], hash, row, shard.Row(row),
+                                       /*inserted=*/false);
             }
             on_row(shard.Row(row), position);
           }

@@ -60,7 +60,7 @@ Status Table::AssignSlot(const std::string& owner, const std::string& name, cons
           shard.Find({word, hash, keys.strings == nullptr ? nullptr : keys.strings + i});
       if (number == kNoRow) continue;
       char* const row = shard.Row(number);
-      if (shard.watch != nullptr) shard.watch->BeforeWrite(word, number, row, false);
+      if (shard.watch != nullptr) shard.watch->BeforeWrite(word, hash, number, row, false);
       CopyBytes(row + slot->offset, values + i * bytes, bytes);
     }
     return Status::Ok();
@@ -81,7 +81,9 @@ Status Table::TakeAverages(const std::string& owner) {
         const std::lock_guard<ShardLock> guard(shard.lock);
         hash = shard.VisitSegment(hash, [&](uint64_t word, uint32_t number) {
           char* const row = shard.Row(number);
-          if (shard.watch != nullptr) shard.watch->BeforeWrite(word, number, row, false);
+          if (shard.watch != nullptr) {
+            shard.watch->BeforeWrite(word, Mix64(word), number, row, /*inserted=*/false);
+          }
           average.take(row, row + slot->offset, options_.dim);
         });
         if (hash == last_of_shard) break;

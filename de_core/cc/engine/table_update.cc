@@ -3,21 +3,17 @@
 #include <cstring>
 #include <type_traits>
 
-#include "de_core/cc/engine/all_shards.h"
-#include "de_core/cc/engine/guard.h"
 #include "de_core/cc/engine/row_average.h"
 #include "de_core/cc/engine/scalar_types.h"
 #include "de_core/cc/engine/shard_update.h"
 #include "de_core/cc/engine/table_gate.h"
-#include "de_core/cc/engine/table_scratch.h"
+#include "de_core/cc/engine/table_spread.h"
 
 namespace de::engine {
 namespace {
 
 // Rows that an optimizer's kernel updates at once: few enough to be in the nearest cache still.
 constexpr size_t kRowsAKernel = 8;
-// Keys of a batch worth more than one thread.
-constexpr size_t kKeysWorthThreads = 1024;
 
 /// row += to - from, or row += to where `from` is nullptr.
 using AddValues = void (*)(char* row, const char* to, const char* from, size_t dim) noexcept;
@@ -73,91 +69,6 @@ void Table::WriteStrings(Shard& shard, char* row, size_t position, const Values&
     Shard::StoreRef(
         at, shard.arena().Replace(Shard::LoadRef(at), values.strings[position * options_.dim + i]));
   }
-}
-
-// Calls per_shard(its keys, its GradientSum) for every shard with keys in the batch.
-template <typename PerShard>
-Status Table::ForEachShard(const Keys& keys, Executor* executor, const PerShard& per_shard) {
-  DE_RETURN_IF_ERROR(Prepare(keys));
-  if (keys.size == 0) return Status::Ok();
-  return Guarded([&]() -> Status {
-    ScratchLease scratch(*this);
-    scratch->partition.Build(keys, executor);
-    Status failures[kShards];
-    const auto one = [&](size_t shard) {
-      const ShardKeys group = scratch->partition.Of(static_cast<uint32_t>(shard));
-      if (group.count == 0) return;
-      failures[shard] = Guarded([&] {
-        const Scratch::SumLease sum(scratch.get());
-        per_shard(OneShardsKeys{shards_.data(), static_cast<uint32_t>(shard), &group}, *sum);
-        return Status::Ok();
-      });
-    };
-    if (executor != nullptr && executor->threads() > 1 && keys.size >= kKeysWorthThreads) {
-      executor->Run(kShards, one);
-    } else {
-      for (size_t shard = 0; shard < kShards; ++shard) one(shard);
-    }
-    for (Status& failure : failures) {
-      if (!failure.ok()) return std::move(failure);
-    }
-    AfterWrite(keys.size);
-    return Status::Ok();
-  });
-}
-
-// UpdateShard for all keys; on_row and on_refused are given positions in the batch. One thread
-// takes keys as they come, under the locks of all shards, unless others hold some of them: sorting
-// the keys by shard would take it longer than writing some of the rows.
-template <typename Plain, typename OnRow, typename OnRefused>
-Status Table::UpdateRows(const Keys& keys, Executor* executor, const WriteTouches& touch,
-                         const TableGate& gate, const OnRow& on_row, const OnRefused& on_refused,
-                         const Plain& plain) {
-  DE_RETURN_IF_ERROR(Prepare(keys));
-  const auto sorted = [&](const Keys& part, size_t from) {
-    WriteTouches part_touch = touch;
-    part_touch.source += from * touch.source_bytes;
-    return ForEachShard(part, executor, [&](const OneShardsKeys& group, GradientSum&) {
-      const auto position = [&](size_t j) { return from + group.position(j); };
-      UpdateShard(
-          group, part, part_touch, gate.active(),
-          [&](Shard& shard, const IndexKey& key, char* row, size_t j, bool inserted) {
-            on_row(shard, key, row, position(j), inserted);
-          },
-          [&](const IndexKey& key, size_t j) { on_refused(key, position(j)); });
-    });
-  };
-  const bool alone =
-      executor == nullptr || executor->threads() <= 1 || keys.size < kKeysWorthThreads;
-  if (!alone || gate.active() != nullptr) return sorted(keys, 0);
-  const WriteTouches in_order(touch.row_bytes);  // the hardware foresees what is read in order
-  return Guarded([&]() -> Status {
-    for (size_t begin = 0; begin < keys.size; begin += kKeysALock) {
-      const size_t end = std::min(keys.size, begin + kKeysALock);
-      for (const auto& shard : shards_) shard->lock.LetReadersIn();
-      arena_.Prefault();
-      {
-        const AllShards</*kWriter=*/true> all(shards_);
-        if (all.held()) {
-          const AllShardsKeys batch{shards_.data(), &keys};
-          const auto update = [&](const auto& rows) {
-            UpdateLocked(batch, keys, begin, end, touch, gate.active(), on_row, Ignored{}, rows);
-          };
-          const bool watched = std::any_of(shards_.begin(), shards_.end(), [](const auto& shard) {
-            return shard->watch != nullptr;
-          });
-          if (watched) {
-            update(PlainRows<0>{});
-          } else {
-            update(plain);
-          }
-          continue;
-        }
-      }
-      DE_RETURN_IF_ERROR(sorted(keys.Slice(begin, end - begin), begin));
-    }
-    return Status::Ok();
-  });
 }
 
 Status Table::InsertOrAssign(const Keys& keys, const Values& values, Executor* executor) {
@@ -296,9 +207,9 @@ Status Table::Apply(const OptimizerRule& rule, const std::string& owner,
   }
   return ForEachShard(keys, executor, [&](const OneShardsKeys& all, GradientSum& sum) {
     if (doubles) {
-      sum.Build(keys, *all.group, static_cast<const double*>(grads), options_.dim);
+      sum.Build(keys, all.group, static_cast<const double*>(grads), options_.dim);
     } else {
-      sum.Build(keys, *all.group, static_cast<const float*>(grads), options_.dim);
+      sum.Build(keys, all.group, static_cast<const float*>(grads), options_.dim);
     }
     const ShardKeys unique = sum.unique();
     char* rows[kRowsAKernel];
@@ -312,7 +223,7 @@ Status Table::Apply(const OptimizerRule& rule, const std::string& owner,
       waiting = 0;
     };
     UpdateShard(
-        OneShardsKeys{all.shards, all.shard, &unique}, keys,
+        OneShardsKeys{all.shards, all.shard, unique}, keys,
         WriteTouches(touched, static_cast<const char*>(grads), gradient_bytes), gate.active(),
         [&](Shard& shard, const IndexKey& key, char* row, size_t j, bool inserted) {
           if (inserted) WriteInitial(shard, key, row);
@@ -367,7 +278,7 @@ Status Table::Erase(const Keys& keys, Executor* executor) {
   const std::shared_lock<ShardLock> hold(layout_lock_);
   return ForEachShard(keys, executor, [&](const OneShardsKeys& batch, GradientSum&) {
     Shard& shard = *batch.shards[batch.shard];
-    const ShardKeys& group = *batch.group;
+    const ShardKeys& group = batch.group;
     for (size_t begin = 0; begin < group.count; begin += kKeysALock) {
       const size_t end = std::min(group.count, begin + kKeysALock);
       if (begin > 0) shard.lock.LetReadersIn();

@@ -1,23 +1,27 @@
-// Rows that are overwritten, by every width that has a way of its own: equal keys in one batch,
-// keys with and without rows mixed, tables so full that many keys lie behind their home line.
+// Rows that are overwritten, by every width that has a way of its own and by one, few and many
+// threads: equal keys in one batch, keys with and without rows mixed, tables so full that many keys
+// lie behind their home line.
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <memory>
 #include <random>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
 #include "de_core/cc/engine/hash.h"
 #include "de_core/cc/engine/table.h"
+#include "de_core/cc/testing/test_executor.h"
 
 namespace de::engine {
 namespace {
 
-class TableAssign : public testing::TestWithParam<size_t> {};
+class TableAssign : public testing::TestWithParam<std::tuple<size_t, size_t>> {};
 
 TEST_P(TableAssign, OfEqualKeysTheLastRowStaysAndNoOtherRowChanges) {
-  const size_t dim = GetParam();
+  const auto [dim, count_of_threads] = GetParam();
+  Threads threads(count_of_threads);
   TableOptions options;
   options.dim = dim;
   std::unique_ptr<Table> table;
@@ -27,7 +31,7 @@ TEST_P(TableAssign, OfEqualKeysTheLastRowStaysAndNoOtherRowChanges) {
   std::unordered_map<int64_t, float> expected;  // by key: the first element of its row
   std::mt19937_64 random(1);
   float next = 1;
-  for (const size_t count : {1, 5, 512, 513, 4000, 20000, 20000, 3, 2000, 9000}) {
+  for (const size_t count : {1, 5, 512, 513, 4000, 20000, 20000, 3, 2000, 15000}) {
     std::vector<int64_t> keys(count);
     std::vector<float> values;
     for (int64_t& key : keys) {
@@ -37,7 +41,7 @@ TEST_P(TableAssign, OfEqualKeysTheLastRowStaysAndNoOtherRowChanges) {
       ++next;
     }
     const Values in{reinterpret_cast<const char*>(values.data()), nullptr};
-    ASSERT_TRUE(table->InsertOrAssign({keys.data(), nullptr, count}, in, nullptr).ok());
+    ASSERT_TRUE(table->InsertOrAssign({keys.data(), nullptr, count}, in, &threads).ok());
   }
   ASSERT_GT(table->Stats().load_factor, 0.4) << "too roomy for keys behind their home line";
   ASSERT_EQ(table->size(), expected.size());
@@ -58,7 +62,9 @@ TEST_P(TableAssign, OfEqualKeysTheLastRowStaysAndNoOtherRowChanges) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Widths, TableAssign, testing::Values(1, 8, 16, 32, 64, 65));
+INSTANTIATE_TEST_SUITE_P(WidthsAndThreads, TableAssign,
+                         testing::Combine(testing::Values(1, 8, 16, 32, 64, 65),
+                                          testing::Values(1, 2, 3, 6)));
 
 }  // namespace
 }  // namespace de::engine

@@ -127,17 +127,33 @@ class LookupBench {
     rounds.Add("far gather", n,
                [&] { memory_.template Gather<Ahead::kFar>(queries, 0, all, batch, out); });
     rounds.Add("far probe", n, [&] { memory_.template Probe<Ahead::kFar>(queries, batch, out); });
-    if (writes) rounds.Add("upsert", n, [&] { ours_.Upsert(queries.keys, batch, out); });
+    Pool two(2);
+    if (writes) {
+      rounds.Add("upsert", n, [&] { ours_.Upsert(queries.keys, batch, out); });
+      rounds.Add("two lookup", n, [&] { ours_.Find(queries.keys, batch, out, &two); });
+      rounds.Add("two upsert", n, [&] { ours_.Upsert(queries.keys, batch, out, &two); });
+    }
     rounds.Run(options_.rounds);
-    report->Row({label, std::to_string(kDim), std::to_string(keys_.size()), std::to_string(batch),
-                 Number(rounds.Rate("lookup")), Number(rounds.Rate("upsert")),
-                 Number(rounds.Rate("libcuckoo")), Number(rounds.Rate("flat")),
-                 Number(rounds.Rate("gather")), Number(rounds.Rate("probe")),
-                 Number(rounds.Rate("far gather")), Number(rounds.Rate("far probe")),
+    report->Row({label,
+                 std::to_string(kDim),
+                 std::to_string(keys_.size()),
+                 std::to_string(batch),
+                 Number(rounds.Rate("lookup")),
+                 Number(rounds.Rate("upsert")),
+                 Number(rounds.Rate("libcuckoo")),
+                 Number(rounds.Rate("flat")),
+                 Number(rounds.Rate("gather")),
+                 Number(rounds.Rate("probe")),
+                 Number(rounds.Rate("far gather")),
+                 Number(rounds.Rate("far probe")),
                  Number(rounds.Ratio("lookup", "libcuckoo")),
-                 Number(rounds.Ratio("lookup", "flat")), Number(rounds.Ratio("lookup", "probe")),
+                 Number(rounds.Ratio("lookup", "flat")),
+                 Number(rounds.Ratio("lookup", "probe")),
                  Number(rounds.Ratio("lookup", "far probe")),
-                 Number(rounds.Ratio("upsert", "lookup"))});
+                 Number(rounds.Ratio("upsert", "lookup")),
+                 Number(rounds.Rate("two lookup", /*wall=*/true)),
+                 Number(rounds.Rate("two upsert", /*wall=*/true)),
+                 Number(rounds.Ratio("two upsert", "two lookup", /*wall=*/true))});
     return rounds;
   }
 
@@ -179,7 +195,10 @@ const std::vector<std::string> kColumns = {"queries",
                                            "lookup / flat",
                                            "lookup / probe",
                                            "lookup / far probe",
-                                           "upsert / lookup"};
+                                           "upsert / lookup",
+                                           "lookup by two (wall)",
+                                           "upsert by two (wall)",
+                                           "upsert / lookup by two"};
 
 struct Limits {
   double bar, stretch;
@@ -196,6 +215,8 @@ void AddBars(const std::string& name, size_t dim, const Rounds& rounds, Report* 
               limits.stretch);
   report->Bar(name + ": lookup / probe", rounds.Ratio("lookup", "probe"), 0.8, 0.95);
   report->Bar(name + ": upsert / lookup", rounds.Ratio("upsert", "lookup"), 0.7, 0);
+  report->Bar(name + ": upsert / lookup by two threads",
+              rounds.Ratio("two upsert", "two lookup", /*wall=*/true), 0.7, 0);
 }
 
 bool Fits(uint64_t bytes, const std::string& what, Report* report) {
