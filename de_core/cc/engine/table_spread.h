@@ -82,12 +82,12 @@ Status Table::UpdateRows(const Keys& keys, Executor* executor, const WriteTouche
         [&](const IndexKey& key, size_t j) { on_refused(key, batch.position(j)); }, Ignored{},
         plain);
   };
-  // A key and its index line are some 128 bytes.
+  // A key and its index line are some 128 bytes. Strings are hashed once, so they are sorted.
   const size_t bytes = keys.size * (2 * sizeof(IndexLine) + touch.row_bytes);
-  Executor* const threads = ThreadsFor(bytes >= kBytesWorthThreads, executor);
-  // Strings are hashed only once.
-  const bool sorted =
-      threads != nullptr && (keys.strings != nullptr || threads->threads() > kMostReaders);
+  const bool strings = keys.strings != nullptr;
+  Executor* const threads =
+      ThreadsFor(strings ? keys.size >= kKeysWorthThreads : bytes >= kBytesWorthThreads, executor);
+  const bool sorted = threads != nullptr && (strings || threads->threads() > kMostReaders);
   if (sorted || gate.active() != nullptr) {
     return ForEachShard(keys, executor,
                         [&](const OneShardsKeys& batch, GradientSum&) { one_shard(batch); });
