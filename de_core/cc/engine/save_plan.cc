@@ -27,13 +27,16 @@ Status SaveSource::Begin(SaveSelection selection, uint64_t held_bytes) {
   return Guarded([&]() -> Status {
     selection_ = std::move(selection);
     if (held_bytes > 0) {
-      budget_ = std::make_unique<HeldBudget>(held_bytes);
       // Memory first: nobody waits for it.
       std::vector<std::unique_ptr<HeldRows>> held;
       std::vector<std::unique_ptr<RowWatch>> watches;
       const RowLayout layout = table_->layout();
-      for (uint32_t shard = 0; shard < kShards; ++shard) {
-        held.push_back(std::make_unique<HeldRows>(layout, budget_.get()));
+      budget_ = std::make_unique<HeldBudget>(layout, held_bytes);
+      for (const auto& shard : table_->shards_) most_held_ += shard->size();
+      most_held_ *= HeldRows::BytesACopy(layout);
+      budget_->memory.Prepare(most_held_);
+      for (const auto& shard : table_->shards_) {
+        held.push_back(std::make_unique<HeldRows>(layout, shard->size(), budget_.get()));
         watches.push_back(std::make_unique<RowWatch>());
       }
       const std::lock_guard<ShardLock> moment(table_->layout_lock_);
@@ -43,7 +46,8 @@ Status SaveSource::Begin(SaveSelection selection, uint64_t held_bytes) {
       for (const auto& shard : table_->shards_) {
         if (shard->watch != nullptr && shard->watch->held != nullptr) {
           return Status::FailedPrecondition(
-              "a table can be in one consistent save at a time; wait for the one under way");
+              "a table can be in one consistent save at a time; wait for the "
+              "one under way");
         }
       }
       for (uint32_t i = 0; i < kShards && !relaid_; ++i) {
@@ -145,7 +149,8 @@ void SaveSource::PlanUniform(uint32_t number) {
   }
 }
 
-/// Ranges that hold list_[first, …), all of one shard; keys of one hash stay together.
+/// Ranges that hold list_[first, …), all of one shard; keys of one hash stay
+/// together.
 void SaveSource::PlanList(size_t first) {
   if (first == list_.size()) return;
   // Few rows make many ranges too, so that copying, encoding and writing go on at once.

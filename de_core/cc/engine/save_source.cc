@@ -97,7 +97,8 @@ void SaveSource::PlanChanges(uint32_t number) {
                if (a.hash != b.hash) return a.hash < b.hash;
                return a.erased_text == nullptr && b.erased_text != nullptr;
              });
-  // A key may have changed since several moments, and be both changed and erased.
+  // A key may have changed since several moments, and be both changed and
+  // erased.
   list_.erase(std::unique(list_.begin() + static_cast<std::ptrdiff_t>(first), list_.end(),
                           [](const Listed& a, const Listed& b) {
                             return a.hash == b.hash && a.erased_text == nullptr &&
@@ -122,11 +123,13 @@ bool SaveSource::outdated() const noexcept {
 Status SaveSource::Lost() const {
   if (outdated()) {
     return Status::FailedPrecondition(
-        "the table must not be cleared or get its first slots of an optimizer during a save; save "
+        "the table must not be cleared or get its first slots of an optimizer "
+        "during a save; save "
         "again");
   }
   return Status::ResourceExhausted(
-      "the rows that changed during a consistent save must fit in consistent_bytes; give it more, "
+      "the rows that changed during a consistent save must fit in "
+      "consistent_bytes; give it more, "
       "or save while less is written. Received: consistent_bytes=" +
       std::to_string(budget_->limit));
 }
@@ -143,9 +146,11 @@ Status SaveSource::Collect(Range* range, SavedRows* rows, uint64_t* last, bool* 
       Scan(range, rows, last, done);
     }
     if (budget_ == nullptr) return Status::Ok();
-    // What was read before is whole; what is lost from here on would be the next piece's.
+    // What was read before is whole; what is lost from here on would be the
+    // next piece's.
     if (budget_->lost()) return Lost();
     budget_->collected = *last == ~uint64_t{0} ? *last : *last + 1;
+    budget_->memory.Prepare(most_held_);
     return Status::Ok();
   });
 }
@@ -337,28 +342,23 @@ void SaveSource::LookUp(Range* range, SavedRows* rows, uint64_t* last, bool* don
 }
 
 void SaveSource::FreeCollected() noexcept {
-  if (!holding_ || budget_ == nullptr) return;
-  for (uint32_t number = 0; number < kShards; ++number) {
-    const uint64_t below = budget_->collected;
-    if (number > ShardOfHash(below)) break;
-    Shard& shard = *table_->shards_[number];
-    HeldRows::Freed freed;  // outlives the hold
-    const std::lock_guard<ShardLock> guard(shard.lock);
-    if (shard.watch != nullptr && shard.watch->held != nullptr) {
-      shard.watch->held->Free(number < ShardOfHash(below) ? ~uint64_t{0} : below, &freed);
-    }
-  }
+  if (budget_ == nullptr) return;
+  // The last shard's are left for End: they say that there is a save.
+  for (; let_go_ < ShardOfHash(budget_->collected); ++let_go_) LetGo(*table_->shards_[let_go_]);
+}
+
+/// Nobody asks what the shard's rows were any more.
+void SaveSource::LetGo(Shard& shard) noexcept {
+  std::unique_ptr<HeldRows> held;  // freed when nobody waits for it
+  std::unique_ptr<RowWatch> watch;
+  const std::lock_guard<ShardLock> guard(shard.lock);
+  if (shard.watch == nullptr) return;
+  held = std::move(shard.watch->held);
+  if (shard.watch->dirty == nullptr) watch = std::move(shard.watch);
 }
 
 void SaveSource::End() noexcept {
-  for (const auto& shard : table_->shards_) {
-    if (!holding_) break;
-    std::unique_ptr<HeldRows> held;  // freed when nobody waits for it
-    const std::lock_guard<ShardLock> guard(shard->lock);
-    if (shard->watch == nullptr) continue;
-    held = std::move(shard->watch->held);
-    if (shard->watch->dirty == nullptr) shard->watch.reset();
-  }
+  for (; holding_ && let_go_ < kShards; ++let_go_) LetGo(*table_->shards_[let_go_]);
   holding_ = false;
   budget_.reset();
 }

@@ -1,4 +1,5 @@
-// The rows of a live table as a save reads them: a range of hashes at a time, while writers go on.
+// The rows of a live table as a save reads them: a range of hashes at a time,
+// while writers go on.
 #ifndef DE_CORE_ENGINE_SAVE_SOURCE_H_
 #define DE_CORE_ENGINE_SAVE_SOURCE_H_
 
@@ -49,20 +50,23 @@ class SaveSource {
   SaveSource(const SaveSource&) = delete;
   SaveSource& operator=(const SaveSource&) = delete;
 
-  /// Fixes the layout and plans the ranges; with `held_bytes` > 0 also fixes the moment that all
-  /// rows will be of, for which it waits for the verbs under way.
+  /// Fixes the layout and plans the ranges; with `held_bytes` > 0 also fixes
+  /// the moment that all rows will be of, for which it waits for the verbs
+  /// under way.
   Status Begin(SaveSelection selection, uint64_t held_bytes);
 
   /// Ascending, without overlap.
   const std::vector<Range>& ranges() const noexcept { return ranges_; }
 
-  /// Adds the first rows of `range` to `rows`, and moves its begin behind them: a piece of so few
-  /// that a writer who waits for them hardly notices. `last` receives the last hash that was
-  /// covered, `done` whether that was all. The ranges are collected in order, by one thread.
-  /// FailedPrecondition where the save must begin anew.
+  /// Adds the first rows of `range` to `rows`, and moves its begin behind them:
+  /// a piece of so few that a writer who waits for them hardly notices. `last`
+  /// receives the last hash that was covered, `done` whether that was all. The
+  /// ranges are collected in order, by one thread. FailedPrecondition where the
+  /// save must begin anew.
   Status Collect(Range* range, SavedRows* rows, uint64_t* last, bool* done);
 
-  /// Frees the copies of rows that were collected. Now and then, for it holds shards.
+  /// Frees the copies of shards that were collected, and lets their writers
+  /// watch no more.
   void FreeCollected() noexcept;
 
   /// The moment will be lost if the rest is not collected soon.
@@ -73,7 +77,8 @@ class SaveSource {
 
   const RowLayout& layout() const noexcept { return layout_; }
   const InitializerOptions& initializer() const noexcept { return initializer_; }
-  /// With changes_only: what changed is not known, so all rows are in and no others are left.
+  /// With changes_only: what changed is not known, so all rows are in and no
+  /// others are left.
   bool everything() const noexcept { return everything_; }
   /// The table was cleared or got slots meanwhile: begin anew.
   bool outdated() const noexcept;
@@ -104,13 +109,15 @@ class SaveSource {
   size_t RowsAHold() const noexcept;
   bool SameLayout() const;
   Status Lost() const;
+  void LetGo(Shard& shard) noexcept;
   bool IsKept(const char* row) const;
   bool IsSelected(const Entry& entry) const;
   std::string_view KeyOf(const Entry& entry) const;
   void Scan(Range* range, SavedRows* rows, uint64_t* last, bool* done) const;
   void LookUp(Range* range, SavedRows* rows, uint64_t* last, bool* done) const;
   void Gather(const Shard& shard, uint64_t hash, uint64_t word, std::vector<Entry>* entries) const;
-  /// Takes entries until rows have enough bytes; returns the last hash they cover.
+  /// Takes entries until rows have enough bytes; returns the last hash they
+  /// cover.
   uint64_t TakeAll(std::vector<Entry>* entries, uint64_t last, SavedRows* rows) const;
   void Take(const Entry& entry, SavedRows* rows) const;
   /// Takes the row, or a tombstone where it shall not be in the file.
@@ -131,8 +138,10 @@ class SaveSource {
   std::vector<bool> by_bits_;          ///< by shard: scanned for changed rows
   std::vector<std::string> selected_;  ///< the wanted string keys, sorted
   std::unique_ptr<HeldBudget> budget_;
+  size_t most_held_ = 0;  ///< bytes of copies of all rows
   bool everything_ = false;
   bool holding_ = false;  ///< the shards' held rows are this save's
+  uint32_t let_go_ = 0;   ///< but for the first so many
   mutable std::atomic<uint64_t> hold_nanos_{0};
   mutable std::atomic<bool> relaid_{false};
 };
