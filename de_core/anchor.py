@@ -175,6 +175,14 @@ class _StopsOptimizers:
         """Raises RuntimeError: an anchor has no slots."""
         raise self._not_wrapped()
 
+    def _trackable_children(self, save_type: str = "checkpoint", **options: Any) -> dict[str, Any]:
+        """Brings the tables into a SavedModel: tf_keras's `export` keeps variables alone."""
+        children = dict(super()._trackable_children(save_type, **options))  # type: ignore[misc]
+        table = table_of(self)
+        if save_type == "savedmodel" and table is not None:
+            children.update(table.in_saved_model())
+        return children
+
 
 def _refuse(value: Any, *_: Any, table_name: str, takes_empty: bool = True, **__: Any) -> None:
     is_empty = not isinstance(value, tf.IndexedSlices) and 0 in tuple(value.shape)

@@ -13,7 +13,6 @@ from de_core.file_system import FileSystem
 from de_core.sharded_table import ShardedTable
 
 _USE_CHECKPOINTS = "Use tf.train.Checkpoint or de.checkpoint.save."
-_EXPORT_ELSEWHERE = "Save a checkpoint, restore it in one process and export there."
 
 
 class Persistence(FileSystem):
@@ -54,10 +53,7 @@ class Persistence(FileSystem):
     def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
         """Returns what TensorFlow shall save: the rows' bytes, or the tables as assets."""
         if save_type == "savedmodel":
-            self._store.router.require_whole("A SavedModel", _EXPORT_ELSEWHERE)
-            children: dict[str, Any] = {
-                f"table_{index}": table for index, table in enumerate(self._store.tables)
-            }
+            children = self._store.in_saved_model()
             if self._anchor_variable is not None:
                 children["anchor"] = self._anchor_variable
             return children

@@ -22,6 +22,8 @@ from de_core.table_policy import TablePolicy
 _all: weakref.WeakValueDictionary[int, ShardedTable] = weakref.WeakValueDictionary()
 _numbers = itertools.count()
 
+_EXPORT_ELSEWHERE = "Save a checkpoint, restore it in one process and export there."
+
 
 def tables_behind(handles: Iterable[Any]) -> list[ShardedTable]:
     """Returns the tables whose resource handles are among the tensors that a function captured."""
@@ -117,6 +119,15 @@ class ShardedTable:
             )
             for number, device, metadata in zip(numbers, spec.devices, about, strict=True)
         )
+
+    def in_saved_model(self) -> dict[str, Any]:
+        """Returns what TensorFlow shall put into a SavedModel, by name.
+
+        Raises:
+            NotImplementedError: Other processes hold some of the tables.
+        """
+        self.router.require_whole("A SavedModel", _EXPORT_ELSEWHERE)
+        return {f"table_{index}": table for index, table in enumerate(self.tables)}
 
     @property
     def outlives_its_process(self) -> bool:

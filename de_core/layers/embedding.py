@@ -219,7 +219,8 @@ class Embedding(keras.layers.Layer):
     def _add_regularization(self, ids: Any) -> None:
         if self.embeddings_regularizer is None:
             return
-        self.add_loss(self.table.regularization_loss(flat_values(ids)))
+        loss = self.table.regularization_loss(flat_values(ids))
+        self.add_loss(tf.cast(loss, keras.backend.floatx()))  # Keras adds up losses of one dtype
 
     def _check_dtype(self, ids: Any) -> None:
         wanted = self.table.key_dtype.name

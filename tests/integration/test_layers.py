@@ -270,15 +270,25 @@ def test_exported_models_answer_the_same(trained, tmp_path):
     model, ids = trained
     new = [tf.constant(each + 25) for each in ids]  # half of them never trained
     ours = model(new)
-    if not LEGACY:  # whose `export` knows no resources but its own lookup layers'
-        model.export(str(tmp_path / "saved"))
-        loaded = tf.saved_model.load(str(tmp_path / "saved"))
-        theirs = loaded.serve(new)
-        np.testing.assert_allclose(theirs, ours, rtol=1e-5)
+    model.export(str(tmp_path / "saved"))
+    loaded = tf.saved_model.load(str(tmp_path / "saved"))
+    np.testing.assert_allclose(loaded.serve(new), ours, rtol=1e-5)
     loaded = tf.saved_model.load(de.export(model, tmp_path / "versions"))
     serve = loaded.signatures["serving_default"]
     (theirs,) = serve(first=new[0], second=new[1]).values()
     np.testing.assert_allclose(theirs, ours, rtol=1e-5)
+
+
+@pytest.mark.parametrize("value_dtype", ["bfloat16", "float64"])
+def test_the_regularizer_adds_to_losses_of_another_dtype(value_dtype):
+    layer = de.layers.Embedding(
+        2, value_dtype=value_dtype, initializer=3.0, embeddings_regularizer="l2"
+    )
+    model = keras.Sequential([layer, keras.layers.Dense(1, dtype="float32")])
+    model.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.0)), "mse")
+    model.fit(tf.constant([4, 5], tf.int64), np.zeros([2, 1]), verbose=0)
+    layer(tf.constant([4, 5, 5], tf.int64))
+    assert [float(loss) for loss in layer.losses] == [pytest.approx(0.01 * 4 * 9.0, rel=1e-2)]
 
 
 def test_clones_have_tables_of_their_own(trained):
