@@ -30,8 +30,7 @@ def _anchor_gradient(op: Any, gradient: tf.Tensor) -> tuple[Any, None, None]:
         gradient = tf.math.unsorted_segment_sum(
             gradient.values, gradient.indices, tf.shape(keys)[0]
         )
-    values = tf.reshape(gradient, [-1, rows.shape[-1]])
-    return _of_anchor(anchor, tf.reshape(keys, [-1]), values), None, None
+    return _of_anchor(anchor, _flat(keys, []), _flat(gradient, [rows.shape[-1]])), None, None
 
 
 @tf.RegisterGradient("DeTablePool")
@@ -70,6 +69,21 @@ def _loop_anchor_gradient(op: Any, gradient: tf.Tensor) -> tf.IndexedSlices:
         gradient, Tkeys=op.get_attr("Tkeys"), Tvalues=op.get_attr("Tvalues"), dim=dim
     )
     return _slices(keys, values, dim)
+
+
+def _flat(tensor: tf.Tensor, row: list[int]) -> tf.Tensor:
+    """Returns a tensor as [n, *row], here and now.
+
+    One that is so already stays: TensorFlow hands what is ready beside an op to other threads.
+
+    Args:
+        tensor: [..., *row]; may be of the graph around the current one.
+        row: The dimensions that stay.
+    """
+    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    is_here = graph is (tensor.graph if tf.is_symbolic_tensor(tensor) else None)
+    is_flat = tensor.shape.rank == 1 + len(row) and tensor.shape[1:].as_list() == row
+    return tensor if is_here and is_flat else tf.reshape(tensor, [-1, *row])
 
 
 def _of_anchor(anchor: tf.Tensor, keys: tf.Tensor, values: tf.Tensor) -> Any:

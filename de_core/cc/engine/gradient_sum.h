@@ -20,8 +20,15 @@ class GradientSum {
   /// `grads` (keys.size, dim) are of type T; the result points into them where a key occurs once.
   template <typename T>
   void Build(const Keys& keys, const ShardKeys& group, const T* grads, size_t dim) {
-    keys_.Find(keys, group);
-    const ShardKeys unique = keys_.keys();
+    own_keys_.Find(keys, group);
+    Build(own_keys_, group, grads, dim);
+  }
+
+  /// The same where the distinct keys of `group` are known; they outlive the result.
+  template <typename T>
+  void Build(const UniqueKeys& known, const ShardKeys& group, const T* grads, size_t dim) {
+    keys_ = &known;
+    const ShardKeys unique = known.keys();
     gradients_.resize(unique.count);
     for (size_t j = 0; j < unique.count; ++j) {
       gradients_[j] = grads + static_cast<size_t>(unique.positions[j]) * dim;
@@ -42,7 +49,7 @@ class GradientSum {
   }
 
   /// The distinct keys, in order of first occurrence.
-  ShardKeys unique() const noexcept { return keys_.keys(); }
+  ShardKeys unique() const noexcept { return keys_->keys(); }
   /// Summed gradient (dim) of distinct key `j`.
   const void* gradient(size_t j) const noexcept { return gradients_[j]; }
 
@@ -53,9 +60,9 @@ class GradientSum {
   template <typename T, size_t kDim>
   void Sum(const ShardKeys& group, const T* grads, size_t width) {
     const size_t dim = kDim == 0 ? width : kDim;
-    const size_t count = keys_.again();
+    const size_t count = keys_->again();
     std::vector<T>& sums = SumsOf<T>();
-    const size_t most = std::min(count, keys_.size()) * dim;
+    const size_t most = std::min(count, keys_->size()) * dim;
     if (sums.size() < most) sums.resize(most);
     T* next = sums.data();
     const auto gradient_at = [&](size_t position) { return grads + position * dim; };
@@ -69,15 +76,15 @@ class GradientSum {
     for (size_t i = 0; i < count; ++i) {
       if (i + kAhead < count) {
         // Keys of one shard lie apart in the batch, where no hardware foresees the next.
-        const uint32_t j = keys_.again(i + kAhead);
+        const uint32_t j = keys_->again(i + kAhead);
         ask_for(gradient_at(group.positions[j]));
-        ask_for(gradients_[keys_.unique_of(j)]);
+        ask_for(gradients_[keys_->unique_of(j)]);
       }
-      const uint32_t j = keys_.again(i);
-      const uint32_t unique = keys_.unique_of(j);
+      const uint32_t j = keys_->again(i);
+      const uint32_t unique = keys_->unique_of(j);
       const T* const before = static_cast<const T*>(gradients_[unique]);
       const T* const gradient = gradient_at(group.positions[j]);
-      if (before == gradient_at(keys_.keys().positions[unique])) {
+      if (before == gradient_at(keys_->keys().positions[unique])) {
         Add(next, before, gradient, dim);
         gradients_[unique] = next;
         next += dim;
@@ -112,7 +119,8 @@ class GradientSum {
     }
   }
 
-  UniqueKeys keys_;
+  const UniqueKeys* keys_ = nullptr;
+  UniqueKeys own_keys_;
   std::vector<const void*> gradients_;  // (unique)
   std::vector<float> float_sums_;
   std::vector<double> double_sums_;

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
+#include <cstring>
+#include <thread>
 #include <vector>
 
 #include "de_core/cc/engine/executor.h"
@@ -19,6 +22,9 @@ inline uint64_t WordOf(const Keys& keys, size_t i) noexcept {
   return keys.ints != nullptr ? static_cast<uint64_t>(keys.ints[i]) : HashBytes(keys.strings[i]);
 }
 
+/// Keys of a batch worth more than one thread.
+inline constexpr size_t kKeysWorthThreads = 1024;
+
 /// Keys of one shard: `words[j]` is the word of keys[positions[j]].
 struct ShardKeys {
   const uint64_t* words;      // (count)
@@ -26,10 +32,35 @@ struct ShardKeys {
   size_t count;
 };
 
+/// What some tasks of a Run wait for that others do.
+class Milestone {
+ public:
+  /// One of those others is done.
+  size_t Pass() noexcept { return passed_.fetch_add(1, std::memory_order_acq_rel) + 1; }
+
+  /// Waits until `count` are. They have begun, and take microseconds.
+  void Await(size_t count) const noexcept {
+    for (uint32_t tries = 0; passed_.load(std::memory_order_acquire) < count; ++tries) {
+      if (tries >= kSpins) std::this_thread::yield();  // its thread has lost its core
+    }
+  }
+
+ private:
+  static constexpr uint32_t kSpins = 4096;
+  std::atomic<size_t> passed_{0};
+};
+
 class Partition {
  public:
   /// Sorts at most 2^32 keys. Runs on several threads when `executor` has them.
   void Build(const Keys& keys, Executor* executor) {
+    BuildAndRun(keys, executor, 0, [](size_t) {});
+  }
+
+  /// Build, and then task(0) … task(count - 1), which may be run by several threads too if the
+  /// keys are many: these are woken only once for all of it. No task throws.
+  template <typename Task>
+  void BuildAndRun(const Keys& keys, Executor* executor, size_t count, const Task& task) {
     const size_t n = keys.size;
     const size_t workers =
         executor == nullptr || n < kParallelKeys ? 1 : std::min<size_t>(executor->threads(), 16);
@@ -38,30 +69,38 @@ class Partition {
     unsorted_.resize(n);
     shards_.resize(n);
     std::vector<Counts> starts(workers);
-    const auto run = [&](const std::function<void(size_t)>& task) {
-      if (workers == 1) {
-        task(0);
-      } else {
-        executor->Run(workers, task);
-      }
-    };
+    Milestone counted, placed, sorted;
     const auto begin_of = [&](size_t worker) { return n * worker / workers; };
-    run([&](size_t worker) {
+    const auto count_keys = [&](size_t worker) {
       const size_t begin = begin_of(worker), end = begin_of(worker + 1);
       starts[worker] =
           keys.ints != nullptr ? Count<false>(keys, begin, end) : Count<true>(keys, begin, end);
-    });
-    uint32_t at = 0;
-    for (uint32_t shard = 0; shard < kShards; ++shard) {
-      begins_[shard] = at;
-      for (auto& counts : starts) {
-        const uint32_t count = counts[shard];
-        counts[shard] = at;
-        at += count;
-      }
+      if (counted.Pass() != workers) return;
+      Place(&starts);
+      placed.Pass();
+    };
+    const auto sort_keys = [&](size_t worker) {
+      placed.Await(1);
+      Sort(begin_of(worker), begin_of(worker + 1), starts[worker]);
+      sorted.Pass();
+    };
+    const auto run = [&](size_t number) {
+      if (number < workers) return count_keys(number);
+      if (number < 2 * workers) return sort_keys(number - workers);
+      sorted.Await(workers);
+      task(number - 2 * workers);
+    };
+    if (executor != nullptr && executor->threads() > 1 && n >= kKeysWorthThreads) {
+      executor->Run(2 * workers + count, run);
+    } else {
+      for (size_t number = 0; number < 2 * workers + count; ++number) run(number);
     }
-    begins_[kShards] = at;
-    run([&](size_t worker) { Sort(begin_of(worker), begin_of(worker + 1), starts[worker]); });
+  }
+
+  /// Whether it is that of `keys`, which are integers, in this order.
+  bool IsOf(const Keys& keys) const noexcept {
+    return keys.size == unsorted_.size() &&
+           std::memcmp(keys.ints, unsorted_.data(), keys.size * sizeof(uint64_t)) == 0;
   }
 
   ShardKeys Of(uint32_t shard) const noexcept {
@@ -72,6 +111,20 @@ class Partition {
  private:
   static constexpr size_t kParallelKeys = 8192;
   using Counts = std::array<uint32_t, kShards>;
+
+  /// Turns how many keys each worker has of each shard into where it puts the first of them.
+  void Place(std::vector<Counts>* starts) noexcept {
+    uint32_t at = 0;
+    for (uint32_t shard = 0; shard < kShards; ++shard) {
+      begins_[shard] = at;
+      for (Counts& counts : *starts) {
+        const uint32_t count = counts[shard];
+        counts[shard] = at;
+        at += count;
+      }
+    }
+    begins_[kShards] = at;
+  }
 
   // The loops keep where the vectors lie in registers: written bytes might be anything's, so that
   // the compiler would read it anew for each key.

@@ -85,6 +85,7 @@ bool Shard::Erase(const IndexKey& key) {
   const uint32_t row = place.lines[at.line].rows[at.entry];
   if (watch != nullptr) watch->BeforeErase(key.word, key.hash, row, Row(row), key.bytes);
   slab_.Free(row);
+  ++renumbered_;
   index.Erase(at, key.hash);
   --segments_[place.segment].count;
   SetSize(size() - 1);
@@ -103,6 +104,7 @@ void Shard::Clear() {
   if (watch != nullptr) watch->Cleared();
   slab_ = Slab(slab_.stride(), memory_);
   arena_ = StringArena();
+  ++renumbered_;
   SetSize(0);
   ResetIndex(kFirstLines, 0);
 }
@@ -207,6 +209,7 @@ void Shard::Rebuild(uint64_t rows, bool compact) {
     }
     slab_ = std::move(packed);
     arena_ = std::move(strings);
+    ++renumbered_;
     if (watch != nullptr) watch->Renumber(moves);
   }
   rows = std::max<uint64_t>(rows, entries.size());

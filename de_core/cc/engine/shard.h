@@ -133,6 +133,9 @@ class Shard {
     return hash | (~uint64_t{0} >> bits);
   }
 
+  /// Counts what may give a row's number to another key: while it stays, so do numbers.
+  uint64_t renumbered() const noexcept { return renumbered_; }
+
   /// Readable without the lock, too.
   uint64_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
   /// Calls visit(row) for each row of the word: one, or those of several string keys.
@@ -200,6 +203,7 @@ class Shard {
   Slab slab_;
   StringArena arena_;
   std::atomic<uint64_t> size_{0};  ///< written under the lock
+  uint64_t renumbered_ = 0;
   KeyType key_type_;
   DType value_dtype_;
   size_t dim_;

@@ -28,6 +28,7 @@
 #include "de_core/cc/engine/executor.h"
 #include "de_core/cc/engine/gradient_sum.h"
 #include "de_core/cc/engine/initializer.h"
+#include "de_core/cc/engine/lookup_memo.h"
 #include "de_core/cc/engine/optimizer_rules.h"
 #include "de_core/cc/engine/partition.h"
 #include "de_core/cc/engine/row_batch.h"
@@ -81,6 +82,10 @@ class Table {
   /// Reads rows: out[i] is the row of keys[i], or its initial value. `found` (keys.size) may be
   /// nullptr.
   Status Find(const Keys& keys, const ValuesOut& out, bool* found, Executor* executor) const;
+
+  /// As Find. While updates follow of the keys that were looked up last, it also finds out for them
+  /// what they need.
+  Status FindToTrain(const Keys& keys, const ValuesOut& out, bool* found, Executor* executor) const;
 
   /// As Find, and stores the initial row of every key that had none.
   Status FindOrInsert(const Keys& keys, const ValuesOut& out, bool* found, Executor* executor);
@@ -221,6 +226,9 @@ class Table {
   template <bool kStrings, size_t kRowBytes, typename PositionOf>
   size_t FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_shard, size_t count,
                     const PositionOf& position_of, const ValuesOut& out, bool* found) const;
+  template <size_t kRowBytes>
+  size_t FindGroup(const Keys& keys, uint32_t number, const ShardKeys& group, const ValuesOut& out,
+                   bool* found, KnownKeys::OfShard* known) const;
   bool UseRow(char* row, const Stamp& now, bool used) const noexcept;
   void ReadStrings(const char* row, size_t position, const ValuesOut& out) const;
   void ReadRow(const char* row, size_t position, const ValuesOut& out) const;
@@ -238,6 +246,7 @@ class Table {
   mutable std::atomic<uint64_t> hits_{0};
   mutable std::atomic<uint64_t> misses_{0};
   std::unique_ptr<SaveChains> chains_;
+  mutable LookupMemo memo_;
   mutable std::mutex scratch_mutex_;
   mutable std::vector<std::unique_ptr<Scratch>> scratch_;
 };

@@ -14,8 +14,6 @@
 
 namespace de::engine {
 
-/// Keys of a batch worth more than one thread, where they are sorted by shard.
-inline constexpr size_t kKeysWorthThreads = 1024;
 /// Bytes that a batch must move where they are not: one thread needs some 100 microseconds for it.
 inline constexpr size_t kBytesWorthThreads = size_t{3} << 19;
 /// Threads that may each read all keys of a batch: more would read longer than they write.
@@ -42,23 +40,46 @@ inline Executor* ThreadsFor(bool worth, Executor* executor) {
   return worth && executor != nullptr && executor->threads() > 1 ? executor : nullptr;
 }
 
-// Calls per_shard(its keys, its GradientSum) for every shard with keys in the batch.
+/// Calls per_shard(shard, its keys) for every shard with keys in the batch, and returns a failure
+/// of one, if there is any, when all are done. `partition` is that of the keys if it `is_built`, or
+/// else becomes it.
+template <typename PerShard>
+Status ForEachGroup(const Keys& keys, Partition* partition, bool is_built, Executor* executor,
+                    const PerShard& per_shard) {
+  Status failures[kShards];
+  const auto one = [&](size_t shard) {
+    const ShardKeys group = partition->Of(static_cast<uint32_t>(shard));
+    if (group.count == 0) return;
+    failures[shard] = Guarded([&] {
+      per_shard(static_cast<uint32_t>(shard), group);
+      return Status::Ok();
+    });
+  };
+  if (!is_built) {
+    partition->BuildAndRun(keys, executor, kShards, one);
+  } else if (ThreadsFor(keys.size >= kKeysWorthThreads, executor) != nullptr) {
+    executor->Run(kShards, one);
+  } else {
+    for (size_t shard = 0; shard < kShards; ++shard) one(shard);
+  }
+  for (Status& failure : failures) {
+    if (!failure.ok()) return std::move(failure);
+  }
+  return Status::Ok();
+}
+
+// Calls per_shard(its keys) for every shard with keys in the batch, which writes them.
 template <typename PerShard>
 Status Table::ForEachShard(const Keys& keys, Executor* executor, const PerShard& per_shard) {
   DE_RETURN_IF_ERROR(Prepare(keys));
   if (keys.size == 0) return Status::Ok();
   return Guarded([&]() -> Status {
     ScratchLease scratch(*this);
-    scratch->partition.Build(keys, executor);
-    Executor* const threads = ThreadsFor(keys.size >= kKeysWorthThreads, executor);
-    DE_RETURN_IF_ERROR(RunGuarded(threads, kShards, [&](size_t at) {
-      const auto shard = static_cast<uint32_t>(at);
-      const ShardKeys group = scratch->partition.Of(shard);
-      if (group.count == 0) return Status::Ok();
-      const Scratch::SumLease sum(scratch.get());
-      per_shard(OneShardsKeys{shards_.data(), shard, group}, *sum);
-      return Status::Ok();
-    }));
+    const auto group_of = [&](uint32_t shard, const ShardKeys& group) {
+      per_shard(OneShardsKeys{shards_.data(), shard, group});
+    };
+    DE_RETURN_IF_ERROR(
+        ForEachGroup(keys, &scratch->partition, /*is_built=*/false, executor, group_of));
     AfterWrite(keys.size);
     return Status::Ok();
   });
@@ -89,8 +110,7 @@ Status Table::UpdateRows(const Keys& keys, Executor* executor, const WriteTouche
       ThreadsFor(strings ? keys.size >= kKeysWorthThreads : bytes >= kBytesWorthThreads, executor);
   const bool sorted = threads != nullptr && (strings || threads->threads() > kMostReaders);
   if (sorted || gate.active() != nullptr) {
-    return ForEachShard(keys, executor,
-                        [&](const OneShardsKeys& batch, GradientSum&) { one_shard(batch); });
+    return ForEachShard(keys, executor, one_shard);
   }
   // False where others hold some of the locks.
   const auto as_they_come = [&](const auto& batch, size_t begin, size_t end) {

@@ -3,7 +3,6 @@
 #include <cstring>
 #include <type_traits>
 
-#include "de_core/cc/engine/row_average.h"
 #include "de_core/cc/engine/scalar_types.h"
 #include "de_core/cc/engine/shard_update.h"
 #include "de_core/cc/engine/table_gate.h"
@@ -11,9 +10,6 @@
 
 namespace de::engine {
 namespace {
-
-// Rows that an optimizer's kernel updates at once: few enough to be in the nearest cache still.
-constexpr size_t kRowsAKernel = 8;
 
 /// row += to - from, or row += to where `from` is nullptr.
 using AddValues = void (*)(char* row, const char* to, const char* from, size_t dim) noexcept;
@@ -170,73 +166,6 @@ void Table::WriteInitial(Shard& shard, const IndexKey& key, char* row) const {
   }
 }
 
-Status Table::Apply(const OptimizerRule& rule, const std::string& owner,
-                    const std::vector<double>& hyper, const Keys& keys, const void* grads,
-                    Executor* executor, const double* average_momentum) {
-  if (!IsFloating(options_.value_dtype)) {
-    return Status::InvalidArgument(
-        "an optimizer needs a table of floating-point values. Received: value_dtype=" +
-        std::string(NameOf(options_.value_dtype)));
-  }
-  DE_RETURN_IF_ERROR(CheckHyper(rule, hyper.data(), hyper.size()));
-  DE_RETURN_IF_ERROR(Prepare(keys));
-  std::vector<SlotSpec> specs =
-      rule.slots(options_.dim, options_.value_dtype, hyper.data(), hyper.size());
-  const bool averaged = average_momentum != nullptr;
-  if (averaged) specs.push_back(AverageSlot(options_.value_dtype, options_.dim));
-  DE_RETURN_IF_ERROR(EnsureSlots(owner, specs));
-  const RuleKernel kernel = rule.kernel(options_.value_dtype);
-  const AverageKernels average = AverageKernelsOf(options_.value_dtype);
-  const std::shared_lock<ShardLock> hold(layout_lock_);
-  std::vector<size_t> offsets;
-  const bool doubles = options_.value_dtype == DType::kFloat64;
-  const size_t gradient_bytes = options_.dim * (doubles ? sizeof(double) : sizeof(float));
-  size_t touched = layout_.value_bytes();
-  const Stamp stamp = policy_.BeginStep();
-  const TableGate gate(this, stamp, /*admits_all=*/false);
-  touched = std::max(touched, policy_.end());
-  for (const SlotSpec& spec : specs) {
-    const RowSlot* slot = layout_.FindSlot(owner, spec.name);
-    if (slot == nullptr) {
-      return Status::FailedPrecondition("slots must not be dropped while '" + owner +
-                                        "' trains the table. Received: a step without its slot '" +
-                                        spec.name + "'");
-    }
-    offsets.push_back(slot->offset);
-    touched = std::max(touched, slot->offset + slot->bytes());
-  }
-  return ForEachShard(keys, executor, [&](const OneShardsKeys& all, GradientSum& sum) {
-    if (doubles) {
-      sum.Build(keys, all.group, static_cast<const double*>(grads), options_.dim);
-    } else {
-      sum.Build(keys, all.group, static_cast<const float*>(grads), options_.dim);
-    }
-    const ShardKeys unique = sum.unique();
-    char* rows[kRowsAKernel];
-    const void* gradients[kRowsAKernel];
-    size_t waiting = 0;
-    const auto update = [&] {
-      kernel(hyper.data(), hyper.size(), options_.dim, rows, offsets.data(), gradients, waiting);
-      for (size_t i = 0; averaged && i < waiting; ++i) {
-        average.blend(rows[i], rows[i] + offsets.back(), options_.dim, *average_momentum);
-      }
-      waiting = 0;
-    };
-    UpdateShard(
-        OneShardsKeys{all.shards, all.shard, unique}, keys,
-        WriteTouches(touched, static_cast<const char*>(grads), gradient_bytes), gate.active(),
-        [&](Shard& shard, const IndexKey& key, char* row, size_t j, bool inserted) {
-          if (inserted) WriteInitial(shard, key, row);
-          if (averaged) average.begin(row, row + offsets.back(), options_.dim);
-          policy_.Touch(row, stamp);
-          rows[waiting] = row;
-          gradients[waiting] = sum.gradient(j);
-          if (++waiting == kRowsAKernel) update();
-        },
-        Ignored{}, update);
-  });
-}
-
 Status Table::LoadRows(const RowLayout& from, const Keys& keys, const Values& rows,
                        Executor* executor) {
   if (from.key_type() != options_.key_type || from.value_dtype() != options_.value_dtype ||
@@ -276,7 +205,7 @@ Status Table::LoadRows(const RowLayout& from, const Keys& keys, const Values& ro
 
 Status Table::Erase(const Keys& keys, Executor* executor) {
   const std::shared_lock<ShardLock> hold(layout_lock_);
-  return ForEachShard(keys, executor, [&](const OneShardsKeys& batch, GradientSum&) {
+  return ForEachShard(keys, executor, [&](const OneShardsKeys& batch) {
     Shard& shard = *batch.shards[batch.shard];
     const ShardKeys& group = batch.group;
     for (size_t begin = 0; begin < group.count; begin += kKeysALock) {

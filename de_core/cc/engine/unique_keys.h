@@ -60,9 +60,11 @@ class UniqueKeys {
       const uint32_t position = group_positions[j];
       size_t at = static_cast<size_t>(Mix64(word)) & mask;
       uint32_t known = place_of[at];
+      // What a free place leads to, so that whether there is one is not branched on here either.
+      words[0] = word;
+      positions[0] = position;
       const auto is_another = [&] {
-        const bool differs = words[known] != word || !same_bytes(position, positions[known]);
-        return (known != 0) & differs;
+        return words[known] != word || !same_bytes(position, positions[known]);
       };
       while (__builtin_expect(is_another(), 0)) {
         at = (at + 1) & mask;

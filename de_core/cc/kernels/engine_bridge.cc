@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "tensorflow/core/framework/device_base.h"
@@ -120,31 +121,57 @@ void Pause() noexcept {
 }  // namespace
 
 PoolExecutor::PoolExecutor(tensorflow::OpKernelContext* context)
-    : pool_(context->device()->tensorflow_cpu_worker_threads()->workers) {}
+    : pool_(context->device()->tensorflow_cpu_worker_threads()->workers),
+      runner_(context->runner()) {}
 
 size_t PoolExecutor::threads() const { return static_cast<size_t>(pool_->NumThreads()); }
 
 void PoolExecutor::Run(size_t count, const std::function<void(size_t)>& task) {
-  // Whoever is free takes the next task. Only finished tasks are waited for, not helpers that the
-  // pool has no thread for, so a busy pool delays nothing.
+  // Whoever is free takes the next task. Only finished tasks are waited for, not helpers that there
+  // is no thread for, so a busy pool delays nothing.
   struct Shared {
     std::atomic<size_t> next{0};
-    std::atomic<size_t> done{0};  ///< changes under the mutex
+    std::atomic<size_t> done{0};      ///< changes under the mutex
+    std::atomic<bool> joined{false};  ///< the last helper has
+    bool declined = false;  ///< the runner has no other thread: written and read by the caller's
     std::mutex mutex;
     std::condition_variable all_done;
   };
   const auto shared = std::make_shared<Shared>();
-  const auto work = [shared, count, &task] {
+  const auto take_tasks = [shared, count, &task](const auto& after_task) {
     size_t finished = 0;
-    for (size_t at; (at = shared->next.fetch_add(1)) < count; ++finished) task(at);
+    for (size_t at; (at = shared->next.fetch_add(1)) < count; ++finished) {
+      task(at);
+      after_task();
+    }
     if (finished == 0) return;
     const std::lock_guard<std::mutex> guard(shared->mutex);
     shared->done += finished;
     if (shared->done == count) shared->all_done.notify_all();
   };
+  const auto help = [take_tasks] { take_tasks([] {}); };
   const size_t helpers = std::min(threads(), count) - 1;
-  for (size_t i = 0; i < helpers; ++i) pool_->Schedule(work);
-  work();
+  for (size_t i = 1; i < helpers; ++i) pool_->Schedule(help);
+  // The last helper is asked for among the threads that run ops: one that has none looks for work
+  // for a while before it sleeps. It is there at once, and would else keep a core from one that is
+  // woken for this.
+  if (helpers > 0 && runner_ != nullptr) {
+    (*runner_)([help, shared, caller = std::this_thread::get_id()] {
+      if (std::this_thread::get_id() == caller) {
+        shared->declined = true;
+        return;
+      }
+      shared->joined = true;
+      help();
+    });
+  }
+  bool wanted = helpers > 0;
+  const auto wake_helper = [&] {
+    if (wanted && !shared->joined) pool_->Schedule(help);
+    wanted = false;
+  };
+  if (runner_ == nullptr || shared->declined) wake_helper();
+  take_tasks(wake_helper);
   // The others' last tasks end soon, sooner than a thread that sleeps is woken.
   for (int i = 0; i < kSpins && shared->done.load(std::memory_order_acquire) != count; ++i) Pause();
   std::unique_lock<std::mutex> lock(shared->mutex);

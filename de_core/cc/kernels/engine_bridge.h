@@ -34,6 +34,7 @@ class PoolExecutor final : public engine::Executor {
 
  private:
   tensorflow::thread::ThreadPool* pool_;
+  std::function<void(std::function<void()>)>* runner_;  ///< of the executor of ops, or nullptr
 };
 
 /// A tensor of keys as the engine takes it. Refers to the tensor, which must outlive it.

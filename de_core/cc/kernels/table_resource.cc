@@ -72,7 +72,7 @@ absl::Status TableResource::Find(const engine::Keys& keys, engine::ValuesOut out
   StandIn::Reader reader;
   TF_RETURN_IF_ERROR(ForReading(&reader));
   if (reader.file != nullptr) return reader.file->Find(keys, out, found, executor);
-  return ToAbsl(reader.table->Find(keys, out, found, executor));
+  return ToAbsl(reader.table->FindToTrain(keys, out, found, executor));
 }
 
 absl::Status TableResource::Size(int64_t* rows) const {
