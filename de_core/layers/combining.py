@@ -51,10 +51,18 @@ def pool(variable: Any, segments: Segments, combiner: Any, max_norm: float | Non
 
     Returns:
         Of the value dtype, [segments, dim].
+
+    Raises:
+        TypeError: The combiner makes fractions, and the values are integers.
     """
     if combiner in COMBINERS:
         return pooled_rows(
             variable, segments.ids, segments.row_splits, combiner=combiner, max_norm=max_norm
+        )
+    if combiner == "std" and not variable.value_dtype.is_floating:
+        raise TypeError(
+            "Rows must be of a floating-point dtype for a standard deviation. Received: "
+            f"value_dtype={variable.value_dtype.name}, {combiner=} for table {variable.name!r}."
         )
     rows = lookup_rows(variable, segments.ids, max_norm)
     if callable(combiner):

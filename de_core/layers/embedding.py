@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -87,8 +88,7 @@ class Embedding(keras.layers.Layer):
         super().__init__(name=name, **{**kwargs, "autocast": False})  # ids are never cast
         self.combiner = combiner
         self.with_unique = bool(with_unique)
-        self.mask_key = mask_key
-        self.max_norm = max_norm
+        self.max_norm = _checked_norm(max_norm)
         self.embeddings_regularizer = keras.regularizers.get(embeddings_regularizer)
         self.supports_masking = True
         self.supports_jit = False  # XLA cannot run the ops
@@ -104,6 +104,7 @@ class Embedding(keras.layers.Layer):
             regularizer=self.embeddings_regularizer,
             **self._of_table,
         )
+        self.mask_key = masking.checked_key(mask_key, self.table.key_dtype)
         self.built = True
 
     @property
@@ -136,6 +137,7 @@ class Embedding(keras.layers.Layer):
         ids = self._as_keys(ids)
         self._add_regularization(ids)
         if self.combiner is not None:
+            self._check_rank(ids)
             segments = self._counting(by_last_dimension(ids), ids, mask)
             return self._cast(with_outer_dimensions(ids, self._pool(segments), self.table.dim))
         if isinstance(ids, tf.SparseTensor):
@@ -159,10 +161,8 @@ class Embedding(keras.layers.Layer):
         """Returns shape and dtype of the output for a symbolic input."""
         del mask
         self._check_dtype(ids)
-        if self.combiner is not None and len(ids.shape) == 0:
-            raise ValueError(
-                f"A layer with a `combiner` needs ids of rank 1 or more. {received(ids=ids)}"
-            )
+        if self.combiner is not None:
+            self._check_rank(ids)
         shape = self.compute_output_shape(ids.shape)
         ragged = getattr(ids, "ragged", False) and len(shape) > 2
         return keras.KerasTensor(shape, dtype=self._output_dtype, ragged=ragged)
@@ -212,6 +212,7 @@ class Embedding(keras.layers.Layer):
         return segments if mask is None else segments.where(flat_values(mask))
 
     def _which_count(self, ids: Any, mask: Any) -> Any:
+        mask = masking.checked(mask, ids)
         if self.mask_key is None:
             return mask
         return masking.which_count(ids, self.mask_key, mask)
@@ -221,6 +222,13 @@ class Embedding(keras.layers.Layer):
             return
         loss = self.table.regularization_loss(flat_values(ids))
         self.add_loss(tf.cast(loss, keras.backend.floatx()))  # Keras adds up losses of one dtype
+
+    @staticmethod
+    def _check_rank(ids: Any) -> None:
+        if tf.TensorShape(ids.shape).rank == 0:
+            raise ValueError(
+                f"A layer with a `combiner` needs ids of rank 1 or more. {received(ids=ids)}"
+            )
 
     def _check_dtype(self, ids: Any) -> None:
         wanted = self.table.key_dtype.name
@@ -239,3 +247,14 @@ class Embedding(keras.layers.Layer):
             ids = tf.convert_to_tensor(ids)
         self._check_dtype(ids)
         return tf.cast(ids, self.table.key_dtype)
+
+
+def _checked_norm(max_norm: Any) -> float | None:
+    """Returns the `max_norm` of a layer, once and not in each call refused if it is none."""
+    if max_norm is None:
+        return None
+    if isinstance(max_norm, bool) or not isinstance(max_norm, numbers.Real):
+        raise TypeError(f"`max_norm` must be None or a number. {received(max_norm=max_norm)}")
+    if not float(max_norm) > 0:
+        raise ValueError(f"`max_norm` must be None or above 0. {received(max_norm=max_norm)}")
+    return float(max_norm)

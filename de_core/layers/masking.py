@@ -2,11 +2,58 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any
 
 import tensorflow as tf
 
 from de_core._keras import LEGACY, is_symbolic, keras
+from de_core.config import received
+
+
+def checked_key(mask_key: Any, key_dtype: tf.DType) -> Any:
+    """Returns the id that stands for padding as a configuration holds it: None, int or str.
+
+    Args:
+        mask_key: As the layer was given it.
+        key_dtype: Of the layer's table.
+
+    Raises:
+        TypeError: It is no id of that dtype.
+        ValueError: It is a number out of that dtype's range.
+    """
+    if mask_key is None:
+        return None
+    given = mask_key.numpy() if hasattr(mask_key, "numpy") else mask_key
+    if key_dtype == tf.string and isinstance(given, (str, bytes)):
+        return tf.compat.as_str(given)
+    whole = isinstance(given, numbers.Integral) and not isinstance(given, bool)
+    if key_dtype == tf.string or not whole:
+        raise TypeError(
+            f"`mask_key` must be None or an id of the layer's `key_dtype`, {key_dtype.name}. "
+            + received(mask_key=mask_key)
+        )
+    if not key_dtype.min <= given <= key_dtype.max:
+        raise ValueError(
+            f"`mask_key` must be in the range of the layer's `key_dtype`, {key_dtype.name}. "
+            + received(mask_key=mask_key)
+        )
+    return int(given)
+
+
+def checked(mask: Any, ids: Any) -> Any:
+    """Returns a mask, which must have an element for each of `ids`.
+
+    Raises:
+        ValueError: It has another shape.
+    """
+    both_dense = isinstance(mask, tf.Tensor) and isinstance(ids, tf.Tensor)
+    if both_dense and not mask.shape.is_compatible_with(ids.shape):
+        raise ValueError(
+            "`mask` must tell of each id whether it counts, in the shape of the ids. Received: "
+            f"mask.shape={mask.shape}, ids.shape={ids.shape}."
+        )
+    return mask
 
 
 def which_count(ids: Any, mask_key: Any, mask: Any) -> Any:

@@ -62,6 +62,7 @@ class SquashedEmbedding(Embedding):
             mask: Which ids count, ids.shape; None for all.
         """
         ids = self._as_keys(ids)
+        self._check_rank(ids)
         self._add_regularization(ids)
         if ids.shape.rank == 1:
             rows = self._pool(self._counting(by_last_dimension(ids), ids, mask))

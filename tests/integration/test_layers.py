@@ -158,6 +158,49 @@ def test_bad_arguments_are_named(make, error, message):
         make()
 
 
+IDS = tf.constant([[1, 2]], tf.int64)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: de.layers.Embedding(2, mask_key="a"), TypeError, "`mask_key`.*int64.*'a'"),
+        (lambda: de.layers.Embedding(2, mask_key=1.5), TypeError, "`mask_key`.*int64.*1.5"),
+        (lambda: de.layers.Embedding(2, tf.string, mask_key=0), TypeError, "`mask_key`.*string"),
+        (lambda: de.layers.Embedding(2, tf.int32, mask_key=2**40), ValueError, "range.*int32"),
+        (lambda: de.layers.Embedding(2, max_norm="1"), TypeError, "`max_norm`.*number.*'1'"),
+        (lambda: de.layers.Embedding(2, max_norm=0.0), ValueError, "`max_norm`.*above 0"),
+        (
+            lambda: de.layers.Embedding(2, combiner="sum")(IDS, mask=tf.constant([True])),
+            ValueError,
+            r"mask.shape=\(1,\), ids.shape=\(1, 2\)",
+        ),
+        (
+            lambda: de.layers.Embedding(2, value_dtype=tf.int32, combiner="std")(IDS),
+            TypeError,
+            "floating-point.*value_dtype=int32, combiner='std'",
+        ),
+        (
+            lambda: de.layers.Embedding(2, combiner="sum")(IDS[0, 0]),
+            ValueError,
+            "rank 1 or more",
+        ),
+        (lambda: de.layers.SquashedEmbedding(2)(IDS[0, 0]), ValueError, "rank 1 or more"),
+    ],
+)
+def test_what_no_layer_can_do_is_named(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+@pytest.mark.parametrize("key", [np.int64(1), tf.constant(1), b"1"])
+def test_masking_ids_of_any_kind_are_kept_in_configurations(key):
+    key_dtype = "string" if isinstance(key, bytes) else "int64"
+    layer = de.layers.Embedding(2, key_dtype, mask_key=key)
+    copy = type(layer).from_config(json.loads(json.dumps(layer.get_config())))
+    assert copy.mask_key == ("1" if isinstance(key, bytes) else 1)
+
+
 def test_the_regularizer_counts_touched_rows_once():
     layer = filled(de.layers.Embedding(2, embeddings_regularizer=keras.regularizers.L2(0.5)))
     with tf.GradientTape() as tape:
