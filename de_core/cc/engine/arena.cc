@@ -12,7 +12,7 @@ constexpr size_t kLargestBlock = size_t{256} << 20;
 // Of a table that is no longer small.
 constexpr size_t kHugeBlock = PageMemory::kHugeBlock;
 // What Prefault has memory found for: more than a writer takes while it holds a lock.
-constexpr size_t kAhead = 2 * PageMemory::kHugePage;
+constexpr size_t kAhead = PageMemory::kHugePage;
 
 }  // namespace
 
