@@ -12,8 +12,7 @@ class Executor {
   virtual ~Executor() = default;
   /// Threads that may run at once; 1 makes every verb run on the caller's thread.
   virtual size_t threads() const = 0;
-  /// Runs task(0) … task(count - 1), possibly at once, and returns when all are done. Begins them
-  /// in ascending order or each on a thread of its own: a task may wait for those before it.
+  /// Runs task(0) … task(count - 1), possibly at once, in any order, and returns when all are done.
   virtual void Run(size_t count, const std::function<void(size_t)>& task) = 0;
 };
 

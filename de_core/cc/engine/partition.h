@@ -32,22 +32,35 @@ struct ShardKeys {
   size_t count;
 };
 
-/// What some tasks of a Run wait for that others do.
-class Milestone {
+/// Work in pieces that tasks of a Run do together, whichever of them comes first: each takes what
+/// nobody has taken, so that none waits for a task that has not begun.
+class SharedWork {
  public:
-  /// One of those others is done.
-  size_t Pass() noexcept { return passed_.fetch_add(1, std::memory_order_acq_rel) + 1; }
+  explicit SharedWork(size_t pieces) noexcept : pieces_(pieces) {}
 
-  /// Waits until `count` are. They have begun, and take microseconds.
-  void Await(size_t count) const noexcept {
-    for (uint32_t tries = 0; passed_.load(std::memory_order_acquire) < count; ++tries) {
-      if (tries >= kSpins) std::this_thread::yield();  // its thread has lost its core
+  /// Does pieces, calling piece(i), and returns when all are done. The one who does the last piece
+  /// calls last() before anybody returns.
+  template <typename Piece, typename Last>
+  void Do(const Piece& piece, const Last& last) noexcept {
+    if (done_.load(std::memory_order_acquire)) return;
+    for (size_t i = 0; (i = taken_.fetch_add(1, std::memory_order_relaxed)) < pieces_;) {
+      piece(i);
+      if (passed_.fetch_add(1, std::memory_order_acq_rel) + 1 != pieces_) continue;
+      last();
+      done_.store(true, std::memory_order_release);
+    }
+    // Others are at theirs, which take microseconds.
+    for (uint32_t tries = 0; !done_.load(std::memory_order_acquire); ++tries) {
+      if (tries >= kSpins) std::this_thread::yield();  // a thread has lost its core
     }
   }
 
  private:
   static constexpr uint32_t kSpins = 4096;
+  const size_t pieces_;
+  std::atomic<size_t> taken_{0};
   std::atomic<size_t> passed_{0};
+  std::atomic<bool> done_{false};
 };
 
 class Partition {
@@ -69,31 +82,26 @@ class Partition {
     unsorted_.resize(n);
     shards_.resize(n);
     std::vector<Counts> starts(workers);
-    Milestone counted, placed, sorted;
+    SharedWork counting(workers), sorting(workers);
     const auto begin_of = [&](size_t worker) { return n * worker / workers; };
     const auto count_keys = [&](size_t worker) {
       const size_t begin = begin_of(worker), end = begin_of(worker + 1);
       starts[worker] =
           keys.ints != nullptr ? Count<false>(keys, begin, end) : Count<true>(keys, begin, end);
-      if (counted.Pass() != workers) return;
-      Place(&starts);
-      placed.Pass();
     };
     const auto sort_keys = [&](size_t worker) {
-      placed.Await(1);
       Sort(begin_of(worker), begin_of(worker + 1), starts[worker]);
-      sorted.Pass();
     };
     const auto run = [&](size_t number) {
-      if (number < workers) return count_keys(number);
-      if (number < 2 * workers) return sort_keys(number - workers);
-      sorted.Await(workers);
-      task(number - 2 * workers);
+      counting.Do(count_keys, [&] { Place(&starts); });
+      sorting.Do(sort_keys, [] {});
+      if (number < count) task(number);
     };
+    const size_t tasks = std::max(count, workers);
     if (executor != nullptr && executor->threads() > 1 && n >= kKeysWorthThreads) {
-      executor->Run(2 * workers + count, run);
+      executor->Run(tasks, run);
     } else {
-      for (size_t number = 0; number < 2 * workers + count; ++number) run(number);
+      for (size_t number = 0; number < tasks; ++number) run(number);
     }
   }
 

@@ -47,6 +47,30 @@ TEST(Partition, HoldsEveryKeyOnceInItsShardInTheOrderOfTheBatch) {
   }
 }
 
+/// Claims threads and runs its tasks one after the other, the last one first.
+class Backwards final : public Executor {
+ public:
+  size_t threads() const override { return 3; }
+  void Run(size_t count, const std::function<void(size_t)>& task) override {
+    while (count > 0) task(--count);
+  }
+};
+
+TEST(Partition, TasksMayBeginInAnyOrder) {
+  std::vector<int64_t> numbers(20000);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int64_t>(i * i);
+  const Keys keys{numbers.data(), nullptr, numbers.size()};
+  Partition partition;
+  Backwards executor;
+  std::vector<size_t> ran;
+  partition.BuildAndRun(keys, &executor, 5, [&](size_t task) {
+    ran.push_back(task);
+    EXPECT_GT(partition.Of(0).count, 0U);
+  });
+  ExpectSorted(partition, keys);
+  EXPECT_EQ(ran, (std::vector<size_t>{4, 3, 2, 1, 0}));
+}
+
 TEST(Partition, StringKeysGoByTheHashOfTheirBytes) {
   std::vector<std::string> texts;
   for (int i = 0; i < 3000; ++i) texts.push_back(std::string(static_cast<size_t>(i % 40), 'a'));
