@@ -16,6 +16,18 @@ class Executor {
   virtual void Run(size_t count, const std::function<void(size_t)>& task) = 0;
 };
 
+/// `executor` where it has threads for a batch that is `worth` them, else nullptr.
+inline Executor* ThreadsFor(bool worth, Executor* executor) {
+  return worth && executor != nullptr && executor->threads() > 1 ? executor : nullptr;
+}
+
+/// Executor::Run, or the same one after the other where `executor` is nullptr.
+template <typename Task>
+void RunTasks(Executor* executor, size_t count, const Task& task) {
+  if (executor != nullptr) return executor->Run(count, task);
+  for (size_t at = 0; at < count; ++at) task(at);
+}
+
 }  // namespace de::engine
 
 #endif  // DE_CORE_ENGINE_EXECUTOR_H_

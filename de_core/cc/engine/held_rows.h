@@ -1,6 +1,5 @@
-// Rows of one shard as they were when a consistent save began: copied before
-// their first change after that, until the save has written them. Copy on
-// write, a row at a time.
+// Rows of one shard as they were when a consistent save began: copied before their first change
+// after that, until the save has written them. Copy on write, a row at a time.
 #ifndef DE_CORE_ENGINE_HELD_ROWS_H_
 #define DE_CORE_ENGINE_HELD_ROWS_H_
 
@@ -27,12 +26,10 @@ struct HeldBudget {
   std::atomic<uint64_t> bytes{0};  ///< that they take now
   std::atomic<uint64_t> peak{0};
   HeldMemory memory;
-  // Read for each row that is written, so away from what changes with each
-  // copy.
+  // Read for each row that is written, so away from what changes with each copy.
   alignas(64) std::atomic<bool> exceeded{false};  ///< a copy found no room: the moment is lost
-  std::atomic<bool> replaced{false};  ///< the table was cleared or laid out anew: it is lost too
-  std::atomic<uint64_t> collected{
-      0};  ///< rows of hashes below it are collected, and need no copies
+  std::atomic<bool> replaced{false};   ///< the table was cleared or laid out anew: it is lost too
+  std::atomic<uint64_t> collected{0};  ///< rows of hashes below it need no copies any more
 
   bool lost() const noexcept { return exceeded || replaced; }
 };
@@ -71,9 +68,8 @@ class HeldRows {
     return number / 64 < touched_.size() && (touched_[number / 64] >> (number % 64) & 1) != 0;
   }
 
-  /// Calls visit(word, row, texts) for the copies whose hashes lie in [begin,
-  /// last]; `texts` are the key and the values of a row of strings, else
-  /// nullptr.
+  /// Calls visit(word, row, texts) for the copies whose hashes lie in [begin, last]; `texts` are
+  /// the key and the values of a row of strings, else nullptr.
   template <typename Visit>
   void ForEach(uint64_t begin, uint64_t last, const Visit& visit) const {
     for (size_t at = BucketOf(begin); at <= BucketOf(last); ++at) {

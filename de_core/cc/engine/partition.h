@@ -98,11 +98,7 @@ class Partition {
       if (number < count) task(number);
     };
     const size_t tasks = std::max(count, workers);
-    if (executor != nullptr && executor->threads() > 1 && n >= kKeysWorthThreads) {
-      executor->Run(tasks, run);
-    } else {
-      for (size_t number = 0; number < tasks; ++number) run(number);
-    }
+    RunTasks(ThreadsFor(n >= kKeysWorthThreads, executor), tasks, run);
   }
 
   /// Whether it is that of `keys`, which are integers, in this order.

@@ -4,9 +4,8 @@
 #include <cstring>
 #include <string>
 #include <type_traits>
-#include <utility>
 
-#include "de_core/cc/engine/guard.h"
+#include "de_core/cc/engine/guarded_tasks.h"
 #include "de_core/cc/engine/prefetch.h"
 #include "de_core/cc/engine/scalar_types.h"
 #include "de_core/cc/engine/values.h"
@@ -16,30 +15,16 @@ namespace {
 
 // Columns that are summed at once: their sums stay in registers while rows pass by.
 constexpr size_t kColumns = 16;
-// Keys of a batch worth threads.
-constexpr size_t kKeysWorthThreads = 2048;
 // Keys whose sums are asked for before they are added to.
 constexpr size_t kSumsAhead = 8;
 
 /// Runs work(shard) for each shard of a batch of `keys`.
 template <typename Work>
 Status ForEachShard(size_t keys, Executor* executor, const Work& work) {
-  Status failures[kShards];
-  const auto one = [&](size_t shard) {
-    failures[shard] = Guarded([&] {
-      work(static_cast<uint32_t>(shard));
-      return Status::Ok();
-    });
-  };
-  if (executor != nullptr && executor->threads() > 1 && keys >= kKeysWorthThreads) {
-    executor->Run(kShards, one);
-  } else {
-    for (size_t shard = 0; shard < kShards; ++shard) one(shard);
-  }
-  for (Status& failure : failures) {
-    if (!failure.ok()) return std::move(failure);
-  }
-  return Status::Ok();
+  return RunGuarded(ThreadsFor(keys >= kKeysWorthThreads, executor), kShards, [&](size_t shard) {
+    work(static_cast<uint32_t>(shard));
+    return Status::Ok();
+  });
 }
 
 /// sum[0, columns) += weight(i) * row(i)[0, columns) for i in [0, count). `columns` is a constant

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 
-#include "de_core/cc/engine/guard.h"
+#include "de_core/cc/engine/guarded_tasks.h"
 #include "de_core/cc/engine/hash.h"
 #include "de_core/cc/engine/save_chains.h"
 
@@ -18,30 +17,20 @@ Status ForEachSection(const SnapshotReader& file, Executor* executor, const Task
   const size_t sections = file.sections().size();
   const size_t threads = executor == nullptr ? 1 : std::max<size_t>(executor->threads(), 1);
   const size_t parts = std::min(sections, threads);
-  std::mutex mutex;
-  Status failure;
-  std::atomic<bool> failed{false};
+  FirstFailure failure;
   const auto part = [&](size_t number) {
-    const Status status = Guarded([&] {
+    failure.Run([&] {
       SectionBuffer buffer;
       const size_t end = sections * (number + 1) / parts;
-      for (size_t i = sections * number / parts; i < end && !failed; ++i) {
+      for (size_t i = sections * number / parts; i < end && !failure.failed(); ++i) {
         DE_RETURN_IF_ERROR(file.ReadSection(i, &buffer));
         DE_RETURN_IF_ERROR(task(buffer.section));
       }
       return Status::Ok();
     });
-    if (status.ok()) return;
-    const std::lock_guard<std::mutex> guard(mutex);
-    if (failure.ok()) failure = status;
-    failed = true;
   };
-  if (parts > 1) {
-    executor->Run(parts, part);
-  } else if (parts == 1) {
-    part(0);
-  }
-  return failure;
+  RunTasks(parts > 1 ? executor : nullptr, parts, part);
+  return failure.Take();
 }
 
 /// The keys that a restore takes.

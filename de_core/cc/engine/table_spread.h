@@ -3,10 +3,9 @@
 #define DE_CORE_ENGINE_TABLE_SPREAD_H_
 
 #include <algorithm>
-#include <utility>
 
 #include "de_core/cc/engine/all_shards.h"
-#include "de_core/cc/engine/guard.h"
+#include "de_core/cc/engine/guarded_tasks.h"
 #include "de_core/cc/engine/picked_keys.h"
 #include "de_core/cc/engine/shard_update.h"
 #include "de_core/cc/engine/table_gate.h"
@@ -19,53 +18,27 @@ inline constexpr size_t kBytesWorthThreads = size_t{3} << 19;
 /// Threads that may each read all keys of a batch: more would read longer than they write.
 inline constexpr size_t kMostReaders = 4;
 
-/// Calls task(0) … task(count - 1), by threads where there are some, and returns the first failure.
-template <typename Task>
-Status RunGuarded(Executor* executor, size_t count, const Task& task) {
-  Status failures[kShards];
-  const auto guarded = [&](size_t at) { failures[at] = Guarded([&] { return task(at); }); };
-  if (executor != nullptr) {
-    executor->Run(count, guarded);
-  } else {
-    for (size_t at = 0; at < count; ++at) guarded(at);
-  }
-  for (size_t at = 0; at < count; ++at) {
-    if (!failures[at].ok()) return std::move(failures[at]);
-  }
-  return Status::Ok();
-}
-
-/// `executor` where it has threads for a batch that is `worth` them, else nullptr.
-inline Executor* ThreadsFor(bool worth, Executor* executor) {
-  return worth && executor != nullptr && executor->threads() > 1 ? executor : nullptr;
-}
-
 /// Calls per_shard(shard, its keys) for every shard with keys in the batch, and returns a failure
 /// of one, if there is any, when all are done. `partition` is that of the keys if it `is_built`, or
 /// else becomes it.
 template <typename PerShard>
 Status ForEachGroup(const Keys& keys, Partition* partition, bool is_built, Executor* executor,
                     const PerShard& per_shard) {
-  Status failures[kShards];
+  FirstFailure failure;
   const auto one = [&](size_t shard) {
     const ShardKeys group = partition->Of(static_cast<uint32_t>(shard));
     if (group.count == 0) return;
-    failures[shard] = Guarded([&] {
+    failure.Run([&] {
       per_shard(static_cast<uint32_t>(shard), group);
       return Status::Ok();
     });
   };
   if (!is_built) {
     partition->BuildAndRun(keys, executor, kShards, one);
-  } else if (ThreadsFor(keys.size >= kKeysWorthThreads, executor) != nullptr) {
-    executor->Run(kShards, one);
   } else {
-    for (size_t shard = 0; shard < kShards; ++shard) one(shard);
+    RunTasks(ThreadsFor(keys.size >= kKeysWorthThreads, executor), kShards, one);
   }
-  for (Status& failure : failures) {
-    if (!failure.ok()) return std::move(failure);
-  }
-  return Status::Ok();
+  return failure.Take();
 }
 
 // Calls per_shard(its keys) for every shard with keys in the batch, which writes them.

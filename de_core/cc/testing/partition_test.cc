@@ -47,15 +47,6 @@ TEST(Partition, HoldsEveryKeyOnceInItsShardInTheOrderOfTheBatch) {
   }
 }
 
-/// Claims threads and runs its tasks one after the other, the last one first.
-class Backwards final : public Executor {
- public:
-  size_t threads() const override { return 3; }
-  void Run(size_t count, const std::function<void(size_t)>& task) override {
-    while (count > 0) task(--count);
-  }
-};
-
 TEST(Partition, TasksMayBeginInAnyOrder) {
   std::vector<int64_t> numbers(20000);
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int64_t>(i * i);

@@ -19,7 +19,6 @@
 namespace de::engine {
 namespace {
 
-using testing::Backwards;
 using testing::BytesOf;
 using testing::Input;
 using testing::Strings;

@@ -3,13 +3,13 @@
 #define DE_CORE_TESTING_TABLE_FUZZ_INPUT_H_
 
 #include <cstdint>
-#include <functional>
 #include <iterator>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "de_core/cc/engine/table.h"
+#include "de_core/cc/testing/test_executor.h"
 
 namespace de::engine::testing {
 
@@ -26,15 +26,6 @@ class Input {
   const uint8_t* data_;
   size_t size_;
   size_t at_ = 0;
-};
-
-/// Claims three threads and runs their tasks one after the other, the last one first.
-class Backwards final : public Executor {
- public:
-  size_t threads() const override { return 3; }
-  void Run(size_t count, const std::function<void(size_t)>& task) override {
-    while (count > 0) task(--count);
-  }
 };
 
 class Strings final : public ValueSink {

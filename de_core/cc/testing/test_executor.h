@@ -1,4 +1,4 @@
-// Real threads for what the engine does on several.
+// Executors for what the engine does on several threads: real ones, and a hostile one.
 #ifndef DE_CORE_TESTING_TEST_EXECUTOR_H_
 #define DE_CORE_TESTING_TEST_EXECUTOR_H_
 
@@ -23,6 +23,15 @@ class Threads final : public Executor {
 
  private:
   size_t count_;
+};
+
+/// Claims three threads and runs their tasks one after the other, the last one first.
+class Backwards final : public Executor {
+ public:
+  size_t threads() const override { return 3; }
+  void Run(size_t count, const std::function<void(size_t)>& task) override {
+    while (count > 0) task(--count);
+  }
 };
 
 }  // namespace de::engine
