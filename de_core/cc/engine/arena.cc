@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <utility>
 
 namespace de::engine {
 namespace {
@@ -30,6 +32,9 @@ char* Arena::Allocate(size_t bytes, bool zeroed) {
       if (&from == &dirty) {
         dirty_ -= bytes;
         if (zeroed) std::memset(cell, 0, bytes);
+      }
+      if (!trimmed.empty() && bytes <= kAhead / 2 && dirty.size() * bytes < kAhead / 2) {
+        wanted_ = bytes;
       }
       return cell;
     }
@@ -62,7 +67,37 @@ void Arena::AddBlock(size_t bytes) {
   held_ += left_;
 }
 
+bool Arena::PrefaultTrimmed() noexcept {
+  std::vector<char*> cells;
+  size_t bytes = 0;
+  try {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (wanted_ == 0) return false;
+    bytes = std::exchange(wanted_, 0);
+    FreeCells& free = free_[bytes];
+    const size_t most = kAhead / bytes;
+    cells.reserve(most);
+    free.dirty.reserve(free.dirty.size() + most);
+    std::vector<char*>& from = free.trimmed;
+    while (!from.empty() && cells.size() < most &&
+           (cells.empty() || from.back() == cells.back() + bytes)) {
+      cells.push_back(from.back());
+      from.pop_back();
+    }
+  } catch (const std::bad_alloc&) {
+    return false;  // whoever needs memory will say so
+  }
+  if (cells.empty()) return false;
+  PageMemory::Populate(cells.front(), cells.size() * bytes);
+  const std::lock_guard<std::mutex> guard(mutex_);
+  std::vector<char*>& dirty = free_[bytes].dirty;
+  dirty.insert(dirty.end(), cells.rbegin(), cells.rend());
+  dirty_ += cells.size() * bytes;
+  return true;
+}
+
 void Arena::Prefault() noexcept {
+  if (PrefaultTrimmed()) return;
   char* from = nullptr;
   size_t bytes = 0;
   {
@@ -102,19 +137,36 @@ void Arena::Free(char* cell, size_t bytes) noexcept {
 
 void Arena::Trim() noexcept {
   const std::lock_guard<std::mutex> guard(mutex_);
-  for (auto& [bytes, cells] : free_) {
+  struct Cell {
+    char* at;
+    size_t bytes;
+  };
+  std::vector<Cell> cells;
+  try {
+    for (auto& [bytes, free] : free_) {
+      if (bytes < PageMemory::kPage * 2) continue;
+      free.trimmed.reserve(free.trimmed.size() + free.dirty.size());
+      for (char* cell : free.dirty) cells.push_back({cell, bytes});
+    }
+  } catch (const std::bad_alloc&) {
+    return;  // they stay as they are
+  }
+  std::sort(cells.begin(), cells.end(),
+            [](const Cell& left, const Cell& right) { return left.at < right.at; });
+  // Neighbours at once: of a huge page that goes in parts, small pages would take the place.
+  for (size_t i = 0; i < cells.size();) {
+    char* const from = cells[i].at;
+    char* end = from;
+    for (; i < cells.size() && cells[i].at == end; ++i) end += cells[i].bytes;
+    PageMemory::Discard(from, static_cast<size_t>(end - from));
+    dirty_ -= static_cast<size_t>(end - from);
+  }
+  for (auto& [bytes, free] : free_) {
     if (bytes < PageMemory::kPage * 2) continue;
-    try {
-      cells.trimmed.reserve(cells.trimmed.size() + cells.dirty.size());
-    } catch (const std::bad_alloc&) {
-      continue;
-    }
-    for (char* cell : cells.dirty) {
-      PageMemory::Discard(cell, bytes);
-      cells.trimmed.push_back(cell);
-      dirty_ -= bytes;
-    }
-    cells.dirty.clear();
+    free.trimmed.insert(free.trimmed.end(), free.dirty.begin(), free.dirty.end());
+    free.dirty.clear();
+    // The last is handed out first.
+    std::sort(free.trimmed.begin(), free.trimmed.end(), std::greater<>());
   }
 }
 

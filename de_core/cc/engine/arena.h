@@ -42,6 +42,7 @@ class Arena {
     std::vector<char*> trimmed;  ///< hold none, read as zeros
   };
 
+  bool PrefaultTrimmed() noexcept;
   size_t NextBlock(size_t bytes) const noexcept;
   void AddBlock(size_t bytes);
 
@@ -52,6 +53,7 @@ class Arena {
   size_t left_ = 0;
   char* ready_ = nullptr;  ///< of the block in use what is before it holds memory
   PageMemory spare_;       ///< the next block, whose beginning holds memory, or none
+  size_t wanted_ = 0;      ///< of which size Prefault should have cells that were trimmed, or 0
   size_t held_ = 0;        ///< bytes of all blocks
   size_t live_ = 0;
   size_t dirty_ = 0;
