@@ -114,6 +114,11 @@ std::vector<int64_t> KeysFrom(uint64_t first, uint64_t count);
 /// use of it.
 void WarmMemory(uint64_t bytes);
 
+/// Waits, in a virtual machine, until its host is done with memory that was freed: Linux reports
+/// free memory to it two seconds later, and some hosts stop the machine for that work, 30 to 40 ms
+/// in every 100.
+void LetTheHostFinish();
+
 uint64_t ResidentBytes();   ///< of this process
 uint64_t AvailableBytes();  ///< of the machine
 

@@ -150,6 +150,7 @@ void StallSection(const Options& options, Report* report) {
   for (int round = 0; round < 3 * options.fill_rounds; ++round) {
     // In turn, beside each other: what the other two cost is the machine's.
     const Grows grows = static_cast<Grows>(round % 3);
+    LetTheHostFinish();
     Ours read(kDim, 0), other(kDim, 0);
     read.Upsert(there, kBatch, values.data());
     other.Upsert(there, kBatch, values.data());
