@@ -74,6 +74,7 @@ class Dense:
         }
         self.dense = tf.Variable(tf.ones([DIM]), name="dense")
         self.waiting = {name: set() for name in TABLES}
+        self.steps = 0
 
     @property
     def variables(self):
@@ -84,10 +85,10 @@ class Dense:
 
     def run(self, data):
         losses = []
-        for step, batch in enumerate(data):
+        for batch in data:
             for name, ids in touched(batch).items():
                 self.waiting[name] |= set(ids.tolist())
-            losses.append(self.step(step, batch))
+            losses.append(self.step(batch))
         return losses
 
     def gradients(self, batch):
@@ -100,9 +101,10 @@ class Dense:
             scaled = self.optimizer.scale_loss(loss) if self.scales else loss
         return loss, tape.gradient(scaled, self.variables)
 
-    def step(self, step, batch):
+    def step(self, batch):
         optimizer = self.optimizer
-        if step == 0:
+        self.steps += 1
+        if self.steps == 1:
             make_slots = getattr(optimizer, "_create_all_weights", None) or optimizer.build
             make_slots(self.variables)
         loss, gradients = self.gradients(batch)
@@ -118,7 +120,7 @@ class Dense:
         every = getattr(optimizer, "use_ema", False) and optimizer.ema_overwrite_frequency
         optimizer.apply_gradients(zip(gradients, self.variables, strict=True))
         k = getattr(optimizer, "gradient_accumulation_steps", None)
-        if k and (step + 1) % k:
+        if k and self.steps % k:
             return float(loss)
         for name, number, path, old, each in of_rows:
             if len(each.shape) == 0:
@@ -157,7 +159,7 @@ class FitModel(keras_of_models.Model):
     def __init__(self, tables):
         super().__init__()
         self.users, self.items = tables.values()
-        self.head = self.add_weight(shape=(DIM,), initializer="ones")
+        self.head = self.add_weight(name="dense", shape=(DIM,), initializer="ones")
 
     def call(self, inputs):
         history, user, item = inputs
@@ -165,12 +167,41 @@ class FitModel(keras_of_models.Model):
         return tf.linalg.matvec(rows + self.users.lookup(user), tf.convert_to_tensor(self.head))
 
 
+class OwnTrainStep(FitModel):
+    """The same with a `train_step` of its own, as Keras's guides write it."""
+
+    def __init__(self, tables):
+        super().__init__(tables)
+        self.mean_loss = keras_of_models.metrics.Mean(name="loss")
+
+    @property
+    def metrics(self):
+        return [self.mean_loss]
+
+    def train_step(self, data):
+        inputs, labels = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self(inputs, training=True) - labels) ** 2)
+            scale = getattr(self.optimizer, "scale_loss", lambda loss: loss)
+            scaled = scale(loss)
+        variables = self.trainable_variables
+        gradients = tape.gradient(scaled, variables)
+        self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        self.mean_loss.update_state(loss)
+        return {"loss": self.mean_loss.result()}
+
+
+#: Those of Keras's `fit`.
+FITS = ("fit", "fit eagerly", "fit by threes", "train_step")
+MODES = ("eager", "function", *FITS)
+
+
 class Tables:
     """Trains tables.
 
     Args:
         optimizer: A wrapped one.
-        mode: "eager", "function", "fit" or "fit eagerly".
+        mode: One of `MODES`.
         shards: Tables of each Variable.
         scales: Whether the optimizer can scale the loss.
         **arguments: Of the Variables.
@@ -198,8 +229,13 @@ class Tables:
             self.dense,
         ]
         self.step = tf.function(self._step) if mode == "function" else self._step
-        self.model = FitModel(self.tables) if mode.startswith("fit") else None
+        self.model = None
+        if mode in FITS:
+            self.model = (OwnTrainStep if mode == "train_step" else FitModel)(self.tables)
+            self.dense = self.model.head
+            self.variables = self.model.trainable_variables
         self.eagerly = mode == "fit eagerly"
+        self.steps_a_call = 3 if mode == "fit by threes" else 1
 
     def _step(self, batch):
         users, items = (
@@ -214,6 +250,7 @@ class Tables:
         return loss
 
     def run(self, data):
+        """Does a step a batch; returns the losses, added up over those that one call did."""
         if self.model is not None:
             return self.fit(data)
         return [float(self.step(batch)) for batch in data]
@@ -223,10 +260,14 @@ class Tables:
         at_end = keras_of_models.callbacks.LambdaCallback(
             on_train_batch_end=lambda batch, logs: losses.append(logs["loss"] * (batch + 1))
         )
-        self.model.compile(self.optimizer, "mse", run_eagerly=self.eagerly)
+        self.model.compile(
+            self.optimizer,
+            "mse",
+            run_eagerly=self.eagerly,
+            steps_per_execution=self.steps_a_call,
+        )
         *inputs, labels = (tf.concat(part, 0).numpy() for part in zip(*data, strict=True))
         self.model.fit(inputs, labels, BATCH, shuffle=False, verbose=0, callbacks=[at_end])
-        self.dense = self.model.head
         return np.diff([0.0, *losses])  # Keras reports the mean so far
 
     def finish(self):
@@ -244,7 +285,8 @@ def check(make, steps=6, by_row=False, **settings):
     tables = Tables(de.DynamicEmbeddingOptimizer(make()), **settings)
     dense = Dense(make(), by_row)
     data = list(batches(steps))
-    assert_same([tables.run(data)], [dense.run(data)])
+    losses = np.reshape(dense.run(data), [-1, tables.steps_a_call]).sum(1)
+    assert_same([tables.run(data)], [losses])
     assert_same(tables.finish(), dense.finish())
     assert int(tables.optimizer.iterations) == int(dense.optimizer.iterations)
     return tables, dense

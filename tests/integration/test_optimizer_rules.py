@@ -41,9 +41,9 @@ NAMES = list(OPTIMIZERS)
 BY_ROW = {"lamb"}
 
 
-MODES = ("eager", "function", "fit", "fit eagerly")
-IN_SHORT = {(name, MODES[(i + k) % 3], k + 1) for i, name in enumerate(NAMES) for k in range(3)}
-IN_SHORT.add(("adam", "fit eagerly", 2))
+IN_SHORT = {
+    (name, oracle.MODES[(i + k) % 3], k + 1) for i, name in enumerate(NAMES) for k in range(3)
+} | {("adam", "fit eagerly", 2), ("adamw", "fit by threes", 3), ("ftrl", "train_step", 1)}
 FIT_IN_SHORT = ("sgd", "nadam", "lamb")
 
 
@@ -56,7 +56,7 @@ FIT_IN_SHORT = ("sgd", "nadam", "lamb")
             if case in IN_SHORT and (case[1] != "fit" or case[0] in FIT_IN_SHORT)
             else pytest.mark.slow,
         )
-        for case in itertools.product(NAMES, MODES, (1, 2, 3))
+        for case in itertools.product(NAMES, oracle.MODES, (1, 2, 3))
     ],
 )
 def test_rows_and_variables_equal_the_dense_ones(name, mode, shards):

@@ -43,9 +43,10 @@ class Trained:
     Args:
         make: The optimizer of a graph.
         lookups: Makes the two lookups in it.
+        open_session: Opens a session of the current graph, once all in it is made.
     """
 
-    def __init__(self, make, lookups):
+    def __init__(self, make, lookups, open_session=tf.compat.v1.Session):
         with tf.Graph().as_default() as graph:
             step = v1.get_or_create_global_step()
             users, items, results = lookups()
@@ -59,8 +60,11 @@ class Trained:
                 for name in oracle.TABLES
             }
             self.graph, self.step_count = graph, step
-            self.session = tf.compat.v1.Session(graph=graph)
-            self.session.run(tf.compat.v1.global_variables_initializer())
+            self.saver = v1.Saver()
+            initialize = tf.compat.v1.global_variables_initializer()
+            self.session = open_session()
+            if not graph.finalized:  # as monitored sessions do, which initialize by themselves
+                self.session.run(initialize)
         self.results = [*results, dense]
 
     def run(self, data):
@@ -109,22 +113,29 @@ class Dense(Trained):
 
 
 class Tables(Trained):
-    """The same with tables; what is read of them is made once the session runs."""
+    """The same with tables.
 
-    def __init__(self, make, shards):
+    Args:
+        make: The optimizer of a graph.
+        shards: Tables of each Variable.
+        open_session: See `Trained`.
+        fill: Whether to write the rows to begin with.
+    """
+
+    def __init__(self, make, shards, open_session=tf.compat.v1.Session, fill=True):
         self.shards = shards
-        super().__init__(lambda: de.DynamicEmbeddingOptimizer(make()), self.lookups)
-        with self.graph.as_default():
-            writes = [
-                table.upsert(np.arange(oracle.IDS), rows)
-                for table, rows in zip(self.tables, oracle.initial_rows().values(), strict=True)
-            ]
-        self.session.run(writes)
+        super().__init__(lambda: de.DynamicEmbeddingOptimizer(make()), self.lookups, open_session)
+        if fill:
+            self.session.run(self.writes)
 
     def lookups(self):
         self.tables = [
             de.get_variable(name, dim=oracle.DIM, devices=["/CPU:0"] * self.shards)
             for name in oracle.TABLES
+        ]
+        self.writes = [
+            table.upsert(np.arange(oracle.IDS), rows)
+            for table, rows in zip(self.tables, oracle.initial_rows().values(), strict=True)
         ]
         users, items = (
             lambda ids, table=table: de.embedding_lookup(table, ids) for table in self.tables

@@ -1,4 +1,11 @@
-"""Training that is checkpointed and goes on in another process ends where it would have."""
+"""Training that is checkpointed and goes on in another process ends where it would have.
+
+Every optimizer, in every mode that it can be used in, with another number of shards afterwards.
+"""
+
+import functools
+import json
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -23,12 +30,15 @@ def of_tf_keras(make, of):
     return lambda: make(of, **({"jit_compile": False} if of is tf_keras.optimizers else {}))
 
 
-#: By TensorFlow 2's checkpoints.
-RUNS = {
+KERAS_3 = {
     "keras 3 own": lambda: test_generic_optimizers.OwnNadam(0.01),
+    **{f"keras 3 {name}": make for name, make in test_optimizer_rules.OPTIMIZERS.items()},
+    "keras 3 waiting": lambda: keras.optimizers.Adam(0.01, gradient_accumulation_steps=2),
+    "keras 3 ema": lambda: keras.optimizers.Adam(0.01, use_ema=True),
+}
+TF_KERAS = {
     "legacy own": lambda: test_generic_optimizers.OldAdam(0.01),
     "new own": lambda: test_generic_optimizers.NewAdam(0.01, jit_compile=False),
-    **{f"keras 3 {name}": make for name, make in test_optimizer_rules.OPTIMIZERS.items()},
     **{
         f"{family} {name}": of_tf_keras(make, of)
         for family, of in {"new": tf_keras.optimizers, "legacy": tf_keras.optimizers.legacy}.items()
@@ -37,113 +47,156 @@ RUNS = {
     "new adamw": lambda: tf_keras.optimizers.AdamW(0.01, weight_decay=0.1, jit_compile=False),
     "new lion": lambda: tf_keras.optimizers.Lion(0.01, jit_compile=False),
     "new ema": lambda: tf_keras.optimizers.Adam(0.01, use_ema=True, jit_compile=False),
-    "keras 3 waiting": lambda: keras.optimizers.Adam(0.01, gradient_accumulation_steps=2),
-    "keras 3 ema": lambda: keras.optimizers.Adam(0.01, use_ema=True),
 }
-IN_SHORT = [
-    "keras 3 own",
-    "legacy own",
-    "new own",
-    "keras 3 waiting",
-    "keras 3 ema",
-    "new nadam",
-    "new ema",
-    "legacy nesterov",
-]
-#: By a Saver.
-SESSIONS = {
-    **test_optimizer_tf1.OPTIMIZERS,
-    "own": test_generic_optimizers.TF1["own"],
+TF1 = {**test_optimizer_tf1.OPTIMIZERS, "own": test_generic_optimizers.TF1["own"]}
+SESSIONS = ("session", "monitored session")
+# tf_keras's new Nadam counts traces instead of steps.
+NOT_IN_FUNCTIONS = ("new nadam",)
+
+
+def cases(makes, modes):
+    return [
+        (name, mode)
+        for name in makes
+        for mode in modes
+        if "eager" in mode or name not in NOT_IN_FUNCTIONS
+    ]
+
+
+#: What one process of a Keras does; that of sessions may be of either.
+EVERY = {
+    "keras 3": cases(KERAS_3, ("eager", "function")),
+    "keras 3 fits": cases(KERAS_3, oracle.FITS),
+    "tf_keras": cases(TF_KERAS, ("eager", "function")),
+    "tf_keras fits": cases(TF_KERAS, oracle.FITS),
+    "sessions": cases(TF1, SESSIONS),
 }
-SESSIONS_IN_SHORT = ["adam", "ftrl", "own"]
+IN_SHORT = {
+    "keras 3": [
+        ("keras 3 own", "eager"),
+        ("keras 3 waiting", "function"),
+        ("keras 3 ema", "fit by threes"),
+        ("keras 3 adam", "fit"),
+        ("keras 3 rmsprop centered", "train_step"),
+    ],
+    "tf_keras": [
+        ("legacy own", "function"),
+        ("new own", "fit"),
+        ("new nadam", "eager"),
+        ("new ema", "train_step"),
+        ("legacy nesterov", "fit by threes"),
+        ("adam", "session"),
+        ("ftrl", "monitored session"),
+        ("own", "monitored session"),
+    ],
+}
 
 
-def mode_of(name):
-    # Which tf_keras cannot do in a function: its count of steps is one of traces.
-    return "eager" if name == "new nadam" or sum(map(ord, name)) % 2 else "function"
+def train_part(folder, part):
+    """Trains one half of each case in `cases.json`; writes what the second ends at."""
+    cases = json.loads((Path(folder) / "cases.json").read_text())
+    for number, (name, mode) in enumerate(cases):
+        train = train_in_session if mode in SESSIONS else train_eagerly
+        train(f"{folder}/{number}", part, name, mode)
 
 
-def train_part(folder, part, *names):
-    """Trains one half of each run; what the second ends at it writes beside the checkpoints."""
+def halves(part):
+    """Returns the data of one half, and the shards to train it in."""
     data = list(oracle.batches(6))
-    for name in names:
-        optimizer = de.DynamicEmbeddingOptimizer(RUNS[name]())
-        shards = 2 if part == "first" else 3
-        of_keras_3 = name.startswith("keras 3")
-        tables = oracle.Tables(optimizer, mode_of(name), shards, scales=of_keras_3)
-        if of_keras_3:
-            optimizer.build(tables.variables)  # those of tf_keras need not be
-        checkpoint = tf.train.Checkpoint(dense=tables.dense, optimizer=optimizer, **tables.tables)
-        path = f"{folder}/{name}".replace(" ", "_")
-        if part == "first":
-            tables.run(data[:3])
-            checkpoint.write(path)
-        else:
-            status = checkpoint.read(path)
-            tables.run(data[3:])
-            status.expect_partial()
-            np.savez(f"{path}.npz", *tables.finish())
+    return (data[:3], 2) if part == "first" else (data[3:], 3)
 
 
-def train_part_in_a_session(folder, part, *names):
-    """The same in sessions."""
-    data = list(oracle.batches(6))
-    for name in names:
-        shards = 2 if part == "first" else 3
-        tables = test_optimizer_tf1.Tables(SESSIONS[name], shards)
-        with tables.graph.as_default():
-            saver = v1.Saver()
-        path = f"{folder}/session_{name}"
-        if part == "first":
-            tables.run(data[:3])
-            with tables.graph.as_default():
-                saver.save(tables.session, path)
-        else:
-            with tables.graph.as_default():
-                saver.restore(tables.session, path)
-            tables.run(data[3:])
+def train_eagerly(path, part, name, mode):
+    data, shards = halves(part)
+    of_keras_3 = name in KERAS_3
+    optimizer = de.DynamicEmbeddingOptimizer({**KERAS_3, **TF_KERAS}[name]())
+    tables = oracle.Tables(optimizer, mode, shards, scales=of_keras_3)
+    if of_keras_3:
+        optimizer.build(tables.variables)  # those of tf_keras need not be
+    trained = {"model": tables.model} if tables.model else {"dense": tables.dense, **tables.tables}
+    checkpoint = tf.train.Checkpoint(optimizer=optimizer, **trained)
+    if part == "first":
+        tables.run(data)
+        checkpoint.write(path)
+    else:
+        status = checkpoint.read(path)
+        tables.run(data)
+        status.expect_partial()
+        np.savez(f"{path}.npz", *tables.finish())
+
+
+def train_in_session(path, part, name, mode):
+    data, shards = halves(part)
+    open_session = tf.compat.v1.Session
+    if mode == "monitored session":
+        open_session = functools.partial(
+            v1.MonitoredTrainingSession, checkpoint_dir=path, log_step_count_steps=None
+        )
+    tables = test_optimizer_tf1.Tables(TF1[name], shards, open_session, part == "first")
+    with tables.graph.as_default():
+        if mode == "session" and part == "second":
+            tables.saver.restore(tables.session, path)
+        tables.run(data)
+        if part == "second":
             np.savez(f"{path}.npz", *tables.finish())
+        elif mode == "session":
+            tables.saver.save(tables.session, path)
+        tables.session.close()  # which saves, where it is monitored
 
 
 PROGRAM = """
 import sys, warnings
 warnings.simplefilter("ignore")
 from tests.integration import test_resumed_runs
-getattr(test_resumed_runs, sys.argv[1])(*sys.argv[2:])
+test_resumed_runs.train_part(*sys.argv[1:])
 """
 
 
-def assert_ends_like(dense, path):
-    dense.run(list(oracle.batches(6)))
-    with np.load(path) as saved:
-        oracle.assert_same([saved[key] for key in saved.files], dense.finish())
+@functools.cache
+def dense_rows(name, fits):
+    """Returns what the same training of dense variables ends at.
 
-
-def short_and_long(short, every):
-    rest = [name for name in every if name not in short]
-    return pytest.mark.parametrize(
-        "names",
-        [pytest.param(short, id="short"), pytest.param(rest, id="rest", marks=pytest.mark.slow)],
-    )
-
-
-@short_and_long(IN_SHORT, RUNS)
-def test_runs_go_on_from_a_checkpoint_of_tensorflow_2(run_python, tmp_path, names):
-    for part in ("first", "second"):
-        run_python(PROGRAM, "train_part", tmp_path, part, *names)
-    for name in names:
+    Args:
+        name: Of the optimizer.
+        fits: Whether it is by calls of `fit`, each of which ends with the averages, if they are
+            taken; else the mode makes no difference.
+    """
+    if name in TF1:
+        dense = test_optimizer_tf1.Dense(TF1[name])
+    else:
         by_row = name == "keras 3 lamb"
-        dense = oracle.Dense(RUNS[name](), by_row, scales=name.startswith("keras 3"))
-        assert_ends_like(dense, f"{tmp_path}/{name}.npz".replace(" ", "_"))
+        dense = oracle.Dense(
+            {**KERAS_3, **TF_KERAS}[name](), by_row, scales=name.startswith("keras 3")
+        )
+    data = list(oracle.batches(6))
+    for half in (data[:3], data[3:]):
+        dense.run(half)
+        if fits and getattr(dense.optimizer, "use_ema", False):
+            dense.optimizer.finalize_variable_values(dense.variables)
+    return dense.finish()
 
 
-@short_and_long(SESSIONS_IN_SHORT, SESSIONS)
-def test_sessions_go_on_from_a_savers_checkpoint(run_python, tmp_path, names):
+GROUPS = [
+    *(pytest.param(*each, id=f"{each[0]} in short") for each in IN_SHORT.items()),
+    *(pytest.param(*each, id=each[0], marks=pytest.mark.slow) for each in EVERY.items()),
+]
+
+
+@pytest.mark.parametrize(("group", "cases"), GROUPS)
+def test_runs_go_on_in_another_process(run_python, monkeypatch, tmp_path, group, cases):
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "0" if group.startswith("keras 3") else "1")
+    (tmp_path / "cases.json").write_text(json.dumps(cases))
     for part in ("first", "second"):
-        run_python(PROGRAM, "train_part_in_a_session", tmp_path, part, *names)
-    for name in names:
-        dense = test_optimizer_tf1.Dense(SESSIONS[name])
-        assert_ends_like(dense, f"{tmp_path}/session_{name}.npz")
+        run_python(PROGRAM, tmp_path, part)
+    wrong = {}
+    for number, (name, mode) in enumerate(cases):
+        with np.load(tmp_path / f"{number}.npz") as saved:
+            try:
+                rows = [saved[key] for key in saved.files]
+                oracle.assert_same(rows, dense_rows(name, mode in oracle.FITS))
+            except AssertionError as error:
+                wrong[name, mode] = str(error)
+    assert not wrong
 
 
 def test_a_checkpoint_of_tensorflow_2_refuses_an_optimizer_of_tensorflow_1(tmp_path):
