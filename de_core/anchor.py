@@ -108,6 +108,18 @@ def new_anchor(table: ShardedTable) -> Any:
     return _marked(_empty_variable(table), table) if LEGACY else Anchor(table)
 
 
+def new_stand_in(table: ShardedTable) -> tf.Variable | None:
+    """Makes what tf_keras finds a table by that is not trained: its `export` keeps variables alone.
+
+    Args:
+        table: What it stands for.
+
+    Returns:
+        None under Keras 3, which finds tables by themselves.
+    """
+    return _marked(_empty_variable(table, trainable=False), table) if LEGACY else None
+
+
 def tensor_variable(anchor: Any) -> tf.Variable | None:
     """Returns the `tf.Variable` behind an anchor, or None while Keras only infers shapes."""
     variable = anchor if isinstance(anchor, tf.Variable) else anchor.value
@@ -125,10 +137,10 @@ def table_of(variable: Any) -> ShardedTable | None:
     return getattr(variable, _TABLE, None)
 
 
-def _empty_variable(table: ShardedTable) -> tf.Variable:
+def _empty_variable(table: ShardedTable, trainable: bool = True) -> tf.Variable:
     with tf.init_scope():
         empty = tf.zeros([0, table.spec.dim], table.spec.value_dtype)
-        return tf.Variable(empty, trainable=True, name="anchor")
+        return tf.Variable(empty, trainable=trainable, name="anchor")
 
 
 def _marked(variable: tf.Variable, table: Any) -> tf.Variable:

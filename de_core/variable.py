@@ -12,7 +12,7 @@ from de_core import checkpoint as checkpoints
 from de_core import graph_mode, initializers
 from de_core._keras import keras
 from de_core.admission import Admission
-from de_core.anchor import new_anchor, tensor_variable
+from de_core.anchor import new_anchor, new_stand_in, tensor_variable
 from de_core.config import TableSpec, checked_init_size, received
 from de_core.distributed import strategy
 from de_core.distributed.worker_router import WorkerRouter
@@ -171,6 +171,8 @@ class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Lay
         elif trained:
             self._anchor = new_anchor(self._store)
             self._anchor_variable = tensor_variable(self._anchor)
+        else:
+            self._stand_in = new_stand_in(self._store)
         self.supports_jit = False  # XLA cannot run the ops
         self.built = True
         # Keras keeps its wrappers of these in the object. They refer back to it, and in such a

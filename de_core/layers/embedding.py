@@ -234,11 +234,18 @@ class Embedding(keras.layers.Layer):
         wanted = self.table.key_dtype.name
         given = dtype_name(ids.dtype)
         if given != wanted and (given, wanted) != ("int32", "int64"):
-            other = f", or the layer with key_dtype={given!r}"
+            other = ""
+            if given in [each.name for each in KEY_DTYPES]:
+                other = f", or the layer with key_dtype={given!r}"
+            elif tf.is_symbolic_tensor(ids):
+                other = (
+                    ". Keras takes all inputs of a subclassed model for floats when it saves one: "
+                    "give `input_signature` to `model.export`, and to the class for "
+                    f"tf.saved_model.save an `input_dtype` of {wanted!r}"
+                )
             raise TypeError(
                 f"The ids of layer {self.name!r} must be {wanted}: make its input with "
-                f"keras.Input(..., dtype={wanted!r})"
-                f"{other if given in [each.name for each in KEY_DTYPES] else ''}. "
+                f"keras.Input(..., dtype={wanted!r}){other}. "
                 f"Received: ids.dtype={given} (of type {type(ids).__name__})."
             )
 
