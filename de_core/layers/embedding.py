@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from de_core._keras import dtype_name, global_policy, is_symbolic, keras
 from de_core.config import KEY_DTYPES, received
-from de_core.layers import combining, masking, table_arguments
+from de_core.layers import combining, masking, revival, table_arguments
 from de_core.lookup import embedding_lookup, embedding_lookup_unique
 from de_core.segments import Segments, by_last_dimension, flat_values, with_outer_dimensions
 from de_core.variable import Variable
@@ -188,6 +188,7 @@ class Embedding(keras.layers.Layer):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Embedding:
         """Makes a layer of `get_config`'s result, with an empty table."""
+        revival.leave_to_saved_functions()
         kept = {name: config[name] for name in ("dtype",) if name in config}
         restored = {name: table_arguments.deserialized(value) for name, value in config.items()}
         return cls(**{**restored, **kept})

@@ -40,6 +40,7 @@ class Targets(NamedTuple):
                 not of its key dtype, or its gradient is dense.
             ValueError: A table's gradient is not of its width, or there are not as many gradients
                 as variables.
+            RuntimeError: A table is one that was loaded from a SavedModel.
         """
         gradients, variables = list(gradients), list(variables)
         if len(gradients) != len(variables):
@@ -51,6 +52,7 @@ class Targets(NamedTuple):
         for gradient, variable in zip(gradients, variables, strict=True):
             table = table_under(variable)
             if table is None:
+                _check_not_loaded(gradient, variable)
                 targets.dense.append((gradient, variable))
             elif isinstance(gradient, tf.IndexedSlices):
                 if getattr(variable, "trainable", True):
@@ -156,6 +158,15 @@ def _checked(gradient: tf.IndexedSlices, table: ShardedTable) -> tf.IndexedSlice
             f"Received: shape={gradient.values.shape} for table {table.name!r}."
         )
     return gradient
+
+
+def _check_not_loaded(gradient: Any, variable: Any) -> None:
+    if isinstance(gradient, tf.IndexedSlices) and variable.shape.rank and variable.shape[0] == 0:
+        raise RuntimeError(
+            "Tables loaded from a SavedModel are read only: train the model itself, with the rows "
+            "of a checkpoint or a .keras file, or leave the loaded variable out. "
+            f"Received: a gradient for {variable.name!r} of shape={variable.shape}."
+        )
 
 
 def _check_nothing(gradient: Any, table: ShardedTable) -> None:
