@@ -13,7 +13,7 @@ from de_core.optimizers import clipping, keras2_rules, plan
 from de_core.optimizers.accumulation import Trained
 from de_core.optimizers.keras2_copies import Keras2Copies, LegacyCopies
 from de_core.optimizers.row_updates import RowUpdates
-from de_core.optimizers.targets import Targets
+from de_core.optimizers.targets import Targets, to_differentiate
 from de_core.optimizers.wrapping import Decaying, Wrapping
 from de_core.plain_python import plain_python
 from de_core.sharded_table import ShardedTable
@@ -63,6 +63,19 @@ class TablesAndOthers(Wrapping):
             self.slots_id = tf.Variable(secrets.randbits(60), dtype=tf.int64, trainable=False)
             self.u_product = tf.Variable(1.0, trainable=False)
             self._rejected = tf.Variable(0, dtype=tf.int64, trainable=False)
+
+    def minimize(self, loss: Any, var_list: Any, *args: Any, **options: Any) -> Any:
+        """Does one step, by the gradients of a loss.
+
+        Args:
+            loss: As the optimizers of the family take it.
+            var_list: Ordinary variables, anchors, `de.Variable`s and wrappers of lookups, or a
+                function that returns them.
+            *args: The rest of what the family takes.
+            **options: The same.
+        """
+        minimize = super().minimize  # type: ignore[misc]
+        return minimize(loss, to_differentiate(var_list), *args, **options)
 
     @plain_python
     def apply_gradients(
@@ -208,6 +221,16 @@ class Keras2Optimizer(Decaying, TablesAndOthers, tf_keras.optimizers.Optimizer):
         """
         self._build_others(var_list)
         self._built = True
+
+    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> Any:
+        """Returns pairs of a gradient and its variable, a table's being its anchor.
+
+        Args:
+            loss: A tensor that `tape` saw computed, or a function that returns one.
+            var_list: As for `minimize`.
+            tape: A `tf.GradientTape`, or None for a function.
+        """
+        return super().compute_gradients(loss, to_differentiate(var_list), tape)
 
     @property
     def variables(self) -> Any:

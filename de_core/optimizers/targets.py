@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from de_core import graph_mode
-from de_core.anchor import table_of
+from de_core.anchor import table_of, tensor_variable
 from de_core.config import received
 from de_core.optimizers import clipping
-from de_core.sharded_table import ShardedTable
+from de_core.sharded_table import ShardedTable, living
 from de_core.trainable_wrapper import TrainableWrapper
 from de_core.variable import Variable
 
@@ -104,9 +104,16 @@ class Targets(NamedTuple):
         """Raises ValueError if there is no gradient at all."""
         if not self.trained and all(gradient is None for gradient, _ in self.dense):
             names = [variable.name for _, variable in self.dense]
+            never = [each.name for each in living() if not each.spec.value_dtype.is_floating]
+            remedy = ""
+            if never:
+                remedy = (
+                    " Lookups of tables of integers have none: to train one, make it with "
+                    f"value_dtype=tf.float32. Here these are {never}."
+                )
             raise ValueError(
                 "At least one variable must have a gradient: check that the loss depends on the "
-                f"variables. Received: none for a table, nor for any of variables={names}."
+                f"variables. Received: none for a table, nor for any of variables={names}.{remedy}"
             )
 
 
@@ -143,6 +150,26 @@ def anchor_of(variable: Any) -> Any:
     if not isinstance(variable, Variable):
         return variable
     return next(iter(variable.trainable_variables), None)
+
+
+def to_differentiate(var_list: Any) -> Any:
+    """Returns what a tape takes for the variables that an optimizer trains.
+
+    Args:
+        var_list: Ordinary variables, anchors, `de.Variable`s and wrappers of lookups; or a function
+            that returns them.
+
+    Returns:
+        `tf.Variable`s, those of tables that are not trainable left out; or such a function.
+    """
+    if callable(var_list):
+        return lambda: to_differentiate(var_list())
+    anchors = [anchor_of(each) for each in tf.nest.flatten(var_list)]
+    return [
+        each if table_of(each) is None else tensor_variable(each)
+        for each in anchors
+        if each is not None
+    ]
 
 
 def _checked(gradient: tf.IndexedSlices, table: ShardedTable) -> tf.IndexedSlices:

@@ -7,11 +7,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core.anchor import table_of, tensor_variable
 from de_core.config import received
 from de_core.optimizers import plan, tf1_rules
 from de_core.optimizers.row_updates import RowUpdates
-from de_core.optimizers.targets import Targets, anchor_of
+from de_core.optimizers.targets import Targets, to_differentiate
 from de_core.optimizers.tf1_copies import Tf1Copies
 from de_core.plain_python import plain_python
 from de_core.sharded_table import ShardedTable
@@ -70,12 +69,7 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
             **options: The rest of what that takes.
         """
         if var_list is not None:
-            anchors = [anchor_of(each) for each in tf.nest.flatten(var_list)]
-            var_list = [
-                each if table_of(each) is None else tensor_variable(each)
-                for each in anchors
-                if each is not None
-            ]
+            var_list = to_differentiate(var_list)
         return super().compute_gradients(loss, var_list, **options)
 
     @plain_python

@@ -40,6 +40,48 @@ def test_a_table_that_is_not_trainable_is_skipped(wrapped):
     assert (int(fixed.size()), int(other.size())) == (0, 1)
 
 
+WAYS_TO_NAME = {
+    "a Variable": lambda table, _: [table],
+    "anchors": lambda table, _: table.trainable_variables,
+    "a wrapper": lambda _, wrapper: [wrapper],
+}
+
+
+@pytest.mark.parametrize("way", WAYS_TO_NAME)
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "keras"])
+def test_minimize_takes_tables_by_each_name(family, way):
+    table, fixed, dense = new_table(), new_table("fixed", trainable=False), tf.Variable([2.0])
+    ids = tf.constant([1, 1, 2], tf.int64)
+    _, wrapper = de.embedding_lookup(table, ids, return_trainable=True)
+    names = {"tensorflow 1": "GradientDescent"}
+    optimizer = de.DynamicEmbeddingOptimizer(FAMILIES[family](names.get(family, "SGD")))
+
+    def loss():
+        return tf.reduce_sum(table.lookup(ids) * dense) + tf.reduce_sum(fixed.lookup(ids))
+
+    variables = [*WAYS_TO_NAME[way](table, wrapper), fixed, dense]
+    optimizer.minimize(loss, var_list=variables)
+    np.testing.assert_allclose(table.lookup([1, 2]), [[-0.4, -0.4], [-0.2, -0.2]])
+    if family != "tensorflow 1":
+        with tf.GradientTape() as tape:
+            value = loss()
+        optimizer.minimize(value, variables, tape=tape)
+        optimizer.minimize(loss, var_list=lambda: variables)
+        assert int(optimizer.iterations) == 3
+        assert dense.numpy() > 2.0  # the rows are below 0 from the second step on
+    assert int(fixed.size()) == 0
+
+
+def test_a_step_on_integers_alone_names_them(wrapped):
+    counts = new_table("counts of clicks", value_dtype=tf.int32)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.cast(counts.lookup([1]), tf.float32))
+    variables = [*counts.trainable_variables, tf.Variable([1.0])]
+    gradients = tape.gradient(loss, variables)
+    with pytest.raises(ValueError, match=r"value_dtype=tf\.float32.*'counts of clicks'"):
+        wrapped().apply_gradients(zip(gradients, variables, strict=True))
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
