@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -171,6 +172,15 @@ class _StopsOptimizers:
     """What optimizers ask of a variable that they are about to update."""
 
     name: str
+    #: Checks the list of variables that a Saver was given.
+    _de_savers_check: Callable[[], None] | None = None
+
+    @property
+    def _save_slice_info(self) -> Any:
+        """Which part of a variable it is; Savers ask it of the variables that they are given."""
+        if self._de_savers_check is not None:
+            self._de_savers_check()
+        return vars(self).get("_save_slice_info")
 
     def _not_wrapped(self) -> RuntimeError:
         table = table_of(self)

@@ -50,12 +50,19 @@ class GraphState:
         """Keeps a name from being given to another Variable."""
         self._names.add(name)
 
-    def register_for_savers(self, store: ShardedTable) -> None:
-        """Makes the graph's Savers save and restore the tables' rows."""
+    def register_for_savers(self, store: ShardedTable, anchor: Any = None) -> None:
+        """Makes the graph's Savers save and restore the tables' rows.
+
+        Args:
+            store: The tables.
+            anchor: Theirs, which Savers then do not take without the rows.
+        """
         if self._saver is None:
             self._saver = GraphSaver()
             tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.SAVEABLE_OBJECTS, self._saver)
         self._saver.add(store)
+        if anchor is not None:
+            anchor._de_savers_check = self._saver.check_given
 
     def imported(self, anchor: tf.Variable) -> ShardedTable:
         """Returns the tables of an anchor that came with a MetaGraph; new Savers then save them.

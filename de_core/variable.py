@@ -167,7 +167,7 @@ class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Lay
             )
             self._anchor_variable = self._graph_anchor if trained else None
             if checkpoint:
-                graph.register_for_savers(self._store)
+                graph.register_for_savers(self._store, self._graph_anchor)
         elif trained:
             self._anchor = new_anchor(self._store)
             self._anchor_variable = tensor_variable(self._anchor)

@@ -61,6 +61,15 @@ def saver_is_being_made() -> bool:
     return _frame_of(_SAVERS) is not None
 
 
+def given_to_the_saver_being_made() -> list[Any] | None:
+    """Returns what a Saver that sorts it now was given to save, or None."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_name != "op_list_to_dict":
+        frame = frame.f_back
+    given = None if frame is None else frame.f_locals.get("op_list")
+    return given if isinstance(given, list) else None
+
+
 def saved_model_is_being_built() -> bool:
     """Returns whether the Saver that asks is TensorFlow 1's for a SavedModel."""
     return _frame_of(_BUILDERS) is not None

@@ -292,6 +292,24 @@ class TestSavers:
                 v1.train.Saver(given)
             v1.train.Saver([dense])
 
+    def test_the_variable_of_a_table_is_not_saved_without_the_rows(self, tmp_path):
+        with tf.Graph().as_default(), v1.Session() as session:
+            write = self.build(1).upsert([1], [[1.0, 1.0]])
+            dense = v1.get_variable("dense", initializer=3.0)
+            saved_elsewhere = de.get_variable("elsewhere", dim=1, checkpoint=False).variables
+            for given in (v1.global_variables(), v1.trainable_variables()):
+                with pytest.raises(ValueError, match=r"SAVEABLE_OBJECTS.*Received: .*users/anchor"):
+                    v1.train.Saver(given)
+            v1.train.Saver([dense, *saved_elsewhere])
+            rows = v1.get_collection(v1.GraphKeys.SAVEABLE_OBJECTS)
+            saver = v1.train.Saver([*v1.global_variables(), *rows], max_to_keep=3)
+            session.run(v1.global_variables_initializer())
+            session.run(write)
+            path = saver.save(session, str(tmp_path / "model"))
+            session.run(v1.global_variables_initializer())
+            saver.restore(session, path)
+            assert session.run("users_rows:0", {"users_ids:0": [1]}).tolist() == [[1.0, 1.0]]
+
     def test_checkpoint_false_is_left_out(self, tmp_path):
         with tf.Graph().as_default(), v1.Session() as session:
             de.get_variable("users", dim=1, checkpoint=False)
