@@ -162,20 +162,8 @@ def test_a_variable_that_is_not_checkpointed_keeps_its_rows(tmp_path):
     assert float(module.table.lookup([1])[0, 0]) == 2.0
 
 
-def test_keras_callbacks_save_and_restore(tmp_path, ratings):
+def test_keras_callbacks_save_and_restore(tmp_path, ratings, ratings_model):
     users, _, pleases = ratings
-
-    def model():
-        keras.utils.set_random_seed(0)
-        result = keras.Sequential(
-            [
-                keras.Input([], dtype="int64"),
-                de.layers.Embedding(4, initializer="normal", name="users"),
-                keras.layers.Dense(1, activation="sigmoid"),
-            ]
-        )
-        result.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1)), "mse")
-        return result
 
     class Interrupt(keras.callbacks.Callback):
         def on_epoch_begin(self, epoch, logs=None):  # noqa: ARG002
@@ -185,7 +173,7 @@ def test_keras_callbacks_save_and_restore(tmp_path, ratings):
     def fit(model, *callbacks):
         model.fit(users, pleases, epochs=4, shuffle=False, verbose=0, callbacks=list(callbacks))
 
-    whole, broken, resumed = model(), model(), model()
+    whole, broken, resumed = ratings_model(), ratings_model(), ratings_model()
     fit(whole)
     backup = tmp_path / "backup"
     with pytest.raises(KeyboardInterrupt):

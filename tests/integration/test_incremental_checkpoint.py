@@ -3,7 +3,6 @@
 import re
 import threading
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -216,25 +215,13 @@ def test_bad_arguments():
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-def test_the_callback_resumes_a_broken_run(tmp_path, ratings):
+def test_the_callback_resumes_a_broken_run(tmp_path, ratings, ratings_model):
     users, _, pleases = ratings
-
-    def model():
-        keras.utils.set_random_seed(0)
-        result = keras.Sequential(
-            [
-                keras.Input([], dtype="int64"),
-                de.layers.Embedding(4, initializer="normal", name="users"),
-                keras.layers.Dense(1, activation="sigmoid"),
-            ]
-        )
-        result.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1)), "mse")
-        return result
 
     def fit(model, epochs, *callbacks):
         model.fit(users, pleases, epochs=epochs, shuffle=False, verbose=0, callbacks=callbacks)
 
-    whole, broken, resumed = model(), model(), model()
+    whole, broken, resumed = ratings_model(), ratings_model(), ratings_model()
     fit(whole, 3)
     fit(broken, 2, de.checkpoint.IncrementalCheckpoint(tmp_path, save_freq=8))
     callback = de.checkpoint.IncrementalCheckpoint(tmp_path)
