@@ -42,11 +42,15 @@ Status RowConverter::Create(const RowLayout& from, const RowLayout& to, bool slo
   const bool scaled = from_scale != nullptr || from.value_dtype() != DType::kInt8;
   made.read_ = made.quantize_ ? ReaderOf(from.value_dtype(), DType::kFloat32)
                               : ReaderOf(from.value_dtype(), to.value_dtype());
-  if (!made.read_ || (!scaled && from.value_dtype() != to.value_dtype()) ||
+  // The bytes of int8 with a scale are no int8 values.
+  const bool loses_scale =
+      from_scale != nullptr && to_scale == nullptr && to.value_dtype() == DType::kInt8;
+  if (!made.read_ || loses_scale || (!scaled && from.value_dtype() != to.value_dtype()) ||
       (made.quantize_ && !IsFloating(from.value_dtype()))) {
     return Status::InvalidArgument(
         "values cannot be converted. Received: " + std::string(NameOf(from.value_dtype())) +
-        " to become " + std::string(NameOf(to.value_dtype())));
+        (from_scale != nullptr ? " with a scale" : "") + " to become " +
+        std::string(NameOf(to.value_dtype())));
   }
   made.identity_ =
       from.value_dtype() == to.value_dtype() && slots && from.slots().size() == to.slots().size();

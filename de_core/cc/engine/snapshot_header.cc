@@ -122,6 +122,11 @@ Status TakeSlot(Cursor in, RowLayout* layout) {
   if (layout->slots().back().offset != offset) {
     return BadField("a slot is not where the row layout puts it");
   }
+  // Its readers look no further than at its name.
+  if (owner == kScaleOwner && spec.name == kScaleName &&
+      (spec.dtype != DType::kFloat32 || spec.width != 1)) {
+    return BadField("the scale of a row must be one float32");
+  }
   return Status::Ok();
 }
 
@@ -178,9 +183,7 @@ Status TakeConverted(Cursor in, SnapshotHeader* header) {
 Status CheckConverted(const SnapshotHeader& header) {
   if (!header.converted.has_value()) return Status::Ok();
   const DType stored = header.layout.value_dtype();
-  const RowSlot* scale = header.layout.FindSlot(kScaleOwner, kScaleName);
-  const bool scaled =
-      scale != nullptr && scale->spec.dtype == DType::kFloat32 && scale->spec.width == 1;
+  const bool scaled = header.layout.FindSlot(kScaleOwner, kScaleName) != nullptr;
   if (IsFloating(stored) || (stored == DType::kInt8 && scaled)) return Status::Ok();
   return BadField("its values are not stored as a dtype that reads as another one");
 }
