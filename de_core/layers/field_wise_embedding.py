@@ -110,12 +110,25 @@ class FieldWiseEmbedding(Embedding):
 
     def _by_field(self, ids: Any, examples: Segments, which: Any) -> Segments:
         dense = isinstance(ids, tf.Tensor)
-        slots = tf.convert_to_tensor(self.slot_map_fn(ids if dense else examples.ids))
         wanted = ids.shape if dense else examples.ids.shape
+        returned = self.slot_map_fn(ids if dense else examples.ids)
+        try:
+            slots = tf.convert_to_tensor(returned)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                "`slot_map_fn` must return a tensor with one whole number an id, of shape "
+                f"{wanted}. {received(returned=returned)}"
+            ) from error
         if not slots.dtype.is_integer or not slots.shape.is_compatible_with(wanted):
             raise ValueError(
                 "`slot_map_fn` must return one whole number an id. Received: "
                 f"dtype={slots.dtype.name}, shape={slots.shape} for ids of shape {wanted}."
+            )
+        if not slots.shape.is_fully_defined():  # one would be taken for all
+            tf.debugging.assert_equal(
+                tf.size(slots),
+                tf.size(examples.ids),
+                "`slot_map_fn` must return one whole number an id. Received: another number.",
             )
         slots = tf.reshape(tf.cast(slots, tf.int64), [-1])
         outside = tf.logical_or(slots < 0, slots >= self.nslots)

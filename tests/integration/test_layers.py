@@ -193,6 +193,24 @@ def test_what_no_layer_can_do_is_named(call, error, message):
         call()
 
 
+@pytest.mark.parametrize(
+    ("fields", "error", "received"),
+    [
+        (lambda _: None, TypeError, "returned=None"),
+        (lambda ids: {"field": ids}, TypeError, "returned={'field'"),
+        (lambda ids: tf.cast(ids, tf.float32), ValueError, "dtype=float32"),
+        (lambda ids: ids[:1], (ValueError, tf.errors.InvalidArgumentError), "one whole number"),
+    ],
+)
+@pytest.mark.parametrize("in_function", [False, True])
+def test_fields_of_another_kind_are_refused(fields, error, received, in_function):
+    layer = de.layers.FieldWiseEmbedding(2, 9, fields)
+    specs = [tf.TensorSpec([None, 3], tf.int64)]
+    call = tf.function(layer, input_signature=specs) if in_function else layer
+    with pytest.raises(error, match=f"`slot_map_fn` must return(?s:.)*{received}"):
+        call(tf.constant([[1, 2, 3], [4, 5, 6]], tf.int64))
+
+
 @pytest.mark.parametrize("key", [np.int64(1), tf.constant(1), b"1"])
 def test_masking_ids_of_any_kind_are_kept_in_configurations(key):
     key_dtype = "string" if isinstance(key, bytes) else "int64"
