@@ -13,9 +13,9 @@ from de_core.checkpoint.when_used import WhenUsed
 from de_core.sharded_table import ShardedTable
 
 _NAME = "de_core_tables"
-# A MetaGraph that was exported without a Saver cannot be imported: TensorFlow's error, that this
-# operation is no variable, is to hold the remedy.
-_REMEDY = f"{_NAME}_need_Saver.export_meta_graph"
+# A MetaGraph that was exported without a Saver cannot be imported, and of one that was no new Saver
+# be made: TensorFlow's error, that this operation is no variable, is to hold the remedy.
+_REMEDY = f"{_NAME}_need_Saver.export_meta_graph_and_the_Saver_of_import_meta_graph"
 
 
 class GraphSaver(tf.Module):

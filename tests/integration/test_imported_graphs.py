@@ -34,7 +34,10 @@ def export(path, optimizer=None, **arguments):
         loss = tf.reduce_sum(rows**3, name="loss") + tf.reduce_sum(tf.gather(dense, ids) ** 3)
         tf.identity(loss, name="both")
         if optimizer is not None:
-            de.DynamicEmbeddingOptimizer(optimizer()).minimize(graph.get_tensor_by_name("loss:0"))
+            step = v1.train.create_global_step()
+            de.DynamicEmbeddingOptimizer(optimizer()).minimize(
+                graph.get_tensor_by_name("loss:0"), step, name="train"
+            )
             graph.get_collection_ref("train_op").clear()
         session.run(v1.global_variables_initializer())
         session.run(fill)
@@ -81,6 +84,29 @@ def test_a_graph_that_was_exported_without_a_saver_says_so(tmp_path):
         v1.train.export_meta_graph(path)
     with tf.Graph().as_default(), pytest.raises(TypeError, match=r"need_Saver\.export_meta"):
         v1.train.import_meta_graph(path)
+
+
+def test_monitored_sessions_train_on_by_the_saver_of_the_import(tmp_path):
+    path = export(tmp_path, lambda: v1.train.GradientDescentOptimizer(0.1))
+    rows = []
+    for _ in range(2):
+        with tf.Graph().as_default() as graph:
+            saver = v1.train.import_meta_graph(f"{path}.meta")
+            with pytest.raises(TypeError, match=r"need_.*the_Saver_of_import_meta_graph"):
+                v1.train.Saver()
+            train_op = graph.get_operation_by_name("train")
+            scaffold = v1.train.Scaffold(
+                saver=saver, init_fn=lambda _, session, saver=saver: saver.restore(session, path)
+            )
+            with v1.train.MonitoredTrainingSession(
+                checkpoint_dir=str(tmp_path / "runs"), scaffold=scaffold, log_step_count_steps=None
+            ) as session:
+                rows.append(session.run("all_rows:0"))
+                session.run(train_op, {"ids:0": [1, 1, 2]})
+                rows.append(session.run("all_rows:0"))
+    np.testing.assert_array_equal(rows[0], START)
+    np.testing.assert_array_equal(rows[2], rows[1])
+    assert np.abs(rows[3][1:3] - rows[2][1:3]).min() > 0
 
 
 @pytest.mark.parametrize("scope", [None, "copy"])

@@ -72,6 +72,29 @@ def test_minimize_takes_tables_by_each_name(family, way):
     assert int(fixed.size()) == 0
 
 
+def test_a_table_costs_a_step_of_each_family_few_operations(wrapped):
+    def operations(count):
+        tables, dense = [new_table(f"t{i}") for i in range(count)], tf.Variable([1.0, 1.0])
+        variables = [*(t.trainable_variables[0] for t in tables), dense]
+        optimizer = wrapped()
+        if hasattr(optimizer, "build"):
+            optimizer.build(variables)
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)])
+        def step(ids):
+            with tf.GradientTape() as tape:
+                loss = sum(tf.reduce_sum(t.lookup(ids) * dense) for t in tables)
+            optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+
+        made = step.get_concrete_function().graph.get_operations()
+        assert sum(each.type.startswith("De") for each in made) == 3 * count
+        return len(made)
+
+    two, four, eight = map(operations, (2, 4, 8))
+    assert eight - four == 2 * (four - two)
+    assert (four - two) / 2 <= 25
+
+
 def test_a_step_on_integers_alone_names_them(wrapped):
     counts = new_table("counts of clicks", value_dtype=tf.int32)
     with tf.GradientTape() as tape:

@@ -61,9 +61,9 @@ def operations_in_a_step(count, shards):
     ("operations_in", "shards", "each"),
     [
         # Constants of a gradient, the anchor's place in the list, the update: no more.
-        (operations_in_an_update, 1, 8),
-        (operations_in_a_step, 1, 42),
-        (operations_in_a_step, 3, 93),
+        (operations_in_an_update, 1, 3),
+        (operations_in_a_step, 1, 34),
+        (operations_in_a_step, 3, 85),
     ],
 )
 def test_operations_grow_linearly_with_tables(operations_in, shards, each):
