@@ -182,6 +182,36 @@ TEST(DirtyRows, a_log_within_its_bound_stays_complete) {
   EXPECT_TRUE(dirty.Since(1).by_bits);
 }
 
+TEST(DirtyRows, generations_that_become_one_keep_their_logs_within_the_bound) {
+  const auto since_first = [](uint32_t first, uint32_t begin, uint32_t end) {
+    DirtyRows dirty(1);
+    for (uint32_t row = 0; row < first; ++row) dirty.Mark(row, row);
+    dirty.Cut(2);
+    for (uint32_t row = begin; row < end; ++row) dirty.Mark(row, row);
+    dirty.Cut(3);
+    dirty.Keep({1});
+    for (uint32_t row = 0; row < end; ++row) EXPECT_TRUE(dirty.IsDirty(row, 1)) << row;
+    return dirty.Since(1);
+  };
+  const DirtyKeys same = since_first(3000, 0, 3000);
+  EXPECT_FALSE(same.by_bits);
+  EXPECT_EQ(same.words.size(), 3000U) << "a key that changed in both is named once";
+  EXPECT_TRUE(since_first(3000, 3000, 6000).by_bits);
+  EXPECT_TRUE(since_first(6000, 0, 1).by_bits) << "the earlier log was given up";
+  EXPECT_TRUE(since_first(1, 0, 6000).by_bits) << "the later log was given up";
+}
+
+TEST(DirtyRows, generations_that_no_mark_tells_apart_share_one_bit_a_row) {
+  constexpr uint32_t kRows = 100000;
+  DirtyRows dirty(1);
+  for (uint64_t now = 2; now <= 20; ++now) {
+    for (uint32_t row = 0; row < kRows; ++row) dirty.Mark(row, row);
+    dirty.Cut(now);
+    dirty.Keep({1, now});
+  }
+  EXPECT_LE(dirty.bytes(), kRows);  // 19 of them would take more than twice that
+}
+
 TEST(DirtyRows, a_cleared_shard_has_changed_altogether) {
   DirtyRows dirty(1);
   dirty.Mark(1, 1);
