@@ -60,7 +60,11 @@ class GradientSum {
   template <typename T, size_t kDim>
   void Sum(const ShardKeys& group, const T* grads, size_t width) {
     const size_t dim = kDim == 0 ? width : kDim;
-    const size_t count = keys_->again();
+    const UniqueKeys::Repeats repeats = keys_->repeats();
+    const size_t count = repeats.count;
+    const uint32_t* const first_positions = keys_->keys().positions;
+    const uint32_t* const positions = group.positions;
+    const void** const gradients = gradients_.data();
     std::vector<T>& sums = SumsOf<T>();
     const size_t most = std::min(count, keys_->size()) * dim;
     if (sums.size() < most) sums.resize(most);
@@ -76,21 +80,25 @@ class GradientSum {
     for (size_t i = 0; i < count; ++i) {
       if (i + kAhead < count) {
         // Keys of one shard lie apart in the batch, where no hardware foresees the next.
-        const uint32_t j = keys_->again(i + kAhead);
-        ask_for(gradient_at(group.positions[j]));
-        ask_for(gradients_[keys_->unique_of(j)]);
+        const uint32_t j = repeats.keys[i + kAhead];
+        ask_for(gradient_at(positions[j]));
+        ask_for(gradients[repeats.unique_of[j]]);
       }
-      const uint32_t j = keys_->again(i);
-      const uint32_t unique = keys_->unique_of(j);
-      const T* const before = static_cast<const T*>(gradients_[unique]);
-      const T* const gradient = gradient_at(group.positions[j]);
-      if (before == gradient_at(keys_->keys().positions[unique])) {
-        Add(next, before, gradient, dim);
-        gradients_[unique] = next;
-        next += dim;
-      } else {
-        Add(sums.data() + (before - sums.data()), before, gradient, dim);
-      }
+      const uint32_t j = repeats.keys[i];
+      const uint32_t unique = repeats.unique_of[j];
+      const T* const before = static_cast<const T*>(gradients[unique]);
+      const T* const gradient = gradient_at(positions[j]);
+      // Whether it is the key's first sum cannot be predicted: no branch.
+      size_t is_first = before == gradient_at(first_positions[unique]) ? 1 : 0;
+      HideFromCompiler(&is_first);
+      const uintptr_t to =
+          reinterpret_cast<uintptr_t>(before) ^
+          ((reinterpret_cast<uintptr_t>(before) ^ reinterpret_cast<uintptr_t>(next)) &
+           (uintptr_t{0} - is_first));
+      T* const sum = reinterpret_cast<T*>(to);
+      next += dim * is_first;
+      gradients[unique] = sum;
+      Add(sum, before, gradient, dim);
     }
   }
 

@@ -147,6 +147,7 @@ Status PooledGradient::Sum(DType dtype, const void* weights, const void* gradien
     const Real* all = static_cast<const Real*>(gradients);
     status = ForEachShard(segment_of_.size(), executor, [&](uint32_t shard) {
       const UniqueKeys& unique = unique_[shard];
+      const uint32_t* const unique_of = unique.repeats().unique_of;
       const ShardKeys group = partition_.Of(shard);
       T* const out = static_cast<T*>(sums) + begins_[shard] * dim;
       // Rows of 16 bits are summed aside, in the arithmetic's type.
@@ -156,12 +157,11 @@ Status PooledGradient::Sum(DType dtype, const void* weights, const void* gradien
       uint32_t seen = 0;
       for (size_t j = 0; j < group.count; ++j) {
         if (j + kSumsAhead < group.count) {
-          PrefetchBytes(
-              reinterpret_cast<const char*>(into + unique.unique_of(j + kSumsAhead) * dim),
-              dim * sizeof(Real));
+          PrefetchBytes(reinterpret_cast<const char*>(into + unique_of[j + kSumsAhead] * dim),
+                        dim * sizeof(Real));
         }
         const uint32_t position = group.positions[j];
-        const uint32_t key = unique.unique_of(j);
+        const uint32_t key = unique_of[j];
         const Real factor = factors == nullptr ? Real{1} : factors[position];
         const Real* gradient = all + static_cast<size_t>(segment_of_[position]) * dim;
         Real* __restrict sum = into + key * dim;

@@ -16,6 +16,12 @@ inline void PrefetchFar(const void* at) noexcept {
   asm volatile("" : : "r"(at));
 }
 
+/// Makes the compiler forget what it knows of a number, or it branches on what nobody can predict.
+template <typename Number>
+inline void HideFromCompiler(Number* number) noexcept {
+  asm("" : "+r"(*number));
+}
+
 /// PrefetchFar of every cache line of [at, at + bytes).
 inline void PrefetchBytes(const char* at, size_t bytes) noexcept {
   const uintptr_t last = (reinterpret_cast<uintptr_t>(at) + bytes - 1) & ~uintptr_t{63};

@@ -94,16 +94,19 @@ size_t Table::FindGroup(const Keys& keys, uint32_t number, const ShardKeys& grou
     }
     initializer_->FillRows(absent_words, absent_rows, (absent - absent_before) % kAbsentRows);
   }
-  const UniqueKeys& of = known->unique;
-  for (size_t i = 0; i < of.again(); ++i) {
-    const uint32_t j = of.again(i);
-    CopyBytes(out.data + static_cast<size_t>(group.positions[j]) * bytes, row_out(of.unique_of(j)),
-              bytes);
+  const UniqueKeys::Repeats repeats = known->unique.repeats();
+  const uint32_t* const positions = group.positions;
+  const uint32_t* const first_positions = unique.positions;
+  char* const data = out.data;
+  for (size_t i = 0; i < repeats.count; ++i) {
+    const uint32_t j = repeats.keys[i];
+    CopyBytes(data + size_t{positions[j]} * bytes,
+              data + size_t{first_positions[repeats.unique_of[j]]} * bytes, bytes);
   }
   if (absent == 0) return group.count;
   size_t misses = 0;
   for (size_t j = 0; j < group.count; ++j) {
-    if (numbers[of.unique_of(j)] != kNoRow) continue;
+    if (numbers[repeats.unique_of[j]] != kNoRow) continue;
     ++misses;
     if (found != nullptr) found[group.positions[j]] = false;
   }
