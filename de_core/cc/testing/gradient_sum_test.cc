@@ -64,6 +64,16 @@ TEST(GradientSum, AddsUpEqualKeysInTheOrderOfTheBatch) {
   }
 }
 
+TEST(GradientSum, AnyNumberOfKeysFitsTheMap) {
+  GradientSum sum;
+  std::mt19937_64 random(6);
+  for (const size_t size : {0xfffe, 0xffff, 0x10000, 70001}) {  // about the most of 16 bits
+    std::vector<int64_t> keys(size);
+    for (int64_t& key : keys) key = static_cast<int64_t>(random() % (2 * size));
+    ExpectSums<float>(&sum, Batch(keys), 1);
+  }
+}
+
 TEST(GradientSum, AKeyThatOccursOnceIsNotCopied) {
   const Batch batch({4, 5, 4});
   const std::vector<float> grads{1, 2, 4};
