@@ -1,0 +1,85 @@
+"""How many operations a step of training consists of: some, and some more for each table."""
+
+import keras
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+v1 = tf.compat.v1
+
+
+def new_tables(count, shards=1):
+    return [de.Variable(dim=2, name=f"t{i}", devices=["/CPU:0"] * shards) for i in range(count)]
+
+
+def anchors_of(tables):
+    return [each for table in tables for each in table.trainable_variables]
+
+
+def optimizer_of(anchors):
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1))
+    optimizer.build(anchors)
+    return optimizer
+
+
+def operations_of_an_update(count):
+    anchors = anchors_of(new_tables(count))
+    optimizer = optimizer_of(anchors)
+
+    @tf.function
+    def step():
+        ids, values = tf.constant([1, 2], tf.int64), tf.ones([2, 2])
+        optimizer.apply([tf.IndexedSlices(values, ids)] * count, anchors)
+
+    return len(step.get_concrete_function().graph.get_operations())
+
+
+def operations_of_a_step(count, shards=1):
+    """Of a `tf.function` that looks each table up twice, which is where gradients are joined."""
+    tables = new_tables(count, shards)
+    anchors = anchors_of(tables)
+    optimizer = optimizer_of(anchors)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)])
+    def step(ids):
+        with tf.GradientTape() as tape:
+            rows = [de.embedding_lookup(t, ids) + de.embedding_lookup(t, ids + 1) for t in tables]
+            loss = tf.add_n([tf.reduce_sum(each) for each in rows])
+        optimizer.apply_gradients(zip(tape.gradient(loss, anchors), anchors, strict=True))
+
+    return len(step.get_concrete_function().graph.get_operations())
+
+
+def operations_of_three_shards(count):
+    return operations_of_a_step(count, shards=3)
+
+
+def operations_of_a_graph(count):
+    """Of what a session runs of the same step, in a graph of TensorFlow 1."""
+    with tf.Graph().as_default() as graph:
+        tables = new_tables(count)
+        ids = v1.placeholder(tf.int64, [None])
+        rows = [de.embedding_lookup(t, ids) + de.embedding_lookup(t, ids + 1) for t in tables]
+        loss = tf.add_n([tf.reduce_sum(each) for each in rows])
+        optimizer = de.DynamicEmbeddingOptimizer(v1.train.AdamOptimizer(0.1))
+        step = optimizer.minimize(loss, var_list=anchors_of(tables))
+        run = v1.graph_util.extract_sub_graph(graph.as_graph_def(), [step.name])
+    return len(run.node)
+
+
+@pytest.mark.parametrize(
+    ("operations", "each", "once"),
+    [
+        # A table's handle, the constant of a gradient's shape, the update: no more.
+        (operations_of_an_update, 3, 32),
+        (operations_of_a_step, 34, 33),
+        (operations_of_three_shards, 85, 33),
+        (operations_of_a_graph, 30, 25),
+    ],
+)
+def test_operations_are_some_and_some_for_each_table(operations, each, once):
+    counts = {tables: operations(tables) for tables in (1, 2, 4, 8)}
+    assert counts[8] - counts[4] == 2 * (counts[4] - counts[2])
+    for tables, count in counts.items():
+        assert count <= once + each * tables
