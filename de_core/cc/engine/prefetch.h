@@ -22,6 +22,14 @@ inline void HideFromCompiler(Number* number) noexcept {
   asm("" : "+r"(*number));
 }
 
+/// Brings the cache line of `at` to the first-level cache, to be written: where the lines of an
+/// output are not written one after the other, the processor does not foresee them, and stores
+/// wait.
+inline void PrefetchToWrite(const void* at) noexcept {
+  __builtin_prefetch(at, /*write=*/1, /*locality=*/3);
+  asm volatile("" : : "r"(at));
+}
+
 /// PrefetchFar of every cache line of [at, at + bytes).
 inline void PrefetchBytes(const char* at, size_t bytes) noexcept {
   const uintptr_t last = (reinterpret_cast<uintptr_t>(at) + bytes - 1) & ~uintptr_t{63};

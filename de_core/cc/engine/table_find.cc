@@ -1,11 +1,13 @@
 // Verbs that read rows.
 #include <algorithm>
+#include <type_traits>
 
 #include "de_core/cc/engine/all_shards.h"
 #include "de_core/cc/engine/guard.h"
 #include "de_core/cc/engine/pipeline.h"
 #include "de_core/cc/engine/prefetch.h"
 #include "de_core/cc/engine/table_scratch.h"
+#include "de_core/cc/engine/wide_find.h"
 
 namespace de::engine {
 namespace {
@@ -21,10 +23,18 @@ constexpr size_t kStepsToUse = 2 * kPipelineLag / kPipelineStride;
 constexpr size_t kAwayRing = 128;
 static_assert(kAwayRing >= 3 * kPipelineLag + kPipelineStride + 2 * kAbsentRows,
               "a key must not be overwritten before it is sorted out");
+// Of a list of such keys, what may be written behind its end.
+constexpr size_t kAwaySlack = 8;
 // Keys a thread must have to be worth waking.
 constexpr size_t kKeysAThread = 4096;
 // Tasks for each thread: one that begins late leaves some to the others.
 constexpr size_t kTasksAThread = 4;
+
+/// Keys that are taken as they come: the i-th is that of position first + i.
+struct Consecutive {
+  size_t first;
+  size_t operator()(size_t i) const noexcept { return first + i; }
+};
 
 /// The line behind the home line of a hash, where keys go that it had no place for.
 inline const IndexLine* LineAfterHome(const Shard::Reader& reader, uint64_t hash) noexcept {
@@ -119,7 +129,7 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
   char* rows[kPipelineRing];
   // Keys that are not in their home line: settled when all others are, so that neither a branch
   // that cannot be predicted nor a line that was not asked for holds up the pipeline.
-  uint16_t away[kKeysAChunk + 1];
+  uint16_t away[kKeysAChunk + kAwaySlack];
   size_t away_count = 0;
   size_t next_away = 0;
   // Of plain values: those of them that the home line shows to be nowhere are sorted out, and their
@@ -145,73 +155,90 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
     }
     initializer_->FillRows(absent_words, absent_rows, absent_count);
   };
-  RunPipeline(
-      0, count,
-      [&](size_t j, size_t at) DE_ALWAYS_INLINE {
-        const uint64_t word = word_of(position_of(j));
-        const uint64_t hash = Mix64(word);
-        words[at] = word;
-        hashes[at] = hash;
-        lines[at] = readers[ShardOfHash(hash)].HomeLine(hash);
-      },
-      [&](size_t, size_t at) DE_ALWAYS_INLINE { PrefetchFar(lines[at]); },
-      [&](size_t j, size_t at) DE_ALWAYS_INLINE {
-        const HomeProbe probe = ProbeHome(*lines[at], words[at]);
-        char* const row = map.RowIn(readers[ShardOfHash(hashes[at])].extents, probe.row);
-        // A key that is away is given another row, which is in memory, and nothing more; but not a
-        // key of a string, for it would be compared with that row's.
-        rows[at] = kStrings && probe.away != 0 ? nullptr : row;
-        away[away_count] = static_cast<uint16_t>(j);
-        if constexpr (kPlain) {
-          away_hashes[away_count % kAwayRing] = hashes[at];
-          away_lines[away_count % kAwayRing] = lines[at];
-        }
-        away_count += probe.away;
-      },
-      [&](size_t, size_t at) DE_ALWAYS_INLINE {
-        const char* const row = rows[at];
-        if constexpr (kPlain) {
-          PrefetchBytes<kRowBytes>(row);
-        } else if (values_wanted) {
-          PrefetchBytes(row, touched);
-        }
-        if (kStrings) PrefetchFar(row + layout_.key_offset());
-      },
-      [&](size_t, size_t at) DE_ALWAYS_INLINE {
-        if (!kStrings) return;
-        if (rows[at] != nullptr) shards_[ShardOfHash(hashes[at])]->PrefetchKey(rows[at]);
-      },
-      [&](size_t j, size_t at) DE_ALWAYS_INLINE {
-        const size_t position = position_of(j);
-        if constexpr (kPlain) {
-          CopyBytes(out.data + position * value_bytes, rows[at], value_bytes);
-          if (found != nullptr) found[position] = true;
-          return;
-        }
-        if (next_away < away_count && away[next_away] == j) {
-          ++next_away;
-          return;
-        }
-        if constexpr (kStrings) {
-          const Shard& shard = *shards_[ShardOfHash(hashes[at])];
-          if (shard.KeyBytes(rows[at]) != keys.strings[position]) {
-            const uint32_t number = shard.Find({words[at], hashes[at], keys.strings + position});
-            rows[at] = number == kNoRow ? nullptr : shard.Row(number);
+  const auto find_home = [&]() DE_ALWAYS_INLINE {
+    RunPipeline(
+        0, count,
+        [&](size_t j, size_t at) DE_ALWAYS_INLINE {
+          const uint64_t word = word_of(position_of(j));
+          const uint64_t hash = Mix64(word);
+          words[at] = word;
+          hashes[at] = hash;
+          lines[at] = readers[ShardOfHash(hash)].HomeLine(hash);
+        },
+        [&](size_t, size_t at) DE_ALWAYS_INLINE { PrefetchFar(lines[at]); },
+        [&](size_t j, size_t at) DE_ALWAYS_INLINE {
+          const HomeProbe probe = ProbeHome(*lines[at], words[at]);
+          char* const row = map.RowIn(readers[ShardOfHash(hashes[at])].extents, probe.row);
+          // A key that is away is given another row, which is in memory, and nothing more; but not
+          // a key of a string, for it would be compared with that row's.
+          rows[at] = kStrings && probe.away != 0 ? nullptr : row;
+          away[away_count] = static_cast<uint16_t>(j);
+          if constexpr (kPlain) {
+            away_hashes[away_count % kAwayRing] = hashes[at];
+            away_lines[away_count % kAwayRing] = lines[at];
           }
-        }
-        use(position, words[at], rows[at]);
-      },
-      [&](size_t used) DE_ALWAYS_INLINE {
-        if (!kPlain) return;
-        size_t& then = away_then[used / kPipelineStride % kStepsToUse];
-        const size_t due = then;  // all of them were used by now
-        then = away_count;
-        if (due >= next_away + kAbsentRows) write_absent(next_away + kAbsentRows);
-      });
-  if constexpr (kPlain) {
-    hits += count - away_count;
-    while (next_away < away_count) write_absent(std::min(away_count, next_away + kAbsentRows));
-    away_count = elsewhere_count;
+          away_count += probe.away;
+        },
+        [&](size_t, size_t at) DE_ALWAYS_INLINE {
+          const char* const row = rows[at];
+          if constexpr (kPlain) {
+            PrefetchBytes<kRowBytes>(row);
+          } else if (values_wanted) {
+            PrefetchBytes(row, touched);
+          }
+          if (kStrings) PrefetchFar(row + layout_.key_offset());
+        },
+        [&](size_t, size_t at) DE_ALWAYS_INLINE {
+          if (!kStrings) return;
+          if (rows[at] != nullptr) shards_[ShardOfHash(hashes[at])]->PrefetchKey(rows[at]);
+        },
+        [&](size_t j, size_t at) DE_ALWAYS_INLINE {
+          const size_t position = position_of(j);
+          if constexpr (kPlain) {
+            CopyBytes(out.data + position * value_bytes, rows[at], value_bytes);
+            if (found != nullptr) found[position] = true;
+            return;
+          }
+          if (next_away < away_count && away[next_away] == j) {
+            ++next_away;
+            return;
+          }
+          if constexpr (kStrings) {
+            const Shard& shard = *shards_[ShardOfHash(hashes[at])];
+            if (shard.KeyBytes(rows[at]) != keys.strings[position]) {
+              const uint32_t number = shard.Find({words[at], hashes[at], keys.strings + position});
+              rows[at] = number == kNoRow ? nullptr : shard.Row(number);
+            }
+          }
+          use(position, words[at], rows[at]);
+        },
+        [&](size_t used) DE_ALWAYS_INLINE {
+          if (!kPlain) return;
+          size_t& then = away_then[used / kPipelineStride % kStepsToUse];
+          const size_t due = then;  // all of them were used by now
+          then = away_count;
+          if (due >= next_away + kAbsentRows) write_absent(next_away + kAbsentRows);
+        });
+    if constexpr (kPlain) {
+      hits += count - away_count;
+      while (next_away < away_count) write_absent(std::min(away_count, next_away + kAbsentRows));
+      away_count = elsewhere_count;
+    }
+  };
+#if defined(DE_WIDE_DRAWS)
+  constexpr bool kWide = kPlain && std::is_same_v<PositionOf, Consecutive>;
+#else
+  constexpr bool kWide = false;
+#endif
+  if constexpr (!kWide) {
+    find_home();
+  } else if (!HasWidestVectors()) {
+    find_home();
+  } else {
+    const size_t first = position_of(0);
+    WideFind<kRowBytes> wide(readers, map, *initializer_, out.data + first * kRowBytes,
+                             found == nullptr ? nullptr : found + first);
+    hits = wide.Run(reinterpret_cast<const uint64_t*>(keys.ints) + first, count, away, &away_count);
   }
 
   const auto position_of_away = [&](size_t i) DE_ALWAYS_INLINE { return position_of(away[i]); };
@@ -261,8 +288,8 @@ void Table::FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOu
     const size_t count = std::min(kKeysAChunk, end - at);
     const AllShards</*kWriter=*/false> all(shards_);
     if (all.held()) {
-      hits += FindLocked<kStrings, kRowBytes>(
-          keys, 0, kShards - 1, count, [at](size_t j) { return at + j; }, out, found);
+      hits +=
+          FindLocked<kStrings, kRowBytes>(keys, 0, kShards - 1, count, Consecutive{at}, out, found);
       continue;
     }
     // A writer is at work in some shard: go shard by shard and wait only for that one.

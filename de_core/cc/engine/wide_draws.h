@@ -32,7 +32,7 @@ namespace eight_lanes {
 
 #define DE_LANES SixteenLanes
 #define DE_TARGET DE_SIXTEEN
-#define DE_TARGET_CALL [[gnu::target(DE_SIXTEEN_LANES), gnu::flatten, gnu::noinline]]
+#define DE_TARGET_CALL DE_SIXTEEN_CALL
 namespace sixteen_lanes {
 #include "de_core/cc/engine/wide_draws.inc"
 }  // namespace sixteen_lanes

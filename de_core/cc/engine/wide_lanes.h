@@ -22,6 +22,8 @@
 /// For functions of vectors; they may be called by each other and by those of the same target.
 #define DE_EIGHT [[gnu::target(DE_EIGHT_LANES), gnu::always_inline]] inline
 #define DE_SIXTEEN [[gnu::target(DE_SIXTEEN_LANES), gnu::always_inline]] inline
+/// For one that is called from functions of the baseline; all that it calls becomes part of it.
+#define DE_SIXTEEN_CALL [[gnu::target(DE_SIXTEEN_LANES), gnu::flatten, gnu::noinline]]
 
 namespace de::engine {
 

@@ -6,7 +6,7 @@
 
 #if defined(__x86_64__)
 #define DE_EIGHT_LANES "avx2,fma"
-#define DE_SIXTEEN_LANES "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"
+#define DE_SIXTEEN_LANES "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi,bmi2,prfchw"
 /// For a function that calls what is to be compiled for AVX2; all of that becomes part of it.
 #define DE_WIDE_VECTORS [[gnu::target(DE_EIGHT_LANES), gnu::flatten]]
 /// The same for AVX-512.
@@ -34,7 +34,8 @@ inline bool& HasWidestVectors() noexcept {
 #if defined(__x86_64__)
   static bool has = HasWideVectors() && __builtin_cpu_supports("avx512bw") != 0 &&
                     __builtin_cpu_supports("avx512dq") != 0 &&
-                    __builtin_cpu_supports("avx512vl") != 0 &&
+                    __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("bmi") != 0 &&
+                    __builtin_cpu_supports("bmi2") != 0 &&
                     __builtin_cpu_supports("avx512vbmi2") != 0;
 #else
   static bool has = false;

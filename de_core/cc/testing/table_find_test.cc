@@ -1,5 +1,5 @@
-// Lookups of keys with and without rows mixed: every width that has a path of its own, tables so
-// full that many keys lie behind their home line.
+// Lookups of keys with and without rows mixed: every width that has a path of its own, with AVX-512
+// and without, tables so full that many keys lie behind their home line.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -9,13 +9,21 @@
 
 #include "de_core/cc/engine/hash.h"
 #include "de_core/cc/engine/table.h"
+#include "de_core/cc/engine/wide_vectors.h"
 
 namespace de::engine {
 namespace {
 
-class TableFind : public testing::TestWithParam<std::tuple<size_t, InitializerOptions::Kind>> {
+class TableFind
+    : public testing::TestWithParam<std::tuple<size_t, InitializerOptions::Kind, bool>> {
  protected:
   static constexpr int64_t kRows = 20000;
+
+  void SetUp() override {
+    if (std::get<2>(GetParam()) && !HasWidestVectors()) GTEST_SKIP() << "no AVX-512 to use";
+    HasWidestVectors() = std::get<2>(GetParam());
+  }
+  void TearDown() override { HasWidestVectors() = has_widest_; }
 
   size_t dim() const { return std::get<0>(GetParam()); }
   InitializerOptions initializer() const {
@@ -34,6 +42,9 @@ class TableFind : public testing::TestWithParam<std::tuple<size_t, InitializerOp
   static int64_t Key(int64_t number) {
     return static_cast<int64_t>(Mix64(static_cast<uint64_t>(number))) & ~int64_t{1};
   }
+
+ private:
+  const bool has_widest_ = HasWidestVectors();
 };
 
 TEST_P(TableFind, EveryKeyReadsItsOwnRowOrItsInitialOne) {
@@ -56,25 +67,29 @@ TEST_P(TableFind, EveryKeyReadsItsOwnRowOrItsInitialOne) {
   ASSERT_GT(table->Stats().load_factor, 0.4) << "too roomy for keys behind their home line";
 
   std::mt19937_64 random(1);
-  for (const size_t count : {1, 3, 4, 15, 64, 2047, 2048, 2049, 9000}) {
+  for (const size_t count : {1, 3, 7, 8, 9, 64, 2047, 2048, 2049, 9000}) {
     for (const int misses : {0, 1, 5, 10}) {  // of ten
       std::vector<int64_t> asked;
       for (size_t i = 0; i < count; ++i) {
         const int64_t key = keys[random() % keys.size()];
         asked.push_back(static_cast<int>(random() % 10) < misses ? key | 1 : key);
       }
-      std::vector<float> rows(count * dim()), expected(dim());
+      // Rows need not begin where a cache line does, and nothing is written behind the last one.
+      std::vector<float> rows(1 + count * dim() + 1, -7.0F), expected(dim());
+      float* const first = rows.data() + 1;
       const std::unique_ptr<bool[]> found(new bool[count]);
-      const ValuesOut out{reinterpret_cast<char*>(rows.data()), nullptr};
+      const ValuesOut out{reinterpret_cast<char*>(first), nullptr};
       ASSERT_TRUE(table->Find({asked.data(), nullptr, count}, out, found.get(), nullptr).ok());
       for (size_t i = 0; i < count; ++i) {
         const bool exists = (asked[i] & 1) == 0;
         ASSERT_EQ(found[i], exists) << count << ' ' << i;
         initial->Fill(static_cast<uint64_t>(asked[i]), expected.data());
         for (size_t e = 0; exists && e < dim(); ++e) expected[e] = Element(asked[i], e);
-        ASSERT_EQ(std::memcmp(&rows[i * dim()], expected.data(), dim() * sizeof(float)), 0)
+        ASSERT_EQ(std::memcmp(first + i * dim(), expected.data(), dim() * sizeof(float)), 0)
             << count << ' ' << i;
       }
+      ASSERT_EQ(rows.front(), -7.0F);
+      ASSERT_EQ(rows.back(), -7.0F);
     }
   }
 }
@@ -83,7 +98,8 @@ INSTANTIATE_TEST_SUITE_P(Widths, TableFind,
                          testing::Combine(testing::Values(1, 8, 16, 32, 64, 65),
                                           testing::Values(InitializerOptions::Kind::kZeros,
                                                           InitializerOptions::Kind::kUniform,
-                                                          InitializerOptions::Kind::kNormal)));
+                                                          InitializerOptions::Kind::kNormal),
+                                          testing::Bool()));
 
 }  // namespace
 }  // namespace de::engine
