@@ -56,6 +56,28 @@ def _pool_gradient(op: Any, gradient: tf.Tensor) -> list[Any]:
     return [None, None, None, of_weights, *of_anchors]
 
 
+@tf.RegisterGradient("DePoolGradient")
+def _pool_gradient_gradient(op: Any, _: Any, of_values: tf.Tensor) -> list[Any]:
+    """Returns the gradients of a pooled lookup's gradient, for penalties on what a table learns.
+
+    Args:
+        op: The forward op; its inputs are keys [n], row_splits [s + 1], weights and the gradient
+            of the sums, [s, dim]; it returns distinct keys [u] and their slices [u, dim].
+        of_values: Of these slices.
+    """
+    keys, splits, weights, gradient = op.inputs
+    distinct = op.outputs[0]
+    _, places = tf.unique(tf.concat([distinct, keys], 0))
+    rows = tf.cast(tf.gather(of_values, places[tf.size(distinct) :]), gradient.dtype)
+    segments = tf.ragged.row_splits_to_segment_ids(splits)
+    of_weights = None
+    if op.get_attr("weighted"):
+        of_weights = tf.reduce_sum(rows * tf.gather(gradient, segments), 1)
+        rows *= weights[:, None]
+    of_gradient = tf.math.unsorted_segment_sum(rows, segments, tf.size(splits) - 1)
+    return [None, None, of_weights, of_gradient]
+
+
 @tf.RegisterGradient("DeLoopAnchor")
 def _loop_anchor_gradient(op: Any, gradient: tf.Tensor) -> tf.IndexedSlices:
     """Returns the gradients that lookups in a branch or a loop left, as those of the anchor.

@@ -183,3 +183,46 @@ def test_return_trainable_gives_what_an_optimizer_trains(trainable):
     optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(1.0))
     optimizer.apply_gradients([(gradient, wrapper)])
     np.testing.assert_array_equal(table.lookup([1]), [[-2, -2]])
+
+
+@pytest.mark.parametrize("combiner", [None, "sum", "mean", "sqrtn"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("in_function", [False, True])
+def test_penalties_on_the_gradient_of_a_table(combiner, weighted, in_function):
+    """Second-order gradients, through the gradient of the table itself."""
+    if combiner is None and weighted:
+        return  # only pooled ids have weights
+    table = de.Variable(dim=2, initializer=keras.initializers.RandomNormal(seed=1))
+    dense = tf.Variable(table.lookup(np.arange(6)))
+    ids = tf.constant([[1, 2, 2], [3, 1, 5]], tf.int64)
+    sparse = tf.sparse.from_dense(ids)
+    # TensorFlow itself has no second gradient where there are no weights.
+    ones = sparse.with_values(tf.ones([6]))
+    factors = sparse.with_values(tf.range(0.5, 3.5, 0.5)) if weighted else ones
+
+    def penalty(look_up, look_up_sparse, params, variable):
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as inner:
+                if combiner is None:
+                    rows = look_up(params, ids)
+                else:
+                    none = params is table and not weighted
+                    rows = look_up_sparse(
+                        params, sparse, None if none else factors, combiner=combiner
+                    )
+                loss = tf.reduce_sum(rows**3)
+            gradient = inner.gradient(loss, variable)
+            places = tf.cast(gradient.indices, tf.int32)
+            total = tf.reduce_sum(tf.math.unsorted_segment_sum(gradient.values, places, 6) ** 2)
+        return outer.gradient(total, variable)
+
+    run = tf.function(penalty) if in_function else penalty
+    anchor = table.trainable_variables[0]
+    ours = run(de.embedding_lookup, de.embedding_lookup_sparse, table, anchor.value)
+    theirs = run(tf.nn.embedding_lookup, tf.compat.v1.nn.embedding_lookup_sparse, dense, dense)
+    theirs = tf.convert_to_tensor(theirs).numpy()
+    expected = {key: row.tolist() for key, row in enumerate(theirs) if row.any()}
+    got = summed(ours)
+    assert set(got) == set(expected) == {1, 2, 3, 5}
+    for key, row in expected.items():
+        np.testing.assert_allclose(got[key], row, rtol=1e-5)

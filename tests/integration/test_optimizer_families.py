@@ -72,6 +72,30 @@ def test_minimize_takes_tables_by_each_name(family, way):
     assert int(fixed.size()) == 0
 
 
+def test_the_learning_rate_changes_between_steps(wrapped):
+    rate = tf.Variable(0.5)
+    optimizer = wrapped("Adagrad")
+    if isinstance(optimizer, v1.Optimizer):  # whose rate is what it was made with
+        optimizer = de.DynamicEmbeddingOptimizer(v1.AdagradOptimizer(lambda: rate))
+    table = new_table(initializer=1.0)
+
+    @tf.function
+    def step():
+        optimizer.apply_gradients([(slices([1], [1.0]), table)])
+
+    moved, before = [], 1.0
+    for each in (0.5, 0.25, 0.0):
+        rate.assign(each)
+        if hasattr(optimizer, "learning_rate"):
+            optimizer.learning_rate = each
+        step()
+        row = float(table.lookup([1])[0, 0])
+        moved.append(before - row)
+        before = row
+    expected = [0.5 / 1.1**0.5, 0.25 / 2.1**0.5, 0.0]
+    np.testing.assert_allclose(moved, expected, rtol=1e-5)
+
+
 def test_a_table_costs_a_step_of_each_family_few_operations(wrapped):
     def operations(count):
         tables, dense = [new_table(f"t{i}") for i in range(count)], tf.Variable([1.0, 1.0])

@@ -45,7 +45,10 @@ CASES = [(make, of, {}) for make in BOTH.values() for of in (new, legacy)] + [
 
 
 def check(number, mode, shards):
-    make, of, settings = CASES[number]
+    return compare(*CASES[number], mode, shards)
+
+
+def compare(make, of, settings, mode, shards):
     settings = dict(settings)
     if of is new:
         settings["jit_compile"] = False
@@ -89,6 +92,38 @@ def test_rows_equal_the_dense_ones(number, mode, shards):
     config = tf_keras.optimizers.serialize(tables.optimizer)
     copy = tf_keras.optimizers.deserialize(config, use_legacy_optimizer=of is legacy)
     assert copy.get_config() == tables.optimizer.get_config()
+
+
+CLIPPED = [{"clipnorm": 0.05}, {"clipvalue": 0.01}, {"global_clipnorm": 0.05}]
+SETTINGS = {
+    new: [
+        *CLIPPED,
+        {"weight_decay": 0.2},
+        {"weight_decay": 0.1, "clipnorm": 0.05},
+        {"use_ema": True, "ema_momentum": 0.7},
+    ],
+    legacy: [*CLIPPED, {"decay": 0.1}, {"decay": 0.3, "global_clipnorm": 0.05}],
+}
+SETTINGS_IN_SHORT = [("adagrad", new, 4), ("ftrl", legacy, 2), ("rmsprop momentum", legacy, 4)]
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "number"),
+    [
+        pytest.param(*case, marks=[] if case in SETTINGS_IN_SHORT else pytest.mark.slow)
+        for case in [
+            (name, of, number)
+            for of, settings in SETTINGS.items()
+            for name in BOTH
+            for number in range(len(settings))
+            if name != "by a schedule" or "decay" not in settings[number]
+        ]
+    ],
+)
+def test_settings_hold_for_tables_and_variables(name, of, number):
+    in_function = number % 2 and not (of is new and name == "nadam")
+    mode = "function" if in_function else "eager"
+    compare(BOTH[name], of, SETTINGS[of][number], mode, shards=number % 3 + 1)
 
 
 FITS = [case for case in itertools.product(range(len(CASES)), oracle.FITS) if possible(*case)]
