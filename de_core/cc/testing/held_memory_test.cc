@@ -43,7 +43,7 @@ TEST(HeldMemory, chunks_of_any_size_are_aligned_and_apart) {
   }
 }
 
-TEST(HeldMemory, prepares_eight_mebibytes_at_most) {
+TEST(HeldMemory, what_is_prepared_is_handed_out_and_not_added_to) {
   constexpr size_t kChunk = size_t{1} << 20;
   HeldMemory memory(kChunk);
   memory.Prepare(0);
