@@ -43,8 +43,9 @@ double Median(std::vector<double> values);
 /// Measures that run in turn, round by round, so that a change of the machine meets all of them.
 class Rounds {
  public:
-  /// `body` handles `items` keys.
-  void Add(const std::string& name, double items, std::function<void()> body);
+  /// `body` handles `items` keys; `before`, if given, runs just before it each time, unmeasured.
+  void Add(const std::string& name, double items, std::function<void()> body,
+           std::function<void()> before = nullptr);
   /// One round unrecorded, then `rounds`, each beginning with another measure.
   void Run(int rounds);
 
@@ -58,7 +59,7 @@ class Rounds {
   struct Measure {
     std::string name;
     double items;
-    std::function<void()> body;
+    std::function<void()> body, before;
     std::vector<double> cpu, wall;  // seconds
   };
   const Measure* Find(const std::string& name) const;

@@ -37,14 +37,16 @@ double Median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-void Rounds::Add(const std::string& name, double items, std::function<void()> body) {
-  measures_.push_back({name, items, std::move(body), {}, {}});
+void Rounds::Add(const std::string& name, double items, std::function<void()> body,
+                 std::function<void()> before) {
+  measures_.push_back({name, items, std::move(body), std::move(before), {}, {}});
 }
 
 void Rounds::Run(int rounds) {
   for (int round = -1; round < rounds; ++round) {
     for (size_t i = 0; i < measures_.size(); ++i) {
       Measure& measure = measures_[(i + static_cast<size_t>(round + 1)) % measures_.size()];
+      if (measure.before) measure.before();
       const double cpu = CpuSeconds(), wall = WallSeconds();
       measure.body();
       if (round < 0) continue;
