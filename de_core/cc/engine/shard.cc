@@ -147,17 +147,13 @@ void Shard::Split(uint32_t segment, uint64_t hash) {
     --shift_;
   }
   const uint64_t bit = uint64_t{1} << (63 - kShardBits - old.depth);
-  uint32_t counts[2] = {0, 0};
-  const LineIndex full(old.lines, old.size);
-  full.ForEach([&](uint64_t word, uint32_t) { ++counts[(Mix64(word) & bit) != 0]; });
   Segment halves[2];
-  for (uint32_t half = 0; half < 2; ++half) {
-    halves[half] = {AllocateLines(old.size), old.size, counts[half], old.depth + 1};
-  }
-  full.ForEach([&](uint64_t word, uint32_t row) {
+  for (Segment& half : halves) half = {AllocateLines(old.size), old.size, 0, old.depth + 1};
+  LineIndex(old.lines, old.size).ForEach([&](uint64_t word, uint32_t row) {
     const uint64_t entry_hash = Mix64(word);
-    const Segment& half = halves[(entry_hash & bit) != 0];
+    Segment& half = halves[(entry_hash & bit) != 0];
     LineIndex(half.lines, half.size).Insert(word, entry_hash, row);
+    ++half.count;
   });
   segments_.push_back(halves[1]);
   segments_[segment] = halves[0];

@@ -81,6 +81,14 @@ class Shard {
     PrefetchFar(place.lines + ReduceLow32(hash, place.size));
   }
 
+  /// The same for the lines behind that and the next one, where keys of a full table may lie.
+  void PrefetchBehind(uint64_t hash) const noexcept {
+    const Place& place = PlaceOf(hash);
+    const IndexLine* const home = place.lines + ReduceLow32(hash, place.size);
+    PrefetchFar(home + 2);
+    PrefetchFar(home + 3);
+  }
+
   /// Asks for the bytes of a row's string key, whose reference should be in the cache by now.
   void PrefetchKey(const char* row) const noexcept {
     PrefetchFar(reinterpret_cast<const char*>(static_cast<uintptr_t>(LoadRef(row + key_offset_))));

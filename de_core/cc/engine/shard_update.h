@@ -147,6 +147,8 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
   // Keys that are not in their home line are written when all others are. So nothing is inserted
   // meanwhile, and lines and rows that were asked for stay where they are; equal keys keep their
   // order, for either all of them wait or none.
+  constexpr uint32_t kBehind = 1U << 15;  // set for keys that may be, or must go, behind their line
+  static_assert(kKeysALock <= kBehind, "a place in the batch is beside it");
   uint16_t away[kKeysALock + 1];
   uint16_t of_others[kKeysALock];  // whose word a string key in their home line shares
   size_t away_count = 0, of_others_count = 0, next_away = 0;
@@ -169,11 +171,12 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
         const HomeProbe probe = ProbeHome(*lines[at], words[at]);
         numbers[at] = probe.row;
         rows[at] = map.RowIn(readers[ShardOfHash(hashes[at])].extents, probe.row);
-        // Behind a full line the next one is where the key may be.
-        const auto passed = static_cast<size_t>((Passed(*lines[at]) & PassBit(hashes[at])) != 0);
-        PrefetchFar(lines[at] + (passed & probe.away));
+        // Behind a full line the next one is where the key may be, or will be.
+        const uint32_t behind = static_cast<uint32_t>(HasPassed(*lines[at], hashes[at])) |
+                                static_cast<uint32_t>(lines[at]->used == kFullLine);
+        PrefetchFar(lines[at] + (behind & probe.away));
         if (kPlain && probe.away != 0) rows[at] = nowhere;
-        away[away_count] = static_cast<uint16_t>(j - begin);
+        away[away_count] = static_cast<uint16_t>((j - begin) | behind * kBehind);
         away_count += probe.away;
       },
       [&](size_t, size_t at) DE_ALWAYS_INLINE {
@@ -202,35 +205,46 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
           CopyBytes(rows[at], plain.from + batch.position(j) * kRowBytes, kRowBytes);
           return;
         }
-        if (next_away < away_count && away[next_away] == j - begin) {
+        if (next_away < away_count && (away[next_away] & ~kBehind) == j - begin) {
           ++next_away;
           return;
         }
         Shard& shard = shard_of(hashes[at]);
         const IndexKey key = key_at(j, words[at], hashes[at]);
         if (strings && !shard.IsRowOf(numbers[at], key)) {
-          of_others[of_others_count++] = static_cast<uint16_t>(j - begin);
+          of_others[of_others_count++] = static_cast<uint16_t>((j - begin) | kBehind);
           return;
         }
         write(shard, key, j, numbers[at], rows[at]);
       });
 
+  const auto at_away = [&](uint32_t listed, const auto& use) DE_ALWAYS_INLINE {
+    const size_t j = begin + (listed & ~kBehind);
+    const uint64_t word = batch.word(j), hash = batch.hash(word, j);
+    use(shard_of(hash), key_at(j, word, hash), j);
+  };
   const auto write_away = [&](const uint16_t* list, size_t count) {
     uint32_t found[kKeysALock];
     for (size_t i = 0; i < count; ++i) {
-      const size_t j = begin + list[i];
-      const uint64_t word = batch.word(j), hash = Mix64(word);
-      found[i] = shard_of(hash).Find(key_at(j, word, hash));
-      if (found[i] != kNoRow) PrefetchBytes(shard_of(hash).Row(found[i]), touch.row_bytes);
+      if ((list[i] & kBehind) == 0) continue;
+      at_away(list[i], [](const Shard& shard, const IndexKey& key, size_t) {
+        shard.PrefetchBehind(key.hash);
+      });
     }
     for (size_t i = 0; i < count; ++i) {
-      const size_t j = begin + list[i];
-      const uint64_t word = batch.word(j), hash = Mix64(word);
-      Shard& shard = shard_of(hash);
-      const IndexKey key = key_at(j, word, hash);
-      // An equal key may have been inserted meanwhile.
-      const uint32_t row = found[i] != kNoRow ? found[i] : shard.Find(key);
-      write(shard, key, j, row, row == kNoRow ? nullptr : shard.Row(row));
+      found[i] = kNoRow;
+      if ((list[i] & kBehind) == 0) continue;
+      at_away(list[i], [&](const Shard& shard, const IndexKey& key, size_t) {
+        found[i] = shard.Find(key);
+        if (found[i] != kNoRow) PrefetchBytes(shard.Row(found[i]), touch.row_bytes);
+      });
+    }
+    for (size_t i = 0; i < count; ++i) {
+      at_away(list[i], [&](Shard& shard, const IndexKey& key, size_t j) {
+        // An equal key may have been inserted meanwhile.
+        const uint32_t row = found[i] != kNoRow ? found[i] : shard.Find(key);
+        write(shard, key, j, row, row == kNoRow ? nullptr : shard.Row(row));
+      });
     }
   };
   write_away(away, away_count);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "de_core/cc/engine/arena.h"
+#include "de_core/cc/engine/prefetch.h"
 
 namespace de::engine {
 
@@ -52,6 +53,7 @@ class Slab {
       return row;
     }
     if (used_ == extents_.size() << log2_) AddExtent();
+    PrefetchBytes(Row(used_) + kAhead * stride_, stride_);
     return used_++;
   }
 
@@ -77,6 +79,8 @@ class Slab {
  private:
   // Large enough that extents are few, small enough that one that is half used wastes little.
   static constexpr size_t kExtentBytes = size_t{128} << 10;
+  // Rows between asking for memory and writing it.
+  static constexpr size_t kAhead = 2;
   // Where row 0 of no extent lies, for readers that look before they know that it is nobody's.
   alignas(64) static inline char no_row_[256] = {};
   static inline char* const kNoExtents[1] = {no_row_};
