@@ -88,7 +88,7 @@ class WideFind {
   /// Which of a group's keys are in the batch: the last group may have less.
   DE_SIXTEEN static __mmask8 KeysOf(size_t group, size_t count) noexcept {
     const size_t left = count - group * kTogether;
-    return left >= kTogether ? 0xff : static_cast<__mmask8>((1U << left) - 1);
+    return static_cast<__mmask8>(left >= kTogether ? 0xffU : (1U << left) - 1);
   }
 
   DE_SIXTEEN void Ask(const uint64_t* words, size_t group, size_t count) noexcept {
