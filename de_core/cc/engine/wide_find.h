@@ -100,6 +100,7 @@ class WideFind {
       const uint64_t hash = at.hashes[i];
       at.lines[i] = readers_[ShardOfHash(hash)].HomeLine(hash);
       PrefetchFar(at.lines[i]);
+      if (!mixed_) continue;
       // Behind the last key that is some memory that nobody writes, which does no harm.
       const char* const to = out_ + (group * kTogether + i) * kRowBytes;
       for (size_t byte = 0; byte < kRowBytes; byte += 64) PrefetchToWrite(to + byte);
@@ -156,6 +157,9 @@ class WideFind {
                         _mm512_maskz_compress_epi64(absent, _mm512_load_si512(at.words)));
     _mm512_storeu_si512(absent_rows_ + absent_, _mm512_maskz_compress_epi64(absent, to));
     absent_ += static_cast<uint32_t>(__builtin_popcount(absent));
+    // Rows of hits alone are written one after the other, which the processor foresees.
+    misses_ += static_cast<size_t>(__builtin_popcount(misses));
+    mixed_ = misses_ > group + 1;
 
     _mm_storeu_si128(reinterpret_cast<__m128i*>(away + *away_count),
                      _mm512_cvtepi64_epi16(_mm512_maskz_compress_epi64(passed, numbers)));
@@ -209,6 +213,8 @@ class WideFind {
   char* const out_;
   bool* const found_;
   size_t hits_ = 0, asked_ = 0, read_ = 0, absent_ = 0;
+  size_t misses_ = 0;
+  bool mixed_ = false;  ///< more than one key in eight was no hit
   Group groups_[kGroups];
   uint64_t ring_[2 * kHits + kTogether];  ///< hits, from kHits on
   const char* rows_[kHits];
