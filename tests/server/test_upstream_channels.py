@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections import Counter
 
@@ -53,6 +54,7 @@ async def with_server(options, work, tls=None):
         credentials = grpc.ssl_server_credentials([(key, certificate)], certificate, True)
         port = server.add_secure_port("127.0.0.1:0", credentials)
     await server.start()
+    service.port = port
     endpoint = Endpoint(UpstreamAddress("u", f"127.0.0.1:{port}"), Breaker(5, 1))
     endpoint.open(load_protos(), options)
     try:
@@ -110,6 +112,55 @@ def test_a_second_connection_is_made_only_when_calls_overlap():
         return alone, len(service.peers)
 
     assert asyncio.run(with_server(ChannelOptions(), work)) == (1, 2)
+
+
+@contextlib.asynccontextmanager
+async def one_connection_to(port):
+    """A proxy in front of a port that ends all connections but the first; yields its own port."""
+    others = asyncio.Event()
+    taken = []
+
+    async def pump(reader, writer):
+        with contextlib.closing(writer), contextlib.suppress(ConnectionError):
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+
+    async def accept(reader, writer):
+        taken.append(writer)
+        if len(taken) > 1:
+            writer.close()
+            others.set()
+            return
+        there = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(pump(reader, there[1]), pump(there[0], writer))
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1], others
+        for each in taken:
+            each.close()
+
+
+def test_calls_keep_off_a_channel_that_cannot_connect_while_another_can():
+    async def work(endpoint, service):
+        async with one_connection_to(service.port) as (port, others):
+            behind = Endpoint(UpstreamAddress("behind", f"127.0.0.1:{port}"), Breaker(5, 1))
+            behind.open(load_protos(), ChannelOptions(channels=2))
+            first = ask(behind)
+            while not service.asking:
+                await asyncio.sleep(0.01)
+            with pytest.raises(ServingError, match="cannot be reached"):
+                await ask(behind)  # The one that finds out.
+            await others.wait()
+            calls = [ask(behind) for _ in range(STREAMS - 1)]
+            while len(service.asking) < STREAMS and not any(call.done() for call in calls):
+                await asyncio.sleep(0.01)
+            service.go_on.set()
+            done = await asyncio.gather(first, *calls, return_exceptions=True)
+            await behind.close()
+            return [each for each in done if isinstance(each, Exception)]
+
+    assert asyncio.run(with_server(ChannelOptions(), work)) == []
 
 
 def test_calls_that_end_early_make_room_on_their_channel():

@@ -34,7 +34,12 @@ class _Channel:
     channel: Any
     prediction: Any
     model: Any
+    refusing: Any
     in_flight: int = 0
+
+    def refuses(self) -> bool:
+        """Returns whether calls fail at once, for the last attempt to connect did."""
+        return bool(self.channel.get_state() is self.refusing)
 
 
 class Channels:
@@ -43,6 +48,10 @@ class Channels:
     A server or proxy bounds the calls of one connection (often to 100), and gRPC lets those
     beyond wait without a word: so each call takes the channel with the fewest. A channel connects
     with its first call, so the second one connects only once two calls run at once.
+
+    A channel that could not connect refuses calls until it tries again, and each waits a time of its
+    own before: when a server is back, one may answer a second before the other one does. So a call
+    takes one that refuses only if all do.
     """
 
     def __init__(self, target: str, protos: Protos, options: ChannelOptions) -> None:
@@ -58,7 +67,7 @@ class Channels:
         metadata: Sequence[tuple[str, str]] = (),
     ) -> Any:
         """Sends one request; arguments as `Endpoint.call`, errors are grpc.aio's."""
-        chosen = min(self._channels, key=lambda each: each.in_flight)
+        chosen = self._choose()
         stub = chosen.model if method == "GetModelStatus" else chosen.prediction
         chosen.in_flight += 1
         try:
@@ -68,10 +77,22 @@ class Channels:
         finally:
             chosen.in_flight -= 1
 
+    def _choose(self) -> _Channel:
+        fewest = min(self._channels, key=_load)
+        if not fewest.refuses():
+            return fewest
+        return min(
+            (each for each in self._channels if not each.refuses()), key=_load, default=fewest
+        )
+
     async def close(self) -> None:
         """Closes the channels; calls under way are cancelled."""
         for each in self._channels:
             await each.channel.close()
+
+
+def _load(channel: _Channel) -> int:
+    return channel.in_flight
 
 
 def _open(target: str, protos: Protos, options: ChannelOptions) -> _Channel:
@@ -102,4 +123,5 @@ def _open(target: str, protos: Protos, options: ChannelOptions) -> _Channel:
         channel,
         protos.prediction_service.PredictionServiceStub(channel),
         protos.model_service.ModelServiceStub(channel),
+        grpc.ChannelConnectivity.TRANSIENT_FAILURE,
     )
