@@ -23,9 +23,10 @@ uint64_t LastHash(uint32_t shard) noexcept {
 
 }  // namespace
 
-Status SaveSource::Begin(SaveSelection selection, uint64_t held_bytes) {
+Status SaveSource::Begin(SaveSelection selection, uint64_t held_bytes, bool undisturbed) {
   return Guarded([&]() -> Status {
     selection_ = std::move(selection);
+    if (undisturbed) replacing_ = std::unique_lock<std::mutex>(table_->replacing_lock_);
     if (held_bytes > 0) {
       // Memory first: nobody waits for it.
       std::vector<std::unique_ptr<HeldRows>> held;

@@ -361,6 +361,7 @@ void SaveSource::End() noexcept {
   for (; holding_ && let_go_ < kShards; ++let_go_) LetGo(*table_->shards_[let_go_]);
   holding_ = false;
   budget_.reset();
+  if (replacing_.owns_lock()) replacing_.unlock();
 }
 
 }  // namespace de::engine

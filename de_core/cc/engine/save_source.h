@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,8 +53,9 @@ class SaveSource {
 
   /// Fixes the layout and plans the ranges; with `held_bytes` > 0 also fixes
   /// the moment that all rows will be of, for which it waits for the verbs
-  /// under way.
-  Status Begin(SaveSelection selection, uint64_t held_bytes);
+  /// under way. `undisturbed`: what would outdate the source waits until End,
+  /// which the same thread must call.
+  Status Begin(SaveSelection selection, uint64_t held_bytes, bool undisturbed = false);
 
   /// Ascending, without overlap.
   const std::vector<Range>& ranges() const noexcept { return ranges_; }
@@ -128,6 +130,7 @@ class SaveSource {
   bool IsThere(const Shard& shard, const Listed& listed) const;
 
   Table* table_;
+  std::unique_lock<std::mutex> replacing_;  ///< the table's, where nothing may outdate the source
   RowLayout layout_{KeyType::kInt64, DType::kFloat32, 1};
   InitializerOptions initializer_;
   SaveSelection selection_;

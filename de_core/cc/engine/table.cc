@@ -97,6 +97,7 @@ TableStats Table::Stats() const {
 
 Status Table::Clear() {
   return Guarded([&] {
+    const std::lock_guard<std::mutex> replacing(replacing_lock_);
     const std::shared_lock<ShardLock> hold(layout_lock_);
     for (size_t i = 0; i < shards_.size(); ++i) {
       const std::lock_guard<ShardLock> guard(shards_[i]->lock);
@@ -153,6 +154,7 @@ Status Table::EnsureSlots(const std::string& owner, const std::vector<SlotSpec>&
       }
       if (missing().empty()) return Status::Ok();
     }
+    const std::lock_guard<std::mutex> replacing(replacing_lock_);
     const std::lock_guard<ShardLock> hold(layout_lock_);
     const std::vector<SlotSpec> absent = missing();
     if (absent.empty()) return Status::Ok();

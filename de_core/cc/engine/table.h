@@ -8,8 +8,8 @@
 //  - ExportBatch visits every row that is there throughout an enumeration exactly once; rows that
 //    are inserted or erased meanwhile are visited once or not at all.
 //  - Adding slots (the first Apply of an optimizer), Clear, Reserve and ShrinkToFit wait for
-//  running
-//    verbs shard by shard or, for slots, once for the table.
+//    running verbs shard by shard or, for slots, once for the table. Adding and dropping slots and
+//    Clear wait for a save that asks for it.
 // Addresses of rows never leave the table, and rows move only in ShrinkToFit and when slots are
 // added.
 //
@@ -242,6 +242,9 @@ class Table {
   std::unique_ptr<const Initializer> initializer_;
   Arena arena_;                                 ///< of all shards' rows and index lines
   std::vector<std::unique_ptr<Shard>> shards_;  // (kShards)
+  /// Held by what replaces all rows or lays them out anew, and by a save that they must not
+  /// overtake; taken before all other locks.
+  std::mutex replacing_lock_;
   mutable ShardLock layout_lock_;  ///< guards layout_ and initializer_; every verb holds it shared
   mutable std::atomic<uint64_t> hits_{0};
   mutable std::atomic<uint64_t> misses_{0};

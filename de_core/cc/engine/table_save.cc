@@ -50,7 +50,7 @@ Status TableSave::Start() {
   selection.since = parent.generation;
   selection.keys = options_.keys;
   selection.keep = options_.keep;
-  return source_.Begin(std::move(selection), options_.held_bytes);
+  return source_.Begin(std::move(selection), options_.held_bytes, options_.undisturbed);
 }
 
 Status TableSave::Done() {

@@ -29,6 +29,7 @@ struct SaveOptions {
   bool delta = false;          ///< only what changed since the chain's last save
   bool commit = true;          ///< whether Done makes it the chain's last save
   uint64_t held_bytes = 0;     ///< above 0: all rows of one moment, at the cost of so many bytes
+  bool undisturbed = false;    ///< what would outdate the save waits until the rows are read
   const Keys* keys = nullptr;  ///< only these, where set; without a chain
   std::vector<KeepRule> keep;
   std::function<bool()> rest;  ///< see SavePipeline
@@ -45,9 +46,9 @@ struct SaveReport {
   ConversionError error;
 };
 
-/// Use: Begin, Write, then, when the file is where it shall be, Done. Dropped before Done, the
-/// chain is as if there had been no save. Memory beside the table: some tens of MiB, and 64 bytes a
-/// section of about 2 MiB; for a delta 64 bytes a changed row; `held_bytes`.
+/// Use, by one thread: Begin, Write, then, when the file is where it shall be, Done. Dropped before
+/// Done, the chain is as if there had been no save. Memory beside the table: some tens of MiB, and
+/// 64 bytes a section of about 2 MiB; for a delta 64 bytes a changed row; `held_bytes`.
 class TableSave {
  public:
   /// `table` outlives the save. Errors: FailedPrecondition for a delta without an earlier save of

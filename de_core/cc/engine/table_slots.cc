@@ -99,6 +99,7 @@ Status Table::DropSlots(const std::string& owner) {
                                    "', whose columns belong to the table");
   }
   return Guarded([&]() -> Status {
+    const std::lock_guard<std::mutex> replacing(replacing_lock_);
     const std::lock_guard<ShardLock> hold(layout_lock_);
     if (!layout_.HasOwner(owner)) return Status::Ok();
     RowLayout narrower = layout_;

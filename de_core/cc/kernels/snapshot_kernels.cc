@@ -26,6 +26,7 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
 constexpr size_t kMostThreads = 16;  // of a save
+constexpr int kAttempts = 3;         // at a save
 
 absl::Status StoredDType(const std::string& name, std::optional<engine::DType>* dtype) {
   dtype->reset();
@@ -98,12 +99,13 @@ class SaveOp final : public LiveTableOp {
     BackgroundThreads executor(std::min(cores, kMostThreads));
     SavePace pace(cores);
     // An optimizer that meets the table for the first time widens its rows, and a cleared table has
-    // no moment left to be saved: begin again then.
+    // no moment left to be saved: begin again then, at last so that both wait for the save.
     absl::Status status;
     bool outdated = true;
-    for (int attempt = 0; outdated && attempt < 3; ++attempt) {
+    for (int attempt = 0; outdated && attempt < kAttempts; ++attempt) {
       engine::SaveOptions options = options_;
       if (keys.has_value()) options.keys = &keys->keys();
+      options.undisturbed = attempt + 1 == kAttempts;
       if (attempt == 0) options.rest = [&pace] { return pace.Rest(); };  // then make haste
       options.created_micros = static_cast<int64_t>(context->env()->NowMicros());
       for (size_t half = 0; half < 2; ++half) {

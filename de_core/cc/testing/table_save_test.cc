@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <random>
@@ -277,6 +279,44 @@ TEST(TableSave, a_cleared_table_outdates_a_consistent_save) {
   StringSink sink;
   EXPECT_EQ(save->Write(&sink, nullptr).code, Code::kFailedPrecondition);
   EXPECT_TRUE(save->outdated());
+}
+
+TEST(TableSave, what_would_outdate_an_undisturbed_save_waits_for_it) {
+  const auto table = Make();
+  const std::vector<std::function<Status()>> changes = {
+      [&] { return table->EnsureSlots("sgd", {{"m", DType::kFloat32, 2, 0}}); },
+      [&] { return table->DropSlots("sgd"); },
+      [&] { return table->Clear(); },
+  };
+  for (const uint64_t held_bytes : {uint64_t{0}, uint64_t{1} << 20}) {
+    for (const auto& change : changes) {
+      Put(table.get(), {1, 2, 3}, 1);
+      SaveOptions options;
+      options.held_bytes = held_bytes;
+      options.undisturbed = true;
+      std::unique_ptr<TableSave> save;
+      ASSERT_TRUE(TableSave::Begin(table.get(), options, &save).ok());
+      std::atomic<bool> changed{false};
+      std::thread other([&] {
+        EXPECT_TRUE(change().ok());
+        changed = true;
+      });
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      EXPECT_FALSE(changed);
+      StringSink sink;
+      const Status written = save->Write(&sink, nullptr);
+      EXPECT_TRUE(written.ok()) << written.message;
+      other.join();  // the rows are read, so it need not wait for Done
+      EXPECT_EQ(save->report().rows, 3U);
+      EXPECT_TRUE(save->Done().ok());
+    }
+  }
+  SaveOptions options;
+  options.undisturbed = true;
+  std::unique_ptr<TableSave> dropped;
+  ASSERT_TRUE(TableSave::Begin(table.get(), options, &dropped).ok());
+  dropped.reset();
+  EXPECT_TRUE(table->Clear().ok());
 }
 
 TEST(TableSave, rows_larger_than_a_section_still_make_a_file) {
