@@ -77,7 +77,6 @@ bool Arena::PrefaultTrimmed() noexcept {
     FreeCells& free = free_[bytes];
     const size_t most = kAhead / bytes;
     cells.reserve(most);
-    free.dirty.reserve(free.dirty.size() + most);
     std::vector<char*>& from = free.trimmed;
     while (!from.empty() && cells.size() < most &&
            (cells.empty() || from.back() == cells.back() + bytes)) {
@@ -90,9 +89,7 @@ bool Arena::PrefaultTrimmed() noexcept {
   if (cells.empty()) return false;
   PageMemory::Populate(cells.front(), cells.size() * bytes);
   const std::lock_guard<std::mutex> guard(mutex_);
-  std::vector<char*>& dirty = free_[bytes].dirty;
-  dirty.insert(dirty.end(), cells.rbegin(), cells.rend());
-  dirty_ += cells.size() * bytes;
+  for (auto cell = cells.rbegin(); cell != cells.rend(); ++cell) KeepDirty(*cell, bytes);
   return true;
 }
 
@@ -127,6 +124,10 @@ void Arena::Prefault() noexcept {
 void Arena::Free(char* cell, size_t bytes) noexcept {
   const std::lock_guard<std::mutex> guard(mutex_);
   live_ -= bytes;
+  KeepDirty(cell, bytes);
+}
+
+void Arena::KeepDirty(char* cell, size_t bytes) noexcept {
   try {
     free_[bytes].dirty.push_back(cell);
     dirty_ += bytes;

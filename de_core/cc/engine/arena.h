@@ -42,7 +42,11 @@ class Arena {
     std::vector<char*> trimmed;  ///< hold none, read as zeros
   };
 
+  /// Finds memory for cells that Trim took it from, which are dirty cells then; false where nobody
+  /// wants them.
   bool PrefaultTrimmed() noexcept;
+  /// Remembers a free cell that holds memory; under mutex_.
+  void KeepDirty(char* cell, size_t bytes) noexcept;
   size_t NextBlock(size_t bytes) const noexcept;
   void AddBlock(size_t bytes);
 

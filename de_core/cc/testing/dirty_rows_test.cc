@@ -82,6 +82,16 @@ class Log {
     }
   }
 
+  void ChangeSome(int count, std::mt19937_64* random) {
+    for (int i = 0; i < count; ++i) {
+      if ((*random)() % 4 == 0) {
+        Erase((*random)() % 900);
+      } else {
+        Write((*random)() % 900);
+      }
+    }
+  }
+
   DirtyRows& dirty() { return dirty_; }
   uint64_t now() const { return now_; }
 
@@ -99,13 +109,7 @@ TEST(DirtyRows, name_what_changed_since_each_generation_as_a_log_does) {
     std::mt19937_64 random(seed);
     Log log;
     for (int round = 0; round < 12; ++round) {
-      for (int i = 0; i < 400; ++i) {
-        if (random() % 4 == 0) {
-          log.Erase(random() % 900);
-        } else {
-          log.Write(random() % 900);
-        }
-      }
+      log.ChangeSome(400, &random);
       if (round % 4 == 3) log.Renumber(&random);
       for (uint64_t since = 1; since <= log.now(); ++since) log.Check(since);
       log.Cut();
@@ -119,13 +123,7 @@ TEST(DirtyRows, keep_what_the_marks_ask_for) {
     Log log;
     std::vector<uint64_t> marks = {1};
     for (int round = 0; round < 12; ++round) {
-      for (int i = 0; i < 200; ++i) {
-        if (random() % 4 == 0) {
-          log.Erase(random() % 900);
-        } else {
-          log.Write(random() % 900);
-        }
-      }
+      log.ChangeSome(200, &random);
       log.Cut();
       std::vector<uint64_t> kept;
       for (const uint64_t mark : marks) {
