@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from server.call import Call, begin_call
 from server.engines.base import Engine, ModelSpec, VersionState
 from server.errors import ServingError
 from server.handlers import models
@@ -15,6 +16,9 @@ from server.wire.status import status_entry
 
 # Statistics walk over every table: asked for seldom, whoever asks the gateway how often.
 _KEPT_SECONDS = 5.0
+# A model server that does not answer must not hide from who watches the gateway that it does not.
+_PATIENCE_SECONDS = 1.0
+_GIVEN_UP_SECONDS = 10.0
 _GROWTH_POINTS = 360
 
 
@@ -28,16 +32,31 @@ class Snapshots:
         self._taken = float("-inf")
         self._models: list[dict[str, Any]] = []
         self._growth: dict[tuple[str, str], deque[tuple[int, float]]] = {}
-        self._lock = asyncio.Lock()
+        self._taking: asyncio.Task[None] | None = None
 
     async def models(self) -> list[dict[str, Any]]:
-        """Returns models with versions, ages in seconds, tables and the tables' growth."""
-        async with self._lock:
-            if time.monotonic() - self._taken > _KEPT_SECONDS:
-                self._models = [await self._model(n) for n in sorted(self._engine.model_names())]
-                self._publish()
-                self._taken = time.monotonic()
+        """Returns models with versions, ages in seconds, tables and the tables' growth.
+
+        They are those of the time before if the engine takes longer than a second to tell.
+        """
+        if self._taking is None and time.monotonic() - self._taken > _KEPT_SECONDS:
+            self._taking = asyncio.get_running_loop().create_task(self._take())
+        if self._taking is not None:
+            taking = self._taking
+            await asyncio.wait([taking], timeout=_PATIENCE_SECONDS)
+            if taking.done():
+                taking.result()
         return self._models
+
+    async def _take(self) -> None:
+        # The request that began this may have less time, and others wait for the same.
+        begin_call(Call(deadline=time.monotonic() + _GIVEN_UP_SECONDS))
+        try:
+            self._models = [await self._model(n) for n in sorted(self._engine.model_names())]
+            self._publish()
+            self._taken = time.monotonic()
+        finally:
+            self._taking = None
 
     async def _model(self, name: str) -> dict[str, Any]:
         now = time.time()

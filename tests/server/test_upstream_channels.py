@@ -142,7 +142,7 @@ async def one_connection_to(port):
 
 
 def test_calls_keep_off_a_channel_that_cannot_connect_while_another_can():
-    async def work(endpoint, service):
+    async def work(_, service):
         async with one_connection_to(service.port) as (port, others):
             behind = Endpoint(UpstreamAddress("behind", f"127.0.0.1:{port}"), Breaker(5, 1))
             behind.open(load_protos(), ChannelOptions(channels=2))

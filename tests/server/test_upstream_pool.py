@@ -156,6 +156,22 @@ def test_unavailable_is_tried_elsewhere_and_nothing_else_is():
     assert refusing.calls == 1
 
 
+def test_the_only_endpoint_is_tried_again():
+    """A connection that was reset says nothing about the next one."""
+    only, budget = FakeEndpoint("only", fails=2), FakeEndpoint("budget", fails=1)
+
+    async def work(endpoint, **options):
+        return await UpstreamPool([endpoint], PoolOptions(**options)).call(
+            "Predict", None, names(endpoint)
+        )
+
+    assert run(work(only)) == "only"
+    assert only.calls == 3
+    with pytest.raises(ServingError, match="gone"):
+        run(work(budget, retry_budget=0.0))
+    assert budget.calls == 1
+
+
 def test_drained_and_open_endpoints_get_nothing():
     drained, broken = FakeEndpoint("drained"), FakeEndpoint("broken", fails=1, failures=1)
     drained.drained = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -171,6 +172,65 @@ def test_a_version_swap_under_load_loses_nothing(tmp_path):
             time.sleep(0.8)
         assert load.statuses().keys() == {200}
         assert {version_of(reply) for reply in load.replies} == {3, 4}
+
+
+def test_a_request_under_way_when_its_upstream_dies_is_answered_by_the_newer_version(tmp_path):
+    with LightUpstream(3) as old, LightUpstream(4) as new:
+        new.kill()
+        with front(tmp_path, old, new) as gateway, ThreadPoolExecutor(1) as clients:
+            gateway.wait_ready()
+            old.pause()
+            asked = clients.submit(gateway.ask, "POST", PREDICT, TELL)
+            gateway.wait_for("/metrics", lambda reply: b"gateway_in_flight 2" in reply.body)
+            new.start()
+            gateway.wait_for("/v1/models/m/versions/4", lambda reply: reply.status == 200)
+            assert not asked.done()
+            old.kill()
+            assert version_of(asked.result()) == 4
+
+
+def test_requests_look_for_who_serves_and_do_not_wait_for_the_next_look(tmp_path):
+    never = ("--poll-seconds", "1000")
+    with (
+        LightUpstream(3) as old,
+        LightUpstream(4) as new,
+        front(tmp_path, old, new, extra=never) as gateway,
+    ):
+        gateway.wait_ready()
+        assert version_of(gateway.ask("POST", PREDICT, TELL)) == 4
+        new.kill()
+        assert version_of(gateway.ask("POST", PREDICT, TELL)) == 3
+        old.kill()
+        assert gateway.ask("POST", PREDICT, TELL).status == 503
+        old.start()
+        deadline = time.monotonic() + 30
+        while gateway.ask("POST", PREDICT, TELL).status == 503:
+            assert time.monotonic() < deadline, gateway.log()
+            time.sleep(0.1)
+        assert gateway.ask("GET", "/readyz").status == 200
+
+
+def test_what_a_drained_upstream_serves_is_not_the_newest_and_a_late_one_goes_on(tmp_path):
+    routes = tmp_path / "routes.json"
+    routes.write_text('{"drained": ["u1"]}')
+    with (
+        LightUpstream(3) as old,
+        LightUpstream(4) as new,
+        front(tmp_path, old, new, extra=("--routes-file", str(routes))) as gateway,
+        ThreadPoolExecutor(1) as clients,
+    ):
+        gateway.wait_for("/v1/models/m/versions/4", lambda reply: reply.status == 200)
+        gateway.wait_for("/v1/models/m/versions/3", lambda reply: reply.status == 200)
+        assert version_of(gateway.ask("POST", PREDICT, TELL)) == 3
+        old.pause()
+        time.sleep(2.8)  # It was asked what it serves, and had to answer within 2 seconds.
+        asked = clients.submit(gateway.ask, "POST", PREDICT, TELL)
+        time.sleep(1.5)  # Longer than a request looks for another one.
+        old.go_on()
+        assert version_of(asked.result()) == 3
+        routes.write_text('{"drained": ["u0", "u1"]}')
+        gateway.wait_for("/readyz", lambda reply: reply.status == 503)
+        assert gateway.ask("POST", PREDICT, TELL).status == 503
 
 
 def test_a_slow_upstream_meets_the_deadline_and_hedging_goes_round_it(tmp_path):

@@ -3,12 +3,14 @@
 import asyncio
 import time
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from server.engines.base import ModelSpec, VersionState, VersionStatus
+from server.engines.tfserving.breaker import BreakerState
 from server.engines.tfserving.endpoint import Endpoint
 from server.engines.tfserving.pool import UpstreamPool
 from server.engines.tfserving.protos import Protos
+from server.engines.tfserving.rounds import Rounds
 from server.engines.tfserving.tensor_protos import signatures_of
 from server.errors import Code, ServingError
 from server.tensors import SignatureSpec
@@ -24,10 +26,25 @@ _STATES = {
 _RANK = [VersionState.END, VersionState.START, VersionState.UNLOADING, VersionState.LOADING]
 _CODES = tuple(Code)
 _PROBE_SECONDS = 2.0
+# Requests that fail ask for a look each: in an outage that must not become a load of its own.
+_PAUSE_SECONDS = 0.1
+_PATIENCE_SECONDS = 1.0
+_GOOD, _LATE, _DRAINED = range(3)
+
+
+class _Serving(NamedTuple):
+    badness: int
+    endpoint: str
+    versions: list[int]
 
 
 class Catalog:
-    """The versions there are, as of the last look. Used from one event loop."""
+    """The versions there are, as of the last look. Used from one event loop.
+
+    An endpoint that is late with its answer may only be busy. Until its breaker opens it still
+    counts, but only where no other endpoint will do; so does one that is drained, which gets no
+    requests, so that these are refused as such.
+    """
 
     def __init__(self, models: Collection[str], pool: UpstreamPool, protos: Protos) -> None:
         """Makes an empty catalog.
@@ -44,13 +61,16 @@ class Catalog:
         self._signatures: dict[tuple[str, int], list[SignatureSpec]] = {}
         self._labels: dict[tuple[str, str], int] = {}
         self._first_seen: dict[tuple[str, int], float] = {}
-        self._refreshing: asyncio.Task[None] | None = None
+        self._late: set[tuple[str, str]] = set()
+        self._looks = Rounds(self._look, _PAUSE_SECONDS)
 
     async def refresh(self) -> None:
-        """Asks all endpoints; those who come while that is under way wait for the same look."""
-        if self._refreshing is None or self._refreshing.done():
-            self._refreshing = asyncio.get_running_loop().create_task(self._look())
-        await asyncio.shield(self._refreshing)
+        """Asks all endpoints; the look begins after the question, and is shared."""
+        await self._looks.ask()
+
+    async def look_again(self) -> None:
+        """Does so for a request that failed, which waits for a bounded time."""
+        await self._looks.ask(_PATIENCE_SECONDS)
 
     async def _look(self) -> None:
         await asyncio.gather(
@@ -76,9 +96,14 @@ class Catalog:
                 endpoint.breaker.failed()
             else:
                 endpoint.breaker.succeeded()
-            self._found[model][endpoint.name] = []
+            closed = endpoint.breaker.state is BreakerState.CLOSED
+            if error.code is Code.DEADLINE_EXCEEDED and closed:
+                self._late.add((model, endpoint.name))
+            else:
+                self._found[model][endpoint.name] = []
             return
         endpoint.breaker.succeeded()
+        self._late.discard((model, endpoint.name))
         self._found[model][endpoint.name] = [
             VersionStatus(
                 entry.version,
@@ -92,24 +117,35 @@ class Catalog:
         ]
 
     def _available(self, model: str) -> set[int]:
-        return {
-            status.version
-            for statuses in self._found.get(model, {}).values()
-            for status in statuses
-            if status.state is VersionState.AVAILABLE
-        }
+        return {version for each in self._serving(model) for version in each.versions}
+
+    def _serving(self, model: str) -> list["_Serving"]:
+        serving = []
+        for endpoint in self._pool.endpoints:
+            versions = [
+                status.version
+                for status in self._found.get(model, {}).get(endpoint.name, ())
+                if status.state is VersionState.AVAILABLE
+            ]
+            if versions:
+                late = (model, endpoint.name) in self._late
+                badness = _DRAINED if endpoint.drained else _LATE if late else _GOOD
+                serving.append(_Serving(badness, endpoint.name, versions))
+        return serving
+
+    def serves(self, model: str) -> bool:
+        """Returns whether any endpoint in service serves the model."""
+        return any(each.badness < _DRAINED for each in self._serving(model))
 
     def latest(self, model: str) -> int | None:
-        """Returns the newest version that any endpoint serves."""
-        return max(self._available(model), default=None)
+        """Returns the newest version that requests can go to; None if no endpoint serves any."""
+        serving = _best(self._serving(model))
+        return max((version for each in serving for version in each.versions), default=None)
 
     def endpoints_of(self, model: str, version: int) -> list[str]:
-        """Returns the endpoints that serve a version."""
-        return [
-            name
-            for name, statuses in self._found.get(model, {}).items()
-            if any(s.version == version and s.state is VersionState.AVAILABLE for s in statuses)
-        ]
+        """Returns the endpoints that requests for a version go to."""
+        serving = [each for each in self._serving(model) if version in each.versions]
+        return [each.endpoint for each in _best(serving)]
 
     def reached(self, model: str) -> bool:
         """Returns whether any endpoint knows the model."""
@@ -175,6 +211,11 @@ class Catalog:
 
     def _anywhere(self) -> list[str]:
         return [endpoint.name for endpoint in self._pool.endpoints]
+
+
+def _best(serving: list[_Serving]) -> list[_Serving]:
+    least = min((each.badness for each in serving), default=_GOOD)
+    return [each for each in serving if each.badness == least]
 
 
 def _rank(status: VersionStatus) -> int:

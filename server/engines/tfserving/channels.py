@@ -49,8 +49,8 @@ class Channels:
     beyond wait without a word: so each call takes the channel with the fewest. A channel connects
     with its first call, so the second one connects only once two calls run at once.
 
-    A channel that could not connect refuses calls until it tries again, and each waits a time of its
-    own before: when a server is back, one may answer a second before the other one does. So a call
+    A channel that could not connect refuses calls until it tries again, and each waits a time of
+    its own before: when a server is back, one may answer a second before another does. So a call
     takes one that refuses only if all do.
     """
 

@@ -90,7 +90,7 @@ class TfServingEngine:
 
     def ready(self) -> bool:
         """See `Engine.ready`."""
-        return all(self._catalog.latest(model) is not None for model in self._catalog.models)
+        return all(self._catalog.serves(model) for model in self._catalog.models)
 
     async def reload(self) -> None:
         """See `Engine.reload`."""
@@ -135,11 +135,18 @@ class TfServingEngine:
     @contextlib.asynccontextmanager
     async def lease(self, spec: ModelSpec) -> AsyncIterator[Servable]:
         """See `Engine.lease`."""
-        yield await self._servable(spec)
-
-    async def _servable(self, spec: ModelSpec) -> "UpstreamModel":
         if spec.name not in self._catalog.models:
             raise spec.not_found()
+        try:
+            servable = await self._servable(spec)
+        except ServingError as error:
+            if not _may_be_elsewhere(error, spec):
+                raise
+            await self._catalog.look_again()
+            servable = await self._servable(spec)
+        yield servable
+
+    async def _servable(self, spec: ModelSpec) -> "UpstreamModel":
         if spec.label is not None:
             version: int | None = await self._catalog.version_of_label(spec)
         else:
@@ -177,18 +184,36 @@ class TfServingEngine:
         """Sends a request to an endpoint that serves the version."""
         return await self._pool.call(method, request, self._catalog.endpoints_of(model, version))
 
-    async def newer(self, servable: "UpstreamModel") -> "UpstreamModel | None":
-        """Returns the version to try after one that is gone; None if there is no other."""
-        if servable.spec.version is not None or servable.spec.label is not None:
+    async def instead_of(
+        self, servable: "UpstreamModel", error: ServingError
+    ) -> "UpstreamModel | None":
+        """Returns what to send a request to that failed by the error; None if that is useless.
+
+        Its endpoints are gone, or have another version by now: those that others serve, newer or
+        older, are looked for once.
+        """
+        if not _may_be_elsewhere(error, servable.spec):
             return None
-        await self._catalog.refresh()
-        version = self._catalog.latest(servable.spec.name)
-        return None if version in (None, servable.version) else await self._servable(servable.spec)
+        await self._catalog.look_again()
+        try:
+            other = await self._servable(servable.spec)
+        except ServingError:
+            return None
+        if error.code is not Code.UNAVAILABLE:
+            return None if other.version == servable.version else other
+        return other if self._pool.may_retry() else None
 
     @property
     def protos(self) -> Protos:
         """The messages."""
         return self._protos
+
+
+def _may_be_elsewhere(error: ServingError, spec: ModelSpec) -> bool:
+    """Returns whether a request that failed so could be answered after another look."""
+    if spec.version is None and spec.label is None:
+        return error.code in (Code.UNAVAILABLE, Code.NOT_FOUND, Code.FAILED_PRECONDITION)
+    return error.code is Code.UNAVAILABLE
 
 
 class UpstreamModel:
@@ -262,15 +287,14 @@ class UpstreamModel:
         message.model_spec.signature_name = signature
 
     async def _call(self, method: str, request: Any, signature: SignatureSpec) -> Any:
-        """Sends a request; once more to another version if the latest one is gone by now."""
+        """Sends a request; once more, perhaps to another version, if nobody has this one by now."""
         try:
             return await self._engine.call(
                 method, request(self.version), self.spec.name, self.version
             )
         except ServingError as error:
-            gone = error.code in (Code.NOT_FOUND, Code.FAILED_PRECONDITION)
-            newer = await self._engine.newer(self) if gone else None
-            if newer is None or newer.signatures.get(signature.name) != signature:
+            other = await self._engine.instead_of(self, error)
+            if other is None or other.signatures.get(signature.name) != signature:
                 raise self.spec.not_found() if error.code is Code.NOT_FOUND else error from None
-        self.version = newer.version
+        self.version = other.version
         return await self._engine.call(method, request(self.version), self.spec.name, self.version)

@@ -57,7 +57,8 @@ class UpstreamPool:
     async def call(self, method: str, request: Any, eligible: Collection[str]) -> Any:
         """Sends a request, again if the endpoint cannot be reached, and returns the answer.
 
-        All attempts share the deadline of the current call.
+        It goes to another endpoint then; if there is no other, to the same one, whose connection
+        may be new by then. All attempts share the deadline of the current call.
 
         Args:
             method: Name of the method.
@@ -76,12 +77,18 @@ class UpstreamPool:
                 return await self._hedged(method, request, eligible, tried)
             except ServingError as error:
                 again = error.code is Code.UNAVAILABLE and attempt < self._options.retries
-                if not again or not self._usable(eligible, tried) or not self._budget.spend():
+                if not again or not self._usable(eligible, ()) or not self.may_retry():
                     raise
-            self._count("retry")
             await asyncio.sleep(_BACKOFF_SECONDS * 2**attempt * random.random())
             current_call().remaining()
         raise AssertionError("the last attempt returns or raises")
+
+    def may_retry(self) -> bool:
+        """Takes a retry out of the budget; returns whether there was one."""
+        if self._options.retries == 0 or not self._budget.spend():
+            return False
+        self._count("retry")
+        return True
 
     async def _hedged(
         self, method: str, request: Any, eligible: Collection[str], tried: set[str]

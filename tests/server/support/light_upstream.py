@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 import sys
 
@@ -36,7 +37,7 @@ async def serve(port: int, version: int, seconds: float) -> None:
 
 
 class LightUpstream:
-    """Such a process; a context manager. It can be killed, and started on the same port."""
+    """Such a process; a context manager. It can be paused, killed, and started on the same port."""
 
     def __init__(self, version: int = 3, seconds: float = 0.0) -> None:
         self.version = version
@@ -60,6 +61,13 @@ class LightUpstream:
         self.process.wait(30)
         assert self.process.stdout is not None
         self.process.stdout.close()
+
+    def pause(self) -> None:
+        """Lets it do nothing, its connections open, until it goes on or is killed."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
 
     def __enter__(self) -> LightUpstream:
         return self

@@ -1,0 +1,52 @@
+"""What `/metrics` tells of models and tables while the engine does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import numpy as np
+
+from server.app import create_app
+from server.settings import load_settings
+from tests.server.support.asgi import send
+from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature, tensor
+
+SIZE = 'gateway_table_rows{model="m",table="user"}'
+
+
+class Statistics:
+    """An engine whose tables are counted when that is allowed."""
+
+    def __init__(self):
+        stats = signature("de_stats", [], [tensor("stats", "string")])
+        self.engine = NumpyEngine({**FUNCTIONS, "de_stats": (stats, self.tell)})
+        self.plain = self.engine.servable.run
+        self.engine.servable.run = self.run
+        self.go_on = asyncio.Event()
+        self.asked = 0
+
+    def tell(self):
+        return {"stats": np.array(b'[{"table": "user", "rows": 7}]', object)}
+
+    async def run(self, name, inputs):
+        self.asked += 1
+        await self.go_on.wait()
+        return await self.plain(name, inputs)
+
+
+def test_metrics_are_told_while_statistics_are_waited_for():
+    async def work():
+        statistics = Statistics()
+        app = create_app(load_settings(model_dir="x"), statistics.engine)
+        async with app.router.lifespan_context(app):
+            begun = time.monotonic()
+            replies = await asyncio.gather(*(send(app, "GET", "/metrics") for _ in range(3)))
+            waited = time.monotonic() - begun
+            statistics.go_on.set()
+            replies.append(await send(app, "GET", "/metrics"))
+        return statistics.asked, waited, [SIZE in each.body.decode() for each in replies]
+
+    asked, waited, told = asyncio.run(work())
+    assert (asked, told) == (1, [False, False, False, True])
+    assert 1 <= waited < 10
