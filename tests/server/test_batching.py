@@ -11,6 +11,7 @@ import pytest
 from server.engines.batching import Batcher, BatchOptions, batchable
 from server.errors import ServingError, invalid
 from tests.server.support.numpy_engine import signature, tensor
+from tests.server.support.virtual_time import run_in_virtual_time
 
 SPEC = signature("double", [tensor("x", "float", None, None)], [tensor("y", "float", None, None)])
 
@@ -93,7 +94,7 @@ def test_random_cancellations_harm_no_other():
         left = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
         return done, left, batcher
 
-    done, left, batcher = asyncio.run(work())
+    done, left, batcher = run_in_virtual_time(work())
     cancelled = [e for e in done if isinstance(e, asyncio.CancelledError)]
     assert 20 < len(cancelled) < 134
     assert len(model.batches) < 300

@@ -15,6 +15,7 @@ from server.settings import load_settings
 from server.wire.timeouts import timeout_seconds
 from tests.server.support.asgi import ask, send
 from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine
+from tests.server.support.virtual_time import run_in_virtual_time
 
 BODY = json.dumps({"instances": [1.0]}).encode()
 PATH = "/v1/models/m:predict"
@@ -134,7 +135,7 @@ def test_random_disconnects_leave_no_tasks_and_no_leases():
             await asyncio.sleep(0.05)
             return [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
 
-    assert asyncio.run(run()) == []
+    assert run_in_virtual_time(run()) == []
     assert engine.leases == 0
     assert 0 < engine.cut_off < 400
 
