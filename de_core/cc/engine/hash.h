@@ -9,13 +9,15 @@
 
 namespace de::engine {
 
+inline constexpr uint64_t kMixFactors[2] = {0xbf58476d1ce4e5b9ULL, 0x94d049bb133111ebULL};
+
 /// A bijection of 64-bit words whose every output bit depends on every input bit.
 /// Source: David Stafford's variant 13 of MurmurHash3's finalizer, as used by SplitMix64.
 inline uint64_t Mix64(uint64_t x) noexcept {
   x ^= x >> 30;
-  x *= 0xbf58476d1ce4e5b9ULL;
+  x *= kMixFactors[0];
   x ^= x >> 27;
-  x *= 0x94d049bb133111ebULL;
+  x *= kMixFactors[1];
   x ^= x >> 31;
   return x;
 }

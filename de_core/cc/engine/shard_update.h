@@ -11,6 +11,7 @@
 #include "de_core/cc/engine/prefetch.h"
 #include "de_core/cc/engine/shard.h"
 #include "de_core/cc/engine/values.h"
+#include "de_core/cc/engine/wide_write.h"
 
 namespace de::engine {
 
@@ -55,6 +56,9 @@ struct OneShardsKeys {
   uint64_t hash(uint64_t word, size_t) const noexcept { return Mix64(word); }
   /// Of key j in the batch.
   size_t position(size_t j) const noexcept { return group.positions[j]; }
+#if defined(DE_WIDE_DRAWS)
+  WordsInOrder words_from(size_t j) const noexcept { return WordsInOrder(group.words + j); }
+#endif
 };
 
 /// What was picked from a batch of integers, of some neighbouring shards.
@@ -79,6 +83,11 @@ struct SomeShardsKeys {
   uint64_t int_word(size_t j) const noexcept { return word(j); }
   uint64_t hash(uint64_t, size_t j) const noexcept { return hashes[j]; }
   size_t position(size_t j) const noexcept { return positions[j]; }
+#if defined(DE_WIDE_DRAWS)
+  PickedWords words_from(size_t j) const noexcept {
+    return PickedWords(ints, positions + j, hashes + j);
+  }
+#endif
 };
 
 /// A whole batch, whatever shards hold its keys.
@@ -94,6 +103,11 @@ struct AllShardsKeys {
   uint64_t int_word(size_t j) const noexcept { return static_cast<uint64_t>(keys->ints[j]); }
   uint64_t hash(uint64_t word, size_t) const noexcept { return Mix64(word); }
   size_t position(size_t j) const noexcept { return j; }
+#if defined(DE_WIDE_DRAWS)
+  WordsInOrder words_from(size_t j) const noexcept {
+    return WordsInOrder(reinterpret_cast<const uint64_t*>(keys->ints) + j);
+  }
+#endif
 };
 
 /// UpdateLocked where it is known whether plain rows are watched.
@@ -147,76 +161,104 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
   // Keys that are not in their home line are written when all others are. So nothing is inserted
   // meanwhile, and lines and rows that were asked for stay where they are; equal keys keep their
   // order, for either all of them wait or none.
+  constexpr size_t kAwaySlack = 8;        // what may be written behind the last one
   constexpr uint32_t kBehind = 1U << 15;  // set for keys that may be, or must go, behind their line
   static_assert(kKeysALock <= kBehind, "a place in the batch is beside it");
-  uint16_t away[kKeysALock + 1];
+  uint16_t away[kKeysALock + kAwaySlack];
   uint16_t of_others[kKeysALock];  // whose word a string key in their home line shares
   size_t away_count = 0, of_others_count = 0, next_away = 0;
   alignas(64) char nowhere[kPlain ? kRowBytes : 1];  // becomes what is for keys that are away
-  RunPipeline(
-      begin, end,
-      [&](size_t j, size_t at) DE_ALWAYS_INLINE {
-        const uint64_t word = kPlain ? batch.int_word(j) : batch.word(j);
-        const uint64_t hash = batch.hash(word, j);
-        words[at] = word;
-        hashes[at] = hash;
-        lines[at] = readers[ShardOfHash(hash)].HomeLine(hash);
-      },
-      [&](size_t, size_t at) DE_ALWAYS_INLINE { PrefetchFar(lines[at]); },
-      [&](size_t j, size_t at) DE_ALWAYS_INLINE {
-        // Keys of one shard lie apart in the batch, where no hardware foresees the next.
-        if (touch.source_bytes != 0) {
-          PrefetchBytes(touch.source + batch.position(j) * touch.source_bytes, touch.source_bytes);
-        }
-        const HomeProbe probe = ProbeHome(*lines[at], words[at]);
-        numbers[at] = probe.row;
-        rows[at] = map.RowIn(readers[ShardOfHash(hashes[at])].extents, probe.row);
-        // Behind a full line the next one is where the key may be, or will be.
-        const uint32_t behind = static_cast<uint32_t>(HasPassed(*lines[at], hashes[at])) |
-                                static_cast<uint32_t>(lines[at]->used == kFullLine);
-        PrefetchFar(lines[at] + (behind & probe.away));
-        if (kPlain && probe.away != 0) rows[at] = nowhere;
-        away[away_count] = static_cast<uint16_t>((j - begin) | behind * kBehind);
-        away_count += probe.away;
-      },
-      [&](size_t, size_t at) DE_ALWAYS_INLINE {
-        if constexpr (kPlain) {
-          PrefetchBytes<kRowBytes>(rows[at]);
-        } else {
-          PrefetchBytes(rows[at], touch.row_bytes);
-        }
-        if (!watched) return;
-        const RowWatch* const watch = watches[ShardOfHash(hashes[at])];
-        if (watch != nullptr) watch->Prefetch(numbers[at]);
-      },
-      [&](size_t, size_t at) DE_ALWAYS_INLINE {
-        if (!strings) return;
-        const Shard& shard = shard_of(hashes[at]);
-        if (shard.size() > 0) shard.PrefetchKey(rows[at]);
-      },
-      [&](size_t j, size_t at) DE_ALWAYS_INLINE {
-        if constexpr (kPlain) {
-          if constexpr (Plain::kWatched) {
-            RowWatch* const watch = watches[ShardOfHash(hashes[at])];
-            if (watch != nullptr && rows[at] != nowhere) {
-              watch->BeforeWrite(words[at], hashes[at], numbers[at], rows[at], /*inserted=*/false);
-            }
+  // Behind a full line the next one is where a key may be, or will be.
+  const auto is_behind = [](const IndexLine& line, uint64_t hash) DE_ALWAYS_INLINE {
+    return static_cast<uint32_t>(HasPassed(line, hash)) |
+           static_cast<uint32_t>(line.used == kFullLine);
+  };
+  const auto find_home = [&]() DE_ALWAYS_INLINE {
+    RunPipeline(
+        begin, end,
+        [&](size_t j, size_t at) DE_ALWAYS_INLINE {
+          const uint64_t word = kPlain ? batch.int_word(j) : batch.word(j);
+          const uint64_t hash = batch.hash(word, j);
+          words[at] = word;
+          hashes[at] = hash;
+          lines[at] = readers[ShardOfHash(hash)].HomeLine(hash);
+        },
+        [&](size_t, size_t at) DE_ALWAYS_INLINE { PrefetchFar(lines[at]); },
+        [&](size_t j, size_t at) DE_ALWAYS_INLINE {
+          // Keys of one shard lie apart in the batch, where no hardware foresees the next.
+          if (touch.source_bytes != 0) {
+            PrefetchBytes(touch.source + batch.position(j) * touch.source_bytes,
+                          touch.source_bytes);
           }
-          CopyBytes(rows[at], plain.from + batch.position(j) * kRowBytes, kRowBytes);
-          return;
-        }
-        if (next_away < away_count && (away[next_away] & ~kBehind) == j - begin) {
-          ++next_away;
-          return;
-        }
-        Shard& shard = shard_of(hashes[at]);
-        const IndexKey key = key_at(j, words[at], hashes[at]);
-        if (strings && !shard.IsRowOf(numbers[at], key)) {
-          of_others[of_others_count++] = static_cast<uint16_t>((j - begin) | kBehind);
-          return;
-        }
-        write(shard, key, j, numbers[at], rows[at]);
-      });
+          const HomeProbe probe = ProbeHome(*lines[at], words[at]);
+          numbers[at] = probe.row;
+          rows[at] = map.RowIn(readers[ShardOfHash(hashes[at])].extents, probe.row);
+          const uint32_t behind = is_behind(*lines[at], hashes[at]);
+          PrefetchFar(lines[at] + (behind & probe.away));
+          if (kPlain && probe.away != 0) rows[at] = nowhere;
+          away[away_count] = static_cast<uint16_t>((j - begin) | behind * kBehind);
+          away_count += probe.away;
+        },
+        [&](size_t, size_t at) DE_ALWAYS_INLINE {
+          if constexpr (kPlain) {
+            PrefetchBytes<kRowBytes>(rows[at]);
+          } else {
+            PrefetchBytes(rows[at], touch.row_bytes);
+          }
+          if (!watched) return;
+          const RowWatch* const watch = watches[ShardOfHash(hashes[at])];
+          if (watch != nullptr) watch->Prefetch(numbers[at]);
+        },
+        [&](size_t, size_t at) DE_ALWAYS_INLINE {
+          if (!strings) return;
+          const Shard& shard = shard_of(hashes[at]);
+          if (shard.size() > 0) shard.PrefetchKey(rows[at]);
+        },
+        [&](size_t j, size_t at) DE_ALWAYS_INLINE {
+          if constexpr (kPlain) {
+            if constexpr (Plain::kWatched) {
+              RowWatch* const watch = watches[ShardOfHash(hashes[at])];
+              if (watch != nullptr && rows[at] != nowhere) {
+                watch->BeforeWrite(words[at], hashes[at], numbers[at], rows[at],
+                                   /*inserted=*/false);
+              }
+            }
+            CopyBytes(rows[at], plain.from + batch.position(j) * kRowBytes, kRowBytes);
+            return;
+          }
+          if (next_away < away_count && (away[next_away] & ~kBehind) == j - begin) {
+            ++next_away;
+            return;
+          }
+          Shard& shard = shard_of(hashes[at]);
+          const IndexKey key = key_at(j, words[at], hashes[at]);
+          if (strings && !shard.IsRowOf(numbers[at], key)) {
+            of_others[of_others_count++] = static_cast<uint16_t>((j - begin) | kBehind);
+            return;
+          }
+          write(shard, key, j, numbers[at], rows[at]);
+        });
+  };
+  bool wide = false;
+#if defined(DE_WIDE_DRAWS)
+  if constexpr (kPlain && !Plain::kWatched) {
+    wide = HasWidestVectors();
+    if (wide) {
+      const auto position_of = [&](size_t j) DE_ALWAYS_INLINE { return batch.position(begin + j); };
+      WideWrite<kRowBytes, decltype(position_of)> rows_of(plain.from, position_of);
+      WideFind(readers, map, batch.words_from(begin), &rows_of).Run(end - begin, away, &away_count);
+      for (size_t i = 0; i < away_count; ++i) {
+        const size_t j = begin + away[i];
+        const uint64_t hash = batch.hash(batch.word(j), j);
+        const IndexLine* const line = readers[ShardOfHash(hash)].HomeLine(hash);
+        const uint32_t behind = is_behind(*line, hash);
+        PrefetchFar(line + behind);
+        away[i] = static_cast<uint16_t>(away[i] | behind * kBehind);
+      }
+    }
+  }
+#endif
+  if (!wide) find_home();
 
   const auto at_away = [&](uint32_t listed, const auto& use) DE_ALWAYS_INLINE {
     const size_t j = begin + (listed & ~kBehind);

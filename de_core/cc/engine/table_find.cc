@@ -7,7 +7,7 @@
 #include "de_core/cc/engine/pipeline.h"
 #include "de_core/cc/engine/prefetch.h"
 #include "de_core/cc/engine/table_scratch.h"
-#include "de_core/cc/engine/wide_find.h"
+#include "de_core/cc/engine/wide_read.h"
 
 namespace de::engine {
 namespace {
@@ -127,6 +127,11 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
   uint64_t hashes[kPipelineRing];
   const IndexLine* lines[kPipelineRing];
   char* rows[kPipelineRing];
+  const auto home_line_of = [&](size_t position, size_t at) DE_ALWAYS_INLINE {
+    words[at] = word_of(position);
+    const uint64_t hash = hashes[at] = Mix64(words[at]);
+    return readers[ShardOfHash(hash)].HomeLine(hash);
+  };
   // Keys that are not in their home line: settled when all others are, so that neither a branch
   // that cannot be predicted nor a line that was not asked for holds up the pipeline.
   uint16_t away[kKeysAChunk + kAwaySlack];
@@ -158,13 +163,7 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
   const auto find_home = [&]() DE_ALWAYS_INLINE {
     RunPipeline(
         0, count,
-        [&](size_t j, size_t at) DE_ALWAYS_INLINE {
-          const uint64_t word = word_of(position_of(j));
-          const uint64_t hash = Mix64(word);
-          words[at] = word;
-          hashes[at] = hash;
-          lines[at] = readers[ShardOfHash(hash)].HomeLine(hash);
-        },
+        [&](size_t j, size_t at) DE_ALWAYS_INLINE { lines[at] = home_line_of(position_of(j), at); },
         [&](size_t, size_t at) DE_ALWAYS_INLINE { PrefetchFar(lines[at]); },
         [&](size_t j, size_t at) DE_ALWAYS_INLINE {
           const HomeProbe probe = ProbeHome(*lines[at], words[at]);
@@ -225,33 +224,30 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
       away_count = elsewhere_count;
     }
   };
+  bool wide = false;
 #if defined(DE_WIDE_DRAWS)
-  constexpr bool kWide = kPlain && std::is_same_v<PositionOf, Consecutive>;
-#else
-  constexpr bool kWide = false;
-#endif
-  if constexpr (!kWide) {
-    find_home();
-  } else if (!HasWidestVectors()) {
-    find_home();
-  } else {
-    const size_t first = position_of(0);
-    WideFind<kRowBytes> wide(readers, map, *initializer_, out.data + first * kRowBytes,
-                             found == nullptr ? nullptr : found + first);
-    hits = wide.Run(reinterpret_cast<const uint64_t*>(keys.ints) + first, count, away, &away_count);
+  if constexpr (kPlain && std::is_same_v<PositionOf, Consecutive>) {
+    wide = HasWidestVectors();
+    if (wide) {
+      const size_t first = position_of(0);
+      WideRead<kRowBytes> read(*initializer_, out.data + first * kRowBytes,
+                               found == nullptr ? nullptr : found + first);
+      const WordsInOrder words_in_order(reinterpret_cast<const uint64_t*>(keys.ints) + first);
+      hits = WideFind(readers, map, words_in_order, &read).Run(count, away, &away_count);
+    }
   }
+#endif
+  if (!wide) find_home();
 
   const auto position_of_away = [&](size_t i) DE_ALWAYS_INLINE { return position_of(away[i]); };
   const auto nothing = [](size_t, size_t) DE_ALWAYS_INLINE {};
   RunPipeline(
       0, away_count,
       [&](size_t i, size_t at) DE_ALWAYS_INLINE {
-        const uint64_t word = word_of(position_of_away(i));
-        const uint64_t hash = Mix64(word);
-        words[at] = word;
-        hashes[at] = hash;
-        const Shard::Reader& reader = readers[ShardOfHash(hash)];
-        lines[at] = HasPassed(*reader.HomeLine(hash), hash) ? LineAfterHome(reader, hash) : nullptr;
+        const IndexLine* const home = home_line_of(position_of_away(i), at);
+        const uint64_t hash = hashes[at];
+        lines[at] =
+            HasPassed(*home, hash) ? LineAfterHome(readers[ShardOfHash(hash)], hash) : nullptr;
       },
       [&](size_t, size_t at) DE_ALWAYS_INLINE {
         if (lines[at] != nullptr) PrefetchFar(lines[at]);

@@ -1,6 +1,6 @@
-// Rows that are overwritten, by every width that has a way of its own and by one, few and many
-// threads: equal keys in one batch, keys with and without rows mixed, tables so full that many keys
-// lie behind their home line.
+// Rows that are overwritten, by every width that has a way of its own, with AVX-512 and without,
+// and by one, few and many threads: equal keys in one batch, keys with and without rows mixed,
+// tables so full that many keys lie behind their home line.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -12,15 +12,18 @@
 
 #include "de_core/cc/engine/hash.h"
 #include "de_core/cc/engine/table.h"
+#include "de_core/cc/testing/forced_vectors.h"
 #include "de_core/cc/testing/test_executor.h"
 
 namespace de::engine {
 namespace {
 
-class TableAssign : public testing::TestWithParam<std::tuple<size_t, size_t>> {};
+class TableAssign : public testing::TestWithParam<std::tuple<size_t, size_t, bool>> {};
 
 TEST_P(TableAssign, OfEqualKeysTheLastRowStaysAndNoOtherRowChanges) {
-  const auto [dim, count_of_threads] = GetParam();
+  const auto [dim, count_of_threads, widest] = GetParam();
+  const ForcedVectors vectors(widest);
+  if (!vectors.is(widest)) GTEST_SKIP() << "no AVX-512 to use";
   Threads threads(count_of_threads);
   TableOptions options;
   options.dim = dim;
@@ -64,7 +67,7 @@ TEST_P(TableAssign, OfEqualKeysTheLastRowStaysAndNoOtherRowChanges) {
 
 INSTANTIATE_TEST_SUITE_P(WidthsAndThreads, TableAssign,
                          testing::Combine(testing::Values(1, 8, 16, 32, 64, 65),
-                                          testing::Values(1, 2, 3, 6)));
+                                          testing::Values(1, 2, 3, 6), testing::Bool()));
 
 }  // namespace
 }  // namespace de::engine

@@ -9,7 +9,7 @@
 
 #include "de_core/cc/engine/hash.h"
 #include "de_core/cc/engine/table.h"
-#include "de_core/cc/engine/wide_vectors.h"
+#include "de_core/cc/testing/forced_vectors.h"
 
 namespace de::engine {
 namespace {
@@ -20,10 +20,8 @@ class TableFind
   static constexpr int64_t kRows = 20000;
 
   void SetUp() override {
-    if (std::get<2>(GetParam()) && !HasWidestVectors()) GTEST_SKIP() << "no AVX-512 to use";
-    HasWidestVectors() = std::get<2>(GetParam());
+    if (!vectors_.is(std::get<2>(GetParam()))) GTEST_SKIP() << "no AVX-512 to use";
   }
-  void TearDown() override { HasWidestVectors() = has_widest_; }
 
   size_t dim() const { return std::get<0>(GetParam()); }
   InitializerOptions initializer() const {
@@ -44,7 +42,7 @@ class TableFind
   }
 
  private:
-  const bool has_widest_ = HasWidestVectors();
+  const ForcedVectors vectors_{std::get<2>(GetParam())};
 };
 
 TEST_P(TableFind, EveryKeyReadsItsOwnRowOrItsInitialOne) {
