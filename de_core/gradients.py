@@ -44,16 +44,50 @@ def _pool_gradient(op: Any, gradient: tf.Tensor) -> list[Any]:
     """
     table, keys, splits, weights, *anchors = op.inputs
     value_dtype, weighted = op.get_attr("Tvalues"), op.get_attr("weighted")
+    if gradient.shape.rank is None or gradient.shape[-1] is None:  # of a tf.py_function
+        gradient = tf.ensure_shape(gradient, [None, op.get_attr("dim")])
     of_weights = None
     if weighted and _is_wanted(op, 3):
-        of_weights = library.de_table_pool_dots(table, keys, splits, gradient, Tvalues=value_dtype)
-    of_anchors = []
-    for anchor in anchors:
-        unique, values = library.de_pool_gradient(
-            keys, splits, weights, gradient, weighted=weighted, Tvalues=value_dtype
+        of_weights = library.de_table_pool_dots(
+            table, keys, splits, gradient, anchors, Tvalues=value_dtype
         )
-        of_anchors.append(_of_anchor(anchor, unique, values))
+    of_anchors = [
+        _of_pooled(anchor, keys, splits, weights, gradient, weighted, value_dtype)
+        for anchor in anchors
+    ]
     return [None, None, None, of_weights, *of_anchors]
+
+
+@tf.RegisterGradient("DeTablePoolDots")
+def _pool_dots_gradient(op: Any, of_dots: tf.Tensor) -> list[Any]:
+    """Returns the gradients of a pooled lookup's gradient with respect to its weights.
+
+    A dot is a row times the gradient of its segment: a sum of them is a pooled lookup of other
+    weights.
+
+    Args:
+        op: The forward op; its inputs are the table, keys [n], row_splits [s + 1], the gradient
+            of the sums, [s, dim], and no anchor or one; it returns one number a key.
+        of_dots: [n].
+    """
+    table, keys, splits, gradient, *anchors = op.inputs
+    value_dtype = op.get_attr("Tvalues")
+    of_gradient = None
+    if _is_wanted(op, 3):
+        of_gradient = library.de_table_pool(
+            table,
+            keys,
+            splits,
+            of_dots,
+            anchors,
+            weighted=True,
+            Tvalues=value_dtype,
+            dim=gradient.shape[-1],
+        )
+    of_anchors = [
+        _of_pooled(anchor, keys, splits, of_dots, gradient, True, value_dtype) for anchor in anchors
+    ]
+    return [None, None, None, of_gradient, *of_anchors]
 
 
 @tf.RegisterGradient("DePoolGradient")
@@ -113,6 +147,22 @@ def _of_anchor(anchor: tf.Tensor, keys: tf.Tensor, values: tf.Tensor) -> Any:
     if anchor.dtype == tf.variant:
         return library.de_row_gradients(keys, values)
     return _slices(keys, values, values.shape[-1])
+
+
+def _of_pooled(
+    anchor: tf.Tensor,
+    keys: tf.Tensor,
+    splits: tf.Tensor,
+    weights: tf.Tensor,
+    gradient: tf.Tensor,
+    weighted: bool,
+    value_dtype: tf.DType,
+) -> Any:
+    """Returns the gradient of pooled rows with respect to an anchor, or to a token of it."""
+    unique, values = library.de_pool_gradient(
+        keys, splits, weights, gradient, weighted=weighted, Tvalues=value_dtype
+    )
+    return _of_anchor(anchor, unique, values)
 
 
 def _slices(keys: tf.Tensor, values: tf.Tensor, dim: int) -> tf.IndexedSlices:

@@ -226,3 +226,51 @@ def test_penalties_on_the_gradient_of_a_table(combiner, weighted, in_function):
     assert set(got) == set(expected) == {1, 2, 3, 5}
     for key, row in expected.items():
         np.testing.assert_allclose(got[key], row, rtol=1e-5)
+
+
+@pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("in_function", [False, True])
+def test_penalties_on_the_gradient_of_the_weights(combiner, shards, in_function):
+    devices = ["/CPU:0"] * shards
+    normal = keras.initializers.RandomNormal(seed=1)
+    table = de.Variable(dim=2, initializer=normal, devices=devices)
+    dense = tf.Variable(table.lookup(np.arange(6)))
+    sparse = tf.sparse.from_dense(tf.constant([[1, 2, 2], [3, 1, 5]], tf.int64))
+
+    def penalty(look_up_sparse, params, variable, weights):
+        with tf.GradientTape() as outer:
+            outer.watch(weights)
+            with tf.GradientTape() as inner:
+                inner.watch(weights)
+                factors = sparse.with_values(weights)
+                rows = look_up_sparse(params, sparse, factors, combiner=combiner)
+                loss = tf.reduce_sum(rows**3)
+            total = tf.reduce_sum(inner.gradient(loss, weights) ** 2)
+        return outer.gradient(total, [variable, weights])
+
+    run = tf.function(penalty) if in_function else penalty
+    weights = tf.range(0.5, 3.5, 0.5)
+    anchor = table.trainable_variables[0]
+    ours = run(de.embedding_lookup_sparse, table, anchor.value, weights)
+    theirs = run(tf.compat.v1.nn.embedding_lookup_sparse, dense, dense, weights)
+    np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-4)
+    expected = tf.convert_to_tensor(theirs[0]).numpy()
+    got = summed(ours[0])
+    assert set(got) == {1, 2, 3, 5}
+    for key, row in got.items():
+        np.testing.assert_allclose(row, expected[key], rtol=1e-4)
+
+
+def test_gradients_of_pooled_rows_by_a_python_function():
+    table = table_of()
+    sparse = tf.sparse.from_dense(tf.constant([[1, 2]], tf.int64))
+
+    @tf.function
+    def gradient():
+        with tf.GradientTape() as tape:
+            sums = de.embedding_lookup_sparse(table, sparse, None, combiner="sum")
+            loss = tf.py_function(lambda rows: 3 * tf.reduce_sum(rows), [sums], tf.float32)
+        return tape.gradient(loss, table.trainable_variables)[0]
+
+    assert summed(gradient()) == {1: [3, 3], 2: [3, 3]}

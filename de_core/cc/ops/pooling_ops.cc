@@ -54,10 +54,12 @@ REGISTER_OP("DeTablePoolDots")
     .Input("keys: Tkeys")
     .Input("row_splits: int64")
     .Input("gradient: T")
+    .Input("anchor: Tanchor")
     .Output("dots: T")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("T: {float, double}")
     .Attr("Tvalues: {float, double, half, bfloat16}")
+    .Attr("Tanchor: list({resource, variant}) >= 0 = []")
     .SetShapeFn([](InferenceContext* c) {
       c->set_output(0, c->input(1));
       return HandleOnly(c);
@@ -68,6 +70,7 @@ The gradient of DeTablePool with respect to its weights: each row times the grad
 keys: [n].
 row_splits: [segments + 1].
 gradient: [segments, dim].
+anchor: as of DeTablePool, for gradients of this gradient.
 dots: [n].
 )doc");
 
