@@ -9,13 +9,13 @@ recognises it (`table_of`), and any other is stopped at its first step.
 from __future__ import annotations
 
 import functools
-import inspect
-import types
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import tensorflow as tf
 
+from de_core import call_stack, savers
 from de_core._keras import LEGACY, keras
 from de_core.sharded_table import ShardedTable
 
@@ -49,8 +49,8 @@ if not LEGACY:
         @property
         def value(self) -> Any:
             """The `tf.Variable`; raises RuntimeError where a loss scale would make slots of it."""
-            # Not kept here: a frame that refers to itself waits, with all below, for the collector.
-            _stop_loss_scales(inspect.currentframe(), self)
+            if call_stack.is_called_by("_var_key"):
+                _stop_loss_scales(self._de_table.name)
             return super().value
 
         @property
@@ -74,27 +74,29 @@ if not LEGACY:
             _refuse(value, table_name=self._de_table.name)
             return self.value
 
+        def _serialize_to_tensors(self) -> Any:
+            """Returns what a checkpoint holds of it; raises ValueError where a Saver asks."""
+            if savers.is_asking():
+                savers.refuse_in_eager_mode(self._de_table.name)
+            return super()._serialize_to_tensors()
 
-def _stop_loss_scales(frame: types.FrameType | None, anchor: Any) -> None:
+
+def _stop_loss_scales(table_name: str) -> None:
     """Raises RuntimeError where Keras's loss scale builds an optimizer that was not wrapped.
 
     It would make a table's gradient dense, to check it, before the optimizer could refuse it. Of
     the anchor it only asks for a key.
 
     Args:
-        frame: Of the anchor's property, which somebody asked for.
-        anchor: Whose value it is.
+        table_name: Whose anchor somebody asks for a key.
     """
-    frame = frame and frame.f_back
-    if frame is None or frame.f_code.co_name != "_var_key":
-        return
-    while frame is not None:
-        asking = frame.f_locals.get("self")
-        if isinstance(asking, keras.optimizers.LossScaleOptimizer):
-            if not hasattr(asking.inner_optimizer, "slots_owner"):
-                raise _not_wrapped(anchor._de_table.name)
-            return
-        frame = frame.f_back
+
+    def is_scale(frame: FrameType) -> bool:
+        return isinstance(frame.f_locals.get("self"), keras.optimizers.LossScaleOptimizer)
+
+    frame = call_stack.nearest(is_scale)
+    if frame and not hasattr(frame.f_locals["self"].inner_optimizer, "slots_owner"):
+        raise _not_wrapped(table_name)
 
 
 def new_anchor(table: ShardedTable) -> Any:
@@ -147,6 +149,7 @@ def _empty_variable(table: ShardedTable, trainable: bool = True) -> tf.Variable:
 def _marked(variable: tf.Variable, table: Any) -> tf.Variable:
     """Makes a `tf.Variable` known as an anchor, and refuse what optimizers do to variables."""
     variable._de_table = table
+    variable._de_savers_check = functools.partial(savers.refuse_in_eager_mode, table.name)
     variable.overwrite_with_gradient = True  # a Keras 3 optimizer then assigns at once
     for update in _UPDATES:
         refuse = functools.partial(_refuse, table_name=table.name, takes_empty=update == "assign")
@@ -172,15 +175,15 @@ class _StopsOptimizers:
     """What optimizers ask of a variable that they are about to update."""
 
     name: str
-    #: Checks the list of variables that a Saver was given.
+    #: Raises where a Saver was given the anchor, and not the rows.
     _de_savers_check: Callable[[], None] | None = None
 
     @property
-    def _save_slice_info(self) -> Any:
-        """Which part of a variable it is; Savers ask it of the variables that they are given."""
-        if self._de_savers_check is not None:
+    def _in_graph_mode(self) -> bool:
+        """Whether it is of a graph; Savers ask it of the variables that they are given."""
+        if self._de_savers_check is not None and call_stack.is_called_by(*savers.ASKING):
             self._de_savers_check()
-        return vars(self).get("_save_slice_info")
+        return bool(vars(self)["_in_graph_mode"])
 
     def _not_wrapped(self) -> RuntimeError:
         table = table_of(self)

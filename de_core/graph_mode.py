@@ -85,14 +85,19 @@ class GraphState:
         names = [each for each in savable if isinstance(each, tf.Operation) and is_saver(each)]
         anchors = tf.compat.v1.get_collection(DYNAMIC_EMBEDDING_VARIABLES)
         try:
-            stores = [self._found(each) for each in anchors if not hasattr(each, "_de_table")]
+            found = {
+                each.name: self._found(each) for each in anchors if not hasattr(each, "_de_table")
+            }
         except ValueError:
             return  # and Savers go on to refuse, rather than save some of the tables
         for name in names:
             savable.remove(name)
-        for store in stores if names else ():
-            if store.is_saved:
-                self.register_for_savers(store)
+        saved = {name: store for name, store in found.items() if store.is_saved}
+        for store in saved.values() if names else ():
+            self.register_for_savers(store)
+        if self._saver is not None:
+            for anchor in _variables_called(set(saved)):
+                stopping_optimizers(anchor)._de_savers_check = self._saver.check_given
 
 
 def current() -> GraphState | None:
@@ -132,14 +137,18 @@ def stop_optimizers_of_imported() -> None:
     """Makes the anchors that came with a MetaGraph stop optimizers that were not wrapped."""
     if current() is None:
         return
-    keys = tf.compat.v1.GraphKeys
     with tf.init_scope():
         names = {each.name for each in tf.compat.v1.get_collection(DYNAMIC_EMBEDDING_VARIABLES)}
-        # An import makes an object of its own for each collection.
-        for key in (keys.TRAINABLE_VARIABLES, keys.GLOBAL_VARIABLES):
-            for variable in tf.compat.v1.get_collection(key):
-                if isinstance(variable, tf.Variable) and variable.name in names:
-                    stopping_optimizers(variable)
+        for variable in _variables_called(names):
+            stopping_optimizers(variable)
+
+
+def _variables_called(names: set[str]) -> list[tf.Variable]:
+    """Returns a graph's variables of these names; an import makes objects for each collection."""
+    keys = tf.compat.v1.GraphKeys
+    collected = tf.compat.v1.get_collection(keys.TRAINABLE_VARIABLES)
+    collected += tf.compat.v1.get_collection(keys.GLOBAL_VARIABLES)
+    return [each for each in collected if isinstance(each, tf.Variable) and each.name in names]
 
 
 def make_anchor(

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core.checkpoint import prefix
+from de_core import savers
 from de_core.checkpoint.table_state import TableState
 from de_core.checkpoint.when_used import WhenUsed
 from de_core.sharded_table import ShardedTable
@@ -46,14 +46,15 @@ class GraphSaver(tf.Module):
 
     def check_given(self) -> None:
         """Raises ValueError where a Saver was given a table's anchor, and not the rows."""
-        given = prefix.given_to_the_saver_being_made()
+        given = savers.given()
         if given is None or any(each is self for each in given):
             return
         raise ValueError(
             "A Saver that is given the variable of a table must be given the rows too: leave "
             "`var_list` out, or add what is in the collection "
             "tf.compat.v1.GraphKeys.SAVEABLE_OBJECTS to it; leave the variable out to leave the "
-            f"tables out. Received: var_list={[each.name for each in given]}."
+            "tables out (de.warm_start fills them from another run). Received: "
+            f"var_list={[getattr(each, 'name', each) for each in given]}."
         )
 
     def _serialize_to_tensors(self) -> dict[str, Any]:

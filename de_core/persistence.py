@@ -7,7 +7,8 @@ from typing import Any
 import tensorflow as tf
 
 from de_core import checkpoint as checkpoints
-from de_core.checkpoint import contents, prefix
+from de_core import savers
+from de_core.checkpoint import contents
 from de_core.config import received
 from de_core.file_system import FileSystem
 from de_core.sharded_table import ShardedTable
@@ -42,7 +43,9 @@ class Persistence(FileSystem):
             ValueError: A Saver asks. It would name all objects that are no variables alike, and
                 save the last of them alone.
         """
-        if prefix.saver_is_being_made():
+        if savers.is_asking():
+            if tf.executing_eagerly():
+                savers.refuse_in_eager_mode(self._store.name)
             raise ValueError(
                 "A Saver must not be given tables: without a `var_list` it finds those of its "
                 "graph itself, all that were made with checkpoint=True. "

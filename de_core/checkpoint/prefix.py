@@ -21,6 +21,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from de_core import call_stack
+
 _WRITERS = {
     cls._write.__code__
     for cls in (tf.train.Checkpoint, tf.compat.v1.train.Checkpoint)
@@ -33,7 +35,6 @@ _BUILDERS = {
         tf.compat.v1.saved_model.Builder.add_meta_graph_and_variables,
     )
 }
-_SAVERS = {tf.compat.v1.train.Saver.__init__.__code__}
 # What a Saver names its placeholders of a prefix; the first one feeds the second.
 _SAVER_OPS = ("filename", "Const")
 
@@ -56,30 +57,13 @@ def being_written() -> str | tf.Tensor | None:
     return tf.convert_to_tensor(prefix) if in_function else None
 
 
-def saver_is_being_made() -> bool:
-    """Returns whether a `tf.compat.v1.train.Saver` asks, and not a `tf.train.Checkpoint`."""
-    return _frame_of(_SAVERS) is not None
-
-
-def given_to_the_saver_being_made() -> list[Any] | None:
-    """Returns what a Saver that sorts it now was given to save, or None."""
-    frame = inspect.currentframe()
-    while frame is not None and frame.f_code.co_name != "op_list_to_dict":
-        frame = frame.f_back
-    given = None if frame is None else frame.f_locals.get("op_list")
-    return given if isinstance(given, list) else None
-
-
 def saved_model_is_being_built() -> bool:
     """Returns whether the Saver that asks is TensorFlow 1's for a SavedModel."""
     return _frame_of(_BUILDERS) is not None
 
 
 def _frame_of(codes: set[CodeType]) -> FrameType | None:
-    frame = inspect.currentframe()
-    while frame is not None and frame.f_code not in codes:
-        frame = frame.f_back
-    return frame
+    return call_stack.nearest(lambda frame: frame.f_code in codes)
 
 
 def of_the_saver_being_built() -> tf.Tensor | None:

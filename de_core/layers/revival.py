@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
+from types import FrameType
 
+from de_core import call_stack
 from de_core._keras import LEGACY
 
 
@@ -16,8 +17,9 @@ def leave_to_saved_functions() -> None:
     Raises:
         KeyError: The loader is on the call stack; it expects errors and tells nobody.
     """
-    frame = inspect.currentframe() if LEGACY else None
-    while frame is not None:
-        if frame.f_code.co_name == "_revive_layer_or_model_from_config":
-            raise KeyError("The rows are in tables of the SavedModel, which are read only.")
-        frame = frame.f_back
+    if LEGACY and call_stack.nearest(_is_loader) is not None:
+        raise KeyError("The rows are in tables of the SavedModel, which are read only.")
+
+
+def _is_loader(frame: FrameType) -> bool:
+    return frame.f_code.co_name == "_revive_layer_or_model_from_config"

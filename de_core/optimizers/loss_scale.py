@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable
+from types import FrameType
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from de_core import call_stack
 from de_core.optimizers import clipping
 from de_core.optimizers.keras_optimizer import KerasOptimizer
 from de_core.optimizers.targets import anchor_of
@@ -28,14 +29,15 @@ def take_over_what_wraps(optimizer: KerasOptimizer) -> None:
     Raises:
         TypeError: It is wrapped by a class of somebody else.
     """
-    frame = inspect.currentframe()
-    while frame is not None:
+
+    def is_of_another(frame: FrameType) -> bool:
         outer = frame.f_locals.get("self")
-        if outer is not optimizer and outer is not None:
-            break
-        frame = frame.f_back
-    else:
+        return outer is not optimizer and outer is not None
+
+    frame = call_stack.nearest(is_of_another)
+    if frame is None:
         return
+    outer: Any = frame.f_locals["self"]
     if type(outer) is keras.optimizers.LossScaleOptimizer:
         outer.__class__ = LossScaleOptimizer
         optimizer.is_loss_scaled = True

@@ -258,6 +258,18 @@ class TestBadInput:
         with pytest.raises(TypeError, match="modules, layers"):
             de.checkpoint.save(3, tmp_path)
 
+    @pytest.mark.parametrize("as_dict", [False, True])
+    @pytest.mark.parametrize(
+        "of", [lambda table: table, lambda table: table._anchor, lambda table: table._anchor.value]
+    )
+    def test_a_saver_of_tensorflow_1(self, of, as_dict, tmp_path):
+        table = make()
+        table.lookup(KEYS)
+        given = {"t": of(table)} if as_dict else [[of(table)], tf.Variable(1.0)]
+        saver = tf.compat.v1.train.Saver(given)
+        with pytest.raises(ValueError, match=r"use tf.train.Checkpoint .*Received: .*'t'"):
+            saver.save(None, str(tmp_path / "model"))
+
     def test_a_graph(self, tmp_path):
         with tf.Graph().as_default(), pytest.raises(RuntimeError, match="Saver"):
             de.checkpoint.save(tf.Module(), tmp_path)

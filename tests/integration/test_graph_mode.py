@@ -43,6 +43,11 @@ def collected(key):
     return [variable.name for variable in v1.get_collection(key)]
 
 
+class SaverOfAUser(v1.train.Saver):
+    def __init__(self, given):
+        super().__init__(var_list=given, max_to_keep=3)
+
+
 @pytest.mark.usefixtures("graph")
 class TestCollections:
     def test_a_trainable_variable_joins_those_of_dense_ones(self):
@@ -297,18 +302,45 @@ class TestSavers:
             write = self.build(1).upsert([1], [[1.0, 1.0]])
             dense = v1.get_variable("dense", initializer=3.0)
             saved_elsewhere = de.get_variable("elsewhere", dim=1, checkpoint=False).variables
-            for given in (v1.global_variables(), v1.trainable_variables()):
-                with pytest.raises(ValueError, match=r"SAVEABLE_OBJECTS.*Received: .*users/anchor"):
-                    v1.train.Saver(given)
+            anchor = v1.trainable_variables()[0]
+            for given in (
+                v1.global_variables(),
+                (anchor, dense),
+                {anchor, dense},
+                [[anchor], dense],
+                {"renamed": anchor},
+                {"renamed": anchor, "dense": dense},
+            ):
+                for kind in (v1.train.Saver, SaverOfAUser):
+                    with pytest.raises(ValueError, match=r"SAVEABLE_OBJECTS.*users/anchor"):
+                        kind(given)
             v1.train.Saver([dense, *saved_elsewhere])
-            rows = v1.get_collection(v1.GraphKeys.SAVEABLE_OBJECTS)
-            saver = v1.train.Saver([*v1.global_variables(), *rows], max_to_keep=3)
+            v1.train.Saver({"dense": dense, "elsewhere": saved_elsewhere[0]})
+            (rows,) = v1.get_collection(v1.GraphKeys.SAVEABLE_OBJECTS)
+            for given in (
+                [*v1.global_variables(), rows],
+                {"renamed": anchor, "dense": dense, "rows": rows},
+            ):
+                saver = v1.train.Saver(given, max_to_keep=3)
+                session.run(v1.global_variables_initializer())
+                session.run(write)
+                path = saver.save(session, str(tmp_path / "model"))
+                session.run(v1.global_variables_initializer())
+                saver.restore(session, path)
+                assert session.run("users_rows:0", {"users_ids:0": [1]}).tolist() == [[1.0, 1.0]]
+
+    def test_that_of_a_meta_graph_is_not_either(self, tmp_path):
+        with tf.Graph().as_default(), v1.Session() as session:
+            tf.reduce_sum(de.embedding_lookup(self.build(1), keys(1)), name="loss")
             session.run(v1.global_variables_initializer())
-            session.run(write)
-            path = saver.save(session, str(tmp_path / "model"))
-            session.run(v1.global_variables_initializer())
-            saver.restore(session, path)
-            assert session.run("users_rows:0", {"users_ids:0": [1]}).tolist() == [[1.0, 1.0]]
+            path = v1.train.Saver().save(session, str(tmp_path / "model"))
+        with tf.Graph().as_default() as graph:
+            v1.train.import_meta_graph(f"{path}.meta")
+            optimizer = de.DynamicEmbeddingOptimizer(v1.train.GradientDescentOptimizer(0.1))
+            optimizer.minimize(graph.get_tensor_by_name("loss:0"))
+            for given in (v1.global_variables(), {"users": v1.trainable_variables()[0]}):
+                with pytest.raises(ValueError, match=r"SAVEABLE_OBJECTS.*users/anchor"):
+                    v1.train.Saver(given)
 
     def test_checkpoint_false_is_left_out(self, tmp_path):
         with tf.Graph().as_default(), v1.Session() as session:

@@ -1,0 +1,44 @@
+"""Who is calling, where TensorFlow or Keras tells it by no argument."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import FrameType
+
+
+def nearest(is_sought: Callable[[FrameType], bool]) -> FrameType | None:
+    """Returns the innermost frame of this thread's call stack that is sought, or None.
+
+    Keep neither it nor what refers to it in a local variable for longer than it is needed: a frame
+    that refers to itself waits, with all that it holds, for the garbage collector.
+
+    Args:
+        is_sought: Tells of a frame whether it is; asked from the caller outwards.
+
+    Example:
+    >>> from de_core import call_stack
+    >>> def asked():
+    ...     return call_stack.nearest(lambda frame: frame.f_code.co_name == "asking") is not None
+    >>> def asking():
+    ...     return asked()
+    >>> asked(), asking()
+    (False, True)
+    """
+    frame = inspect.currentframe()
+    frame = frame and frame.f_back
+    while frame is not None and not is_sought(frame):
+        frame = frame.f_back
+    return frame
+
+
+def is_called_by(*names: str) -> bool:
+    """Returns whether the function that asks this is called by one of these names.
+
+    Args:
+        names: Of functions.
+    """
+    frame = inspect.currentframe()
+    for _ in range(2):
+        frame = frame and frame.f_back
+    return frame is not None and frame.f_code.co_name in names
