@@ -98,15 +98,16 @@ class Rate:
 class Throttle:
     """What one process takes from a client and for a model, whatever API it comes through."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         """Makes the bounds.
 
         Args:
             settings: How much is taken.
+            clock: Tells the time in seconds.
         """
-        self._client_rate = Rate(settings.rate_per_second, "from one client")
+        self._client_rate = Rate(settings.rate_per_second, "from one client", clock)
         self._model_places = Places(settings.model_in_flight, "requests to one model")
-        self._model_rate = Rate(settings.model_rate_per_second, "to one model")
+        self._model_rate = Rate(settings.model_rate_per_second, "to one model", clock)
 
     def admit(self, client: str) -> None:
         """Counts a client's request.

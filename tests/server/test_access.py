@@ -12,7 +12,7 @@ from server.engines.routed import RoutedEngine
 from server.errors import ServingError
 from server.keys import KeyRing, KeysError
 from server.settings import load_settings
-from server.throttle import Places, Rate
+from server.throttle import Places, Rate, Throttle
 from tests.server.support.asgi import ask, send
 from tests.server.support.gateway_process import make_key
 from tests.server.support.numpy_engine import NumpyEngine
@@ -167,7 +167,9 @@ def test_a_client_beyond_its_rate_is_told_when_to_come_back():
 
 
 def test_the_rate_is_answered_with_429():
-    app = make_app(rate_per_second="1")
+    settings = load_settings(model_dir="x", rate_per_second="1")
+    throttle = Throttle(settings, clock=lambda: 0.0)
+    app = create_app(settings, NumpyEngine(), throttle=throttle)
 
     async def run():
         return [await send(app, *PREDICT) for _ in range(4)]
@@ -207,7 +209,7 @@ def test_requests_beyond_the_places_are_refused_over_http():
 def test_a_model_that_is_asked_too_much_leaves_places_for_the_others():
     engine = NumpyEngine()
     settings = load_settings(model_dir="x", model_in_flight="2", model_rate_per_second="2")
-    app = create_app(settings, engine)
+    app = create_app(settings, engine, throttle=Throttle(settings, clock=lambda: 0.0))
 
     async def slow(_signature, inputs):
         await asyncio.sleep(0.05)

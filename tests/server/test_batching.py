@@ -42,7 +42,7 @@ def run(model, requests, **options):
             *(batcher.run(SPEC, each) for each in requests), return_exceptions=True
         )
 
-    return asyncio.run(work())
+    return run_in_virtual_time(work())
 
 
 def test_requests_that_come_together_run_together_and_each_gets_its_rows():
@@ -116,7 +116,7 @@ def test_a_cancelled_request_takes_its_rows_out_of_a_batch_not_sent():
         leaves.cancel()
         await stays
 
-    asyncio.run(work())
+    run_in_virtual_time(work())
     assert model.batches == [1]
 
 
@@ -136,7 +136,7 @@ def test_an_output_without_rows_is_an_error_of_the_model():
         return await Batcher(wrong, BatchOptions(rows=8)).run(SPEC, rows(1))
 
     with pytest.raises(ServingError, match="cannot be batched"):
-        asyncio.run(work())
+        run_in_virtual_time(work())
 
 
 @pytest.mark.parametrize(

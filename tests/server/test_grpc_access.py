@@ -85,7 +85,7 @@ def test_rows_are_looked_up_with_the_scope_lookup(tmp_path, scope, predict, look
 def test_a_client_is_counted_once_whatever_it_speaks(tmp_path):
     key, ring = key_of(tmp_path, "predict")
     settings = load_settings(model_dir="x", rate_per_second="1")  # two in one go
-    engine, throttle = NumpyEngine(), Throttle(settings)
+    engine, throttle = NumpyEngine(), Throttle(settings, clock=lambda: 0.0)
     app = create_app(settings, engine, keys=ring, throttle=throttle)
 
     async def run():
@@ -108,7 +108,8 @@ def test_a_client_is_counted_once_whatever_it_speaks(tmp_path):
 
 
 def test_a_model_takes_so_many_a_second_and_names_of_none_are_not_counted():
-    throttle = Throttle(load_settings(model_dir="x", model_rate_per_second="1"))
+    settings = load_settings(model_dir="x", model_rate_per_second="1")
+    throttle = Throttle(settings, clock=lambda: 0.0)
 
     async def run():
         server = served(NumpyEngine(), None, throttle)

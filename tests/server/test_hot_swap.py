@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.server.support.asgi import Reply
+from tests.server.support.eventually import wait_until
 from tests.server.support.gateway_process import GatewayProcess
 
 MODEL = "/v1/models/ranker"
@@ -66,7 +67,7 @@ def slow_request(gateway: GatewayProcess, rounds: int) -> tuple[threading.Thread
 
     thread = threading.Thread(target=ask)
     thread.start()
-    time.sleep(0.2)
+    gateway.wait_in_flight(1)
     return thread, replies
 
 
@@ -101,10 +102,10 @@ def test_swap_under_load_loses_no_request_and_mixes_no_answer(served):
     for thread in clients:
         thread.start()
     try:
-        time.sleep(0.3)
+        wait_until(lambda: answered)
         new = served.publish(2, pauses=0.3)
         served.wait_for_state(old, "END")
-        time.sleep(0.3)
+        wait_until(lambda: len(answered) > 1)
     finally:
         stop.set()
         for thread in clients:
@@ -174,7 +175,7 @@ def test_sigterm_flips_readiness_finishes_what_runs_and_exits_with_0(saved_model
         reply = gateway.wait_for("/readyz", lambda reply: reply.status == 503)
         assert reply.error == "Draining: the gateway is about to stop"
         assert gateway.ask("POST", f"{MODEL}:predict", ROW).status == 200
-        assert gateway.process.wait(30) == 0
+        assert gateway.process.wait(90) == 0
         thread.join()
         assert replies[0].json() == {"outputs": 1}
         assert "Traceback" not in gateway.log()
@@ -196,7 +197,7 @@ def test_several_models_come_later_and_ctrl_c_finishes_what_runs(saved_models, t
             assert (reply.status, reply.headers["x-model-version"]) == (200, version)
         thread, replies = slow_request(gateway, rounds=3000)
         gateway.process.send_signal(signal.SIGINT)
-        assert gateway.process.wait(30) == 0
+        assert gateway.process.wait(90) == 0
         thread.join()
         assert replies[0].json() == {"outputs": 1}
         assert "Traceback" not in gateway.log()

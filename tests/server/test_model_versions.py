@@ -15,6 +15,7 @@ from server.engines.model_folder import ModelFolder
 from server.engines.model_versions import ModelVersions
 from server.engines.worker_pool import WorkerPool
 from server.errors import Code, ServingError
+from tests.server.support.eventually import eventually
 from tests.server.support.numpy_engine import signature, tensor
 
 SPEC = signature("serving_default", [tensor("x", "int64")], [tensor("y", "int64")])
@@ -31,13 +32,14 @@ class FakeModel:
         self.signatures = {SPEC.name: SPEC}
         self.described = [SPEC]
         self.steady = frozenset({SPEC.name})
-        self.closed = False
+        self.closed = self.running = False
         self.hold = hold
 
     def run(self, _signature, _inputs):
         assert not self.closed
+        self.running = True
         if self.hold is not None:
-            assert self.hold.wait(10)
+            assert self.hold.wait(60)
         assert not self.closed
         return {"y": np.array(self.number)}
 
@@ -71,7 +73,13 @@ class World:
 
     async def update(self):
         await self.model.update(ModelFolder(self.path).scan()["m"])
+        await self.settle()
+
+    async def settle(self):
+        """Waits until what can be released is: that is done on the loader's one thread."""
         await asyncio.sleep(0.05)
+        await self.loader.run(lambda: None)
+        await asyncio.sleep(0.01)
 
     @property
     def current(self):
@@ -110,14 +118,14 @@ def test_a_request_in_flight_finishes_on_its_version_and_only_then_it_is_release
         world.write(1)
         await world.update()
         running = asyncio.create_task(world.model.current().run("serving_default", {}))
-        await asyncio.sleep(0.05)
+        await eventually(lambda: world.loaded[0].running)
         world.write(2)
         await world.update()
         assert (world.current, world.states()) == (2, {2: "AVAILABLE", 1: "UNLOADING"})
         assert not world.loaded[0].closed
         world.hold.set()
         assert (await running)["y"] == 1
-        await asyncio.sleep(0.1)
+        await world.settle()
         assert world.loaded[0].closed
         assert world.states()[1] == "END"
 
@@ -130,14 +138,13 @@ def test_a_run_whose_client_left_still_holds_its_version(world):
         world.write(1)
         await world.update()
         running = asyncio.create_task(world.model.current().run("serving_default", {}))
-        await asyncio.sleep(0.05)
+        await eventually(lambda: world.loaded[0].running)
         running.cancel()
         world.write(2)
         await world.update()
         assert not world.loaded[0].closed
         world.hold.set()
-        await asyncio.sleep(0.1)
-        assert world.loaded[0].closed
+        await eventually(lambda: world.loaded[0].closed)
 
     asyncio.run(scenario())
 
@@ -204,7 +211,7 @@ def test_a_version_wanted_back_while_it_leaves_is_loaded_after_that(world):
         world.write(2)
         await world.update()
         running = asyncio.create_task(world.model.get(2).run("serving_default", {}))
-        await asyncio.sleep(0.05)
+        await eventually(lambda: world.loaded[0].running)
         world.write(3)
         world.write(1)
         await world.update()
@@ -213,7 +220,7 @@ def test_a_version_wanted_back_while_it_leaves_is_loaded_after_that(world):
         assert world.current == 3
         world.hold.set()
         await running
-        await asyncio.sleep(0.1)
+        await world.settle()
         await world.update()
         assert world.current == 2
 
@@ -236,7 +243,7 @@ def test_ended_versions_are_forgotten_after_a_while(world):
         for version in range(40):
             world.write(version)
             await world.model.update(ModelFolder(world.path).scan()["m"])
-        await asyncio.sleep(0.05)
+        await world.settle()
         await world.update()
         assert len(world.states()) == 17
         world.write(99, "broken")
@@ -254,14 +261,6 @@ def engine_of(world, **options):
     return EmbeddedEngine(EmbeddedOptions(folder, poll_seconds=0.02, **options), world.load)
 
 
-async def eventually(condition):
-    for _ in range(500):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it never came true")
-
-
 def test_engine_picks_up_models_and_versions_by_itself(world):
     async def scenario():
         engine = engine_of(world, folder=world.path.parent)
@@ -274,6 +273,7 @@ def test_engine_picks_up_models_and_versions_by_itself(world):
             assert servable.version == 1
         world.write(2)
         await eventually(lambda: world.loaded[0].closed)
+        await asyncio.sleep(0.05)
         assert [s.state for s in await engine.status(ModelSpec("m"))] == [
             VersionState.AVAILABLE,
             VersionState.END,

@@ -18,6 +18,7 @@ from server.errors import Code, ServingError
 from server.process import StartError
 from server.serve import Gateway
 from server.settings import load_settings
+from tests.server.support.eventually import eventually
 from tests.server.support.tls_files import tls_files
 
 STREAMS = 4
@@ -87,7 +88,7 @@ def test_each_channel_is_a_connection_and_calls_are_spread_evenly(channels):
         await asyncio.gather(*(ask(endpoint) for _ in range(channels)))
         service.go_on.clear()
         calls = [ask(endpoint) for _ in range(3 * STREAMS)]
-        await asyncio.sleep(0.5)
+        await eventually(lambda: len(service.asking) >= channels * STREAMS)
         running = await most_at_once(service)
         service.go_on.set()
         # The server refuses some that waited: for it the calls that they follow have not ended yet.
@@ -106,7 +107,7 @@ def test_a_second_connection_is_made_only_when_calls_overlap():
         alone = len(service.peers)
         service.go_on.clear()
         calls = [ask(endpoint) for _ in range(2)]
-        await asyncio.sleep(0.5)
+        await eventually(lambda: len(service.asking) == 2)
         service.go_on.set()
         await asyncio.gather(*calls)
         return alone, len(service.peers)
@@ -147,14 +148,14 @@ def test_calls_keep_off_a_channel_that_cannot_connect_while_another_can():
             behind = Endpoint(UpstreamAddress("behind", f"127.0.0.1:{port}"), Breaker(5, 1))
             behind.open(load_protos(), ChannelOptions(channels=2))
             first = ask(behind)
-            while not service.asking:
-                await asyncio.sleep(0.01)
+            await eventually(lambda: service.asking)
             with pytest.raises(ServingError, match="cannot be reached"):
                 await ask(behind)  # The one that finds out.
             await others.wait()
             calls = [ask(behind) for _ in range(STREAMS - 1)]
-            while len(service.asking) < STREAMS and not any(call.done() for call in calls):
-                await asyncio.sleep(0.01)
+            await eventually(
+                lambda: len(service.asking) == STREAMS or any(call.done() for call in calls)
+            )
             service.go_on.set()
             done = await asyncio.gather(first, *calls, return_exceptions=True)
             await behind.close()
@@ -173,8 +174,9 @@ def test_calls_that_end_early_make_room_on_their_channel():
             done = await asyncio.gather(*left, return_exceptions=True)
             assert isinstance(done[4], ServingError)
             assert done[4].code is Code.DEADLINE_EXCEEDED
+        await eventually(lambda: not service.asking)
         calls = [ask(endpoint) for _ in range(STREAMS)]
-        await asyncio.sleep(0.5)
+        await eventually(lambda: len(service.asking) == STREAMS)
         loads = Counter(service.asking)
         service.go_on.set()
         await asyncio.gather(*calls)

@@ -9,6 +9,7 @@ import pytest
 
 from server.engines.worker_pool import WorkerPool
 from server.errors import Code, ServingError
+from tests.server.support.eventually import eventually
 
 
 def test_work_beyond_the_bound_is_refused_and_the_rest_is_done():
@@ -20,8 +21,7 @@ def test_work_beyond_the_bound_is_refused_and_the_rest_is_done():
             asyncio.create_task(pool.run(lambda: go.wait(10), lambda: released.append(1)))
             for _ in range(3)
         ]
-        await asyncio.sleep(0.05)
-        assert pool.waiting == 2
+        await eventually(lambda: pool.waiting == 2)
         with pytest.raises(ServingError) as caught:
             await pool.run(lambda: None, lambda: released.append(2))
         assert caught.value.code is Code.RESOURCE_EXHAUSTED
@@ -29,7 +29,7 @@ def test_work_beyond_the_bound_is_refused_and_the_rest_is_done():
         assert released == [2]
         go.set()
         assert await asyncio.gather(*accepted) == [True] * 3
-        await asyncio.sleep(0.05)
+        await eventually(lambda: len(released) == 4)
         assert (pool.waiting, released) == (0, [2, 1, 1, 1])
         await pool.close()
 
@@ -50,14 +50,15 @@ def test_a_cancelled_call_that_waits_is_dropped_and_one_that_runs_is_awaited():
             asyncio.create_task(pool.run(lambda n=n: call(n), lambda n=n: done.append(n)))
             for n in range(3)
         ]
-        await asyncio.sleep(0.05)
+        await eventually(lambda: ran)
         tasks[0].cancel()
         tasks[1].cancel()
+        await eventually(lambda: done)
         await asyncio.sleep(0.05)
         assert done == [1]
         go.set()
         await tasks[2]
-        await asyncio.sleep(0.05)
+        await eventually(lambda: len(done) == 3)
         assert (ran, sorted(done)) == ([0, 2], [0, 1, 2])
         await pool.close()
 

@@ -130,5 +130,10 @@ class GatewayProcess:
             assert time.monotonic() < deadline, f"{path} answers {reply}\n{self.log()}"
             time.sleep(0.05)
 
+    def wait_in_flight(self, requests: int) -> None:
+        """Waits until so many are being answered, without the one that asks for that."""
+        wanted = f"gateway_in_flight {requests + 1}.0"
+        self.wait_for("/metrics", lambda reply: wanted in reply.body.decode())
+
     def wait_ready(self) -> None:
         self.wait_for("/readyz", lambda reply: reply.status == 200)
