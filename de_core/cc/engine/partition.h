@@ -103,7 +103,8 @@ class Partition {
 
   /// Whether it is that of `keys`, which are integers, in this order.
   bool IsOf(const Keys& keys) const noexcept {
-    return keys.size == unsorted_.size() &&
+    if (keys.size != unsorted_.size()) return false;
+    return keys.size == 0 ||  // no bytes, and perhaps no memory either
            std::memcmp(keys.ints, unsorted_.data(), keys.size * sizeof(uint64_t)) == 0;
   }
 
