@@ -44,9 +44,10 @@ class Trained:
         make: The optimizer of a graph.
         lookups: Makes the two lookups in it.
         open_session: Opens a session of the current graph, once all in it is made.
+        clip: The norm that all gradients together are scaled down to, or None.
     """
 
-    def __init__(self, make, lookups, open_session=tf.compat.v1.Session):
+    def __init__(self, make, lookups, open_session=tf.compat.v1.Session, clip=None):
         with tf.Graph().as_default() as graph:
             step = v1.get_or_create_global_step()
             users, items, results = lookups()
@@ -54,7 +55,7 @@ class Trained:
             self.batch = placeholders()
             self.loss = oracle.loss_of(users, items, dense, self.batch)
             self.optimizer = make()
-            self.train = self.optimizer.minimize(self.loss, global_step=step)
+            self.train = self.minimize(step, clip)
             self.of_rows = {
                 name: [e for e in tf.compat.v1.global_variables() if e.name.startswith(name)]
                 for name in oracle.TABLES
@@ -66,6 +67,13 @@ class Trained:
             if not graph.finalized:  # as monitored sessions do, which initialize by themselves
                 self.session.run(initialize)
         self.results = [*results, dense]
+
+    def minimize(self, step, clip):
+        if clip is None:
+            return self.optimizer.minimize(self.loss, global_step=step)
+        gradients, variables = zip(*self.optimizer.compute_gradients(self.loss), strict=True)
+        clipped, _ = tf.clip_by_global_norm(gradients, clip)
+        return self.optimizer.apply_gradients(zip(clipped, variables, strict=True), step)
 
     def run(self, data):
         return [self.step(batch) for batch in data]
@@ -79,19 +87,29 @@ class Trained:
 
 
 class Dense(Trained):
-    """Takes back what a step did to rows without a gradient."""
+    """Takes back what a step did to rows without a gradient.
 
-    def __init__(self, make):
-        super().__init__(make, self.lookups)
+    Args:
+        make: The optimizer of a graph.
+        clip: See `Trained`; then gradients are slices, as those of tables: the norm of such is over
+            all of them, several of one row too.
+    """
+
+    def __init__(self, make, clip=None):
+        super().__init__(make, lambda: self.lookups(clip is not None), clip=clip)
 
     @staticmethod
-    def lookups():
+    def lookups(sparse):
         variables = [
             tf.compat.v1.get_variable(name, initializer=rows, use_resource=True)
             for name, rows in oracle.initial_rows().items()
         ]
         users, items = (
-            lambda ids, each=each: tf.tensordot(tf.one_hot(ids, oracle.IDS), each, 1)
+            lambda ids, each=each: (
+                tf.nn.embedding_lookup(each, ids)
+                if sparse
+                else tf.tensordot(tf.one_hot(ids, oracle.IDS), each, 1)
+            )
             for each in variables
         )
         return users, items, variables
@@ -120,11 +138,13 @@ class Tables(Trained):
         shards: Tables of each Variable.
         open_session: See `Trained`.
         fill: Whether to write the rows to begin with.
+        clip: See `Trained`.
     """
 
-    def __init__(self, make, shards, open_session=tf.compat.v1.Session, fill=True):
+    def __init__(self, make, shards, open_session=tf.compat.v1.Session, fill=True, clip=None):
         self.shards = shards
-        super().__init__(lambda: de.DynamicEmbeddingOptimizer(make()), self.lookups, open_session)
+        wrapped = lambda: de.DynamicEmbeddingOptimizer(make())  # noqa: E731
+        super().__init__(wrapped, self.lookups, open_session, clip)
         if fill:
             self.session.run(self.writes)
 
@@ -175,6 +195,46 @@ def test_a_session_trains_tables_to_the_dense_rows(name, shards):
         assert [slot.slot_name for slot in slots] == ["m", "v"]
         ours, theirs = tables.session.run(values), dense.session.run(dense.of_rows["users"][1:])
         oracle.assert_same(ours, theirs)
+
+
+def rate():
+    return 0.05
+
+
+# Of the other four TensorFlow itself takes no callables.
+CALLABLE = {
+    "sgd": lambda: v1.GradientDescentOptimizer(rate),
+    "momentum": lambda: v1.MomentumOptimizer(rate, lambda: 0.8),
+    "adagrad": lambda: v1.AdagradOptimizer(rate),
+    "adadelta": lambda: v1.AdadeltaOptimizer(rate, lambda: 0.9, lambda: 1e-4),
+    "adam": lambda: v1.AdamOptimizer(rate, lambda: 0.8, lambda: 0.99, lambda: 1e-6),
+    "rmsprop": lambda: v1.RMSPropOptimizer(rate, lambda: 0.8, lambda: 0.5, lambda: 1e-7),
+    "adam, a falling rate": lambda: v1.AdamOptimizer(
+        lambda: v1.exponential_decay(0.05, v1.get_global_step(), 1, 0.5)
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "clip"),
+    [
+        *(pytest.param(CALLABLE[name], None, id=name) for name in CALLABLE),
+        *(
+            pytest.param(
+                OPTIMIZERS[name],
+                0.1,
+                id=f"{name}, clipped",
+                marks=[] if name in ("sgd", "adagrad", "adam", "ftrl") else pytest.mark.slow,
+            )
+            for name in OPTIMIZERS
+        ),
+    ],
+)
+def test_callable_settings_and_clipping_by_the_global_norm(settings, clip):
+    data = list(oracle.batches(4))
+    tables, dense = Tables(settings, 2, clip=clip), Dense(settings, clip=clip)
+    oracle.assert_same([tables.run(data)], [dense.run(data)])
+    oracle.assert_same(tables.finish(), dense.finish())
 
 
 NOT_IN_SESSIONS = {("sgd", "function", 2), ("adam", "eager", 3), ("ftrl", "function", 1)}
