@@ -38,7 +38,7 @@ bench: python  ## speed beside libcuckoo, TensorFlow and the memory itself; minu
 ops: python  ## compile de_core/_de_ops.so into the checkout for the TensorFlow of $(PYTHON)
 	@$(PYTHON) scripts/build_ops.py
 
-engine-test: python  ## the engine's C++ tests alone [PRESET=engine-asan or engine-tsan]
+engine-test: python  ## the engine's C++ tests alone [PRESET=engine-asan, engine-tsan or engine-arm64]
 	@$(PYTHON) scripts/engine_tests.py --preset $(PRESET) --require
 
 lint: python  ## ruff, mypy and clang-format, changing nothing

@@ -15,7 +15,7 @@ from pathlib import Path
 from build_ops import parallel_jobs
 
 ROOT = Path(__file__).resolve().parent.parent
-PRESETS = ("default", "engine-asan", "engine-tsan")
+PRESETS = ("default", "engine-asan", "engine-tsan", "engine-arm64")
 TIMEOUT_S = 1800
 NO_GTEST = "need GoogleTest"
 

@@ -1,0 +1,29 @@
+"""The engine is written for every 64-bit processor, though most machines that test it are x86-64.
+
+This finds code that only compiles there. `make engine-test PRESET=engine-arm64` runs the engine's
+tests for ARM, under QEMU.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.serving.tools import needs
+
+COMPILER = "aarch64-linux-gnu-g++"
+OPTIONS = ("-std=c++17", "-O0", "-fsyntax-only", "-Wall", "-Wextra", "-Werror")
+
+
+@needs(COMPILER)
+def test_the_engine_compiles_for_64_bit_arm(root: Path):
+    def errors_of(source: Path) -> str:
+        command = [COMPILER, *OPTIONS, f"-I{root}", str(source)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300).stderr
+
+    sources = sorted((root / "de_core/cc/engine").glob("*.cc"))
+    assert len(sources) > 30
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        assert "\n".join(filter(None, threads.map(errors_of, sources))) == ""
