@@ -12,101 +12,19 @@
 #include <thread>
 
 #include "de_core/cc/engine/snapshot_compact.h"
-#include "de_core/cc/engine/table_restore.h"
-#include "de_core/cc/testing/test_executor.h"
+#include "de_core/cc/testing/saved_table.h"
 
 namespace de::engine {
 namespace {
 
-std::unique_ptr<Table> Make(size_t dim = 2) {
-  TableOptions options;
-  options.dim = dim;
-  std::unique_ptr<Table> table;
-  EXPECT_TRUE(Table::Create(options, &table).ok());
-  return table;
-}
-
-void Put(Table* table, const std::vector<int64_t>& keys, float value,
-         Executor* executor = nullptr) {
-  const std::vector<float> rows(keys.size() * table->options().dim, value);
-  ASSERT_TRUE(table
-                  ->InsertOrAssign({keys.data(), nullptr, keys.size()},
-                                   {reinterpret_cast<const char*>(rows.data()), nullptr}, executor)
-                  .ok());
-}
-
-std::map<int64_t, std::vector<float>> Contents(const Table& table) {
-  std::map<int64_t, std::vector<float>> all;
-  const size_t dim = table.options().dim;
-  const size_t stride = table.layout().stride();
-  RowBatch batch;
-  for (ExportCursor cursor; !cursor.done;) {
-    EXPECT_TRUE(table.ExportBatch(&cursor, &batch).ok());
-    for (size_t i = 0; i < batch.size(); ++i) {
-      std::vector<float> row(dim);
-      std::memcpy(row.data(), batch.rows.data() + i * stride, dim * sizeof(float));
-      all[static_cast<int64_t>(batch.words[i])] = row;
-    }
-  }
-  return all;
-}
-
-std::vector<int64_t> Numbers(int64_t first, size_t count) {
-  std::vector<int64_t> keys(count);
-  std::iota(keys.begin(), keys.end(), first);
-  return keys;
-}
-
-/// Saves and returns the file's bytes; empty where the save failed.
-std::string Save(Table* table, SaveOptions options, uint8_t number, Executor* executor = nullptr,
-                 bool done = true) {
-  options.id[0] = number;
-  std::unique_ptr<TableSave> save;
-  if (!TableSave::Begin(table, options, &save).ok()) return "";
-  StringSink sink;
-  if (!save->Write(&sink, executor).ok()) return "";
-  if (done) {
-    EXPECT_TRUE(save->Done().ok());
-  }
-  return sink.bytes();
-}
-
-SaveOptions ChainOf(const char* name, bool delta) {
-  SaveOptions options;
-  options.chain = name;
-  options.delta = delta;
-  return options;
-}
-
-/// Files as readers.
-class Readers {
- public:
-  explicit Readers(const std::vector<std::string>& files) {
-    for (const std::string& bytes : files) {
-      owned_.emplace_back();
-      const Status status =
-          SnapshotReader::Open(bytes.data(), bytes.size(), SnapshotVerify::kFull, &owned_.back());
-      EXPECT_TRUE(status.ok()) << status.message;
-      all.push_back(owned_.back().get());
-    }
-  }
-
-  std::vector<const SnapshotReader*> all;
-
- private:
-  std::vector<std::unique_ptr<SnapshotReader>> owned_;
-};
-
-std::map<int64_t, std::vector<float>> Restored(const std::vector<std::string>& files,
-                                               size_t dim = 2) {
-  const auto table = Make(dim);
-  const Readers readers(files);
-  RestoreReport report;
-  Threads threads(3);
-  const Status status = RestoreTable(table.get(), readers.all, {}, &threads, &report);
-  EXPECT_TRUE(status.ok()) << status.message;
-  return Contents(*table);
-}
+using testing::ChainOf;
+using testing::Contents;
+using testing::Make;
+using testing::Numbers;
+using testing::Put;
+using testing::Readers;
+using testing::Restored;
+using testing::Save;
 
 /// By dim: rows of some widths are written in a way of their own.
 class TableSaveOf : public ::testing::TestWithParam<size_t> {};

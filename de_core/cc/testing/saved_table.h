@@ -1,0 +1,141 @@
+// Tables of integer keys and float rows, the files they are saved into, and what those say.
+#ifndef DE_CORE_TESTING_SAVED_TABLE_H_
+#define DE_CORE_TESTING_SAVED_TABLE_H_
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "de_core/cc/engine/table_restore.h"
+#include "de_core/cc/engine/table_save.h"
+#include "de_core/cc/testing/test_executor.h"
+
+namespace de::engine::testing {
+
+inline std::unique_ptr<Table> Make(size_t dim = 2) {
+  TableOptions options;
+  options.dim = dim;
+  std::unique_ptr<Table> table;
+  EXPECT_TRUE(Table::Create(options, &table).ok());
+  return table;
+}
+
+inline void Put(Table* table, const std::vector<int64_t>& keys, float value,
+                Executor* executor = nullptr) {
+  const std::vector<float> rows(keys.size() * table->options().dim, value);
+  ASSERT_TRUE(table
+                  ->InsertOrAssign({keys.data(), nullptr, keys.size()},
+                                   {reinterpret_cast<const char*>(rows.data()), nullptr}, executor)
+                  .ok());
+}
+
+inline std::map<int64_t, std::vector<float>> Contents(const Table& table) {
+  std::map<int64_t, std::vector<float>> all;
+  const size_t dim = table.options().dim;
+  const size_t stride = table.layout().stride();
+  RowBatch batch;
+  for (ExportCursor cursor; !cursor.done;) {
+    EXPECT_TRUE(table.ExportBatch(&cursor, &batch).ok());
+    for (size_t i = 0; i < batch.size(); ++i) {
+      std::vector<float> row(dim);
+      std::memcpy(row.data(), batch.rows.data() + i * stride, dim * sizeof(float));
+      all[static_cast<int64_t>(batch.words[i])] = row;
+    }
+  }
+  return all;
+}
+
+inline std::vector<int64_t> Numbers(int64_t first, size_t count) {
+  std::vector<int64_t> keys(count);
+  std::iota(keys.begin(), keys.end(), first);
+  return keys;
+}
+
+/// Saves and returns the file's bytes; empty where the save failed.
+inline std::string Save(Table* table, SaveOptions options, uint8_t number,
+                        Executor* executor = nullptr, bool done = true) {
+  options.id[0] = number;
+  std::unique_ptr<TableSave> save;
+  if (!TableSave::Begin(table, options, &save).ok()) return "";
+  StringSink sink;
+  if (!save->Write(&sink, executor).ok()) return "";
+  if (done) {
+    EXPECT_TRUE(save->Done().ok());
+  }
+  return sink.bytes();
+}
+
+inline SaveOptions ChainOf(const char* name, bool delta) {
+  SaveOptions options;
+  options.chain = name;
+  options.delta = delta;
+  return options;
+}
+
+/// Files as readers.
+class Readers {
+ public:
+  explicit Readers(const std::vector<std::string>& files) {
+    for (const std::string& bytes : files) {
+      owned_.emplace_back();
+      const Status status =
+          SnapshotReader::Open(bytes.data(), bytes.size(), SnapshotVerify::kFull, &owned_.back());
+      EXPECT_TRUE(status.ok()) << status.message;
+      all.push_back(owned_.back().get());
+    }
+  }
+
+  std::vector<const SnapshotReader*> all;
+
+ private:
+  std::vector<std::unique_ptr<SnapshotReader>> owned_;
+};
+
+inline std::map<int64_t, std::vector<float>> Restored(const std::vector<std::string>& files,
+                                                      size_t dim = 2) {
+  const auto table = Make(dim);
+  const Readers readers(files);
+  RestoreReport report;
+  Threads threads(3);
+  const Status status = RestoreTable(table.get(), readers.all, {}, &threads, &report);
+  EXPECT_TRUE(status.ok()) << status.message;
+  return Contents(*table);
+}
+
+/// Adds all that the source has to give to `rows`, piece by piece; `between` is called behind each.
+template <typename Between>
+Status CollectAll(SaveSource* source, SavedRows* rows, const Between& between) {
+  for (SaveSource::Range range : source->ranges()) {
+    uint64_t last = 0;
+    for (bool done = false; !done;) {
+      DE_RETURN_IF_ERROR(source->Collect(&range, rows, &last, &done));
+      between(last, done);
+    }
+  }
+  return Status::Ok();
+}
+
+inline Status CollectAll(SaveSource* source, SavedRows* rows) {
+  return CollectAll(source, rows, [](uint64_t, bool) {});
+}
+
+/// The first float of each row, by key.
+inline std::map<int64_t, float> RowsOf(const SnapshotSection& section, const RowLayout& layout) {
+  std::map<int64_t, float> all;
+  for (size_t i = 0; i < section.count; ++i) {
+    float value;
+    std::memcpy(&value, section.rows + i * layout.stride(), sizeof(value));
+    EXPECT_TRUE(all.emplace(static_cast<int64_t>(section.words[i]), value).second)
+        << "a row was collected twice";
+  }
+  return all;
+}
+
+}  // namespace de::engine::testing
+
+#endif  // DE_CORE_TESTING_SAVED_TABLE_H_
