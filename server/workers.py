@@ -75,7 +75,7 @@ class WorkerSupervisor:
         self._settings = settings
         self._arguments = list(arguments)
         self._processes: dict[int, subprocess.Popen[str]] = {}
-        self._stopping = False
+        self._told: int | None = None
 
     def run(self) -> int:
         """Runs the workers until told to stop; returns the exit status.
@@ -104,7 +104,7 @@ class WorkerSupervisor:
                 self._start(worker)
             if not all([self._wait_started(worker) for worker in workers]):
                 self._end(signal.SIGTERM)
-                return 0 if self._stopping else _CANNOT_START
+                return _CANNOT_START if self._told is None else 0
             scheme = "https" if settings.tls_cert else "http"
             print(f"Gateway listens on {url_of(keeper, scheme)}", flush=True)
             if grpc_port:
@@ -117,12 +117,16 @@ class WorkerSupervisor:
 
     def _start(self, worker: Worker) -> None:
         variables = {**dataclasses.asdict(worker), "folder": str(worker.folder)}
-        self._processes[worker.index] = subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "server", *self._arguments],
             env={**os.environ, _VARIABLE: json.dumps(variables)},
             stdout=subprocess.PIPE,
             text=True,
         )
+        self._processes[worker.index] = process
+        if self._told is not None:
+            # The signal came while the process was made, and was passed on to the others only.
+            process.send_signal(self._told)
 
     def _wait_started(self, worker: Worker) -> bool:
         stream = self._processes[worker.index].stdout
@@ -139,17 +143,18 @@ class WorkerSupervisor:
                 if process.stdout is not None:
                     process.stdout.close()
                 del self._processes[worker.index]
-                if not self._stopping:
+                if self._told is None:
                     print(
                         f"Worker {worker.index} ended with {process.returncode}; starting another",
                         file=sys.stderr,
                     )
                     time.sleep(_RESTART_SECONDS)
+                if self._told is None:
                     self._start(worker)
             time.sleep(0.1)
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:
-        self._stopping = True
+        self._told = number
         self._end(number)
 
     def _end(self, number: int) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from server.settings import load_settings
+from server.workers import Worker, WorkerSupervisor
 from tests.server.support.eventually import wait_until
 from tests.server.support.gateway_process import GatewayProcess, free_port, make_key
 from tests.server.support.light_upstream import LightUpstream
@@ -74,6 +76,9 @@ def test_workers_share_port_labels_and_metrics_and_are_replaced(tmp_path):
         # Connections that the killed one had not taken yet are reset, so none is made here.
         wait_until(lambda: len({*child_processes(gateway.process.pid)} - {children[1]}) == 2)
         children = child_processes(gateway.process.pid)
+        # Another one dies, and the end comes before it is replaced.
+        os.kill(children[1], signal.SIGKILL)
+        wait_until(lambda: len(child_processes(gateway.process.pid)) == 1)
         gateway.process.terminate()
         assert gateway.process.wait(60) == 0
         assert [pid for pid in children if Path(f"/proc/{pid}").exists()] == []
@@ -91,6 +96,16 @@ def test_workers_end_when_the_process_that_looks_after_them_is_killed(tmp_path):
         children = child_processes(gateway.process.pid)
         gateway.process.kill()
         wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
+
+
+def test_a_worker_that_is_started_while_the_end_is_told_ends_too(tmp_path):
+    arguments = {"workers": 2, "model_dir": tmp_path}
+    supervisor = WorkerSupervisor(load_settings(**arguments), ["--model-dir", str(tmp_path)])
+    supervisor._pass_on(signal.SIGTERM, None)
+    supervisor._start(Worker(0, tmp_path, free_port(), 0, os.getpid()))
+    process = supervisor._processes[0]
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGTERM
 
 
 def test_workers_that_cannot_start_say_why_once_and_end(tmp_path):
