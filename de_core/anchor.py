@@ -171,6 +171,18 @@ def stopping_optimizers(variable: tf.Variable) -> tf.Variable:
     return variable
 
 
+def stop_optimizers_of_loaded(graph: tf.Graph) -> None:
+    """Makes the anchors in a function that came with a SavedModel stop all optimizers.
+
+    Args:
+        graph: Of the function, a gradient of whose lookups is being made.
+    """
+    for variable in getattr(graph, "variables", ()):
+        # An anchor has its tables with it there.
+        if table_of(variable) is None and hasattr(variable, "table_0"):
+            stopping_optimizers(variable)
+
+
 class _StopsOptimizers:
     """What optimizers ask of a variable that they are about to update."""
 
@@ -187,6 +199,8 @@ class _StopsOptimizers:
 
     def _not_wrapped(self) -> RuntimeError:
         table = table_of(self)
+        if table is None and not self._in_graph_mode:
+            return of_a_loaded_table(self)
         # That of a MetaGraph is known by its anchor alone.
         return _not_wrapped(self.name.partition("/anchor")[0] if table is None else table.name)
 
@@ -213,6 +227,19 @@ def _refuse(value: Any, *_: Any, table_name: str, takes_empty: bool = True, **__
     is_empty = not isinstance(value, tf.IndexedSlices) and 0 in tuple(value.shape)
     if not (is_empty and takes_empty):
         raise _not_wrapped(table_name)
+
+
+def of_a_loaded_table(variable: Any) -> RuntimeError:
+    """Returns the error that says that a table of a SavedModel cannot be trained.
+
+    Args:
+        variable: The loaded anchor, which has got a gradient.
+    """
+    return RuntimeError(
+        "Tables loaded from a SavedModel are read only: train the model itself, with the rows "
+        "of a checkpoint or a .keras file, or leave the loaded variable out. "
+        f"Received: a gradient for {variable.name!r} of shape={variable.shape}."
+    )
 
 
 def _not_wrapped(table_name: str) -> RuntimeError:

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from de_core import graph_mode
 from de_core._ops import library
+from de_core.anchor import stop_optimizers_of_loaded
 
 # As the first dimension of a dense shape: a table's height is unbounded. TensorShape reads it as
 # None, and whoever tries to make the gradient dense fails at once instead of filling the memory.
@@ -144,6 +145,8 @@ def _flat(tensor: tf.Tensor, row: list[int]) -> tf.Tensor:
 
 def _of_anchor(anchor: tf.Tensor, keys: tf.Tensor, values: tf.Tensor) -> Any:
     """Returns the gradient with respect to an anchor, or to a token of it."""
+    if tf.is_symbolic_tensor(anchor):
+        stop_optimizers_of_loaded(anchor.graph)
     if anchor.dtype == tf.variant:
         return library.de_row_gradients(keys, values)
     return _slices(keys, values, values.shape[-1])

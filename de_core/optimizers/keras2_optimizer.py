@@ -191,9 +191,14 @@ class TablesAndOthers(Wrapping):
         cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None
     ) -> TablesAndOthers:
         """Makes an optimizer of `get_config`'s result."""
-        inner = tf_keras.saving.deserialize_keras_object(
-            config["optimizer"], custom_objects=custom_objects
+        serialized = config["optimizer"]
+        # A SavedModel names the class alone, and tf_keras has two of most names.
+        deserialize = (
+            tf_keras.saving.deserialize_keras_object
+            if "module" in serialized
+            else tf_keras.optimizers.deserialize
         )
+        inner = deserialize(serialized, custom_objects=custom_objects)
         return cls(**{**config, "optimizer": inner})
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from de_core import graph_mode
-from de_core.anchor import table_of, tensor_variable
+from de_core.anchor import of_a_loaded_table, table_of, tensor_variable
 from de_core.config import received
 from de_core.optimizers import clipping
 from de_core.sharded_table import ShardedTable, living
@@ -189,11 +189,7 @@ def _checked(gradient: tf.IndexedSlices, table: ShardedTable) -> tf.IndexedSlice
 
 def _check_not_loaded(gradient: Any, variable: Any) -> None:
     if isinstance(gradient, tf.IndexedSlices) and variable.shape.rank and variable.shape[0] == 0:
-        raise RuntimeError(
-            "Tables loaded from a SavedModel are read only: train the model itself, with the rows "
-            "of a checkpoint or a .keras file, or leave the loaded variable out. "
-            f"Received: a gradient for {variable.name!r} of shape={variable.shape}."
-        )
+        raise of_a_loaded_table(variable)
 
 
 def _check_nothing(gradient: Any, table: ShardedTable) -> None:

@@ -107,6 +107,18 @@ SETTINGS = {
 SETTINGS_IN_SHORT = [("adagrad", new, 4), ("ftrl", legacy, 2), ("rmsprop momentum", legacy, 4)]
 
 
+@pytest.mark.parametrize("of", [new, legacy], ids=["new", "legacy"])
+def test_it_comes_back_with_a_saved_model(of, tmp_path):
+    model = tf_keras.Sequential([tf_keras.layers.Dense(1)])
+    model.compile(de.DynamicEmbeddingOptimizer(of.SGD(0.125)), "mse")
+    model.fit(np.ones([4, 1]), np.ones([4, 1]), verbose=0)
+    model.save(tmp_path / "model")
+    loaded = tf_keras.models.load_model(tmp_path / "model").optimizer
+    assert type(loaded) is type(model.optimizer)
+    assert type(loaded.inner_optimizer) is of.SGD
+    assert float(loaded.learning_rate) == 0.125
+
+
 @pytest.mark.parametrize(
     ("name", "of", "number"),
     [

@@ -102,6 +102,50 @@ def test_a_step_of_tensorflow_2(make, in_function):
         apply(make(0.1), in_function)
 
 
+class Scores(tf.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.factors = de.Variable(dim=2, name="t"), tf.Variable([1.0, 1.0])
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)])
+    def looked_up(self, ids):
+        return tf.reduce_sum(de.embedding_lookup(self.table, ids) * self.factors)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)])
+    def pooled(self, ids):
+        ragged = tf.RaggedTensor.from_row_lengths(ids, [tf.size(ids)])
+        return tf.reduce_sum(de.embedding_lookup_sparse(self.table, ragged, None) * self.factors)
+
+
+@pytest.fixture(scope="module")
+def saved_model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("scores")
+    tf.saved_model.save(Scores(), str(path))
+    return str(path)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("method", ["looked_up", "pooled"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        v1.train.GradientDescentOptimizer,
+        *(of.SGD for of in (tf_keras.optimizers, tf_keras.optimizers.legacy)),
+        *(of.Adam for of in (tf_keras.optimizers, tf_keras.optimizers.legacy)),
+    ],
+)
+def test_one_on_a_loaded_model(make, method, wrapped, saved_model):
+    loaded = tf.saved_model.load(saved_model)
+    variables = [loaded.factors, loaded.table.anchor]
+    optimizer = de.DynamicEmbeddingOptimizer(make(0.1)) if wrapped else make(0.1)
+    with tf.GradientTape() as tape:
+        loss = tf.function(getattr(loaded, method))(IDS)
+    gradients = tape.gradient(loss, variables)
+    with pytest.raises(RuntimeError, match="loaded from a SavedModel are read only: train the mod"):
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+    assert loaded.factors.numpy().tolist() == [1.0, 1.0]
+
+
 def test_what_stands_for_a_table_can_be_saved_and_described():
     with tf.Graph().as_default():
         anchor = de.get_variable("t", dim=2).trainable_variables[0]
