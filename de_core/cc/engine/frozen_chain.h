@@ -27,7 +27,7 @@ class FrozenChain {
 
   /// Opens a base and its deltas in their order, one at least, each as FrozenTable::Open would.
   /// FailedPrecondition where they do not follow one another. What an unknown key reads as is what
-  /// the last file says. Memory: two bytes a key of the deltas.
+  /// the last file says. Memory: two to four bytes a key of the deltas.
   static Status Open(const std::vector<File>& files, const FrozenOptions& options,
                      std::unique_ptr<FrozenChain>* chain) noexcept;
 

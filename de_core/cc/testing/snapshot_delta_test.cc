@@ -1,9 +1,6 @@
-// Deltas in files: tombstones, damage, chains that do not belong together, keys that are there
-// twice.
+// Deltas in files: tombstones, damage, keys that are there twice.
 #include <gtest/gtest.h>
 
-#include "de_core/cc/engine/frozen_chain.h"
-#include "de_core/cc/engine/snapshot_compact.h"
 #include "de_core/cc/engine/snapshot_reader.h"
 #include "de_core/cc/testing/snapshot_fixture.h"
 
@@ -93,93 +90,6 @@ TEST(DamagedSnapshot, a_key_that_is_there_twice_is_named) {
     EXPECT_EQ(status.code, Code::kDataLoss);
     EXPECT_NE(status.message.find("there twice"), std::string::npos) << status.message;
   }
-}
-
-/// Opens a chain over files that it keeps.
-class Files {
- public:
-  explicit Files(const std::vector<std::string>& files) {
-    for (const std::string& bytes : files) {
-      kept_.push_back(std::make_unique<AlignedBytes>(bytes));
-      files_.push_back({kept_.back()->data(), kept_.back()->size()});
-    }
-  }
-  Status Open() { return FrozenChain::Open(files_, {}, &chain_); }
-  const FrozenChain& chain() const { return *chain_; }
-
- private:
-  std::vector<std::unique_ptr<AlignedBytes>> kept_;
-  std::vector<FrozenChain::File> files_;
-  std::unique_ptr<FrozenChain> chain_;
-};
-
-TEST(FrozenChain, a_later_file_hides_an_earlier_one) {
-  const RowLayout layout(KeyType::kInt64, DType::kInt64, 1);
-  const SampleTable base(layout, 300, 1);
-  SampleTable other(layout, 300, 2);
-  other.SetKeys(base.keys());  // other rows for the same keys
-  SnapshotHeader header = SampleHeader();
-  header.initializer = {};
-  const SnapshotHeader delta = SampleDeltaHeader(header);
-  Files files({base.Bytes(header, 2), other.Bytes(delta, 1)});
-  const Status opened = files.Open();
-  ASSERT_TRUE(opened.ok()) << opened.message;
-  for (size_t i = 0; i < base.size(); ++i) {
-    const int64_t key = base.keys()[i].number;
-    int64_t value = -1;
-    bool found = false;
-    ASSERT_TRUE(files.chain().Find({&key, nullptr, 1}, &value, &found).ok());
-    EXPECT_EQ(found, !SampleTable::IsGone(i));
-    int64_t expected = 0;
-    if (found) std::memcpy(&expected, other.row(i).data(), sizeof(expected));
-    EXPECT_EQ(value, expected);
-  }
-  uint64_t rows = 0;
-  ASSERT_TRUE(files.chain().Size(&rows).ok());
-  EXPECT_EQ(rows, 200U);
-}
-
-TEST(FrozenChain, an_unknown_key_is_an_error_only_if_no_file_has_it) {
-  const RowLayout layout(KeyType::kInt64, DType::kInt64, 1);
-  const SampleTable base(layout, 10, 1);
-  const SampleTable more(layout, 40, 3);
-  SnapshotHeader header = SampleHeader();
-  header.initializer = {};
-  header.metadata["oov"] = "error";
-  Files files({base.Bytes(header, 0), more.Bytes(SampleDeltaHeader(header), 0)});
-  ASSERT_TRUE(files.Open().ok());
-  int64_t value = 0;
-  for (size_t i = 0; i < more.size(); ++i) {
-    const int64_t key = more.keys()[i].number;
-    const Status status = files.chain().Find({&key, nullptr, 1}, &value, nullptr);
-    EXPECT_EQ(status.code, SampleTable::IsGone(i) ? Code::kNotFound : Code::kOk);
-    EXPECT_TRUE(files.chain().Find({&key, nullptr, 1}, nullptr, nullptr).ok());
-  }
-}
-
-TEST(FrozenChain, files_that_do_not_follow_one_another_are_refused) {
-  const RowLayout layout(KeyType::kInt64, DType::kFloat32, 1);
-  const SampleTable table(layout, 30);
-  const SnapshotHeader base = SampleHeader();
-  const SnapshotHeader first = SampleDeltaHeader(base);
-  const SnapshotHeader second = SampleDeltaHeader(first);
-  SnapshotHeader stranger = SampleDeltaHeader(base);
-  stranger.parent[3] ^= 1;
-  const auto bytes = [&](const SnapshotHeader& header) { return table.Bytes(header, 0); };
-  const std::vector<std::vector<std::string>> wrong = {
-      {bytes(first)},
-      {bytes(base), bytes(second)},
-      {bytes(base), bytes(stranger)},
-      {bytes(base), bytes(first), bytes(first)},
-      {bytes(base), bytes(second), bytes(first)},
-      {bytes(base), bytes(base)},
-  };
-  for (const auto& files : wrong) {
-    EXPECT_EQ(Files(files).Open().code, Code::kFailedPrecondition);
-  }
-  EXPECT_TRUE(Files({bytes(base), bytes(first), bytes(second)}).Open().ok());
-  const SampleTable wide(RowLayout(KeyType::kInt64, DType::kFloat32, 2), 30);
-  EXPECT_EQ(Files({bytes(base), wide.Bytes(first, 0)}).Open().code, Code::kInvalidArgument);
 }
 
 }  // namespace
