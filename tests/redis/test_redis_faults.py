@@ -16,8 +16,8 @@ from tests.redis import servers
 from tests.redis.servers import creator_for
 
 QUICK = {
-    "redis_socket_timeout": 300,
-    "redis_connect_timeout": 300,
+    "redis_socket_timeout": 1000,
+    "redis_connect_timeout": 1000,
     "redis_retries": 1,
 }
 
@@ -56,9 +56,9 @@ def test_a_server_that_hangs_is_an_error_in_time(own_server):
     table = filled(creator_for([own_server], **QUICK))
     own_server.process.send_signal(signal.SIGSTOP)
     begin = time.monotonic()
-    with pytest.raises(tf.errors.UnavailableError, match="within 300 ms"):
+    with pytest.raises(tf.errors.UnavailableError, match="within 1000 ms"):
         table.lookup(range(10))
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 20
     own_server.process.send_signal(signal.SIGCONT)
     np.testing.assert_array_equal(table.lookup([1]), [[1.0, 1.0]])
 
@@ -201,7 +201,7 @@ def test_a_sentinel_names_the_new_master(tmp_path):
     port = servers.free_port()
     file.write_text(
         f"port {port}\nsentinel monitor main 127.0.0.1 {master.port} 1\n"
-        "sentinel down-after-milliseconds main 300\nsentinel failover-timeout main 3000\n"
+        "sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 3000\n"
     )
     sentinel = subprocess.Popen(
         [servers.PROGRAM, str(file), "--sentinel"], stdout=subprocess.DEVNULL
