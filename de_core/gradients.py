@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core import graph_mode
+from de_core import dense_gradients, graph_mode
 from de_core._ops import library
 from de_core.anchor import stop_optimizers_of_loaded
 
@@ -145,6 +145,7 @@ def _flat(tensor: tf.Tensor, row: list[int]) -> tf.Tensor:
 
 def _of_anchor(anchor: tf.Tensor, keys: tf.Tensor, values: tf.Tensor) -> Any:
     """Returns the gradient with respect to an anchor, or to a token of it."""
+    dense_gradients.check_takes_slices()
     if tf.is_symbolic_tensor(anchor):
         stop_optimizers_of_loaded(anchor.graph)
     if anchor.dtype == tf.variant:

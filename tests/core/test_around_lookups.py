@@ -1,0 +1,74 @@
+"""What TensorFlow cannot do around a lookup is an error with the remedy."""
+
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+IDS = tf.constant([3, 3, 5], tf.int64)
+
+
+@pytest.fixture(params=["looked up", "pooled"])
+def rows_of(request):
+    table = de.Variable(dim=2, name="users", initializer=2.0)
+    if request.param == "looked up":
+        return table, lambda: de.embedding_lookup(table, IDS)
+    ids = tf.RaggedTensor.from_row_lengths(IDS, [2, 1])
+    return table, lambda: de.embedding_lookup_sparse(table, ids, None, combiner="sum")
+
+
+@pytest.fixture(params=[False, True], ids=["eager", "function"])
+def run(request):
+    return lambda function: (tf.function(function) if request.param else function)()
+
+
+@pytest.mark.parametrize("vectorized", [True, False])
+def test_a_jacobian(rows_of, run, vectorized):
+    table, rows = rows_of
+    factor = tf.Variable(3.0)
+
+    def jacobian(sources):
+        with tf.GradientTape(persistent=True) as tape:
+            inputs = rows()
+            tape.watch(inputs)
+            outputs = inputs**2 * factor
+        found = inputs if sources is None else sources
+        return tape.jacobian(outputs, found, experimental_use_pfor=vectorized)
+
+    anchor = table.trainable_variables[0]
+    with pytest.raises(NotImplementedError, match=r"with respect to them\. Received: sources"):
+        run(lambda: jacobian(anchor))
+    with pytest.raises(NotImplementedError, match=r"with respect to them\. Received: sources"):
+        run(lambda: jacobian([factor, anchor]))
+    assert float(tf.reduce_max(run(lambda: jacobian(None)))) in (12.0, 24.0)
+    assert float(tf.reduce_max(run(lambda: jacobian(factor)))) in (4.0, 16.0)
+
+
+def test_recomputing(rows_of, run):
+    table, rows = rows_of
+
+    def gradient(recomputed, looked_up):
+        with tf.GradientTape() as tape:
+            inputs = looked_up()
+            loss = tf.reduce_sum(tf.recompute_grad(recomputed)(inputs))
+        return tape.gradient(loss, table.trainable_variables[0])
+
+    with pytest.raises(NotImplementedError, match=r"function of the rows\. Received: a func"):
+        run(lambda: gradient(lambda factor: rows() * factor, lambda: tf.constant(2.0)))
+    assert set(run(lambda: gradient(tf.square, rows)).indices.numpy()) == {3, 5}
+
+
+def test_xla(rows_of):
+    _, rows = rows_of
+    message = "jit_compile=True away .*Received: .* table 'users'"
+    compiled = tf.function(rows, jit_compile=True)
+    inner = tf.function(rows)
+    for traced in (
+        compiled,
+        compiled.get_concrete_function,
+        tf.function(lambda: compiled()),
+        tf.function(lambda: inner(), jit_compile=True),
+    ):
+        with pytest.raises(NotImplementedError, match=message):
+            traced()
+    assert float(tf.function(tf.reduce_sum, jit_compile=True)(rows())) > 0
