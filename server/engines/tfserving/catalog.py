@@ -61,6 +61,8 @@ class Catalog:
         self._signatures: dict[tuple[str, int], list[SignatureSpec]] = {}
         self._labels: dict[tuple[str, str], int] = {}
         self._first_seen: dict[tuple[str, int], float] = {}
+        # Asked for by every request.
+        self._available_at: dict[tuple[str, str], list[int]] = {}
         self._late: set[tuple[str, str]] = set()
         self._looks = Rounds(self._look, _PAUSE_SECONDS)
 
@@ -100,11 +102,11 @@ class Catalog:
             if error.code is Code.DEADLINE_EXCEEDED and closed:
                 self._late.add((model, endpoint.name))
             else:
-                self._found[model][endpoint.name] = []
+                self._note(model, endpoint.name, [])
             return
         endpoint.breaker.succeeded()
         self._late.discard((model, endpoint.name))
-        self._found[model][endpoint.name] = [
+        statuses = [
             VersionStatus(
                 entry.version,
                 _STATES.get(entry.state, VersionState.START),
@@ -115,6 +117,13 @@ class Catalog:
             )
             for entry in response.model_version_status
         ]
+        self._note(model, endpoint.name, statuses)
+
+    def _note(self, model: str, endpoint: str, statuses: list[VersionStatus]) -> None:
+        self._found[model][endpoint] = statuses
+        self._available_at[model, endpoint] = [
+            status.version for status in statuses if status.state is VersionState.AVAILABLE
+        ]
 
     def _available(self, model: str) -> set[int]:
         return {version for each in self._serving(model) for version in each.versions}
@@ -122,11 +131,7 @@ class Catalog:
     def _serving(self, model: str) -> list["_Serving"]:
         serving = []
         for endpoint in self._pool.endpoints:
-            versions = [
-                status.version
-                for status in self._found.get(model, {}).get(endpoint.name, ())
-                if status.state is VersionState.AVAILABLE
-            ]
+            versions = self._available_at.get((model, endpoint.name))
             if versions:
                 late = (model, endpoint.name) in self._late
                 badness = _DRAINED if endpoint.drained else _LATE if late else _GOOD
