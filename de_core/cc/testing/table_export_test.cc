@@ -1,0 +1,138 @@
+// Rows copied out of a table segment by segment, while it changes.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "de_core/cc/testing/saved_table.h"
+
+namespace de::engine {
+namespace {
+
+using testing::Make;
+using testing::Numbers;
+using testing::Put;
+
+/// How often each key was visited, from `first` on; between(batch number) is called behind each.
+template <typename Between>
+std::map<int64_t, int> Visits(const Table& table, uint64_t first, const Between& between) {
+  std::map<int64_t, int> visits;
+  RowBatch batch;  // one for all: it keeps nothing of the batch before
+  ExportCursor cursor;
+  cursor.next_hash = first;
+  for (int number = 0; !cursor.done; ++number) {
+    const uint64_t next = cursor.next_hash;
+    EXPECT_TRUE(table.ExportBatch(&cursor, &batch).ok());
+    EXPECT_EQ(batch.hash_begin, next);
+    EXPECT_GE(batch.hash_last, next);
+    EXPECT_EQ(cursor.next_hash, batch.hash_last + 1);
+    EXPECT_EQ(cursor.done, cursor.next_hash == 0);
+    EXPECT_EQ(batch.rows.size(), batch.size() * table.layout().stride());
+    for (const uint64_t word : batch.words) {
+      EXPECT_GE(Mix64(word), next);
+      EXPECT_LE(Mix64(word), batch.hash_last);
+      ++visits[static_cast<int64_t>(word)];
+    }
+    between(number);
+  }
+  return visits;
+}
+
+TEST(TableExport, a_table_without_rows_is_left_through_its_last_hash) {
+  const auto table = Make();
+  EXPECT_TRUE(Visits(*table, 0, [](int) {}).empty());
+  EXPECT_TRUE(Visits(*table, ~uint64_t{0}, [](int) {}).empty());
+}
+
+TEST(TableExport, a_cursor_may_begin_at_any_hash) {
+  const auto table = Make();
+  const std::vector<int64_t> keys = Numbers(-100, 30000);
+  Put(table.get(), keys, 1);
+  for (const uint64_t first : {uint64_t{1}, Mix64(77), Mix64(77) + 1, ~uint64_t{0}}) {
+    std::map<int64_t, int> expected;
+    for (const int64_t key : keys) {
+      if (Mix64(static_cast<uint64_t>(key)) >= first) expected[key] = 1;
+    }
+    EXPECT_EQ(Visits(*table, first, [](int) {}), expected);
+  }
+}
+
+TEST(TableExport, rows_that_stay_are_visited_once_while_others_come_and_go) {
+  const auto table = Make(1);
+  const std::vector<int64_t> stay = Numbers(0, 20000);
+  Put(table.get(), stay, 1);
+  Put(table.get(), Numbers(100000, 5000), 1);
+  const auto visits = Visits(*table, 0, [&](int number) {  // segments split under the cursor
+    Put(table.get(), Numbers(200000 + 20000 * number, 20000), 2);
+    const std::vector<int64_t> gone = Numbers(100000 + 100 * number, 100);
+    ASSERT_TRUE(table->Erase({gone.data(), nullptr, gone.size()}, nullptr).ok());
+  });
+  for (const int64_t key : stay) ASSERT_EQ(visits.count(key), 1U) << key;
+  for (const auto& [key, count] : visits) ASSERT_EQ(count, 1) << key;
+}
+
+TEST(TableExport, other_threads_write_meanwhile) {
+  const auto table = Make(4);
+  const std::vector<int64_t> stay = Numbers(0, 10000);
+  Put(table.get(), stay, 1);
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    for (int64_t i = 0; !stop; ++i) {
+      Put(table.get(), Numbers(0, 500), static_cast<float>(i));
+      Put(table.get(), Numbers(50000 + 500 * (i % 100), 500), 1);
+      const std::vector<int64_t> gone = Numbers(50000 + 500 * (i % 70), 300);
+      ASSERT_TRUE(table->Erase({gone.data(), nullptr, gone.size()}, nullptr).ok());
+    }
+  });
+  for (int round = 0; round < 5; ++round) {
+    RowBatch batch;
+    std::map<int64_t, int> visits;
+    for (ExportCursor cursor; !cursor.done;) {
+      ASSERT_TRUE(table->ExportBatch(&cursor, &batch).ok());
+      for (size_t i = 0; i < batch.size(); ++i) {
+        float row[4];
+        std::memcpy(row, batch.rows.data() + i * sizeof(row), sizeof(row));
+        ASSERT_EQ(std::vector<float>(row, row + 4), std::vector<float>(4, row[0]))
+            << "half written";
+        ++visits[static_cast<int64_t>(batch.words[i])];
+      }
+    }
+    for (const int64_t key : stay) ASSERT_EQ(visits[key], 1) << key;
+  }
+  stop = true;
+  writer.join();
+}
+
+TEST(TableExport, strings_are_copies_of_the_batch) {
+  TableOptions options;
+  options.key_type = KeyType::kString;
+  options.value_dtype = DType::kString;
+  options.dim = 2;
+  std::unique_ptr<Table> table;
+  ASSERT_TRUE(Table::Create(options, &table).ok());
+  const std::string nul("\0", 1), large(70000, 'y');
+  const std::vector<std::string_view> keys = {"", nul, large};
+  const std::vector<std::string_view> values = {large, "", "", nul, "a", "b"};
+  ASSERT_TRUE(
+      table->InsertOrAssign({nullptr, keys.data(), 3}, {nullptr, values.data()}, nullptr).ok());
+  std::map<std::string, std::string> seen;
+  RowBatch batch;
+  for (ExportCursor cursor; !cursor.done;) {
+    ASSERT_TRUE(table->ExportBatch(&cursor, &batch).ok());
+    ASSERT_TRUE(table->Erase({nullptr, keys.data(), 3}, nullptr).ok());
+    ASSERT_EQ(batch.keys.size(), batch.size());
+    ASSERT_EQ(batch.values.size(), 2 * batch.size());
+    for (size_t i = 0; i < batch.size(); ++i) {
+      ASSERT_EQ(HashBytes(batch.keys[i]), batch.words[i]);
+      seen[std::string(batch.keys[i])] =
+          std::string(batch.values[2 * i]) + '|' + std::string(batch.values[2 * i + 1]);
+    }
+    ASSERT_TRUE(
+        table->InsertOrAssign({nullptr, keys.data(), 3}, {nullptr, values.data()}, nullptr).ok());
+  }
+  EXPECT_EQ(seen, (std::map<std::string, std::string>{
+                      {"", large + "|"}, {nul, "|" + nul}, {large, "a|b"}}));
+}
+
+}  // namespace
+}  // namespace de::engine
