@@ -45,7 +45,7 @@ def main() -> None:
     steps = (
         ["cmake", "--preset", args.preset],
         ["cmake", "--build", "--preset", args.preset, "-j", jobs],
-        ["ctest", "--preset", args.preset],
+        ["ctest", "--preset", args.preset, "-j", jobs],
     )
     for step in steps:
         try:
