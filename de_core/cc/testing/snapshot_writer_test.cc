@@ -6,11 +6,13 @@
 #include <thread>
 
 #include "de_core/cc/engine/snapshot_reader.h"
+#include "de_core/cc/testing/full_sink.h"
 #include "de_core/cc/testing/snapshot_fixture.h"
 
 namespace de::engine {
 namespace {
 
+using testing::FullSink;
 using testing::SampleHeader;
 using testing::SampleTable;
 
@@ -180,25 +182,13 @@ TEST(SnapshotWriter, sections_that_threads_encoded_are_those_of_one) {
 }
 
 TEST(SnapshotWriter, a_failing_sink_is_reported_wherever_it_fails) {
-  class FullSink final : public ByteSink {
-   public:
-    explicit FullSink(size_t left) : left_(left) {}
-    Status Append(const void*, size_t size) override {
-      if (size > left_) return Status::ResourceExhausted("disk full");
-      left_ -= size;
-      return Status::Ok();
-    }
-
-   private:
-    size_t left_;
-  };
   const SampleTable table(RowLayout(KeyType::kString, DType::kFloat32, 2), 100);
   const size_t size = table.Bytes(SampleHeader(), 2).size();
   for (size_t room = 0; room < size; room += 50) {
     FullSink sink(room);
     const Status status = table.Write(&sink, SampleHeader(), 2);
     EXPECT_EQ(status.code, Code::kResourceExhausted);
-    EXPECT_EQ(status.message, "disk full");
+    EXPECT_EQ(status.message, "no room");
   }
 }
 

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "de_core/cc/engine/snapshot_compact.h"
+#include "de_core/cc/testing/full_sink.h"
 #include "de_core/cc/testing/saved_table.h"
 
 namespace de::engine {
@@ -19,6 +20,7 @@ namespace {
 
 using testing::ChainOf;
 using testing::Contents;
+using testing::FullSink;
 using testing::Make;
 using testing::Numbers;
 using testing::Put;
@@ -156,20 +158,6 @@ TEST(TableSave, what_is_collected_needs_no_copies) {
   EXPECT_LT(save->report().held_peak, all);
   EXPECT_GE(save->report().held_peak, all * 9 / 10);
 }
-
-/// Has room for so many bytes.
-class FullSink final : public ByteSink {
- public:
-  explicit FullSink(size_t room) : room_(room) {}
-  Status Append(const void*, size_t size) override {
-    if (size > room_) return Status::ResourceExhausted("no room");
-    room_ -= size;
-    return Status::Ok();
-  }
-
- private:
-  size_t room_;
-};
 
 TEST(TableSave, the_first_error_ends_a_save_on_all_threads) {
   const auto table = Make(64);
