@@ -17,6 +17,13 @@ using testing::SampleHeader;
 using testing::SampleKey;
 using testing::SampleTable;
 
+/// Of a base whose unknown keys read as zeros.
+SnapshotHeader HeaderOfZeros() {
+  SnapshotHeader header = SampleHeader();
+  header.initializer = {};
+  return header;
+}
+
 /// Opens a chain over files that it keeps.
 class Files {
  public:
@@ -40,8 +47,7 @@ TEST(FrozenChain, a_later_file_hides_an_earlier_one) {
   const SampleTable base(layout, 300, 1);
   SampleTable other(layout, 300, 2);
   other.SetKeys(base.keys());  // other rows for the same keys
-  SnapshotHeader header = SampleHeader();
-  header.initializer = {};
+  const SnapshotHeader header = HeaderOfZeros();
   const SnapshotHeader delta = SampleDeltaHeader(header);
   Files files({base.Bytes(header, 2), other.Bytes(delta, 1)});
   const Status opened = files.Open();
@@ -65,8 +71,7 @@ TEST(FrozenChain, an_unknown_key_is_an_error_only_if_no_file_has_it) {
   const RowLayout layout(KeyType::kInt64, DType::kInt64, 1);
   const SampleTable base(layout, 10, 1);
   const SampleTable more(layout, 40, 3);
-  SnapshotHeader header = SampleHeader();
-  header.initializer = {};
+  SnapshotHeader header = HeaderOfZeros();
   header.metadata["oov"] = "error";
   Files files({base.Bytes(header, 0), more.Bytes(SampleDeltaHeader(header), 0)});
   ASSERT_TRUE(files.Open().ok());
@@ -130,7 +135,6 @@ class Layers : public ::testing::TestWithParam<std::pair<KeyType, DType>> {
   static constexpr size_t kKeys = 4000;  // of which some are in no file
 
   Layers() : layout_(GetParam().first, GetParam().second, 1), pool_(layout_, kKeys) {
-    header_.initializer = {};
     Add([](size_t i) { return i % 4 != 3; });
     Add([](size_t i) { return i % 5 < 2; });
     Add([](size_t) { return false; });
@@ -194,7 +198,7 @@ class Layers : public ::testing::TestWithParam<std::pair<KeyType, DType>> {
 
   const RowLayout layout_;
   const SampleTable pool_;
-  SnapshotHeader header_ = SampleHeader();
+  SnapshotHeader header_ = HeaderOfZeros();
   std::vector<std::string> files_;
   std::vector<int64_t> numbers_;
   std::vector<std::string_view> texts_;
@@ -254,11 +258,7 @@ TEST_P(Layers, threads_that_count_and_look_up_at_once_agree) {
 }
 
 TEST_P(Layers, a_delta_without_keys_changes_nothing_but_the_last_header) {
-  const SnapshotHeader base = [] {
-    SnapshotHeader header = SampleHeader();
-    header.initializer = {};
-    return header;
-  }();
+  const SnapshotHeader base = HeaderOfZeros();
   const SampleTable empty(layout_, 0);
   Files alone({files_[0]}), with({files_[0], empty.Bytes(SampleDeltaHeader(base), 2)});
   ASSERT_TRUE(alone.Open().ok());

@@ -10,6 +10,7 @@ namespace {
 
 using testing::ChainOf;
 using testing::CollectAll;
+using testing::MakeStrings;
 using testing::Save;
 
 TEST(SavedRows, none_make_an_empty_section) {
@@ -43,12 +44,7 @@ std::map<std::string, std::string> Said(const SnapshotSection& section) {
 }
 
 TEST(SavedRows, strings_of_rows_and_of_keys_that_are_gone_are_told_apart) {
-  TableOptions options;
-  options.key_type = KeyType::kString;
-  options.value_dtype = DType::kString;
-  options.dim = 2;
-  std::unique_ptr<Table> table;
-  ASSERT_TRUE(Table::Create(options, &table).ok());
+  const auto table = MakeStrings(2);
   const std::string nul("\0a", 2), large(100000, 'x');
   const std::vector<std::string_view> keys = {"", "b", nul, large, "gone 1", "gone, which is long"};
   std::vector<std::string_view> values = {"", "", "1", "", "", nul, large, "2", "3", "4", "5", "6"};

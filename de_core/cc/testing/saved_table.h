@@ -25,6 +25,17 @@ inline std::unique_ptr<Table> Make(size_t dim = 2) {
   return table;
 }
 
+/// A table of string keys and string values.
+inline std::unique_ptr<Table> MakeStrings(size_t dim) {
+  TableOptions options;
+  options.key_type = KeyType::kString;
+  options.value_dtype = DType::kString;
+  options.dim = dim;
+  std::unique_ptr<Table> table;
+  EXPECT_TRUE(Table::Create(options, &table).ok());
+  return table;
+}
+
 inline void Put(Table* table, const std::vector<int64_t>& keys, float value,
                 Executor* executor = nullptr) {
   const std::vector<float> rows(keys.size() * table->options().dim, value);

@@ -10,6 +10,7 @@ namespace de::engine {
 namespace {
 
 using testing::Make;
+using testing::MakeStrings;
 using testing::Numbers;
 using testing::Put;
 
@@ -105,12 +106,7 @@ TEST(TableExport, other_threads_write_meanwhile) {
 }
 
 TEST(TableExport, strings_are_copies_of_the_batch) {
-  TableOptions options;
-  options.key_type = KeyType::kString;
-  options.value_dtype = DType::kString;
-  options.dim = 2;
-  std::unique_ptr<Table> table;
-  ASSERT_TRUE(Table::Create(options, &table).ok());
+  const auto table = MakeStrings(2);
   const std::string nul("\0", 1), large(70000, 'y');
   const std::vector<std::string_view> keys = {"", nul, large};
   const std::vector<std::string_view> values = {large, "", "", nul, "a", "b"};

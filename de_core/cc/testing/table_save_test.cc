@@ -22,6 +22,7 @@ using testing::ChainOf;
 using testing::Contents;
 using testing::FullSink;
 using testing::Make;
+using testing::MakeStrings;
 using testing::Numbers;
 using testing::Put;
 using testing::Readers;
@@ -252,11 +253,7 @@ TEST(TableSave, a_delta_is_written_while_more_of_it_is_collected) {
 }
 
 TEST(TableSave, string_keys_of_one_word_keep_their_own_changes) {
-  TableOptions options;
-  options.key_type = KeyType::kString;
-  options.value_dtype = DType::kString;
-  std::unique_ptr<Table> table;
-  ASSERT_TRUE(Table::Create(options, &table).ok());
+  const auto table = MakeStrings(1);
   std::vector<std::string> texts;
   for (int i = 0; i < 3000; ++i) texts.push_back("key " + std::to_string(i));
   const std::vector<std::string_view> keys(texts.begin(), texts.end());
@@ -274,8 +271,7 @@ TEST(TableSave, string_keys_of_one_word_keep_their_own_changes) {
   const Readers readers(files);
   EXPECT_EQ(readers.all[1]->rows(), 50U);
   EXPECT_EQ(readers.all[1]->tombstones(), 100U);
-  std::unique_ptr<Table> other;
-  ASSERT_TRUE(Table::Create(options, &other).ok());
+  const auto other = MakeStrings(1);
   RestoreReport report;
   ASSERT_TRUE(RestoreTable(other.get(), readers.all, {}, nullptr, &report).ok());
   EXPECT_EQ(other->size(), 2900U);
