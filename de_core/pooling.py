@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core import keys_and_values, xla
+from de_core import keys_and_values
 from de_core._ops import library
 from de_core.config import received
 from de_core.segments import segment_ids
@@ -96,7 +96,6 @@ def _sums(
     real: tf.DType,
 ) -> tf.Tensor:
     store = variable._store
-    xla.check_not_compiling(store.name)
     anchors = variable._anchor_tensors()
     variable._collect_regularization_loss(ids)
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core import xla
 from de_core._ops import library
 from de_core.config import TableSpec
 from de_core.initializers import InitialRow
@@ -347,7 +346,6 @@ class ShardedTable:
         read: Callable[[Table, tf.Tensor], tuple[tf.Tensor, tf.Tensor]],
         width: int | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        xla.check_not_compiling(self.name)
         if len(self.tables) == 1 and not self.is_remote:
             return read(self.tables[0], keys)
         flat = tf.reshape(keys, [-1])

@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from de_core import xla
 from de_core._ops import library
 from de_core.config import TableSpec
 from de_core.frozen import FrozenCopy
@@ -84,27 +85,18 @@ class Table(tf.saved_model.experimental.TrackableResource):
             Values, keys.shape + [dim], and whether each key has a row, keys.shape.
         """
         op = library.de_table_find_or_insert if insert else library.de_table_find
-        with tf.device(self.device):
-            return tuple(
-                op(
-                    self.resource_handle,
-                    keys,
-                    Tvalues=self.spec.value_dtype,
-                    dim=self.spec.dim,
-                )
-            )
+        return tuple(self.run(op, keys, Tvalues=self.spec.value_dtype, dim=self.spec.dim))
 
     def export(self, slot: str = "", dtype: Any = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns all keys [n] and their values [n, dim], or one slot, of `dtype` if not theirs."""
-        with tf.device(self.device):
-            return tuple(
-                library.de_table_export(
-                    self.resource_handle,
-                    Tkeys=self.spec.key_dtype,
-                    Tvalues=self.spec.value_dtype if dtype is None else dtype,
-                    slot=slot,
-                )
+        return tuple(
+            self.run(
+                library.de_table_export,
+                Tkeys=self.spec.key_dtype,
+                Tvalues=self.spec.value_dtype if dtype is None else dtype,
+                slot=slot,
             )
+        )
 
     def export_batches(self) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
         """Yields keys [n] and values [n, dim], a few thousand rows a time; eager mode only."""
@@ -130,7 +122,11 @@ class Table(tf.saved_model.experimental.TrackableResource):
             op: Such as `library.de_table_erase`.
             *inputs: What follows the handle.
             **attributes: Of the op.
+
+        Raises:
+            NotImplementedError: A `tf.function` with `jit_compile=True` is being traced.
         """
+        xla.check_not_compiling(self.name)
         with tf.device(self.device):
             return op(self.resource_handle, *inputs, **attributes)
 

@@ -58,9 +58,11 @@ def test_recomputing(rows_of, run):
     assert set(run(lambda: gradient(tf.square, rows)).indices.numpy()) == {3, 5}
 
 
+MESSAGE = "jit_compile=True away .*Received: .* table 'users"
+
+
 def test_xla(rows_of):
     _, rows = rows_of
-    message = "jit_compile=True away .*Received: .* table 'users'"
     compiled = tf.function(rows, jit_compile=True)
     inner = tf.function(rows)
     for traced in (
@@ -69,6 +71,36 @@ def test_xla(rows_of):
         tf.function(lambda: compiled()),
         tf.function(lambda: inner(), jit_compile=True),
     ):
-        with pytest.raises(NotImplementedError, match=message):
+        with pytest.raises(NotImplementedError, match=MESSAGE):
             traced()
     assert float(tf.function(tf.reduce_sum, jit_compile=True)(rows())) > 0
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize("verb", ["upsert", "contains", "remove", "size", "clear", "export"])
+def test_verbs_under_xla(verb, shards):
+    table = de.Variable(dim=2, name="users", devices=["/CPU:0"] * shards)
+    inputs = {"upsert": (IDS, tf.ones([3, 2])), "contains": (IDS,), "remove": (IDS,)}
+
+    def run():
+        getattr(table, verb)(*inputs.get(verb, ()))
+
+    with pytest.raises(NotImplementedError, match=MESSAGE):
+        tf.function(run, jit_compile=True)()
+    tf.function(run)()
+
+
+def test_a_step_under_xla():
+    table = de.Variable(dim=2, name="users")
+    optimizer = de.DynamicEmbeddingOptimizer(tf.keras.optimizers.Adam(0.1))
+    anchor = table.trainable_variables[0]
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(de.embedding_lookup(table, IDS))
+    gradient = tape.gradient(loss, anchor)
+
+    def step():
+        optimizer.apply_gradients([(gradient, anchor)])
+
+    with pytest.raises(NotImplementedError, match=MESSAGE):
+        tf.function(step, jit_compile=True)()
+    tf.function(step)()
