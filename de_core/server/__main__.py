@@ -40,6 +40,27 @@ def cluster_of(text: str | None) -> dict[str, list[str]]:
     return dict(jobs)
 
 
+def threads_for(cluster: dict[str, list[str]]) -> int:
+    """Returns how many ops a server should run at the same time; 0 for as many as TensorFlow says.
+
+    On few cores TensorFlow runs too few: ops that wait for other processes would take all threads,
+    and those that these wait for none. Its guide to training with parameter servers asks for one
+    more than there are workers.
+
+    Args:
+        cluster: The addresses of each job.
+
+    Example:
+    >>> from de_core.server.__main__ import threads_for
+    >>> threads_for({"ps": ["host:2222"] * 2000, "worker": ["host:2223"] * 2000})
+    4001
+    """
+    wanted = 1 + sum(map(len, cluster.values()))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    is_chosen = "TF_NUM_INTEROP_THREADS" in os.environ
+    return 0 if is_chosen or wanted <= (cores or 1) else wanted
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs until SIGTERM or SIGINT and returns the exit code."""
     options = _parser().parse_args(arguments)
@@ -87,6 +108,7 @@ def _start(cluster: dict[str, list[str]], options: argparse.Namespace) -> Any:
         job_name=options.job,
         task_index=options.task,
         protocol="grpc",
+        config=tf.compat.v1.ConfigProto(inter_op_parallelism_threads=threads_for(cluster)),
     )
 
 
