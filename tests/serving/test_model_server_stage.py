@@ -92,7 +92,7 @@ def first_process(tmp_path, last_line, *arguments):
     program.chmod(0o755)
     environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
     environment |= {"MODEL_NAME": "a model", "MODEL_BASE_PATH": "/models"}
-    # What a shell runs in the background ignores SIGINT, and Bash never heeds what it ignored first.
+    # What a shell runs in the background ignores SIGINT, and Bash never heeds what it ignored so.
     command = ["env", "--default-signal", "unshare", "--pid", "--fork", "--kill-child"]
     command.append(SERVING_OPS / "run_model_server.sh")
     with subprocess.Popen(
