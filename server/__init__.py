@@ -2,7 +2,7 @@
 
 Run it with ``python -m server --model-dir DIR``; build it in code with
 ``server.app.create_app(settings, engine)``. Importing this package, or any module of it
-outside ``server.engines.saved_model``, never imports TensorFlow.
+outside ``server.engines.embedded.saved_model``, never imports TensorFlow.
 """
 
 __version__ = "0.1.0"

@@ -12,30 +12,30 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from server import __version__
-from server.api.admin_plane import AdminPlane
-from server.api.data_plane import DataPlane
-from server.api.exchange import Guard
-from server.api.openapi import openapi_document
-from server.api.operations import operations_router
-from server.api.page import PREFIX as PAGE_PREFIX
-from server.api.page import Page
-from server.api.responses import error_response
-from server.api.v2_plane import V2Plane
+from server.dataplane.keys import KeyRing
+from server.dataplane.lifecycle import Lifecycle
+from server.dataplane.snapshot import Snapshots
+from server.dataplane.throttle import Throttle
+from server.edge.http.admin import AdminPlane
+from server.edge.http.body_limit import BodyLimit
+from server.edge.http.exchange import Guard
+from server.edge.http.gzip_request import GzipRequest
+from server.edge.http.header_limit import HeaderLimit
+from server.edge.http.openapi import openapi_document
+from server.edge.http.operations import operations_router
+from server.edge.http.page import PREFIX as PAGE_PREFIX
+from server.edge.http.page import Page
+from server.edge.http.raw_paths import RawPaths
+from server.edge.http.request_context import RequestContext
+from server.edge.http.responses import error_response
+from server.edge.http.v1 import DataPlane
+from server.edge.http.v2 import V2Plane
 from server.engines.base import Engine
 from server.engines.routed import RoutedEngine
-from server.keys import KeyRing
-from server.lifecycle import Lifecycle
-from server.middleware.body_limit import BodyLimit
-from server.middleware.gzip_request import GzipRequest
-from server.middleware.header_limit import HeaderLimit
-from server.middleware.raw_paths import RawPaths
-from server.middleware.request_context import RequestContext
 from server.observability.live import LiveView
 from server.observability.metrics import Metrics
-from server.observability.snapshot import Snapshots
 from server.observability.worker_metrics import WorkerMetrics
 from server.settings import Settings
-from server.throttle import Throttle
 from server.wire.limits import Limits
 from server.wire.paths import PREFIX
 
@@ -69,8 +69,8 @@ def create_app(
         throttle: What it takes together with a gRPC port; by itself if not given.
 
     Example:
-        >>> from server.engines.embedded import EmbeddedEngine, EmbeddedOptions
-        >>> from server.engines.model_folder import ModelFolder
+        >>> from server.engines.embedded.engine import EmbeddedEngine, EmbeddedOptions
+        >>> from server.engines.embedded.model_folder import ModelFolder
         >>> from server.settings import load_settings
         >>> settings = load_settings(model_dir="models")
         >>> engine = EmbeddedEngine(EmbeddedOptions(ModelFolder(settings.model_dir)))
@@ -124,7 +124,7 @@ def create_app(
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(HeaderLimit, max_bytes=settings.max_header_bytes)
     if settings.tracing:
-        from server.middleware.tracing import Tracing
+        from server.edge.http.tracing import Tracing
 
         app.add_middleware(Tracing)
     app.add_middleware(

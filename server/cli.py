@@ -7,15 +7,17 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from server.engines.model_folder import ModelFolderError
+from server.dataplane.keys import KeysError
+from server.dataplane.tokens import TokensError
+from server.engines.embedded.model_folder import ModelFolderError
+from server.engines.embedded.saved_model import MissingDependencyError
 from server.engines.routes import RoutesError
-from server.engines.saved_model import MissingDependencyError
-from server.engines.tfserving.endpoint import UpstreamsError
-from server.engines.tfserving.protos import MissingProtosError
-from server.keys import KeysError
+from server.engines.upstream.endpoint import UpstreamsError
 from server.observability.logs import configure_logging
-from server.process import StartError
-from server.serve import Gateway
+from server.process.gateway import Gateway
+from server.process.server import StartError
+from server.process.workers import WorkerSupervisor, end_with_parent, this_worker
+from server.protos.modules import MissingProtosError
 from server.settings import (
     ENV_PREFIX,
     Settings,
@@ -24,8 +26,6 @@ from server.settings import (
     load_settings,
     settings_text,
 )
-from server.tokens import TokensError
-from server.workers import WorkerSupervisor, end_with_parent, this_worker
 
 _CANNOT_START = (
     SettingsError,
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _trace() -> None:
     try:
-        from server.middleware.tracing import TracingError, export_spans
+        from server.edge.http.tracing import TracingError, export_spans
     except ImportError as error:
         raise StartError(
             f"--tracing needs: pip install 'de-core[otel]'. Received: {error}"

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 import de_core as de
-from server.engines.warm_up import read_records
+from server.engines.embedded.warm_up import read_records
 
 IDS = np.arange(100)
 ROWS = np.random.default_rng(0).normal(size=[100, 8]).astype(np.float32)

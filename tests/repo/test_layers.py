@@ -22,7 +22,22 @@ ALLOWED = {
 #: What only a system's or the standard library's header may be: <vector>, <sys/mman.h>.
 SYSTEM_FOLDERS = ("sys", "linux")
 FOREIGN_TO_THE_GATEWAY = ("de_core", "tensorflow", "keras", "tensorflow_serving")
-LAZY_ENGINES = ("embedded", "tfserving")
+LAZY_ROOMS = ("engines/embedded", "protos")
+#: The gateway's floors, lowest first. A module knows its own room and the floors below it.
+SERVER_FLOORS = (
+    ("server", "server.errors", "server.settings"),
+    ("server.tensors", "server.call"),
+    ("server.observability", "server.wire"),
+    ("server.protos",),
+    ("server.engines",),
+    ("server.engines.embedded", "server.engines.upstream"),
+    ("server.dataplane",),
+    ("server.edge.http", "server.edge.grpc"),
+    ("server.app",),
+    ("server.process",),
+    ("server.cli", "server.keys"),
+    ("server.__main__",),
+)
 
 
 def forbidden_includes(layer: str, text: str) -> list[str]:
@@ -60,6 +75,30 @@ def is_deferred(node: ast.AST) -> bool:
 
 def is_of(module: str, packages: tuple[str, ...]) -> bool:
     return module.split(".")[0] in packages
+
+
+def room_of(module: str) -> tuple[str, int] | None:
+    """Returns the room that a module is in, and its floor; None for a module of others."""
+    floors = {room: floor for floor, rooms in enumerate(SERVER_FLOORS) for room in rooms}
+    parts = module.split(".")
+    for length in range(len(parts), 0, -1):
+        room = ".".join(parts[:length])
+        # The package alone stands for itself, not for all that is in it.
+        if room in floors and (room != "server" or length == len(parts)):
+            return room, floors[room]
+    return None
+
+
+def upward_imports(module: str, text: str) -> list[str]:
+    """Returns the modules that ``module`` imports from its own floor's other rooms or above."""
+    own = room_of(module)
+    assert own is not None, f"{module} has no floor"
+    found = []
+    for imported, _ in imports(ast.parse(text)):
+        room = room_of(imported)
+        if room is not None and room[0] != own[0] and room[1] >= own[1]:
+            found.append(imported)
+    return found
 
 
 def python_files(root: Path, folder: str) -> list[Path]:
@@ -126,11 +165,31 @@ def test_gateway_imports_tensorflow_only_in_its_engines_and_lazily(root: Path):
     found = []
     for path in python_files(root, "server"):
         relative = path.relative_to(root / "server")
-        may = relative.parts[0] == "engines" and any(e in str(relative) for e in LAZY_ENGINES)
+        may = relative.as_posix().startswith(LAZY_ROOMS)
         for module, at_once in imports(ast.parse(path.read_text("utf-8"))):
             if is_of(module, FOREIGN_TO_THE_GATEWAY) and (at_once or not may):
                 found.append(f"{path.relative_to(root)}: {module}")
     assert found == []
+
+
+def test_each_room_of_the_gateway_knows_only_the_floors_below(root: Path):
+    found = {}
+    for path in python_files(root, "server"):
+        relative = path.relative_to(root).with_suffix("")
+        module = ".".join(relative.parts).removesuffix(".__init__")
+        if module != "server.edge" and (wrong := upward_imports(module, path.read_text("utf-8"))):
+            found[module] = wrong
+    assert found == {}
+
+
+def test_an_upward_import_is_noticed():
+    text = "def f():\n    from server.edge.http.exchange import Guard\n"
+    assert upward_imports("server.dataplane.lookup", text) == [
+        "server.edge.http.exchange",
+        "server.edge.http.exchange.Guard",
+    ]
+    assert upward_imports("server.edge.http.v1", text) == []
+    assert upward_imports("server.edge.grpc.services", text)
 
 
 def test_a_lazy_import_is_told_from_one_at_module_level():

@@ -8,11 +8,11 @@ import json
 import pytest
 
 from server.app import create_admin_app, create_app
+from server.dataplane.keys import KeyRing, KeysError
+from server.dataplane.throttle import Places, Rate, Throttle
 from server.engines.routed import RoutedEngine
 from server.errors import ServingError
-from server.keys import KeyRing, KeysError
 from server.settings import load_settings
-from server.throttle import Places, Rate, Throttle
 from tests.server.support.asgi import ask, send
 from tests.server.support.gateway_process import make_key
 from tests.server.support.numpy_engine import NumpyEngine

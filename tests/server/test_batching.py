@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from server.engines.batching import Batcher, BatchOptions, batchable
+from server.engines.embedded.batching import Batcher, BatchOptions, batchable
 from server.errors import ServingError, invalid
 from tests.server.support.numpy_engine import signature, tensor
 from tests.server.support.virtual_time import run_in_virtual_time

@@ -10,12 +10,12 @@ import threading
 import numpy as np
 import pytest
 
-from server.engines.batching import BatchOptions
-from server.engines.brief_runs import BriefRuns
-from server.engines.model_versions import LeasedVersion
-from server.engines.steady_graphs import steady_signatures
-from server.engines.tfserving.protos import load_protos
-from server.engines.worker_pool import WorkerPool
+from server.engines.embedded.batching import BatchOptions
+from server.engines.embedded.brief_runs import BriefRuns
+from server.engines.embedded.model_versions import LeasedVersion
+from server.engines.embedded.steady_graphs import steady_signatures
+from server.engines.embedded.worker_pool import WorkerPool
+from server.protos.modules import load_protos
 from tests.server.support.numpy_engine import signature, tensor
 
 SPEC = signature("f", [tensor("x", "int64", None)], [tensor("y", "int64", None)])

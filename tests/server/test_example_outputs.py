@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from server.engines.example_outputs import classifications, regressions
+from server.engines.embedded.example_outputs import classifications, regressions
 from server.errors import Code, ServingError
 
 LABELS = np.array([[b"a", b"b"], [b"c", b"d"]], object)

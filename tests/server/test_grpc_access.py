@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from server.app import create_app
-from server.engines.tfserving.grpc_server import GrpcOptions, GrpcServer
-from server.engines.tfserving.protos import load_protos
-from server.engines.tfserving.tensor_protos import fill_proto
-from server.keys import KeyRing
+from server.dataplane.keys import KeyRing
+from server.dataplane.throttle import Throttle
+from server.edge.grpc.server import GrpcOptions, GrpcServer
+from server.protos.modules import load_protos
+from server.protos.tensors import fill_proto
 from server.settings import load_settings
 from server.tensors import dtype_of_name
-from server.throttle import Throttle
 from tests.server.support.asgi import send
 from tests.server.support.gateway_process import make_key
 from tests.server.support.numpy_engine import NumpyEngine

@@ -14,8 +14,8 @@ import grpc
 import numpy as np
 import pytest
 
-from server.engines.tfserving.protos import load_protos
-from server.engines.tfserving.tensor_protos import fill_proto, to_array
+from server.protos.modules import load_protos
+from server.protos.tensors import fill_proto, to_array
 from server.tensors import dtype_of_name
 from tests.server.support.gateway_process import GatewayProcess, make_key
 from tests.server.support.tls_files import tls_files

@@ -14,7 +14,7 @@ import importlib, pkgutil, sys, threading
 import server
 for module in pkgutil.walk_packages(server.__path__, "server."):
     # Tracing is an extra: its packages need not be there.
-    if module.name not in ("server.__main__", "server.middleware.tracing"):
+    if module.name not in ("server.__main__", "server.edge.http.tracing"):
         importlib.import_module(module.name)
 heavy = {"tensorflow", "de_core", "grpc", "keras"} & sys.modules.keys()
 assert not heavy, heavy
@@ -32,10 +32,10 @@ assert threading.active_count() == 1
 
 
 def test_the_core_knows_no_http():
-    for folder in ("wire", "engines", "handlers"):
-        for file in (ROOT / "server" / folder).glob("*.py"):
+    for folder in ("wire", "protos", "engines", "dataplane"):
+        for file in (ROOT / "server" / folder).rglob("*.py"):
             text = file.read_text()
-            for library in ("fastapi", "starlette", "uvicorn", "server.api", "server.middleware"):
+            for library in ("fastapi", "starlette", "uvicorn", "server.edge"):
                 assert library not in text, f"{file} knows of {library}"
 
 
@@ -46,13 +46,13 @@ def test_tensorflow_is_named_in_few_files():
         if 'import_module("tensorflow' in file.read_text()
         or "import tensorflow" in file.read_text()
     }
-    assert files == {"saved_model.py", "graph_session.py", "warm_up.py", "protos.py"}
+    assert files == {"saved_model.py", "graph_session.py", "warm_up.py", "modules.py"}
 
 
 def test_messages_come_without_running_tensorflow():
     program = """
 import sys
-from server.engines.tfserving.protos import load_protos
+from server.protos.modules import load_protos
 assert load_protos().predict.PredictRequest
 assert "tensorflow" not in sys.modules and "tensorflow.python" not in sys.modules
 """

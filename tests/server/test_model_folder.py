@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.engines.model_folder import ModelFolder, ModelFolderError, fingerprint
+from server.engines.embedded.model_folder import ModelFolder, ModelFolderError, fingerprint
 
 
 def write_version(folder, *names):

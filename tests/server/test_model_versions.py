@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from server.engines.base import ModelSpec, VersionState
-from server.engines.embedded import EmbeddedEngine, EmbeddedOptions
-from server.engines.model_folder import ModelFolder
-from server.engines.model_versions import ModelVersions
-from server.engines.worker_pool import WorkerPool
+from server.engines.embedded.engine import EmbeddedEngine, EmbeddedOptions
+from server.engines.embedded.model_folder import ModelFolder
+from server.engines.embedded.model_versions import ModelVersions
+from server.engines.embedded.worker_pool import WorkerPool
 from server.errors import Code, ServingError
 from tests.server.support.eventually import eventually
 from tests.server.support.numpy_engine import signature, tensor

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from server.api.openapi import openapi_document
 from server.app import create_app
+from server.edge.http.openapi import openapi_document
 from server.settings import load_settings
 from server.wire.limits import Limits
 from server.wire.lookup import decode_lookup

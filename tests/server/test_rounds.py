@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from server.engines.tfserving.rounds import Rounds
+from server.engines.upstream.rounds import Rounds
 
 
 class Work:

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from server.engines.tfserving.protos import load_protos
-from server.engines.tfserving.tensor_protos import fill_proto, to_array
 from server.errors import ServingError
+from server.protos.modules import load_protos
+from server.protos.tensors import fill_proto, to_array
 from server.tensors import dtype_of_name
 
 NUMERIC = [

@@ -12,9 +12,9 @@ import time
 import pytest
 
 from server.app import create_app
-from server.keys import KeyRing
+from server.dataplane.keys import KeyRing
+from server.dataplane.tokens import Tokens, TokensError
 from server.settings import load_settings
-from server.tokens import Tokens, TokensError
 from tests.server.support.asgi import ask
 from tests.server.support.gateway_process import ROOT, command, environment
 from tests.server.support.numpy_engine import NumpyEngine

@@ -10,13 +10,13 @@ from collections import Counter
 import grpc
 import pytest
 
-from server.engines.tfserving.breaker import Breaker
-from server.engines.tfserving.channels import ChannelOptions
-from server.engines.tfserving.endpoint import Endpoint, UpstreamAddress
-from server.engines.tfserving.protos import load_protos
+from server.engines.upstream.breaker import Breaker
+from server.engines.upstream.channels import ChannelOptions
+from server.engines.upstream.endpoint import Endpoint, UpstreamAddress
 from server.errors import Code, ServingError
-from server.process import StartError
-from server.serve import Gateway
+from server.process.gateway import Gateway
+from server.process.server import StartError
+from server.protos.modules import load_protos
 from server.settings import load_settings
 from tests.server.support.eventually import eventually
 from tests.server.support.tls_files import tls_files

@@ -7,14 +7,14 @@ import random
 
 import pytest
 
-from server.engines.tfserving.breaker import Breaker, BreakerState, RetryBudget
-from server.engines.tfserving.endpoint import (
+from server.engines.upstream.breaker import Breaker, BreakerState, RetryBudget
+from server.engines.upstream.endpoint import (
     Endpoint,
     UpstreamAddress,
     UpstreamsError,
     parse_upstreams,
 )
-from server.engines.tfserving.pool import PoolOptions, UpstreamPool
+from server.engines.upstream.pool import PoolOptions, UpstreamPool
 from server.errors import Code, ServingError
 from tests.server.support.virtual_time import run_in_virtual_time
 

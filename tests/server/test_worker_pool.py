@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from server.engines.worker_pool import WorkerPool
+from server.engines.embedded.worker_pool import WorkerPool
 from server.errors import Code, ServingError
 from tests.server.support.eventually import eventually
 

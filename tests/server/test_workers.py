@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from server.process.workers import Worker, WorkerSupervisor
 from server.settings import load_settings
-from server.workers import Worker, WorkerSupervisor
 from tests.server.support.eventually import wait_until
 from tests.server.support.gateway_process import GatewayProcess, free_port, make_key
 from tests.server.support.light_upstream import LightUpstream

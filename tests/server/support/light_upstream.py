@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 
-from server.engines.tfserving.grpc_server import GrpcOptions, GrpcServer
+from server.edge.grpc.server import GrpcOptions, GrpcServer
 from tests.server.support.gateway_process import ROOT, environment
 from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature, tensor
 

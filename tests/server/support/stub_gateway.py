@@ -9,8 +9,8 @@ import numpy as np
 
 from server.app import create_app
 from server.cli import _parser
-from server.lifecycle import Lifecycle
-from server.process import GatewayServer, listening_socket, url_of
+from server.dataplane.lifecycle import Lifecycle
+from server.process.server import GatewayServer, listening_socket, url_of
 from server.settings import load_settings
 from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature, tensor
 

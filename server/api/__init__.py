@@ -1,1 +1,0 @@
-"""HTTP: paths, headers and status codes around the handlers."""

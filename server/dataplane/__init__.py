@@ -1,0 +1,1 @@
+"""Answers requests to models, whatever transport they come through."""

@@ -1,0 +1,146 @@
+"""API keys, and tokens beside them: who may ask for what.
+
+`python -m server.keys NAME predict lookup` makes a key.
+
+The file holds no key, only SHA-256 digests of them: keys are 256 random bits, so a digest
+cannot be reversed. It is YAML or JSON::
+
+    keys:
+      - {name: shop, scopes: [predict, lookup], sha256: 9f86d081…}
+"""
+
+import dataclasses
+import hashlib
+import hmac
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from server.dataplane.tokens import Tokens
+from server.errors import Code, ServingError
+
+SCOPES = ("predict", "lookup", "admin")
+
+
+class KeysError(Exception):
+    """A file of keys that cannot be used; the message says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ApiKey:
+    """Whose key it is, its digest, and what it opens."""
+
+    name: str
+    digest: bytes
+    scopes: frozenset[str]
+
+
+class KeyRing:
+    """The keys that a gateway knows."""
+
+    def __init__(self, keys: Sequence[ApiKey], tokens: Tokens | None = None) -> None:
+        """Makes the ring.
+
+        Args:
+            keys: The API keys.
+            tokens: Tells of the tokens that open too, if any do.
+        """
+        self._keys = tuple(keys)
+        self._tokens = tokens
+
+    @classmethod
+    def load(cls, path: Path, tokens: Tokens | None = None) -> "KeyRing":
+        """Reads a file of keys.
+
+        Args:
+            path: The file.
+            tokens: As for the constructor.
+
+        Raises:
+            KeysError: It cannot be read, or an entry is wrong.
+        """
+        import yaml
+
+        try:
+            content = yaml.safe_load(path.read_text("utf-8"))
+            entries = content["keys"]
+            keys = [_api_key(entry) for entry in entries]
+        except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+            reason = " ".join(str(error).split())
+            raise KeysError(
+                "The file of keys must hold entries as `python -m server.keys` writes them. "
+                f"Received: --keys-file={path}: {reason}"
+            ) from None
+        if len({key.name for key in keys}) < len(keys):
+            raise KeysError(f"Each key must have a name of its own. Received: --keys-file={path}")
+        return cls(keys, tokens)
+
+    def allows(self, scope: str) -> bool:
+        """Returns whether any key may open a scope."""
+        return self._tokens is not None or any(scope in key.scopes for key in self._keys)
+
+    def check(self, key: str | None, scope: str) -> str:
+        """Returns the name of the key's owner.
+
+        Args:
+            key: The key or token that the client sent, if it sent one.
+            scope: What it must open; empty if any known key will do.
+
+        Raises:
+            ServingError: UNAUTHENTICATED without a known key, PERMISSION_DENIED when it does
+                not open the scope.
+        """
+        owner = self._owner(key) if key else None
+        if owner is None:
+            kinds = "An API key" if self._tokens is None else "An API key or a valid token"
+            raise ServingError(
+                Code.UNAUTHENTICATED,
+                f"{kinds} is needed: send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`.",
+            )
+        if scope and scope not in owner.scopes:
+            raise ServingError(
+                Code.PERMISSION_DENIED,
+                f"The key of {owner.name} does not open the scope {scope}. "
+                f"It opens: {', '.join(sorted(owner.scopes)) or 'nothing'}",
+            )
+        return owner.name
+
+    def _owner(self, key: str) -> ApiKey | None:
+        # No API key has a dot in it.
+        if self._tokens is not None and "." in key:
+            owner = self._tokens.owner(key)
+            return ApiKey(f"token of {owner[0]}", b"", owner[1]) if owner else None
+        digest = hashlib.sha256(key.encode("utf-8", "replace")).digest()
+        found = None
+        # All of them, so that the time tells nothing.
+        for candidate in self._keys:
+            if hmac.compare_digest(candidate.digest, digest):
+                found = candidate
+        return found
+
+
+def key_of_headers(authorization: bytes | None, api_key: bytes | None) -> str | None:
+    """Returns the key in a request's headers.
+
+    Example:
+        >>> key_of_headers(b"Bearer abc", None), key_of_headers(None, b"abc")
+        ('abc', 'abc')
+    """
+    if api_key is not None:
+        return api_key.decode("latin-1").strip()
+    if authorization is not None:
+        scheme, _, credentials = authorization.decode("latin-1").partition(" ")
+        if scheme.lower() == "bearer":
+            return credentials.strip()
+    return None
+
+
+def _api_key(entry: Any) -> ApiKey:
+    name, digest, scopes = entry["name"], bytes.fromhex(entry["sha256"]), entry["scopes"]
+    if not isinstance(name, str) or not name or not isinstance(scopes, list):
+        raise ValueError("a key needs a name, scopes and sha256")
+    if unknown := sorted(set(scopes) - set(SCOPES)):
+        raise ValueError(f"key {name}: no scope is called {unknown[0]}; there are {SCOPES}")
+    if len(digest) != hashlib.sha256().digest_size:
+        raise ValueError(f"key {name}: sha256 must be 64 hexadecimal digits")
+    return ApiKey(name, digest, frozenset(scopes))

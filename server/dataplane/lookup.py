@@ -1,0 +1,180 @@
+"""`:lookup`: embeddings of ids, row by row or pooled, from a model's tables."""
+
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+
+from server.call import current_call
+from server.dataplane.answer import Answer, codec
+from server.engines.base import Engine, ModelSpec
+from server.errors import Code, ServingError, invalid
+from server.tensors import Array, DType, SignatureSpec
+from server.wire.limits import Limits
+from server.wire.lookup import Ids, LookupRequest, decode_ids, decode_lookup
+from server.wire.media import PLAIN, Layout, Media, one_of
+from server.wire.npz import encode_npz
+from server.wire.pooling import (
+    Found,
+    bag_found,
+    embeddings_b64,
+    embeddings_json,
+    encode_lookup,
+    nest,
+    nulled,
+    pool,
+)
+from server.wire.raw_lookup import decode_npz_ids, decode_raw_ids, encode_raw
+
+PREFIX = "de_lookup/"
+_NAMED_IN_ERROR = 5
+# Ids of a lookup that are kept as an example of what the table holds.
+_SAMPLED = 4
+_NO_IDS = msgspec.Raw(b"[]")
+
+
+async def lookup(
+    engine: Engine, spec: ModelSpec, body: bytes, limits: Limits, layout: Layout = PLAIN
+) -> Answer:
+    """Answers a `:lookup` request.
+
+    The model's signature `de_lookup/<table>` takes `ids` of shape (n,) and returns
+    `embeddings` of shape (n, dim) and `found` of shape (n,).
+
+    Args:
+        engine: What runs the model.
+        spec: The model asked for.
+        body: The request: JSON, a `.npz`, or little-endian ids.
+        limits: Bounds on the request.
+        layout: What form request and answer have; the query tells `table`, `combiner` and
+            `missing` of a request that is not JSON.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT for a wrong body; NOT_FOUND for an unknown table, and
+            for unknown ids if the request asks for that; see also `Servable.run`.
+    """
+    request = _request(body, limits, layout)
+    async with engine.lease(spec) as servable:
+        signature = _table_signature(servable.signatures, request.table, spec)
+        dtype = signature.inputs["ids"].dtype
+        ids = await codec(len(body), lambda: _ids(request, body, dtype, limits, layout))
+        if request.combiner != "none" and ids.lengths is None:
+            raise invalid(
+                f"Combiner {request.combiner} needs `ids` to be a list of lists, one a bag: "
+                "wrap a single bag in another list."
+            )
+        current_call().rows = len(ids.flat)
+        outputs = await servable.run(signature.name, {"ids": ids.flat})
+        version = servable.version
+    rows, found = outputs["embeddings"], outputs["found"].astype(np.bool_)
+    table = signature.name.removeprefix(PREFIX)
+    _count(table, ids.flat, found)
+    if request.missing == "error" and not found.all():
+        raise _missing_ids(table, ids.flat, found)
+    return await codec(
+        rows.size, lambda: _encode(request, ids, rows, found, layout.answer, version), "encode"
+    )
+
+
+def table_names(signatures: Mapping[str, SignatureSpec]) -> list[str]:
+    """Returns the tables a model offers for lookup."""
+    return sorted(
+        name.removeprefix(PREFIX)
+        for name, signature in signatures.items()
+        if name.startswith(PREFIX)
+        and "ids" in signature.inputs
+        and {"embeddings", "found"} <= signature.outputs.keys()
+    )
+
+
+def unknown_table(spec: ModelSpec, table: str, tables: list[str]) -> ServingError:
+    """Returns the error for a table a model does not have; names those it has."""
+    if not tables:
+        return ServingError(Code.NOT_FOUND, f"Model {spec.name} has no embedding tables")
+    return ServingError(
+        Code.NOT_FOUND,
+        f"Table not found in model {spec.name}. Received: table={table}. "
+        f"Its tables: {', '.join(tables)}",
+    )
+
+
+def _table_signature(
+    signatures: Mapping[str, SignatureSpec], table: str, spec: ModelSpec
+) -> SignatureSpec:
+    tables = table_names(signatures)
+    if not table and len(tables) == 1:
+        table = tables[0]
+    if table in tables:
+        return signatures[PREFIX + table]
+    if not table and tables:
+        raise invalid(
+            f"`table` must name one of the tables of model {spec.name}: {', '.join(tables)}"
+        )
+    raise unknown_table(spec, table, tables)
+
+
+def _request(body: bytes, limits: Limits, layout: Layout) -> LookupRequest:
+    if layout.request is Media.JSON:
+        return decode_lookup(body, limits)
+    return LookupRequest(
+        table=layout.query.get("table", ""),
+        ids=_NO_IDS,
+        combiner=one_of(layout.query, "combiner", ("none", "sum", "mean", "sqrtn")),
+        missing=one_of(layout.query, "missing", ("default", "error", "null")),
+        format="list",
+    )
+
+
+def _ids(request: LookupRequest, body: bytes, dtype: DType, limits: Limits, layout: Layout) -> Ids:
+    if layout.request is Media.RAW:
+        return decode_raw_ids(body, dtype, limits)
+    if layout.request is Media.NPZ:
+        return decode_npz_ids(body, dtype, limits)
+    return decode_ids(request.ids, dtype, limits)
+
+
+def _count(table: str, ids: Array, found: Found) -> None:
+    call = current_call()
+    call.lookups[table] = (len(ids), len(ids) - int(np.count_nonzero(found)))
+    known = ids[found][:_SAMPLED].tolist()
+    call.sample[table] = [
+        item.decode(errors="replace") if isinstance(item, bytes) else item for item in known
+    ]
+
+
+def _encode(
+    request: LookupRequest, ids: Ids, rows: Array, found: Found, media: Media, version: int
+) -> Answer:
+    nullable = request.missing == "null"
+    present: Found | None = found if nullable else None
+    lengths = ids.lengths
+    if request.combiner != "none" and lengths is not None:
+        counted = found if nullable else np.ones_like(found)
+        rows = pool(rows, counted, lengths, request.combiner)
+        present = bag_found(found, lengths) if nullable else None
+        lengths = None
+    if media is Media.JSON:
+        encode = embeddings_b64 if request.format == "b64" else embeddings_json
+        answer = {
+            "embeddings": encode(rows, present, lengths),
+            "found": nest(found.tolist(), ids.lengths),
+        }
+        return Answer(encode_lookup(answer), version)
+    rows = nulled(rows, present)
+    if media is Media.RAW:
+        content, headers = encode_raw(rows, found)
+        return Answer(content, version, media.value, headers)
+    return Answer(encode_npz({"embeddings": rows, "found": found}), version, media.value)
+
+
+def _missing_ids(table: str, ids: Array, found: Found) -> ServingError:
+    missing = ids[~found]
+    named = ", ".join(
+        item.decode(errors="replace") if isinstance(item, bytes) else str(item)
+        for item in missing[:_NAMED_IN_ERROR].tolist()
+    )
+    more = ", …" if len(missing) > _NAMED_IN_ERROR else ""
+    return ServingError(
+        Code.NOT_FOUND,
+        f"Ids not found in table {table}: {named}{more} ({len(missing)} of {len(ids)})",
+    )

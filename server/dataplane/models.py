@@ -1,0 +1,77 @@
+"""What models there are: status, metadata, tables."""
+
+from typing import Any
+
+import orjson
+
+from server.dataplane.answer import Answer
+from server.dataplane.lookup import PREFIX, table_names, unknown_table
+from server.engines.base import Engine, ModelSpec, Servable
+from server.errors import Code, ServingError
+from server.wire.status import encode_metadata, encode_status, status_entry
+
+_STATS = "de_stats"
+
+
+async def status(engine: Engine, spec: ModelSpec) -> Answer:
+    """Answers with the state of a model's versions; errors as `Engine.status`."""
+    return Answer(
+        encode_status(
+            status_entry(entry.version, entry.state.value, entry.code, entry.message)
+            for entry in await engine.status(spec)
+        )
+    )
+
+
+async def metadata(engine: Engine, spec: ModelSpec) -> Answer:
+    """Answers with a model's signatures; errors as `Engine.lease`."""
+    async with engine.lease(spec) as servable:
+        return Answer(
+            encode_metadata(spec.name, servable.version, servable.described), servable.version
+        )
+
+
+async def tables(engine: Engine, spec: ModelSpec, table: str | None) -> Answer:
+    """Answers with what is known of a model's tables.
+
+    Args:
+        engine: What runs the model.
+        spec: The model asked for.
+        table: One table, or None for `{"tables": […]}` with all.
+
+    Raises:
+        ServingError: NOT_FOUND for an unknown table; see also `Engine.lease`.
+    """
+    async with engine.lease(spec) as servable:
+        known = await _stats(servable)
+        if table is None:
+            return Answer(orjson.dumps({"tables": known}), servable.version)
+        for entry in known:
+            if entry.get("table") == table:
+                return Answer(orjson.dumps(entry), servable.version)
+        raise unknown_table(spec, table, [str(entry.get("table")) for entry in known])
+
+
+async def _stats(servable: Servable) -> list[dict[str, Any]]:
+    if _STATS not in servable.signatures:
+        return [_declared(servable, table) for table in table_names(servable.signatures)]
+    outputs = await servable.run(_STATS, {})
+    try:
+        stats = orjson.loads(outputs["stats"].item())
+    except (KeyError, ValueError):
+        stats = None
+    if not isinstance(stats, list) or not all(isinstance(entry, dict) for entry in stats):
+        raise ServingError(Code.INTERNAL, f"signature {_STATS} did not return a list of tables")
+    return stats
+
+
+def _declared(servable: Servable, table: str) -> dict[str, Any]:
+    """Returns what the signatures alone tell of a table, for models that keep no statistics."""
+    signature = servable.signatures[PREFIX + table]
+    embeddings = signature.outputs["embeddings"]
+    return {
+        "table": table,
+        "dim": embeddings.shape[-1] if embeddings.shape else None,
+        "key_dtype": signature.inputs["ids"].dtype.array_name,
+        "value_dtype": embeddings.dtype.array_name,
+    }

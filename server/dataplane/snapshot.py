@@ -1,0 +1,119 @@
+"""What the engine serves right now: models, versions and their ages, tables and their growth."""
+
+import asyncio
+import time
+from collections import deque
+from typing import Any
+
+import orjson
+
+from server.call import Call, begin_call
+from server.dataplane import models
+from server.engines.base import Engine, ModelSpec, VersionState
+from server.errors import ServingError
+from server.observability.metrics import Metrics
+from server.wire.status import status_entry
+
+# Statistics walk over every table: asked for seldom, whoever asks the gateway how often.
+_KEPT_SECONDS = 5.0
+# A model server that does not answer must not hide from who watches the gateway that it does not.
+_PATIENCE_SECONDS = 1.0
+_GIVEN_UP_SECONDS = 10.0
+_GROWTH_POINTS = 360
+
+
+class Snapshots:
+    """Collects what is served, at most every few seconds."""
+
+    def __init__(self, engine: Engine, metrics: Metrics) -> None:
+        """Makes the collector; nothing is asked yet."""
+        self._engine = engine
+        self._metrics = metrics
+        self._taken = float("-inf")
+        self._models: list[dict[str, Any]] = []
+        self._growth: dict[tuple[str, str], deque[tuple[int, float]]] = {}
+        self._taking: asyncio.Task[None] | None = None
+
+    async def models(self) -> list[dict[str, Any]]:
+        """Returns models with versions, ages in seconds, tables and the tables' growth.
+
+        They are those of the time before if the engine takes longer than a second to tell.
+        """
+        if self._taking is None and time.monotonic() - self._taken > _KEPT_SECONDS:
+            self._taking = asyncio.get_running_loop().create_task(self._take())
+        if self._taking is not None:
+            taking = self._taking
+            await asyncio.wait([taking], timeout=_PATIENCE_SECONDS)
+            if taking.done():
+                taking.result()
+        return self._models
+
+    async def _take(self) -> None:
+        # The request that began this may have less time, and others wait for the same.
+        begin_call(Call(deadline=time.monotonic() + _GIVEN_UP_SECONDS))
+        try:
+            self._models = [await self._model(n) for n in sorted(self._engine.model_names())]
+            self._publish()
+            self._taken = time.monotonic()
+        finally:
+            self._taking = None
+
+    async def _model(self, name: str) -> dict[str, Any]:
+        now = time.time()
+        try:
+            statuses = await self._engine.status(ModelSpec(name))
+        except ServingError:
+            statuses = []
+        serving = [s for s in statuses if s.state is VersionState.AVAILABLE]
+        newest = max(serving, key=lambda s: s.version, default=None)
+        return {
+            "name": name,
+            "serving": newest.version if newest else None,
+            "versions": [
+                {
+                    **status_entry(s.version, s.state.value, s.code, s.message),
+                    "age_seconds": round(now - s.published, 1) if s.published else None,
+                }
+                for s in statuses
+            ],
+            "tables": await self._tables(name) if newest else [],
+        }
+
+    async def _tables(self, name: str) -> list[dict[str, Any]]:
+        try:
+            answer = await models.tables(self._engine, ModelSpec(name), None)
+            tables: list[dict[str, Any]] = orjson.loads(answer.body)["tables"]
+        except ServingError:
+            return []
+        for table in tables:
+            rows = _number(table, "rows", "size")
+            if rows is not None:
+                key = (name, str(table.get("table")))
+                points = self._growth.setdefault(key, deque(maxlen=_GROWTH_POINTS))
+                points.append((int(time.time()), rows))
+                table["growth"] = list(points)
+        return tables
+
+    def _publish(self) -> None:
+        self._metrics.set_models(
+            {
+                model["name"]: (int(model["serving"]), version["age_seconds"] or 0.0)
+                for model in self._models
+                for version in model["versions"]
+                if model["serving"] is not None and version["version"] == str(model["serving"])
+            }
+        )
+        self._metrics.set_tables(
+            (model["name"], str(table.get("table")), rows, _number(table, "memory_bytes", "bytes"))
+            for model in self._models
+            for table in model["tables"]
+            if (rows := _number(table, "rows", "size")) is not None
+        )
+
+
+def _number(table: dict[str, Any], *names: str) -> float | None:
+    for name in names:
+        value = table.get(name)
+        if isinstance(value, int | float):
+            return value
+    return None

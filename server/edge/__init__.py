@@ -1,0 +1,1 @@
+"""Transports: each turns its requests into the data plane's and answers back."""

@@ -1,0 +1,1 @@
+"""gRPC: TensorFlow Serving's services over the data plane."""

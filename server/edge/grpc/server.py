@@ -1,0 +1,122 @@
+"""The gRPC port: starts with the application's event loop and ends with it."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from server.dataplane.keys import KeyRing
+from server.dataplane.throttle import Throttle
+from server.edge.grpc.services import ModelService, PredictionService
+from server.engines.base import Engine
+from server.observability.metrics import Metrics
+from server.protos.modules import load_protos
+
+
+class GrpcPortError(Exception):
+    """The gRPC port cannot be listened on; the message says what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class GrpcOptions:
+    """How the gRPC port works.
+
+    Attributes:
+        host: Address to listen on.
+        port: Port to listen on; 0 for any free one.
+        max_message_bytes: Largest message, either way.
+        max_seconds: Longest time for an answer.
+        max_in_flight: Requests answered at once.
+        share_port: Whether other processes listen on the same port.
+        certificate: Certificate chain and private key for TLS, if given.
+        client_ca: Certificates that clients must be known by, if given.
+    """
+
+    host: str
+    port: int
+    max_message_bytes: int
+    max_seconds: float = 60.0
+    max_in_flight: int = 1024
+    share_port: bool = False
+    certificate: tuple[Path, Path] | None = None
+    client_ca: Path | None = None
+
+
+class GrpcServer:
+    """TensorFlow Serving's PredictionService and ModelService over an engine."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        options: GrpcOptions,
+        keys: KeyRing | None = None,
+        metrics: Metrics | None = None,
+        throttle: Throttle | None = None,
+    ) -> None:
+        """Makes the server; `engine` is started and closed by whoever owns it."""
+        self._metrics = metrics
+        self._throttle = throttle
+        self._engine = engine
+        self._options = options
+        self._keys = keys
+        self._server: Any = None
+        self.port = options.port
+
+    async def start(self) -> None:
+        """Begins to listen.
+
+        Raises:
+            GrpcPortError: The address cannot be listened on.
+        """
+        import grpc
+
+        options, protos = self._options, load_protos()
+        self._server = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", options.max_message_bytes),
+                ("grpc.max_send_message_length", options.max_message_bytes),
+                ("grpc.so_reuseport", int(options.share_port)),
+            ],
+            maximum_concurrent_rpcs=options.max_in_flight,
+        )
+        arguments = (
+            self._engine,
+            protos,
+            self._keys,
+            options.max_seconds,
+            self._metrics,
+            self._throttle,
+        )
+        protos.prediction_service.add_PredictionServiceServicer_to_server(
+            PredictionService(*arguments), self._server
+        )
+        protos.model_service.add_ModelServiceServicer_to_server(
+            ModelService(*arguments), self._server
+        )
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        address = f"{host}:{options.port}"
+        try:
+            if options.certificate is None:
+                self.port = self._server.add_insecure_port(address)
+            else:
+                self.port = self._server.add_secure_port(address, self._credentials())
+        except RuntimeError:
+            self.port = 0
+        if not self.port:
+            raise GrpcPortError(
+                f"Port {options.port} of {options.host} must be free to listen on. Stop what uses "
+                "it, or choose another with --grpc-port."
+            )
+        await self._server.start()
+
+    async def stop(self, seconds: float) -> None:
+        """Takes no new requests, and gives those under way some time."""
+        if self._server is not None:
+            await self._server.stop(seconds)
+
+    def _credentials(self) -> Any:
+        import grpc
+
+        assert self._options.certificate is not None
+        chain, key = (path.read_bytes() for path in self._options.certificate)
+        ca = self._options.client_ca.read_bytes() if self._options.client_ca else None
+        return grpc.ssl_server_credentials([(key, chain)], ca, require_client_auth=ca is not None)

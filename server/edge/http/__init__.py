@@ -1,0 +1,1 @@
+"""HTTP: routes, middleware, and status codes around the data plane."""

@@ -1,0 +1,121 @@
+"""Compressed request bodies, with a bound on what they become."""
+
+import asyncio
+import functools
+import zlib
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from server.edge.http.responses import error_response
+
+# A body may be several gzip members; millions of empty ones would only burn time.
+_MAX_MEMBERS = 64
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
+# A piece of this size may become a thousand times larger, which takes milliseconds: others
+# must not wait for it.
+_OFFLOAD_BYTES = 4096
+
+
+class _RefusedError(Exception):
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+class GzipRequest:
+    """Decompresses bodies sent with `Content-Encoding: gzip`; answers 415 to other encodings."""
+
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+        """Wraps an application.
+
+        Args:
+            app: The application.
+            max_bytes: Largest body after decompression.
+        """
+        self._app = app
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Runs the application for one request."""
+        encoding = _content_encoding(scope) if scope["type"] == "http" else b""
+        if encoding in (b"", b"identity"):
+            await self._app(scope, receive, send)
+            return
+        if encoding not in (b"gzip", b"x-gzip"):
+            response = error_response(
+                415,
+                "Content-Encoding must be gzip or identity. "
+                f"Received: {encoding.decode('latin-1')}",
+            )
+            await response(scope, receive, send)
+            return
+        inflate = _Inflater(self._max_bytes)
+
+        async def receive_inflated() -> Message:
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    return message
+                more = message.get("more_body", False)
+                piece = message.get("body", b"")
+                if len(piece) < _OFFLOAD_BYTES:
+                    body = inflate.feed(piece, last=not more)
+                else:
+                    loop = asyncio.get_running_loop()
+                    body = await loop.run_in_executor(
+                        None, functools.partial(inflate.feed, piece, last=not more)
+                    )
+                if body or not more:
+                    return {"type": "http.request", "body": body, "more_body": more}
+
+        try:
+            await self._app(scope, receive_inflated, send)
+        except _RefusedError as refusal:
+            response = error_response(refusal.status, refusal.message, {"connection": "close"})
+            await response(scope, receive, send)
+
+
+class _Inflater:
+    """Decompresses a stream of one or more gzip members, up to a bound."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._left = max_bytes
+        self._stream = zlib.decompressobj(_GZIP_WINDOW)
+        self._members = 1
+
+    def feed(self, data: bytes, *, last: bool) -> bytes:
+        pieces = []
+        try:
+            while data:
+                if self._stream.eof:
+                    self._members += 1
+                    if self._members > _MAX_MEMBERS:
+                        raise _RefusedError(
+                            400, f"Request body must be at most {_MAX_MEMBERS} gzip members"
+                        )
+                    self._stream = zlib.decompressobj(_GZIP_WINDOW)
+                # One byte over the bound is enough to know.
+                piece = self._stream.decompress(data, self._left + 1)
+                self._left -= len(piece)
+                if self._left < 0:
+                    raise _RefusedError(
+                        413, f"Request body exceeds {self._max_bytes} bytes after decompression"
+                    )
+                pieces.append(piece)
+                data = self._stream.unconsumed_tail or self._stream.unused_data
+        except zlib.error:
+            raise _RefusedError(
+                400, "Request body must be gzip, as Content-Encoding says"
+            ) from None
+        if last and not self._stream.eof:
+            raise _RefusedError(400, "Request body ends before its gzip stream does")
+        return b"".join(pieces)
+
+
+def _content_encoding(scope: Scope) -> bytes:
+    for name, value in scope["headers"]:
+        if name == b"content-encoding":
+            return bytes(value).strip().lower()
+    return b""

@@ -1,0 +1,72 @@
+"""Health, metrics and versions: what keeps the gateway running, not what it serves."""
+
+import platform
+
+import orjson
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from server import __version__
+from server.dataplane.lifecycle import Lifecycle
+from server.dataplane.snapshot import Snapshots
+from server.edge.http.responses import error_response, json_response
+from server.engines.routed import RoutedEngine
+from server.observability.metrics import CONTENT_TYPE, Metrics
+from server.observability.worker_metrics import WorkerMetrics
+
+_OK = orjson.dumps({"status": "ok"})
+
+
+def operations_router(
+    engine: RoutedEngine,
+    lifecycle: Lifecycle,
+    metrics: Metrics,
+    snapshots: Snapshots,
+    workers: WorkerMetrics,
+) -> APIRouter:
+    """Makes the routes of the operations endpoints."""
+    router = APIRouter()
+
+    @router.get("/livez")
+    async def livez() -> Response:
+        return json_response(_OK)
+
+    @router.get("/readyz")
+    async def readyz() -> Response:
+        if lifecycle.draining:
+            return _unavailable("Draining: the gateway is about to stop")
+        if engine.routes.draining:
+            return _unavailable("Draining: an operator sends traffic elsewhere")
+        if not engine.ready():
+            return _unavailable("Not every model has a version that serves")
+        return json_response(_OK)
+
+    @router.get("/startupz")
+    async def startupz() -> Response:
+        if not engine.started():
+            return _unavailable("Models are being loaded")
+        return json_response(_OK)
+
+    @router.get("/version")
+    async def version() -> Response:
+        return json_response(
+            orjson.dumps(
+                {
+                    "gateway": __version__,
+                    "python": platform.python_version(),
+                    **engine.component_versions(),
+                }
+            )
+        )
+
+    @router.get("/metrics")
+    async def prometheus() -> Response:
+        await snapshots.models()
+        exposition = workers.merged(metrics.exposition())
+        return Response(exposition, media_type=CONTENT_TYPE)
+
+    return router
+
+
+def _unavailable(message: str) -> Response:
+    return error_response(503, message, {"retry-after": "1"})

@@ -1,0 +1,81 @@
+"""JSON responses, and the others that handlers answer with."""
+
+from collections.abc import Mapping
+
+import orjson
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from server.dataplane.answer import JSON, Answer
+from server.errors import HTTP_STATUS, PRIVATE_CODES, Code, ServingError
+
+# Larger bodies go out in pieces, each after the connection took the one before.
+_PIECE_BYTES = 256 << 10
+
+
+class PiecewiseResponse(Response):
+    """A response whose body, if large, waits for the client piece by piece."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the response."""
+        if len(self.body) <= _PIECE_BYTES:
+            await super().__call__(scope, receive, send)
+            return
+        await send(
+            {
+                "type": "http.response.start",
+                "status": self.status_code,
+                "headers": self.raw_headers,
+            }
+        )
+        view = memoryview(self.body)
+        for start in range(0, len(view), _PIECE_BYTES):
+            await send(
+                {
+                    "type": "http.response.body",
+                    "body": bytes(view[start : start + _PIECE_BYTES]),
+                    "more_body": start + _PIECE_BYTES < len(view),
+                }
+            )
+
+
+def json_response(
+    body: bytes, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Returns a response of JSON text."""
+    return PiecewiseResponse(body, status, headers, media_type=JSON)
+
+
+def answer_response(answer: Answer) -> Response:
+    """Returns the response to a request that a handler answered."""
+    headers = dict(answer.headers)
+    if answer.version is not None:
+        headers["x-model-version"] = str(answer.version)
+    return PiecewiseResponse(answer.body, 200, headers, media_type=answer.media_type)
+
+
+def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Returns the response `{"error": message}`."""
+    # A message may quote a client's lone surrogate, which has no UTF-8.
+    text = message.encode("utf-8", "replace").decode()
+    return json_response(orjson.dumps({"error": text}), status, headers)
+
+
+def serving_error_response(error: ServingError, request_id: str) -> Response:
+    """Returns the response to a request that a handler refused.
+
+    Args:
+        error: Why.
+        request_id: Stands in for messages that are for the log only.
+    """
+    headers = {}
+    if error.retry_after is not None:
+        headers["retry-after"] = str(max(1, round(error.retry_after)))
+    elif error.code is Code.UNAVAILABLE:
+        headers["retry-after"] = "1"
+    if error.code is Code.UNAUTHENTICATED:
+        headers["www-authenticate"] = 'Bearer realm="gateway"'
+    message = error.message
+    if error.code in PRIVATE_CODES:
+        message = f"Internal error. Request id: {request_id}"
+    return error_response(HTTP_STATUS[error.code], message, headers)

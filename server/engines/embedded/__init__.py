@@ -1,0 +1,1 @@
+"""Runs SavedModels in this process."""

@@ -1,0 +1,198 @@
+"""The embedded engine: SavedModels of a folder, served from this process.
+
+A task looks at the folder every few seconds. Models run on a bounded pool of threads and
+are loaded on another thread, so the event loop waits for TensorFlow only in runs known to be short.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+from server.engines.base import ModelSpec, Servable, VersionStatus
+from server.engines.embedded.batching import BatchOptions
+from server.engines.embedded.model_folder import ModelFolder
+from server.engines.embedded.model_versions import LeasedVersion, LoadModel, ModelVersions
+from server.engines.embedded.saved_model import SavedModel, component_versions
+from server.engines.embedded.version_policy import LATEST, VersionPolicy
+from server.engines.embedded.warm_up import warm_up
+from server.engines.embedded.worker_pool import WorkerPool
+from server.errors import Code, ServingError
+
+_LOG = logging.getLogger("server.models")
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbeddedOptions:
+    """How the embedded engine works.
+
+    Attributes:
+        folder: Where the models lie.
+        poll_seconds: How often the folder is looked at.
+        threads: How many requests run in TensorFlow at once.
+        max_waiting: How many requests may wait for one of those threads.
+        policy: Which versions of a model serve.
+        batching: How requests are batched.
+        warm_up: Whether versions run before they take traffic.
+        brief_seconds: Runs that take no longer are done in the event loop, see `BriefRuns`.
+    """
+
+    folder: ModelFolder
+    poll_seconds: float = 2.0
+    threads: int = 4
+    max_waiting: int = 256
+    policy: VersionPolicy = LATEST
+    batching: BatchOptions = dataclasses.field(default_factory=BatchOptions)
+    warm_up: bool = False
+    brief_seconds: float = 0.0
+
+
+class EmbeddedEngine:
+    """An `Engine` that runs SavedModels in this process."""
+
+    def __init__(self, options: EmbeddedOptions, load: LoadModel | None = None) -> None:
+        """Makes the engine; nothing is read or loaded before `start`.
+
+        Args:
+            options: How it works.
+            load: Loads a version from its folder; blocks. SavedModels if not given.
+        """
+        self._options = options
+        self._load = load or (load_and_warm_up if options.warm_up else SavedModel)
+        self._look = asyncio.Event()
+        self._looked = asyncio.Event()
+        self._pool = WorkerPool("model", options.threads, options.max_waiting)
+        # Loading and releasing queue up without bound: there are as many as versions.
+        self._loader = WorkerPool("loader", 1, 10_000)
+        self._models: dict[str, ModelVersions] = {}
+        self._started = False
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """See `Engine.start`."""
+        self._watcher = asyncio.get_running_loop().create_task(self._watch())
+
+    async def close(self) -> None:
+        """See `Engine.close`."""
+        if self._watcher is not None:
+            self._watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watcher
+        await asyncio.gather(*(model.close() for model in self._models.values()))
+        await self._pool.close()
+        await self._loader.close()
+
+    def model_names(self) -> frozenset[str]:
+        """See `Engine.model_names`."""
+        return frozenset(self._models)
+
+    def started(self) -> bool:
+        """See `Engine.started`."""
+        return self._started
+
+    def ready(self) -> bool:
+        """See `Engine.ready`."""
+        return bool(self._models) and all(
+            model.current() is not None for model in self._models.values()
+        )
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for a thread."""
+        return self._pool.waiting
+
+    async def reload(self) -> None:
+        """See `Engine.reload`."""
+        self._looked.clear()
+        self._look.set()
+        await self._looked.wait()
+
+    def upstreams(self) -> Mapping[str, str]:
+        """See `Engine.upstreams`: there are none."""
+        return {}
+
+    def drain(self, names: frozenset[str]) -> None:
+        """See `Engine.drain`: there are none."""
+
+    def component_versions(self) -> Mapping[str, str]:
+        """See `Engine.component_versions`."""
+        return component_versions()
+
+    async def status(self, spec: ModelSpec) -> Sequence[VersionStatus]:
+        """See `Engine.status`."""
+        model = self._models.get(spec.name)
+        statuses = model.statuses() if model else []
+        if spec.label is not None:
+            raise spec.unknown_label()
+        if not statuses:
+            raise ServingError(Code.NOT_FOUND, f"Could not find any versions of model {spec.name}")
+        if spec.version is None:
+            return statuses
+        chosen = [status for status in statuses if status.version == spec.version]
+        if not chosen:
+            raise ServingError(
+                Code.NOT_FOUND, f"Could not find version {spec.version} of model {spec.name}"
+            )
+        return chosen
+
+    @contextlib.asynccontextmanager
+    async def lease(self, spec: ModelSpec) -> AsyncIterator[Servable]:
+        """See `Engine.lease`."""
+        version = self._find(spec)
+        version.hold()
+        try:
+            yield version
+        finally:
+            version.release()
+
+    def _find(self, spec: ModelSpec) -> LeasedVersion:
+        model = self._models.get(spec.name)
+        if model is None:
+            raise spec.not_found()
+        if spec.label is not None:
+            raise spec.unknown_label()
+        found = model.current() if spec.version is None else model.get(spec.version)
+        if found is None:
+            raise spec.not_found()
+        return found
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                await self._refresh()
+            except Exception:
+                # Whatever it is, what serves goes on serving, and the next look may do.
+                _LOG.exception("looking at the model folder failed")
+            self._started = True
+            self._looked.set()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._look.wait(), self._options.poll_seconds)
+            self._look.clear()
+
+    async def _refresh(self) -> None:
+        try:
+            found = await self._loader.run(self._options.folder.scan)
+        except OSError as error:
+            _LOG.warning("the model folder cannot be read: %s", error)
+            return
+        for name, folders in found.items():
+            if name not in self._models:
+                self._models[name] = ModelVersions(
+                    name,
+                    self._load,
+                    self._pool,
+                    self._loader,
+                    self._options.policy,
+                    self._options.batching,
+                    self._options.brief_seconds,
+                )
+            await self._models[name].update(folders)
+
+
+def load_and_warm_up(path: Path) -> SavedModel:
+    """Loads a version and runs it before it takes traffic."""
+    model = SavedModel(path)
+    warm_up(model, path)
+    return model

@@ -1,0 +1,326 @@
+"""The versions of one model: loading, serving, and leaving once nobody uses them.
+
+A version serves from the moment it is loaded until the policy wants others instead; then it
+takes no new requests, and is released after the last request that holds it. A version that
+cannot be loaded changes nothing for those that serve.
+"""
+
+import asyncio
+import dataclasses
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from server.call import current_call
+from server.engines.base import Classifications, VersionState, VersionStatus
+from server.engines.embedded.batching import Batcher, BatchOptions, batchable
+from server.engines.embedded.brief_runs import BriefRuns
+from server.engines.embedded.model_folder import Versions, fingerprint
+from server.engines.embedded.version_policy import LATEST, VersionPolicy
+from server.engines.embedded.worker_pool import WorkerPool
+from server.errors import Code
+from server.tensors import Array, Example, SignatureSpec, Tensors
+
+_LOG = logging.getLogger("server.models")
+_REMEMBERED = 16
+
+T = TypeVar("T")
+
+
+class LoadedModel(Protocol):
+    """A model in memory. Its methods block; see `engines.base.Servable` for what they do."""
+
+    @property
+    def signatures(self) -> Mapping[str, SignatureSpec]:
+        """The signatures that can be run, by name."""
+        ...
+
+    @property
+    def described(self) -> Sequence[SignatureSpec]:
+        """All signatures the model declares."""
+        ...
+
+    @property
+    def steady(self) -> frozenset[str]:
+        """The signatures whose time depends on the sizes of their inputs only."""
+        ...
+
+    def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
+        """Runs a signature."""
+        ...
+
+    def classify(
+        self, signature: str, examples: Sequence[Example], context: Example | None
+    ) -> Classifications:
+        """Runs a classification signature."""
+        ...
+
+    def regress(
+        self, signature: str, examples: Sequence[Example], context: Example | None
+    ) -> Array:
+        """Runs a regression signature."""
+        ...
+
+    def close(self) -> None:
+        """Releases the model. Nothing runs any more."""
+        ...
+
+
+LoadModel = Callable[[Path], LoadedModel]
+
+
+class LeasedVersion:
+    """One loaded version, and how many hold it; a `Servable`."""
+
+    def __init__(
+        self,
+        version: int,
+        model: LoadedModel,
+        pool: WorkerPool,
+        batching: BatchOptions,
+        brief_seconds: float,
+    ) -> None:
+        """Makes the version; nobody holds it yet. `brief_seconds` as for `BriefRuns`."""
+        self.version = version
+        self._model = model
+        self._pool = pool
+        self._batcher = Batcher(self._run_now, batching) if batching.rows else None
+        self._brief = BriefRuns(brief_seconds, model.steady)
+        self._holders = 0
+        self._free = asyncio.Event()
+        self._free.set()
+
+    @property
+    def signatures(self) -> Mapping[str, SignatureSpec]:
+        """See `Servable.signatures`."""
+        return self._model.signatures
+
+    @property
+    def described(self) -> Sequence[SignatureSpec]:
+        """See `Servable.described`."""
+        return self._model.described
+
+    async def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
+        """See `Servable.run`."""
+        spec = self._model.signatures[signature]
+        if self._batcher is None or not batchable(spec):
+            return await self._run_now(signature, inputs)
+        begun = time.perf_counter()
+        try:
+            return await self._batcher.run(spec, inputs)
+        finally:
+            current_call().spent("run", time.perf_counter() - begun)
+
+    async def _run_now(self, signature: str, inputs: Tensors) -> dict[str, Array]:
+        spec = self._model.signatures[signature]
+        if self._brief.expects(spec, inputs):
+            return self._run_here(spec, inputs)
+
+        def run() -> dict[str, Array]:
+            begun = time.thread_time()
+            try:
+                return self._model.run(signature, inputs)
+            finally:
+                self._brief.ran_on_thread(spec, inputs, time.thread_time() - begun)
+
+        return await self._timed(run)
+
+    def _run_here(self, spec: SignatureSpec, inputs: Tensors) -> dict[str, Array]:
+        begun = time.perf_counter()
+        try:
+            return self._model.run(spec.name, inputs)
+        finally:
+            seconds = time.perf_counter() - begun
+            self._brief.ran_here(spec, inputs, seconds)
+            current_call().spent("run", seconds)
+
+    async def _timed(self, work: Callable[[], T]) -> T:
+        """Runs work of the model on the pool; tells its time from that of waiting."""
+        call = current_call()
+        asked = time.perf_counter()
+
+        def timed() -> T:
+            begun = time.perf_counter()
+            call.spent("queue", begun - asked)
+            try:
+                return work()
+            finally:
+                call.spent("run", time.perf_counter() - begun)
+
+        self.hold()
+        return await self._pool.run(timed, self.release)
+
+    async def classify(
+        self, signature: str, examples: Sequence[Example], context: Example | None
+    ) -> Classifications:
+        """See `Servable.classify`."""
+        return await self._timed(lambda: self._model.classify(signature, examples, context))
+
+    async def regress(
+        self, signature: str, examples: Sequence[Example], context: Example | None
+    ) -> Array:
+        """See `Servable.regress`."""
+        return await self._timed(lambda: self._model.regress(signature, examples, context))
+
+    def hold(self) -> None:
+        """Counts one more holder: a request, and also a run that outlives its request."""
+        self._holders += 1
+        self._free.clear()
+
+    def release(self) -> None:
+        """Counts one holder less."""
+        self._holders -= 1
+        if not self._holders:
+            self._free.set()
+
+    async def close(self, run: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
+        """Waits until nobody holds the version, then releases the model by means of `run`."""
+        await self._free.wait()
+        await run(self._model.close)
+
+
+@dataclasses.dataclass
+class _Record:
+    """What is known of a version."""
+
+    status: VersionStatus
+    serving: LeasedVersion | None = None
+    # Of a version that failed to load: its files then.
+    failed_fingerprint: int | None = None
+
+
+class ModelVersions:
+    """The versions of one model. Used from one event loop."""
+
+    def __init__(
+        self,
+        name: str,
+        load: LoadModel,
+        pool: WorkerPool,
+        loader: WorkerPool,
+        policy: VersionPolicy = LATEST,
+        batching: BatchOptions | None = None,
+        brief_seconds: float = 0.0,
+    ) -> None:
+        """Makes a model without versions.
+
+        Args:
+            name: The model's name, for the log.
+            load: Loads a version from its folder; blocks.
+            pool: Where the model's signatures run.
+            loader: Where loading and releasing run, so that requests never wait for them.
+            policy: Which versions should serve.
+            batching: How requests are batched; not at all if not given.
+            brief_seconds: Runs that take no longer need no thread.
+        """
+        self._policy = policy
+        self._batching = batching or BatchOptions()
+        self._brief_seconds = brief_seconds
+        self._name = name
+        self._load = load
+        self._pool = pool
+        self._loader = loader
+        self._records: dict[int, _Record] = {}
+        self._retiring: set[asyncio.Task[None]] = set()
+
+    def current(self) -> LeasedVersion | None:
+        """Returns the newest version that serves."""
+        return max(self._serving(), key=lambda version: version.version, default=None)
+
+    def get(self, version: int) -> LeasedVersion | None:
+        """Returns a version if it serves."""
+        record = self._records.get(version)
+        return record.serving if record else None
+
+    def statuses(self) -> list[VersionStatus]:
+        """Returns the state of every version known, highest first."""
+        return [record.status for _, record in sorted(self._records.items(), reverse=True)]
+
+    async def update(self, folders: Versions) -> None:
+        """Makes those versions serve that the policy wants and that load.
+
+        Args:
+            folders: The versions on disk. If none is left, what serves goes on serving.
+        """
+        kept: set[int] = set()
+        for version in self._policy.candidates(folders):
+            if len(kept) == self._policy.count:
+                break
+            if self._is_leaving(version):
+                # Wanted back while its last requests finish: it can be loaded after that.
+                kept.clear()
+                break
+            if self.get(version) is not None or await self._try_load(version, folders[version]):
+                kept.add(version)
+        if kept:
+            for other in self._serving():
+                if other.version not in kept:
+                    self._retire(other)
+        self._forget(folders)
+
+    async def close(self) -> None:
+        """Releases every version, each after its last holder."""
+        for version in self._serving():
+            self._retire(version)
+        await asyncio.gather(*self._retiring)
+
+    def _is_leaving(self, version: int) -> bool:
+        record = self._records.get(version)
+        return record is not None and record.status.state is VersionState.UNLOADING
+
+    def _serving(self) -> list[LeasedVersion]:
+        return [r.serving for r in self._records.values() if r.serving is not None]
+
+    async def _try_load(self, version: int, path: Path) -> bool:
+        before = self._records.get(version)
+        files = await self._loader.run(lambda: fingerprint(path))
+        if before is not None and before.failed_fingerprint == files:
+            return False
+        record = _Record(VersionStatus(version, VersionState.LOADING))
+        self._records[version] = record
+        try:
+            model = await self._loader.run(lambda: self._load(path))
+        except Exception as error:
+            record.status = VersionStatus(version, VersionState.END, Code.UNKNOWN, str(error))
+            record.failed_fingerprint = files
+            _LOG.error("model %s version %d does not load: %s", self._name, version, error)
+            return False
+        record.serving = LeasedVersion(
+            version, model, self._pool, self._batching, self._brief_seconds
+        )
+        published = await self._loader.run(lambda: _published(path))
+        record.status = VersionStatus(version, VersionState.AVAILABLE, published=published)
+        _LOG.info("model %s version %d serves", self._name, version)
+        return True
+
+    def _retire(self, version: LeasedVersion) -> None:
+        record = self._records[version.version]
+        record.serving = None
+        record.status = VersionStatus(version.version, VersionState.UNLOADING)
+        task = asyncio.get_running_loop().create_task(self._finish(record, version))
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+
+    async def _finish(self, record: _Record, version: LeasedVersion) -> None:
+        await version.close(self._loader.run)
+        record.status = VersionStatus(version.version, VersionState.END)
+        _LOG.info("model %s version %d is released", self._name, version.version)
+
+    def _forget(self, folders: Versions) -> None:
+        """Drops failures whose folder is gone, and the oldest of many ended versions."""
+        ended = [v for v, r in self._records.items() if r.status.state is VersionState.END]
+        for version in sorted(ended, reverse=True):
+            failed = self._records[version].failed_fingerprint is not None
+            if failed and version not in folders:
+                del self._records[version]
+        for version in sorted(v for v in ended if v in self._records)[:-_REMEMBERED]:
+            del self._records[version]
+
+
+def _published(path: Path) -> float:
+    try:
+        return (path / "saved_model.pb").stat().st_mtime
+    except OSError:
+        return time.time()

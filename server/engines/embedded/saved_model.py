@@ -1,0 +1,248 @@
+"""One SavedModel in this process.
+
+TensorFlow and the op library are imported when `load_tensorflow` is called, never before.
+"""
+
+import contextlib
+import ctypes
+import functools
+import gc
+import importlib
+import importlib.metadata
+import logging
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from server.engines.base import Classifications
+from server.engines.embedded.example_outputs import classifications, regressions
+from server.engines.embedded.graph_session import GraphSession, Run
+from server.engines.embedded.steady_graphs import steady_signatures
+from server.errors import Code, ServingError, invalid
+from server.protos.tensors import signatures_of
+from server.tensors import (
+    Array,
+    Example,
+    SignatureSpec,
+    Tensors,
+    format_shape,
+)
+
+_LOG = logging.getLogger("server.models")
+_SERVE_TAG = "serve"
+# TensorFlow numbers the codes as gRPC does, in the order of their declaration here.
+_CODES = tuple(Code)
+_UNKNOWN_OP = re.compile(r"Op type not registered '(\w+)'")
+# Decorations that name the runtime's internals and say nothing to a client.
+_NODE = re.compile(r"\s*\[\[\{\{.*?\}\}\]\]|\s*\[Op:\w+\]\s*")
+_PREAMBLE = re.compile(r"^.*<stack traces unavailable>\n", re.DOTALL)
+
+
+class MissingDependencyError(Exception):
+    """Something the engine needs is not installed; the message says what to install."""
+
+
+class LoadError(Exception):
+    """A version cannot be loaded; the message is fit for a status report."""
+
+
+def load_tensorflow() -> Any:
+    """Imports TensorFlow, and the op library if it can be.
+
+    A model that needs no op of the library is served without it; one that does fails to load
+    with the reason. So a library that does not load is no error here, only a warning.
+
+    Returns:
+        The `tensorflow` module.
+
+    Raises:
+        MissingDependencyError: TensorFlow is missing.
+    """
+    # TensorFlow's start-up notes would bury the gateway's own log.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    try:
+        tensorflow = importlib.import_module("tensorflow")
+    except ImportError as error:
+        raise MissingDependencyError(
+            "The embedded engine needs TensorFlow: pip install tensorflow. "
+            f"Received: {_one_line(error)}"
+        ) from None
+    problem = op_library_problem()
+    if problem:
+        _LOG.warning("models with embedding tables cannot be served: %s", problem)
+    return tensorflow
+
+
+@functools.cache
+def op_library_problem() -> str:
+    """Imports the op library, which registers its ops; says what to do if that fails."""
+    try:
+        importlib.import_module("de_core")
+    except ModuleNotFoundError as error:
+        if error.name == "de_core":
+            return "the op library is not installed; install it with: pip install de-core"
+        return f"the op library de_core does not load: {_one_line(error)}"
+    except Exception as error:  # Whatever it checks at import, plain models do not need it.
+        return f"the op library de_core does not load: {_one_line(error)}"
+    return ""
+
+
+def component_versions() -> dict[str, str]:
+    """Returns the versions of TensorFlow and the op library, as far as installed."""
+    versions = {}
+    for name in ("tensorflow", "tensorflow-cpu", "de-core"):
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+class SavedModel:
+    """A loaded SavedModel. Its methods block, and may be called from several threads at once."""
+
+    def __init__(self, path: Path) -> None:
+        """Loads the SavedModel in `path`.
+
+        Raises:
+            LoadError: It cannot be loaded; says why.
+        """
+        tensorflow = importlib.import_module("tensorflow")
+        op_library_problem()
+        self._tf = tensorflow
+        try:
+            meta_graph = _read_meta_graph(path)
+            self.described = signatures_of(meta_graph.signature_def)
+            self.signatures = {
+                signature.name: signature for signature in self.described if _runs(signature)
+            }
+            self.steady = steady_signatures(meta_graph.graph_def, self.signatures.values())
+            self._graph = GraphSession(tensorflow, path, _SERVE_TAG)
+            self._runners: Mapping[str, Run] = {
+                name: self._graph.runner(signature) for name, signature in self.signatures.items()
+            }
+        except Exception as error:  # TensorFlow raises nearly every type here.
+            raise LoadError(_load_message(path, error)) from error
+
+    def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
+        """Runs a signature; see `Servable.run`."""
+        spec = self.signatures[signature]
+        try:
+            outputs = self._runners[signature](inputs)
+            return {name: _array(value) for name, value in outputs.items()}
+        except self._tf.errors.OpError as error:
+            raise _run_error(error, spec, inputs) from error
+
+    def classify(
+        self, signature: str, examples: Sequence[Example], context: Example | None
+    ) -> Classifications:
+        """Runs a classification signature; see `Servable.classify`."""
+        outputs = self._run_examples(signature, examples, context)
+        return classifications(outputs, len(examples))
+
+    def regress(
+        self, signature: str, examples: Sequence[Example], context: Example | None
+    ) -> Array:
+        """Runs a regression signature; see `Servable.regress`."""
+        outputs = self._run_examples(signature, examples, context)
+        return regressions(outputs, len(examples))
+
+    def _run_examples(
+        self, signature: str, examples: Sequence[Example], context: Example | None
+    ) -> dict[str, Array]:
+        names = list(self.signatures[signature].inputs)
+        if len(names) != 1:
+            raise invalid(f"Expected one input Tensor. Received: {len(names)} inputs")
+        serialized = np.empty(len(examples), dtype=object)
+        # Concatenated messages merge: a feature of the example replaces the context's.
+        shared = self._serialize(context) if context is not None else b""
+        serialized[:] = [shared + self._serialize(example) for example in examples]
+        return self.run(signature, {names[0]: serialized})
+
+    def _serialize(self, example: Example) -> bytes:
+        train = self._tf.train
+        features = {}
+        for name, feature in example.items():
+            if feature.kind == "bytes":
+                proto = train.Feature(bytes_list=train.BytesList(value=feature.values))
+            elif feature.kind == "float":
+                proto = train.Feature(float_list=train.FloatList(value=feature.values))
+            elif feature.kind == "int64":
+                proto = train.Feature(int64_list=train.Int64List(value=feature.values))
+            else:
+                proto = train.Feature()
+            features[name] = proto
+        message = train.Example(features=train.Features(feature=features))
+        return bytes(message.SerializeToString())
+
+    def close(self) -> None:
+        """Drops the model and the resources it holds. Nothing may run any more."""
+        self._runners = {}
+        self._graph.close()
+        # The graph is full of cycles: without this it would stay until Python happens to
+        # collect.
+        gc.collect()
+        _return_memory()
+
+
+def _return_memory() -> None:
+    """Gives freed memory back to the system; glibc keeps much of it otherwise."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _runs(signature: SignatureSpec) -> bool:
+    """Returns whether a signature is a function of tensors: not the initializer, nor sparse."""
+    specs = (*signature.inputs.values(), *signature.outputs.values())
+    return bool(signature.outputs) and all(":" in spec.tensor_name for spec in specs)
+
+
+def _array(value: Any) -> Array:
+    if isinstance(value, bytes):
+        # Not as numpy's own strings: those lose zero bytes at their end.
+        scalar = np.empty((), object)
+        scalar[()] = value
+        return scalar
+    return np.asarray(value)
+
+
+def _read_meta_graph(path: Path) -> Any:
+    """Reads the MetaGraphDef message that is served."""
+    saved_model_pb2 = importlib.import_module("tensorflow.core.protobuf.saved_model_pb2")
+    message = saved_model_pb2.SavedModel()
+    message.ParseFromString((path / "saved_model.pb").read_bytes())
+    for graph in message.meta_graphs:
+        if _SERVE_TAG in graph.meta_info_def.tags:
+            return graph
+    raise ValueError(f"it has no graph tagged {_SERVE_TAG!r}")
+
+
+def _run_error(error: Any, spec: SignatureSpec, inputs: Tensors) -> ServingError:
+    code = _CODES[error.error_code] if 0 < error.error_code < len(_CODES) else Code.UNKNOWN
+    message = _NODE.sub("", _PREAMBLE.sub("", str(error.message))).strip()
+    if code is Code.INVALID_ARGUMENT:
+        # The kernels' own words seldom name the input; a shape beside the declared one does.
+        for name, value in inputs.items():
+            if not spec.inputs[name].accepts(value.shape):
+                message = (
+                    f"Input {name} must have shape {format_shape(spec.inputs[name].shape)}. "
+                    f"Received: shape {format_shape(value.shape)}. {message}"
+                )
+    return ServingError(code, message)
+
+
+def _load_message(path: Path, error: Exception) -> str:
+    text = _one_line(error).replace(str(path), ".")
+    if match := _UNKNOWN_OP.search(text):
+        text = f"the model uses the op {match[1]}, which no loaded library provides."
+        if problem := op_library_problem():
+            text += f" Perhaps because {problem}"
+    return f"SavedModel cannot be loaded: {text}"
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:500] or type(error).__name__

@@ -1,0 +1,100 @@
+"""Runs a version before it takes traffic, so that its first clients do not wait for it.
+
+The requests are those that TensorFlow Serving would run: a TFRecord file of `PredictionLog`
+messages in the version's folder. Without such a file each signature runs once on one row of
+zeros. What goes wrong is logged and changes nothing.
+"""
+
+import contextlib
+import importlib
+import logging
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from server.engines.base import CLASSIFY_METHOD, REGRESS_METHOD
+from server.engines.embedded.model_versions import LoadedModel
+from server.errors import ServingError
+from server.tensors import Kind, SignatureSpec, TensorSpec
+
+_LOG = logging.getLogger("server.models")
+_FILE = Path("assets.extra") / "tf_serving_warmup_requests"
+# TensorFlow Serving's own bound.
+_MAX_RECORDS = 1000
+_MAX_ZEROS = 1_000_000
+
+
+def warm_up(model: LoadedModel, path: Path) -> int:
+    """Runs a model that was just loaded; returns how many requests it answered.
+
+    Args:
+        model: The model.
+        path: Its folder.
+    """
+    answered = 0
+    file = path / _FILE
+    runs = _logged(model, file) if file.is_file() else _zeros(model)
+    while True:
+        try:
+            if next(runs, None) is None:
+                break
+            answered += 1
+        except Exception as error:  # A model may fail at anything, zeros included.
+            _LOG.debug("a warm-up request of %s failed: %s", path.name, error)
+            if file.is_file():
+                _LOG.warning("a warm-up request of version %s failed: %s", path.name, error)
+                break
+    _LOG.info("version %s was warmed up by %d requests", path.name, answered)
+    return answered
+
+
+def _logged(model: LoadedModel, file: Path) -> Iterator[bool]:
+    logs = importlib.import_module("tensorflow_serving.apis.prediction_log_pb2")
+    tensors = importlib.import_module("server.protos.tensors")
+    for record in read_records(file)[:_MAX_RECORDS]:
+        log = logs.PredictionLog.FromString(record)
+        if log.WhichOneof("log_type") != "predict_log":
+            continue
+        request = log.predict_log.request
+        name = request.model_spec.signature_name or "serving_default"
+        inputs = {key: tensors.to_array(proto) for key, proto in request.inputs.items()}
+        model.run(name, inputs)
+        yield True
+
+
+def read_records(file: Path) -> list[bytes]:
+    """Returns the records of a TFRecord file; those before a damaged one if it is damaged."""
+    content = file.read_bytes()
+    records = []
+    at = 0
+    while at + 16 <= len(content):
+        (size,) = struct.unpack_from("<Q", content, at)
+        if at + 16 + size > len(content):
+            break
+        records.append(content[at + 12 : at + 12 + size])
+        at += 16 + size
+    return records
+
+
+def _zeros(model: LoadedModel) -> Iterator[bool]:
+    for signature in model.signatures.values():
+        if signature.method_name not in (CLASSIFY_METHOD, REGRESS_METHOD):
+            with contextlib.suppress(ServingError):
+                model.run(signature.name, _inputs(signature))
+                yield True
+
+
+def _inputs(signature: SignatureSpec) -> dict[str, Any]:
+    return {name: _zero(spec) for name, spec in signature.inputs.items()}
+
+
+def _zero(spec: TensorSpec) -> Any:
+    shape = tuple(1 if size is None else size for size in spec.shape or ())
+    if np.prod(shape, dtype=float) > _MAX_ZEROS:
+        raise ValueError(f"input {spec.name} is too large to be made up")
+    if spec.dtype.kind is Kind.STRING:
+        return np.full(shape, b"", object)
+    return np.zeros(shape, spec.dtype.numpy)

@@ -1,0 +1,1 @@
+"""Passes requests on to model servers that speak TensorFlow Serving's gRPC."""

@@ -1,0 +1,227 @@
+"""What the model servers serve: versions by model and endpoint, and their signatures."""
+
+import asyncio
+import time
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+from server.engines.base import ModelSpec, VersionState, VersionStatus
+from server.engines.upstream.breaker import BreakerState
+from server.engines.upstream.endpoint import Endpoint
+from server.engines.upstream.pool import UpstreamPool
+from server.engines.upstream.rounds import Rounds
+from server.errors import Code, ServingError
+from server.protos.modules import Protos
+from server.protos.tensors import signatures_of
+from server.tensors import SignatureSpec
+
+_STATES = {
+    10: VersionState.START,
+    20: VersionState.LOADING,
+    30: VersionState.AVAILABLE,
+    40: VersionState.UNLOADING,
+    50: VersionState.END,
+}
+# The furthest state that any endpoint reports counts: a version serves if it does so anywhere.
+_RANK = [VersionState.END, VersionState.START, VersionState.UNLOADING, VersionState.LOADING]
+_CODES = tuple(Code)
+_PROBE_SECONDS = 2.0
+# Requests that fail ask for a look each: in an outage that must not become a load of its own.
+_PAUSE_SECONDS = 0.1
+_PATIENCE_SECONDS = 1.0
+_GOOD, _LATE, _DRAINED = range(3)
+
+
+class _Serving(NamedTuple):
+    badness: int
+    endpoint: str
+    versions: list[int]
+
+
+class Catalog:
+    """The versions there are, as of the last look. Used from one event loop.
+
+    An endpoint that is late with its answer may only be busy. Until its breaker opens it still
+    counts, but only where no other endpoint will do; so does one that is drained, which gets no
+    requests, so that these are refused as such.
+    """
+
+    def __init__(self, models: Collection[str], pool: UpstreamPool, protos: Protos) -> None:
+        """Makes an empty catalog.
+
+        Args:
+            models: The models' names.
+            pool: The endpoints.
+            protos: The messages.
+        """
+        self.models = frozenset(models)
+        self._pool = pool
+        self._protos = protos
+        self._found: dict[str, dict[str, list[VersionStatus]]] = {name: {} for name in self.models}
+        self._signatures: dict[tuple[str, int], list[SignatureSpec]] = {}
+        self._labels: dict[tuple[str, str], int] = {}
+        self._first_seen: dict[tuple[str, int], float] = {}
+        # Asked for by every request.
+        self._available_at: dict[tuple[str, str], list[int]] = {}
+        self._late: set[tuple[str, str]] = set()
+        self._looks = Rounds(self._look, _PAUSE_SECONDS)
+
+    async def refresh(self) -> None:
+        """Asks all endpoints; the look begins after the question, and is shared."""
+        await self._looks.ask()
+
+    async def look_again(self) -> None:
+        """Does so for a request that failed, which waits for a bounded time."""
+        await self._looks.ask(_PATIENCE_SECONDS)
+
+    async def _look(self) -> None:
+        await asyncio.gather(
+            *(
+                self._look_at(endpoint, model)
+                for endpoint in self._pool.endpoints
+                for model in self.models
+            )
+        )
+        self._labels.clear()
+        known = {(m, v) for m in self.models for v in self._available(m)}
+        self._signatures = {k: v for k, v in self._signatures.items() if k in known}
+        for key in known:
+            self._first_seen.setdefault(key, time.time())
+
+    async def _look_at(self, endpoint: Endpoint, model: str) -> None:
+        request = self._protos.status.GetModelStatusRequest()
+        request.model_spec.name = model
+        try:
+            response = await endpoint.call("GetModelStatus", request, _PROBE_SECONDS)
+        except ServingError as error:
+            if error.code in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED):
+                endpoint.breaker.failed()
+            else:
+                endpoint.breaker.succeeded()
+            closed = endpoint.breaker.state is BreakerState.CLOSED
+            if error.code is Code.DEADLINE_EXCEEDED and closed:
+                self._late.add((model, endpoint.name))
+            else:
+                self._note(model, endpoint.name, [])
+            return
+        endpoint.breaker.succeeded()
+        self._late.discard((model, endpoint.name))
+        statuses = [
+            VersionStatus(
+                entry.version,
+                _STATES.get(entry.state, VersionState.START),
+                _CODES[entry.status.error_code]
+                if entry.status.error_code < len(_CODES)
+                else Code.UNKNOWN,
+                entry.status.error_message,
+            )
+            for entry in response.model_version_status
+        ]
+        self._note(model, endpoint.name, statuses)
+
+    def _note(self, model: str, endpoint: str, statuses: list[VersionStatus]) -> None:
+        self._found[model][endpoint] = statuses
+        self._available_at[model, endpoint] = [
+            status.version for status in statuses if status.state is VersionState.AVAILABLE
+        ]
+
+    def _available(self, model: str) -> set[int]:
+        return {version for each in self._serving(model) for version in each.versions}
+
+    def _serving(self, model: str) -> list["_Serving"]:
+        serving = []
+        for endpoint in self._pool.endpoints:
+            versions = self._available_at.get((model, endpoint.name))
+            if versions:
+                late = (model, endpoint.name) in self._late
+                badness = _DRAINED if endpoint.drained else _LATE if late else _GOOD
+                serving.append(_Serving(badness, endpoint.name, versions))
+        return serving
+
+    def serves(self, model: str) -> bool:
+        """Returns whether any endpoint in service serves the model."""
+        return any(each.badness < _DRAINED for each in self._serving(model))
+
+    def latest(self, model: str) -> int | None:
+        """Returns the newest version that requests can go to; None if no endpoint serves any."""
+        serving = _best(self._serving(model))
+        return max((version for each in serving for version in each.versions), default=None)
+
+    def endpoints_of(self, model: str, version: int) -> list[str]:
+        """Returns the endpoints that requests for a version go to."""
+        serving = [each for each in self._serving(model) if version in each.versions]
+        return [each.endpoint for each in _best(serving)]
+
+    def reached(self, model: str) -> bool:
+        """Returns whether any endpoint knows the model."""
+        return any(self._found.get(model, {}).values())
+
+    def statuses(self, model: str) -> list[VersionStatus]:
+        """Returns the state of each version, highest first."""
+        best: dict[int, VersionStatus] = {}
+        for statuses in self._found.get(model, {}).values():
+            for status in statuses:
+                known = best.get(status.version)
+                if known is None or _rank(status) > _rank(known):
+                    best[status.version] = status
+        return [
+            VersionStatus(
+                s.version,
+                s.state,
+                s.code,
+                s.message,
+                self._first_seen.get((model, version), 0.0),
+            )
+            for version, s in sorted(best.items(), reverse=True)
+        ]
+
+    async def version_of_label(self, spec: ModelSpec) -> int:
+        """Returns the version that the model servers give a label.
+
+        Raises:
+            ServingError: INVALID_ARGUMENT if they know no such label.
+        """
+        key = (spec.name, spec.label or "")
+        if key not in self._labels:
+            request = self._metadata_request(spec.name)
+            request.model_spec.version_label = spec.label
+            try:
+                response = await self._pool.call("GetModelMetadata", request, self._anywhere())
+            except ServingError as error:
+                if error.code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT, Code.FAILED_PRECONDITION):
+                    raise spec.unknown_label() from None
+                raise
+            self._labels[key] = response.model_spec.version.value
+        return self._labels[key]
+
+    async def signatures(self, model: str, version: int) -> Sequence[SignatureSpec]:
+        """Returns the signatures of a version; asked for once."""
+        key = (model, version)
+        if key not in self._signatures:
+            request = self._metadata_request(model)
+            request.model_spec.version.value = version
+            response = await self._pool.call(
+                "GetModelMetadata", request, self.endpoints_of(model, version)
+            )
+            definitions = self._protos.metadata.SignatureDefMap()
+            response.metadata["signature_def"].Unpack(definitions)
+            self._signatures[key] = signatures_of(definitions.signature_def)
+        return self._signatures[key]
+
+    def _metadata_request(self, model: str) -> Any:
+        request = self._protos.metadata.GetModelMetadataRequest()
+        request.model_spec.name = model
+        request.metadata_field.append("signature_def")
+        return request
+
+    def _anywhere(self) -> list[str]:
+        return [endpoint.name for endpoint in self._pool.endpoints]
+
+
+def _best(serving: list[_Serving]) -> list[_Serving]:
+    least = min((each.badness for each in serving), default=_GOOD)
+    return [each for each in serving if each.badness == least]
+
+
+def _rank(status: VersionStatus) -> int:
+    return _RANK.index(status.state) if status.state in _RANK else len(_RANK)

@@ -1,0 +1,127 @@
+"""The connections to one model server: as many as its calls at once need, within a bound."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from server.protos.modules import Protos
+
+_MAX_RECONNECT_MS = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class ChannelOptions:
+    """How model servers are connected to.
+
+    Attributes:
+        max_message_bytes: Largest message, either way.
+        ca: Certificates that they are checked by; plain text if None.
+        certificate: Certificate chain and private key that this process shows them, if any.
+        token: Sent to them as `Authorization: Bearer`, if not empty.
+        channels: Connections to one of them.
+    """
+
+    max_message_bytes: int = 64 << 20
+    ca: Path | None = None
+    certificate: tuple[Path, Path] | None = None
+    token: str = ""
+    channels: int = 2
+
+
+@dataclasses.dataclass
+class _Channel:
+    channel: Any
+    prediction: Any
+    model: Any
+    refusing: Any
+    in_flight: int = 0
+
+    def refuses(self) -> bool:
+        """Returns whether calls fail at once, for the last attempt to connect did."""
+        return bool(self.channel.get_state() is self.refusing)
+
+
+class Channels:
+    """Channels to one target. They belong to the event loop that they are opened in.
+
+    A server or proxy bounds the calls of one connection (often to 100), and gRPC lets those
+    beyond wait without a word: so each call takes the channel with the fewest. A channel connects
+    with its first call, so the second one connects only once two calls run at once.
+
+    A channel that could not connect refuses calls until it tries again, and each waits a time of
+    its own before: when a server is back, one may answer a second before another does. So a call
+    takes one that refuses only if all do.
+    """
+
+    def __init__(self, target: str, protos: Protos, options: ChannelOptions) -> None:
+        """Makes the channels; connecting happens by itself."""
+        self._channels = [_open(target, protos, options) for _ in range(options.channels)]
+        self._metadata = (("authorization", f"Bearer {options.token}"),) if options.token else ()
+
+    async def call(
+        self,
+        method: str,
+        request: Any,
+        timeout: float | None,
+        metadata: Sequence[tuple[str, str]] = (),
+    ) -> Any:
+        """Sends one request; arguments as `Endpoint.call`, errors are grpc.aio's."""
+        chosen = self._choose()
+        stub = chosen.model if method == "GetModelStatus" else chosen.prediction
+        chosen.in_flight += 1
+        try:
+            return await getattr(stub, method)(
+                request, timeout=timeout, metadata=(*self._metadata, *metadata)
+            )
+        finally:
+            chosen.in_flight -= 1
+
+    def _choose(self) -> _Channel:
+        fewest = min(self._channels, key=_load)
+        if not fewest.refuses():
+            return fewest
+        return min(
+            (each for each in self._channels if not each.refuses()), key=_load, default=fewest
+        )
+
+    async def close(self) -> None:
+        """Closes the channels; calls under way are cancelled."""
+        for each in self._channels:
+            await each.channel.close()
+
+
+def _load(channel: _Channel) -> int:
+    return channel.in_flight
+
+
+def _open(target: str, protos: Protos, options: ChannelOptions) -> _Channel:
+    import grpc
+
+    arguments: Sequence[tuple[str, int]] = (
+        ("grpc.max_receive_message_length", options.max_message_bytes),
+        ("grpc.max_send_message_length", options.max_message_bytes),
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.enable_retries", 0),
+        # Channels to one target would share one connection otherwise.
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", _MAX_RECONNECT_MS),
+    )
+    if options.ca is None:
+        channel = grpc.aio.insecure_channel(target, options=arguments)
+    else:
+        chain, key = (
+            (path.read_bytes() for path in options.certificate)
+            if options.certificate
+            else (None, None)
+        )
+        credentials = grpc.ssl_channel_credentials(options.ca.read_bytes(), key, chain)
+        channel = grpc.aio.secure_channel(target, credentials, options=arguments)
+    return _Channel(
+        channel,
+        protos.prediction_service.PredictionServiceStub(channel),
+        protos.model_service.ModelServiceStub(channel),
+        grpc.ChannelConnectivity.TRANSIENT_FAILURE,
+    )

@@ -1,0 +1,111 @@
+"""One model server: its channels, how much it does, and whether it answers."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from server.engines.upstream.breaker import Breaker
+from server.engines.upstream.channels import ChannelOptions, Channels
+from server.errors import Code, ServingError
+from server.protos.modules import Protos
+
+_PART = re.compile(r"(?:([\w.-]{1,128})=)?([\w.-]+|\[[0-9a-fA-F:]+\]):([0-9]{1,5})")
+
+
+class UpstreamsError(Exception):
+    """A list of upstreams that cannot be used; the message says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class UpstreamAddress:
+    """Where a model server listens, and what it is called outside."""
+
+    name: str
+    target: str
+
+
+def parse_upstreams(text: str) -> list[UpstreamAddress]:
+    """Reads the setting: `[NAME=]HOST:PORT`, separated by commas.
+
+    Raises:
+        UpstreamsError: A part is not of that form, or a name occurs twice.
+
+    Example:
+        >>> [each.name for each in parse_upstreams("one=10.0.0.1:8500,localhost:8500")]
+        ['one', 'upstream-1']
+    """
+    addresses = []
+    for index, part in enumerate(text.split(",")):
+        match = _PART.fullmatch(part.strip())
+        if not match or not 0 < int(match[3]) < 65536:
+            raise UpstreamsError(
+                "--upstreams must be [NAME=]HOST:PORT, separated by commas. "
+                f"Received: {part.strip()}"
+            )
+        # The address itself is never told to clients.
+        name = match[1] or f"upstream-{index}"
+        addresses.append(UpstreamAddress(name, f"{match[2]}:{match[3]}"))
+    names = [address.name for address in addresses]
+    if len(set(names)) < len(names):
+        raise UpstreamsError(f"Each upstream must have a name of its own. Received: {text}")
+    return addresses
+
+
+class Endpoint:
+    """A model server."""
+
+    def __init__(self, address: UpstreamAddress, breaker: Breaker) -> None:
+        """Makes the endpoint; nothing is connected yet."""
+        self.name = address.name
+        self.breaker = breaker
+        self.in_flight = 0
+        self.drained = False
+        self._target = address.target
+        self._channels: Channels | None = None
+
+    def open(self, protos: Protos, options: ChannelOptions) -> None:
+        """Makes the channels, which belong to this event loop; connecting happens by itself."""
+        self._channels = Channels(self._target, protos, options)
+
+    async def close(self) -> None:
+        """Closes the channels."""
+        if self._channels is not None:
+            await self._channels.close()
+
+    async def call(
+        self,
+        method: str,
+        request: Any,
+        timeout: float | None,
+        metadata: Sequence[tuple[str, str]] = (),
+    ) -> Any:
+        """Sends one request.
+
+        Args:
+            method: Name of the method, of either service.
+            request: The message.
+            timeout: Seconds.
+            metadata: Headers.
+
+        Raises:
+            ServingError: With the code of the failure; the message never names the address.
+        """
+        import grpc
+
+        assert self._channels is not None
+        try:
+            return await self._channels.call(method, request, timeout, metadata)
+        except grpc.aio.AioRpcError as error:
+            raise _serving_error(error) from None
+
+
+def _serving_error(error: Any) -> ServingError:
+    code = Code[error.code().name]
+    if code is Code.UNAVAILABLE:
+        return ServingError(code, "The model server cannot be reached", retry_after=1.0)
+    if code is Code.DEADLINE_EXCEEDED:
+        return ServingError(code, "Deadline exceeded")
+    if code is Code.CANCELLED:
+        return ServingError(Code.UNAVAILABLE, "The model server went away", retry_after=1.0)
+    return ServingError(code, error.details() or code.value)

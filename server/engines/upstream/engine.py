@@ -1,0 +1,300 @@
+"""The tfserving engine: models run by model servers that speak TensorFlow Serving's gRPC."""
+
+import asyncio
+import contextlib
+import dataclasses
+import importlib.metadata
+import logging
+import random
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from server.engines.base import Classifications, ModelSpec, Servable, VersionStatus
+from server.engines.upstream.breaker import Breaker
+from server.engines.upstream.catalog import Catalog
+from server.engines.upstream.channels import ChannelOptions
+from server.engines.upstream.endpoint import Endpoint, UpstreamAddress
+from server.engines.upstream.pool import PoolOptions, UpstreamPool
+from server.errors import Code, ServingError
+from server.observability.metrics import Metrics
+from server.protos.examples import fill_input
+from server.protos.modules import Protos, load_protos
+from server.protos.tensors import fill_proto, to_array
+from server.tensors import Array, Example, SignatureSpec, Tensors
+
+_LOG = logging.getLogger("server.upstreams")
+
+
+@dataclasses.dataclass(frozen=True)
+class TfServingOptions:
+    """How the tfserving engine works.
+
+    Attributes:
+        upstreams: The model servers.
+        models: The models they serve.
+        poll_seconds: How often they are asked what they serve.
+        breaker_failures: Failures in a row after which one is left alone.
+        breaker_seconds: For how long.
+        pool: How requests are spread.
+        channel: How they are connected to.
+    """
+
+    upstreams: Sequence[UpstreamAddress]
+    models: Sequence[str]
+    poll_seconds: float = 2.0
+    breaker_failures: int = 5
+    breaker_seconds: float = 2.0
+    pool: PoolOptions = dataclasses.field(default_factory=PoolOptions)
+    channel: ChannelOptions = dataclasses.field(default_factory=ChannelOptions)
+
+
+class TfServingEngine:
+    """An `Engine` that passes requests on to model servers."""
+
+    def __init__(self, options: TfServingOptions, metrics: Metrics | None = None) -> None:
+        """Makes the engine; nothing is connected before `start`."""
+        self._options = options
+        endpoints = [
+            Endpoint(address, Breaker(options.breaker_failures, options.breaker_seconds))
+            for address in options.upstreams
+        ]
+        self._pool = UpstreamPool(endpoints, options.pool, metrics)
+        self._protos: Protos = load_protos()
+        self._catalog = Catalog(options.models, self._pool, self._protos)
+        self._started = False
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """See `Engine.start`."""
+        for endpoint in self._pool.endpoints:
+            endpoint.open(self._protos, self._options.channel)
+        self._watcher = asyncio.get_running_loop().create_task(self._watch())
+
+    async def close(self) -> None:
+        """See `Engine.close`."""
+        if self._watcher is not None:
+            self._watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watcher
+        await asyncio.gather(*(endpoint.close() for endpoint in self._pool.endpoints))
+
+    def model_names(self) -> frozenset[str]:
+        """See `Engine.model_names`."""
+        return self._catalog.models
+
+    def started(self) -> bool:
+        """See `Engine.started`."""
+        return self._started
+
+    def ready(self) -> bool:
+        """See `Engine.ready`."""
+        return all(self._catalog.serves(model) for model in self._catalog.models)
+
+    async def reload(self) -> None:
+        """See `Engine.reload`."""
+        await self._catalog.refresh()
+
+    def upstreams(self) -> Mapping[str, str]:
+        """See `Engine.upstreams`."""
+        return self._pool.states()
+
+    def drain(self, names: frozenset[str]) -> None:
+        """See `Engine.drain`."""
+        for endpoint in self._pool.endpoints:
+            endpoint.drained = endpoint.name in names
+
+    def component_versions(self) -> Mapping[str, str]:
+        """See `Engine.component_versions`."""
+        return {
+            name: importlib.metadata.version(name) for name in ("tensorflow-serving-api", "grpcio")
+        }
+
+    async def status(self, spec: ModelSpec) -> Sequence[VersionStatus]:
+        """See `Engine.status`."""
+        statuses = self._catalog.statuses(spec.name)
+        if not statuses:
+            if spec.label is not None and spec.name not in self._catalog.models:
+                raise spec.unknown_label()
+            if spec.name in self._catalog.models:
+                raise self._unreached(spec)
+            raise ServingError(Code.NOT_FOUND, f"Could not find any versions of model {spec.name}")
+        version = spec.version
+        if spec.label is not None:
+            version = await self._catalog.version_of_label(spec)
+        if version is None:
+            return statuses
+        chosen = [status for status in statuses if status.version == version]
+        if not chosen:
+            raise ServingError(
+                Code.NOT_FOUND, f"Could not find version {version} of model {spec.name}"
+            )
+        return chosen
+
+    @contextlib.asynccontextmanager
+    async def lease(self, spec: ModelSpec) -> AsyncIterator[Servable]:
+        """See `Engine.lease`."""
+        if spec.name not in self._catalog.models:
+            raise spec.not_found()
+        try:
+            servable = await self._servable(spec)
+        except ServingError as error:
+            if not _may_be_elsewhere(error, spec):
+                raise
+            await self._catalog.look_again()
+            servable = await self._servable(spec)
+        yield servable
+
+    async def _servable(self, spec: ModelSpec) -> "UpstreamModel":
+        if spec.label is not None:
+            version: int | None = await self._catalog.version_of_label(spec)
+        else:
+            version = spec.version
+        if version is None:
+            version = self._catalog.latest(spec.name)
+        if version is None or not self._catalog.endpoints_of(spec.name, version):
+            if not self._catalog.reached(spec.name):
+                raise self._unreached(spec)
+            raise spec.not_found()
+        signatures = await self._catalog.signatures(spec.name, version)
+        return UpstreamModel(self, spec, version, signatures)
+
+    @staticmethod
+    def _unreached(spec: ModelSpec) -> ServingError:
+        return ServingError(
+            Code.UNAVAILABLE,
+            f"No model server that serves {spec.name} can be reached",
+            retry_after=1.0,
+        )
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                await self._catalog.refresh()
+                self._pool.publish()
+            except Exception:
+                # What is known goes on being used, and the next look may do.
+                _LOG.exception("asking the model servers failed")
+            self._started = True
+            # Several gateways must not ask all at once.
+            await asyncio.sleep(self._options.poll_seconds * random.uniform(0.8, 1.2))
+
+    async def call(self, method: str, request: Any, model: str, version: int) -> Any:
+        """Sends a request to an endpoint that serves the version."""
+        return await self._pool.call(method, request, self._catalog.endpoints_of(model, version))
+
+    async def instead_of(
+        self, servable: "UpstreamModel", error: ServingError
+    ) -> "UpstreamModel | None":
+        """Returns what to send a request to that failed by the error; None if that is useless.
+
+        Its endpoints are gone, or have another version by now: those that others serve, newer or
+        older, are looked for once.
+        """
+        if not _may_be_elsewhere(error, servable.spec):
+            return None
+        await self._catalog.look_again()
+        try:
+            other = await self._servable(servable.spec)
+        except ServingError:
+            return None
+        if error.code is not Code.UNAVAILABLE:
+            return None if other.version == servable.version else other
+        return other if self._pool.may_retry() else None
+
+    @property
+    def protos(self) -> Protos:
+        """The messages."""
+        return self._protos
+
+
+def _may_be_elsewhere(error: ServingError, spec: ModelSpec) -> bool:
+    """Returns whether a request that failed so could be answered after another look."""
+    if spec.version is None and spec.label is None:
+        return error.code in (Code.UNAVAILABLE, Code.NOT_FOUND, Code.FAILED_PRECONDITION)
+    return error.code is Code.UNAVAILABLE
+
+
+class UpstreamModel:
+    """One version of a model on the model servers; a `Servable`."""
+
+    def __init__(
+        self,
+        engine: TfServingEngine,
+        spec: ModelSpec,
+        version: int,
+        described: Sequence[SignatureSpec],
+    ) -> None:
+        """Makes the servable."""
+        self._engine = engine
+        self.spec = spec
+        self.version = version
+        self.described = described
+        self.signatures = {signature.name: signature for signature in described}
+
+    async def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
+        """See `Servable.run`."""
+        spec = self.signatures[signature]
+
+        def request(version: int) -> Any:
+            message = self._engine.protos.predict.PredictRequest()
+            self._fill_spec(message, signature, version)
+            for name, array in inputs.items():
+                fill_proto(message.inputs[name], array, spec.inputs[name].dtype)
+            return message
+
+        response = await self._call("Predict", request, spec)
+        return {name: to_array(proto) for name, proto in response.outputs.items()}
+
+    async def classify(
+        self, signature: str, examples: Sequence[Example], context: Example | None
+    ) -> Classifications:
+        """See `Servable.classify`."""
+
+        def request(version: int) -> Any:
+            message = self._engine.protos.classification.ClassificationRequest()
+            self._fill_spec(message, signature, version)
+            fill_input(message.input, examples, context)
+            return message
+
+        response = await self._call("Classify", request, self.signatures[signature])
+        rows = [list(each.classes) for each in response.result.classifications]
+        columns = len(rows[0]) if rows else 0
+        labels = np.empty((len(rows), columns), object)
+        for index, row in enumerate(rows):
+            labels[index] = [entry.label.encode() for entry in row]
+        scores = np.array([[entry.score for entry in row] for row in rows], np.float32)
+        return Classifications(labels, scores.reshape(len(rows), columns))
+
+    async def regress(
+        self, signature: str, examples: Sequence[Example], context: Example | None
+    ) -> Array:
+        """See `Servable.regress`."""
+
+        def request(version: int) -> Any:
+            message = self._engine.protos.regression.RegressionRequest()
+            self._fill_spec(message, signature, version)
+            fill_input(message.input, examples, context)
+            return message
+
+        response = await self._call("Regress", request, self.signatures[signature])
+        return np.array([each.value for each in response.result.regressions], np.float32)
+
+    def _fill_spec(self, message: Any, signature: str, version: int) -> None:
+        message.model_spec.name = self.spec.name
+        message.model_spec.version.value = version
+        message.model_spec.signature_name = signature
+
+    async def _call(self, method: str, request: Any, signature: SignatureSpec) -> Any:
+        """Sends a request; once more, perhaps to another version, if nobody has this one by now."""
+        try:
+            return await self._engine.call(
+                method, request(self.version), self.spec.name, self.version
+            )
+        except ServingError as error:
+            other = await self._engine.instead_of(self, error)
+            if other is None or other.signatures.get(signature.name) != signature:
+                raise self.spec.not_found() if error.code is Code.NOT_FOUND else error from None
+        self.version = other.version
+        return await self._engine.call(method, request(self.version), self.spec.name, self.version)

@@ -1,0 +1,245 @@
+"""Which model server gets a request, and what happens when it does not answer."""
+
+import asyncio
+import contextlib
+import dataclasses
+import random
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Collection, Sequence
+from typing import Any
+
+from server.call import current_call
+from server.engines.upstream.breaker import BreakerState, RetryBudget
+from server.engines.upstream.endpoint import Endpoint
+from server.errors import Code, ServingError
+from server.observability.metrics import Metrics
+
+_BACKOFF_SECONDS = 0.01
+_LATENCIES = 256
+_HEDGE_BUDGET = 0.05
+
+
+@dataclasses.dataclass(frozen=True)
+class PoolOptions:
+    """How requests are spread.
+
+    Attributes:
+        in_flight: Requests one endpoint runs at once.
+        max_waiting: Requests that may wait for an endpoint.
+        retries: Times a request is sent again.
+        retry_budget: Retries as a part of all requests.
+        hedge: Whether slow requests are sent a second time.
+    """
+
+    in_flight: int = 64
+    max_waiting: int = 256
+    retries: int = 2
+    retry_budget: float = 0.1
+    hedge: bool = False
+
+
+class UpstreamPool:
+    """The endpoints; each request goes to the one that has least to do."""
+
+    def __init__(
+        self, endpoints: Sequence[Endpoint], options: PoolOptions, metrics: Metrics | None = None
+    ) -> None:
+        """Makes the pool; the endpoints are opened and closed by whoever owns them."""
+        self.endpoints = tuple(endpoints)
+        self._options = options
+        self._metrics = metrics
+        self._budget = RetryBudget(options.retry_budget)
+        self._hedges = RetryBudget(_HEDGE_BUDGET if options.hedge else 0.0, least=1.0)
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._latencies: deque[float] = deque(maxlen=_LATENCIES)
+
+    async def call(self, method: str, request: Any, eligible: Collection[str]) -> Any:
+        """Sends a request, again if the endpoint cannot be reached, and returns the answer.
+
+        It goes to another endpoint then; if there is no other, to the same one, whose connection
+        may be new by then. All attempts share the deadline of the current call.
+
+        Args:
+            method: Name of the method.
+            request: The message; inference changes nothing, so it may be sent twice.
+            eligible: Names of the endpoints that can answer it.
+
+        Raises:
+            ServingError: UNAVAILABLE if no endpoint takes it, RESOURCE_EXHAUSTED if too many
+                requests wait, DEADLINE_EXCEEDED, or what the endpoint answered.
+        """
+        self._budget.earn()
+        self._hedges.earn()
+        tried: set[str] = set()
+        for attempt in range(self._options.retries + 1):
+            try:
+                return await self._hedged(method, request, eligible, tried)
+            except ServingError as error:
+                again = error.code is Code.UNAVAILABLE and attempt < self._options.retries
+                if not again or not self._usable(eligible, ()) or not self.may_retry():
+                    raise
+            await asyncio.sleep(_BACKOFF_SECONDS * 2**attempt * random.random())
+            current_call().remaining()
+        raise AssertionError("the last attempt returns or raises")
+
+    def may_retry(self) -> bool:
+        """Takes a retry out of the budget; returns whether there was one."""
+        if self._options.retries == 0 or not self._budget.spend():
+            return False
+        self._count("retry")
+        return True
+
+    async def _hedged(
+        self, method: str, request: Any, eligible: Collection[str], tried: set[str]
+    ) -> Any:
+        after = self._hedge_after()
+        if after is None or len(eligible) < 2:
+            return await self._attempt(method, request, eligible, tried)
+        loop = asyncio.get_running_loop()
+        first = loop.create_task(self._attempt(method, request, eligible, tried))
+        tasks = {first}
+        try:
+            done, _ = await asyncio.wait(tasks, timeout=after)
+            if not done and self._usable(eligible, tried) and self._hedges.spend():
+                self._count("hedge")
+                tasks.add(loop.create_task(self._attempt(method, request, eligible, tried)))
+            while True:
+                done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    if task.exception() is None or not pending:
+                        return task.result()
+                tasks = pending
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _attempt(
+        self, method: str, request: Any, eligible: Collection[str], tried: set[str]
+    ) -> Any:
+        call = current_call()
+        begun = time.perf_counter()
+        async with self._endpoint(eligible, tried) as endpoint:
+            call.spent("queue", time.perf_counter() - begun)
+            tried.add(endpoint.name)
+            return await self._send(endpoint, method, request)
+
+    async def _send(self, endpoint: Endpoint, method: str, request: Any) -> Any:
+        call = current_call()
+        begun = time.perf_counter()
+        code = Code.CANCELLED
+        endpoint.breaker.sent()
+        try:
+            answer = await endpoint.call(method, request, call.remaining(), call.metadata)
+            code = Code.OK
+            return answer
+        except ServingError as error:
+            code = error.code
+            raise
+        finally:
+            seconds = time.perf_counter() - begun
+            call.spent("run", seconds)
+            if code is Code.UNAVAILABLE:
+                endpoint.breaker.failed()
+            elif code in (Code.CANCELLED, Code.DEADLINE_EXCEEDED):
+                endpoint.breaker.abandoned()
+            else:
+                endpoint.breaker.succeeded()
+            if code is Code.OK:
+                self._latencies.append(seconds)
+            if self._metrics is not None:
+                self._metrics.upstream_seconds.observe((endpoint.name, code.value), seconds)
+
+    @contextlib.asynccontextmanager
+    async def _endpoint(
+        self, eligible: Collection[str], tried: set[str]
+    ) -> AsyncIterator[Endpoint]:
+        endpoint = self._choose(eligible, tried)
+        while endpoint is None:
+            await self._wait()
+            endpoint = self._choose(eligible, tried)
+        endpoint.in_flight += 1
+        try:
+            yield endpoint
+        finally:
+            endpoint.in_flight -= 1
+            self._wake()
+
+    def _choose(self, eligible: Collection[str], tried: set[str]) -> Endpoint | None:
+        """Returns the least loaded endpoint; None if all that can be used are full."""
+        usable = self._usable(eligible, tried) or self._usable(eligible, set())
+        if not usable:
+            raise ServingError(
+                Code.UNAVAILABLE, "No model server takes requests now", retry_after=1.0
+            )
+        random.shuffle(usable)
+        best = min(usable, key=lambda endpoint: endpoint.in_flight)
+        return best if best.in_flight < self._options.in_flight else None
+
+    def _usable(self, eligible: Collection[str], tried: Collection[str]) -> list[Endpoint]:
+        return [
+            endpoint
+            for endpoint in self.endpoints
+            if endpoint.name in eligible
+            and endpoint.name not in tried
+            and not endpoint.drained
+            and endpoint.breaker.allows()
+        ]
+
+    async def _wait(self) -> None:
+        if len(self._waiting) >= self._options.max_waiting:
+            raise ServingError(
+                Code.RESOURCE_EXHAUSTED,
+                f"Too many requests wait for a model server: {len(self._waiting)}. "
+                "Try again later.",
+                retry_after=1.0,
+            )
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._wake()  # It was this one's turn: the next one's now.
+            raise
+        finally:
+            with contextlib.suppress(ValueError):
+                self._waiting.remove(turn)
+
+    def _wake(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+    def _hedge_after(self) -> float | None:
+        if not self._options.hedge or len(self._latencies) < _LATENCIES // 4:
+            return None
+        ordered = sorted(self._latencies)
+        return ordered[int(len(ordered) * 0.95)]
+
+    def _count(self, kind: str) -> None:
+        if self._metrics is not None:
+            self._metrics.retries.labels(kind).inc()
+
+    def publish(self) -> None:
+        """Sets the metrics that tell the endpoints' state."""
+        if self._metrics is None:
+            return
+        for endpoint in self.endpoints:
+            self._metrics.upstream_in_flight.labels(endpoint.name).set(endpoint.in_flight)
+            self._metrics.breaker_state.labels(endpoint.name).set(endpoint.breaker.state.value)
+
+    def states(self) -> dict[str, str]:
+        """Returns the state of each endpoint: `drained`, or that of its breaker."""
+        return {
+            endpoint.name: "drained"
+            if endpoint.drained
+            else {
+                BreakerState.CLOSED: "in service",
+                BreakerState.HALF_OPEN: "on trial",
+                BreakerState.OPEN: "left alone",
+            }[endpoint.breaker.state]
+            for endpoint in self.endpoints
+        }

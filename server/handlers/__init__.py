@@ -1,1 +1,0 @@
-"""What each request does, between bytes in and bytes out; knows no HTTP."""

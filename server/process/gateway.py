@@ -1,0 +1,274 @@
+"""A gateway put together from its settings: engine, ports, and what goes with them."""
+
+import re
+import socket
+from pathlib import Path
+
+from server.app import create_admin_app, create_app
+from server.dataplane.keys import KeyRing
+from server.dataplane.lifecycle import Lifecycle
+from server.dataplane.throttle import Throttle
+from server.dataplane.tokens import Tokens
+from server.edge.grpc.server import GrpcOptions, GrpcServer
+from server.engines.base import Engine
+from server.engines.embedded.batching import BatchOptions
+from server.engines.embedded.engine import EmbeddedEngine, EmbeddedOptions
+from server.engines.embedded.model_folder import ModelFolder
+from server.engines.embedded.saved_model import load_tensorflow
+from server.engines.embedded.version_policy import VersionPolicy
+from server.engines.routed import RoutedEngine
+from server.engines.routes import Routes, RoutesFile, parse_labels
+from server.engines.upstream.channels import ChannelOptions
+from server.engines.upstream.endpoint import parse_upstreams
+from server.engines.upstream.engine import TfServingEngine, TfServingOptions
+from server.engines.upstream.pool import PoolOptions
+from server.observability.metrics import Metrics
+from server.observability.worker_metrics import WorkerMetrics
+from server.process.server import (
+    AdminServer,
+    Companion,
+    GatewayServer,
+    MetricsWriter,
+    StartError,
+    listening_socket,
+    url_of,
+)
+from server.process.workers import Worker
+from server.protos.modules import load_protos
+from server.settings import Settings
+
+
+class Gateway:
+    """One process that serves; the only one, or one of several workers."""
+
+    def __init__(self, settings: Settings, worker: Worker | None = None) -> None:
+        """Takes the ports and imports what is needed; `run` serves.
+
+        Args:
+            settings: The settings.
+            worker: Which worker this is, if it is one.
+
+        Raises:
+            StartError: A port is taken, or settings do not go together. The errors of
+                folders, keys, labels and missing packages pass through.
+        """
+        self._settings = settings
+        self._worker = worker
+        self._keys = self.check(settings)
+        share = worker is not None
+        port = worker.port if worker else settings.port
+        self._listener = listening_socket(settings.host, port, share=share)
+        self._admin_listener: socket.socket | None = None
+        if settings.admin_port is not None and (worker is None or worker.index == 0):
+            self._admin_listener = listening_socket(
+                settings.admin_host, settings.admin_port, flag="--admin-port"
+            )
+        if settings.engine == "embedded":
+            load_tensorflow()
+        if settings.grpc_port is not None or settings.engine == "tfserving":
+            load_protos()
+        self._metrics = Metrics()
+        self._engine = RoutedEngine(self._make_engine(), self._routes(), self._routes_file())
+
+    @staticmethod
+    def check(settings: Settings) -> KeyRing | None:
+        """Reads what can be wrong before anything starts; returns the keys if there are any."""
+        keys = _keys(settings)
+        if settings.admin_port is not None and (keys is None or not keys.allows("admin")):
+            raise StartError(
+                "The admin port needs a key of the scope admin: make one with "
+                "`python -m server.keys NAME admin` and give its file as --keys-file."
+            )
+        if (settings.tls_cert is None) != (settings.tls_key is None):
+            raise StartError("TLS needs both --tls-cert and --tls-key.")
+        shown = (settings.upstream_cert, settings.upstream_key)
+        if (shown[0] is None) != (shown[1] is None) or (shown[0] and not settings.upstream_ca):
+            raise StartError(
+                "A certificate for upstreams needs --upstream-ca, --upstream-cert and "
+                "--upstream-key."
+            )
+        for flag, path in (
+            ("--tls-cert", settings.tls_cert),
+            ("--tls-key", settings.tls_key),
+            ("--tls-client-ca", settings.tls_client_ca),
+            ("--upstream-ca", settings.upstream_ca),
+            ("--upstream-cert", settings.upstream_cert),
+            ("--upstream-key", settings.upstream_key),
+            ("--upstream-token-file", settings.upstream_token_file),
+        ):
+            if path is not None and not path.is_file():
+                raise StartError(f"The file must exist. Received: {flag}={path}")
+        parse_labels(settings.labels, _only_model(settings))
+        if settings.engine == "embedded":
+            _folder(settings).check()
+        else:
+            _tfserving_options(settings)
+        return keys
+
+    def run(self) -> int:
+        """Serves until told to stop; returns the exit status."""
+        settings, worker = self._settings, self._worker
+        lifecycle = Lifecycle()
+        workers = WorkerMetrics(worker.folder if worker else None, worker.index if worker else 0)
+        throttle = Throttle(settings)
+        app = create_app(
+            settings,
+            self._engine,
+            lifecycle,
+            metrics=self._metrics,
+            keys=self._keys,
+            workers=workers,
+            throttle=throttle,
+        )
+        companions: list[Companion] = []
+        if worker is not None:
+            companions.append(MetricsWriter(self._metrics, workers))
+        if settings.grpc_port is not None:
+            grpc_server = self._grpc_server(settings.grpc_port, throttle)
+            companions.append(_Announced(grpc_server, settings.host))
+        if self._admin_listener is not None:
+            admin = create_admin_app(settings, self._engine, self._keys)
+            companions.append(AdminServer(admin, settings, self._admin_listener))
+        server = GatewayServer(app, settings, lifecycle, companions)
+        scheme = "https" if settings.tls_cert else "http"
+        print(f"Gateway listens on {url_of(self._listener, scheme)}", flush=True)
+        if self._admin_listener is not None:
+            print(f"Admin API listens on {url_of(self._admin_listener, scheme)}", flush=True)
+        server.run([self._listener])
+        return 0
+
+    def _make_engine(self) -> Engine:
+        settings = self._settings
+        if settings.engine == "tfserving":
+            return TfServingEngine(_tfserving_options(settings), self._metrics)
+        engine = EmbeddedEngine(
+            EmbeddedOptions(
+                folder=_folder(settings),
+                poll_seconds=settings.poll_seconds,
+                threads=settings.threads,
+                max_waiting=settings.max_waiting,
+                policy=VersionPolicy.parse(settings.version_policy),
+                warm_up=settings.warm_up,
+                brief_seconds=settings.brief_ms / 1000,
+                batching=BatchOptions(
+                    rows=settings.batch_rows,
+                    delay_seconds=settings.batch_delay_ms / 1000,
+                    observe_rows=self._metrics.batch_rows.observe,
+                ),
+            )
+        )
+        self._metrics.queue_waiting.set_function(lambda: engine.waiting)
+        return engine
+
+    def _routes(self) -> Routes:
+        return Routes(labels=parse_labels(self._settings.labels, _only_model(self._settings)))
+
+    def _routes_file(self) -> RoutesFile:
+        if self._settings.routes_file is not None or self._worker is None:
+            return RoutesFile(self._settings.routes_file)
+        return RoutesFile(self._worker.folder / "routes.json")
+
+    def _grpc_server(self, port: int, throttle: Throttle) -> GrpcServer:
+        settings = self._settings
+        certificate: tuple[Path, Path] | None = None
+        if settings.tls_cert is not None and settings.tls_key is not None:
+            certificate = (settings.tls_cert, settings.tls_key)
+        options = GrpcOptions(
+            host=settings.host,
+            port=self._worker.grpc_port if self._worker else port,
+            max_message_bytes=settings.max_decompressed_bytes,
+            max_seconds=settings.request_seconds,
+            max_in_flight=settings.max_in_flight,
+            share_port=self._worker is not None,
+            certificate=certificate,
+            client_ca=settings.tls_client_ca,
+        )
+        return GrpcServer(self._engine, options, self._keys, self._metrics, throttle)
+
+
+class _Announced:
+    """A gRPC server that says where it listens; a `Companion`."""
+
+    def __init__(self, server: GrpcServer, host: str) -> None:
+        self._server = server
+        self._host = host
+
+    async def start(self) -> None:
+        await self._server.start()
+        print(f"gRPC listens on {self._host}:{self._server.port}", flush=True)
+
+    async def stop(self, seconds: float) -> None:
+        await self._server.stop(seconds)
+
+
+def _keys(settings: Settings) -> KeyRing | None:
+    tokens = None
+    if settings.jwt_keys_file is not None:
+        if not settings.jwt_issuer or not settings.jwt_audience:
+            raise StartError("Tokens need --jwt-issuer and --jwt-audience beside --jwt-keys-file.")
+        tokens = Tokens(settings.jwt_keys_file, settings.jwt_issuer, settings.jwt_audience)
+    if settings.keys_file is not None:
+        return KeyRing.load(settings.keys_file, tokens)
+    return KeyRing([], tokens) if tokens is not None else None
+
+
+def _folder(settings: Settings) -> ModelFolder:
+    assert settings.model_dir is not None
+    return ModelFolder(settings.model_dir, settings.model_name)
+
+
+def _only_model(settings: Settings) -> str | None:
+    """Returns the name of the model if the settings say that there is one only."""
+    if settings.engine == "tfserving":
+        models = _names(settings.models)
+        return models[0] if len(models) == 1 else None
+    assert settings.model_dir is not None
+    if settings.model_name is not None:
+        return settings.model_name
+    try:
+        found = list(_folder(settings).scan())
+    except OSError:
+        return None
+    return found[0] if len(found) == 1 else None
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _channel_options(settings: Settings) -> ChannelOptions:
+    certificate: tuple[Path, Path] | None = None
+    if settings.upstream_cert is not None and settings.upstream_key is not None:
+        certificate = (settings.upstream_cert, settings.upstream_key)
+    file = settings.upstream_token_file
+    token = file.read_text("utf-8").strip() if file is not None else ""
+    if file is not None and not re.fullmatch(r"[!-~]+", token):
+        raise StartError(
+            "The file must hold one key or token, and nothing else. "
+            f"Received: --upstream-token-file={file}"
+        )
+    return ChannelOptions(
+        max_message_bytes=settings.max_decompressed_bytes,
+        ca=settings.upstream_ca,
+        certificate=certificate,
+        token=token,
+        channels=settings.upstream_channels,
+    )
+
+
+def _tfserving_options(settings: Settings) -> TfServingOptions:
+    return TfServingOptions(
+        upstreams=parse_upstreams(settings.upstreams),
+        models=_names(settings.models),
+        poll_seconds=settings.poll_seconds,
+        breaker_failures=settings.breaker_failures,
+        breaker_seconds=settings.breaker_seconds,
+        pool=PoolOptions(
+            in_flight=settings.upstream_in_flight,
+            max_waiting=settings.max_waiting,
+            retries=settings.upstream_retries,
+            retry_budget=settings.retry_budget,
+            hedge=settings.hedge,
+        ),
+        channel=_channel_options(settings),
+    )

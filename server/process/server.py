@@ -1,0 +1,217 @@
+"""The server process: sockets, signals, and the way out."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import ssl
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import Any, Protocol
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from server.dataplane.lifecycle import Lifecycle
+from server.edge.http.protocol import protocol_with_head_timeout
+from server.observability.metrics import Metrics
+from server.observability.worker_metrics import WorkerMetrics
+from server.settings import Settings
+
+# A peer that takes nothing for so long is gone.
+_TCP_USER_TIMEOUT_MS = 60_000
+_METRICS_SECONDS = 1.0
+
+
+class StartError(Exception):
+    """The process cannot start; the message says what to do."""
+
+
+class Companion(Protocol):
+    """What starts once the models are being loaded, and stops before they are released."""
+
+    async def start(self) -> None:
+        """Begins."""
+        ...
+
+    async def stop(self, seconds: float) -> None:
+        """Ends, giving what is under way some time."""
+        ...
+
+
+def listening_socket(
+    host: str, port: int, *, share: bool = False, flag: str = "--port", listen: bool = True
+) -> socket.socket:
+    """Takes a port before anything slow happens.
+
+    Args:
+        host: Address.
+        port: Port; 0 for any free one.
+        share: Whether other processes listen on it too.
+        flag: The flag that chooses another one.
+        listen: Whether to listen already; else the port is only kept from others.
+
+    Raises:
+        StartError: The address cannot be listened on.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if share:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    # Connections inherit these: dead peers are noticed.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _TCP_USER_TIMEOUT_MS)
+    try:
+        listener.bind((host, port))
+        if listen:
+            listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise StartError(
+            f"Port {port} of {host} must be free to listen on: {error.strerror or error}. "
+            f"Stop what uses it, or choose another with {flag}."
+        ) from None
+    listener.setblocking(False)
+    return listener
+
+
+def url_of(listener: socket.socket, scheme: str) -> str:
+    """Returns the address of a listener as clients write it."""
+    host, port = listener.getsockname()[:2]
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _config(app: ASGIApp, settings: Settings, lifespan: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=protocol_with_head_timeout(settings.head_seconds),
+        lifespan=lifespan,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=60,
+        # Rounded up: uvicorn takes whole seconds.
+        timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)),
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
+        ssl_ca_certs=str(settings.tls_client_ca) if settings.tls_client_ca else None,
+        ssl_cert_reqs=ssl.CERT_REQUIRED if settings.tls_client_ca else ssl.CERT_NONE,
+    )
+
+
+class GatewayServer(uvicorn.Server):
+    """A uvicorn server that leaves in order, and with exit status 0.
+
+    SIGTERM flips readiness first and closes the listener `drain_seconds` later; SIGINT
+    (Ctrl-C) closes it at once; a second signal waits for nobody.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        companions: Sequence[Companion] = (),
+    ) -> None:
+        """Makes the server; `serve` runs it.
+
+        Args:
+            app: The application.
+            settings: How long things may take.
+            lifecycle: Where the end is announced.
+            companions: What starts and stops with it.
+        """
+        super().__init__(_config(app, settings, "on"))
+        self._lifecycle = lifecycle
+        self._companions = companions
+        self._drain_seconds = settings.drain_seconds
+        self._shutdown_seconds = settings.shutdown_seconds
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Starts the application and begins to listen."""
+        self._loop = asyncio.get_running_loop()
+        await super().startup(sockets)
+        if not self.should_exit:
+            for companion in self._companions:
+                await companion.start()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Ends what is under way, then the application."""
+        await asyncio.gather(*(each.stop(self._shutdown_seconds) for each in self._companions))
+        await super().shutdown(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        """Takes a signal. uvicorn's own would end the process by that signal after all."""
+        if self._lifecycle.draining:
+            self.force_exit = True
+            self.should_exit = True
+            return
+        self._lifecycle.draining = True
+        if sig == signal.SIGTERM and self._drain_seconds and self._loop is not None:
+            loop = self._loop
+            loop.call_soon_threadsafe(loop.call_later, self._drain_seconds, self._stop)
+        else:
+            self._stop()
+
+    def _stop(self) -> None:
+        self.should_exit = True
+
+
+class AdminServer(uvicorn.Server):
+    """The admin port, in the same event loop; signals are the other server's."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, listener: socket.socket) -> None:
+        """Makes the server.
+
+        Args:
+            app: The admin application.
+            settings: As for the gateway.
+            listener: Its socket.
+        """
+        super().__init__(_config(app, settings, "off"))
+        self._listener = listener
+        self._task: asyncio.Task[None] | None = None
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leaves signals alone."""
+        yield
+
+    async def start(self) -> None:
+        """See `Companion.start`."""
+        self._task = asyncio.get_running_loop().create_task(self.serve([self._listener]))
+
+    async def stop(self, seconds: float) -> None:  # noqa: ARG002
+        """See `Companion.stop`."""
+        self.should_exit = True
+        if self._task is not None:
+            await self._task
+
+
+class MetricsWriter:
+    """Writes this worker's metrics down every second, for the others to tell; a `Companion`."""
+
+    def __init__(self, metrics: Metrics, workers: WorkerMetrics) -> None:
+        """Makes the writer."""
+        self._metrics = metrics
+        self._workers = workers
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """See `Companion.start`."""
+        self._task = asyncio.get_running_loop().create_task(self._write())
+
+    async def stop(self, seconds: float) -> None:  # noqa: ARG002
+        """See `Companion.stop`."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _write(self) -> None:
+        while True:
+            self._workers.write(self._metrics.exposition())
+            await asyncio.sleep(_METRICS_SECONDS)

@@ -1,0 +1,163 @@
+"""Several worker processes that share the ports, and the process that looks after them.
+
+Each worker is a gateway of its own: the system gives every connection to one of them, and the
+files of embedding tables are in memory once however many map them. Labels and the like are
+shared through the file of routes, metrics through a folder.
+"""
+
+import ctypes
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from server.process.server import listening_socket, url_of
+from server.settings import Settings
+
+_VARIABLE = "_GATEWAY_WORKER"
+_PR_SET_PDEATHSIG = 1
+_RESTART_SECONDS = 1.0
+_CANNOT_START = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Worker:
+    """What a worker process is told beside the settings.
+
+    Attributes:
+        index: Its number, from 0.
+        folder: What it shares with the others.
+        port: The port, where the settings say any.
+        grpc_port: The gRPC port, likewise; 0 if there is none.
+        parent: The process that looks after it.
+    """
+
+    index: int
+    folder: Path
+    port: int
+    grpc_port: int
+    parent: int
+
+
+def this_worker() -> Worker | None:
+    """Returns which worker this process is; None if it is none."""
+    text = os.environ.get(_VARIABLE)
+    if not text:
+        return None
+    entries = json.loads(text)
+    return Worker(**{**entries, "folder": Path(entries["folder"])})
+
+
+def end_with_parent(worker: Worker) -> None:
+    """Makes the system end this process when the one that looks after it ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != worker.parent:
+        sys.exit(0)
+
+
+class WorkerSupervisor:
+    """Starts the workers, starts again those that die, and passes signals on."""
+
+    def __init__(self, settings: Settings, arguments: Sequence[str]) -> None:
+        """Makes the supervisor.
+
+        Args:
+            settings: The settings.
+            arguments: The command line that they come from, for the workers.
+        """
+        self._settings = settings
+        self._arguments = list(arguments)
+        self._processes: dict[int, subprocess.Popen[str]] = {}
+        self._told: int | None = None
+
+    def run(self) -> int:
+        """Runs the workers until told to stop; returns the exit status.
+
+        Raises:
+            StartError: A port is taken.
+        """
+        settings = self._settings
+        # Kept for as long as this process lives, so that a port chosen once stays.
+        keeper = listening_socket(settings.host, settings.port, share=True, listen=False)
+        grpc_port = 0
+        if settings.grpc_port is not None:
+            grpc_keeper = listening_socket(
+                settings.host, settings.grpc_port, share=True, flag="--grpc-port", listen=False
+            )
+            grpc_port = grpc_keeper.getsockname()[1]
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._pass_on)
+        with tempfile.TemporaryDirectory(prefix="gateway-") as folder:
+            port = keeper.getsockname()[1]
+            workers = [
+                Worker(index, Path(folder), port, grpc_port, os.getpid())
+                for index in range(settings.workers)
+            ]
+            for worker in workers:
+                self._start(worker)
+            if not all([self._wait_started(worker) for worker in workers]):
+                self._end(signal.SIGTERM)
+                return _CANNOT_START if self._told is None else 0
+            scheme = "https" if settings.tls_cert else "http"
+            print(f"Gateway listens on {url_of(keeper, scheme)}", flush=True)
+            if grpc_port:
+                print(f"gRPC listens on {settings.host}:{grpc_port}", flush=True)
+            if settings.admin_port:
+                where = f"{settings.admin_host}:{settings.admin_port}"
+                print(f"Admin API listens on {scheme}://{where}", flush=True)
+            self._look_after(workers)
+        return 0
+
+    def _start(self, worker: Worker) -> None:
+        variables = {**dataclasses.asdict(worker), "folder": str(worker.folder)}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "server", *self._arguments],
+            env={**os.environ, _VARIABLE: json.dumps(variables)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._processes[worker.index] = process
+        if self._told is not None:
+            # The signal came while the process was made, and was passed on to the others only.
+            process.send_signal(self._told)
+
+    def _wait_started(self, worker: Worker) -> bool:
+        stream = self._processes[worker.index].stdout
+        assert stream is not None
+        # A worker that cannot start says why on its standard error, and ends.
+        return "listens" in stream.readline()
+
+    def _look_after(self, workers: Sequence[Worker]) -> None:
+        while self._processes:
+            for worker in workers:
+                process = self._processes.get(worker.index)
+                if process is None or process.poll() is None:
+                    continue
+                if process.stdout is not None:
+                    process.stdout.close()
+                del self._processes[worker.index]
+                if self._told is None:
+                    print(
+                        f"Worker {worker.index} ended with {process.returncode}; starting another",
+                        file=sys.stderr,
+                    )
+                    time.sleep(_RESTART_SECONDS)
+                if self._told is None:
+                    self._start(worker)
+            time.sleep(0.1)
+
+    def _pass_on(self, number: int, _: FrameType | None) -> None:
+        self._told = number
+        self._end(number)
+
+    def _end(self, number: int) -> None:
+        for process in list(self._processes.values()):
+            if process.poll() is None:
+                process.send_signal(number)

@@ -1,0 +1,1 @@
+"""TensorFlow Serving's messages, read and written without running TensorFlow."""
