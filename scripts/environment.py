@@ -23,7 +23,7 @@ from typing import Any
 import doctor
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ("de_core/CMakeLists.txt", "de_core/cmake/*", "de_core/_build/*.py", "de_core/cc/*/*")
+SOURCES = ("de_core/CMakeLists.txt", "de_core/cmake/*", "de_core/_build/*.py", "de_core/cc/**/*")
 BUILD_TOOLS = ("scikit-build-core>=1.1", "cmake>=3.25", "ninja>=1.11")
 USABLE = "import sys, pip; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))"
 #: What pip's log says, and the sentence for it.

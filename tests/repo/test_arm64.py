@@ -23,7 +23,7 @@ def test_the_engine_compiles_for_64_bit_arm(root: Path):
         command = [COMPILER, *OPTIONS, f"-I{root}", str(source)]
         return subprocess.run(command, capture_output=True, text=True, timeout=300).stderr
 
-    sources = sorted((root / "de_core/cc/engine").glob("*.cc"))
+    sources = sorted((root / "de_core/cc/engine").rglob("*.cc"))
     assert len(sources) > 30
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
         assert "\n".join(filter(None, threads.map(errors_of, sources))) == ""

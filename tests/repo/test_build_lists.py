@@ -14,15 +14,22 @@ except ModuleNotFoundError:  # Python 3.10: pytest itself brings tomli there.
 
 import pytest
 
-GLOB = re.compile(r"file\(GLOB (\w+) CONFIGURE_DEPENDS ([^)]+)\)")
+GLOB = re.compile(r"file\(GLOB(_RECURSE)? (\w+) CONFIGURE_DEPENDS ([^)]+)\)")
 CODE = ("engine", "kernels", "ops")
 
 
 def globbed(cmake: Path) -> dict[str, set[Path]]:
     """Returns the files of each glob variable of one CMakeLists.txt."""
     found = {}
-    for variable, patterns in GLOB.findall(cmake.read_text("utf-8")):
-        found[variable] = {p for pattern in patterns.split() for p in cmake.parent.glob(pattern)}
+    for recurse, variable, patterns in GLOB.findall(cmake.read_text("utf-8")):
+        if "$" in patterns:
+            continue
+        parts = [pattern.rpartition("/") for pattern in patterns.split()]
+        found[variable] = {
+            path
+            for folder, _, name in parts
+            for path in (cmake.parent / folder).glob(f"**/{name}" if recurse else name)
+        }
     return found
 
 
@@ -43,7 +50,7 @@ def test_cmake_builds_every_test_of_the_engine(root: Path):
     lists = globbed(folder / "CMakeLists.txt")
     built = set().union(*lists.values())
     programs = {p.stem for p in built if p.stem.endswith(("_bench", "_fuzz"))}
-    parts = {p for name in programs for p in folder.glob(f"{name}_*.cc")}
+    parts = {p for name in programs for p in folder.rglob(f"{name}_*.cc")}
     assert built | parts == set(folder.rglob("*.cc"))
 
 

@@ -107,7 +107,7 @@ def python_files(root: Path, folder: str) -> list[Path]:
 
 @pytest.mark.parametrize("layer", ALLOWED)
 def test_cpp_layer_includes_only_what_it_may_know(root: Path, layer: str):
-    files = [p for p in (root / "de_core/cc" / layer).iterdir() if p.suffix in (".cc", ".h")]
+    files = [p for p in (root / "de_core/cc" / layer).rglob("*") if p.suffix in (".cc", ".h")]
     assert files
     wrong = {p.name: forbidden_includes(layer, p.read_text("utf-8")) for p in files}
     assert {name: found for name, found in wrong.items() if found} == {}
@@ -132,7 +132,7 @@ def test_engine_never_prints_or_aborts(root: Path):
     banned = re.compile(r"std::(cout|cerr|clog|abort|exit|terminate)\b|\bf?printf\(|\bassert\(")
     found = [
         f"{path.name}:{number}: {line.strip()}"
-        for path in sorted((root / "de_core/cc/engine").iterdir())
+        for path in sorted((root / "de_core/cc/engine").rglob("*"))
         if path.suffix in (".cc", ".h")
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
         if banned.search(line.split("//")[0]) and "static_assert(" not in line
