@@ -13,8 +13,8 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.config import TableSpec, received
-from de_core.kv_creator import KVCreator
 from de_core.sharded_table import ShardedTable
+from de_core.sharding import Router
 from de_core.table import Table
 from de_core.table_policy import TablePolicy
 
@@ -55,7 +55,6 @@ class ImportedTables(ShardedTable):
 
     def __init__(self, record: dict[str, Any], scope: str) -> None:
         self._record = record
-        self._scope = scope
         spec = TableSpec(
             tf.as_dtype(record["key_dtype"]),
             tf.as_dtype(record["value_dtype"]),
@@ -63,27 +62,23 @@ class ImportedTables(ShardedTable):
             tuple(record["devices"]),
         )
         policy = _ImportedPolicy(asked=record["asks_each_step"])
-        super().__init__(scope + record["name"], spec, None, None, 0, policy)  # type: ignore[arg-type]
+        graph = tf.compat.v1.get_default_graph()
+        tables = [
+            _ImportedTable(
+                part["name"],
+                spec,
+                graph.get_tensor_by_name(scope + part["handle"]),
+                part["about"],
+            )
+            for part in record["tables"]
+        ]
+        router = Router(None, len(spec.devices))
+        super().__init__(scope + record["name"], spec, tables, router, policy)
 
     @property
     def is_saved(self) -> bool:
         """Whether Savers save the rows."""
         return bool(self._record["saved"])
-
-    def _new_tables(
-        self, initial: Any, init_size: int, creator: KVCreator | None
-    ) -> tuple[Table, ...]:
-        del initial, init_size, creator
-        graph = tf.compat.v1.get_default_graph()
-        return tuple(
-            _ImportedTable(
-                part["name"],
-                self.spec,
-                graph.get_tensor_by_name(self._scope + part["handle"]),
-                part["about"],
-            )
-            for part in self._record["tables"]
-        )
 
 
 def leave_record(anchor: tf.Variable, store: ShardedTable, saved: bool) -> None:
@@ -121,7 +116,7 @@ def _only_here(store: ShardedTable) -> str:
     """Returns which Python objects of this process a step on the tables needs, or nothing."""
     reasons = {
         "a storage of a kv_creator": store.outlives_its_process,
-        "a partitioner": not store.is_hashed,
+        "a partitioner": not store.router.is_hashed,
         "a restrict_policy": store.on_update is not None,
         "parameter servers": store.is_remote,
     }

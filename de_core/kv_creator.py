@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from de_core.config import TableSpec, received
+from de_core.initializers import InitialRow
 from de_core.row_store import RowStore
+from de_core.sharding import Router
+from de_core.stored_table import StoredTable
+from de_core.table import Table
 from de_core.table_policy import TablePolicy
 
 
@@ -54,14 +58,24 @@ class KVCreator:
             + received(kv_creator=type(self), name=name)
         )
 
-    def store_of(self, name: str, spec: TableSpec, init_size: int, policy: TablePolicy) -> RowStore:
-        """Returns what `create` makes for a table.
+    def tables(
+        self,
+        name: str,
+        spec: TableSpec,
+        initial: InitialRow,
+        init_size: int,
+        policy: TablePolicy,
+        router: Router,
+    ) -> list[Table]:
+        """Makes the table of a Variable over what `create` returns.
 
         Args:
-            name: Of the table.
+            name: Of the Variable.
             spec: Dtypes, dim and devices.
+            initial: What a key without a row reads as.
             init_size: Rows to expect.
             policy: Must ask for nothing.
+            router: Names the table.
 
         Raises:
             TypeError: `create` returned no `RowStore`.
@@ -89,7 +103,8 @@ class KVCreator:
         )
         if not isinstance(store, RowStore):
             raise TypeError(f"`create` must return a de.RowStore. {received(created=store)}")
-        return store
+        own, about = router.table_name(name, 0), router.about(name, 0)
+        return [StoredTable(own, spec, initial, spec.devices[0], store, about)]
 
 
 class CuckooHashTableConfig:

@@ -12,9 +12,7 @@ import tensorflow as tf
 from de_core._ops import library
 from de_core.config import TableSpec
 from de_core.initializers import InitialRow
-from de_core.kv_creator import KVCreator
-from de_core.sharding import Partitioner, Router, default_partition_fn, summed_rows
-from de_core.stored_table import StoredTable
+from de_core.sharding import Router, summed_rows
 from de_core.table import Table, is_remote
 from de_core.table_policy import TablePolicy
 
@@ -41,6 +39,38 @@ def living() -> list[ShardedTable]:
     return [store for _, store in sorted(_all.items()) if _graph_of(store) is graph]
 
 
+def in_memory(
+    name: str,
+    spec: TableSpec,
+    initial: InitialRow,
+    init_size: int,
+    policy: TablePolicy,
+    router: Router,
+) -> list[Table]:
+    """Makes the tables of a Variable in main memory, one on each device.
+
+    Args:
+        name: Of the Variable; the tables' names follow from it.
+        spec: Dtypes, dim and devices.
+        initial: What a key without a row reads as.
+        init_size: Rows to make room for, divided among the tables.
+        policy: Which keys get a row and which rows go.
+        router: Divides the keys.
+    """
+    return [
+        Table(
+            router.table_name(name, number),
+            spec,
+            initial,
+            device,
+            init_size // router.count,
+            policy.text(number, router.count),
+            router.about(name, number),
+        )
+        for number, device in enumerate(spec.devices, router.first)
+    ]
+
+
 def _graph_of(store: ShardedTable) -> tf.Graph | None:
     handle = store.tables[0].resource_handle
     return handle.graph if tf.is_symbolic_tensor(handle) else None
@@ -54,31 +84,25 @@ class ShardedTable:
     Args:
         name: Of the Variable; the tables' names follow from it.
         spec: Dtypes, dim and devices.
-        initial: What a key without a row reads as.
-        partitioner: Divides the keys.
-        init_size: Rows to make room for, divided among the tables.
+        tables: One for each device, such as `in_memory` makes.
+        router: Divides the keys. If other processes hold some of the tables, all of them call the
+            verbs on keys, `size` and `export`, which are then about the rows of all.
         policy: Which keys get a row and which rows go; None for all and none.
-        creator: Of the storage; None for main memory.
-        router: Divides the keys if other processes hold some of the tables; then verbs on keys,
-            `size` and `export` are called by all of them, and are about the rows of all.
     """
 
     def __init__(
         self,
         name: str,
         spec: TableSpec,
-        initial: InitialRow,
-        partitioner: Partitioner | None,
-        init_size: int,
+        tables: Iterable[Table],
+        router: Router,
         policy: TablePolicy | None = None,
-        creator: KVCreator | None = None,
-        router: Router | None = None,
     ) -> None:
         self.name = name
         self.spec = spec
-        self.policy = policy = TablePolicy() if policy is None else policy
+        self.policy = TablePolicy() if policy is None else policy
         #: Whether its tables live in other processes; then distinct keys travel, not all.
-        self.is_remote = router is not None or any(map(is_remote, spec.devices))
+        self.is_remote = router.is_spread or any(map(is_remote, spec.devices))
         #: Whether one op may take a table and the anchor.
         self.is_on_one_device = not self.is_remote and len(set(spec.devices)) == 1
         #: Returns an op that notes, where the tables live, that they have the rows they should.
@@ -87,38 +111,9 @@ class ShardedTable:
         self.on_update: Callable[[tf.Tensor], Any] | None = None
         #: What publishes these tables, by directory.
         self.publications: dict[str, Any] = {}
-        self.router = Router(partitioner, len(spec.devices)) if router is None else router
-        self.tables = self._new_tables(initial, init_size, creator)
+        self.router = router
+        self.tables = tuple(tables)
         _all[next(_numbers)] = self
-
-    def _new_tables(
-        self, initial: InitialRow, init_size: int, creator: KVCreator | None
-    ) -> tuple[Table, ...]:
-        name, spec, policy, count = self.name, self.spec, self.policy, self.router.count
-        partition = "hash" if self.is_hashed else "custom"
-        first = self.router.first
-        numbers = [first + index for index in range(len(spec.devices))]
-        about = [
-            ("table", name, "shard", f"{number}/{count}", "partition", partition)
-            for number in numbers
-        ]
-        if creator is not None:
-            store = creator.store_of(name, spec, init_size, policy)
-            own = f"{name}_mht_1of1"
-            stored = StoredTable(own, spec, initial, spec.devices[0], store, about[0])
-            return (stored,)
-        return tuple(
-            Table(
-                f"{name}_mht_{number + 1}of{count}",
-                spec,
-                initial,
-                device,
-                init_size // count,
-                policy.text(number, count),
-                metadata,
-            )
-            for number, device, metadata in zip(numbers, spec.devices, about, strict=True)
-        )
 
     def in_saved_model(self) -> dict[str, Any]:
         """Returns what TensorFlow shall put into a SavedModel, by name.
@@ -133,11 +128,6 @@ class ShardedTable:
     def outlives_its_process(self) -> bool:
         """Whether the rows live in a storage, and are there before and after this process."""
         return self.tables[0].outlives_its_process
-
-    @property
-    def is_hashed(self) -> bool:
-        """Whether keys are divided by the library's own hash, or not at all."""
-        return self.router.count == 1 or self.router.partitioner is default_partition_fn
 
     def find(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Reads rows.

@@ -69,6 +69,24 @@ class Router:
         self.partitioner = default_partition_fn if partitioner is None else partitioner
         self.count = count
 
+    @property
+    def is_hashed(self) -> bool:
+        """Whether keys are divided by the library's own hash, or not at all."""
+        return self.count == 1 or self.partitioner is default_partition_fn
+
+    def table_name(self, name: str, number: int) -> str:
+        """Returns the name of table `number` of the Variable `name`."""
+        return f"{name}_mht_{number + 1}of{self.count}"
+
+    def about(self, name: str, number: int) -> tuple[str, ...]:
+        """Returns what snapshot files say of table `number` of the Variable `name`.
+
+        Returns:
+            Keys and values in turn.
+        """
+        partition = "hash" if self.is_hashed else "custom"
+        return ("table", name, "shard", f"{number}/{self.count}", "partition", partition)
+
     def shards(self, keys: tf.Tensor) -> tf.Tensor:
         """Returns the table of each key.
 

@@ -22,8 +22,8 @@ from de_core.kv_creator import storage_creator
 from de_core.persistence import Persistence
 from de_core.retention import Retention, checked_policy
 from de_core.rows import Rows
-from de_core.sharded_table import ShardedTable
-from de_core.sharding import Partitioner, default_partition_fn
+from de_core.sharded_table import ShardedTable, in_memory
+from de_core.sharding import Partitioner, Router, default_partition_fn
 from de_core.slots import Slots
 from de_core.table import Table
 
@@ -152,8 +152,13 @@ class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Lay
         row = initializers.resolve(
             initializer, name=name, dim=spec.dim, value_dtype=spec.value_dtype
         )
-        router = None if workers is None else WorkerRouter(partitioner, workers)
-        self._store = ShardedTable(name, spec, row, partitioner, init_size, policy, creator, router)
+        if workers is None:
+            router = Router(partitioner, len(spec.devices))
+        else:
+            router = WorkerRouter(partitioner, workers)
+        tables_of = in_memory if creator is None else creator.tables
+        tables = tables_of(name, spec, row, init_size, policy, router)
+        self._store = ShardedTable(name, spec, tables, router, policy)
         self._start_restriction(restrict_policy)
         self._checkpointed = checkpoints.TableState(self._store)
         self._anchor: Any = None

@@ -134,7 +134,7 @@ def restore(store: ShardedTable, files: Any, reading: Reading = Reading()) -> An
     if isinstance(reading.only, list):
         _restore_chosen(store, list(files), reading, reading.only)
         return None
-    if not store.is_hashed and tf.executing_eagerly():
+    if not store.router.is_hashed and tf.executing_eagerly():
         if reading.only is None:
             _restore_chosen(store, list(files), reading, None)
         else:
@@ -151,7 +151,7 @@ def _restore_all(store: ShardedTable, files: Any, reading: Reading) -> Any:
     own = _own_files(files, count) if asked else None
     if own is not None and len(tables) > 1:
         verify(files)
-    hashed = store.is_hashed
+    hashed = store.router.is_hashed
     mapped = reading.mapped and hashed and not store.outlives_its_process
     ops = []
     for index, table in enumerate(tables, first):
