@@ -99,6 +99,55 @@ class Ranker(tf.Module):
         return parsed["age"]
 
 
+class Ranking(tf.Module):
+    """The signatures of the ranking example, over rows that follow from an id's characters."""
+
+    def _rows(self, ids, dim):
+        number = tf.cast(tf.strings.to_hash_bucket_fast(ids, 97), tf.float32) / 97
+        return number[..., None] * tf.range(1.0, dim + 1.0) / dim
+
+    def _find(self, ids, dim):
+        known = tf.strings.regex_full_match(ids, "[ui][0-9]+")
+        return {"embeddings": self._rows(ids, dim), "found": known}
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None], tf.string, "item_id"),
+            tf.TensorSpec([None], tf.string, "user_id"),
+        ]
+    )
+    def serve(self, item_id, user_id):
+        item = self._rows(item_id, 17)
+        likeness = self._rows(user_id, 16) * item[:, :-1]
+        return {"output_0": tf.sigmoid(tf.reduce_sum(likeness, -1) + item[:, -1])}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "ids")])
+    def find_user(self, ids):
+        return self._find(ids, 16)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "ids")])
+    def find_item(self, ids):
+        return self._find(ids, 17)
+
+    @tf.function(input_signature=[])
+    def stats(self):
+        return {"stats": tf.constant("[]")}
+
+
+def write_ranking(path):
+    model = Ranking()
+    tf.saved_model.save(
+        model,
+        str(path),
+        signatures={
+            "serving_default": model.serve,
+            "de_lookup/user": model.find_user,
+            "de_lookup/item": model.find_item,
+            "de_stats": model.stats,
+        },
+    )
+
+
 def write(version, path):
     model = Ranker(version)
     methods = {"old_or_young": model.classify, "half_the_age": model.regress}
@@ -134,3 +183,4 @@ def _set_method(path, signature, method):
 if __name__ == "__main__":
     for number in (1, 2):
         write(number, Path(sys.argv[1]) / str(number))
+    write_ranking(Path(sys.argv[1]) / "ranking")

@@ -1,0 +1,101 @@
+"""The gateway beside a real TensorFlow Serving 2.20.0: the same requests, the same answers.
+
+`conformance/recorded_rest.jsonl` holds our requests and the real server's answers. `m` is the model of
+`make_models.py` with the labels stable and canary. `ranking` stands for a trained model: the
+shapes of its answers count, not the numbers. Where the gateway answers otherwise on purpose,
+`DIFFERS` says how, and `server/README.md` says why.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.server.support.asgi import Reply
+from tests.server.support.gateway_process import GatewayProcess
+
+FILE = Path(__file__).parents[1] / "conformance" / "recorded_rest.jsonl"
+CASES = [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()]
+
+# TensorFlow says in which node an error arose. Numbers in its names change with every export.
+_NODE = "\n\t [["
+
+DIFFERS: dict[str, tuple[int, str]] = {}
+
+
+@pytest.fixture(scope="module")
+def beside(saved_models: Path, tmp_path_factory: Any) -> Iterator[GatewayProcess]:
+    folder = tmp_path_factory.mktemp("beside")
+    for version in ("1", "2"):
+        shutil.copytree(saved_models / version, folder / "models" / "m" / version)
+    shutil.copytree(saved_models / "ranking", folder / "models" / "ranking" / "1")
+    flags = ("--version-policy", "all", "--labels", "m:stable=1,m:canary=2")
+    with GatewayProcess(folder / "models", folder / "log", *flags) as process:
+        for name, versions in (("m", 2), ("ranking", 1)):
+            process.wait_for(
+                f"/v1/models/{name}",
+                lambda reply, many=versions: reply.body.count(b"AVAILABLE") == many,
+            )
+        yield process
+
+
+def body_of(case: dict[str, Any]) -> bytes:
+    if "rows" in case:
+        rows = [{"user_id": f"u{i}", "item_id": f"i{i}"} for i in range(case["rows"])]
+        return json.dumps({"instances": rows}).encode()
+    if "body_b64" in case:
+        return base64.b64decode(case["body_b64"])
+    return case.get("body", "").encode()
+
+
+def comparable(value: Any, *, numbers: bool) -> Any:
+    """Returns a JSON value whose floats are float32's, or mere floats."""
+    if isinstance(value, dict):
+        return {key: comparable(item, numbers=numbers) for key, item in value.items()}
+    if isinstance(value, list):
+        return [comparable(item, numbers=numbers) for item in value]
+    if isinstance(value, float):
+        return repr(np.float32(value)) if numbers else "float"
+    return type(value).__name__, value
+
+
+def answer_of(case: dict[str, Any]) -> Any:
+    answer = case["answer"]
+    return {"predictions": answer["predictions"] * case["rows"]} if "rows" in case else answer
+
+
+def error_text(reply: Reply | dict[str, Any]) -> str:
+    error = reply["error"] if isinstance(reply, dict) else reply.error
+    return error.split(_NODE)[0]
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES])
+def test_answers_as_the_real_server(beside, case):
+    body = body_of(case)
+    reply = beside.ask(case["method"], case["path"], body or None, case.get("headers"))
+    if case["id"] in DIFFERS:
+        status, words = DIFFERS[case["id"]]
+        assert reply.status == status
+        assert words in reply.body.decode()
+        assert (status, words) != (case["status"], case.get("answer", {}).get("error"))
+        return
+    assert reply.status == case["status"], reply.body
+    if "answer" not in case:
+        assert reply.status >= 400
+    elif "error" in case["answer"]:
+        assert error_text(reply) == error_text(case["answer"])
+    else:
+        numbers = "/ranking" not in case["path"]
+        want = comparable(answer_of(case), numbers=numbers)
+        assert comparable(reply.json(), numbers=numbers) == want
+
+
+def test_every_difference_is_a_recorded_request():
+    assert DIFFERS.keys() <= {case["id"] for case in CASES}
