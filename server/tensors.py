@@ -39,7 +39,7 @@ class DType:
         name: TensorFlow's short name, e.g. `float` or `int64`, as its messages write it.
         number: The value in TensorFlow's `DataType` enumeration.
         kind: How JSON writes it.
-        numpy_name: The numpy type that carries it; empty if JSON cannot carry it.
+        numpy_name: The numpy type that carries it; empty if the gateway does not.
     """
 
     name: str
@@ -77,7 +77,7 @@ _ALL = (
     DType("int16", 5, Kind.INT, "int16"),
     DType("int8", 6, Kind.INT, "int8"),
     DType("string", 7, Kind.STRING, "O"),
-    DType("complex64", 8, Kind.OTHER),
+    DType("complex64", 8, Kind.OTHER, "complex64"),
     DType("int64", 9, Kind.INT, "int64"),
     DType("bool", 10, Kind.BOOL, "bool"),
     DType("qint8", 11, Kind.OTHER),
@@ -86,8 +86,8 @@ _ALL = (
     DType("bfloat16", 14, Kind.FLOAT, "bfloat16"),
     DType("qint16", 15, Kind.OTHER),
     DType("quint16", 16, Kind.OTHER),
-    DType("uint16", 17, Kind.OTHER),
-    DType("complex128", 18, Kind.OTHER),
+    DType("uint16", 17, Kind.INT, "uint16"),
+    DType("complex128", 18, Kind.OTHER, "complex128"),
     DType("half", 19, Kind.FLOAT, "float16"),
     DType("resource", 20, Kind.OTHER),
     DType("variant", 21, Kind.OTHER),

@@ -22,6 +22,7 @@ _FIELDS = {
     "int16": "int_val",
     "int8": "int_val",
     "uint8": "int_val",
+    "uint16": "int_val",
     "bool": "bool_val",
     "int64": "int64_val",
     "uint32": "uint32_val",
@@ -29,23 +30,80 @@ _FIELDS = {
     "string": "string_val",
     "half": "half_val",
     "bfloat16": "half_val",
+    "complex64": "scomplex_val",
+    "complex128": "dcomplex_val",
 }
+# Protobuf packs the values of these fields as their little-endian bytes.
+_PACKED_AS = {
+    "float_val": "<f4",
+    "double_val": "<f8",
+    "scomplex_val": "<c8",
+    "dcomplex_val": "<c16",
+    "bool_val": "?",
+}
+# Fewer integers than this are appended one by one, which is faster then.
+_FEW = 64
+
+
+def fill_values(proto: Any, array: Array, dtype: DType) -> None:
+    """Writes an array into the typed field of an empty TensorProto, e.g. `float_val`.
+
+    Clients of a model server read this field. Values are packed here and merged as bytes:
+    appending them one by one takes a hundred times as long.
+    """
+    if dtype.kind is Kind.STRING:
+        fill_proto(proto, array, dtype)
+        return
+    _fill_head(proto, array, dtype)
+    field = _FIELDS[dtype.name]
+    flat = np.ascontiguousarray(array, dtype.numpy).reshape(-1)
+    if field in _PACKED_AS:
+        content = flat.astype(_PACKED_AS[field], copy=False).tobytes()
+    else:
+        if field == "half_val":
+            flat = flat.view(np.uint16)
+        if len(flat) < _FEW:
+            getattr(proto, field).extend(flat.tolist())
+            return
+        content = _varints(flat)
+    tag = _varints(np.array([proto.DESCRIPTOR.fields_by_name[field].number << 3 | 2, len(content)]))
+    if content:
+        proto.MergeFromString(tag + content)
+
+
+def _varints(values: Array) -> bytes:
+    """Encodes integers as protobuf does: seven bits a byte, lowest first, one bit to go on."""
+    rest = values.astype(np.int64).view(np.uint64)
+    length = max(1, -(-int(rest.max()).bit_length() // 7))
+    encoded = np.empty((len(rest), length), np.uint8)
+    used = np.ones(encoded.shape, bool)
+    for index in range(length):
+        low = (rest & np.uint64(127)).astype(np.uint8)
+        rest = rest >> np.uint64(7)
+        more = rest != 0
+        encoded[:, index] = low | more.astype(np.uint8) << 7
+        if index + 1 < length:
+            used[:, index + 1] = more
+    return encoded[used].tobytes()
 
 
 def fill_proto(proto: Any, array: Array, dtype: DType) -> None:
-    """Writes an array into an empty TensorProto.
-
-    Numbers go as bytes in one piece: element by element takes twenty times as long.
-    """
-    proto.dtype = dtype.number
-    for size in array.shape:
-        proto.tensor_shape.dim.add().size = size
+    """Writes an array into an empty TensorProto, numbers as bytes in `tensor_content`."""
+    _fill_head(proto, array, dtype)
     if dtype.kind is Kind.STRING:
         proto.string_val.extend(array.reshape(-1).tolist())
         return
     if sys.byteorder == "big":
         array = array.byteswap()
     proto.tensor_content = np.ascontiguousarray(array, dtype.numpy).tobytes()
+
+
+def _fill_head(proto: Any, array: Array, dtype: DType) -> None:
+    proto.dtype = dtype.number
+    # An empty message is not the same as none: a scalar has a shape.
+    proto.tensor_shape.SetInParent()
+    for size in array.shape:
+        proto.tensor_shape.dim.add().size = size
 
 
 def to_array(proto: Any) -> Array:
@@ -76,6 +134,10 @@ def to_array(proto: Any) -> Array:
     if proto.tensor_content:
         return _from_content(proto.tensor_content, dtype, shape, count)
     values = getattr(proto, field)
+    if dtype.name.startswith("complex"):
+        # Real and imaginary parts take turns.
+        part = np.float32 if dtype.name == "complex64" else np.float64
+        values = np.asarray(values[: len(values) // 2 * 2], part).view(dtype.numpy)
     if len(values) < count and count > _MAX_REPEATED:
         raise invalid(f"A tensor of {count} elements must not have only {len(values)} values")
     if len(values) > count:

@@ -8,10 +8,11 @@ import orjson
 from server.errors import invalid
 from server.tensors import Array, Example, Feature
 from server.wire.encode import float_json
-from server.wire.json_text import debug_string, parse_json, type_name
+from server.wire.json_quote import debug_string, type_name
+from server.wire.json_text import parse_json
 from server.wire.limits import Limits
 from server.wire.predict import signature_name
-from server.wire.strings import decode_b64, encode_utf8, is_b64_object
+from server.wire.strings import decode_b64, is_b64_object
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,12 +74,12 @@ def _kind_and_item(name: str, value: Any) -> tuple[str, Any]:
         return "int64", int(value)
     if isinstance(value, int):
         if 2**63 <= value < 2**64:
-            raise invalid(f"Feature: {name} has uint64 element. Only int64 is supported.")
+            raise invalid(f"Feature: {name} has uint64_t element. Only int64_t is supported.")
         return ("int64", value) if -(2**63) <= value < 2**63 else ("float", float(value))
     if isinstance(value, float):
         return "float", value
     if isinstance(value, str):
-        return "bytes", encode_utf8(value)
+        return "bytes", value.encode()
     if is_b64_object(value):
         return "bytes", decode_b64(value["b64"])
     raise invalid(f"Feature: {name} has element with unexpected JSON type: {type_name(value)}")

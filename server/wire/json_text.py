@@ -11,30 +11,42 @@ import re
 from typing import Any
 
 from server.errors import ServingError, invalid
+from server.wire.json_quote import debug_string
 
 # Spellings of numbers that Python's json does not know, and what it takes to tell whether
 # one stands inside a string. One token at a time: a pattern that matched whole strings would
 # take quadratic time on text with many unfinished ones.
 _TOKEN = re.compile(r'\\.|"|-?\bInf\b|-NaN\b', re.DOTALL)
 _OPENING = re.compile(rb"[ \t\r\n\[]*")
+_STRING_OR_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*', re.DOTALL)
+# A pair, half of one, or another escape.
+_ESCAPE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F]|(\\u[dD][89a-fA-F])|\\.", re.DOTALL
+)
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_EXPONENT = re.compile(r"[eE][+-]?")
+_LITERALS = ("true", "false", "null", "NaN", "Infinity", "-NaN", "-Infinity")
 _STRUCTURE = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
 _OUT_OF_RANGE = "Number too big to be stored in double."
-_EMPTY = "The document is empty."
+_UNTERMINATED = "Missing a closing quotation mark in string."
+_BAD_HEX = "Incorrect hex digit after \\u escape in string."
 _REASONS = {
     "Expecting value": "Invalid value.",
     "Expecting property name enclosed in double quotes": "Missing a name for object member.",
     "Illegal trailing comma before end of object": "Missing a name for object member.",
     "Illegal trailing comma before end of array": "Invalid value.",
     "Expecting ':' delimiter": "Missing a colon after a name of object member.",
-    "Unterminated string starting": "Missing a closing quotation mark in string.",
+    "Unterminated string starting": _UNTERMINATED,
     "Invalid control character": "Invalid encoding in string.",
     "Invalid \\escape": "Invalid escape character in string.",
-    "Invalid \\uXXXX escape": "Incorrect hex digit after \\u escape in string.",
+    "Invalid \\uXXXX escape": _BAD_HEX,
 }
 
 
 class _OutOfRangeError(ValueError):
-    pass
+    def __init__(self, digits: str) -> None:
+        super().__init__(digits)
+        self.digits = digits
 
 
 def parse_json(body: bytes) -> dict[str, Any]:
@@ -56,9 +68,11 @@ def parse_value(body: bytes) -> Any:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise _parse_error("Invalid encoding in string.", error.start) from None
+    if not body:
+        raise invalid("JSON Parse error: The document is empty")
     start = len(text) - len(text.lstrip(" \t\r\n"))
     if start == len(text):
-        raise _parse_error(_EMPTY, len(body))
+        raise _parse_error("The document is empty.", len(body))
     return _parse(text, start)
 
 
@@ -66,31 +80,69 @@ def _parse(text: str, start: int) -> Any:
     decoder = json.JSONDecoder(parse_float=_parse_float, parse_int=_parse_int, strict=True)
     try:
         try:
-            return decoder.raw_decode(text, start)[0]
+            value, end = decoder.raw_decode(text, start)
         except json.JSONDecodeError:
             rewritten = _with_python_spellings(text)
             if rewritten == text:
                 raise
-            return decoder.raw_decode(rewritten, start)[0]
+            text = rewritten
+            value, end = decoder.raw_decode(text, start)
     except json.JSONDecodeError as error:
-        where = len(text[: error.pos].encode("utf-8", "replace"))
-        raise _parse_error(_reason(error), where) from None
-    except _OutOfRangeError:
-        raise invalid(f"JSON Parse error: {_OUT_OF_RANGE}") from None
+        reason, place = _reason(error)
+        raise _parse_error(reason, _bytes_before(text, place)) from None
+    except _OutOfRangeError as error:
+        place = next(
+            match.start()
+            for match in _STRING_OR_NUMBER.finditer(text, start)
+            if match[0].startswith(error.digits)
+        )
+        raise _parse_error(_OUT_OF_RANGE, _bytes_before(text, place)) from None
     except RecursionError:
         raise invalid("JSON Parse error: The document is nested too deeply.") from None
+    _check_surrogates(text, start, end)
+    return value
 
 
-def _reason(error: json.JSONDecodeError) -> str:
+def _check_surrogates(text: str, start: int, end: int) -> None:
+    r"""Refuses half a pair: `\ud83d` alone is no character."""
+    if _SURROGATE.search(text, start, end):
+        for match in _ESCAPE.finditer(text, start, end):
+            if match[1]:
+                place = _bytes_before(text, match.start())
+                raise _parse_error("The surrogate pair in string is invalid.", place)
+
+
+def _reason(error: json.JSONDecodeError) -> tuple[str, int]:
+    """Returns RapidJSON's sentence for an error, and the place that it names."""
+    text, place = error.doc, error.pos
+    reason = _REASONS.get(error.msg.removesuffix(" at"), "Invalid value.")
+    if error.msg == "Expecting value":
+        return reason, place + max(_common(text, place, word) for word in _LITERALS)
+    if reason == _UNTERMINATED:
+        return reason, len(text)
+    if reason == _BAD_HEX:
+        return reason, text.rfind("\\u", 0, place + 2)
     if error.msg != "Expecting ',' delimiter":
-        return _REASONS.get(error.msg.removesuffix(" at"), "Invalid value.")
+        return reason, place
     # Python ends a number where it stops to be one.
-    around = error.doc[max(0, error.pos - 1) : error.pos + 1]
-    if around[:1].isdigit() and around[1:] in (".", "e", "E"):
-        return "Miss fraction part in number." if around[1] == "." else "Miss exponent in number."
-    if _innermost(error.doc, error.pos) == "{":
-        return "Missing a comma or } after an object member."
-    return "Missing a comma or ] after an array element."
+    if text[max(0, place - 1) : place].isdigit():
+        if text[place : place + 1] == ".":
+            return "Miss fraction part in number.", place + 1
+        if exponent := _EXPONENT.match(text, place):
+            return "Miss exponent in number.", exponent.end()
+    if _innermost(text, place) == "{":
+        return "Missing a comma or '}' after an object member.", place
+    return "Missing a comma or ']' after an array element.", place
+
+
+def _common(text: str, place: int, word: str) -> int:
+    """Counts the letters of a literal that the text at `place` begins with."""
+    here = text[place : place + len(word)]
+    return next((i for i, (a, b) in enumerate(zip(here, word, strict=False)) if a != b), len(here))
+
+
+def _bytes_before(text: str, place: int) -> int:
+    return len(text[:place].encode("utf-8", "replace"))
 
 
 def _innermost(text: str, end: int) -> str:
@@ -126,7 +178,7 @@ def _with_python_spellings(text: str) -> str:
 def _parse_float(digits: str) -> float:
     value = float(digits)
     if math.isinf(value):
-        raise _OutOfRangeError
+        raise _OutOfRangeError(digits)
     return value
 
 
@@ -149,30 +201,3 @@ def first_element(text: memoryview | bytes) -> bytes:
     """Returns the character with which the first element of JSON text begins."""
     match = _OPENING.match(text)
     return bytes(text[match.end() : match.end() + 1]) if match else b""
-
-
-def debug_string(value: Any, limit: int = 128) -> str:
-    """Writes a parsed JSON value for an error message, cut to about `limit` characters."""
-    encoder = json.JSONEncoder(ensure_ascii=False)
-    text = ""
-    try:
-        for piece in encoder.iterencode(value):
-            text += piece
-            if len(text) > limit:
-                return text[:limit] + "…"
-    except RecursionError:
-        return text[:limit] + "…"
-    return text
-
-
-def type_name(value: Any) -> str:
-    """Names the JSON type of a parsed value, as TensorFlow Serving's messages do."""
-    if value is None:
-        return "Null"
-    if isinstance(value, bool):
-        return "True" if value else "False"
-    if isinstance(value, dict):
-        return "Object"
-    if isinstance(value, list):
-        return "Array"
-    return "String" if isinstance(value, str) else "Number"

@@ -16,7 +16,8 @@ import numpy as np
 from server.errors import ServingError, invalid
 from server.tensors import Array, DType, Kind
 from server.wire.arrays import numeric_array
-from server.wire.json_text import debug_string, leading_rank, parse_value, type_name
+from server.wire.json_quote import debug_string, type_name
+from server.wire.json_text import leading_rank, parse_value
 from server.wire.limits import Limits
 from server.wire.strings import B64, bytes_array, element_bytes
 

@@ -19,6 +19,7 @@ from server.wire.predict import FindSignature
 _DATATYPES = {
     "bool": "BOOL",
     "uint8": "UINT8",
+    "uint16": "UINT16",
     "uint32": "UINT32",
     "uint64": "UINT64",
     "int8": "INT8",

@@ -12,7 +12,8 @@ from server.errors import invalid
 from server.tensors import DEFAULT_SIGNATURE, Array, SignatureSpec, Tensors
 from server.wire import fast_decode, reference_decode
 from server.wire.encode import json_ready, json_rows
-from server.wire.json_text import debug_string, parse_json
+from server.wire.json_quote import debug_string
+from server.wire.json_text import parse_json
 from server.wire.limits import Limits
 
 

@@ -18,15 +18,16 @@ from server.tensors import (
     format_shape,
 )
 from server.wire.arrays import numeric_array
-from server.wire.json_text import debug_string, type_name
+from server.wire.json_quote import debug_string, type_name
 from server.wire.limits import Limits
-from server.wire.strings import bytes_array, decode_b64, encode_utf8, is_b64_object
+from server.wire.strings import bytes_array, decode_b64, is_b64_object
 
 _INT32 = range(-(2**31), 2**31)
 _RANGES = {
     "int8": range(-(2**7), 2**7),
     "uint8": range(2**8),
     "int16": range(-(2**15), 2**15),
+    "uint16": range(2**16),
     "int32": _INT32,
     "int64": range(-(2**63), 2**63),
     "uint32": range(2**32),
@@ -53,7 +54,7 @@ def decode_rows(
     instances = document["instances"]
     if not isinstance(instances, list):
         raise invalid(
-            f"JSON Value: {debug_string(document)} Excepting 'instances' to be an list/array"
+            f"JSON Value: {debug_string(document)} Expecting 'instances' to be an list/array"
         )
     if not instances:
         raise invalid(f"JSON Value: {debug_string(document)} No values in 'instances' array")
@@ -214,7 +215,7 @@ def _element(value: Any, dtype: DType) -> Any:
                 )
             return decode_b64(value["b64"])
         if isinstance(value, str):
-            return encode_utf8(value)
+            return value.encode()
     elif dtype.kind is Kind.FLOAT:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)

@@ -34,18 +34,6 @@ def decode_b64(text: str) -> bytes:
         raise invalid("Unable to base64 decode") from None
 
 
-def encode_utf8(text: str) -> bytes:
-    r"""Encodes a string element; JSON's `\ud800` alone is no character and is refused.
-
-    Raises:
-        ServingError: INVALID_ARGUMENT.
-    """
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise invalid("JSON Parse error: The surrogate pair in string is invalid.") from None
-
-
 def bytes_array(values: list[bytes], shape: tuple[int, ...]) -> Array:
     """Returns a string tensor of `shape` from its elements in order."""
     array = np.empty(len(values), dtype=object)

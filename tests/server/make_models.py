@@ -107,7 +107,7 @@ class Ranking(tf.Module):
         return number[..., None] * tf.range(1.0, dim + 1.0) / dim
 
     def _find(self, ids, dim):
-        known = tf.strings.regex_full_match(ids, "[ui][0-9]+")
+        known = tf.strings.regex_full_match(ids, "[ui][0-9]+|__K[UI]__")
         return {"embeddings": self._rows(ids, dim), "found": known}
 
     @tf.function(

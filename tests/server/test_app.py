@@ -60,7 +60,7 @@ def test_strings_and_bytes(app):
 @pytest.mark.parametrize(
     ("path", "body", "status", "error"),
     [
-        ("/v1/models/m:predict", b"", 400, "JSON Parse error: The document is empty. at offset: 0"),
+        ("/v1/models/m:predict", b"", 400, "JSON Parse error: The document is empty"),
         ("/v1/models/m:predict", b"[]", 400, "JSON Value: [] Is not object"),
         ("/v1/models/m:explain", b"{}", 400, "Malformed request: POST /v1/models/m:explain"),
         ("/v1/x%2Fy", b"{}", 400, "Malformed request: POST /v1/x%2Fy"),

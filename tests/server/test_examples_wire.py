@@ -53,17 +53,17 @@ NO_EXAMPLES = "When method is classify, key 'examples' is expected and was not f
         ('{"examples": [{"a": {"x": 1}}]}', UNEXPECTED + "Object"),
         (
             '{"examples": [{"a": 9223372036854775808}]}',
-            "Feature: a has uint64 element. Only int64 is supported.",
+            "Feature: a has uint64_t element. Only int64_t is supported.",
         ),
         ('{"examples": [[1]]}', "Example must be JSON object but got JSON Array"),
         ('{"examples": [{}], "context": 1}', "Example must be JSON object but got JSON Number"),
         (
             '{"examples": []}',
-            "JSON Value: {\"examples\": []} 'examples' value is an empty array",
+            "JSON Value: {\n    \"examples\": []\n} 'examples' value is an empty array",
         ),
         (
             '{"examples": 1}',
-            "JSON Value: {\"examples\": 1} Expecting 'examples' value to be an list/array",
+            "JSON Value: {\n    \"examples\": 1\n} Expecting 'examples' value to be an list/array",
         ),
         ("{}", "JSON Value: {} " + NO_EXAMPLES),
     ],

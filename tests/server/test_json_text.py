@@ -8,7 +8,8 @@ import time
 import pytest
 
 from server.errors import ServingError
-from server.wire.json_text import debug_string, parse_json, parse_value
+from server.wire.json_quote import debug_string
+from server.wire.json_text import parse_json, parse_value
 
 
 def test_reads_what_json_does_not_know():
@@ -34,23 +35,40 @@ def test_byte_order_mark_is_skipped():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (b"", "The document is empty. at offset: 0"),
+        (b"", "The document is empty"),
         (b" \n", "The document is empty. at offset: 2"),
         (b"instances = [1, 2]", "Invalid value. at offset: 0"),
-        (b'{"a": [1, 2', "Missing a comma or ] after an array element. at offset: 11"),
-        (b'{"a": ["]}", {}], "b": 2', "Missing a comma or } after an object member. at offset: 24"),
-        (b'{"a": 1 "b": 2}', "Missing a comma or } after an object member. at offset: 8"),
-        (b'{"a": ["\\"[" 2]}', "Missing a comma or ] after an array element. at offset: 13"),
-        (b'{"a": [1.]}', "Miss fraction part in number. at offset: 8"),
-        (b'{"a": [1e]}', "Miss exponent in number. at offset: 8"),
-        (b'{"a": ["b]}', "Missing a closing quotation mark in string. at offset: 7"),
+        (b'{"a": [1, 2', "Missing a comma or ']' after an array element. at offset: 11"),
+        (
+            b'{"a": ["]}", {}], "b": 2',
+            "Missing a comma or '}' after an object member. at offset: 24",
+        ),
+        (b'{"a": 1 "b": 2}', "Missing a comma or '}' after an object member. at offset: 8"),
+        (b'{"a": ["\\"[" 2]}', "Missing a comma or ']' after an array element. at offset: 13"),
+        (b'{"a": [1.]}', "Miss fraction part in number. at offset: 9"),
+        (b'{"a": [1e]}', "Miss exponent in number. at offset: 9"),
+        (b'{"a": [1e+x]}', "Miss exponent in number. at offset: 10"),
+        (b'{"a": [nan]}', "Invalid value. at offset: 8"),
+        (b'{"a": [tru]}', "Invalid value. at offset: 10"),
+        (b'{"a": [-]}', "Invalid value. at offset: 8"),
+        (b'{"a": [+1]}', "Invalid value. at offset: 7"),
+        (b'{"a": "\\q"}', "Invalid escape character in string. at offset: 7"),
+        (b'{"a": "\\u12x4"}', "Incorrect hex digit after \\u escape in string. at offset: 7"),
+        (b'{"a": "b\\ud83d"}', "The surrogate pair in string is invalid. at offset: 8"),
+        (b'{"a": "\\\\\\udc00"}', "The surrogate pair in string is invalid. at offset: 9"),
+        (b'{"a": "\\ud83d\\u0041"}', "The surrogate pair in string is invalid. at offset: 7"),
+        (
+            b'{"a": "\\ud83d\\ude00\\ude00"}',
+            "The surrogate pair in string is invalid. at offset: 19",
+        ),
+        (b'{"a": ["b]}', "Missing a closing quotation mark in string. at offset: 11"),
         (b'{"a": "b\tc"}', "Invalid encoding in string. at offset: 8"),
         (b'{"a"; 1}', "Missing a colon after a name of object member. at offset: 4"),
         (b"{'a': 1}", "Missing a name for object member. at offset: 1"),
         ('{"é": x}'.encode(), "Invalid value. at offset: 7"),
         (b'{"a": "\xff"}', "Invalid encoding in string. at offset: 7"),
-        (b'{"a": 1e400}', "Number too big to be stored in double."),
-        (b'{"a": ' + b"9" * 400 + b"}", "Number too big to be stored in double."),
+        (b'{"a": ["1e400", 1e400]}', "Number too big to be stored in double. at offset: 16"),
+        (b'{"a": ' + b"9" * 400 + b"}", "Number too big to be stored in double. at offset: 6"),
         (b"[" * 500_000, "The document is nested too deeply."),
         (b'{"a":' * 500_000, "The document is nested too deeply."),
     ],
@@ -70,6 +88,34 @@ def test_a_trailing_comma_is_named():
 def test_top_level_must_be_an_object():
     with pytest.raises(ServingError, match=r"^JSON Value: \[1, 2\] Is not object$"):
         parse_json(b"[1, 2]")
+
+
+def test_pairs_and_escaped_backslashes_are_no_halves():
+    text = rb'{"a": "\ud83d\ude00 \\ud83d"} \ud83d'
+    assert parse_json(text) == {"a": "\N{GRINNING FACE} \\ud83d"}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"a": [1, {"b": [{}, [], {"c": "ü/"}]}], "d": {}}, """{
+    "a": [1, {
+            "b": [{}, [], {
+                    "c": "ü/"
+                }]
+        }],
+    "d": {}
+}"""),
+        (100.0, "100.0"),
+        (1e20, "100000000000000000000.0"),
+        (1.5e21, "1.5e21"),
+        (0.00001, "0.00001"),
+        (1.5e-7, "1.5e-7"),
+        (-math.inf, "-Infinity"),
+    ],
+)  # fmt: skip
+def test_values_are_quoted_as_the_real_server_quotes_them(value, text):
+    assert debug_string(value, 1000) == text
 
 
 def test_integers_beyond_64_bits_are_doubles():

@@ -106,7 +106,7 @@ TWO = signature(a="int32", b="string")
             '{"instances": [{"a": 1, "b": "x"}, {"a": 1}]}',
             TWO,
             "Failed to process element: 1 of 'instances' list. JSON object: "
-            '{"a": 1} keys must be equal to: a,b',
+            '{\n    "a": 1\n} keys must be equal to: a,b',
         ),
         (
             '{"instances": [{"a": 1, "b": "x"}, [1, "x"]]}',
@@ -134,24 +134,24 @@ TWO = signature(a="int32", b="string")
         (
             '{"instances": []}',
             INT,
-            "JSON Value: {\"instances\": []} No values in 'instances' array",
+            "JSON Value: {\n    \"instances\": []\n} No values in 'instances' array",
         ),
         (
             '{"instances": 1}',
             INT,
-            "JSON Value: {\"instances\": 1} Excepting 'instances' to be an list/array",
+            "JSON Value: {\n    \"instances\": 1\n} Expecting 'instances' to be an list/array",
         ),
         (
             '{"instances": [1], "inputs": [1]}',
             INT,
-            'JSON Value: {"instances": [1], "inputs": [1]} Not formatted correctly expecting '
+            'JSON Value: {\n    "instances": [1],\n    "inputs": [1]\n} Not formatted correctly expecting '
             "only one of 'inputs' or 'instances' keys to exist ",
         ),
         ("{}", INT, "Missing 'inputs' or 'instances' key"),
         (
             '{"signature_name": 5, "instances": [1]}',
             INT,
-            'JSON Value: {"signature_name": 5, "instances": [1]} not formatted correctly. '
+            'JSON Value: {\n    "signature_name": 5,\n    "instances": [1]\n} not formatted correctly. '
             "'signature_name' key must be a string value.",
         ),
         (
@@ -162,12 +162,12 @@ TWO = signature(a="int32", b="string")
         (
             '{"inputs": [{"c": "x"}]}',
             signature(x="string"),
-            'JSON Value: {"c": "x"} not formatted correctly for base64 data',
+            'JSON Value: {\n    "c": "x"\n} not formatted correctly for base64 data',
         ),
         (
             '{"inputs": ["\\ud800"]}',
             signature(x="string"),
-            "JSON Parse error: The surrogate pair in string is invalid.",
+            "JSON Parse error: The surrogate pair in string is invalid. at offset: 13",
         ),
         (
             '{"instances": [1]}',
@@ -181,7 +181,7 @@ def test_refusal_says_what_and_where(body, spec, message):
     assert (error.code, error.message) == (Code.INVALID_ARGUMENT, message)
 
 
-@pytest.mark.parametrize("dtype", ["complex64", "variant", "uint16"])
+@pytest.mark.parametrize("dtype", ["complex64", "variant", "qint8"])
 def test_types_json_cannot_carry_are_unimplemented_as_columns(dtype):
     error = refused('{"inputs": [1]}', signature(x=dtype))
     assert error.code is Code.UNIMPLEMENTED

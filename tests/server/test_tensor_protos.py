@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from server.errors import ServingError
 from server.protos.modules import load_protos
-from server.protos.tensors import fill_proto, to_array
+from server.protos.tensors import fill_proto, fill_values, to_array
 from server.tensors import dtype_of_name
 
 NUMERIC = [
@@ -22,10 +22,15 @@ NUMERIC = [
     "int32",
     "int64",
     "uint8",
+    "uint16",
     "uint32",
     "uint64",
     "bool",
+    "complex64",
+    "complex128",
+    "bfloat16",
 ]
+FILL = pytest.mark.parametrize("fill", [fill_proto, fill_values])
 
 
 def message():
@@ -33,27 +38,68 @@ def message():
     return load_protos().predict.PredictRequest().inputs["x"]
 
 
+@FILL
 @pytest.mark.parametrize("name", NUMERIC)
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
-def test_numbers_survive_the_way_there_and_back(name, data):
+def test_numbers_survive_the_way_there_and_back(name, fill, data):
     dtype = dtype_of_name(name)
-    shapes = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
-    array = data.draw(hnp.arrays(dtype.numpy, shapes))
+    shapes = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)
+    drawn = np.float32 if name == "bfloat16" else dtype.numpy
+    array = data.draw(hnp.arrays(drawn, shapes)).astype(dtype.numpy)
     proto = message()
-    fill_proto(proto, array, dtype)
-    np.testing.assert_array_equal(to_array(proto), array)
+    fill(proto, array, dtype)
+    read = to_array(proto)
+    assert (read.dtype, read.shape) == (array.dtype, array.shape)
+    assert read.tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("float", "float_val"),
+        ("double", "double_val"),
+        ("bool", "bool_val"),
+        ("int8", "int_val"),
+        ("uint16", "int_val"),
+        ("int64", "int64_val"),
+        ("uint32", "uint32_val"),
+        ("uint64", "uint64_val"),
+        ("half", "half_val"),
+        ("complex64", "scomplex_val"),
+    ],
+)
+@pytest.mark.parametrize("count", [3, 200])
+def test_answers_lie_in_the_field_of_their_type(name, field, count):
+    dtype = dtype_of_name(name)
+    array = np.arange(-(count // 2), count - count // 2).astype(dtype.numpy)
+    proto = message()
+    fill_values(proto, array, dtype)
+    assert not proto.tensor_content
+    parts = array.view(np.uint16) if name == "half" else array
+    parts = array.view(np.float32) if name == "complex64" else parts
+    assert list(getattr(proto, field)) == parts.tolist()
+
+
+@pytest.mark.parametrize("name", ["int64", "uint64"])
+def test_integers_of_every_length_are_packed(name):
+    powers = [2**bit for bit in range(63)] + [2**bit - 1 for bit in range(1, 64)]
+    values = [*powers, *([-v for v in powers] if name == "int64" else [2**64 - 1])]
+    proto = message()
+    fill_values(proto, np.array(values, name), dtype_of_name(name))
+    assert list(getattr(proto, f"{name}_val")) == values
 
 
 @pytest.mark.slow
+@FILL
 @pytest.mark.parametrize("name", NUMERIC)
-def test_tensorflow_reads_what_is_written_and_writes_what_is_read(name):
+def test_tensorflow_reads_what_is_written_and_writes_what_is_read(name, fill):
     import tensorflow as tf
 
     dtype = dtype_of_name(name)
     array = np.arange(6).reshape(2, 3).astype(dtype.numpy)
     proto = message()
-    fill_proto(proto, array, dtype)
+    fill(proto, array, dtype)
     np.testing.assert_array_equal(tf.make_ndarray(proto), array)
     for values in (array, np.ones((2, 3), dtype.numpy), np.zeros((0, 2), dtype.numpy)):
         np.testing.assert_array_equal(to_array(tf.make_tensor_proto(values)), values)
