@@ -124,8 +124,9 @@ def test_what_unknown_ids_read_as(oov, reads, said, tmp_path):
 
 def test_unknown_ids_can_be_an_error(tmp_path):
     path = de.export(Scores(), tmp_path, oov="error")
-    with pytest.raises(tf.errors.NotFoundError, match="key=77777, table=users"):
+    with pytest.raises(tf.errors.NotFoundError, match="key=77777, table=users") as missed:
         find(path, [1, 77777])
+    assert str(tmp_path) not in str(missed.value)  # clients read it
     loaded = tf.saved_model.load(path)
     with pytest.raises(tf.errors.NotFoundError, match="key=77777"):
         loaded.signatures["serving_default"](

@@ -78,8 +78,8 @@ absl::Status FrozenFile::Open(tensorflow::Env* env, const std::vector<std::strin
           engine::HexOf(*id), ". Received: id=", engine::HexOf(reader->header().id)));
     }
   }
-  opened->path_ = absl::StrJoin(opened->paths_, ", ");
-  TF_RETURN_IF_ERROR(InFile(opened->path_, engine::FrozenChain::Open(files, {}, &opened->table_)));
+  TF_RETURN_IF_ERROR(InFile(absl::StrJoin(opened->paths_, ", "),
+                            engine::FrozenChain::Open(files, {}, &opened->table_)));
   *file = std::move(opened);
   return absl::OkStatus();
 }
@@ -88,6 +88,11 @@ std::vector<std::string> FrozenFile::names() const {
   std::vector<std::string> names;
   for (const std::string& path : paths_) names.push_back(path.substr(path.rfind('/') + 1));
   return names;
+}
+
+absl::Status FrozenFile::Answer(engine::Status status) const {
+  if (status.ok() || status.code == engine::Code::kNotFound) return ToAbsl(std::move(status));
+  return InFile(absl::StrJoin(names(), ", "), std::move(status));
 }
 
 absl::Status FrozenFile::Find(const engine::Keys& keys, engine::ValuesOut out, bool* found,
@@ -111,20 +116,20 @@ absl::Status FrozenFile::Find(const engine::Keys& keys, engine::ValuesOut out, b
   };
   const size_t threads = executor == nullptr ? 1 : executor->threads();
   const size_t tasks = std::min(threads, keys.size / kKeysAFind);
-  if (tasks <= 1) return InFile(path_, range(0, keys.size));
+  if (tasks <= 1) return Answer(range(0, keys.size));
   std::vector<engine::Status> parts(tasks);
   executor->Run(tasks, [&](size_t task) {
     parts[task] = range(keys.size * task / tasks, keys.size * (task + 1) / tasks);
   });
   for (engine::Status& part : parts) {  // the first, so that it is always the same key's
-    if (!part.ok()) return InFile(path_, std::move(part));
+    if (!part.ok()) return Answer(std::move(part));
   }
   return absl::OkStatus();
 }
 
 absl::Status FrozenFile::Rows(int64_t* rows) const {
   uint64_t counted = 0;
-  TF_RETURN_IF_ERROR(InFile(path_, table_->Size(&counted)));
+  TF_RETURN_IF_ERROR(Answer(table_->Size(&counted)));
   *rows = static_cast<int64_t>(counted);
   return absl::OkStatus();
 }

@@ -39,8 +39,11 @@ class FrozenFile {
   std::string StatsJsonFields() const;
 
  private:
+  /// Converts the status of a lookup, which clients read. A missing key is told without a file;
+  /// other errors name the files but not their folders.
+  absl::Status Answer(engine::Status status) const;
+
   std::vector<std::string> paths_;
-  std::string path_;  ///< all of them, as errors name them
   std::vector<std::unique_ptr<tensorflow::ReadOnlyMemoryRegion>> regions_;
   std::unique_ptr<engine::FrozenChain> table_;
 };
