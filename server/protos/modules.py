@@ -1,26 +1,76 @@
-"""TensorFlow Serving's messages and stubs, imported when they are needed and not before."""
+"""TensorFlow Serving's messages and services, without TensorFlow.
+
+`tensorflow_serving.binpb` holds their descriptors. `scripts/serving_protos.py` writes it.
+"""
 
 import dataclasses
 import functools
-import importlib
 import importlib.util
-import sys
 import types
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-_APIS = "tensorflow_serving.apis"
+DESCRIPTORS = Path(__file__).with_name("tensorflow_serving.binpb")
+_APIS = "tensorflow_serving/apis"
 
 
 class MissingProtosError(Exception):
-    """The messages are not installed; says what to install."""
+    """A package that carries messages is not installed; says what to install."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Service:
+    """A gRPC service whose methods take one message and return one.
+
+    Attributes:
+        name: Full name, for example `tensorflow.serving.PredictionService`.
+        methods: The classes of the request and of the response, by the method's name.
+    """
+
+    name: str
+    methods: Mapping[str, tuple[Any, Any]]
+
+    def stub(self, channel: Any) -> Any:
+        """Returns an object with one callable per method, for clients on `channel`."""
+        return types.SimpleNamespace(
+            **{
+                method: channel.unary_unary(
+                    f"/{self.name}/{method}",
+                    request_serializer=request.SerializeToString,
+                    response_deserializer=response.FromString,
+                )
+                for method, (request, response) in self.methods.items()
+            }
+        )
+
+    def add_to(self, server: Any, servicer: Any) -> None:
+        """Lets `servicer` answer the methods that it has; gRPC answers UNIMPLEMENTED to others."""
+        import grpc
+
+        handlers = {
+            method: grpc.unary_unary_rpc_method_handler(
+                getattr(servicer, method),
+                request_deserializer=request.FromString,
+                response_serializer=response.SerializeToString,
+            )
+            for method, (request, response) in self.methods.items()
+            if hasattr(servicer, method)
+        }
+        handler = grpc.method_handlers_generic_handler(self.name, handlers)
+        server.add_generic_rpc_handlers((handler,))
 
 
 @dataclasses.dataclass(frozen=True)
 class Protos:
-    """The modules of messages and stubs."""
+    """Message classes by their `.proto` file, and services.
 
+    Attributes:
+        pool: The descriptor pool of all of them. It is not protobuf's default pool, to which
+            TensorFlow adds its own release of the same files.
+    """
+
+    pool: Any
     predict: Any
     classification: Any
     regression: Any
@@ -30,64 +80,60 @@ class Protos:
     status: Any
     management: Any
     model: Any
+    log: Any
     meta_graph: Any
-    prediction_service: Any
-    model_service: Any
+    prediction_service: Service
+    model_service: Service
 
 
 @functools.cache
 def load_protos() -> Protos:
-    """Imports the messages.
+    """Makes the message classes; takes milliseconds.
 
     Raises:
-        MissingProtosError: `tensorflow-serving-api` or `grpcio` is not installed.
+        MissingProtosError: `protobuf` or `grpcio` is not installed.
     """
     try:
-        with _without_running_tensorflow():
-            return Protos(
-                predict=_api("predict_pb2"),
-                classification=_api("classification_pb2"),
-                regression=_api("regression_pb2"),
-                inference=_api("inference_pb2"),
-                inputs=_api("input_pb2"),
-                metadata=_api("get_model_metadata_pb2"),
-                status=_api("get_model_status_pb2"),
-                management=_api("model_management_pb2"),
-                model=_api("model_pb2"),
-                meta_graph=importlib.import_module("tensorflow.core.protobuf.meta_graph_pb2"),
-                prediction_service=_api("prediction_service_pb2_grpc"),
-                model_service=_api("model_service_pb2_grpc"),
-            )
+        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+        if importlib.util.find_spec("grpc") is None:
+            raise ImportError("No module named 'grpc'")
     except ImportError as error:
         raise MissingProtosError(
-            "gRPC needs TensorFlow Serving's messages: pip install 'de-core[server]'. "
-            f"Received: {' '.join(str(error).split())[:300]}"
+            f"gRPC needs protobuf and grpcio: pip install 'de-core[server]'. Received: {error}"
         ) from None
+    pool = descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(DESCRIPTORS.read_bytes()).file:
+        pool.Add(file)
+    message_class = message_factory.GetMessageClass
 
+    def messages(path: str) -> types.SimpleNamespace:
+        types_ = pool.FindFileByName(f"{path}.proto").message_types_by_name
+        return types.SimpleNamespace(**{name: message_class(each) for name, each in types_.items()})
 
-def _api(name: str) -> Any:
-    return importlib.import_module(f"{_APIS}.{name}")
+    def service(name: str) -> Service:
+        methods = pool.FindServiceByName(name).methods_by_name
+        return Service(
+            name,
+            {
+                name: (message_class(each.input_type), message_class(each.output_type))
+                for name, each in methods.items()
+            },
+        )
 
-
-@contextmanager
-def _without_running_tensorflow() -> Iterator[None]:
-    """Lets `tensorflow.core` be imported without `tensorflow/__init__.py`.
-
-    The messages lie in TensorFlow's package and need nothing of it; running it costs seconds
-    and hundreds of megabytes, in each process that only passes requests on. A process that
-    has imported TensorFlow already is left as it is.
-    """
-    if "tensorflow" in sys.modules:
-        yield
-        return
-    spec = importlib.util.find_spec("tensorflow")
-    if spec is None or not spec.submodule_search_locations:
-        yield
-        return
-    package = types.ModuleType("tensorflow")
-    package.__path__ = list(spec.submodule_search_locations)
-    sys.modules["tensorflow"] = package
-    try:
-        yield
-    finally:
-        del sys.modules["tensorflow"]
+    return Protos(
+        pool=pool,
+        predict=messages(f"{_APIS}/predict"),
+        classification=messages(f"{_APIS}/classification"),
+        regression=messages(f"{_APIS}/regression"),
+        inference=messages(f"{_APIS}/inference"),
+        inputs=messages(f"{_APIS}/input"),
+        metadata=messages(f"{_APIS}/get_model_metadata"),
+        status=messages(f"{_APIS}/get_model_status"),
+        management=messages(f"{_APIS}/model_management"),
+        model=messages(f"{_APIS}/model"),
+        log=messages(f"{_APIS}/prediction_log"),
+        meta_graph=messages("tensorflow/core/protobuf/meta_graph"),
+        prediction_service=service("tensorflow.serving.PredictionService"),
+        model_service=service("tensorflow.serving.ModelService"),
+    )

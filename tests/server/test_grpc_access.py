@@ -38,7 +38,7 @@ async def codes_of(server: GrpcServer, *requests: Any, key: str = "") -> list[st
     codes = []
     metadata = (("x-api-key", key),) if key else ()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-        stub = PROTOS.prediction_service.PredictionServiceStub(channel)
+        stub = PROTOS.prediction_service.stub(channel)
         for request in requests:
             try:
                 await stub.Predict(request, metadata=metadata)

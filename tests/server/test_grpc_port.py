@@ -53,8 +53,8 @@ class Secured:
         self.metadata = (("authorization", f"Bearer {key}"),)
         credentials = grpc.ssl_channel_credentials(certificate.read_bytes())
         self.channel = grpc.secure_channel(f"127.0.0.1:{self.grpc_port}", credentials)
-        self.predictions = PROTOS.prediction_service.PredictionServiceStub(self.channel)
-        self.models = PROTOS.model_service.ModelServiceStub(self.channel)
+        self.predictions = PROTOS.prediction_service.stub(self.channel)
+        self.models = PROTOS.model_service.stub(self.channel)
 
     def ask(self, method, path, body=None):
         return self.gateway.ask(method, path, body, self.headers)

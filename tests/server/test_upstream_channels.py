@@ -24,7 +24,7 @@ from tests.server.support.tls_files import tls_files
 STREAMS = 4
 
 
-class Counting(load_protos().prediction_service.PredictionServiceServicer):
+class Counting:
     """Answers when it is told to, and knows who asks at once."""
 
     def __init__(self):
@@ -47,7 +47,7 @@ class Counting(load_protos().prediction_service.PredictionServiceServicer):
 async def with_server(options, work, tls=None):
     service = Counting()
     server = grpc.aio.server(options=[("grpc.max_concurrent_streams", STREAMS)])
-    load_protos().prediction_service.add_PredictionServiceServicer_to_server(service, server)
+    load_protos().prediction_service.add_to(server, service)
     if tls is None:
         port = server.add_insecure_port("127.0.0.1:0")
     else:

@@ -86,12 +86,8 @@ class GrpcServer:
             self._metrics,
             self._throttle,
         )
-        protos.prediction_service.add_PredictionServiceServicer_to_server(
-            PredictionService(*arguments), self._server
-        )
-        protos.model_service.add_ModelServiceServicer_to_server(
-            ModelService(*arguments), self._server
-        )
+        protos.prediction_service.add_to(self._server, PredictionService(*arguments))
+        protos.model_service.add_to(self._server, ModelService(*arguments))
         host = f"[{options.host}]" if ":" in options.host else options.host
         address = f"{host}:{options.port}"
         try:

@@ -6,7 +6,6 @@ zeros. What goes wrong is logged and changes nothing.
 """
 
 import contextlib
-import importlib
 import logging
 import struct
 from collections.abc import Iterator
@@ -18,6 +17,8 @@ import numpy as np
 from server.engines.base import CLASSIFY_METHOD, REGRESS_METHOD
 from server.engines.embedded.model_versions import LoadedModel
 from server.errors import ServingError
+from server.protos.modules import load_protos
+from server.protos.tensors import to_array
 from server.tensors import Kind, SignatureSpec, TensorSpec
 
 _LOG = logging.getLogger("server.models")
@@ -52,15 +53,14 @@ def warm_up(model: LoadedModel, path: Path) -> int:
 
 
 def _logged(model: LoadedModel, file: Path) -> Iterator[bool]:
-    logs = importlib.import_module("tensorflow_serving.apis.prediction_log_pb2")
-    tensors = importlib.import_module("server.protos.tensors")
+    logs = load_protos().log
     for record in read_records(file)[:_MAX_RECORDS]:
         log = logs.PredictionLog.FromString(record)
         if log.WhichOneof("log_type") != "predict_log":
             continue
         request = log.predict_log.request
         name = request.model_spec.signature_name or "serving_default"
-        inputs = {key: tensors.to_array(proto) for key, proto in request.inputs.items()}
+        inputs = {key: to_array(proto) for key, proto in request.inputs.items()}
         model.run(name, inputs)
         yield True
 

@@ -121,7 +121,7 @@ def _open(target: str, protos: Protos, options: ChannelOptions) -> _Channel:
         channel = grpc.aio.secure_channel(target, credentials, options=arguments)
     return _Channel(
         channel,
-        protos.prediction_service.PredictionServiceStub(channel),
-        protos.model_service.ModelServiceStub(channel),
+        protos.prediction_service.stub(channel),
+        protos.model_service.stub(channel),
         grpc.ChannelConnectivity.TRANSIENT_FAILURE,
     )

@@ -107,9 +107,7 @@ class TfServingEngine:
 
     def component_versions(self) -> Mapping[str, str]:
         """See `Engine.component_versions`."""
-        return {
-            name: importlib.metadata.version(name) for name in ("tensorflow-serving-api", "grpcio")
-        }
+        return {name: importlib.metadata.version(name) for name in ("grpcio", "protobuf")}
 
     async def status(self, spec: ModelSpec) -> Sequence[VersionStatus]:
         """See `Engine.status`."""

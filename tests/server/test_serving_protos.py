@@ -1,0 +1,92 @@
+"""The committed descriptors are TensorFlow Serving's, and need nothing but protobuf and gRPC."""
+
+import importlib.metadata
+import subprocess
+import sys
+
+import pytest
+import serving_protos
+from google.protobuf import descriptor_pb2
+
+from server.protos.modules import DESCRIPTORS
+from tests.server.support.gateway_process import ROOT, environment
+
+GENERATED_FROM = "2.21"
+
+pytest.importorskip("tensorflow_serving")
+
+
+@pytest.fixture(scope="module")
+def committed():
+    return descriptor_pb2.FileDescriptorSet.FromString(DESCRIPTORS.read_bytes())
+
+
+@pytest.fixture(scope="module")
+def installed():
+    return serving_protos.collect()
+
+
+def on_the_wire(files):
+    """Returns what decides about bytes: fields by message and number, and methods by service."""
+    found = {}
+
+    def add(prefix, message):
+        name = f"{prefix}.{message.name}"
+        for field in message.field:
+            found[name, field.number] = (field.name, field.type, field.label, field.type_name)
+        for nested in message.nested_type:
+            add(name, nested)
+
+    for file in files.file:
+        for message in file.message_type:
+            add(file.package, message)
+        for service in file.service:
+            for method in service.method:
+                kind = (method.input_type, method.output_type)
+                found[file.package, service.name, method.name] = kind
+    return found
+
+
+def test_the_descriptors_are_those_of_the_installed_package(committed, installed):
+    mine, theirs = on_the_wire(committed), on_the_wire(installed)
+    shared = mine.keys() & theirs.keys()
+    assert {key: mine[key] for key in shared} == {key: theirs[key] for key in shared}
+    of_serving = {key for key in theirs if key[0].startswith("tensorflow.serving")}
+    assert of_serving
+    assert of_serving <= mine.keys(), "run scripts/serving_protos.py"
+
+
+def test_the_script_writes_the_committed_file(committed, installed):
+    release = importlib.metadata.version("tensorflow-serving-api")
+    if not release.startswith(GENERATED_FROM):
+        pytest.skip(f"generated from {GENERATED_FROM}; {release} is installed")
+    # protobuf's own files are those of the installed protobuf.
+    ours = {f.name: f for f in committed.file if not f.name.startswith("google/")}
+    assert ours == {f.name: f for f in installed.file if not f.name.startswith("google/")}
+
+
+def test_messages_cross_over_to_the_generated_classes():
+    program = """
+import sys
+sys.modules["tensorflow"] = sys.modules["tensorflow_serving"] = None  # cannot be imported
+from server.protos.modules import load_protos
+protos = load_protos()
+request = protos.predict.PredictRequest()
+request.model_spec.version.value = 3
+request.inputs["x"].float_val.append(0.5)
+answer = protos.metadata.GetModelMetadataResponse()
+answer.metadata["signature_def"].Pack(protos.metadata.SignatureDefMap())
+sys.stdout.buffer.write(request.SerializeToString())
+"""
+    said = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        check=True,
+    ).stdout
+    from tensorflow_serving.apis import predict_pb2
+
+    request = predict_pb2.PredictRequest.FromString(said)
+    assert request.model_spec.version.value == 3
+    assert list(request.inputs["x"].float_val) == [0.5]
