@@ -7,7 +7,10 @@ server=""
 stopping=""
 trap 'stopping=1; [[ -z "$server" ]] || kill -TERM "$server"' TERM INT
 
+# TensorFlow Serving's defaults load on one thread and try a damaged version five times more, a minute apart. No other
+# version of any model loads in those five minutes. Flags given to this script come last and win.
 tensorflow_model_server --port=8500 --rest_api_port=8501 \
+  --num_load_threads=2 --load_retry_interval_micros=1000000 --max_num_load_retries=5 \
   --model_name="$MODEL_NAME" --model_base_path="$MODEL_BASE_PATH/$MODEL_NAME" "$@" &
 server=$!
 [[ -z "$stopping" ]] || kill -TERM "$server"

@@ -14,6 +14,12 @@ from tests.serving.tools import ROOT
 BINARY = os.environ.get("DE_MODEL_SERVER")
 PRELOAD = os.environ.get("DE_MODEL_SERVER_PRELOAD")
 MODEL = "rows"
+# The image's flags: without them a damaged version holds every other version up for minutes.
+LOAD_FLAGS = (
+    "--num_load_threads=2",
+    "--load_retry_interval_micros=1000000",
+    "--max_num_load_retries=5",
+)
 CONFIG = """model_config_list {{ config {{
   name: "{name}" base_path: "{path}" model_platform: "tensorflow"
   model_version_policy {{ all {{}} }}
@@ -30,7 +36,7 @@ def free_port():
 def binary_command(root, folder, grpc_port, rest_port, every_version, batching):
     """Returns how TensorFlow Serving's model server is started."""
     command = [BINARY, f"--port={grpc_port}", f"--rest_api_port={rest_port}"]
-    command += ["--file_system_poll_wait_seconds=1", "--grpc_max_threads=64"]
+    command += ["--file_system_poll_wait_seconds=1", "--grpc_max_threads=64", *LOAD_FLAGS]
     if batching:
         parameters = folder / "batching.config"
         parameters.write_text(

@@ -12,7 +12,7 @@ import apply_overlay
 import pytest
 from versions import versions
 
-from tests.serving.model_server import MODEL, ModelServer, gateway_command
+from tests.serving.model_server import LOAD_FLAGS, MODEL, ModelServer, gateway_command
 from tests.serving.tools import ROOT, SERVING_OPS, needs, run
 
 RELEASE = versions()["TENSORFLOW_SERVING"]
@@ -119,6 +119,7 @@ def test_the_server_stops_when_its_container_is_told_to(tmp_path, number):
         assert said == [
             "--port=8500\n",
             "--rest_api_port=8501\n",
+            *(f"{flag}\n" for flag in LOAD_FLAGS),
             "--model_name=a model\n",
             "--model_base_path=/models/a model\n",
             "--enable_batching\n",
