@@ -2,6 +2,8 @@
 
 import argparse
 import gc
+import logging
+import os
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -16,6 +18,7 @@ from server.engines.upstream.endpoint import UpstreamsError
 from server.observability.logs import configure_logging
 from server.process.gateway import Gateway
 from server.process.server import StartError
+from server.process.service_links import drop_service_links
 from server.process.workers import WorkerSupervisor, end_with_parent, this_worker
 from server.protos.modules import MissingProtosError
 from server.settings import (
@@ -27,6 +30,7 @@ from server.settings import (
     settings_text,
 )
 
+_LOG = logging.getLogger("server")
 _CANNOT_START = (
     SettingsError,
     ModelFolderError,
@@ -75,12 +79,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     only_print = flags.pop("print_settings", False)
     worker = this_worker()
+    links = drop_service_links(os.environ)
     try:
         settings = load_settings(**flags)
         if only_print:
             print(settings_text(settings), end="")
             return 0
         configure_logging(settings.log_level, settings.log_format)
+        if links:
+            _LOG.info("ignored variables that Kubernetes sets for services: %s", ", ".join(links))
         if settings.workers > 1 and worker is None:
             Gateway.check(settings)
             return WorkerSupervisor(settings, given).run()

@@ -1,0 +1,53 @@
+"""Asks the gateway of this container whether it is ready; the image's health check.
+
+    python -m server.process.health
+
+Ends with 0 if it is. It asks the loopback address, past any proxy, in plain text or in TLS. The
+port is DE_GATEWAY_PORT, or 8501. It has no certificate: where clients need one, it sees only that
+the gateway listens.
+"""
+
+import http.client
+import os
+import ssl
+import sys
+
+_HOST = "127.0.0.1"
+_SECONDS = 2.0
+
+
+def is_ready(port: int) -> bool:
+    """Returns whether the gateway on a port of this machine is ready."""
+    try:
+        return _answers(http.client.HTTPConnection(_HOST, port, timeout=_SECONDS))
+    except TimeoutError:
+        return False
+    except (OSError, http.client.HTTPException):
+        pass
+    # The certificate is for the outside, not for the loopback address.
+    unverified = ssl.create_default_context()
+    unverified.check_hostname = False
+    unverified.verify_mode = ssl.CERT_NONE
+    secured = http.client.HTTPSConnection(_HOST, port, timeout=_SECONDS, context=unverified)
+    try:
+        secured.connect()
+    except OSError:
+        return False
+    try:
+        return _answers(secured)
+    except TimeoutError:
+        return False
+    except (OSError, http.client.HTTPException):
+        return True  # the connection stood, and was closed for want of a client's certificate
+
+
+def _answers(connection: http.client.HTTPConnection) -> bool:
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == 200
+    finally:
+        connection.close()
+
+
+if __name__ == "__main__":
+    sys.exit(not is_ready(int(os.environ.get("DE_GATEWAY_PORT", "8501"))))

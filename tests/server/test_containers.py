@@ -1,0 +1,134 @@
+"""The gateway in a container: as the first process, without TensorFlow, checked, in Kubernetes."""
+
+import os
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from server.process.service_links import drop_service_links
+from tests.server.support.gateway_process import ROOT, GatewayProcess, command, environment
+from tests.server.support.light_upstream import LightUpstream
+from tests.server.support.tls_files import tls_files
+
+needs_namespace = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare"
+)
+NO_TENSORFLOW = """
+import sys
+for name in ("tensorflow", "tensorflow_serving", "keras", "de_core"):
+    sys.modules[name] = None  # cannot be imported
+"""
+EXAMPLE = {"instances": [1.0, 2.0], "signature_name": "told"}
+
+
+@pytest.fixture
+def upstream():
+    with LightUpstream() as process:
+        yield process
+
+
+def in_front_of(upstream, tmp_path, *arguments):
+    return GatewayProcess(
+        None, tmp_path / "gateway.log", "--engine", "tfserving",
+        "--upstreams", f"127.0.0.1:{upstream.port}", "--models", "m",
+        "--poll-seconds", "0.3", *arguments,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "first", [pytest.param(True, marks=needs_namespace), False], ids=["first-process", "any"]
+)
+def test_a_starting_gateway_stops_when_it_is_told_to(first, tmp_path):
+    settings = tmp_path / "settings.yaml"
+    os.mkfifo(settings)
+    program = command("--settings-file", str(settings))
+    if first:
+        program = ["unshare", "--pid", "--fork", "--kill-child", *program]
+    with subprocess.Popen(program, cwd=ROOT, env=environment()) as process:
+        try:
+            with settings.open("w"):  # it reads its settings now, and waits for them
+                number = process.pid
+                if first:
+                    children = f"/proc/{number}/task/{number}/children"
+                    number = int(Path(children).read_text())
+                os.kill(number, signal.SIGTERM)
+                assert process.wait(30) == 0
+        finally:
+            process.kill()
+
+
+def test_a_gateway_in_front_of_model_servers_needs_no_tensorflow(upstream, tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text(NO_TENSORFLOW)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with in_front_of(upstream, tmp_path, "--grpc-port", "0") as gateway:
+        gateway.wait_ready()
+        answer = gateway.ask("POST", "/v1/models/m:predict", EXAMPLE)
+        assert answer.json() == {"predictions": [3, 3]}, gateway.log()
+
+
+@pytest.mark.parametrize("tls", ["", "server", "both"])
+def test_the_health_check_sees_a_ready_gateway_past_proxies_and_tls(upstream, tmp_path, tls):
+    certificate, key = map(str, tls_files(tmp_path))
+    flags = ["--tls-cert", certificate, "--tls-key", key] if tls else []
+    flags += ["--tls-client-ca", certificate] if tls == "both" else []
+    proxies = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
+
+    def healthy(port):
+        return not subprocess.run(
+            [sys.executable, "-m", "server.process.health"],
+            cwd=ROOT, env={**environment(), **proxies, "DE_GATEWAY_PORT": str(port)},
+            timeout=60, check=False,
+        ).returncode  # fmt: skip
+
+    with in_front_of(upstream, tmp_path, *flags) as gateway:
+        if tls != "both":
+            gateway.tls = ssl.create_default_context(cafile=certificate) if tls else None
+            gateway.wait_ready()
+        assert healthy(gateway.port)
+        if not tls:
+            upstream.kill()
+            gateway.wait_for("/readyz", lambda reply: reply.status == 503)
+            assert not healthy(gateway.port)
+    assert not healthy(gateway.port)
+
+
+LINKS = {
+    "DE_GATEWAY_SERVICE_HOST": "10.0.0.1",
+    "DE_GATEWAY_SERVICE_PORT": "8501",
+    "DE_GATEWAY_SERVICE_PORT_HTTP": "8501",
+    "DE_GATEWAY_PORT": "tcp://10.0.0.1:8501",
+    "DE_GATEWAY_PORT_8501_TCP": "tcp://10.0.0.1:8501",
+    "DE_GATEWAY_PORT_8501_TCP_PROTO": "tcp",
+    "DE_GATEWAY_PORT_8501_TCP_PORT": "8501",
+    "DE_GATEWAY_PORT_8501_TCP_ADDR": "10.0.0.1",
+    "DE_GATEWAY_ADMIN_SERVICE_HOST": "fd00::1",
+    "DE_GATEWAY_ADMIN_PORT": "tcp://[fd00::1]:8502",
+}
+
+
+def test_what_kubernetes_sets_for_services_is_no_setting(upstream, tmp_path, monkeypatch):
+    around = {**environment(), **LINKS}
+    monkeypatch.setattr("tests.server.support.gateway_process.environment", lambda: around)
+    with in_front_of(upstream, tmp_path) as gateway:
+        gateway.wait_ready()
+        assert "DE_GATEWAY_PORT_8501_TCP_ADDR" in gateway.log()
+
+
+def test_settings_stay_and_so_do_mistakes():
+    own = {
+        "DE_GATEWAY_PORT": "9000",
+        "DE_GATEWAY_GRPC_PORT": "9001",
+        "DE_GATEWAY_UPSTREAMS": "10.0.0.1:8500",
+        "DE_GATEWAY_PROT": "1",
+        "OTHER_SERVICE_HOST": "10.0.0.1",
+        "REDIS_PORT": "tcp://10.0.0.1:6379",
+    }
+    links = {name: value for name, value in LINKS.items() if name not in own}
+    both = {**own, **links}
+    assert drop_service_links(both) == sorted(links)
+    assert both == own
