@@ -191,6 +191,7 @@ def _write_beside(store: ShardedTable, targets: list[str]) -> None:
         with alone_in(paths.folder_of(targets[0]) or "."):
             for path, target in zip(written, targets, strict=True):
                 tf.io.gfile.rename(path, target, overwrite=True)
+        paths.sync(paths.folder_of(targets[0]))
     except BaseException:
         for path in written:
             _remove(path)

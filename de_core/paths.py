@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+
+import tensorflow as tf
 
 from de_core.config import received
 
@@ -43,3 +46,26 @@ def folder_of(path: str) -> str:
     """Returns what comes before the last slash; the root keeps its own."""
     folder, slash, _ = path.rpartition("/")
     return folder or slash
+
+
+def sync(path: str) -> None:
+    """Waits until a local file or a folder's entries are on the disk; other file systems see to it.
+
+    Raises:
+        tf.errors.UnknownError: The disk fails to keep them.
+    """
+    if "://" in path:
+        return
+    try:
+        descriptor = os.open(path or ".", os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise tf.errors.UnknownError(
+            None,
+            None,
+            "What is saved must reach the disk. Check the disk, then save again. "
+            f"Received: {path!r} fails to sync: {error}",
+        ) from error

@@ -8,7 +8,7 @@ import re
 import tensorflow as tf
 
 from de_core import paths
-from de_core.checkpoint import manifest, reference
+from de_core.checkpoint import reference
 from de_core.checkpoint.sources import is_whole
 
 
@@ -23,20 +23,22 @@ class Directory:
     def __init__(self, path: str, name: str) -> None:
         self.path = path
         self._name = name
-        self._needs: dict[str, set[str]] = {}  # the files of those that were read before
+        # By prefix, the possible names of each file that the checkpoint needs.
+        self._needs: dict[str, list[tuple[str, ...]]] = {}
         tf.io.gfile.makedirs(path)
 
     def prefixes(self) -> list[str]:
-        """Returns the prefixes of all checkpoints, the oldest first."""
-        return [prefix for prefix in self._begun(self._names()) if self._needed(prefix) is not None]
+        """Returns the prefixes of checkpoints that lack no file, the oldest first."""
+        names = self.names()
+        return [prefix for prefix in self._begun(names) if self._has_all(prefix, names)]
 
     def latest(self) -> str | None:
         """Returns the prefix of the newest checkpoint of which every file is there, or None."""
-        return next(filter(is_whole, reversed(self._begun(self._names()))), None)
+        return next(filter(is_whole, reversed(self._begun(self.names()))), None)
 
     def next_prefix(self) -> str:
         """Returns the prefix of the next checkpoint."""
-        number = max(self._numbers(self._names()), default=0) + 1
+        number = max(self._numbers(self.names()), default=0) + 1
         return paths.join(self.path, f"{self._name}-{number}")
 
     def sync(self, prefix: str) -> None:
@@ -44,9 +46,9 @@ class Directory:
 
         Those of the rows are there since the op that wrote them returned.
         """
-        for name in _of_tensorflow(self._names(), prefix):
-            manifest.sync(paths.join(self.path, name))
-        manifest.sync(self.path)
+        for name in _of_tensorflow(self.names(), prefix):
+            paths.sync(paths.join(self.path, name))
+        paths.sync(self.path)
 
     def record(self, prefix: str, keep: int | None, in_use: set[str]) -> None:
         """Makes a checkpoint the one that `tf.train.latest_checkpoint` returns.
@@ -55,13 +57,15 @@ class Directory:
 
         Args:
             prefix: Of the checkpoint.
-            keep: How many stay; None for all. What a killed process began to write is none of
-                them, and is deleted once it is older than those that stay.
+            keep: How many stay; None for all. A checkpoint that a killed process began to write, or
+                of which a file is missing, does not count. It is deleted once it is older than the
+                checkpoints that stay.
             in_use: Names of further files that stay.
         """
-        names = self._names()
+        self._needs.pop(prefix, None)  # its number may be one that was used before
+        names = self.names()
         begun = self._begun(names)
-        kept = [each for each in begun if self._needed(each) is not None][-(keep or 0) :]
+        kept = [each for each in begun if self._has_all(each, names)][-(keep or 0) :]
         # Names without their folder, which may be moved; TensorFlow shortens relative paths itself.
         shorten = paths.base_name if self.path.startswith("/") else str
         tf.compat.v1.train.update_checkpoint_state(
@@ -69,8 +73,8 @@ class Directory:
         )
         self._prune(names, begun, begun.index(kept[0]) if keep is not None and kept else 0, in_use)
 
-    def _prune(self, names: list[str], begun: list[str], count: int, in_use: set[str]) -> None:
-        """Deletes the first so many of the checkpoints, and files that the others do not need."""
+    def _prune(self, names: set[str], begun: list[str], count: int, in_use: set[str]) -> None:
+        """Deletes the first `count` checkpoints, then files that no other checkpoint needs."""
         used = set(in_use)
         for prefix in begun[:count]:
             # The index first: what has one is whole.
@@ -79,10 +83,9 @@ class Directory:
             self._needs.pop(prefix, None)
         for prefix in begun[count:]:
             needed = self._needed(prefix)
-            if needed is None:
-                base = paths.base_name(prefix)
-                needed = {name for name in names if name.startswith(f"{base}.")}
-            used |= needed
+            if needed is None:  # this checkpoint may need any file
+                return
+            used.update(*needed)
         for name in names:
             snapshot = self._snapshot_of(name)
             if snapshot is not None and snapshot not in used and name not in used:
@@ -91,30 +94,35 @@ class Directory:
     def remove(self, prefix: str, in_use: set[str]) -> None:
         """Deletes what a save that failed has left."""
         base = paths.base_name(prefix)
-        for name in self._names():
+        for name in self.names():
             if name.startswith(f"{base}.") and name not in in_use:
                 self._discard(name)
         parts = f"{prefix}_temp"  # where TensorFlow writes before it renames
         if tf.io.gfile.exists(parts):
             tf.io.gfile.rmtree(parts)
 
-    def _names(self) -> list[str]:
-        return list(tf.io.gfile.listdir(self.path))
+    def names(self) -> set[str]:
+        """Returns the names of all files in the directory."""
+        return set(tf.io.gfile.listdir(self.path))
 
-    def _begun(self, names: list[str]) -> list[str]:
+    def _begun(self, names: set[str]) -> list[str]:
         """Returns the prefixes that have an index, of which a killed process may leave a part."""
         return [paths.join(self.path, f"{self._name}-{number}") for number in self._numbers(names)]
 
-    def _needed(self, prefix: str) -> set[str] | None:
-        """Returns the names of the files that a checkpoint needs; None where it cannot be read."""
+    def _needed(self, prefix: str) -> list[tuple[str, ...]] | None:
+        """Returns the files that a checkpoint needs; None if its index cannot be read."""
         if prefix not in self._needs:
             try:
-                self._needs[prefix] = {name for name, _ in reference.pairs(prefix)}
+                self._needs[prefix] = reference.needed(prefix)
             except tf.errors.OpError:
                 return None
         return self._needs[prefix]
 
-    def _numbers(self, names: list[str]) -> list[int]:
+    def _has_all(self, prefix: str, names: set[str]) -> bool:
+        needed = self._needed(prefix)
+        return needed is not None and not any(names.isdisjoint(each) for each in needed)
+
+    def _numbers(self, names: set[str]) -> list[int]:
         pattern = re.compile(re.escape(self._name) + r"-(\d+)\.index")
         matches = map(pattern.fullmatch, names)
         return sorted(int(match[1]) for match in matches if match)
@@ -130,7 +138,7 @@ class Directory:
             tf.io.gfile.remove(paths.join(self.path, name))
 
 
-def _of_tensorflow(names: list[str], prefix: str) -> list[str]:
+def _of_tensorflow(names: set[str], prefix: str) -> list[str]:
     """Returns which names are those of TensorFlow's own files of a checkpoint, the index first."""
     # By their beginning before the rest: of long chains there are thousands of names.
     base = paths.base_name(prefix)

@@ -6,14 +6,13 @@ import contextlib
 import dataclasses
 import json
 import os
-import re
 import secrets
 from typing import Any
 
 import tensorflow as tf
 
 from de_core import paths
-from de_core.checkpoint import agreement, alone, manifest
+from de_core.checkpoint import agreement, alone, manifest, unfinished
 from de_core.checkpoint.sources import SUFFIX, tables_in
 from de_core.checkpoint.targets import tables_of
 from de_core.config import received
@@ -22,9 +21,6 @@ from de_core.keys_and_values import converted
 from de_core.sharded_table import ShardedTable
 from de_core.snapshot import table_files
 from de_core.snapshot.table_files import Reading
-
-# What `save` calls its files, whole or not.
-_OWN_FILE = re.compile(r".*-\d+of\d+-\d+[0-9a-f]{8}\.de(\.tmp-[0-9a-f]{16})?")
 
 
 def save(
@@ -52,6 +48,7 @@ def save(
     Raises:
         tf.errors.OpError: A file cannot be written, for example `ResourceExhaustedError` where the
             disk is full. What was written is removed.
+        tf.errors.AbortedError: Two other saves into the directory have finished meanwhile.
         ValueError: `target` has no tables.
 
     Example:
@@ -73,6 +70,8 @@ def save(
 
     def write_files() -> dict[str, list[dict[str, Any]]]:
         tf.io.gfile.makedirs(folder)
+        if router.first == 0:
+            unfinished.note(folder, tag, _files_of_manifest(folder))
         for name, store in tables.items():
             reports[name] = files = _new_files(store, f"{len(reports) + 1}{tag}", name)
             written = table_files.write(
@@ -90,7 +89,8 @@ def save(
             made = manifest.Manifest(everyones)
             with alone.alone_in(folder):
                 _check_alone(folder, made)
-                old = _old_files(folder)
+                old = _files_of_manifest(folder)
+                old |= unfinished.outdated(folder, tag, old)
                 manifest.write(folder, made)
                 _remove(folder, old - made.file_names())
 
@@ -98,8 +98,14 @@ def save(
         parts = agreement.of_all(router, write_files)
         everyones = {name: [file for part in parts for file in part[name]] for name in tables}
         agreement.of_all(router, replace)
-    except BaseException:
-        _remove(folder, {file["file"] for files in reports.values() for file in files})
+    except BaseException as error:
+        own = {file["file"] for files in reports.values() for file in files}
+        own_note = paths.join(folder, unfinished.name_of(tag))
+        gone = isinstance(error, tf.errors.NotFoundError) and not tf.io.gfile.exists(own_note)
+        if own.isdisjoint(_files_of_manifest(folder)):
+            _remove(folder, own | ({unfinished.name_of(tag)} if router.first == 0 else set()))
+        if gone:  # with the files that the note was of
+            raise _replaced(folder, unfinished.name_of(tag)) from error
         raise
     return everyones
 
@@ -222,25 +228,20 @@ def _check_fits(store: ShardedTable, path: str, info: dict[str, Any], reading: R
 def _check_alone(folder: str, made: manifest.Manifest) -> None:
     for name in made.file_names():
         if not tf.io.gfile.exists(paths.join(folder, name)):
-            raise tf.errors.AbortedError(
-                None,
-                None,
-                "One save at a time can write into a directory: others have replaced this one. "
-                f"Received: {folder!r} without {name}.",
-            )
+            raise _replaced(folder, name)
 
 
-def _old_files(folder: str) -> set[str]:
-    """Returns the names of the last save's files, and of what killed saves before it have left."""
-    if not manifest.exists(folder):
-        return set()
-    saved = tf.io.gfile.stat(paths.join(folder, manifest.NAME)).mtime_nsec
-    names = manifest.read(folder).file_names()
-    for name in filter(_OWN_FILE.fullmatch, tf.io.gfile.listdir(folder)):
-        with contextlib.suppress(tf.errors.NotFoundError):
-            if tf.io.gfile.stat(paths.join(folder, name)).mtime_nsec < saved:
-                names.add(name)
-    return names
+def _replaced(folder: str, missing: str) -> tf.errors.AbortedError:
+    return tf.errors.AbortedError(
+        None,
+        None,
+        "One save at a time can write into a directory: others have replaced this one. "
+        f"Received: {folder!r} without {missing}.",
+    )
+
+
+def _files_of_manifest(folder: str) -> set[str]:
+    return manifest.read(folder).file_names() if manifest.exists(folder) else set()
 
 
 def _remove(folder: str, names: set[str]) -> None:

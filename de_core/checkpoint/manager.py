@@ -135,13 +135,15 @@ class Manager:
         self._take_compaction(wait=False)
         if self._base_every is not None and self._saves_since_base + 1 >= self._base_every:
             self._chains.clear()
+        present = self._files.names()
+        self._chains = {
+            store: chains
+            for store, chains in self._chains.items()
+            if {name for chain in chains for name, _ in chain} <= present
+            and self._follows(store, chains)
+        }
         prefix = self._files.next_prefix()
-        try:
-            plan = self._write(prefix)
-        except tf.errors.FailedPreconditionError:
-            # A table no longer follows its last save, as after another door restored it.
-            self._chains.clear()
-            plan = self._write(prefix)
+        plan = self._write(prefix)
         self._saves_since_base = self._saves_since_base + 1 if plan.earlier else 0
         self.reports = {}
         for store, (made, reports) in plan.written.items():
@@ -207,6 +209,7 @@ class Manager:
         return plan
 
     def _follows(self, store: ShardedTable, chains: _Chains) -> bool:
+        """Returns whether the next deltas of the tables will follow the last files of chains."""
         for table, chain in zip(store.tables, chains, strict=True):
             chains_now = json.loads(table.run(library.de_table_chains).numpy())["chains"]
             ids = [each["id"] for each in chains_now if each["chain"] == self._chain]

@@ -37,20 +37,25 @@ class Manifest:
 
 
 def write(folder: str, manifest: Manifest) -> None:
-    """Replaces the manifest of a directory at once, on a disk that keeps its promises for good."""
+    """Replaces the manifest of a directory at once.
+
+    Raises:
+        tf.errors.OpError: The manifest cannot be written. If only the folder failed to sync, the
+            directory holds the new manifest already.
+    """
     body = json.dumps(dataclasses.asdict(manifest), sort_keys=True)
     text = json.dumps({"format": _FORMAT, "checksum": _checksum(body), "body": body}, indent=1)
     temporary = paths.join(folder, f".{NAME}-{os.getpid()}")
     try:
         with tf.io.gfile.GFile(temporary, "w") as file:
             file.write(text)
-        sync(temporary)
+        paths.sync(temporary)
         tf.io.gfile.rename(temporary, paths.join(folder, NAME), overwrite=True)
     except BaseException:
         if tf.io.gfile.exists(temporary):
             tf.io.gfile.remove(temporary)
         raise
-    sync(folder)
+    paths.sync(folder)
 
 
 def exists(folder: str) -> bool:
@@ -84,17 +89,6 @@ def read(folder: str) -> Manifest:
     raise tf.errors.DataLossError(
         None, None, f"A manifest must be as it was written. Received: {path!r}, which is damaged."
     )
-
-
-def sync(path: str) -> None:
-    """Waits until a local file or directory is on its disk; other file systems see to it."""
-    if "://" in path:
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _checksum(body: str) -> int:

@@ -56,7 +56,7 @@ def remove_outdated(prefix: str, saves: list[tuple[str, list[str]]]) -> None:
         left += last_files
     elif len(saves) > 1 and saves[0][0] == last_prefix:
         with contextlib.suppress(tf.errors.OpError, ValueError):  # an index that is damaged
-            named = {name for name, _ in pairs(last_prefix)}
+            named = {name for names in needed(last_prefix) for name in names}
             made = [path for _, files in saves for path in files]
             left += [path for path in made if paths.base_name(path) not in named]
     for path in left:
@@ -139,11 +139,10 @@ def resolved(reference: tf.Tensor, prefix: str) -> list[str]:
         tf.errors.NotFoundError: A file is missing.
         tf.errors.DataLossError: A file is another one than the reference names, or is damaged.
     """
-    folder, base = paths.folder_of(prefix), paths.base_name(prefix)
     found = []
     for name, identity in reference.numpy().astype(str):
-        own = base + name[name.rfind(_MARK) :] if _MARK in name else name
-        candidates = [paths.join(folder, each) for each in dict.fromkeys((name, own))]
+        folder = paths.folder_of(prefix)
+        candidates = [paths.join(folder, each) for each in _possible_names(name, prefix)]
         present = [each for each in candidates if tf.io.gfile.exists(each)]
         if not present:
             raise tf.errors.NotFoundError(
@@ -200,13 +199,27 @@ def read(prefix: str) -> dict[str, list[str]]:
     return {key: resolved(made, prefix) for key, made in _references(prefix).items()}
 
 
-def pairs(prefix: str) -> list[tuple[str, str]]:
-    """Returns the names and ids of all files that a checkpoint's references name."""
+def needed(prefix: str) -> list[tuple[str, ...]]:
+    """Returns for each file that a checkpoint needs the names that it may have.
+
+    A file has another name than was saved if the checkpoint was renamed.
+
+    Args:
+        prefix: The checkpoint's prefix.
+
+    Raises:
+        tf.errors.OpError: The checkpoint's index cannot be read.
+    """
     return [
-        (str(name), str(identity))
+        _possible_names(str(name), prefix)
         for made in _references(prefix).values()
-        for name, identity in made.numpy().astype(str)
+        for name in made.numpy()[:, 0].astype(str)
     ]
+
+
+def _possible_names(name: str, prefix: str) -> tuple[str, ...]:
+    own = paths.base_name(prefix) + name[name.rfind(_MARK) :] if _MARK in name else name
+    return tuple(dict.fromkeys((name, own)))
 
 
 def _references(prefix: str) -> dict[str, tf.Tensor]:

@@ -104,14 +104,14 @@ def being_written(target: pathlib.Path, prefix: str = ".export-") -> Iterator[pa
         made = work / "model"
         made.mkdir()
         yield made
-        _sync_all(made)
+        _sync_all(str(made))
         made.rename(target)
-        sync(target.parent)
+        paths.sync(str(target.parent))
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _sync_all(folder: str | os.PathLike[str]) -> None:
+def _sync_all(folder: str) -> None:
     """Waits until a directory and all in it are on the disk.
 
     A file that has a second name is a finished version's too, and was synced with that one.
@@ -121,17 +121,8 @@ def _sync_all(folder: str | os.PathLike[str]) -> None:
             if entry.is_dir(follow_symlinks=False):
                 _sync_all(entry.path)
             elif entry.stat(follow_symlinks=False).st_nlink == 1:
-                sync(entry.path)
-    sync(folder)
-
-
-def sync(path: str | os.PathLike[str]) -> None:
-    """Waits until a file or a directory's entries are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+                paths.sync(entry.path)
+    paths.sync(folder)
 
 
 def write_report(folder: pathlib.Path, report: dict[str, Any]) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 import multiprocessing
+import os
+import signal
 from multiprocessing.connection import Connection
 
 import numpy as np
 import tensorflow as tf
 
 import de_core as de
+from de_core.checkpoint import manifest
 
 ROWS = 4000
 DIM = 8
@@ -67,6 +70,21 @@ def saver(door: str, model: Model, folder: str):
     manager = de.checkpoint.Manager(model, folder, max_to_keep=2, compact_after=3, **options)
     manager.restore()
     return manager.save
+
+
+def save_and_die(folder: str, before_the_manifest: bool) -> None:
+    """Saves a table; is killed when the manifest is about to be written, or was just written."""
+    model = Model(shards=1)
+    model.table.upsert([7], np.ones([1, DIM], np.float32))
+    write = manifest.write
+
+    def killed(*arguments: object) -> None:
+        if not before_the_manifest:
+            write(*arguments)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    manifest.write = killed
+    de.checkpoint.save(model.table, folder)
 
 
 def save_until_killed(door: str, folder: str, shards: int, told: Connection) -> None:

@@ -1,5 +1,6 @@
 """A process that is killed at any moment of a save leaves the newest checkpoint whole."""
 
+import contextlib
 import os
 import random
 import shutil
@@ -11,7 +12,16 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.integration.saving_process import CONTEXT, DIM, ROWS, Model, contents, save_until_killed
+from de_core.checkpoint import alone
+from tests.integration.saving_process import (
+    CONTEXT,
+    DIM,
+    ROWS,
+    Model,
+    contents,
+    save_and_die,
+    save_until_killed,
+)
 
 DOORS = ("manager", "consistent", "tensorflow", "tables")
 
@@ -115,28 +125,74 @@ def test_the_next_saves_remove_what_killed_ones_have_left(tmp_path):
     model = directory_of(tmp_path / "manager")
     checkpoint = tf.train.Checkpoint(target=model)
     checkpoint.write(str(tmp_path / "tensorflow"))
-    for _ in range(2):
-        de.checkpoint.save(model.table, tmp_path / "tables")
     wanted = sorted(tmp_path.rglob("*"))
     left = [
         "manager/ckpt-4.data-r0000-of-abcde",
         "manager/ckpt-4.data-r0000-of-abcde.tmp-0123456789abcdef",
         "tensorflow.data-r0000-of-abcde.tmp-0123456789abcdef",
-        "tables/t-1of1-101234567.de",
-        "tables/t-1of1-101234567.de.tmp-0123456789abcdef",
     ]
     for name in left:
         (tmp_path / name).write_bytes(b"half")
-        os.utime(tmp_path / name, (1e9, 1e9))
-    (tmp_path / "tables" / "mine.de").write_bytes(b"whole")
     manager = de.checkpoint.Manager(model, tmp_path / "manager", max_to_keep=2)
     manager.restore()
     manager.save()
     checkpoint.write(str(tmp_path / "tensorflow"))
-    de.checkpoint.save(model.table, tmp_path / "tables")
     assert [name for name in left if (tmp_path / name).exists()] == []
-    assert (tmp_path / "tables" / "mine.de").exists()
     assert len(list(tmp_path.rglob("*"))) <= len(wanted) + 3
+
+
+@pytest.mark.parametrize("before_the_manifest", [True, False])
+@pytest.mark.parametrize("saves", [0, 1])
+def test_the_next_saves_remove_the_files_of_a_killed_one_and_no_others(
+    tmp_path, saves, before_the_manifest
+):
+    model, folder = Model(shards=2), tmp_path / "here"
+    for _ in range(saves):
+        de.checkpoint.save(model.table, folder)
+    de.checkpoint.save(model.table, tmp_path / "there")
+    process = CONTEXT.Process(target=save_and_die, args=(str(folder), before_the_manifest))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    [half] = folder.glob("t-1of1-*.de")
+    (folder / f"{half.name}.tmp-0123456789abcdef").write_bytes(b"half")
+    # Neither names nor times make a file ours: all of these are a day older than the manifest.
+    foreign = {"mine.de": b"whole", "t-1of1-101234567.de": b"of another library"}
+    foreign |= {file.name: file.read_bytes() for file in (tmp_path / "there").glob("*.de")}
+    for name, data in foreign.items():
+        (folder / name).write_bytes(data)
+    for file in folder.iterdir():
+        os.utime(file, (time.time() - 86400,) * 2)
+    for number in range(3):
+        model.table.upsert([number], np.full([1, DIM], number, np.float32))
+        de.checkpoint.save(model.table, folder)
+        other = Model(shards=1)
+        de.checkpoint.restore(other.table, folder)
+        assert int(other.table.size()) == number + 1
+    assert {name: (folder / name).read_bytes() for name in foreign} == foreign
+    assert len(list(folder.iterdir())) == len(foreign) + 3  # and two files and the manifest
+
+
+@pytest.mark.parametrize(("others", "aborted"), [(1, False), (2, True)])
+def test_a_save_in_whose_time_others_replace_the_checkpoint(tmp_path, monkeypatch, others, aborted):
+    model, late = Model(shards=1), Model(shards=1)
+    for table in (model.table, late.table):
+        table.upsert([1], np.ones([1, DIM], np.float32))
+    de.checkpoint.save(model.table, tmp_path)
+    alone_in = alone.alone_in
+
+    def after_others(folder):
+        monkeypatch.setattr(alone, "alone_in", alone_in)
+        for _ in range(others):
+            de.checkpoint.save(model.table, tmp_path)
+        return alone_in(folder)
+
+    monkeypatch.setattr(alone, "alone_in", after_others)
+    late.table.upsert([2], np.ones([1, DIM], np.float32))
+    with pytest.raises(tf.errors.AbortedError) if aborted else contextlib.nullcontext():
+        de.checkpoint.save(late.table, tmp_path)
+    assert de.checkpoint.restore(Model(shards=1).table, tmp_path) == {"t": 1 if aborted else 2}
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_checkpoint_that_tensorflow_failed_to_write_leaves_its_rows_no_longer_than_the_next(
