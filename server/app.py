@@ -14,11 +14,11 @@ from starlette.types import ASGIApp
 from server import __version__
 from server.dataplane.keys import KeyRing
 from server.dataplane.lifecycle import Lifecycle
+from server.dataplane.plane import DataPlane
 from server.dataplane.snapshot import Snapshots
-from server.dataplane.throttle import Throttle
 from server.edge.http.admin import AdminPlane
 from server.edge.http.body_limit import BodyLimit
-from server.edge.http.exchange import Guard
+from server.edge.http.exchange import HttpEdge
 from server.edge.http.gzip_request import GzipRequest
 from server.edge.http.header_limit import HeaderLimit
 from server.edge.http.openapi import openapi_document
@@ -28,15 +28,15 @@ from server.edge.http.page import Page
 from server.edge.http.raw_paths import RawPaths
 from server.edge.http.request_context import RequestContext
 from server.edge.http.responses import error_response
-from server.edge.http.v1 import DataPlane
+from server.edge.http.v1 import V1
 from server.edge.http.v2 import V2Plane
 from server.engines.base import Engine
 from server.engines.routed import RoutedEngine
+from server.observability.accounts import Accounts
 from server.observability.live import LiveView
 from server.observability.metrics import Metrics
 from server.observability.worker_metrics import WorkerMetrics
 from server.settings import Settings
-from server.wire.limits import Limits
 from server.wire.paths import PREFIX
 
 # Newer FastAPI makes spans by itself and asks for each request whether to: `--tracing` does that.
@@ -55,7 +55,8 @@ def create_app(
     metrics: Metrics | None = None,
     keys: KeyRing | None = None,
     workers: WorkerMetrics | None = None,
-    throttle: Throttle | None = None,
+    plane: DataPlane | None = None,
+    accounts: Accounts | None = None,
 ) -> FastAPI:
     """Makes the gateway's application; several may live in one process.
 
@@ -66,7 +67,8 @@ def create_app(
         metrics: Where it counts; of its own if not given.
         keys: The keys that open it; everyone may ask if not given.
         workers: The metrics of other worker processes, if there are any.
-        throttle: What it takes together with a gRPC port; by itself if not given.
+        plane: Shared with a gRPC port; made of the settings, engine and keys if not given.
+        accounts: Shared with a gRPC port; made of the metrics if not given.
 
     Example:
         >>> from server.engines.embedded.engine import EmbeddedEngine, EmbeddedOptions
@@ -80,15 +82,11 @@ def create_app(
     state = lifecycle or Lifecycle()
     metrics = metrics or Metrics()
     routed = engine if isinstance(engine, RoutedEngine) else RoutedEngine(engine)
-    live = LiveView()
+    plane = plane or DataPlane(routed, settings, keys)
+    if accounts is None:
+        accounts = Accounts(metrics, LiveView(), routed.model_names, settings.log_sample)
     snapshots = Snapshots(routed, metrics)
-    guard = Guard(settings, keys, throttle)
-    limits = Limits(
-        max_rank=settings.max_rank,
-        max_elements=settings.max_elements,
-        max_ids=settings.max_ids,
-        max_bytes=settings.max_decompressed_bytes,
-    )
+    edge = HttpEdge(plane, settings.body_seconds)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -96,6 +94,7 @@ def create_app(
         yield
         state.draining = True
         await routed.close()
+        await plane.close()
 
     # No /docs and /redoc: their pages load scripts from elsewhere.
     app = FastAPI(
@@ -115,9 +114,9 @@ def create_app(
     app.add_middleware(
         RawPaths,
         planes={
-            PREFIX: DataPlane(routed, guard, limits, settings.cors_origin),
-            b"/v2": V2Plane(routed, guard, limits, state),
-            PAGE_PREFIX: Page(routed, guard, live, snapshots),
+            PREFIX: V1(edge, settings.cors_origin),
+            b"/v2": V2Plane(edge, state),
+            PAGE_PREFIX: Page(edge, accounts.live, snapshots),
         },
     )
     app.add_middleware(GzipRequest, max_bytes=settings.max_decompressed_bytes)
@@ -127,13 +126,7 @@ def create_app(
         from server.edge.http.tracing import Tracing
 
         app.add_middleware(Tracing)
-    app.add_middleware(
-        RequestContext,
-        metrics=metrics,
-        live=live,
-        known_models=routed.model_names,
-        log_sample=settings.log_sample,
-    )
+    app.add_middleware(RequestContext, accounts=accounts)
 
     def openapi() -> dict[str, Any]:
         return openapi_document()
@@ -151,10 +144,10 @@ def create_admin_app(settings: Settings, engine: RoutedEngine, keys: KeyRing | N
         engine: What is administered; started and closed by the gateway's application.
         keys: Without a key of the scope `admin` in it every request is refused.
     """
-    guard = Guard(settings, keys)
-    limited = BodyLimit(AdminPlane(engine, guard), max_bytes=64 << 10)
+    edge = HttpEdge(DataPlane(engine, settings, keys), settings.body_seconds)
+    limited = BodyLimit(AdminPlane(engine, edge), max_bytes=64 << 10)
     headed = HeaderLimit(limited, max_bytes=settings.max_header_bytes)
-    return RequestContext(headed, Metrics(), LiveView(), engine.model_names)
+    return RequestContext(headed, Accounts(Metrics(), LiveView(), engine.model_names))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

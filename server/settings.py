@@ -191,6 +191,11 @@ class Settings(BaseSettings):
     max_in_flight: int = Field(
         default=1024, ge=1, description="Requests answered at once; more get a 429."
     )
+    client_in_flight: int = Field(
+        default=512,
+        ge=1,
+        description="Requests of one key or address at once, from head to answer; more get a 429.",
+    )
     rate_per_second: float = Field(
         default=5000.0,
         ge=0,

@@ -18,6 +18,9 @@ Array = npt.NDArray[Any]
 Tensors = Mapping[str, Array]
 
 DEFAULT_SIGNATURE = "serving_default"
+# A table T is looked up by the signature `de_lookup/T`; this one tells of all tables.
+LOOKUP_PREFIX = "de_lookup/"
+STATS_SIGNATURE = "de_stats"
 
 
 class Kind(enum.Enum):

@@ -79,16 +79,14 @@ class KeyRing:
         """Returns whether any key may open a scope."""
         return self._tokens is not None or any(scope in key.scopes for key in self._keys)
 
-    def check(self, key: str | None, scope: str) -> str:
-        """Returns the name of the key's owner.
+    def owner(self, key: str | None) -> ApiKey:
+        """Returns whose key it is, and what it opens.
 
         Args:
             key: The key or token that the client sent, if it sent one.
-            scope: What it must open; empty if any known key will do.
 
         Raises:
-            ServingError: UNAUTHENTICATED without a known key, PERMISSION_DENIED when it does
-                not open the scope.
+            ServingError: UNAUTHENTICATED without a known key.
         """
         owner = self._owner(key) if key else None
         if owner is None:
@@ -97,13 +95,7 @@ class KeyRing:
                 Code.UNAUTHENTICATED,
                 f"{kinds} is needed: send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`.",
             )
-        if scope and scope not in owner.scopes:
-            raise ServingError(
-                Code.PERMISSION_DENIED,
-                f"The key of {owner.name} does not open the scope {scope}. "
-                f"It opens: {', '.join(sorted(owner.scopes)) or 'nothing'}",
-            )
-        return owner.name
+        return owner
 
     def _owner(self, key: str) -> ApiKey | None:
         # No API key has a dot in it.

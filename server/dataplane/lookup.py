@@ -5,11 +5,12 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from server.call import current_call
-from server.dataplane.answer import Answer, codec
-from server.engines.base import Engine, ModelSpec
+from server.dataplane.answer import Answer
+from server.dataplane.plane import DataPlane
+from server.engines.base import ModelSpec
 from server.errors import Code, ServingError, invalid
-from server.tensors import Array, DType, SignatureSpec
+from server.request import current_request
+from server.tensors import LOOKUP_PREFIX, Array, DType, SignatureSpec
 from server.wire.limits import Limits
 from server.wire.lookup import Ids, LookupRequest, decode_ids, decode_lookup
 from server.wire.media import PLAIN, Layout, Media, one_of
@@ -26,26 +27,22 @@ from server.wire.pooling import (
 )
 from server.wire.raw_lookup import decode_npz_ids, decode_raw_ids, encode_raw
 
-PREFIX = "de_lookup/"
 _NAMED_IN_ERROR = 5
 # Ids of a lookup that are kept as an example of what the table holds.
 _SAMPLED = 4
 _NO_IDS = msgspec.Raw(b"[]")
 
 
-async def lookup(
-    engine: Engine, spec: ModelSpec, body: bytes, limits: Limits, layout: Layout = PLAIN
-) -> Answer:
+async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout = PLAIN) -> Answer:
     """Answers a `:lookup` request.
 
     The model's signature `de_lookup/<table>` takes `ids` of shape (n,) and returns
     `embeddings` of shape (n, dim) and `found` of shape (n,).
 
     Args:
-        engine: What runs the model.
+        plane: Leases the model.
         spec: The model asked for.
         body: The request: JSON, a `.npz`, or little-endian ids.
-        limits: Bounds on the request.
         layout: What form request and answer have; the query tells `table`, `combiner` and
             `missing` of a request that is not JSON.
 
@@ -53,35 +50,38 @@ async def lookup(
         ServingError: INVALID_ARGUMENT for a wrong body; NOT_FOUND for an unknown table, and
             for unknown ids if the request asks for that; see also `Servable.run`.
     """
-    request = _request(body, limits, layout)
-    async with engine.lease(spec) as servable:
+    request = _request(body, plane.limits, layout)
+    async with plane.lease(spec) as servable:
         signature = _table_signature(servable.signatures, request.table, spec)
         dtype = signature.inputs["ids"].dtype
-        ids = await codec(len(body), lambda: _ids(request, body, dtype, limits, layout))
+        ids = await plane.codec.run(
+            len(body), "decode", _ids, request, body, dtype, plane.limits, layout
+        )
         if request.combiner != "none" and ids.lengths is None:
             raise invalid(
                 f"Combiner {request.combiner} needs `ids` to be a list of lists, one a bag: "
                 "wrap a single bag in another list."
             )
-        current_call().rows = len(ids.flat)
+        current_request().rows = len(ids.flat)
         outputs = await servable.run(signature.name, {"ids": ids.flat})
         version = servable.version
     rows, found = outputs["embeddings"], outputs["found"].astype(np.bool_)
-    table = signature.name.removeprefix(PREFIX)
+    table = signature.name.removeprefix(LOOKUP_PREFIX)
     _count(table, ids.flat, found)
     if request.missing == "error" and not found.all():
         raise _missing_ids(table, ids.flat, found)
-    return await codec(
-        rows.size, lambda: _encode(request, ids, rows, found, layout.answer, version), "encode"
+    size = rows.size if layout.answer is Media.JSON and request.format == "list" else 0
+    return await plane.codec.run(
+        size * 8, "encode", _encode, request, ids, rows, found, layout.answer, version
     )
 
 
 def table_names(signatures: Mapping[str, SignatureSpec]) -> list[str]:
     """Returns the tables a model offers for lookup."""
     return sorted(
-        name.removeprefix(PREFIX)
+        name.removeprefix(LOOKUP_PREFIX)
         for name, signature in signatures.items()
-        if name.startswith(PREFIX)
+        if name.startswith(LOOKUP_PREFIX)
         and "ids" in signature.inputs
         and {"embeddings", "found"} <= signature.outputs.keys()
     )
@@ -105,7 +105,7 @@ def _table_signature(
     if not table and len(tables) == 1:
         table = tables[0]
     if table in tables:
-        return signatures[PREFIX + table]
+        return signatures[LOOKUP_PREFIX + table]
     if not table and tables:
         raise invalid(
             f"`table` must name one of the tables of model {spec.name}: {', '.join(tables)}"
@@ -134,7 +134,7 @@ def _ids(request: LookupRequest, body: bytes, dtype: DType, limits: Limits, layo
 
 
 def _count(table: str, ids: Array, found: Found) -> None:
-    call = current_call()
+    call = current_request()
     call.lookups[table] = (len(ids), len(ids) - int(np.count_nonzero(found)))
     known = ids[found][:_SAMPLED].tolist()
     call.sample[table] = [

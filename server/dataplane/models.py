@@ -1,16 +1,24 @@
 """What models there are: status, metadata, tables."""
 
-from typing import Any
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
 
 import orjson
 
 from server.dataplane.answer import Answer
-from server.dataplane.lookup import PREFIX, table_names, unknown_table
+from server.dataplane.lookup import table_names, unknown_table
 from server.engines.base import Engine, ModelSpec, Servable
 from server.errors import Code, ServingError
+from server.tensors import LOOKUP_PREFIX, STATS_SIGNATURE
 from server.wire.status import encode_metadata, encode_status, status_entry
 
-_STATS = "de_stats"
+
+class Lessor(Protocol):
+    """Leases models: an engine, or the data plane in front of it."""
+
+    def lease(self, spec: ModelSpec) -> AbstractAsyncContextManager[Servable]:
+        """See `Engine.lease`."""
+        ...
 
 
 async def status(engine: Engine, spec: ModelSpec) -> Answer:
@@ -23,26 +31,26 @@ async def status(engine: Engine, spec: ModelSpec) -> Answer:
     )
 
 
-async def metadata(engine: Engine, spec: ModelSpec) -> Answer:
+async def metadata(lessor: Lessor, spec: ModelSpec) -> Answer:
     """Answers with a model's signatures; errors as `Engine.lease`."""
-    async with engine.lease(spec) as servable:
+    async with lessor.lease(spec) as servable:
         return Answer(
             encode_metadata(spec.name, servable.version, servable.described), servable.version
         )
 
 
-async def tables(engine: Engine, spec: ModelSpec, table: str | None) -> Answer:
+async def tables(lessor: Lessor, spec: ModelSpec, table: str | None) -> Answer:
     """Answers with what is known of a model's tables.
 
     Args:
-        engine: What runs the model.
+        lessor: Leases the model.
         spec: The model asked for.
         table: One table, or None for `{"tables": […]}` with all.
 
     Raises:
         ServingError: NOT_FOUND for an unknown table; see also `Engine.lease`.
     """
-    async with engine.lease(spec) as servable:
+    async with lessor.lease(spec) as servable:
         known = await _stats(servable)
         if table is None:
             return Answer(orjson.dumps({"tables": known}), servable.version)
@@ -53,21 +61,23 @@ async def tables(engine: Engine, spec: ModelSpec, table: str | None) -> Answer:
 
 
 async def _stats(servable: Servable) -> list[dict[str, Any]]:
-    if _STATS not in servable.signatures:
+    if STATS_SIGNATURE not in servable.signatures:
         return [_declared(servable, table) for table in table_names(servable.signatures)]
-    outputs = await servable.run(_STATS, {})
+    outputs = await servable.run(STATS_SIGNATURE, {})
     try:
         stats = orjson.loads(outputs["stats"].item())
     except (KeyError, ValueError):
         stats = None
     if not isinstance(stats, list) or not all(isinstance(entry, dict) for entry in stats):
-        raise ServingError(Code.INTERNAL, f"signature {_STATS} did not return a list of tables")
+        raise ServingError(
+            Code.INTERNAL, f"signature {STATS_SIGNATURE} did not return a list of tables"
+        )
     return stats
 
 
 def _declared(servable: Servable, table: str) -> dict[str, Any]:
     """Returns what the signatures alone tell of a table, for models that keep no statistics."""
-    signature = servable.signatures[PREFIX + table]
+    signature = servable.signatures[LOOKUP_PREFIX + table]
     embeddings = signature.outputs["embeddings"]
     return {
         "table": table,

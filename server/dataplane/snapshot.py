@@ -7,11 +7,11 @@ from typing import Any
 
 import orjson
 
-from server.call import Call, begin_call
 from server.dataplane import models
 from server.engines.base import Engine, ModelSpec, VersionState
 from server.errors import ServingError
 from server.observability.metrics import Metrics
+from server.request import Request, begin_request
 from server.wire.status import status_entry
 
 # Statistics walk over every table: asked for seldom, whoever asks the gateway how often.
@@ -50,7 +50,7 @@ class Snapshots:
 
     async def _take(self) -> None:
         # The request that began this may have less time, and others wait for the same.
-        begin_call(Call(deadline=time.monotonic() + _GIVEN_UP_SECONDS))
+        begin_request(Request(deadline=time.monotonic() + _GIVEN_UP_SECONDS))
         try:
             self._models = [await self._model(n) for n in sorted(self._engine.model_names())]
             self._publish()

@@ -27,8 +27,9 @@ class Places:
         self._what = what
         self._taken: dict[str, int] = {}
 
-    def enter(self, name: str = "") -> None:
-        """Takes a place; `leave` gives it back.
+    @contextmanager
+    def hold(self, name: str = "") -> Iterator[None]:
+        """Holds a place for the block.
 
         Raises:
             ServingError: RESOURCE_EXHAUSTED if all are taken.
@@ -41,14 +42,14 @@ class Places:
                 retry_after=1.0,
             )
         self._taken[name] = taken + 1
-
-    def leave(self, name: str = "") -> None:
-        """Gives a place back."""
-        left = self._taken[name] - 1
-        if left:
-            self._taken[name] = left
-        else:
-            del self._taken[name]
+        try:
+            yield
+        finally:
+            left = self._taken[name] - 1
+            if left:
+                self._taken[name] = left
+            else:
+                del self._taken[name]
 
 
 class Rate:
@@ -96,7 +97,7 @@ class Rate:
 
 
 class Throttle:
-    """What one process takes from a client and for a model, whatever API it comes through."""
+    """Bounds on what one process takes, whatever transport it comes through."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         """Makes the bounds.
@@ -105,20 +106,31 @@ class Throttle:
             settings: How much is taken.
             clock: Tells the time in seconds.
         """
+        self._places = Places(settings.max_in_flight)
+        self._client_places = Places(settings.client_in_flight, "requests of one client")
         self._client_rate = Rate(settings.rate_per_second, "from one client", clock)
         self._model_places = Places(settings.model_in_flight, "requests to one model")
         self._model_rate = Rate(settings.model_rate_per_second, "to one model", clock)
 
-    def admit(self, client: str) -> None:
-        """Counts a client's request.
+    @contextmanager
+    def client(self, client: str) -> Iterator[None]:
+        """Holds one of a client's places, from the head of its request to the answer.
 
         Raises:
-            ServingError: RESOURCE_EXHAUSTED if it sends too many a second.
+            ServingError: RESOURCE_EXHAUSTED if the client sends too many, at once or a second.
         """
         self._client_rate.count(client)
+        with self._client_places.hold(client):
+            yield
 
     @contextmanager
-    def place(self, model: str) -> Iterator[None]:
+    def place(self) -> Iterator[None]:
+        """Holds one of the process's places; RESOURCE_EXHAUSTED if all are taken."""
+        with self._places.hold():
+            yield
+
+    @contextmanager
+    def model(self, model: str) -> Iterator[None]:
         """Holds a place at a model; none is needed where a request names no model.
 
         Raises:
@@ -128,8 +140,5 @@ class Throttle:
             yield
             return
         self._model_rate.count(model)
-        self._model_places.enter(model)
-        try:
+        with self._model_places.hold(model):
             yield
-        finally:
-            self._model_places.leave(model)

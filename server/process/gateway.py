@@ -7,7 +7,7 @@ from pathlib import Path
 from server.app import create_admin_app, create_app
 from server.dataplane.keys import KeyRing
 from server.dataplane.lifecycle import Lifecycle
-from server.dataplane.throttle import Throttle
+from server.dataplane.plane import DataPlane
 from server.dataplane.tokens import Tokens
 from server.edge.grpc.server import GrpcOptions, GrpcServer
 from server.engines.base import Engine
@@ -22,6 +22,8 @@ from server.engines.upstream.channels import ChannelOptions
 from server.engines.upstream.endpoint import parse_upstreams
 from server.engines.upstream.engine import TfServingEngine, TfServingOptions
 from server.engines.upstream.pool import PoolOptions
+from server.observability.accounts import Accounts
+from server.observability.live import LiveView
 from server.observability.metrics import Metrics
 from server.observability.worker_metrics import WorkerMetrics
 from server.process.server import (
@@ -110,21 +112,24 @@ class Gateway:
         settings, worker = self._settings, self._worker
         lifecycle = Lifecycle()
         workers = WorkerMetrics(worker.folder if worker else None, worker.index if worker else 0)
-        throttle = Throttle(settings)
+        plane = DataPlane(self._engine, settings, self._keys)
+        accounts = Accounts(
+            self._metrics, LiveView(), self._engine.model_names, settings.log_sample
+        )
         app = create_app(
             settings,
             self._engine,
             lifecycle,
             metrics=self._metrics,
-            keys=self._keys,
             workers=workers,
-            throttle=throttle,
+            plane=plane,
+            accounts=accounts,
         )
         companions: list[Companion] = []
         if worker is not None:
             companions.append(MetricsWriter(self._metrics, workers))
         if settings.grpc_port is not None:
-            grpc_server = self._grpc_server(settings.grpc_port, throttle)
+            grpc_server = self._grpc_server(settings.grpc_port, plane, accounts)
             companions.append(_Announced(grpc_server, settings.host))
         if self._admin_listener is not None:
             admin = create_admin_app(settings, self._engine, self._keys)
@@ -168,7 +173,7 @@ class Gateway:
             return RoutesFile(self._settings.routes_file)
         return RoutesFile(self._worker.folder / "routes.json")
 
-    def _grpc_server(self, port: int, throttle: Throttle) -> GrpcServer:
+    def _grpc_server(self, port: int, plane: DataPlane, accounts: Accounts) -> GrpcServer:
         settings = self._settings
         certificate: tuple[Path, Path] | None = None
         if settings.tls_cert is not None and settings.tls_key is not None:
@@ -177,13 +182,12 @@ class Gateway:
             host=settings.host,
             port=self._worker.grpc_port if self._worker else port,
             max_message_bytes=settings.max_decompressed_bytes,
-            max_seconds=settings.request_seconds,
             max_in_flight=settings.max_in_flight,
             share_port=self._worker is not None,
             certificate=certificate,
             client_ca=settings.tls_client_ca,
         )
-        return GrpcServer(self._engine, options, self._keys, self._metrics, throttle)
+        return GrpcServer(plane, options, accounts)
 
 
 class _Announced:

@@ -3,6 +3,7 @@
 import dataclasses
 
 from server.errors import invalid
+from server.tensors import Tensors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -12,7 +13,7 @@ class Limits:
     Attributes:
         max_rank: Dimensions of one tensor.
         max_elements: Values in one request.
-        max_ids: Ids in one lookup.
+        max_ids: Ids in one lookup, or examples in one request.
         max_bytes: Bytes of one request, whatever it was compressed to.
     """
 
@@ -37,6 +38,28 @@ class Limits:
         if len(body) > self.max_elements and body.count(b",") >= self.max_elements:
             raise invalid(
                 f"A request must hold at most {self.max_elements} values: send it in parts."
+            )
+
+    def check_tensors(self, tensors: Tensors) -> None:
+        """Raises `ServingError` (INVALID_ARGUMENT) when tensors hold too many values, or ranks."""
+        for array in tensors.values():
+            self.check_rank(array.ndim)
+        self.check_count(sum(array.size for array in tensors.values()))
+
+    def check_count(self, elements: int) -> None:
+        """Raises `ServingError` (INVALID_ARGUMENT) for more values than a request may hold."""
+        if elements > self.max_elements:
+            raise invalid(
+                f"A request must hold at most {self.max_elements} values: send it in parts. "
+                f"Received: {elements} values"
+            )
+
+    def check_examples(self, count: int) -> None:
+        """Raises `ServingError` (INVALID_ARGUMENT) when a request holds too many examples."""
+        if count > self.max_ids:
+            raise invalid(
+                f"A request must hold at most {self.max_ids} examples: send it in parts. "
+                f"Received: {count} examples"
             )
 
     def check_ids(self, count: int) -> None:

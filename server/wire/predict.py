@@ -127,7 +127,7 @@ def _with_inputs(signature: SignatureSpec) -> SignatureSpec:
     return signature
 
 
-def encode_predict(outputs: Tensors, layout: Format, *, int64_as_string: bool = False) -> bytes:
+def encode_predict(outputs: Tensors, layout: Format, int64_as_string: bool = False) -> bytes:
     """Encodes the tensors a model returned, in the layout of the request.
 
     Args:

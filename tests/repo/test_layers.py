@@ -26,7 +26,7 @@ LAZY_ROOMS = ("engines/embedded", "protos")
 #: The gateway's floors, lowest first. A module knows its own room and the floors below it.
 SERVER_FLOORS = (
     ("server", "server.errors", "server.settings"),
-    ("server.tensors", "server.call"),
+    ("server.tensors", "server.request"),
     ("server.observability", "server.wire"),
     ("server.protos",),
     ("server.engines",),
@@ -183,13 +183,13 @@ def test_each_room_of_the_gateway_knows_only_the_floors_below(root: Path):
 
 
 def test_an_upward_import_is_noticed():
-    text = "def f():\n    from server.edge.http.exchange import Guard\n"
+    text = "def f():\n    from server.edge.http.exchange import HttpEdge\n"
     assert upward_imports("server.dataplane.lookup", text) == [
         "server.edge.http.exchange",
-        "server.edge.http.exchange.Guard",
+        "server.edge.http.exchange.HttpEdge",
     ]
     assert upward_imports("server.edge.http.v1", text) == []
-    assert upward_imports("server.edge.grpc.services", text)
+    assert upward_imports("server.edge.grpc.server", text)
 
 
 def test_a_lazy_import_is_told_from_one_at_module_level():

@@ -9,7 +9,8 @@ import pytest
 
 from server.app import create_admin_app, create_app
 from server.dataplane.keys import KeyRing, KeysError
-from server.dataplane.throttle import Places, Rate, Throttle
+from server.dataplane.plane import DataPlane
+from server.dataplane.throttle import Places, Rate
 from server.engines.routed import RoutedEngine
 from server.errors import ServingError
 from server.settings import load_settings
@@ -52,6 +53,34 @@ def test_a_key_opens_its_scope_and_no_other(keys, header):
     v2 = ("POST", "/v2/models/m/infer", json.dumps(infer).encode())
     assert ask(app, *v2, headers=headers("lookup")).status == 403
     assert ask(app, *v2, headers=headers("predict")).status == 200
+
+
+RUN_THE_LOOKUP = [
+    ("POST", "/v1/models/m:predict", b'{"signature_name": "de_lookup/user", "instances": [7]}'),
+    (
+        "POST",
+        "/v2/models/m/infer",
+        b'{"parameters": {"signature_name": "de_lookup/user"}, "inputs": '
+        b'[{"name": "ids", "datatype": "INT64", "shape": [1], "data": [7]}]}',
+    ),
+]
+
+
+@pytest.mark.parametrize("request_", RUN_THE_LOOKUP, ids=["v1", "v2"])
+def test_a_key_for_predicting_reads_no_embeddings_by_another_verb(keys, request_):
+    ring, values = keys
+    reply = ask(make_app(ring), *request_, headers={"x-api-key": values["predict"]})
+    assert (reply.status, "does not open the scope lookup" in reply.error) == (403, True)
+    assert ask(make_app(ring), *request_, headers={"x-api-key": values["lookup"]}).status == 200
+
+
+@pytest.mark.parametrize("request_", RUN_THE_LOOKUP, ids=["v1", "v2"])
+def test_a_lookup_has_its_bound_by_any_verb(request_):
+    method, path, body = request_
+    body = body.replace(b"[7]", b"[7, 8]").replace(b"[1]", b"[2]")
+    assert ask(make_app(max_ids="2"), method, path, body).status == 200
+    reply = ask(make_app(max_ids="1"), method, path, body)
+    assert (reply.status, "at most 1 ids" in reply.error) == (400, True)
 
 
 @pytest.mark.parametrize(
@@ -168,8 +197,8 @@ def test_a_client_beyond_its_rate_is_told_when_to_come_back():
 
 def test_the_rate_is_answered_with_429():
     settings = load_settings(model_dir="x", rate_per_second="1")
-    throttle = Throttle(settings, clock=lambda: 0.0)
-    app = create_app(settings, NumpyEngine(), throttle=throttle)
+    plane = DataPlane(NumpyEngine(), settings, clock=lambda: 0.0)
+    app = create_app(settings, plane.engine, plane=plane)
 
     async def run():
         return [await send(app, *PREDICT) for _ in range(4)]
@@ -181,11 +210,14 @@ def test_the_rate_is_answered_with_429():
 
 def test_requests_beyond_the_places_are_answered_with_429():
     places = Places(1)
-    places.enter()
-    with pytest.raises(ServingError, match="At most 1 requests"):
-        places.enter()
-    places.leave()
-    places.enter()
+    with (
+        places.hold(),
+        pytest.raises(ServingError, match="At most 1 requests"),
+        places.hold(),
+    ):
+        pass
+    with places.hold():
+        pass
 
 
 def test_requests_beyond_the_places_are_refused_over_http():
@@ -209,7 +241,8 @@ def test_requests_beyond_the_places_are_refused_over_http():
 def test_a_model_that_is_asked_too_much_leaves_places_for_the_others():
     engine = NumpyEngine()
     settings = load_settings(model_dir="x", model_in_flight="2", model_rate_per_second="2")
-    app = create_app(settings, engine, throttle=Throttle(settings, clock=lambda: 0.0))
+    plane = DataPlane(engine, settings, clock=lambda: 0.0)
+    app = create_app(settings, engine, plane=plane)
 
     async def slow(_signature, inputs):
         await asyncio.sleep(0.05)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from server.app import create_app
-from server.call import current_call
+from server.request import current_request
 from server.settings import load_settings
 from server.wire.timeouts import timeout_seconds
 from tests.server.support.asgi import ask, send
@@ -30,7 +30,7 @@ class SlowEngine(NumpyEngine):
         self.calls = []
 
         async def run(_signature, inputs):
-            self.calls.append(current_call())
+            self.calls.append(current_request())
             try:
                 await asyncio.sleep(seconds)
             except asyncio.CancelledError:

@@ -12,7 +12,7 @@ import pytest
 
 from server.app import create_app
 from server.dataplane.keys import KeyRing
-from server.dataplane.throttle import Throttle
+from server.dataplane.plane import DataPlane
 from server.edge.grpc.server import GrpcOptions, GrpcServer
 from server.protos.modules import load_protos
 from server.protos.tensors import fill_proto
@@ -48,9 +48,13 @@ async def codes_of(server: GrpcServer, *requests: Any, key: str = "") -> list[st
     return codes
 
 
-def served(engine: NumpyEngine, keys: KeyRing | None, throttle: Throttle | None) -> GrpcServer:
-    options = GrpcOptions("127.0.0.1", 0, max_message_bytes=1 << 20)
-    return GrpcServer(engine, options, keys, throttle=throttle)
+def served(plane: DataPlane) -> GrpcServer:
+    return GrpcServer(plane, GrpcOptions("127.0.0.1", 0, max_message_bytes=64 << 20))
+
+
+def plane_of(keys: KeyRing | None = None, **flags: str) -> DataPlane:
+    settings = load_settings(model_dir="x", **flags)
+    return DataPlane(NumpyEngine(), settings, keys, clock=lambda: 0.0)
 
 
 def key_of(folder: Path, scope: str) -> tuple[str, KeyRing]:
@@ -71,7 +75,7 @@ def test_rows_are_looked_up_with_the_scope_lookup(tmp_path, scope, predict, look
     key, ring = key_of(tmp_path, scope)
 
     async def run():
-        server = served(NumpyEngine(), ring, None)
+        server = served(plane_of(ring))
         await server.start()
         try:
             asked = predict_request(), predict_request("de_lookup/none")
@@ -84,12 +88,11 @@ def test_rows_are_looked_up_with_the_scope_lookup(tmp_path, scope, predict, look
 
 def test_a_client_is_counted_once_whatever_it_speaks(tmp_path):
     key, ring = key_of(tmp_path, "predict")
-    settings = load_settings(model_dir="x", rate_per_second="1")  # two in one go
-    engine, throttle = NumpyEngine(), Throttle(settings, clock=lambda: 0.0)
-    app = create_app(settings, engine, keys=ring, throttle=throttle)
+    plane = plane_of(ring, rate_per_second="1")  # two in one go
+    app = create_app(load_settings(model_dir="x"), plane.engine, plane=plane)
 
     async def run():
-        server = served(engine, ring, throttle)
+        server = served(plane)
         await server.start()
         try:
             rest = await send(
@@ -108,11 +111,9 @@ def test_a_client_is_counted_once_whatever_it_speaks(tmp_path):
 
 
 def test_a_model_takes_so_many_a_second_and_names_of_none_are_not_counted():
-    settings = load_settings(model_dir="x", model_rate_per_second="1")
-    throttle = Throttle(settings, clock=lambda: 0.0)
 
     async def run():
-        server = served(NumpyEngine(), None, throttle)
+        server = served(plane_of(model_rate_per_second="1"))
         await server.start()
         try:
             known = await codes_of(server, *[predict_request()] * 3)
@@ -123,3 +124,41 @@ def test_a_model_takes_so_many_a_second_and_names_of_none_are_not_counted():
     known, unknown = asyncio.run(run())
     assert known == ["OK", "OK", "RESOURCE_EXHAUSTED"]
     assert unknown == ["NOT_FOUND"] * 3
+
+
+@pytest.mark.parametrize(
+    ("limits", "inputs", "message"),
+    [
+        ({"max_elements": "3"}, np.ones(4, np.float32), "at most 3 values"),
+        ({"max_rank": "2"}, np.ones((1, 1, 1), np.float32), "at most 2 dimensions"),
+        ({"max_elements": "3"}, np.empty((0, 4), np.float32), "OK"),
+    ],
+)
+def test_the_limits_on_tensors_hold(limits, inputs, message):
+    request = PROTOS.predict.PredictRequest()
+    request.model_spec.name = "m"
+    fill_proto(request.inputs["x"], inputs, dtype_of_name("float"))
+    assert message in asyncio.run(answer_to(plane_of(**limits), request))
+
+
+def test_the_limit_on_ids_holds():
+    request = PROTOS.predict.PredictRequest()
+    request.model_spec.name, request.model_spec.signature_name = "m", "de_lookup/user"
+    fill_proto(request.inputs["ids"], np.arange(3), dtype_of_name("int64"))
+    assert "at most 2 ids" in asyncio.run(answer_to(plane_of(max_ids="2"), request))
+    assert asyncio.run(answer_to(plane_of(max_ids="3"), request)) == "OK"
+
+
+async def answer_to(plane: DataPlane, request: Any) -> str:
+    """Returns OK, or the message of the refusal."""
+    server = served(plane)
+    await server.start()
+    try:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            await PROTOS.prediction_service.PredictionServiceStub(channel).Predict(request)
+            return "OK"
+    except grpc.aio.AioRpcError as error:
+        return str(error.details())
+    finally:
+        await server.stop(0)
+        await plane.close()

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from server.app import create_app
-from server.call import current_call
+from server.request import current_request
 from server.settings import load_settings
 from tests.server.support.asgi import ask
 from tests.server.support.numpy_engine import NumpyEngine
@@ -39,7 +39,7 @@ def test_a_request_is_a_span_between_its_client_and_the_model_server(spans):
     metadata = {}
 
     async def run(_signature, inputs):
-        metadata.update(current_call().metadata)
+        metadata.update(current_request().metadata)
         return {"y": inputs["x"]}
 
     engine.servable.run = run

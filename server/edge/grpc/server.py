@@ -4,12 +4,13 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from server.dataplane.keys import KeyRing
-from server.dataplane.throttle import Throttle
-from server.edge.grpc.services import ModelService, PredictionService
-from server.engines.base import Engine
+from server.dataplane.plane import DataPlane
+from server.edge.grpc.exchange import GrpcEdge
+from server.edge.grpc.model_service import ModelService
+from server.edge.grpc.prediction_service import PredictionService
+from server.observability.accounts import Accounts
+from server.observability.live import LiveView
 from server.observability.metrics import Metrics
-from server.protos.modules import load_protos
 
 
 class GrpcPortError(Exception):
@@ -24,7 +25,6 @@ class GrpcOptions:
         host: Address to listen on.
         port: Port to listen on; 0 for any free one.
         max_message_bytes: Largest message, either way.
-        max_seconds: Longest time for an answer.
         max_in_flight: Requests answered at once.
         share_port: Whether other processes listen on the same port.
         certificate: Certificate chain and private key for TLS, if given.
@@ -34,7 +34,6 @@ class GrpcOptions:
     host: str
     port: int
     max_message_bytes: int
-    max_seconds: float = 60.0
     max_in_flight: int = 1024
     share_port: bool = False
     certificate: tuple[Path, Path] | None = None
@@ -45,19 +44,18 @@ class GrpcServer:
     """TensorFlow Serving's PredictionService and ModelService over an engine."""
 
     def __init__(
-        self,
-        engine: Engine,
-        options: GrpcOptions,
-        keys: KeyRing | None = None,
-        metrics: Metrics | None = None,
-        throttle: Throttle | None = None,
+        self, plane: DataPlane, options: GrpcOptions, accounts: Accounts | None = None
     ) -> None:
-        """Makes the server; `engine` is started and closed by whoever owns it."""
-        self._metrics = metrics
-        self._throttle = throttle
-        self._engine = engine
+        """Makes the server.
+
+        Args:
+            plane: Answers the requests; its engine is started and closed by whoever owns it.
+            options: How the port works.
+            accounts: Counts and logs the requests; by itself if not given.
+        """
+        self._plane = plane
+        self._accounts = accounts or Accounts(Metrics(), LiveView(), plane.engine.model_names)
         self._options = options
-        self._keys = keys
         self._server: Any = None
         self.port = options.port
 
@@ -69,7 +67,7 @@ class GrpcServer:
         """
         import grpc
 
-        options, protos = self._options, load_protos()
+        options = self._options
         self._server = grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", options.max_message_bytes),
@@ -78,16 +76,10 @@ class GrpcServer:
             ],
             maximum_concurrent_rpcs=options.max_in_flight,
         )
-        arguments = (
-            self._engine,
-            protos,
-            self._keys,
-            options.max_seconds,
-            self._metrics,
-            self._throttle,
+        edge = GrpcEdge(self._plane, self._accounts)
+        self._server.add_generic_rpc_handlers(
+            (PredictionService(edge).handler, ModelService(edge).handler)
         )
-        protos.prediction_service.add_to(self._server, PredictionService(*arguments))
-        protos.model_service.add_to(self._server, ModelService(*arguments))
         host = f"[{options.host}]" if ":" in options.host else options.host
         address = f"{host}:{options.port}"
         try:

@@ -10,11 +10,12 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from server.edge.http.exchange import Exchange, Guard
+from server.edge.http.exchange import Ask, HttpEdge
 from server.edge.http.responses import json_response
 from server.engines.base import ModelSpec
 from server.engines.routed import RoutedEngine
 from server.errors import Code, ServingError, invalid
+from server.request import Request
 from server.wire.paths import malformed
 from server.wire.status import status_entry
 
@@ -51,32 +52,33 @@ _FORMS = {_Label: '{"version": 2}', _Traffic: '{"weights": {"1": 95, "2": 5}}'}
 class AdminPlane:
     """ASGI application of the admin API. Every request needs a key of the scope `admin`."""
 
-    def __init__(self, engine: RoutedEngine, guard: Guard) -> None:
+    def __init__(self, engine: RoutedEngine, edge: HttpEdge) -> None:
         """Makes the application.
 
         Args:
             engine: What is administered.
-            guard: Checks the keys; without keys nothing is allowed.
+            edge: Checks the keys; without keys nothing is allowed.
         """
         self._engine = engine
-        self._guard = guard
+        self._edge = edge
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
         if scope["type"] == "http":
-            await self._guard.run(scope, receive, send, self._respond)
+            await self._edge.run(scope, receive, send, self._respond)
 
-    async def _respond(self, exchange: Exchange) -> Response:
-        exchange.info.verb = "admin"
-        if self._guard.keys is None:
+    async def _respond(self, request: Request, ask: Ask) -> Response:
+        request.verb = "admin"
+        if self._edge.plane.keys is None:
             raise ServingError(
                 Code.UNAUTHENTICATED, "The admin API needs --keys-file or --jwt-keys-file"
             )
-        exchange.authorize("admin")
-        names, work = self._find(exchange.method, exchange.path)
-        body = await exchange.body()
-        value = await exchange.answer(lambda: work(*names, body))
-        return json_response(orjson.dumps(value))
+
+        async def work(body: bytes) -> bytes:
+            names, action = self._find(request.method, request.path)
+            return orjson.dumps(await action(*names, body))
+
+        return json_response(await ask(("admin",), work))
 
     def _find(self, wanted: str, path: bytes) -> tuple[list[str], Callable[..., Awaitable[Any]]]:
         for method, pattern, action in _PATHS:

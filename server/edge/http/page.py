@@ -10,11 +10,11 @@ from starlette.types import Receive, Scope, Send
 
 from server import __version__
 from server.dataplane.snapshot import Snapshots
-from server.edge.http.exchange import Exchange, Guard
+from server.edge.http.exchange import Ask, HttpEdge
 from server.edge.http.responses import json_response
-from server.engines.base import Engine
 from server.errors import Code, ServingError
 from server.observability.live import LiveView
+from server.request import Request
 
 PREFIX = b"/ui"
 
@@ -32,35 +32,38 @@ _HEADERS = {
 class Page:
     """ASGI application of the page."""
 
-    def __init__(self, engine: Engine, guard: Guard, live: LiveView, snapshots: Snapshots) -> None:
+    def __init__(self, edge: HttpEdge, live: LiveView, snapshots: Snapshots) -> None:
         """Makes the application."""
-        self._engine = engine
-        self._guard = guard
+        self._edge = edge
         self._live = live
         self._snapshots = snapshots
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
-        await self._guard.run(scope, receive, send, self._respond)
+        await self._edge.run(scope, receive, send, self._respond)
 
-    async def _respond(self, exchange: Exchange) -> Response:
-        exchange.info.verb = "page"
-        if exchange.method != "GET":
-            raise ServingError(Code.NOT_FOUND, "There is only the page: GET /ui")
-        if exchange.path in (b"/ui", b"/ui/"):
-            return Response(_page(), headers=_HEADERS, media_type="text/html")
-        exchange.authorize("")
-        await exchange.body()
-        if exchange.path == b"/ui/data":
-            models = await exchange.answer(self._snapshots.models)
-            data = {"version": __version__, "models": models, "seconds": self._live.points()}
-            return json_response(orjson.dumps(data))
-        if exchange.path == b"/ui/sample":
-            query = dict(parse_qsl(exchange.query.decode("latin-1")))
-            ids = self._live.sample(query.get("model", ""), query.get("table", ""))
-            # As strings: the page's numbers are doubles.
-            return json_response(orjson.dumps({"ids": [str(each) for each in ids]}))
+    async def _respond(self, request: Request, ask: Ask) -> Response:
+        request.verb = "page"
+        if request.method == "GET":
+            if request.path in (b"/ui", b"/ui/"):
+                return Response(_page(), headers=_HEADERS, media_type="text/html")
+            if request.path == b"/ui/data":
+                return json_response(await ask((), self._data))
+            if request.path == b"/ui/sample":
+                query = dict(parse_qsl(request.query.decode("latin-1")))
+                return json_response(await ask((), lambda _: self._sample(query)))
         raise ServingError(Code.NOT_FOUND, "There is only the page: GET /ui")
+
+    async def _data(self, _: bytes) -> bytes:
+        models = await self._snapshots.models()
+        return orjson.dumps(
+            {"version": __version__, "models": models, "seconds": self._live.points()}
+        )
+
+    async def _sample(self, query: dict[str, str]) -> bytes:
+        ids = self._live.sample(query.get("model", ""), query.get("table", ""))
+        # As strings: the page's numbers are doubles.
+        return orjson.dumps({"ids": [str(each) for each in ids]})
 
 
 @functools.cache

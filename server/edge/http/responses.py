@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from server.dataplane.answer import JSON, Answer
-from server.errors import HTTP_STATUS, PRIVATE_CODES, Code, ServingError
+from server.errors import HTTP_STATUS, Code, ServingError
 
 # Larger bodies go out in pieces, each after the connection took the one before.
 _PIECE_BYTES = 256 << 10
@@ -61,13 +61,8 @@ def error_response(status: int, message: str, headers: Mapping[str, str] | None 
     return json_response(orjson.dumps({"error": text}), status, headers)
 
 
-def serving_error_response(error: ServingError, request_id: str) -> Response:
-    """Returns the response to a request that a handler refused.
-
-    Args:
-        error: Why.
-        request_id: Stands in for messages that are for the log only.
-    """
+def serving_error_response(error: ServingError) -> Response:
+    """Returns the response to a request that was refused with a public error."""
     headers = {}
     if error.retry_after is not None:
         headers["retry-after"] = str(max(1, round(error.retry_after)))
@@ -75,7 +70,4 @@ def serving_error_response(error: ServingError, request_id: str) -> Response:
         headers["retry-after"] = "1"
     if error.code is Code.UNAUTHENTICATED:
         headers["www-authenticate"] = 'Bearer realm="gateway"'
-    message = error.message
-    if error.code in PRIVATE_CODES:
-        message = f"Internal error. Request id: {request_id}"
-    return error_response(HTTP_STATUS[error.code], message, headers)
+    return error_response(HTTP_STATUS[error.code], error.message, headers)

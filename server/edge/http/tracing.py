@@ -5,8 +5,8 @@ from typing import Any
 from opentelemetry import propagate, trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from server.edge.http.exchange import request_of
 from server.edge.http.raw_paths import raw_path
-from server.edge.http.request_info import request_info
 
 _UNTRACED = (b"/livez", b"/readyz", b"/startupz", b"/metrics", b"/version", b"/v2/health/")
 
@@ -44,20 +44,17 @@ class Tracing:
 
             onward: dict[str, str] = {}
             propagate.inject(onward)
-            added = [(name.encode(), value.encode()) for name, value in onward.items()]
-            kept = [
-                (name, value) for name, value in scope["headers"] if name.decode() not in onward
-            ]
-            scope["headers"] = [*kept, *added]
+            request = request_of(scope)
+            added = {name.encode(): value.encode() for name, value in onward.items()}
+            request.headers = {**request.headers, **added}
             try:
                 await self._app(scope, receive, send_noted)
             finally:
-                info = request_info(scope)
-                span.update_name(f"{scope['method']} {info.verb}")
+                span.update_name(f"{scope['method']} {request.verb}")
                 span.set_attribute("http.request.method", scope["method"])
-                span.set_attribute("gateway.model", info.model)
-                span.set_attribute("gateway.request_id", info.request_id)
-                for stage, seconds in info.call.stages.items():
+                span.set_attribute("gateway.model", request.model)
+                span.set_attribute("gateway.request_id", request.id)
+                for stage, seconds in request.stages.items():
                     span.set_attribute(f"gateway.{stage}_seconds", seconds)
                 if status:
                     span.set_attribute("http.response.status_code", status)

@@ -5,69 +5,72 @@ from starlette.types import Receive, Scope, Send
 
 from server.dataplane import examples, lookup, models, predict
 from server.dataplane.answer import Answer
-from server.edge.http.exchange import Exchange, Guard
+from server.dataplane.plane import RUN_SCOPES
+from server.edge.http.exchange import Ask, HttpEdge
 from server.edge.http.openapi_model import model_openapi
 from server.edge.http.responses import answer_response
-from server.engines.base import Engine, ModelSpec
+from server.engines.base import ModelSpec
 from server.errors import ServingError
-from server.wire.limits import Limits
+from server.request import Request
 from server.wire.media import layout_of
 from server.wire.paths import Route, parse_path
 
-_LOOKUP_VERBS = ("lookup", "tables")
+_SCOPES = {
+    "lookup": ("lookup",),
+    "tables": ("lookup",),
+    "predict": RUN_SCOPES,
+    "classify": RUN_SCOPES,
+    "regress": RUN_SCOPES,
+}
 _ALLOWED_HEADERS = "authorization, content-type, x-api-key, x-request-id, x-request-timeout-ms"
 
 
-class DataPlane:
-    """ASGI application of the data plane; parses paths itself, see `wire.paths`."""
+class V1:
+    """ASGI application of TensorFlow Serving's API; parses paths itself, see `wire.paths`."""
 
-    def __init__(self, engine: Engine, guard: Guard, limits: Limits, cors_origin: str) -> None:
-        """Makes the application; `engine` is started by whoever owns it."""
-        self._engine = engine
-        self._guard = guard
-        self._limits = limits
+    def __init__(self, edge: HttpEdge, cors_origin: str) -> None:
+        """Makes the application; browsers may call from the origin, if one is given."""
+        self._edge = edge
+        self._plane = edge.plane
         self._headers = {"access-control-allow-origin": cors_origin} if cors_origin else {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
-        await self._guard.run(scope, receive, send, self._respond, self._headers)
+        await self._edge.run(scope, receive, send, self._respond, self._headers)
 
-    async def _respond(self, exchange: Exchange) -> Response:
-        if exchange.method == "OPTIONS":
-            return self._options(exchange.path)
-        route = parse_path(exchange.method, exchange.path)
-        exchange.info.verb, exchange.info.model = route.verb, route.model
-        exchange.authorize("lookup" if route.verb in _LOOKUP_VERBS else "predict")
+    async def _respond(self, request: Request, ask: Ask) -> Response:
+        if request.method == "OPTIONS":
+            return self._options(request.path)
+        route = parse_path(request.method, request.path)
+        request.verb, request.model = route.verb, route.model
         spec = ModelSpec(route.model, route.version, route.label)
-        body = await exchange.body()
-        if exchange.method == "GET":
-            return answer_response(await exchange.answer(lambda: self._describe(route, spec)))
         return answer_response(
-            await exchange.answer(lambda: self._infer(route, spec, body, exchange))
+            await ask(
+                _SCOPES.get(route.verb, ("predict",)),
+                lambda body: self._answer(route, spec, body, request),
+            )
         )
 
-    async def _describe(self, route: Route, spec: ModelSpec) -> Answer:
-        if route.verb == "metadata":
-            return await models.metadata(self._engine, spec)
-        if route.verb == "tables":
-            return await models.tables(self._engine, spec, route.table)
-        if route.verb == "openapi":
-            async with self._engine.lease(spec) as servable:
-                return Answer(model_openapi(spec.name, servable.signatures), servable.version)
-        return await models.status(self._engine, spec)
-
-    async def _infer(
-        self, route: Route, spec: ModelSpec, body: bytes, exchange: Exchange
-    ) -> Answer:
-        if route.verb == "classify":
-            return await examples.classify(self._engine, spec, body, self._limits)
-        if route.verb == "regress":
-            return await examples.regress(self._engine, spec, body, self._limits)
-        layout = layout_of(
-            exchange.headers.get(b"content-type"), exchange.headers.get(b"accept"), exchange.query
-        )
+    async def _answer(self, route: Route, spec: ModelSpec, body: bytes, request: Request) -> Answer:
+        plane = self._plane
+        match route.verb:
+            case "status":
+                return await models.status(plane.engine, spec)
+            case "metadata":
+                return await models.metadata(plane, spec)
+            case "tables":
+                return await models.tables(plane, spec, route.table)
+            case "openapi":
+                async with plane.lease(spec) as servable:
+                    return Answer(model_openapi(spec.name, servable.signatures), servable.version)
+            case "classify":
+                return await examples.classify(plane, spec, body)
+            case "regress":
+                return await examples.regress(plane, spec, body)
+        headers = request.headers
+        layout = layout_of(headers.get(b"content-type"), headers.get(b"accept"), request.query)
         answer = predict.predict if route.verb == "predict" else lookup.lookup
-        return await answer(self._engine, spec, body, self._limits, layout)
+        return await answer(plane, spec, body, layout)
 
     def _options(self, path: bytes) -> Response:
         """Answers a browser's question whether it may call, for any path that means something."""

@@ -7,10 +7,11 @@ from starlette.types import Receive, Scope, Send
 from server import __version__
 from server.dataplane import infer
 from server.dataplane.lifecycle import Lifecycle
-from server.edge.http.exchange import Exchange, Guard
+from server.dataplane.plane import RUN_SCOPES
+from server.edge.http.exchange import Ask, HttpEdge
 from server.edge.http.responses import answer_response, json_response
-from server.engines.base import Engine, ModelSpec
-from server.wire.limits import Limits
+from server.engines.base import ModelSpec
+from server.request import Request
 from server.wire.paths import parse_v2_path
 
 _SERVER = orjson.dumps({"name": "embedding-gateway", "version": __version__, "extensions": []})
@@ -19,33 +20,28 @@ _SERVER = orjson.dumps({"name": "embedding-gateway", "version": __version__, "ex
 class V2Plane:
     """ASGI application of the Open Inference Protocol."""
 
-    def __init__(self, engine: Engine, guard: Guard, limits: Limits, lifecycle: Lifecycle) -> None:
-        """Makes the application; `engine` is started by whoever owns it."""
-        self._engine = engine
-        self._guard = guard
-        self._limits = limits
+    def __init__(self, edge: HttpEdge, lifecycle: Lifecycle) -> None:
+        """Makes the application; `lifecycle` tells whether the gateway takes traffic."""
+        self._edge = edge
+        self._plane = edge.plane
         self._lifecycle = lifecycle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
-        await self._guard.run(scope, receive, send, self._respond)
+        await self._edge.run(scope, receive, send, self._respond)
 
-    async def _respond(self, exchange: Exchange) -> Response:
-        if exchange.method == "GET" and (response := self._server(exchange.path)):
+    async def _respond(self, request: Request, ask: Ask) -> Response:
+        if request.method == "GET" and (response := self._server(request.path)):
             return response
-        route = parse_v2_path(exchange.method, exchange.path)
-        exchange.info.verb, exchange.info.model = route.verb, route.model
-        exchange.authorize("predict")
+        route = parse_v2_path(request.method, request.path)
+        request.verb, request.model = route.verb, route.model
         spec = ModelSpec(route.model, route.version, route.label)
-        body = await exchange.body()
         if route.verb == "infer":
-            answer = await exchange.answer(
-                lambda: infer.infer(self._engine, spec, body, self._limits)
+            return answer_response(
+                await ask(RUN_SCOPES, lambda body: infer.infer(self._plane, spec, body))
             )
-        else:
-            tell = infer.ready if route.verb == "ready" else infer.describe
-            answer = await exchange.answer(lambda: tell(self._engine, spec))
-        return answer_response(answer)
+        tell = infer.ready if route.verb == "ready" else infer.describe
+        return answer_response(await ask(("predict",), lambda _: tell(self._plane, spec)))
 
     def _server(self, path: bytes) -> Response | None:
         if path in (b"/v2", b"/v2/"):
@@ -53,6 +49,6 @@ class V2Plane:
         if path == b"/v2/health/live":
             return json_response(orjson.dumps({"live": True}))
         if path == b"/v2/health/ready":
-            ready = self._engine.ready() and not self._lifecycle.draining
+            ready = self._plane.engine.ready() and not self._lifecycle.draining
             return json_response(orjson.dumps({"ready": ready}), 200 if ready else 503)
         return None

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 
 import numpy as np
 
-from server.call import Call, begin_call
 from server.errors import Code, ServingError
+from server.request import Request, begin_request
 from server.tensors import Array, SignatureSpec, Tensors
 
 Run = Callable[[str, Tensors], Awaitable[dict[str, Array]]]
@@ -134,7 +134,7 @@ class Batcher:
 
     async def _answer(self, signature: str, batch: _Batch) -> None:
         # The timer that sends a batch runs as part of its first request: not any more.
-        begin_call(Call())
+        begin_request(Request())
         parts = [part for part in batch.parts if not part.done.done()]
         if not parts:
             return

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from server.call import current_call
 from server.engines.base import Classifications, VersionState, VersionStatus
 from server.engines.embedded.batching import Batcher, BatchOptions, batchable
 from server.engines.embedded.brief_runs import BriefRuns
@@ -21,6 +20,7 @@ from server.engines.embedded.model_folder import Versions, fingerprint
 from server.engines.embedded.version_policy import LATEST, VersionPolicy
 from server.engines.embedded.worker_pool import WorkerPool
 from server.errors import Code
+from server.request import current_request
 from server.tensors import Array, Example, SignatureSpec, Tensors
 
 _LOG = logging.getLogger("server.models")
@@ -111,7 +111,7 @@ class LeasedVersion:
         try:
             return await self._batcher.run(spec, inputs)
         finally:
-            current_call().spent("run", time.perf_counter() - begun)
+            current_request().spent("run", time.perf_counter() - begun)
 
     async def _run_now(self, signature: str, inputs: Tensors) -> dict[str, Array]:
         spec = self._model.signatures[signature]
@@ -134,11 +134,11 @@ class LeasedVersion:
         finally:
             seconds = time.perf_counter() - begun
             self._brief.ran_here(spec, inputs, seconds)
-            current_call().spent("run", seconds)
+            current_request().spent("run", seconds)
 
     async def _timed(self, work: Callable[[], T]) -> T:
         """Runs work of the model on the pool; tells its time from that of waiting."""
-        call = current_call()
+        call = current_request()
         asked = time.perf_counter()
 
         def timed() -> T:

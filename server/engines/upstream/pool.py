@@ -9,11 +9,11 @@ from collections import deque
 from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any
 
-from server.call import current_call
 from server.engines.upstream.breaker import BreakerState, RetryBudget
 from server.engines.upstream.endpoint import Endpoint
 from server.errors import Code, ServingError
 from server.observability.metrics import Metrics
+from server.request import current_request
 
 _BACKOFF_SECONDS = 0.01
 _LATENCIES = 256
@@ -80,7 +80,7 @@ class UpstreamPool:
                 if not again or not self._usable(eligible, ()) or not self.may_retry():
                     raise
             await asyncio.sleep(_BACKOFF_SECONDS * 2**attempt * random.random())
-            current_call().remaining()
+            current_request().remaining()
         raise AssertionError("the last attempt returns or raises")
 
     def may_retry(self) -> bool:
@@ -117,7 +117,7 @@ class UpstreamPool:
     async def _attempt(
         self, method: str, request: Any, eligible: Collection[str], tried: set[str]
     ) -> Any:
-        call = current_call()
+        call = current_request()
         begun = time.perf_counter()
         async with self._endpoint(eligible, tried) as endpoint:
             call.spent("queue", time.perf_counter() - begun)
@@ -125,7 +125,7 @@ class UpstreamPool:
             return await self._send(endpoint, method, request)
 
     async def _send(self, endpoint: Endpoint, method: str, request: Any) -> Any:
-        call = current_call()
+        call = current_request()
         begun = time.perf_counter()
         code = Code.CANCELLED
         endpoint.breaker.sent()

@@ -12,7 +12,9 @@ import sys
 
 import numpy as np
 
+from server.dataplane.plane import DataPlane
 from server.edge.grpc.server import GrpcOptions, GrpcServer
+from server.settings import load_settings
 from tests.server.support.gateway_process import ROOT, environment
 from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature, tensor
 
@@ -30,7 +32,8 @@ async def serve(port: int, version: int, seconds: float) -> None:
         return await plain(name, inputs)
 
     engine.servable.run = run
-    server = GrpcServer(engine, GrpcOptions("127.0.0.1", port, 64 << 20))
+    plane = DataPlane(engine, load_settings(model_dir="unused"))
+    server = GrpcServer(plane, GrpcOptions("127.0.0.1", port, 64 << 20))
     await server.start()
     print(f"gRPC listens on 127.0.0.1:{server.port}", flush=True)
     await asyncio.Event().wait()

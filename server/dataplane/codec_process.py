@@ -1,0 +1,188 @@
+"""A process that decodes and encodes large bodies, and its two ends of a socket.
+
+Tensors cross as raw bytes. Whatever becomes many Python objects (strings, examples) is built in
+small steps, so that the event loop gets the interpreter lock between them.
+"""
+
+import io
+import os
+import pickle
+import resource
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import server
+from server.errors import Code, ServingError, invalid
+from server.tensors import Array, Example
+from server.wire.examples import ExamplesRequest
+
+_SIZES = struct.Struct("<Q")
+# Address space of the process: far above what a body within the limits needs.
+_MAX_MEMORY_BYTES = 6 << 30
+_NICENESS = 5
+_EXAMPLES_AT_ONCE = 500
+
+
+class CodecProcess:
+    """One process, seen from the gateway. `call` blocks and is for one thread at a time."""
+
+    def __init__(self) -> None:
+        """Makes it; the process starts with the first call."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self.usable = True
+
+    def call(self, function: Callable[..., Any], arguments: tuple[object, ...]) -> Any:
+        """Runs a function of a module in the process; returns what it returns.
+
+        Raises:
+            ServingError: What the function raises; INVALID_ARGUMENT if it needs too much memory.
+        """
+        connection = self._socket or self._start()
+        try:
+            _send(connection, (function, arguments))
+            kind, value = _receive(connection)
+        except (OSError, EOFError):
+            self.kill()
+            self.wait()
+            raise _too_large() from None
+        if kind == "result":
+            return value
+        if kind == "refused":
+            code, message = value
+            raise ServingError(Code(code), message)
+        if kind == "memory":
+            self.kill()
+            self.wait()
+            raise _too_large()
+        raise RuntimeError(f"a codec process failed: {value}")
+
+    def kill(self) -> None:
+        """Ends the process, whatever it does; a call under way fails."""
+        self.usable = False
+        if self._process is not None:
+            self._process.kill()
+
+    def wait(self) -> None:
+        """Waits for the end of a killed process; freeing its memory takes a while."""
+        if self._process is not None:
+            self._process.wait()
+        if self._socket is not None:
+            self._socket.close()
+
+    def _start(self) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", f"import {__name__} as m; m.main({theirs.fileno()})"],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={
+                    **os.environ,
+                    "OPENBLAS_NUM_THREADS": "1",
+                    "PYTHONPATH": os.pathsep.join(
+                        [str(Path(server.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+                    ),
+                },
+            )
+        self._socket = ours
+        if not self.usable:
+            self._process.kill()
+        return ours
+
+
+def _too_large() -> ServingError:
+    return invalid("The request needs too much memory to be read: send it in parts.")
+
+
+class _Pickler(pickle.Pickler):
+    """Writes strings of a tensor as one piece of bytes, and examples in portions."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, np.ndarray) and value.dtype == np.object_:
+            strings = value.reshape(-1).tolist()
+            lengths = np.fromiter(map(len, strings), np.int64, len(strings))
+            return _strings, (b"".join(strings), lengths, value.shape)
+        if isinstance(value, ExamplesRequest):
+            portions = [
+                pickle.dumps(value.examples[start : start + _EXAMPLES_AT_ONCE], 5)
+                for start in range(0, len(value.examples), _EXAMPLES_AT_ONCE)
+            ]
+            return _examples, (value.signature_name, portions, value.context)
+        return NotImplemented
+
+
+def _examples(signature: str, portions: list[bytes], context: Example | None) -> ExamplesRequest:
+    examples: list[Example] = []
+    for portion in portions:
+        examples += pickle.loads(portion)
+    return ExamplesRequest(signature, examples, context)
+
+
+def _strings(joined: bytes, lengths: Array, shape: tuple[int, ...]) -> Array:
+    array = np.empty(len(lengths), object)
+    start = 0
+    for index, length in enumerate(lengths.tolist()):
+        array[index] = joined[start : start + length]
+        start += length
+    return array.reshape(shape)
+
+
+def _send(connection: socket.socket, value: Any) -> None:
+    buffers: list[pickle.PickleBuffer] = []
+    stream = io.BytesIO()
+    _Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(value)
+    parts = [stream.getbuffer(), *(buffer.raw() for buffer in buffers)]
+    connection.sendall(_SIZES.pack(len(parts)))
+    for part in parts:
+        connection.sendall(_SIZES.pack(part.nbytes))
+        connection.sendall(part)
+
+
+def _receive(connection: socket.socket) -> Any:
+    (count,) = _SIZES.unpack(_read(connection, _SIZES.size))
+    parts = []
+    for _ in range(count):
+        (size,) = _SIZES.unpack(_read(connection, _SIZES.size))
+        parts.append(_read(connection, size))
+    return pickle.loads(parts[0], buffers=parts[1:])
+
+
+def _read(connection: socket.socket, size: int) -> bytearray:
+    content = bytearray(size)
+    view = memoryview(content)
+    while view:
+        received = connection.recv_into(view)
+        if not received:
+            raise EOFError
+        view = view[received:]
+    return content
+
+
+def main(descriptor: int) -> None:
+    """Does the work of a `CodecProcess`, until the gateway closes its end."""
+    resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
+    os.nice(_NICENESS)
+    connection = socket.socket(fileno=descriptor)
+    while True:
+        try:
+            function, arguments = _receive(connection)
+        except EOFError:
+            return
+        try:
+            answer = ("result", function(*arguments))
+        except ServingError as error:
+            answer = ("refused", (error.code.value, error.message))
+        except MemoryError:
+            answer = ("memory", None)
+        except Exception as error:
+            answer = ("failed", f"{type(error).__name__}: {error}")
+        _send(connection, answer)

@@ -1,0 +1,213 @@
+"""The data plane: what holds for every request to a model, whatever transport brings it.
+
+Keys, scopes, rates, places, deadlines and limits hold here and nowhere else.
+"""
+
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+from server.dataplane.codec import Codec
+from server.dataplane.keys import KeyRing, key_of_headers
+from server.dataplane.supervision import Supervisor
+from server.dataplane.throttle import Throttle
+from server.engines.base import Classifications, Engine, ModelSpec, Servable
+from server.errors import PRIVATE_CODES, Code, ServingError
+from server.observability.logs import LOG
+from server.request import Request, begin_request, current_request, deadline_exceeded
+from server.settings import Settings
+from server.tensors import (
+    LOOKUP_PREFIX,
+    STATS_SIGNATURE,
+    Array,
+    Example,
+    SignatureSpec,
+    Tensors,
+)
+from server.wire.limits import Limits
+from server.wire.timeouts import timeout_seconds
+
+T = TypeVar("T")
+B = TypeVar("B")
+
+# A key that opens either may ask; the signature decides which of the two it needs.
+RUN_SCOPES = ("predict", "lookup")
+
+
+class DataPlane:
+    """Admits requests, and leases models to them. Used from one event loop."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings,
+        keys: KeyRing | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Makes the data plane of one process.
+
+        Args:
+            engine: What runs the models; started and closed by whoever owns it.
+            settings: The limits.
+            keys: The keys that open it; None if everyone may ask.
+            clock: Tells the time in seconds, for rates.
+        """
+        self.engine = engine
+        self.keys = keys
+        self.limits = Limits(
+            max_rank=settings.max_rank,
+            max_elements=settings.max_elements,
+            max_ids=settings.max_ids,
+            max_bytes=settings.max_decompressed_bytes,
+        )
+        self.codec = Codec()
+        self._throttle = Throttle(settings, clock)
+        self._seconds = settings.request_seconds
+
+    async def answer(
+        self,
+        request: Request,
+        scopes: Sequence[str],
+        read: Callable[[], Awaitable[B]],
+        work: Callable[[B], Awaitable[T]],
+        gone: Callable[[], Awaitable[None]] | None = None,
+    ) -> T:
+        """Answers one request.
+
+        Args:
+            request: Its record.
+            scopes: The client's key must open one of these; any known key will do if empty.
+            read: Reads the body. A request takes its place once the body is there.
+            work: Makes the answer from the body, within the deadline.
+            gone: Waits until the client is gone; None if the transport cancels this task then.
+
+        Raises:
+            ServingError: UNAUTHENTICATED, PERMISSION_DENIED, RESOURCE_EXHAUSTED,
+                DEADLINE_EXCEEDED, or what `work` raises.
+            ClientGoneError: The client left.
+        """
+        with self._throttle.client(self._admit(request, scopes)):
+            body = await read()
+            with self._throttle.place():
+                headers = request.headers
+                seconds = timeout_seconds(
+                    headers.get(b"x-request-timeout-ms"),
+                    headers.get(b"grpc-timeout"),
+                    self._seconds
+                    if request.timeout is None
+                    else min(self._seconds, request.timeout),
+                )
+                request.deadline = time.monotonic() + seconds
+                begin_request(request)
+                supervisor = Supervisor()
+                with supervisor.limit(seconds, deadline_exceeded()), supervisor.watch(gone):
+                    return await work(body)
+
+    def _admit(self, request: Request, scopes: Sequence[str]) -> str:
+        """Checks the client's key; returns the name that the client is counted by."""
+        if self.keys is None:
+            return request.address
+        headers = request.headers
+        key = key_of_headers(headers.get(b"authorization"), headers.get(b"x-api-key"))
+        owner = self.keys.owner(key)
+        request.client, request.scopes = owner.name, owner.scopes
+        _permit(request, scopes)
+        return f"key {owner.name}"
+
+    @contextlib.asynccontextmanager
+    async def lease(self, spec: ModelSpec) -> AsyncIterator["LeasedModel"]:
+        """Leases a version of a model to the current request; errors as `Engine.lease`.
+
+        Raises:
+            ServingError: RESOURCE_EXHAUSTED if the model has too much to do.
+        """
+        # Names that no model has are not remembered.
+        known = spec.name if spec.name in self.engine.model_names() else ""
+        with self._throttle.model(known):
+            async with self.engine.lease(spec) as servable:
+                yield LeasedModel(servable, self.limits)
+
+    async def close(self) -> None:
+        """Ends what the plane started."""
+        await self.codec.close()
+
+
+class LeasedModel:
+    """A `Servable` as clients may use it: scopes and limits hold for each run."""
+
+    def __init__(self, servable: Servable, limits: Limits) -> None:
+        """Wraps a servable for as long as it is leased."""
+        self._servable = servable
+        self._limits = limits
+
+    @property
+    def version(self) -> int:
+        """See `Servable.version`."""
+        return self._servable.version
+
+    @property
+    def signatures(self) -> Mapping[str, SignatureSpec]:
+        """See `Servable.signatures`."""
+        return self._servable.signatures
+
+    @property
+    def described(self) -> Sequence[SignatureSpec]:
+        """See `Servable.described`."""
+        return self._servable.described
+
+    async def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
+        """Runs a signature; errors as `Servable.run`.
+
+        Raises:
+            ServingError: PERMISSION_DENIED if the client's key does not open the signature,
+                INVALID_ARGUMENT for inputs beyond a limit.
+        """
+        permit_signature(signature)
+        self._limits.check_tensors(inputs)
+        if signature.startswith(LOOKUP_PREFIX):
+            self._limits.check_ids(sum(array.size for array in inputs.values()))
+        return await self._servable.run(signature, inputs)
+
+    async def classify(
+        self, signature: str, examples: Sequence[Example], context: Example | None
+    ) -> Classifications:
+        """Classifies examples; errors as for `run`."""
+        permit_signature(signature)
+        self._limits.check_examples(len(examples))
+        return await self._servable.classify(signature, examples, context)
+
+    async def regress(
+        self, signature: str, examples: Sequence[Example], context: Example | None
+    ) -> Array:
+        """Returns one value per example; errors as for `run`."""
+        permit_signature(signature)
+        self._limits.check_examples(len(examples))
+        return await self._servable.regress(signature, examples, context)
+
+
+def permit_signature(signature: str) -> None:
+    """Raises `ServingError` (PERMISSION_DENIED) if the client's key does not open a signature."""
+    of_tables = signature.startswith(LOOKUP_PREFIX) or signature == STATS_SIGNATURE
+    _permit(current_request(), ("lookup",) if of_tables else ("predict",))
+
+
+def _permit(request: Request, scopes: Sequence[str]) -> None:
+    if request.scopes is not None and scopes and request.scopes.isdisjoint(scopes):
+        raise ServingError(
+            Code.PERMISSION_DENIED,
+            f"The key of {request.client} does not open the scope {' or '.join(scopes)}. "
+            f"It opens: {', '.join(sorted(request.scopes)) or 'nothing'}",
+        )
+
+
+def public_error(error: ServingError, request: Request) -> ServingError:
+    """Returns the error as a client may see it.
+
+    An error that tells of the server instead of the request goes to the log; the client gets
+    the request's id.
+    """
+    if error.code not in PRIVATE_CODES:
+        return error
+    LOG.error("%s", error.message, extra={"request_id": request.id})
+    return ServingError(error.code, f"Internal error. Request id: {request.id}")

@@ -1,0 +1,105 @@
+"""The gRPC side of a request: its record, and its answer or error."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from server.dataplane.plane import DataPlane, public_error
+from server.errors import HTTP_STATUS, Code, ServingError
+from server.observability.accounts import Accounts, new_id
+from server.observability.logs import LOG
+from server.request import Request
+
+# Answers one request from its bytes.
+Work = Callable[[Request, bytes], Awaitable[bytes]]
+
+
+class GrpcEdge:
+    """gRPC around the data plane. Messages arrive and leave as bytes."""
+
+    def __init__(self, plane: DataPlane, accounts: Accounts) -> None:
+        """Makes the edge.
+
+        Args:
+            plane: Answers the requests.
+            accounts: Counts and logs them.
+        """
+        self.plane = plane
+        self._accounts = accounts
+
+    def service(self, name: str, methods: Mapping[str, tuple[str, Sequence[str], Work]]) -> Any:
+        """Returns a service for `grpc.aio.Server.add_generic_rpc_handlers`.
+
+        Args:
+            name: The service's full name.
+            methods: By method: what the metrics call it, the scopes of which a key must open
+                one, and what answers it.
+        """
+        import grpc
+
+        handlers = {
+            method: grpc.unary_unary_rpc_method_handler(
+                self._handler(f"/{name}/{method}", verb, scopes, work)
+            )
+            for method, (verb, scopes, work) in methods.items()
+        }
+        return grpc.method_handlers_generic_handler(name, handlers)
+
+    def _handler(
+        self, path: str, verb: str, scopes: Sequence[str], work: Work
+    ) -> Callable[[bytes, Any], Awaitable[bytes]]:
+        async def handle(body: bytes, context: Any) -> bytes:
+            request = _request(path, verb, context)
+            request.received_bytes = len(body)
+            begun = time.perf_counter()
+            self._accounts.begin()
+            code = Code.CANCELLED
+            try:
+                answer = await self._answer(request, scopes, work, body)
+                code = Code.OK
+                request.sent_bytes = len(answer)
+                return answer
+            except ServingError as error:
+                failure = public_error(error, request)
+                code = failure.code
+            except Exception:
+                LOG.exception("request failed", extra={"request_id": request.id})
+                code = Code.INTERNAL
+                failure = ServingError(code, f"Internal error. Request id: {request.id}")
+            finally:
+                request.status = HTTP_STATUS[code]
+                self._accounts.end(request, time.perf_counter() - begun)
+            import grpc
+
+            await context.abort(getattr(grpc.StatusCode, code.value), failure.message)
+            raise AssertionError("abort raises")
+
+        return handle
+
+    async def _answer(
+        self, request: Request, scopes: Sequence[str], work: Work, body: bytes
+    ) -> bytes:
+        async def read() -> bytes:
+            return body
+
+        return await self.plane.answer(request, scopes, read, lambda held: work(request, held))
+
+
+def _request(path: str, verb: str, context: Any) -> Request:
+    headers: dict[bytes, bytes] = {}
+    for name, value in context.invocation_metadata() or ():
+        headers.setdefault(name.encode(), value.encode() if isinstance(value, str) else value)
+    return Request(
+        id=new_id(),
+        path=path.encode(),
+        headers=headers,
+        address=_address_of(str(context.peer())),
+        timeout=context.time_remaining(),
+        verb=verb,
+    )
+
+
+def _address_of(peer: str) -> str:
+    """Returns the address of `ipv4:ADDRESS:PORT`, so that it is REST's client of that address."""
+    _, _, address = peer.partition(":")
+    return address.rpartition(":")[0] or address

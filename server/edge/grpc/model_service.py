@@ -1,0 +1,47 @@
+"""TensorFlow Serving's ModelService: GetModelStatus."""
+
+from server.edge.grpc.exchange import GrpcEdge
+from server.edge.grpc.prediction_service import spec_of
+from server.errors import Code, ServingError
+from server.protos.modules import load_protos
+from server.protos.requests import parse, target_of
+from server.request import Request
+
+_NAME = "tensorflow.serving.ModelService"
+# TensorFlow Serving and gRPC number the codes in the order of their declaration.
+_NUMBERS = {code: number for number, code in enumerate(Code)}
+_STATES = {"START": 10, "LOADING": 20, "AVAILABLE": 30, "UNLOADING": 40, "END": 50}
+
+
+class ModelService:
+    """GetModelStatus; the configuration of models is not changed through gRPC."""
+
+    def __init__(self, edge: GrpcEdge) -> None:
+        """Makes the service over an edge."""
+        self._plane = edge.plane
+        self._protos = load_protos()
+        self.handler = edge.service(
+            _NAME,
+            {
+                "GetModelStatus": ("status", ("predict",), self._status),
+                "HandleReloadConfigRequest": ("reload", ("predict",), self._reload),
+            },
+        )
+
+    async def _status(self, request: Request, body: bytes) -> bytes:
+        target = target_of(parse(self._protos.status.GetModelStatusRequest, body).model_spec)
+        request.model = target.name
+        response = self._protos.status.GetModelStatusResponse()
+        for status in await self._plane.engine.status(spec_of(target)):
+            entry = response.model_version_status.add()
+            entry.version = status.version
+            entry.state = _STATES[status.state.value]
+            entry.status.error_code = _NUMBERS[status.code]
+            entry.status.error_message = status.message
+        return bytes(response.SerializeToString())
+
+    async def _reload(self, _: Request, __: bytes) -> bytes:
+        raise ServingError(
+            Code.UNIMPLEMENTED,
+            "The folder of models says what is served: write a version there, or use the admin API",
+        )

@@ -1,0 +1,218 @@
+"""TensorFlow Serving's PredictionService: its clients work with it unchanged."""
+
+from typing import Any
+
+from server.dataplane.examples import check_method
+from server.dataplane.plane import RUN_SCOPES, permit_signature
+from server.dataplane.predict import rows_of
+from server.edge.grpc.exchange import GrpcEdge
+from server.engines.base import CLASSIFY_METHOD, REGRESS_METHOD, ModelSpec, Servable
+from server.errors import Code, ServingError, invalid
+from server.protos.modules import load_protos
+from server.protos.requests import (
+    PredictMessage,
+    Target,
+    Task,
+    fill_classes,
+    fill_target,
+    fill_values,
+    parse,
+    read_examples,
+    read_predict,
+    target_of,
+    write_predict,
+)
+from server.protos.tensors import fill_signature
+from server.request import Request
+from server.tensors import Array, DType, SignatureSpec, Tensors, dtype_of_name
+from server.wire.examples import ExamplesRequest
+
+_NAME = "tensorflow.serving.PredictionService"
+_SIGNATURES = "signature_def"
+# Bytes of a message of numbers are read so many times faster than JSON's, those of examples not.
+_TENSOR_WORK = 8
+
+
+def spec_of(target: Target) -> ModelSpec:
+    """Returns the model, and the choice of its version, that a message names."""
+    return ModelSpec(target.name, target.version, target.label)
+
+
+class PredictionService:
+    """Predict, Classify, Regress, MultiInference, GetModelMetadata."""
+
+    def __init__(self, edge: GrpcEdge) -> None:
+        """Makes the service over an edge."""
+        self._plane = edge.plane
+        self._protos = load_protos()
+        self.handler = edge.service(
+            _NAME,
+            {
+                "Predict": ("predict", RUN_SCOPES, self._predict),
+                "Classify": ("classify", RUN_SCOPES, self._classify),
+                "Regress": ("regress", RUN_SCOPES, self._regress),
+                "MultiInference": ("multi_inference", RUN_SCOPES, self._multi_inference),
+                "GetModelMetadata": ("metadata", ("predict",), self._metadata),
+            },
+        )
+
+    async def _predict(self, request: Request, body: bytes) -> bytes:
+        codec = self._plane.codec
+        size = len(body) // _TENSOR_WORK
+        message = await codec.run(size, "decode", read_predict, body, self._plane.limits)
+        request.model = message.target.name
+        name = message.target.signature
+        permit_signature(name)
+        async with self._plane.lease(spec_of(message.target)) as servable:
+            signature = _signature(servable, name)
+            inputs = _inputs(message, signature)
+            request.rows = rows_of(inputs)
+            outputs = await servable.run(name, inputs)
+            version = servable.version
+        wanted = _wanted(message, outputs, signature)
+        size = sum(array.nbytes for _, array in wanted.values())
+        return await codec.run(size, "encode", write_predict, message.target, version, wanted)
+
+    async def _examples(
+        self, request: Request, kind: str, body: bytes
+    ) -> tuple[list[Task], ExamplesRequest]:
+        tasks, examples = await self._plane.codec.run(
+            len(body) * _TENSOR_WORK, "decode", read_examples, kind, body, self._plane.limits
+        )
+        request.model = tasks[0].target.name if tasks else ""
+        request.rows = len(examples.examples)
+        return tasks, examples
+
+    async def _classify(self, request: Request, body: bytes) -> bytes:
+        (task,), examples = await self._examples(request, "ClassificationRequest", body)
+        response = self._protos.classification.ClassificationResponse()
+        async with self._plane.lease(spec_of(task.target)) as servable:
+            await _fill_classes(servable, task.target, examples, response)
+        return bytes(response.SerializeToString())
+
+    async def _regress(self, request: Request, body: bytes) -> bytes:
+        (task,), examples = await self._examples(request, "RegressionRequest", body)
+        response = self._protos.regression.RegressionResponse()
+        async with self._plane.lease(spec_of(task.target)) as servable:
+            await _fill_values(servable, task.target, examples, response)
+        return bytes(response.SerializeToString())
+
+    async def _multi_inference(self, request: Request, body: bytes) -> bytes:
+        tasks, examples = await self._examples(request, "MultiInferenceRequest", body)
+        response = self._protos.inference.MultiInferenceResponse()
+        if not tasks:
+            raise invalid("A MultiInferenceRequest must have at least one task")
+        if len({task.target.name for task in tasks}) > 1:
+            raise invalid(
+                "All ModelSpecs in a MultiInferenceRequest must access the same model name."
+            )
+        names = [task.target.signature for task in tasks]
+        for name in names:
+            if names.count(name) > 1:
+                raise invalid(f"Duplicate evaluation of signature: {name}")
+        # One version answers all tasks, whatever comes meanwhile.
+        async with self._plane.lease(spec_of(tasks[0].target)) as servable:
+            for task in tasks:
+                result = response.results.add()
+                if task.method_name == CLASSIFY_METHOD:
+                    filled = self._protos.classification.ClassificationResponse()
+                    await _fill_classes(servable, task.target, examples, filled)
+                    result.classification_result.CopyFrom(filled.result)
+                elif task.method_name == REGRESS_METHOD:
+                    filled = self._protos.regression.RegressionResponse()
+                    await _fill_values(servable, task.target, examples, filled)
+                    result.regression_result.CopyFrom(filled.result)
+                else:
+                    raise ServingError(
+                        Code.UNIMPLEMENTED, f"Unsupported signature method_name: {task.method_name}"
+                    )
+                result.model_spec.CopyFrom(filled.model_spec)
+        return bytes(response.SerializeToString())
+
+    async def _metadata(self, request: Request, body: bytes) -> bytes:
+        message = parse(self._protos.metadata.GetModelMetadataRequest, body)
+        target = target_of(message.model_spec)
+        request.model = target.name
+        fields = list(message.metadata_field)
+        if not fields:
+            raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
+        for field in fields:
+            if field != _SIGNATURES:
+                raise invalid(f"Metadata field {field} is not supported")
+        response = self._protos.metadata.GetModelMetadataResponse()
+        definitions = self._protos.metadata.SignatureDefMap()
+        async with self._plane.lease(spec_of(target)) as servable:
+            for signature in servable.described:
+                fill_signature(definitions.signature_def[signature.name], signature)
+            fill_target(response.model_spec, target, servable.version)
+        response.model_spec.signature_name = ""
+        response.metadata[_SIGNATURES].Pack(definitions)
+        return bytes(response.SerializeToString())
+
+
+async def _fill_classes(
+    servable: Servable, target: Target, examples: ExamplesRequest, response: Any
+) -> None:
+    name, rows = target.signature, examples.examples
+    check_method(servable, name, CLASSIFY_METHOD, "classification")
+    found = await servable.classify(name, rows, examples.context)
+    fill_target(response.model_spec, target, servable.version)
+    fill_classes(response.result, len(rows), found.classes, found.scores)
+
+
+async def _fill_values(
+    servable: Servable, target: Target, examples: ExamplesRequest, response: Any
+) -> None:
+    name = target.signature
+    check_method(servable, name, REGRESS_METHOD, "regression")
+    values = await servable.regress(name, examples.examples, examples.context)
+    fill_target(response.model_spec, target, servable.version)
+    fill_values(response.result, values)
+
+
+def _signature(servable: Servable, name: str) -> SignatureSpec:
+    signature = servable.signatures.get(name)
+    if signature is None:
+        raise ServingError(
+            Code.FAILED_PRECONDITION,
+            f'Serving signature key "{name}" not found.',
+        )
+    return signature
+
+
+def _inputs(message: PredictMessage, signature: SignatureSpec) -> Tensors:
+    if message.inputs.keys() != signature.inputs.keys():
+        raise invalid(
+            "input tensor alias not found in signature, or missing: inputs expected to be in the "
+            f"set {{{','.join(sorted(signature.inputs))}}}. "
+            f"Received: {{{','.join(sorted(message.inputs))}}}"
+        )
+    arrays: dict[str, Array] = {}
+    for name, spec in signature.inputs.items():
+        number, array = message.inputs[name]
+        if number != spec.dtype.number:
+            raise invalid(f"Expects arg[{name}] to be {spec.dtype.name}. Received: dtype={number}")
+        arrays[name] = array
+    return arrays
+
+
+def _wanted(
+    message: PredictMessage, outputs: Tensors, signature: SignatureSpec
+) -> dict[str, tuple[DType, Array]]:
+    wanted = {}
+    for name in message.output_filter or outputs:
+        if name not in outputs:
+            raise invalid(
+                f"output tensor alias not found in signature: {name} Outputs expected to be in "
+                f"the set {{{','.join(sorted(outputs))}}}."
+            )
+        spec = signature.outputs.get(name)
+        dtype = spec.dtype if spec else dtype_of_name(_dtype_name(outputs[name]))
+        wanted[name] = (dtype, outputs[name])
+    return wanted
+
+
+def _dtype_name(array: Array) -> str:
+    return {"float32": "float", "float64": "double", "object": "string"}.get(
+        array.dtype.name, array.dtype.name
+    )

@@ -1,0 +1,169 @@
+"""Bytes of gRPC requests to plain Python, and answers to bytes.
+
+These functions know no engine, so that large messages can be read and written in another process.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from server.errors import invalid
+from server.protos.examples import read_input
+from server.protos.modules import load_protos
+from server.protos.tensors import fill_proto, to_array
+from server.tensors import DEFAULT_SIGNATURE, Array, DType
+from server.wire.examples import ExamplesRequest
+from server.wire.limits import Limits
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """The model that a message names: its version by number, by label, or neither.
+
+    Attributes:
+        name: The model's name.
+        version: The version's number, if the message names one.
+        label: The version's label, if the message names one.
+        signature: The signature to run.
+    """
+
+    name: str
+    version: int | None
+    label: str | None
+    signature: str
+
+
+def target_of(message: Any) -> Target:
+    """Reads a ModelSpec message; refuses one without a name."""
+    if not message.name:
+        raise invalid("Missing ModelSpec")
+    choice = message.WhichOneof("version_choice")
+    return Target(
+        message.name,
+        message.version.value if choice == "version" else None,
+        message.version_label if choice == "version_label" else None,
+        message.signature_name or DEFAULT_SIGNATURE,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class PredictMessage:
+    """A PredictRequest.
+
+    Attributes:
+        target: The model and signature asked for.
+        inputs: The tensors, and their element types as `DataType` numbers them.
+        output_filter: The outputs wanted, each once; all if empty.
+    """
+
+    target: Target
+    inputs: dict[str, tuple[int, Array]]
+    output_filter: list[str]
+
+
+def parse(kind: Any, body: bytes) -> Any:
+    """Parses a message of a type.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT if the bytes are no such message.
+    """
+    from google.protobuf.message import DecodeError
+
+    try:
+        return kind.FromString(body)
+    except DecodeError:
+        raise invalid(f"The request must be a {kind.DESCRIPTOR.name}") from None
+
+
+def read_predict(body: bytes, limits: Limits) -> PredictMessage:
+    """Reads a PredictRequest; errors as `to_array`, and INVALID_ARGUMENT beyond a limit."""
+    message = parse(load_protos().predict.PredictRequest, body)
+    target = target_of(message.model_spec)
+    claimed = 0
+    for proto in message.inputs.values():
+        limits.check_rank(len(proto.tensor_shape.dim))
+        count = 1
+        for dim in proto.tensor_shape.dim:
+            count *= max(0, dim.size)
+        claimed += count
+    limits.check_count(claimed)
+    inputs = {name: (proto.dtype, to_array(proto)) for name, proto in message.inputs.items()}
+    return PredictMessage(target, inputs, list(dict.fromkeys(message.output_filter)))
+
+
+def write_predict(
+    target: Target, version: int, outputs: Mapping[str, tuple[DType, Array]]
+) -> bytes:
+    """Writes a PredictResponse."""
+    response = load_protos().predict.PredictResponse()
+    fill_target(response.model_spec, target, version)
+    for name, (dtype, array) in outputs.items():
+        fill_proto(response.outputs[name], array, dtype)
+    return bytes(response.SerializeToString())
+
+
+def fill_target(message: Any, target: Target, version: int) -> None:
+    """Writes the model and version that answered into a ModelSpec message."""
+    message.name = target.name
+    message.version.value = version
+    message.signature_name = target.signature
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One part of a request on examples: the model asked for, and how; empty for the request's."""
+
+    target: Target
+    method_name: str = ""
+
+
+def read_examples(kind: str, body: bytes, limits: Limits) -> tuple[list[Task], ExamplesRequest]:
+    """Reads a ClassificationRequest, RegressionRequest or MultiInferenceRequest.
+
+    Args:
+        kind: The message's name.
+        body: Its bytes.
+        limits: Bounds on the request.
+
+    Returns:
+        What is asked for, and the examples; the name of their signature stays empty.
+    """
+    protos = load_protos()
+    module = {
+        "ClassificationRequest": protos.classification,
+        "RegressionRequest": protos.regression,
+        "MultiInferenceRequest": protos.inference,
+    }[kind]
+    message = parse(getattr(module, kind), body)
+    if kind == "MultiInferenceRequest":
+        tasks = [Task(target_of(task.model_spec), task.method_name) for task in message.tasks]
+    else:
+        tasks = [Task(target_of(message.model_spec))]
+    listed = message.input
+    with_context = listed.WhichOneof("kind") == "example_list_with_context"
+    held = listed.example_list_with_context if with_context else listed.example_list
+    limits.check_examples(len(held.examples))
+    examples, context = read_input(listed)
+    if not examples:
+        raise invalid("Input is empty.")
+    return tasks, ExamplesRequest("", examples, context)
+
+
+def fill_classes(result: Any, count: int, classes: Array | None, scores: Array | None) -> None:
+    """Writes labels and scores, of shape (examples, classes), into a ClassificationResult."""
+    labels = classes.tolist() if classes is not None else None
+    values = scores.tolist() if scores is not None else None
+    for row in range(count):
+        entries = result.classifications.add().classes
+        for column in range(len((labels or values or [[]])[row])):
+            entry = entries.add()
+            if labels is not None:
+                entry.label = labels[row][column].decode(errors="replace")
+            if values is not None:
+                entry.score = values[row][column]
+
+
+def fill_values(result: Any, values: Array) -> None:
+    """Writes one value per example into a RegressionResult."""
+    for value in values.tolist():
+        result.regressions.add().value = value
