@@ -1,5 +1,6 @@
 """The ASGI application, put together."""
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -34,10 +35,14 @@ from server.engines.base import Engine
 from server.engines.routed import RoutedEngine
 from server.observability.accounts import Accounts
 from server.observability.live import LiveView
+from server.observability.logs import LOG
 from server.observability.metrics import Metrics
 from server.observability.worker_metrics import WorkerMetrics
 from server.settings import Settings
 from server.wire.paths import PREFIX
+
+# Runs that outlive their requests have so long to end.
+_ENGINE_SECONDS = 2.0
 
 # Newer FastAPI makes spans by itself and asks for each request whether to: `--tracing` does that.
 _OWN_TELEMETRY: dict[str, Any] = (
@@ -93,8 +98,13 @@ def create_app(
         await routed.start()
         yield
         state.draining = True
-        await routed.close()
         await plane.close()
+        try:
+            await asyncio.wait_for(routed.close(), _ENGINE_SECONDS)
+        except asyncio.TimeoutError:
+            # The process must end all the same: who runs it looks at this.
+            state.abandoned = True
+            LOG.warning("a model still runs; the process ends without it")
 
     # No /docs and /redoc: their pages load scripts from elsewhere.
     app = FastAPI(

@@ -232,7 +232,9 @@ class Settings(BaseSettings):
     )
     max_elements: int = Field(default=4_000_000, ge=1, description="Values in one request.")
     max_rank: int = Field(default=8, ge=1, le=32, description="Dimensions of one tensor.")
-    max_ids: int = Field(default=100_000, ge=1, description="Ids in one lookup.")
+    max_ids: int = Field(
+        default=100_000, ge=1, description="Ids in one lookup, or examples in one request."
+    )
     cors_origin: str = Field(
         default="",
         description="Web origin that browsers may call from, * for all; none if empty.",

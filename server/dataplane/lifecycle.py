@@ -9,6 +9,8 @@ class Lifecycle:
 
     Attributes:
         draining: Whether the end has begun; readiness says no from then on.
+        abandoned: Whether a model still ran when everything else had ended.
     """
 
     draining: bool = False
+    abandoned: bool = False

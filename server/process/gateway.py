@@ -1,7 +1,10 @@
 """A gateway put together from its settings: engine, ports, and what goes with them."""
 
+import logging
+import os
 import re
 import socket
+import sys
 from pathlib import Path
 
 from server.app import create_admin_app, create_app
@@ -140,6 +143,11 @@ class Gateway:
         if self._admin_listener is not None:
             print(f"Admin API listens on {url_of(self._admin_listener, scheme)}", flush=True)
         server.run([self._listener])
+        if lifecycle.abandoned or server.force_exit:
+            # Python would wait for the threads that still run a model.
+            logging.shutdown()
+            sys.stdout.flush()
+            os._exit(0)
         return 0
 
     def _make_engine(self) -> Engine:

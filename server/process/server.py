@@ -13,7 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from server.dataplane.lifecycle import Lifecycle
-from server.edge.http.protocol import protocol_with_head_timeout
+from server.edge.http.protocol import bounded_protocol
 from server.observability.metrics import Metrics
 from server.observability.worker_metrics import WorkerMetrics
 from server.settings import Settings
@@ -85,7 +85,7 @@ def url_of(listener: socket.socket, scheme: str) -> str:
 def _config(app: ASGIApp, settings: Settings, lifespan: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=protocol_with_head_timeout(settings.head_seconds),
+        http=bounded_protocol(settings.head_seconds, settings.max_header_bytes),
         lifespan=lifespan,
         ws="none",
         log_config=None,

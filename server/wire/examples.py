@@ -32,6 +32,7 @@ def decode_examples(body: bytes, limits: Limits) -> ExamplesRequest:
             features whose values mix kinds or are not numbers, booleans or strings.
     """
     limits.check_elements(body)
+    limits.check_objects(body)
     document = parse_json(body)
     name = signature_name(document)
     context = _example(document["context"]) if "context" in document else None
@@ -47,6 +48,7 @@ def decode_examples(body: bytes, limits: Limits) -> ExamplesRequest:
         )
     if not examples:
         raise invalid(f"JSON Value: {debug_string(document)} 'examples' value is an empty array")
+    limits.check_examples(len(examples))
     return ExamplesRequest(name, [_example(example) for example in examples], context)
 
 

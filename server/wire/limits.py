@@ -5,6 +5,8 @@ import dataclasses
 from server.errors import invalid
 from server.tensors import Tensors
 
+_OBJECTS_PER_EXAMPLE = 4
+
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
@@ -61,6 +63,15 @@ class Limits:
                 f"A request must hold at most {self.max_ids} examples: send it in parts. "
                 f"Received: {count} examples"
             )
+
+    def check_objects(self, body: bytes) -> None:
+        """Raises `ServingError` (INVALID_ARGUMENT) when a body holds too many objects.
+
+        Braces are counted before any object is built. An example is an object, and so is each of
+        its values in base64: few objects per example are allowed for.
+        """
+        if body.count(b"{") > _OBJECTS_PER_EXAMPLE * self.max_ids:
+            raise invalid(f"A request must hold at most {self.max_ids} examples: send it in parts.")
 
     def check_ids(self, count: int) -> None:
         """Raises `ServingError` (INVALID_ARGUMENT) when a lookup names too many ids."""

@@ -35,7 +35,7 @@ class FakeModel:
         self.closed = self.running = False
         self.hold = hold
 
-    def run(self, _signature, _inputs):
+    def run(self, _signature, _inputs, _seconds=None):
         assert not self.closed
         self.running = True
         if self.hold is not None:

@@ -1,22 +1,54 @@
-"""HTTP/1.1 connections that must say what they want in good time.
+"""HTTP/1.1 connections that must say what they want in good time and in few bytes.
 
-uvicorn bounds how long an idle connection is kept, but not how long the head of a request may
-take: a client that sends a byte a minute would hold a connection for ever.
+uvicorn bounds how long an idle connection is kept, but neither how long the head of a request may
+take nor its size: a client that sends a byte a minute would hold a connection forever, and
+httptools keeps all bytes of a head, or of a chunked body's trailers, until their end.
 """
 
 import asyncio
 from typing import Any
 
+import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 
-def protocol_with_head_timeout(seconds: float) -> type[asyncio.Protocol]:
-    """Returns uvicorn's protocol, closing connections whose head takes longer than `seconds`."""
+def bounded_protocol(seconds: float, max_bytes: int) -> type[asyncio.Protocol]:
+    """Returns uvicorn's protocol with bounds on what comes before, between and after bodies.
 
-    class HeadTimeoutProtocol(HttpToolsProtocol):
-        """uvicorn's protocol with a timer from the first byte of a head to its last."""
+    Args:
+        seconds: Time from the first byte of a head to its last.
+        max_bytes: Bytes that may arrive without completing a head, a chunk or a message.
+    """
+    body = orjson.dumps({"error": f"Request head exceeds {max_bytes} bytes"})
+    too_large = (
+        b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
+        b"connection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+    )
+
+    class BoundedProtocol(HttpToolsProtocol):
+        """Closes connections that go beyond a bound."""
 
         _head_timer: asyncio.TimerHandle | None = None
+        _idle_bytes = 0
+
+        def data_received(self, data: bytes) -> None:
+            self._idle_bytes += len(data)
+            super().data_received(data)
+            if self._idle_bytes > max_bytes and not self.transport.is_closing():
+                if self.cycle is None or self.cycle.response_complete:
+                    self.transport.write(too_large)
+                self.transport.close()
+
+        def on_chunk_header(self) -> None:
+            self._idle_bytes = 0
+
+        def on_body(self, body: bytes) -> None:
+            self._idle_bytes = 0
+            super().on_body(body)
+
+        def on_message_complete(self) -> None:
+            self._idle_bytes = 0
+            super().on_message_complete()
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -31,6 +63,7 @@ def protocol_with_head_timeout(seconds: float) -> type[asyncio.Protocol]:
             super().on_message_begin()
 
         def on_headers_complete(self) -> None:
+            self._idle_bytes = 0
             self._stop_head_timer()
             super().on_headers_complete()
 
@@ -48,4 +81,4 @@ def protocol_with_head_timeout(seconds: float) -> type[asyncio.Protocol]:
             if self.transport is not None and not self.transport.is_closing():
                 self.transport.close()
 
-    return HeadTimeoutProtocol
+    return BoundedProtocol

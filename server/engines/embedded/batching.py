@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 import numpy as np
 
 from server.errors import Code, ServingError
-from server.request import Request, begin_request
+from server.request import Request, begin_request, current_request
 from server.tensors import Array, SignatureSpec, Tensors
 
 Run = Callable[[str, Tensors], Awaitable[dict[str, Array]]]
@@ -45,6 +45,7 @@ class _Part:
     rows: int
     done: "asyncio.Future[dict[str, Array]]"
     since: float
+    deadline: float | None
 
 
 @dataclasses.dataclass
@@ -98,7 +99,13 @@ class Batcher:
                 retry_after=1.0,
             )
         loop = asyncio.get_running_loop()
-        part = _Part(inputs, rows, loop.create_future(), time.perf_counter())
+        part = _Part(
+            inputs,
+            rows,
+            loop.create_future(),
+            time.perf_counter(),
+            current_request().deadline,
+        )
         self._add(signature.name, part)
         self._waiting_rows += rows
         try:
@@ -134,8 +141,8 @@ class Batcher:
 
     async def _answer(self, signature: str, batch: _Batch) -> None:
         # The timer that sends a batch runs as part of its first request: not any more.
-        begin_request(Request())
         parts = [part for part in batch.parts if not part.done.done()]
+        begin_request(Request(deadline=_last_deadline(parts)))
         if not parts:
             return
         rows = sum(part.rows for part in parts)
@@ -179,6 +186,12 @@ class Batcher:
             else:
                 if not part.done.done():
                     part.done.set_result(outputs)
+
+
+def _last_deadline(parts: list[_Part]) -> float | None:
+    deadlines = [part.deadline for part in parts]
+    known = [deadline for deadline in deadlines if deadline is not None]
+    return max(known) if known and len(known) == len(deadlines) else None
 
 
 def _rows(inputs: Tensors) -> int | None:

@@ -31,6 +31,7 @@ class _Record:
 
     proofs: int = 0
     largest: int = -1
+    smallest_long: float = math.inf
     banned_until: float = -math.inf
     ban_seconds: float = _FIRST_BAN_SECONDS
     usual_seconds: float = 0.0
@@ -67,13 +68,22 @@ class BriefRuns:
             and self._clock() >= record.banned_until
         )
 
+    def may_be_brief(self, signature: SignatureSpec, inputs: Tensors) -> bool:
+        """Returns whether a run with these inputs is worth being tried as a short one."""
+        if not self._seconds or signature.name not in self._steady:
+            return False
+        record = self._records.get(signature.name)
+        # Half of it: so few runs without a deadline find where the short ones end.
+        return record is None or _size(inputs) < max(record.largest + 1, record.smallest_long / 2)
+
     def ran_on_thread(self, signature: SignatureSpec, inputs: Tensors, seconds: float) -> None:
         """Learns from a run on a thread.
 
         Args:
             signature: What ran.
             inputs: On what.
-            seconds: CPU time of the thread: a run also waits for others that use Python.
+            seconds: CPU time of the thread, for a run also waits for others that use Python;
+                the whole time if other threads did the work.
         """
         if not self._seconds or signature.name not in self._steady:
             return
@@ -82,7 +92,10 @@ class BriefRuns:
         if seconds <= self._seconds:
             record.proofs += 1
             record.largest = max(record.largest, size)
+            if size >= record.smallest_long:
+                record.smallest_long = math.inf
         else:
+            record.smallest_long = min(record.smallest_long, size)
             record.largest = min(record.largest, size - 1)
             record.proofs = record.proofs if record.largest >= 0 else 0
 

@@ -60,7 +60,7 @@ class EmbeddedEngine:
             load: Loads a version from its folder; blocks. SavedModels if not given.
         """
         self._options = options
-        self._load = load or (load_and_warm_up if options.warm_up else SavedModel)
+        self._load = load or self._load_saved_model
         self._look = asyncio.Event()
         self._looked = asyncio.Event()
         self._pool = WorkerPool("model", options.threads, options.max_waiting)
@@ -190,9 +190,8 @@ class EmbeddedEngine:
                 )
             await self._models[name].update(folders)
 
-
-def load_and_warm_up(path: Path) -> SavedModel:
-    """Loads a version and runs it before it takes traffic."""
-    model = SavedModel(path)
-    warm_up(model, path)
-    return model
+    def _load_saved_model(self, path: Path) -> SavedModel:
+        model = SavedModel(path, self._options.threads)
+        if self._options.warm_up:
+            warm_up(model, path)
+        return model

@@ -20,7 +20,7 @@ from server.engines.embedded.model_folder import Versions, fingerprint
 from server.engines.embedded.version_policy import LATEST, VersionPolicy
 from server.engines.embedded.worker_pool import WorkerPool
 from server.errors import Code
-from server.request import current_request
+from server.request import Request, current_request
 from server.tensors import Array, Example, SignatureSpec, Tensors
 
 _LOG = logging.getLogger("server.models")
@@ -47,20 +47,30 @@ class LoadedModel(Protocol):
         """The signatures whose time depends on the sizes of their inputs only."""
         ...
 
-    def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
-        """Runs a signature."""
+    def run(
+        self, signature: str, inputs: Tensors, seconds: float | None = None
+    ) -> dict[str, Array]:
+        """Runs a signature; ends after at most twice so many seconds if they are given."""
         ...
 
     def classify(
-        self, signature: str, examples: Sequence[Example], context: Example | None
+        self,
+        signature: str,
+        examples: Sequence[Example],
+        context: Example | None,
+        request: Request,
     ) -> Classifications:
-        """Runs a classification signature."""
+        """Runs a classification signature within the request's deadline."""
         ...
 
     def regress(
-        self, signature: str, examples: Sequence[Example], context: Example | None
+        self,
+        signature: str,
+        examples: Sequence[Example],
+        context: Example | None,
+        request: Request,
     ) -> Array:
-        """Runs a regression signature."""
+        """Runs a regression signature within the request's deadline."""
         ...
 
     def close(self) -> None:
@@ -118,12 +128,18 @@ class LeasedVersion:
         if self._brief.expects(spec, inputs):
             return self._run_here(spec, inputs)
 
+        request = current_request()
+        # TensorFlow does not end a run on our thread; one on its threads tells no CPU time of ours.
+        untimed = self._brief.may_be_brief(spec, inputs)
+
         def run() -> dict[str, Array]:
-            begun = time.thread_time()
+            seconds = request.remaining()
+            clock = time.thread_time if untimed else time.perf_counter
+            begun = clock()
             try:
-                return self._model.run(signature, inputs)
+                return self._model.run(signature, inputs, None if untimed else seconds)
             finally:
-                self._brief.ran_on_thread(spec, inputs, time.thread_time() - begun)
+                self._brief.ran_on_thread(spec, inputs, clock() - begun)
 
         return await self._timed(run)
 
@@ -156,13 +172,17 @@ class LeasedVersion:
         self, signature: str, examples: Sequence[Example], context: Example | None
     ) -> Classifications:
         """See `Servable.classify`."""
-        return await self._timed(lambda: self._model.classify(signature, examples, context))
+        request = current_request()
+        return await self._timed(
+            lambda: self._model.classify(signature, examples, context, request)
+        )
 
     async def regress(
         self, signature: str, examples: Sequence[Example], context: Example | None
     ) -> Array:
         """See `Servable.regress`."""
-        return await self._timed(lambda: self._model.regress(signature, examples, context))
+        request = current_request()
+        return await self._timed(lambda: self._model.regress(signature, examples, context, request))
 
     def hold(self) -> None:
         """Counts one more holder: a request, and also a run that outlives its request."""

@@ -24,6 +24,7 @@ from server.engines.embedded.graph_session import GraphSession, Run
 from server.engines.embedded.steady_graphs import steady_signatures
 from server.errors import Code, ServingError, invalid
 from server.protos.tensors import signatures_of
+from server.request import Request
 from server.tensors import (
     Array,
     Example,
@@ -34,6 +35,8 @@ from server.tensors import (
 
 _LOG = logging.getLogger("server.models")
 _SERVE_TAG = "serve"
+# Examples are written for so many at a time before the deadline is looked at again.
+_EXAMPLES_AT_ONCE = 256
 # TensorFlow numbers the codes as gRPC does, in the order of their declaration here.
 _CODES = tuple(Code)
 _UNKNOWN_OP = re.compile(r"Op type not registered '(\w+)'")
@@ -105,8 +108,8 @@ def component_versions() -> dict[str, str]:
 class SavedModel:
     """A loaded SavedModel. Its methods block, and may be called from several threads at once."""
 
-    def __init__(self, path: Path) -> None:
-        """Loads the SavedModel in `path`.
+    def __init__(self, path: Path, threads: int = 4) -> None:
+        """Loads the SavedModel in `path`; runs of `threads` may have a deadline at once.
 
         Raises:
             LoadError: It cannot be loaded; says why.
@@ -121,38 +124,52 @@ class SavedModel:
                 signature.name: signature for signature in self.described if _runs(signature)
             }
             self.steady = steady_signatures(meta_graph.graph_def, self.signatures.values())
-            self._graph = GraphSession(tensorflow, path, _SERVE_TAG)
+            self._graph = GraphSession(tensorflow, path, _SERVE_TAG, threads)
             self._runners: Mapping[str, Run] = {
                 name: self._graph.runner(signature) for name, signature in self.signatures.items()
             }
         except Exception as error:  # TensorFlow raises nearly every type here.
             raise LoadError(_load_message(path, error)) from error
 
-    def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
-        """Runs a signature; see `Servable.run`."""
+    def run(
+        self, signature: str, inputs: Tensors, seconds: float | None = None
+    ) -> dict[str, Array]:
+        """Runs a signature; see `LoadedModel.run`."""
         spec = self.signatures[signature]
         try:
-            outputs = self._runners[signature](inputs)
+            outputs = self._runners[signature](inputs, seconds)
             return {name: _array(value) for name, value in outputs.items()}
         except self._tf.errors.OpError as error:
             raise _run_error(error, spec, inputs) from error
 
     def classify(
-        self, signature: str, examples: Sequence[Example], context: Example | None
+        self,
+        signature: str,
+        examples: Sequence[Example],
+        context: Example | None,
+        request: Request,
     ) -> Classifications:
-        """Runs a classification signature; see `Servable.classify`."""
-        outputs = self._run_examples(signature, examples, context)
+        """Runs a classification signature; see `LoadedModel.classify`."""
+        outputs = self._run_examples(signature, examples, context, request)
         return classifications(outputs, len(examples))
 
     def regress(
-        self, signature: str, examples: Sequence[Example], context: Example | None
+        self,
+        signature: str,
+        examples: Sequence[Example],
+        context: Example | None,
+        request: Request,
     ) -> Array:
-        """Runs a regression signature; see `Servable.regress`."""
-        outputs = self._run_examples(signature, examples, context)
+        """Runs a regression signature; see `LoadedModel.regress`."""
+        outputs = self._run_examples(signature, examples, context, request)
         return regressions(outputs, len(examples))
 
     def _run_examples(
-        self, signature: str, examples: Sequence[Example], context: Example | None
+        self,
+        signature: str,
+        examples: Sequence[Example],
+        context: Example | None,
+        request: Request,
     ) -> dict[str, Array]:
         names = list(self.signatures[signature].inputs)
         if len(names) != 1:
@@ -160,8 +177,11 @@ class SavedModel:
         serialized = np.empty(len(examples), dtype=object)
         # Concatenated messages merge: a feature of the example replaces the context's.
         shared = self._serialize(context) if context is not None else b""
-        serialized[:] = [shared + self._serialize(example) for example in examples]
-        return self.run(signature, {names[0]: serialized})
+        for index, example in enumerate(examples):
+            if index % _EXAMPLES_AT_ONCE == 0:
+                request.remaining()
+            serialized[index] = shared + self._serialize(example)
+        return self.run(signature, {names[0]: serialized}, request.remaining())
 
     def _serialize(self, example: Example) -> bytes:
         train = self._tf.train

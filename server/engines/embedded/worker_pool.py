@@ -28,6 +28,7 @@ class WorkerPool:
         self._threads = threads
         self._capacity = threads + max_waiting
         self._pending = 0
+        self._settled = asyncio.Event()
 
     @property
     def waiting(self) -> int:
@@ -59,6 +60,7 @@ class WorkerPool:
 
         def settle() -> None:
             self._pending -= 1
+            self._settled.set()
             if done is not None:
                 done()
 
@@ -71,6 +73,8 @@ class WorkerPool:
         return await asyncio.wrap_future(future)
 
     async def close(self) -> None:
-        """Waits for the calls under way and stops the threads."""
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, self._executor.shutdown)
+        """Stops the threads and waits for the calls under way; it may be cancelled."""
+        self._executor.shutdown(wait=False)
+        while self._pending:
+            self._settled.clear()
+            await self._settled.wait()

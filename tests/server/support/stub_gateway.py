@@ -34,6 +34,12 @@ def make_engine() -> NumpyEngine:
         return await plain(name, inputs)
 
     engine.servable.run = run
+    classify = engine.servable.classify
+
+    async def classify_on_thread(*arguments):
+        return await asyncio.to_thread(asyncio.run, classify(*arguments))
+
+    engine.servable.classify = classify_on_thread
     return engine
 
 

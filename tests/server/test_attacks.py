@@ -1,0 +1,142 @@
+"""Requests that are made to cost much: everyone else is answered meanwhile, in bounded memory."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import gzip
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.server.support.eventually import wait_until
+from tests.server.support.gateway_process import STUB, GatewayProcess
+from tests.server.support.livez_probe import LivezProbe
+
+CLIENTS = 4
+# How much later /livez may answer under attack than on a quiet gateway, and the least that counts
+# as late: on a busy machine a quiet one answers in less than a turn of the scheduler.
+RATIO = 20
+QUIET_SECONDS = 0.005
+MEMORY_KB = 1_000_000
+
+
+@pytest.fixture
+def stub(tmp_path: Path) -> Iterator[GatewayProcess]:
+    with GatewayProcess(
+        None, tmp_path / "log", "--drain-seconds", "0", "--request-seconds", "20", module=STUB
+    ) as gateway:
+        gateway.wait_ready()
+        yield gateway
+        assert gateway.ask("POST", "/v1/models/m:predict", {"instances": [1.0]}).status == 200
+
+
+def peak_kb(pid: int) -> int:
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(text.split("VmHWM:")[1].split()[0])
+
+
+def post(gateway: GatewayProcess, path: str, body: bytes, headers: dict[str, str]) -> int:
+    return gateway.ask("POST", path, body, headers).status
+
+
+def check_others_are_answered(gateway: GatewayProcess, attack) -> list[int]:
+    """Runs an attack from several clients; returns what they were answered with."""
+    with LivezProbe(gateway.port) as quiet:
+        pass
+    with LivezProbe(gateway.port) as probe, concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
+        statuses = list(pool.map(attack, range(CLIENTS)))
+    print(f"/livez p99: {quiet.p99 * 1e3:.1f} ms quiet, {probe.p99 * 1e3:.1f} ms under attack")
+    assert probe.p99 <= RATIO * max(quiet.p99, QUIET_SECONDS), (quiet.p99, probe.p99)
+    assert peak_kb(gateway.process.pid) < MEMORY_KB
+    return statuses
+
+
+def values(text: bytes, count: int) -> bytes:
+    return b'{"instances":[' + b",".join([text] * count) + b"]}"
+
+
+def examples(text: bytes, count: int) -> bytes:
+    return b'{"signature_name":"old","examples":[' + b",".join([text] * count) + b"]}"
+
+
+BODIES = {
+    "examples in gzip": ("classify", examples(b"{}", 3_000_000), True, {400}),
+    "examples": ("classify", examples(b'{"age":1}', 1_000_000), False, {400}),
+    "infinities in gzip": ("predict", values(b"-Inf", 3_900_000), True, {200, 504}),
+    "numbers": ("predict", values(b"1.5", 3_900_000), False, {200, 504}),
+    "admitted examples": ("classify", examples(b'{"age":1}', 100_000), False, {200, 504}),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_body_that_is_much_work_delays_nobody_else(stub, name):
+    verb, body, zipped, wanted = BODIES[name]
+    headers = {"Content-Encoding": "gzip"} if zipped else {}
+    sent = gzip.compress(body, 9) if zipped else body
+    statuses = check_others_are_answered(
+        stub, lambda _: post(stub, f"/v1/models/m:{verb}", sent, headers)
+    )
+    assert set(statuses) <= wanted
+
+
+def test_an_answer_that_is_much_work_delays_nobody_else(stub):
+    ids = b'{"table":"user","ids":[' + b",".join([b"7"] * 100_000) + b"]}"
+    statuses = check_others_are_answered(stub, lambda _: post(stub, "/v1/models/m:lookup", ids, {}))
+    assert set(statuses) == {200}
+
+
+def test_the_work_of_a_request_ends_at_its_deadline(stub):
+    body = values(b"-Inf", 3_900_000)
+    headers = {"X-Request-Timeout-Ms": "200"}
+    assert post(stub, "/v1/models/m:predict", body, headers) == 504
+    wait_until(lambda: not busy_children(stub.process.pid))
+
+
+def busy_children(pid: int) -> list[str]:
+    """Returns the states of the children that run."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    states = []
+    for child in children:
+        try:
+            states.append(Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0])
+        except FileNotFoundError:
+            continue
+    return [state for state in states if state == "R"]
+
+
+ENDLESS = {
+    "value": b"POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\nX: ",
+    "name": b"POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\n",
+    "path": b"GET /",
+    "trailer": b"POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n0\r\nX: ",
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_a_head_without_end_is_cut_off(stub, name):
+    def attack(_: int) -> int:
+        sent = 0
+        with socket.create_connection(("127.0.0.1", stub.port), timeout=60) as connection:
+            connection.sendall(ENDLESS[name])
+            try:
+                while sent < 256 << 20:
+                    connection.sendall(b"a" * (1 << 20))
+                    sent += 1 << 20
+            except OSError:
+                pass
+        return sent
+
+    sent = check_others_are_answered(stub, attack)
+    # What the kernel's buffers hold, and no more.
+    assert max(sent) < 32 << 20
+
+
+def test_a_head_that_is_too_large_is_answered(stub):
+    with socket.create_connection(("127.0.0.1", stub.port), timeout=60) as connection:
+        connection.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 40_000)
+        answer = connection.recv(65536)
+    assert answer.startswith(b"HTTP/1.1 431 ")
+    assert b"Request head exceeds 32768 bytes" in answer
