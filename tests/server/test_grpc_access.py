@@ -155,7 +155,7 @@ async def answer_to(plane: DataPlane, request: Any) -> str:
     await server.start()
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-            await PROTOS.prediction_service.PredictionServiceStub(channel).Predict(request)
+            await PROTOS.prediction_service.stub(channel).Predict(request)
             return "OK"
     except grpc.aio.AioRpcError as error:
         return str(error.details())

@@ -144,14 +144,16 @@ TWO = signature(a="int32", b="string")
         (
             '{"instances": [1], "inputs": [1]}',
             INT,
-            'JSON Value: {\n    "instances": [1],\n    "inputs": [1]\n} Not formatted correctly expecting '
+            'JSON Value: {\n    "instances": [1],\n    "inputs": [1]\n} '
+            "Not formatted correctly expecting "
             "only one of 'inputs' or 'instances' keys to exist ",
         ),
         ("{}", INT, "Missing 'inputs' or 'instances' key"),
         (
             '{"signature_name": 5, "instances": [1]}',
             INT,
-            'JSON Value: {\n    "signature_name": 5,\n    "instances": [1]\n} not formatted correctly. '
+            'JSON Value: {\n    "signature_name": 5,\n    "instances": [1]\n} '
+            "not formatted correctly. "
             "'signature_name' key must be a string value.",
         ),
         (
