@@ -1,74 +1,105 @@
 # From a checkout to what trains and what serves. Stages:
-#   wheel         compiles the library for one TensorFlow
-#   trainer       the library and the examples
-#   gateway       REST in front of a model folder, or of a model server
-#   dev           everything that `make test` needs
-#   model-server  TensorFlow Serving with the ops inside (hours: it compiles TensorFlow)
+#   wheel          compiles the library for one TensorFlow
+#   trainer        the library and the examples
+#   gateway        REST and gRPC in front of a model folder, or of model servers
+#   gateway-front  the same in front of model servers only: no TensorFlow, a tenth of the size
+#   dev            everything that `make test` needs
+#   model-server   TensorFlow Serving with the ops inside (hours: it compiles TensorFlow)
 #   docker build --target gateway -t de-core/gateway .
-# The defaults are those of serving_ops/versions.env; other bases and versions are build arguments.
+# The defaults are those of serving_ops/versions.env. Other bases are build arguments, by tag or by digest
+# (--build-arg PYTHON_RUN_IMAGE=python@sha256:...). serving_ops/lock.py pins the Python packages.
+# For 64-bit ARM (--platform linux/arm64): all but the model server, whose bases are for x86-64 only. Never built.
 ARG PYTHON_BUILD_IMAGE=python:3.11-bookworm
 ARG PYTHON_RUN_IMAGE=python:3.11-slim-bookworm
 ARG SERVING_BUILD_IMAGE=tensorflow/serving:2.20.0-devel
 ARG SERVING_RUN_IMAGE=tensorflow/serving:2.20.0
 
-FROM ${PYTHON_BUILD_IMAGE} AS wheel
-ARG TENSORFLOW=2.20.0
+FROM ${PYTHON_BUILD_IMAGE} AS build
 RUN apt-get update \
  && apt-get install -y --no-install-recommends g++ \
- && rm -rf /var/lib/apt/lists/*
-ENV PATH=/opt/app/bin:$PATH
-# TensorFlow first: a layer of its own, which a change of our sources does not touch.
-RUN python -m venv /opt/app && pip install --no-cache-dir "tensorflow-cpu==${TENSORFLOW}"
-WORKDIR /src
-COPY pyproject.toml README.md LICENSE ./
-COPY de_core de_core
-RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
+ && rm -rf /var/lib/apt/lists/* \
+ && python -m venv --without-pip /opt/app
+ENV PATH=/opt/app/bin:$PATH PIP_PYTHON=/opt/app/bin/python PIP_NO_CACHE_DIR=1
 
-# What runs: without the headers, symbols and clang's library that only compiling needs, four tenths of it.
-FROM wheel AS libraries
-RUN pip install --no-cache-dir --no-deps /wheels/*.whl \
- && pip uninstall --yes libclang \
+# TensorFlow first: a layer of its own, which a change of our sources does not touch.
+FROM build AS tensorflow
+COPY serving_ops/locks/tensorflow.txt /locks/
+RUN pip install --require-hashes -r /locks/tensorflow.txt
+
+FROM tensorflow AS wheel
+WORKDIR /src
+COPY pyproject.toml LICENSE ./
+COPY de_core de_core
+# Without the README itself: a change of it compiles nothing.
+RUN touch README.md && pip wheel --no-deps --wheel-dir /wheels .
+
+FROM wheel AS ops
+RUN pip install --no-deps --prefix=/ops /wheels/*.whl
+
+# Trainer and gateway share these. The headers, symbols and clang's library that only compiling needs are four tenths of
+# TensorFlow. The packages that only training needs go too.
+FROM tensorflow AS libraries
+RUN pip uninstall --yes libclang tensorboard tensorboard-data-server markdown werkzeug pillow setuptools wheel \
  && rm -r /opt/app/lib/python3*/site-packages/tensorflow/include \
  && strip --strip-unneeded /opt/app/lib/python3*/site-packages/tensorflow/libtensorflow_*.so.2
 
-# Without what only training and installing need.
+# Each adds what the libraries lack.
+FROM libraries AS training-libraries
+RUN pip install --require-hashes --prefix=/training -r /locks/tensorflow.txt \
+ && rm -r /training/lib/python3*/site-packages/clang /training/lib/python3*/site-packages/libclang*
+
 FROM libraries AS gateway-libraries
-ARG TENSORFLOW_SERVING=2.20.0
-# tensorflow-serving-api without its own needs: it asks for another TensorFlow than tensorflow-cpu, beside this one.
-RUN pip install --no-cache-dir --no-deps "tensorflow-serving-api==${TENSORFLOW_SERVING}" \
- && python -c 'import importlib.metadata as m, re; print(*(r.split(";")[0] for r in m.requires("de-core") if re.search("extra == .(server|jwt|otel)", r) and "serving-api" not in r), sep="\n")' > /needs \
- && pip install --no-cache-dir -r /needs \
- && pip uninstall --yes tensorboard tensorboard-data-server markdown werkzeug pillow pip
+COPY serving_ops/locks/gateway.txt /locks/
+RUN pip install --require-hashes --prefix=/gateway -r /locks/gateway.txt
+
+FROM build AS front-libraries
+COPY serving_ops/locks/gateway.txt /locks/
+RUN pip install --require-hashes -r /locks/gateway.txt
 
 FROM ${PYTHON_RUN_IMAGE} AS base
-ARG TENSORFLOW=2.20.0
 ENV PATH=/opt/app/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 TF_CPP_MIN_LOG_LEVEL=2
 RUN useradd --create-home --uid 1000 app && mkdir /models && chown app /models
 WORKDIR /app
-LABEL org.opencontainers.image.licenses="Apache-2.0" org.opencontainers.image.version="0.1.0" \
-      de-core.tensorflow="${TENSORFLOW}"
+LABEL org.opencontainers.image.licenses="Apache-2.0" org.opencontainers.image.version="0.1.0"
 
-FROM base AS trainer
+FROM base AS runtime
+COPY --from=libraries /opt/app /opt/app
+COPY --from=ops /ops /opt/app
+ARG TENSORFLOW=2.20.0
+LABEL de-core.tensorflow="${TENSORFLOW}"
+
+FROM runtime AS trainer
 LABEL org.opencontainers.image.title="de-core trainer" \
       org.opencontainers.image.description="Trains models with growing embedding tables and exports them."
-COPY --from=libraries /opt/app /opt/app
+COPY --from=training-libraries /training /opt/app
 COPY examples examples
-USER app
+# By number: Kubernetes' runAsNonRoot does not look names up.
+USER 1000
 # A first process gets no signal that it does not ask for; Python asks for this one, whatever script it runs.
 STOPSIGNAL SIGINT
 CMD ["python", "examples/train_ranking.py", "--out", "/models/ranking"]
 
-FROM base AS gateway
+FROM runtime AS gateway
 LABEL org.opencontainers.image.title="de-core gateway" \
       org.opencontainers.image.description="TensorFlow Serving's REST and gRPC, in front of a model folder or of model servers."
-COPY --from=gateway-libraries /opt/app /opt/app
+COPY --from=gateway-libraries /gateway /opt/app
 COPY server server
-USER app
+USER 1000
 EXPOSE 8501
-HEALTHCHECK --interval=10s --timeout=3s --start-period=60s \
-  CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8501/readyz', timeout=2)"]
+HEALTHCHECK --interval=10s --timeout=3s --start-period=60s CMD ["python", "-m", "server.process.health"]
 ENTRYPOINT ["python", "-m", "server", "--host", "0.0.0.0"]
 CMD ["--model-dir", "/models/ranking"]
+
+FROM base AS gateway-front
+LABEL org.opencontainers.image.title="de-core gateway-front" \
+      org.opencontainers.image.description="TensorFlow Serving's REST and gRPC, in front of model servers."
+COPY --from=front-libraries /opt/app /opt/app
+COPY server server
+USER 1000
+EXPOSE 8501
+HEALTHCHECK --interval=10s --timeout=3s --start-period=60s CMD ["python", "-m", "server.process.health"]
+ENV DE_GATEWAY_ENGINE=tfserving
+ENTRYPOINT ["python", "-m", "server", "--host", "0.0.0.0"]
 
 FROM ${PYTHON_BUILD_IMAGE} AS dev
 LABEL org.opencontainers.image.title="de-core dev" org.opencontainers.image.licenses="Apache-2.0"
@@ -78,7 +109,7 @@ RUN apt-get update \
  && useradd --create-home --uid 1000 app \
  && mkdir /work && chown app /work
 WORKDIR /work
-USER app
+USER 1000
 COPY --chown=app . .
 CMD ["make", "test"]
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from versions import versions
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TARGETS = ("wheel", "trainer", "gateway", "dev")
+TARGETS = ("wheel", "trainer", "gateway", "gateway-front", "dev")
 STAND_IN = "localhost/de-core/python"
 CERTIFICATES = "/etc/ssl/certs"
 SUITE = "bookworm"

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from server.settings import load_settings
 from tests.serving.tools import ROOT
 
 yaml = pytest.importorskip("yaml")
@@ -20,7 +21,7 @@ def services():
 def test_every_service_is_a_stage_of_the_dockerfile(services):
     stages = re.findall(r"^FROM .* AS (\S+)$", (ROOT / "Dockerfile").read_text("utf-8"), re.M)
     assert {each["build"]["target"] for each in services.values()} <= set(stages)
-    assert {"wheel", "trainer", "model-server", "gateway", "dev"} <= set(stages)
+    assert {"wheel", "trainer", "model-server", "gateway", "gateway-front", "dev"} <= set(stages)
     # Builders that build whatever stands above a target must not begin to compile TensorFlow.
     assert stages[-2:] == ["model-server-build", "model-server"]
 
@@ -31,6 +32,13 @@ def test_the_gateway_takes_the_flags_that_it_is_given(services):
     assert done.returncode == 0, done.stderr
     for flag in filter(lambda part: part.startswith("--"), services["gateway"]["command"]):
         assert flag in done.stdout
+
+
+def test_the_gateways_have_the_time_to_stop(services):
+    settings = load_settings(engine="tfserving", upstreams="m:8500", models="m")
+    least = settings.drain_seconds + settings.shutdown_seconds
+    for name in ("gateway", "embedded"):
+        assert float(services[name]["stop_grace_period"].removesuffix("s")) > least
 
 
 def test_each_waits_for_what_it_needs(services):

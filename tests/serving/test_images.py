@@ -101,9 +101,9 @@ def wait_for(process, done, seconds=180):
 
 
 def test_images_run_as_a_user_and_say_what_they_are(builder):
-    for target in ("trainer", "gateway", "dev"):
+    for target in ("trainer", "gateway", "gateway-front", "dev"):
         said = settings(builder, target)
-        assert said["User"] == "app"
+        assert said["User"] == "1000"
         assert said["Labels"]["org.opencontainers.image.title"] == f"de-core {target}"
     for target in ("trainer", "gateway"):
         labels = settings(builder, target)["Labels"]
@@ -132,7 +132,7 @@ def test_what_the_trainer_exports_the_gateway_serves(builder, tmp_path):
     config = settings(builder, "gateway")
     port = free_port()
     command = [*config["Entrypoint"], *config["Cmd"], "--port", str(port)]
-    healthy = [part.replace("8501", str(port)) for part in config["Healthcheck"]["Test"][1:]]
+    healthy = ["env", f"DE_GATEWAY_PORT={port}", *config["Healthcheck"]["Test"][1:]]
     with running(builder, "gateway", command, *volume) as process:
         wait_for(process, lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz").close())
         states = ask(port, "/v1/models/ranking")
@@ -148,6 +148,23 @@ def test_what_the_trainer_exports_the_gateway_serves(builder, tmp_path):
     with running(builder, "gateway", healthy) as process:  # nobody is there any more
         said, _ = process.communicate(timeout=60)
         assert process.returncode != 0, said
+
+
+def test_the_gateway_in_front_of_model_servers_starts_without_tensorflow(builder):
+    config, port = settings(builder, "gateway-front"), free_port()
+    assert "DE_GATEWAY_ENGINE=tfserving" in config["Env"]
+    command = [*config["Entrypoint"], "--upstreams", "127.0.0.1:9", "--models", "m"]
+    with running(builder, "gateway-front", [*command, "--port", str(port)]) as process:
+        live = f"http://127.0.0.1:{port}/livez"
+        wait_for(process, lambda: urllib.request.urlopen(live).close())
+        code, said = stop(builder, "gateway-front", process)
+        assert code == 0, said[-4000:]
+    assert "tensorflow" not in files_of(builder, "gateway-front", packages(builder))
+
+
+def packages(builder):
+    script = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    return in_container(builder, "gateway-front", ["python", "-c", script]).strip()
 
 
 def test_the_trainer_stops_when_it_is_told_to(builder, tmp_path):

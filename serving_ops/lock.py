@@ -1,0 +1,56 @@
+"""Writes the lock files of the images' Python packages: versions, with hashes.
+
+    python serving_ops/lock.py
+
+Needs uv. `locks/tensorflow.txt` holds the TensorFlow of versions.env for x86-64 and 64-bit ARM, and
+`locks/gateway.txt` the gateway's extras of pyproject.toml. Shared packages have one version.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import subprocess
+
+from versions import versions
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LOCKS = ROOT / "serving_ops" / "locks"
+EXTRAS = ("server", "jwt", "otel")
+OPTIONS = ("--quiet", "--generate-hashes", "--universal", "--no-header", "--no-annotate")
+OPTIONS += ("--python-version", "3.11", "--no-emit-index-url", "--no-emit-find-links", "--upgrade")
+
+
+def requirements() -> dict[str, list[str]]:
+    """Returns what each lock file is resolved from, by the file's name."""
+    release = versions()["TENSORFLOW"]
+    text = (ROOT / "pyproject.toml").read_text("utf-8")
+    extras = [re.search(rf"^{extra} = \[(.*?)\]$", text, re.M | re.S) for extra in EXTRAS]
+    gateway = [each for extra in extras if extra for each in re.findall(r'"(.+?)"', extra[1])]
+    return {
+        # There is no tensorflow-cpu for ARM; its tensorflow has no GPU parts either.
+        "tensorflow.txt": [
+            f"tensorflow-cpu=={release} ; platform_machine == 'x86_64'",
+            f"tensorflow=={release} ; platform_machine == 'aarch64'",
+        ],
+        "gateway.txt": gateway,
+    }
+
+
+def main() -> None:
+    """Resolves and writes both files."""
+    constraint: list[str] = []
+    for name, wanted in requirements().items():
+        lock = LOCKS / name
+        command = ["uv", "pip", "compile", *OPTIONS, *constraint, "-"]
+        pins = subprocess.run(
+            command, input="\n".join(wanted), check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
+        header = "# Written by serving_ops/lock.py, from:\n"
+        lock.write_text(header + "".join(f"#   {each}\n" for each in wanted) + pins, "utf-8")
+        constraint = ["--constraint", str(lock)]
+        print(f"wrote {lock}")
+
+
+if __name__ == "__main__":
+    main()
