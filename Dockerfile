@@ -15,14 +15,14 @@ ARG SERVING_BUILD_IMAGE=tensorflow/serving:2.20.0-devel
 ARG SERVING_RUN_IMAGE=tensorflow/serving:2.20.0
 
 FROM ${PYTHON_BUILD_IMAGE} AS build
-RUN apt-get update \
- && apt-get install -y --no-install-recommends g++ \
- && rm -rf /var/lib/apt/lists/* \
- && python -m venv --without-pip /opt/app
+RUN python -m venv --without-pip /opt/app
 ENV PATH=/opt/app/bin:$PATH PIP_PYTHON=/opt/app/bin/python PIP_NO_CACHE_DIR=1
 
 # TensorFlow first: a layer of its own, which a change of our sources does not touch.
 FROM build AS tensorflow
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends g++ \
+ && rm -rf /var/lib/apt/lists/*
 COPY serving_ops/locks/tensorflow.txt /locks/
 RUN pip install --require-hashes -r /locks/tensorflow.txt
 
