@@ -53,8 +53,14 @@ COPY serving_ops/locks/gateway.txt /locks/
 RUN pip install --require-hashes --prefix=/gateway -r /locks/gateway.txt
 
 FROM build AS front-libraries
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends binutils \
+ && rm -rf /var/lib/apt/lists/*
 COPY serving_ops/locks/gateway.txt /locks/
-RUN pip install --require-hashes -r /locks/gateway.txt
+# Without symbols and numpy's own tests. Libraries that a wheel brings along (*.libs) are patched: strip breaks such.
+RUN pip install --require-hashes -r /locks/gateway.txt \
+ && find /opt/app/lib -path '*/numpy/*' -type d -name tests -prune -exec rm -r {} + \
+ && find /opt/app/lib -name '*.so' ! -path '*.libs/*' -exec strip --strip-unneeded {} +
 
 FROM ${PYTHON_RUN_IMAGE} AS base
 ENV PATH=/opt/app/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 TF_CPP_MIN_LOG_LEVEL=2
