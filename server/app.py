@@ -19,8 +19,8 @@ from server.dataplane.plane import DataPlane
 from server.dataplane.snapshot import Snapshots
 from server.edge.http.admin import AdminPlane
 from server.edge.http.body_limit import BodyLimit
+from server.edge.http.compressed_request import CompressedRequest
 from server.edge.http.exchange import HttpEdge
-from server.edge.http.gzip_request import GzipRequest
 from server.edge.http.header_limit import HeaderLimit
 from server.edge.http.openapi import openapi_document
 from server.edge.http.operations import operations_router
@@ -129,7 +129,7 @@ def create_app(
             PAGE_PREFIX: Page(edge, accounts.live, snapshots),
         },
     )
-    app.add_middleware(GzipRequest, max_bytes=settings.max_decompressed_bytes)
+    app.add_middleware(CompressedRequest, max_bytes=settings.max_decompressed_bytes)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(HeaderLimit, max_bytes=settings.max_header_bytes)
     if settings.tracing:

@@ -60,6 +60,11 @@ class DType:
         """The name that tells the width too, e.g. `float32` where `name` is `float`."""
         return self.name if self.numpy_name in ("", "O") else self.numpy_name
 
+    @property
+    def carrier(self) -> str:
+        """The name of the numpy type of its arrays; empty if the gateway does not carry it."""
+        return "object" if self.numpy_name == "O" else self.numpy_name
+
     @functools.cached_property
     def numpy(self) -> np.dtype[Any]:
         """The numpy type of arrays of this element type."""

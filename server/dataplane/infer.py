@@ -1,60 +1,128 @@
-"""The Open Inference Protocol's requests."""
+"""The Open Inference Protocol's requests, from either transport."""
 
-from collections.abc import Mapping
+from typing import Any
 
-import orjson
-
+from server import __version__
 from server.dataplane.answer import Answer
 from server.dataplane.codec import work_of
-from server.dataplane.plane import DataPlane
+from server.dataplane.lookup import infer_lookup
+from server.dataplane.plane import DataPlane, LeasedModel
 from server.dataplane.predict import find_signature, rows_of
 from server.engines.base import ModelSpec, VersionState
-from server.errors import ServingError
+from server.errors import ServingError, invalid
 from server.request import current_request
-from server.tensors import DEFAULT_SIGNATURE, SignatureSpec
-from server.wire.limits import Limits
-from server.wire.oip import InferRequest, decode_infer, encode_infer, encode_model
+from server.tensors import DEFAULT_SIGNATURE, LOOKUP_PREFIX, SignatureSpec, Tensors
+from server.wire.oip import HEADER, InferRequest, decode_infer, encode_infer
+from server.wire.oip_metadata import model_config, model_metadata
+
+SERVER = {
+    "name": "embedding-gateway",
+    "version": __version__,
+    "extensions": ["binary_tensor_data", "model_configuration", "model_repository"],
+}
+# Bytes of numbers are read so many times faster than JSON.
+BINARY_WORK = 4
+_OCTETS = "application/octet-stream"
 
 
-async def infer(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
-    """Answers an inference request; errors as `decode_infer` and `Servable.run`."""
+async def infer(
+    plane: DataPlane, spec: ModelSpec, body: bytes, header: bytes | None = None
+) -> Answer:
+    """Answers an inference request; errors as `decode_infer` and `Servable.run`.
+
+    Args:
+        plane: Leases the model.
+        spec: The model asked for.
+        body: The request.
+        header: The header `Inference-Header-Content-Length`, if there is one.
+    """
+    size = len(body) if header is None else len(body) // BINARY_WORK
+    request = await plane.codec.run(size, "decode", decode_infer, body, header, plane.limits)
     async with plane.lease(spec) as servable:
-        request = await plane.codec.run(
-            len(body), "decode", _decode, body, servable.signatures, plane.limits
-        )
-        current_request().rows = rows_of(request.inputs)
-        outputs = await servable.run(request.signature.name, request.inputs)
+        outputs = await run_infer(servable, request)
         version = servable.version
-    encoded = await plane.codec.run(
-        work_of(outputs), "encode", encode_infer, spec.name, version, request, outputs
+    size = work_of(outputs)
+    if request.parameters.binary_data_output or all(request.outputs.values()):
+        size //= BINARY_WORK
+    encoded, length = await plane.codec.run(
+        size, "encode", encode_infer, spec.name, version, request, outputs
     )
-    return Answer(encoded, version)
+    if length is None:
+        return Answer(encoded, version)
+    return Answer(encoded, version, _OCTETS, {HEADER: str(length)})
 
 
-def _decode(body: bytes, signatures: Mapping[str, SignatureSpec], limits: Limits) -> InferRequest:
-    return decode_infer(body, lambda name: find_signature(signatures, name), limits)
+async def run_infer(servable: LeasedModel, request: InferRequest) -> Tensors:
+    """Runs the signature that a request names.
+
+    Ids of a table may have any shape, which the answer has too. A second input `lengths` cuts a
+    flat list of them into bags, as rows of ids of rank 2 are; the parameters `combiner` and
+    `missing` are those of `:lookup`.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT for inputs that are not the signature's; NOT_FOUND for
+            unknown ids if the request asks for that; see also `Servable.run`.
+    """
+    parameters = request.parameters
+    signature = find_signature(servable.signatures, parameters.signature_name)
+    if signature.name.startswith(LOOKUP_PREFIX):
+        request.check(signature, optional=["lengths"])
+        return await infer_lookup(servable, signature, request)
+    request.check(signature)
+    if (parameters.combiner, parameters.missing) != ("none", "default"):
+        raise invalid(
+            "The parameters combiner and missing must come with a signature de_lookup/TABLE. "
+            f"Received: signature_name={signature.name}"
+        )
+    current_request().rows = rows_of(request.inputs)
+    return await servable.run(signature.name, request.inputs)
 
 
-async def describe(plane: DataPlane, spec: ModelSpec) -> Answer:
-    """Answers with the inputs and outputs of a model's default signature."""
+async def metadata(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int]:
+    """Describes the inputs and outputs of a model's default signature; returns the version too."""
     async with plane.lease(spec) as servable:
-        names = sorted(servable.signatures)
-        name = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in names or not names else names[0]
-        signature = find_signature(servable.signatures, name)
+        signature = _default(servable)
         version = servable.version
     statuses = await plane.engine.status(ModelSpec(spec.name))
     serving = sorted(s.version for s in statuses if s.state is VersionState.AVAILABLE)
-    return Answer(encode_model(spec.name, serving, signature), version)
+    return model_metadata(spec.name, serving, signature), version
 
 
-async def ready(plane: DataPlane, spec: ModelSpec) -> Answer:
-    """Answers whether a model serves.
+async def config(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int]:
+    """Returns the configuration that Triton would have for a model, and the version."""
+    async with plane.lease(spec) as servable:
+        return model_config(spec.name, _default(servable)), servable.version
+
+
+def _default(servable: LeasedModel) -> SignatureSpec:
+    names = sorted(servable.signatures)
+    name = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in names or not names else names[0]
+    return find_signature(servable.signatures, name)
+
+
+async def ready(plane: DataPlane, spec: ModelSpec) -> int:
+    """Returns the version that a model serves.
 
     Raises:
-        ServingError: NOT_FOUND if it does not.
+        ServingError: NOT_FOUND if it does not serve.
     """
     try:
         async with plane.lease(spec) as servable:
-            return Answer(orjson.dumps({"name": spec.name, "ready": True}), servable.version)
+            return servable.version
     except ServingError as error:
         raise ServingError(error.code, f"Model {spec.name} is not ready. {error.message}") from None
+
+
+_STATES = {VersionState.AVAILABLE: "READY", VersionState.LOADING: "LOADING"}
+
+
+async def repository_index(plane: DataPlane, *, ready: bool = False) -> list[dict[str, str]]:
+    """Lists all versions of all models; only those that serve if `ready`."""
+    listed = []
+    for name in sorted(plane.engine.model_names()):
+        for status in await plane.engine.status(ModelSpec(name)):
+            state = _STATES.get(status.state, "UNAVAILABLE")
+            if state == "READY" or not ready:
+                entry = {"name": name, "version": str(status.version), "state": state}
+                listed.append({**entry, "reason": status.message} if status.message else entry)
+    return listed

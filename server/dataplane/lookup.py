@@ -6,15 +6,15 @@ import msgspec
 import numpy as np
 
 from server.dataplane.answer import Answer
-from server.dataplane.plane import DataPlane
+from server.dataplane.plane import DataPlane, LeasedModel
 from server.engines.base import ModelSpec
 from server.errors import Code, ServingError, invalid
 from server.request import current_request
 from server.tensors import LOOKUP_PREFIX, Array, DType, SignatureSpec
 from server.wire.limits import Limits
-from server.wire.lookup import Ids, LookupRequest, decode_ids, decode_lookup
+from server.wire.lookup import Ids, LookupRequest, bags_of, decode_ids, decode_lookup
 from server.wire.media import PLAIN, Layout, Media, one_of
-from server.wire.npz import encode_npz
+from server.wire.oip import InferRequest
 from server.wire.pooling import (
     Found,
     bag_found,
@@ -25,7 +25,7 @@ from server.wire.pooling import (
     nulled,
     pool,
 )
-from server.wire.raw_lookup import decode_npz_ids, decode_raw_ids, encode_raw
+from server.wire.raw_lookup import decode_raw_ids, encode_raw
 
 _NAMED_IN_ERROR = 5
 # Ids of a lookup that are kept as an example of what the table holds.
@@ -42,7 +42,7 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout 
     Args:
         plane: Leases the model.
         spec: The model asked for.
-        body: The request: JSON, a `.npz`, or little-endian ids.
+        body: The request: JSON, or little-endian ids.
         layout: What form request and answer have; the query tells `table`, `combiner` and
             `missing` of a request that is not JSON.
 
@@ -57,23 +57,46 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout 
         ids = await plane.codec.run(
             len(body), "decode", _ids, request, body, dtype, plane.limits, layout
         )
-        if request.combiner != "none" and ids.lengths is None:
-            raise invalid(
-                f"Combiner {request.combiner} needs `ids` to be a list of lists, one a bag: "
-                "wrap a single bag in another list."
-            )
-        current_request().rows = len(ids.flat)
-        outputs = await servable.run(signature.name, {"ids": ids.flat})
+        rows, found = await _find(servable, signature, ids, request.combiner, request.missing)
         version = servable.version
-    rows, found = outputs["embeddings"], outputs["found"].astype(np.bool_)
-    table = signature.name.removeprefix(LOOKUP_PREFIX)
-    _count(table, ids.flat, found)
-    if request.missing == "error" and not found.all():
-        raise _missing_ids(table, ids.flat, found)
     size = rows.size if layout.answer is Media.JSON and request.format == "list" else 0
     return await plane.codec.run(
         size * 8, "encode", _encode, request, ids, rows, found, layout.answer, version
     )
+
+
+async def infer_lookup(
+    servable: LeasedModel, signature: SignatureSpec, request: InferRequest
+) -> dict[str, Array]:
+    """Looks up the ids of an inference request; see `run_infer`."""
+    asked = request.inputs["ids"]
+    ids = bags_of(asked, request.inputs.get("lengths"))
+    combiner, missing = request.parameters.combiner, request.parameters.missing
+    rows, found = await _find(servable, signature, ids, combiner, missing)
+    rows, present, _ = _combine(rows, found, ids.lengths, combiner, missing == "null")
+    rows = nulled(rows, present)
+    if combiner == "none":
+        rows = rows.reshape(*asked.shape, *rows.shape[1:])
+    return {"embeddings": rows, "found": found.reshape(asked.shape)}
+
+
+async def _find(
+    servable: LeasedModel, signature: SignatureSpec, ids: Ids, combiner: str, missing: str
+) -> tuple[Array, Found]:
+    """Returns a row for each id, and which of them the table holds."""
+    if combiner != "none" and ids.lengths is None:
+        raise invalid(
+            f"Combiner {combiner} needs `ids` to be a list of lists, one a bag: "
+            "wrap a single bag in another list."
+        )
+    current_request().rows = len(ids.flat)
+    outputs = await servable.run(signature.name, {"ids": ids.flat})
+    rows, found = outputs["embeddings"], outputs["found"].astype(np.bool_)
+    table = signature.name.removeprefix(LOOKUP_PREFIX)
+    _count(table, ids.flat, found)
+    if missing == "error" and not found.all():
+        raise _missing_ids(table, ids.flat, found)
+    return rows, found
 
 
 def table_names(signatures: Mapping[str, SignatureSpec]) -> list[str]:
@@ -128,8 +151,6 @@ def _request(body: bytes, limits: Limits, layout: Layout) -> LookupRequest:
 def _ids(request: LookupRequest, body: bytes, dtype: DType, limits: Limits, layout: Layout) -> Ids:
     if layout.request is Media.RAW:
         return decode_raw_ids(body, dtype, limits)
-    if layout.request is Media.NPZ:
-        return decode_npz_ids(body, dtype, limits)
     return decode_ids(request.ids, dtype, limits)
 
 
@@ -145,14 +166,9 @@ def _count(table: str, ids: Array, found: Found) -> None:
 def _encode(
     request: LookupRequest, ids: Ids, rows: Array, found: Found, media: Media, version: int
 ) -> Answer:
-    nullable = request.missing == "null"
-    present: Found | None = found if nullable else None
-    lengths = ids.lengths
-    if request.combiner != "none" and lengths is not None:
-        counted = found if nullable else np.ones_like(found)
-        rows = pool(rows, counted, lengths, request.combiner)
-        present = bag_found(found, lengths) if nullable else None
-        lengths = None
+    rows, present, lengths = _combine(
+        rows, found, ids.lengths, request.combiner, request.missing == "null"
+    )
     if media is Media.JSON:
         encode = embeddings_b64 if request.format == "b64" else embeddings_json
         answer = {
@@ -160,11 +176,23 @@ def _encode(
             "found": nest(found.tolist(), ids.lengths),
         }
         return Answer(encode_lookup(answer), version)
-    rows = nulled(rows, present)
-    if media is Media.RAW:
-        content, headers = encode_raw(rows, found)
-        return Answer(content, version, media.value, headers)
-    return Answer(encode_npz({"embeddings": rows, "found": found}), version, media.value)
+    content, headers = encode_raw(nulled(rows, present), found)
+    return Answer(content, version, media.value, headers)
+
+
+def _combine(
+    rows: Array, found: Found, lengths: list[int] | None, combiner: str, nullable: bool
+) -> tuple[Array, Found | None, list[int] | None]:
+    """Returns the vectors to answer with, which of them are there, and the bags they lie in."""
+    present: Found | None = found if nullable else None
+    if combiner == "none" or lengths is None:
+        return rows, present, lengths
+    counted = found if nullable else np.ones_like(found)
+    return (
+        pool(rows, counted, lengths, combiner),
+        bag_found(found, lengths) if nullable else None,
+        None,
+    )
 
 
 def _missing_ids(table: str, ids: Array, found: Found) -> ServingError:

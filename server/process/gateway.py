@@ -132,7 +132,7 @@ class Gateway:
         if worker is not None:
             companions.append(MetricsWriter(self._metrics, workers))
         if settings.grpc_port is not None:
-            grpc_server = self._grpc_server(settings.grpc_port, plane, accounts)
+            grpc_server = self._grpc_server(settings.grpc_port, plane, accounts, lifecycle)
             companions.append(_Announced(grpc_server, settings.host))
         if self._admin_listener is not None:
             admin = create_admin_app(settings, self._engine, self._keys)
@@ -181,7 +181,9 @@ class Gateway:
             return RoutesFile(self._settings.routes_file)
         return RoutesFile(self._worker.folder / "routes.json")
 
-    def _grpc_server(self, port: int, plane: DataPlane, accounts: Accounts) -> GrpcServer:
+    def _grpc_server(
+        self, port: int, plane: DataPlane, accounts: Accounts, lifecycle: Lifecycle
+    ) -> GrpcServer:
         settings = self._settings
         certificate: tuple[Path, Path] | None = None
         if settings.tls_cert is not None and settings.tls_key is not None:
@@ -195,7 +197,7 @@ class Gateway:
             certificate=certificate,
             client_ca=settings.tls_client_ca,
         )
-        return GrpcServer(plane, options, accounts)
+        return GrpcServer(plane, options, accounts, lifecycle)
 
 
 class _Announced:

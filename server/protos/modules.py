@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 DESCRIPTORS = Path(__file__).with_name("tensorflow_serving.binpb")
+INFERENCE_DESCRIPTORS = Path(__file__).with_name("open_inference.binpb")
 _APIS = "tensorflow_serving/apis"
 
 
@@ -82,6 +83,7 @@ class Protos:
     model: Any
     log: Any
     meta_graph: Any
+    open_inference: Any
     prediction_service: Service
     model_service: Service
 
@@ -103,8 +105,9 @@ def load_protos() -> Protos:
             f"gRPC needs protobuf and grpcio: pip install 'de-core[server]'. Received: {error}"
         ) from None
     pool = descriptor_pool.DescriptorPool()
-    for file in descriptor_pb2.FileDescriptorSet.FromString(DESCRIPTORS.read_bytes()).file:
-        pool.Add(file)
+    for path in (DESCRIPTORS, INFERENCE_DESCRIPTORS):
+        for file in descriptor_pb2.FileDescriptorSet.FromString(path.read_bytes()).file:
+            pool.Add(file)
     message_class = message_factory.GetMessageClass
 
     def messages(path: str) -> types.SimpleNamespace:
@@ -134,6 +137,7 @@ def load_protos() -> Protos:
         model=messages(f"{_APIS}/model"),
         log=messages(f"{_APIS}/prediction_log"),
         meta_graph=messages("tensorflow/core/protobuf/meta_graph"),
+        open_inference=messages("server/protos/open_inference"),
         prediction_service=service("tensorflow.serving.PredictionService"),
         model_service=service("tensorflow.serving.ModelService"),
     )

@@ -10,7 +10,7 @@ from typing import Any
 from server.errors import invalid
 from server.protos.examples import read_input
 from server.protos.modules import load_protos
-from server.protos.tensors import fill_proto, to_array
+from server.protos.tensors import fill_typed, to_array
 from server.tensors import DEFAULT_SIGNATURE, Array, DType
 from server.wire.examples import ExamplesRequest
 from server.wire.limits import Limits
@@ -98,7 +98,7 @@ def write_predict(
     response = load_protos().predict.PredictResponse()
     fill_target(response.model_spec, target, version)
     for name, (dtype, array) in outputs.items():
-        fill_proto(response.outputs[name], array, dtype)
+        fill_typed(response.outputs[name], array, dtype)
     return bytes(response.SerializeToString())
 
 

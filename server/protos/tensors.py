@@ -45,7 +45,7 @@ _PACKED_AS = {
 _FEW = 64
 
 
-def fill_values(proto: Any, array: Array, dtype: DType) -> None:
+def fill_typed(proto: Any, array: Array, dtype: DType) -> None:
     """Writes an array into the typed field of an empty TensorProto, e.g. `float_val`.
 
     Clients of a model server read this field. Values are packed here and merged as bytes:

@@ -21,14 +21,17 @@ from server.wire.json_text import leading_rank, parse_value
 from server.wire.limits import Limits
 from server.wire.strings import B64, bytes_array, element_bytes
 
+Combiner = Literal["none", "sum", "mean", "sqrtn"]
+Missing = Literal["default", "error", "null"]
+
 _DECIMAL = re.compile(r"-?[0-9]{1,20}")
 
 
 class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
     ids: msgspec.Raw
     table: str = ""
-    combiner: Literal["none", "sum", "mean", "sqrtn"] = "none"
-    missing: Literal["default", "error", "null"] = "default"
+    combiner: Combiner = "none"
+    missing: Missing = "default"
     format: Literal["list", "b64"] = "list"
 
 
@@ -130,6 +133,28 @@ def decode_ids(raw: msgspec.Raw, dtype: DType, limits: Limits) -> Ids:
     if dtype.kind is not Kind.STRING and not typed:
         values = [_integer_id(value, index) for index, value in enumerate(values)]
     return Ids(_flat_ids(values, dtype), lengths if nested else None)
+
+
+def bags_of(ids: Array, lengths: Array | None) -> Ids:
+    """Returns ids that came as tensors.
+
+    Args:
+        ids: The ids; those of rank 2 are bags of equal size.
+        lengths: The sizes of the bags that flat ids lie in, if they do.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT for lengths that are not the ids'.
+    """
+    sizes = [ids.shape[1]] * ids.shape[0] if ids.ndim == 2 else None
+    if lengths is not None:
+        sizes = lengths.tolist() if lengths.ndim == 1 and lengths.dtype.kind in "iu" else [-1]
+        if ids.ndim != 1 or min(sizes, default=0) < 0 or sum(sizes) != ids.size:
+            raise invalid(
+                "lengths must be as many integers as there are bags, whose sum is the number "
+                f"of ids, in one dimension both. Received: {lengths.size} lengths for "
+                f"{ids.size} ids"
+            )
+    return Ids(ids.reshape(-1), sizes)
 
 
 def _decode_typed(view: memoryview, kind: Kind) -> Any:

@@ -12,7 +12,6 @@ class Media(enum.Enum):
     """Forms of requests and answers, by media type."""
 
     JSON = "application/json"
-    NPZ = "application/x-npz"
     RAW = "application/octet-stream"
 
 
@@ -36,20 +35,20 @@ PLAIN = Layout()
 def layout_of(content_type: bytes | None, accept: bytes | None, query: bytes) -> Layout:
     """Returns the layout that headers and query ask for.
 
-    A content type that is not one of the binary ones means JSON: TensorFlow Serving never
-    looks at it, and `curl -d` says it sends a form. Without a binary type in `accept` the
-    answer is JSON.
+    Any other content type than that of bytes means JSON: TensorFlow Serving never looks at it,
+    and `curl -d` says it sends a form. Without that type in `accept` the answer is JSON.
 
     Example:
-        >>> layout_of(b"application/x-npz", None, b"signature_name=mix").request
-        <Media.NPZ: 'application/x-npz'>
+        >>> layout_of(b"application/octet-stream", None, b"table=user").request
+        <Media.RAW: 'application/octet-stream'>
     """
     if content_type is None and accept is None and not query:
         return PLAIN
     return Layout(
-        _binary(content_type) or Media.JSON,
-        next((media for part in (accept or b"").split(b",") if (media := _binary(part))), None)
-        or Media.JSON,
+        _media(content_type or b""),
+        Media.RAW
+        if any(_media(part) is Media.RAW for part in (accept or b"").split(b","))
+        else Media.JSON,
         dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {},
     )
 
@@ -68,10 +67,6 @@ def one_of(query: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str
     return value
 
 
-def _binary(text: bytes | None) -> Media | None:
-    if not text:
-        return None
+def _media(text: bytes) -> Media:
     name = text.split(b";", 1)[0].strip().lower()
-    if name == b"application/x-npz":
-        return Media.NPZ
-    return Media.RAW if name == b"application/octet-stream" else None
+    return Media.RAW if name == Media.RAW.value.encode() else Media.JSON

@@ -1,22 +1,42 @@
-"""The Open Inference Protocol, version 2, in JSON: tensors with type and shape written out."""
+"""The Open Inference Protocol, version 2: tensors with datatype and shape written out.
+
+A request is JSON, or JSON with the tensors' bytes behind it (the binary tensor data extension):
+then the header `Inference-Header-Content-Length` says where the JSON ends, each input that comes
+as bytes says how many in `binary_data_size`, and the bytes follow in the order of the inputs.
+"""
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 import orjson
 
 from server.errors import Code, ServingError, invalid
-from server.tensors import DEFAULT_SIGNATURE, Array, DType, Kind, SignatureSpec, TensorSpec
+from server.tensors import (
+    DEFAULT_SIGNATURE,
+    Array,
+    DType,
+    Kind,
+    SignatureSpec,
+    Tensors,
+    dtype_of_name,
+)
 from server.wire import fast_decode, reference_decode
+from server.wire.arrays import numeric_array
 from server.wire.encode import json_ready
 from server.wire.json_text import parse_json
 from server.wire.limits import Limits
-from server.wire.predict import FindSignature
+from server.wire.lookup import Combiner, Missing
+from server.wire.strings import bytes_array
+from server.wire.tensor_bytes import array_of_bytes, bytes_of_array
 
-_DATATYPES = {
+# The name of the header that tells the length of the JSON part.
+HEADER = "inference-header-content-length"
+
+# The protocol's names by the name of the numpy type that carries a tensor.
+DATATYPES = {
     "bool": "BOOL",
     "uint8": "UINT8",
     "uint16": "UINT16",
@@ -26,37 +46,65 @@ _DATATYPES = {
     "int16": "INT16",
     "int32": "INT32",
     "int64": "INT64",
-    "half": "FP16",
+    "float16": "FP16",
     "bfloat16": "BF16",
-    "float": "FP32",
-    "double": "FP64",
-    "string": "BYTES",
+    "float32": "FP32",
+    "float64": "FP64",
+    "object": "BYTES",
+}
+
+_TENSORFLOW = {"float16": "half", "float32": "float", "float64": "double"}
+_DTYPES = {
+    datatype: dtype_of_name("string" if name == "object" else _TENSORFLOW.get(name, name))
+    for name, datatype in DATATYPES.items()
 }
 
 
-class _Input(msgspec.Struct):
+class TensorParameters(msgspec.Struct):
+    """Parameters of an input or output."""
+
+    binary_data_size: int | None = None
+    binary_data: bool | None = None
+    classification: int = 0
+    shared_memory_region: str = ""
+
+
+class InputTensor(msgspec.Struct):
+    """An input in JSON."""
+
     name: str
     datatype: str
     shape: list[int]
-    data: msgspec.Raw
+    data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    parameters: TensorParameters = msgspec.field(default_factory=TensorParameters)
 
 
-class _Output(msgspec.Struct):
+class RequestedOutput(msgspec.Struct):
+    """An output that is asked for."""
+
     name: str
+    parameters: TensorParameters = msgspec.field(default_factory=TensorParameters)
 
 
-class _Parameters(msgspec.Struct):
+class RequestParameters(msgspec.Struct):
+    """Parameters of a request. `combiner` and `missing` are for lookups, as in `:lookup`."""
+
     signature_name: str = DEFAULT_SIGNATURE
+    binary_data_output: bool = False
+    combiner: Combiner = "none"
+    missing: Missing = "default"
 
 
-class _Request(msgspec.Struct):
-    inputs: list[_Input]
+class InferenceRequest(msgspec.Struct):
+    """The JSON part of a request."""
+
+    inputs: list[InputTensor]
     id: str | None = None
-    outputs: list[_Output] = []
-    parameters: _Parameters = msgspec.field(default_factory=_Parameters)
+    outputs: list[RequestedOutput] = []
+    parameters: RequestParameters = msgspec.field(default_factory=RequestParameters)
 
 
-_REQUEST = msgspec.json.Decoder(_Request)
+_REQUEST = msgspec.json.Decoder(InferenceRequest)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,58 +112,203 @@ class InferRequest:
     """A decoded request.
 
     Attributes:
-        signature: Which signature to run.
-        inputs: On what.
-        outputs: The outputs wanted; all if empty.
+        inputs: The tensors by name, of the element types that the client says they have.
+        outputs: The outputs asked for, and whether each goes out as bytes; all if empty.
+        parameters: Which signature to run, and how to answer.
         id: Comes back with the answer.
     """
 
-    signature: SignatureSpec
     inputs: dict[str, Array]
-    outputs: tuple[str, ...]
+    outputs: Mapping[str, bool]
+    parameters: RequestParameters
     id: str | None
 
+    def check(self, signature: SignatureSpec, optional: Sequence[str] = ()) -> None:
+        """Compares the request with a signature.
 
-def decode_infer(body: bytes, find: FindSignature, limits: Limits) -> InferRequest:
+        Args:
+            signature: The signature that it names.
+            optional: Inputs that the signature does not have and the request may.
+
+        Raises:
+            ServingError: INVALID_ARGUMENT for missing, superfluous and wrong tensors.
+        """
+        if self.inputs.keys() - set(optional) != signature.inputs.keys():
+            raise invalid(
+                f"inputs must be {', '.join(sorted(signature.inputs)) or 'empty'}, each once. "
+                f"Received: {', '.join(self.inputs)[:128]}"
+            )
+        for name, spec in signature.inputs.items():
+            array = self.inputs[name]
+            if array.dtype != spec.dtype.numpy or not spec.dtype.numpy_name:
+                raise invalid(
+                    f"Input {name} must have datatype "
+                    f"{DATATYPES.get(spec.dtype.carrier) or spec.dtype.enum_name}. "
+                    f"Received: datatype={datatype_of(name, array)}"
+                )
+        for name in self.outputs:
+            if name not in signature.outputs:
+                raise invalid(
+                    f"outputs must be of {', '.join(sorted(signature.outputs))}. "
+                    f"Received: {name[:128]}"
+                )
+
+
+def decode_infer(body: bytes, header: bytes | None, limits: Limits) -> InferRequest:
     """Decodes the body of an inference request.
 
     Args:
         body: The body.
-        find: Returns the signature of a name; raises `ServingError` if there is none.
+        header: The header `Inference-Header-Content-Length`; None if all of the body is JSON.
         limits: Bounds on the request.
 
     Raises:
         ServingError: INVALID_ARGUMENT, naming the input.
     """
-    limits.check_elements(body)
-    request = _envelope(body)
-    signature = find(request.parameters.signature_name)
-    names = [tensor.name for tensor in request.inputs]
-    if sorted(names) != sorted(signature.inputs):
+    length = _json_length(header, len(body))
+    text, rest = body[:length], memoryview(body)[length:]
+    limits.check_elements(text)
+    request = _envelope(text)
+    limits.check_count(sum(_count(tensor.name, tensor.shape, limits) for tensor in request.inputs))
+    inputs: dict[str, Array] = {}
+    for tensor in request.inputs:
+        values, rest = _values(tensor, rest)
+        add_input(inputs, tensor.name, tensor.datatype, tensor.shape, values, limits)
+    if rest:
         raise invalid(
-            f"inputs must be {', '.join(sorted(signature.inputs)) or 'empty'}, each once. "
-            f"Received: {', '.join(names)[:128]}"
+            "The bytes behind the JSON must be those that binary_data_size of the inputs announce. "
+            f"Received: {len(rest)} bytes more"
         )
-    wanted = tuple(output.name for output in request.outputs)
-    for name in wanted:
-        if name not in signature.outputs:
-            raise invalid(
-                f"outputs must be of {', '.join(sorted(signature.outputs))}. Received: {name[:128]}"
-            )
-    inputs = {
-        tensor.name: _tensor(tensor, signature.inputs[tensor.name], limits)
-        for tensor in request.inputs
-    }
-    return InferRequest(signature, inputs, wanted, request.id)
+    outputs: dict[str, bool] = {}
+    for output in request.outputs:
+        _check_supported(output.name, output.parameters)
+        wished = output.parameters.binary_data
+        outputs[output.name] = request.parameters.binary_data_output if wished is None else wished
+    return InferRequest(inputs, outputs, request.parameters, request.id)
 
 
-def _envelope(body: bytes) -> _Request:
+def add_input(
+    inputs: dict[str, Array],
+    name: str,
+    datatype: str,
+    shape: Sequence[int],
+    values: msgspec.Raw | memoryview | Sequence[Any],
+    limits: Limits,
+) -> None:
+    """Reads an input, and adds it to those of its request.
+
+    Args:
+        inputs: The inputs before it.
+        name: The input's name.
+        datatype: What the client says its elements are, e.g. `INT64`.
+        shape: What the client says its shape is.
+        values: JSON text, little-endian bytes, or a flat sequence.
+        limits: Bounds on the request.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT, naming the input.
+    """
+    dtype = _DTYPES.get(datatype)
+    if name in inputs:
+        raise invalid(f"An input must be there once. Received twice: {name[:128]}")
+    if dtype is None:
+        raise invalid(
+            f"Input {name} must have a datatype of {', '.join(_DTYPES)}. "
+            f"Received: datatype={datatype[:128]}"
+        )
+    count = _count(name, shape, limits)
+    try:
+        array = _read(values, dtype, limits, count)
+    except OverflowError:
+        raise invalid(f"Input {name} must hold values of {datatype}") from None
+    except ServingError as error:
+        raise ServingError(error.code, f"Input {name}: {error.message}") from None
+    if array.size != count:
+        raise invalid(
+            f"Input {name} must have {count} values for its shape. Received: {array.size} values"
+        )
+    inputs[name] = array.reshape(tuple(shape))
+
+
+def _count(name: str, shape: Sequence[int], limits: Limits) -> int:
+    limits.check_rank(len(shape))
+    count = math.prod(shape)
+    if any(size < 0 for size in shape) or count > limits.max_elements:
+        raise invalid(
+            f"Input {name} must have a shape of at most {limits.max_elements} values. "
+            f"Received: shape={list(shape)}"
+        )
+    return count
+
+
+def _read(
+    values: msgspec.Raw | memoryview | Sequence[Any], dtype: DType, limits: Limits, count: int
+) -> Array:
+    if isinstance(values, memoryview):
+        return array_of_bytes(values, dtype, count)
+    if not isinstance(values, msgspec.Raw):
+        if dtype.kind is Kind.STRING:
+            strings: list[bytes] = [*values]
+            return bytes_array(strings, (len(strings),))
+        return numeric_array(values, dtype)
+    view = memoryview(values)
+    try:
+        return fast_decode.decode_value(view, dtype, limits)
+    except fast_decode.FastPathMissError:
+        value = parse_json(b'{"data":' + bytes(view) + b"}")["data"]
+        return reference_decode.decode_value(value, dtype, limits)
+
+
+def _json_length(header: bytes | None, size: int) -> int:
+    if header is None:
+        return size
+    # Python refuses to convert thousands of digits, and need not try.
+    if not header.isdigit() or len(header) > 19 or int(header) > size:
+        raise invalid(
+            "Inference-Header-Content-Length must be the length of the body's JSON, at most "
+            f"{size} bytes. Received: {header[:128].decode('latin-1')}"
+        )
+    return int(header)
+
+
+def _values(tensor: InputTensor, rest: memoryview) -> tuple[msgspec.Raw | memoryview, memoryview]:
+    """Returns a tensor's values, and the bytes that belong to the tensors after it."""
+    _check_supported(tensor.name, tensor.parameters)
+    size = tensor.parameters.binary_data_size
+    if isinstance(tensor.data, msgspec.Raw) and size is None:
+        return tensor.data, rest
+    if isinstance(tensor.data, msgspec.Raw) or size is None:
+        raise invalid(
+            f"Input {tensor.name} must have either `data` or the parameter binary_data_size. "
+            f"Received: {'neither' if size is None else 'both'}"
+        )
+    if not 0 <= size <= len(rest):
+        raise invalid(
+            f"binary_data_size of input {tensor.name} must be from 0 to {len(rest)}, the bytes "
+            "that follow the JSON and the inputs before: Inference-Header-Content-Length says "
+            f"where they begin. Received: {size}"
+        )
+    return rest[:size], rest[size:]
+
+
+def _check_supported(name: str, parameters: TensorParameters) -> None:
+    if parameters.shared_memory_region:
+        raise ServingError(
+            Code.UNIMPLEMENTED, f"Tensor {name} must travel with the request: no memory is shared"
+        )
+    if parameters.classification:
+        raise ServingError(
+            Code.UNIMPLEMENTED, f"Output {name} comes as the model gives it: use `:classify`"
+        )
+
+
+def _envelope(body: bytes) -> InferenceRequest:
     try:
         return _REQUEST.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         document = parse_json(body)  # Names an error of syntax and its place; takes NaN.
     try:
-        return msgspec.convert(_with_raw_data(document), _Request)
+        return msgspec.convert(_with_raw_data(document), InferenceRequest)
     except (msgspec.ValidationError, RecursionError) as error:
         raise invalid(
             "An inference request must be an object with `inputs`, each with `name`, `datatype`, "
@@ -143,90 +336,63 @@ def _json(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def _tensor(tensor: _Input, spec: TensorSpec, limits: Limits) -> Array:
-    wanted = _DATATYPES.get(spec.dtype.name)
-    if tensor.datatype != wanted:
-        raise invalid(
-            f"Input {tensor.name} must have datatype {wanted or spec.dtype.enum_name}. "
-            f"Received: datatype={tensor.datatype[:128]}"
-        )
-    limits.check_rank(len(tensor.shape))
-    count = math.prod(tensor.shape)
-    if any(size < 0 for size in tensor.shape) or count > limits.max_elements:
-        raise invalid(
-            f"Input {tensor.name} must have a shape of at most {limits.max_elements} values. "
-            f"Received: shape={tensor.shape}"
-        )
-    array = _data(tensor, spec.dtype, limits)
-    if array.size != count:
-        raise invalid(
-            f"Input {tensor.name} must have {count} values for its shape. "
-            f"Received: {array.size} values"
-        )
-    return array.reshape(tensor.shape)
+def parameters_of(values: Mapping[str, Any]) -> RequestParameters:
+    """Returns the parameters of a request; others than those of the struct are ignored.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT for one of another type.
+    """
+    try:
+        return msgspec.convert(values, RequestParameters)
+    except msgspec.ValidationError as error:
+        raise invalid(f"The parameters of a request must fit. Received: {error}") from None
 
 
-def _data(tensor: _Input, dtype: DType, limits: Limits) -> Array:
-    view = memoryview(tensor.data)
-    try:
-        return fast_decode.decode_value(view, dtype, limits)
-    except fast_decode.FastPathMissError:
-        pass
-    value = parse_json(b'{"data":' + bytes(view) + b"}")["data"]
-    try:
-        return reference_decode.decode_value(value, dtype, limits)
-    except ServingError as error:
-        raise ServingError(error.code, f"Input {tensor.name}: {error.message}") from None
+def datatype_of(name: str, array: Array) -> str:
+    """Returns the protocol's name for the element type of an output.
+
+    Raises:
+        ServingError: UNIMPLEMENTED if there is none.
+    """
+    datatype = DATATYPES.get(array.dtype.name)
+    if datatype is None:
+        raise ServingError(Code.UNIMPLEMENTED, f"Output {name} has no datatype of this protocol")
+    return datatype
 
 
 def encode_infer(
-    model: str, version: int, request: InferRequest, outputs: Mapping[str, Array]
-) -> bytes:
-    """Encodes the answer to an inference request: data in row-major order, not nested."""
-    names = request.outputs or tuple(sorted(outputs))
+    model: str, version: int, request: InferRequest, outputs: Tensors
+) -> tuple[bytes, int | None]:
+    """Encodes the answer: data in row-major order, not nested.
+
+    Returns:
+        The body, and the length of its JSON part; None if all of it is JSON.
+    """
+    everything = request.parameters.binary_data_output
+    wanted = request.outputs or dict.fromkeys(sorted(outputs), everything)
+    described = []
+    parts: list[bytes] = []
+    for name, binary in wanted.items():
+        array = outputs[name]
+        entry: dict[str, Any] = {
+            "name": name,
+            "datatype": datatype_of(name, array),
+            "shape": list(array.shape),
+        }
+        if binary:
+            parts.append(bytes_of_array(array))
+            entry["parameters"] = {"binary_data_size": len(parts[-1])}
+        else:
+            entry["data"] = json_ready(name, array.reshape(-1))
+        described.append(entry)
     answer: dict[str, Any] = {
         "model_name": model,
         "model_version": str(version),
-        "outputs": [_output(name, outputs[name], request.signature) for name in names],
+        "outputs": described,
     }
     if request.id is not None:
         answer["id"] = request.id
-    return orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)
-
-
-def _output(name: str, array: Array, signature: SignatureSpec) -> dict[str, Any]:
-    spec = signature.outputs.get(name)
-    datatype = _DATATYPES.get(spec.dtype.name) if spec else None
-    if datatype is None:
-        raise ServingError(Code.UNIMPLEMENTED, f"Output {name} has no datatype of this protocol")
-    return {
-        "name": name,
-        "datatype": datatype,
-        "shape": list(array.shape),
-        "data": json_ready(name, array.reshape(-1)),
-    }
-
-
-def encode_model(model: str, versions: Iterable[int], signature: SignatureSpec) -> bytes:
-    """Encodes a model's metadata: the inputs and outputs of one signature."""
-    return orjson.dumps(
-        {
-            "name": model,
-            "versions": [str(version) for version in versions],
-            "platform": "tensorflow_savedmodel",
-            "inputs": _specs(signature.inputs),
-            "outputs": _specs(signature.outputs),
-        }
-    )
-
-
-def _specs(specs: Mapping[str, TensorSpec]) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": name,
-            "datatype": _DATATYPES.get(spec.dtype.name, spec.dtype.enum_name),
-            "shape": [-1 if size is None else size for size in spec.shape or ()],
-        }
-        for name, spec in sorted(specs.items())
-        if spec.dtype.kind is not Kind.OTHER
-    ]
+    text = orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)
+    if not any(wanted.values()):
+        return text, None
+    return b"".join([text, *parts]), len(text)

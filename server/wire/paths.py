@@ -20,7 +20,7 @@ _POST = re.compile(_MODEL + _CHOICE + rb":(classify|regress|predict|lookup)", re
 _GET = re.compile(rb"/v1/models(?:/([^/:]+))?" + _CHOICE + rb"(?:/(metadata))?", re.IGNORECASE)
 _TABLES = re.compile(_MODEL + _CHOICE + rb"/(tables)(?:/([^/:]+))?", re.IGNORECASE)
 _OPENAPI = re.compile(_MODEL + _CHOICE + rb"/(openapi\.json)", re.IGNORECASE)
-_V2 = re.compile(rb"/v2/models/([^/:]+)(?:/versions/([0-9]+)|/labels/([^/:]+))?(?:/(ready|infer))?")
+_V2 = re.compile(rb"/v2/models/([^/:]+)" + _CHOICE + rb"(?:/(ready|infer|config))?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 _VERBS = frozenset({"classify", "regress", "predict", "lookup"})
@@ -34,7 +34,8 @@ class Route:
 
     Attributes:
         verb: `predict`, `classify`, `regress`, `lookup`; or `status`, `metadata`, `tables`,
-            `openapi`; under /v2/ `infer`, `ready` or `describe`.
+            `openapi`; under /v2/ `infer`, `ready`, `config`, `index` or
+            `describe`.
         model: The model's name, decoded.
         version: The version asked for, if one is.
         label: The version label asked for, if one is.
@@ -97,6 +98,8 @@ def parse_v2_path(method: str, path: bytes) -> Route:
         'infer'
     """
     match = _V2.fullmatch(path)
+    if method == "POST" and path == b"/v2/repository/index":
+        return Route("index", "")
     if match and (method == "POST") == (match[4] == b"infer") and method in ("GET", "POST"):
         return _route(method, path, (match[4] or b"describe").decode(), match)
     raise ServingError(Code.NOT_FOUND, f"Not found: {method} {path.decode('latin-1')}")

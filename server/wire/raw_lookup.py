@@ -15,7 +15,6 @@ from server.errors import invalid
 from server.tensors import Array, DType, Kind
 from server.wire.limits import Limits
 from server.wire.lookup import Ids
-from server.wire.npz import as_dtype, decode_npz
 from server.wire.pooling import Found
 
 
@@ -34,7 +33,7 @@ def decode_raw_ids(body: bytes, dtype: DType, limits: Limits) -> Ids:
     if dtype.kind is not Kind.INT:
         raise invalid(
             "application/octet-stream carries integer ids, and the keys of this table are "
-            f"of type {dtype.name}: send application/x-npz or JSON."
+            f"of type {dtype.name}: send JSON, or bytes by the Open Inference Protocol."
         )
     size = dtype.numpy.itemsize
     if len(body) % size:
@@ -42,45 +41,6 @@ def decode_raw_ids(body: bytes, dtype: DType, limits: Limits) -> Ids:
     limits.check_ids(len(body) // size)
     flat = np.frombuffer(body, dtype.numpy.newbyteorder("<"))
     return Ids(flat.astype(dtype.numpy, copy=False), None)
-
-
-def decode_npz_ids(body: bytes, dtype: DType, limits: Limits) -> Ids:
-    """Reads `ids` from a `.npz`, and `lengths` (the sizes of bags) if it has them.
-
-    Ids of two dimensions are bags of equal size.
-
-    Raises:
-        ServingError: INVALID_ARGUMENT.
-    """
-    arrays = decode_npz(body, limits)
-    if not {"ids"} <= arrays.keys() <= {"ids", "lengths"}:
-        raise invalid(
-            "The .npz must hold the array ids, and lengths if they come in bags. "
-            f"Received: {', '.join(sorted(arrays))[:128]}"
-        )
-    ids = as_dtype("ids", arrays["ids"], dtype)
-    limits.check_ids(ids.size)
-    lengths = None
-    if "lengths" in arrays:
-        sizes = arrays["lengths"]
-        fits = (
-            ids.ndim == 1
-            and sizes.ndim == 1
-            and sizes.dtype.kind in "iu"
-            and (not sizes.size or int(sizes.min()) >= 0)
-            and sum(sizes.tolist()) == ids.size
-        )
-        if not fits:
-            raise invalid(
-                "lengths must be as many integers as there are bags, whose sum is the number "
-                f"of ids. Received: {sizes.size} lengths for {ids.size} ids"
-            )
-        lengths = sizes.tolist()
-    elif ids.ndim == 2:
-        lengths = [ids.shape[1]] * ids.shape[0]
-    elif ids.ndim != 1:
-        raise invalid(f"ids must have 1 or 2 dimensions. Received: {ids.ndim}")
-    return Ids(ids.reshape(-1), lengths)
 
 
 def encode_raw(rows: Array, found: Found) -> tuple[bytes, Mapping[str, str]]:

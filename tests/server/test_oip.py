@@ -77,7 +77,7 @@ def test_health_metadata_and_readiness(app):
         ({}, 400, "must be an object with `inputs`"),
         ({"inputs": [{"name": "x"}]}, 400, "must be an object with `inputs`"),
         ({"inputs": [tensor("y")]}, 400, "inputs must be x, each once. Received: y"),
-        ({"inputs": [tensor(), tensor()]}, 400, "each once"),
+        ({"inputs": [tensor(), tensor()]}, 400, "Received twice: x"),
         ({"inputs": [tensor(datatype="INT64")]}, 400, "must have datatype FP32"),
         ({"inputs": [tensor(shape=(3,))]}, 400, "must have 3 values for its shape"),
         ({"inputs": [tensor(shape=(-2,))]}, 400, "Received: shape=[-2]"),

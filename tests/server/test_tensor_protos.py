@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from server.errors import ServingError
 from server.protos.modules import load_protos
-from server.protos.tensors import fill_proto, fill_values, to_array
+from server.protos.tensors import fill_proto, fill_typed, to_array
 from server.tensors import dtype_of_name
 
 NUMERIC = [
@@ -30,7 +30,7 @@ NUMERIC = [
     "complex128",
     "bfloat16",
 ]
-FILL = pytest.mark.parametrize("fill", [fill_proto, fill_values])
+FILL = pytest.mark.parametrize("fill", [fill_proto, fill_typed])
 
 
 def message():
@@ -74,7 +74,7 @@ def test_answers_lie_in_the_field_of_their_type(name, field, count):
     dtype = dtype_of_name(name)
     array = np.arange(-(count // 2), count - count // 2).astype(dtype.numpy)
     proto = message()
-    fill_values(proto, array, dtype)
+    fill_typed(proto, array, dtype)
     assert not proto.tensor_content
     parts = array.view(np.uint16) if name == "half" else array
     parts = array.view(np.float32) if name == "complex64" else parts
@@ -86,7 +86,7 @@ def test_integers_of_every_length_are_packed(name):
     powers = [2**bit for bit in range(63)] + [2**bit - 1 for bit in range(1, 64)]
     values = [*powers, *([-v for v in powers] if name == "int64" else [2**64 - 1])]
     proto = message()
-    fill_values(proto, np.array(values, name), dtype_of_name(name))
+    fill_typed(proto, np.array(values, name), dtype_of_name(name))
     assert list(getattr(proto, f"{name}_val")) == values
 
 

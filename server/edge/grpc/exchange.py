@@ -12,6 +12,9 @@ from server.request import Request
 
 # Answers one request from its bytes.
 Work = Callable[[Request, bytes], Awaitable[bytes]]
+# What the metrics call a method, the scopes of which a key must open one, and what answers it.
+# Without scopes no key is needed.
+Method = tuple[str, Sequence[str] | None, Work]
 
 
 class GrpcEdge:
@@ -27,13 +30,12 @@ class GrpcEdge:
         self.plane = plane
         self._accounts = accounts
 
-    def service(self, name: str, methods: Mapping[str, tuple[str, Sequence[str], Work]]) -> Any:
+    def service(self, name: str, methods: Mapping[str, Method]) -> Any:
         """Returns a service for `grpc.aio.Server.add_generic_rpc_handlers`.
 
         Args:
             name: The service's full name.
-            methods: By method: what the metrics call it, the scopes of which a key must open
-                one, and what answers it.
+            methods: Its methods by name.
         """
         import grpc
 
@@ -46,7 +48,7 @@ class GrpcEdge:
         return grpc.method_handlers_generic_handler(name, handlers)
 
     def _handler(
-        self, path: str, verb: str, scopes: Sequence[str], work: Work
+        self, path: str, verb: str, scopes: Sequence[str] | None, work: Work
     ) -> Callable[[bytes, Any], Awaitable[bytes]]:
         async def handle(body: bytes, context: Any) -> bytes:
             request = _request(path, verb, context)
@@ -77,8 +79,11 @@ class GrpcEdge:
         return handle
 
     async def _answer(
-        self, request: Request, scopes: Sequence[str], work: Work, body: bytes
+        self, request: Request, scopes: Sequence[str] | None, work: Work, body: bytes
     ) -> bytes:
+        if scopes is None:
+            return await work(request, body)
+
         async def read() -> bytes:
             return body
 

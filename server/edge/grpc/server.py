@@ -4,13 +4,23 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from server.dataplane.lifecycle import Lifecycle
 from server.dataplane.plane import DataPlane
 from server.edge.grpc.exchange import GrpcEdge
+from server.edge.grpc.health import Health
+from server.edge.grpc.inference_service import InferenceService
 from server.edge.grpc.model_service import ModelService
 from server.edge.grpc.prediction_service import PredictionService
+from server.edge.grpc.reflection import add_reflection
 from server.observability.accounts import Accounts
 from server.observability.live import LiveView
 from server.observability.metrics import Metrics
+
+_SERVICES = (
+    "tensorflow.serving.PredictionService",
+    "tensorflow.serving.ModelService",
+    "inference.GRPCInferenceService",
+)
 
 
 class GrpcPortError(Exception):
@@ -41,10 +51,14 @@ class GrpcOptions:
 
 
 class GrpcServer:
-    """TensorFlow Serving's PredictionService and ModelService over an engine."""
+    """TensorFlow Serving's services, the Open Inference Protocol's, health and reflection."""
 
     def __init__(
-        self, plane: DataPlane, options: GrpcOptions, accounts: Accounts | None = None
+        self,
+        plane: DataPlane,
+        options: GrpcOptions,
+        accounts: Accounts | None = None,
+        lifecycle: Lifecycle | None = None,
     ) -> None:
         """Makes the server.
 
@@ -52,10 +66,13 @@ class GrpcServer:
             plane: Answers the requests; its engine is started and closed by whoever owns it.
             options: How the port works.
             accounts: Counts and logs the requests; by itself if not given.
+            lifecycle: Tells whether the gateway takes traffic; always if not given.
         """
         self._plane = plane
         self._accounts = accounts or Accounts(Metrics(), LiveView(), plane.engine.model_names)
         self._options = options
+        self._lifecycle = lifecycle or Lifecycle()
+        self._health: Health | None = None
         self._server: Any = None
         self.port = options.port
 
@@ -78,8 +95,14 @@ class GrpcServer:
         )
         edge = GrpcEdge(self._plane, self._accounts)
         self._server.add_generic_rpc_handlers(
-            (PredictionService(edge).handler, ModelService(edge).handler)
+            (
+                PredictionService(edge).handler,
+                ModelService(edge).handler,
+                InferenceService(edge, self._lifecycle).handler,
+            )
         )
+        self._health = Health(self._server, _SERVICES, self._serves)
+        add_reflection(self._server, _SERVICES)
         host = f"[{options.host}]" if ":" in options.host else options.host
         address = f"{host}:{options.port}"
         try:
@@ -98,8 +121,13 @@ class GrpcServer:
 
     async def stop(self, seconds: float) -> None:
         """Takes no new requests, and gives those under way some time."""
+        if self._health is not None:
+            await self._health.stop()
         if self._server is not None:
             await self._server.stop(seconds)
+
+    def _serves(self) -> bool:
+        return self._plane.engine.ready() and not self._lifecycle.draining
 
     def _credentials(self) -> Any:
         import grpc

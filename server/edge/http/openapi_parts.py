@@ -10,7 +10,7 @@ ERRORS = {
     "404": "There is no such model, version or table.",
     "408": "The body did not arrive in time.",
     "413": "The body is too large.",
-    "415": "The body has a Content-Encoding other than gzip.",
+    "415": "The body has a Content-Encoding other than gzip and deflate.",
     "429": "Too many requests: at once, a second, or waiting.",
     "431": "The head of the request is too large.",
     "500": "The model, or the gateway, failed.",

@@ -27,6 +27,11 @@ def operations_router(
     """Makes the routes of the operations endpoints."""
     router = APIRouter()
 
+    @router.get("/")
+    async def alive() -> Response:
+        # KServe's first protocol asks here whether the server lives.
+        return json_response(orjson.dumps({"status": "alive"}))
+
     @router.get("/livez")
     async def livez() -> Response:
         return json_response(_OK)

@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import sys
 import tempfile
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,16 +25,16 @@ else:
 
 with followed:
     from server.errors import ServingError
+    from server.protos.inference import message_type, read_infer
     from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
     from server.wire.examples import decode_examples
     from server.wire.limits import Limits
     from server.wire.lookup import decode_ids, decode_lookup
     from server.wire.media import layout_of
-    from server.wire.npz import decode_npz, decode_predict_npz, encode_npz
     from server.wire.oip import decode_infer
     from server.wire.paths import parse_path, parse_v2_path
     from server.wire.predict import decode_predict
-    from server.wire.raw_lookup import decode_npz_ids, decode_raw_ids
+    from server.wire.raw_lookup import decode_raw_ids
     from server.wire.timeouts import timeout_seconds
 
 LIMITS = Limits(max_rank=8, max_elements=10_000, max_ids=1_000, max_bytes=1 << 20)
@@ -71,17 +69,9 @@ def _path(data: bytes) -> None:
                 continue
 
 
-def _npz(data: bytes) -> None:
-    decode_npz(data, LIMITS)
-    decode_npz_ids(data, INT64, LIMITS)
-
-
-def _npy(data: bytes) -> None:
-    """Fuzzes an array alone: in a damaged archive its checksum would stand before it."""
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as file:
-        file.writestr("x.npy", data)
-    decode_predict_npz(archive.getvalue(), ONE, LIMITS)
+def _infer_bytes(data: bytes) -> None:
+    header, _, body = data.partition(b"\n")
+    decode_infer(body, header, LIMITS)
 
 
 TARGETS: dict[str, Callable[[bytes], object]] = {
@@ -89,20 +79,14 @@ TARGETS: dict[str, Callable[[bytes], object]] = {
     "predict-named": lambda data: decode_predict(data, lambda _: MANY, LIMITS),
     "examples": lambda data: decode_examples(data, LIMITS),
     "lookup": _lookup,
-    "infer": lambda data: decode_infer(data, lambda _: MANY, LIMITS),
-    "npz": _npz,
-    "npy": _npy,
+    "infer": lambda data: decode_infer(data, None, LIMITS),
+    "infer-bytes": _infer_bytes,
+    "infer-message": lambda data: read_infer(data, LIMITS),
     "raw": lambda data: decode_raw_ids(data, INT64, LIMITS),
     "ids": lambda data: decode_ids(msgspec.Raw(data), INT64, LIMITS),
     "head": _head,
     "path": _path,
 }
-
-
-def _saved(array: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
 
 
 _ROWS = b'{"signature_name": "s", "instances": [[1, -2.5e3], [NaN, 0]]}'
@@ -120,22 +104,35 @@ _INFER = json.dumps({
         )
     ],
 }).encode()  # fmt: skip
-# What fuzzing begins with: a zip file is not found by chance.
+_BYTES = json.dumps({
+    "inputs": [
+        {"name": name, "datatype": datatype, "shape": shape,
+         "parameters": {"binary_data_size": size}}
+        for name, datatype, shape, size in (
+            ("x", "FP32", [2, 1], 8), ("ids", "INT64", [1], 8), ("name", "BYTES", [1], 5),
+        )
+    ],
+    "parameters": {"binary_data_output": True},
+}).encode()  # fmt: skip
+_MESSAGE = message_type("ModelInferRequest")(
+    model_name="m",
+    inputs=[
+        {"name": "x", "datatype": "FP32", "shape": [1], "contents": {"fp32_contents": [1.5]}},
+        {"name": "s", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [b"a"]}},
+    ],
+)
+# What fuzzing begins with: such requests are not found by chance.
 SEEDS: dict[str, list[bytes]] = {
     "predict": [_ROWS, b'{"inputs": [[1.0]]}'],
     "predict-named": [_NAMED, _COLUMNS],
     "examples": [_EXAMPLES],
     "lookup": [_BAGS],
     "infer": [_INFER],
-    "npz": [
-        encode_npz({"ids": np.arange(3)}),
-        encode_npz({"ids": np.arange(3, dtype=np.int8), "lengths": np.array([1, 2])}),
-        encode_npz({"x": np.ones((2, 2), np.float16), "b": np.array(True)}),
-    ],
-    "npy": [_saved(np.ones((2, 1))), _saved(np.ones((1, 2), np.int8)), _saved(np.array(["a"]))],
+    "infer-bytes": [b"%d\n%b" % (len(_BYTES), _BYTES + bytes(16) + b"\1\0\0\0a")],
+    "infer-message": [_MESSAGE.SerializeToString()],
     "raw": [np.arange(2).tobytes()],
     "ids": [b'[[1, "2"], [-3]]', b'["a", {"b64": "AA=="}]'],
-    "head": [b"application/x-npz; q=1\n*/*, application/octet-stream", b"250m"],
+    "head": [b"application/octet-stream; q=1\n*/*, application/octet-stream", b"250m"],
     "path": [b"/v1/models/m/labels/l%2F:predict", b"/v2/models/m/versions/3/infer"],
 }
 

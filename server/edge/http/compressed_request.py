@@ -10,7 +10,12 @@ from server.edge.http.responses import error_response
 
 # A body may be several gzip members; millions of empty ones would only burn time.
 _MAX_MEMBERS = 64
-_GZIP_WINDOW = 16 + zlib.MAX_WBITS
+_WINDOWS = {
+    b"gzip": 16 + zlib.MAX_WBITS,
+    b"x-gzip": 16 + zlib.MAX_WBITS,
+    # HTTP means zlib's format by this name.
+    b"deflate": zlib.MAX_WBITS,
+}
 # A piece of this size may become a thousand times larger, which takes milliseconds: others
 # must not wait for it.
 _OFFLOAD_BYTES = 4096
@@ -23,8 +28,8 @@ class _RefusedError(Exception):
         self.message = message
 
 
-class GzipRequest:
-    """Decompresses bodies sent with `Content-Encoding: gzip`; answers 415 to other encodings."""
+class CompressedRequest:
+    """Decompresses bodies of `Content-Encoding: gzip` or `deflate`; answers 415 to others."""
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         """Wraps an application.
@@ -42,15 +47,15 @@ class GzipRequest:
         if encoding in (b"", b"identity"):
             await self._app(scope, receive, send)
             return
-        if encoding not in (b"gzip", b"x-gzip"):
+        if encoding not in _WINDOWS:
             response = error_response(
                 415,
-                "Content-Encoding must be gzip or identity. "
+                "Content-Encoding must be gzip, deflate or identity. "
                 f"Received: {encoding.decode('latin-1')}",
             )
             await response(scope, receive, send)
             return
-        inflate = _Inflater(self._max_bytes)
+        inflate = _Inflater(self._max_bytes, encoding)
 
         async def receive_inflated() -> Message:
             while True:
@@ -77,12 +82,14 @@ class GzipRequest:
 
 
 class _Inflater:
-    """Decompresses a stream of one or more gzip members, up to a bound."""
+    """Decompresses a stream of one or more members, up to a bound."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, encoding: bytes) -> None:
+        self._name = encoding.decode()
+        self._window = _WINDOWS[encoding]
         self._max_bytes = max_bytes
         self._left = max_bytes
-        self._stream = zlib.decompressobj(_GZIP_WINDOW)
+        self._stream = zlib.decompressobj(self._window)
         self._members = 1
 
     def feed(self, data: bytes, *, last: bool) -> bytes:
@@ -93,9 +100,9 @@ class _Inflater:
                     self._members += 1
                     if self._members > _MAX_MEMBERS:
                         raise _RefusedError(
-                            400, f"Request body must be at most {_MAX_MEMBERS} gzip members"
+                            400, f"Request body must be at most {_MAX_MEMBERS} {self._name} members"
                         )
-                    self._stream = zlib.decompressobj(_GZIP_WINDOW)
+                    self._stream = zlib.decompressobj(self._window)
                 # One byte over the bound is enough to know.
                 piece = self._stream.decompress(data, self._left + 1)
                 self._left -= len(piece)
@@ -107,10 +114,10 @@ class _Inflater:
                 data = self._stream.unconsumed_tail or self._stream.unused_data
         except zlib.error:
             raise _RefusedError(
-                400, "Request body must be gzip, as Content-Encoding says"
+                400, f"Request body must be {self._name}, as Content-Encoding says"
             ) from None
         if last and not self._stream.eof:
-            raise _RefusedError(400, "Request body ends before its gzip stream does")
+            raise _RefusedError(400, f"Request body ends before its {self._name} stream does")
         return b"".join(pieces)
 
 

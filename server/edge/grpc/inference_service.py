@@ -1,0 +1,99 @@
+"""The Open Inference Protocol's GRPCInferenceService: clients of Triton and KServe work with it."""
+
+from typing import Any
+
+from server.dataplane import infer
+from server.dataplane.codec import work_of
+from server.dataplane.lifecycle import Lifecycle
+from server.dataplane.plane import RUN_SCOPES
+from server.edge.grpc.exchange import GrpcEdge
+from server.engines.base import ModelSpec
+from server.errors import Code, ServingError, invalid
+from server.protos.inference import SERVICE, message_type, read_infer, write_infer
+from server.protos.requests import parse
+from server.request import Request
+
+
+class InferenceService:
+    """ModelInfer, and what clients ask before."""
+
+    def __init__(self, edge: GrpcEdge, lifecycle: Lifecycle) -> None:
+        """Makes the service over an edge; `lifecycle` tells whether the gateway takes traffic."""
+        self._plane = edge.plane
+        self._lifecycle = lifecycle
+        self.handler = edge.service(
+            SERVICE,
+            {
+                "ServerLive": ("live", None, self._live),
+                "ServerReady": ("ready", None, self._ready),
+                "ServerMetadata": ("describe", None, self._server),
+                "ModelReady": ("ready", ("predict",), self._model_ready),
+                "ModelMetadata": ("describe", ("predict",), self._metadata),
+                "ModelConfig": ("config", ("predict",), self._config),
+                "RepositoryIndex": ("index", ("predict",), self._index),
+                "ModelInfer": ("infer", RUN_SCOPES, self._infer),
+            },
+        )
+
+    async def _live(self, _: Request, __: bytes) -> bytes:
+        return _message("ServerLiveResponse", live=True)
+
+    async def _ready(self, _: Request, __: bytes) -> bytes:
+        ready = self._plane.engine.ready() and not self._lifecycle.draining
+        return _message("ServerReadyResponse", ready=ready)
+
+    async def _server(self, _: Request, __: bytes) -> bytes:
+        return _message("ServerMetadataResponse", **infer.SERVER)
+
+    async def _model_ready(self, request: Request, body: bytes) -> bytes:
+        spec = _spec_of("ModelReadyRequest", request, body)
+        try:
+            await infer.ready(self._plane, spec)
+        except ServingError as error:
+            if error.code is not Code.NOT_FOUND:
+                raise
+            return _message("ModelReadyResponse", ready=False)
+        return _message("ModelReadyResponse", ready=True)
+
+    async def _metadata(self, request: Request, body: bytes) -> bytes:
+        spec = _spec_of("ModelMetadataRequest", request, body)
+        told, _ = await infer.metadata(self._plane, spec)
+        return _message("ModelMetadataResponse", **told)
+
+    async def _config(self, request: Request, body: bytes) -> bytes:
+        spec = _spec_of("ModelConfigRequest", request, body)
+        told, _ = await infer.config(self._plane, spec)
+        return _message("ModelConfigResponse", config=told)
+
+    async def _index(self, _: Request, body: bytes) -> bytes:
+        wanted = parse(message_type("RepositoryIndexRequest"), body)
+        listed = await infer.repository_index(self._plane, ready=wanted.ready)
+        return _message("RepositoryIndexResponse", models=listed)
+
+    async def _infer(self, request: Request, body: bytes) -> bytes:
+        codec = self._plane.codec
+        model, version, asked = await codec.run(
+            len(body) // infer.BINARY_WORK, "decode", read_infer, body, self._plane.limits
+        )
+        spec = _spec(model, version, request)
+        async with self._plane.lease(spec) as servable:
+            outputs = await infer.run_infer(servable, asked)
+            number = servable.version
+        size = work_of(outputs) // infer.BINARY_WORK
+        return await codec.run(size, "encode", write_infer, model, number, asked, outputs)
+
+
+def _message(name: str, /, **fields: Any) -> bytes:
+    return bytes(message_type(name)(**fields).SerializeToString())
+
+
+def _spec_of(name: str, request: Request, body: bytes) -> ModelSpec:
+    message = parse(message_type(name), body)
+    return _spec(message.name, message.version, request)
+
+
+def _spec(name: str, version: str, request: Request) -> ModelSpec:
+    if version and not (version.isdecimal() and len(version) <= 19 and int(version) < 2**63):
+        raise invalid(f"A version must be a number. Received: version={version[:128]}")
+    request.model = name
+    return ModelSpec(name, int(version) if version else None)

@@ -1,0 +1,98 @@
+"""The messages of the Open Inference Protocol's gRPC, and their tensors."""
+
+from typing import Any
+
+from server.errors import Code, ServingError, invalid
+from server.protos.modules import load_protos
+from server.protos.requests import parse
+from server.tensors import Array, Tensors
+from server.wire.limits import Limits
+from server.wire.oip import (
+    InferRequest,
+    add_input,
+    datatype_of,
+    parameters_of,
+)
+from server.wire.tensor_bytes import bytes_of_array
+
+SERVICE = "inference.GRPCInferenceService"
+_CONTENTS = {
+    "BOOL": "bool_contents",
+    "INT8": "int_contents",
+    "INT16": "int_contents",
+    "INT32": "int_contents",
+    "INT64": "int64_contents",
+    "UINT8": "uint_contents",
+    "UINT16": "uint_contents",
+    "UINT32": "uint_contents",
+    "UINT64": "uint64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+    "BYTES": "bytes_contents",
+}
+
+
+def message_type(name: str) -> Any:
+    """Returns the class of a message, e.g. `ModelInferRequest`."""
+    return getattr(load_protos().open_inference, name)
+
+
+def read_infer(body: bytes, limits: Limits) -> tuple[str, str, InferRequest]:
+    """Reads a ModelInferRequest.
+
+    Returns:
+        The names of model and version, and the request.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT, naming the input; UNIMPLEMENTED for shared memory.
+    """
+    message = parse(message_type("ModelInferRequest"), body)
+    raw = message.raw_input_contents
+    if raw and len(raw) != len(message.inputs):
+        raise invalid(
+            "raw_input_contents must hold the bytes of every input, or of none. "
+            f"Received: {len(raw)} for {len(message.inputs)} inputs"
+        )
+    inputs: dict[str, Array] = {}
+    for index, tensor in enumerate(message.inputs):
+        _check_here(tensor)
+        values: Any
+        if raw:
+            values = memoryview(raw[index])
+        elif tensor.datatype in _CONTENTS:
+            values = getattr(tensor.contents, _CONTENTS[tensor.datatype])
+        else:
+            raise invalid(f"Input {tensor.name} of {tensor.datatype[:128]} must come as raw bytes")
+        add_input(inputs, tensor.name, tensor.datatype, list(tensor.shape), values, limits)
+    limits.check_tensors(inputs)
+    for output in message.outputs:
+        _check_here(output)
+    told = {name: _parameter(value) for name, value in message.parameters.items()}
+    outputs = {output.name: True for output in message.outputs}
+    request = InferRequest(inputs, outputs, parameters_of(told), message.id or None)
+    return message.model_name, message.model_version, request
+
+
+def write_infer(model: str, version: int, request: InferRequest, outputs: Tensors) -> bytes:
+    """Writes a ModelInferResponse, its tensors as raw bytes."""
+    response = message_type("ModelInferResponse")(
+        model_name=model, model_version=str(version), id=request.id or ""
+    )
+    for name in request.outputs or sorted(outputs):
+        array = outputs[name]
+        response.outputs.add(name=name, datatype=datatype_of(name, array), shape=array.shape)
+        response.raw_output_contents.append(bytes_of_array(array))
+    return bytes(response.SerializeToString())
+
+
+def _parameter(value: Any) -> Any:
+    choice = value.WhichOneof("parameter_choice")
+    return getattr(value, choice) if choice else None
+
+
+def _check_here(tensor: Any) -> None:
+    for name in ("shared_memory_region", "classification"):
+        if name in tensor.parameters:
+            raise ServingError(
+                Code.UNIMPLEMENTED, f"Tensor {tensor.name[:128]} must not have the parameter {name}"
+            )

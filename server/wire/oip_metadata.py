@@ -1,0 +1,54 @@
+"""What the Open Inference Protocol tells of a model."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from server.tensors import SignatureSpec, TensorSpec
+from server.wire.oip import DATATYPES
+
+
+def model_metadata(model: str, versions: Iterable[int], signature: SignatureSpec) -> dict[str, Any]:
+    """Describes a model: the inputs and outputs of one signature."""
+    return {
+        "name": model,
+        "versions": [str(version) for version in versions],
+        "platform": "tensorflow_savedmodel",
+        "inputs": _specs(signature.inputs),
+        "outputs": _specs(signature.outputs),
+    }
+
+
+def model_config(model: str, signature: SignatureSpec) -> dict[str, Any]:
+    """Describes a model as Triton's configuration does; clients choose datatypes by it."""
+
+    def tensors(specs: Mapping[str, TensorSpec]) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": spec["name"],
+                "data_type": f"TYPE_{spec['datatype']}".replace("BYTES", "STRING"),
+                "dims": spec["shape"],
+            }
+            for spec in _specs(specs)
+        ]
+
+    return {
+        "name": model,
+        "platform": "tensorflow_savedmodel",
+        "backend": "tensorflow",
+        # Zero: shapes count the batch like any other dimension.
+        "max_batch_size": 0,
+        "input": tensors(signature.inputs),
+        "output": tensors(signature.outputs),
+    }
+
+
+def _specs(specs: Mapping[str, TensorSpec]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "datatype": datatype,
+            "shape": [-1 if size is None else size for size in spec.shape or ()],
+        }
+        for name, spec in sorted(specs.items())
+        if (datatype := DATATYPES.get(spec.dtype.carrier))
+    ]

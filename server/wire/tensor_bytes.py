@@ -1,0 +1,74 @@
+"""Tensors as bytes: little-endian in row-major order, each string after its length."""
+
+import struct
+import sys
+
+import numpy as np
+
+from server.errors import invalid
+from server.tensors import Array, DType, Kind
+from server.wire.strings import bytes_array
+
+_LENGTH = struct.Struct("<I")
+
+
+def array_of_bytes(view: memoryview, dtype: DType, count: int) -> Array:
+    r"""Reads a flat tensor from its bytes.
+
+    Args:
+        view: The bytes, all of them the tensor's.
+        dtype: The element type.
+        count: How many elements there must be.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT for bytes of another length.
+
+    Example:
+        >>> from server.tensors import dtype_of_name
+        >>> array_of_bytes(memoryview(b"\x07\x00\xff\xff"), dtype_of_name("int16"), 2)
+        array([ 7, -1], dtype=int16)
+    """
+    if dtype.kind is Kind.STRING:
+        return _strings(view, count)
+    itemsize = dtype.numpy.itemsize
+    if len(view) != count * itemsize:
+        raise invalid(
+            f"{count} values of {itemsize} bytes must take {count * itemsize} bytes. "
+            f"Received: {len(view)} bytes"
+        )
+    if dtype.kind is Kind.BOOL:
+        # Any byte but 0 and 1 would be no boolean of numpy.
+        return np.frombuffer(view, np.uint8) != 0
+    array = np.frombuffer(view, dtype.numpy)
+    if sys.byteorder == "big":
+        array = array.byteswap()
+    # The JSON before it may be of any length, and TensorFlow reads aligned memory only.
+    return np.require(array, requirements="A")
+
+
+def _strings(view: memoryview, count: int) -> Array:
+    strings: list[bytes] = []
+    end = 0
+    # Each string takes its length's four bytes at least: a huge count ends here.
+    if 4 * count <= len(view):
+        while len(strings) < count and end + 4 <= len(view):
+            start = end + 4
+            end = start + _LENGTH.unpack_from(view, end)[0]
+            strings.append(bytes(view[start:end]))
+    if len(strings) != count or end != len(view):
+        raise invalid(
+            f"{count} strings, each after its length in 4 bytes, must take all bytes. "
+            f"Received: {len(view)} bytes"
+        )
+    return bytes_array(strings, (count,))
+
+
+def bytes_of_array(array: Array) -> bytes:
+    """Returns a tensor's bytes."""
+    if array.dtype.kind == "O":
+        return b"".join(
+            part for value in array.reshape(-1) for part in (_LENGTH.pack(len(value)), value)
+        )
+    if sys.byteorder == "big":
+        array = array.byteswap()
+    return array.tobytes()

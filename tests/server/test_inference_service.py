@@ -1,0 +1,180 @@
+"""The Open Inference Protocol over gRPC, health and reflection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
+    ProtoReflectionDescriptorDatabase,
+)
+
+from server.dataplane.lifecycle import Lifecycle
+from server.dataplane.plane import DataPlane
+from server.edge.grpc.server import GrpcOptions, GrpcServer
+from server.protos.inference import message_type
+from server.settings import load_settings
+from tests.server.support.light_upstream import LightUpstream
+from tests.server.support.numpy_engine import NumpyEngine
+
+PATH = "/inference.GRPCInferenceService/"
+
+
+@pytest.fixture(scope="module")
+def channel() -> Iterator[grpc.Channel]:
+    with LightUpstream() as server, grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        yield channel
+
+
+def call(channel: grpc.Channel, method: str, **fields: Any) -> Any:
+    ask = channel.unary_unary(
+        PATH + method,
+        request_serializer=lambda message: message.SerializeToString(),
+        response_deserializer=message_type(f"{method}Response").FromString,
+    )
+    return ask(message_type(f"{method}Request")(**fields), timeout=60)
+
+
+def infer(channel: grpc.Channel, *inputs: dict[str, Any], **fields: Any) -> Any:
+    return call(channel, "ModelInfer", model_name="m", inputs=inputs, **fields)
+
+
+def numbers(response: Any, index: int, dtype: str) -> list[Any]:
+    shape = tuple(response.outputs[index].shape)
+    return np.frombuffer(response.raw_output_contents[index], dtype).reshape(shape).tolist()
+
+
+def test_what_is_served(channel):
+    assert call(channel, "ServerLive").live
+    assert call(channel, "ServerReady").ready
+    assert "binary_tensor_data" in call(channel, "ServerMetadata").extensions
+    assert call(channel, "ModelReady", name="m").ready
+    assert not call(channel, "ModelReady", name="no").ready
+    described = call(channel, "ModelMetadata", name="m", version="3")
+    assert list(described.versions) == ["3"]
+    assert (described.inputs[0].name, described.inputs[0].datatype) == ("x", "FP32")
+    assert list(described.inputs[0].shape) == [-1]
+    config = call(channel, "ModelConfig", name="m").config
+    assert (config.name, config.max_batch_size, list(config.input[0].dims)) == ("m", 0, [-1])
+    (listed,) = call(channel, "RepositoryIndex", ready=True).models
+    assert (listed.name, listed.version, listed.state) == ("m", "3", "READY")
+
+
+def test_tensors_travel_typed_and_raw(channel):
+    typed = {"name": "x", "datatype": "FP32", "shape": [2], "contents": {"fp32_contents": [1, 2]}}
+    response = infer(channel, typed, id="7")
+    assert (response.model_name, response.model_version, response.id) == ("m", "3", "7")
+    assert numbers(response, 0, "<f4") == [2.5, 3.0]
+    raw = {"name": "x", "datatype": "FP32", "shape": [1, 2]}
+    response = infer(channel, raw, raw_input_contents=[np.array([1, 2], "<f4").tobytes()])
+    assert numbers(response, 0, "<f4") == [[2.5, 3.0]]
+
+
+def test_strings_signatures_and_chosen_outputs(channel):
+    response = infer(
+        channel,
+        {"name": "a", "datatype": "INT64", "shape": [1], "contents": {"int64_contents": [5]}},
+        {"name": "s", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [b"\xff"]}},
+        parameters={"signature_name": {"string_param": "both"}},
+        outputs=[{"name": "s_bytes"}],
+    )
+    assert [output.name for output in response.outputs] == ["s_bytes"]
+    assert response.outputs[0].datatype == "BYTES"
+    assert list(response.raw_output_contents) == [b"\1\0\0\0\xff"]
+
+
+def test_lookups(channel):
+    response = infer(
+        channel,
+        {"name": "ids", "datatype": "INT64", "shape": [2], "contents": {"int64_contents": [7, 1]}},
+        parameters={
+            "signature_name": {"string_param": "de_lookup/user"},
+            "missing": {"string_param": "null"},
+        },
+    )
+    np.testing.assert_array_equal(numbers(response, 0, "<f4"), [[1, 2], [np.nan, np.nan]])
+    assert numbers(response, 1, "?") == [True, False]
+
+
+INT8 = {"name": "x", "datatype": "INT8", "shape": [1], "contents": {"int_contents": [300]}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "error"),
+    [
+        ({"model_version": "x"}, "INVALID_ARGUMENT", "A version must be a number"),
+        ({"model_version": "9"}, "NOT_FOUND", "Specific(m, 9)"),
+        ({"inputs": []}, "INVALID_ARGUMENT", "inputs must be x"),
+        ({"inputs": [INT8]}, "INVALID_ARGUMENT", "must hold values of INT8"),
+        ({"inputs": [{**INT8, "datatype": "FP16"}]}, "INVALID_ARGUMENT", "come as raw bytes"),
+        ({"inputs": [{**INT8, "shape": [2**40]}]}, "INVALID_ARGUMENT", "values. Received: shape="),
+        ({"raw_input_contents": [b"", b""]}, "INVALID_ARGUMENT", "2 for 1 inputs"),
+        ({"raw_input_contents": [b"123"]}, "INVALID_ARGUMENT", "must take 4 bytes"),
+        ({"parameters": {"signature_name": {"bool_param": True}}}, "INVALID_ARGUMENT", "must fit"),
+        (
+            {"inputs": [{**INT8, "parameters": {"shared_memory_region": {"string_param": "r"}}}]},
+            "UNIMPLEMENTED",
+            "must not have the parameter shared_memory_region",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(channel, fields, code, error):
+    one = {"name": "x", "datatype": "FP32", "shape": [1], "contents": {"fp32_contents": [1]}}
+    with pytest.raises(grpc.RpcError) as caught:
+        call(channel, "ModelInfer", **{"model_name": "m", "inputs": [one], **fields})
+    assert caught.value.code().name == code
+    assert error in caught.value.details()
+
+
+def test_reflection_tells_services_and_messages(channel):
+    told = ProtoReflectionDescriptorDatabase(channel)
+    assert set(told.get_services()) == {
+        "tensorflow.serving.PredictionService",
+        "tensorflow.serving.ModelService",
+        "inference.GRPCInferenceService",
+        "grpc.health.v1.Health",
+        "grpc.reflection.v1alpha.ServerReflection",
+    }
+    for message in ("inference.ModelInferRequest", "tensorflow.serving.PredictRequest"):
+        file = told.FindFileContainingSymbol(message)
+        assert message.rpartition(".")[2] in [kind.name for kind in file.message_type]
+
+
+def test_health_follows_the_gateway():
+    lifecycle, engine = Lifecycle(), NumpyEngine()
+    plane = DataPlane(engine, load_settings(model_dir="x"))
+    server = GrpcServer(plane, GrpcOptions("127.0.0.1", 0, 1 << 20), lifecycle=lifecycle)
+    status = health_pb2.HealthCheckResponse
+
+    async def run() -> None:
+        await server.start()
+        try:
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+                health = health_pb2_grpc.HealthStub(channel)
+
+                async def check(name: str = "") -> Any:
+                    return (await health.Check(health_pb2.HealthCheckRequest(service=name))).status
+
+                watch = health.Watch(health_pb2.HealthCheckRequest())
+                assert (await watch.read()).status == status.SERVING
+                assert await check() == status.SERVING
+                assert await check("inference.GRPCInferenceService") == status.SERVING
+                engine.is_ready = False
+                assert await check("tensorflow.serving.PredictionService") == status.NOT_SERVING
+                assert (await watch.read()).status == status.NOT_SERVING
+                engine.is_ready = True
+                assert await check() == status.SERVING
+                lifecycle.draining = True
+                assert await check() == status.NOT_SERVING
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await check("no.such.Service")
+                assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+        finally:
+            await server.stop(0)
+
+    asyncio.run(run())
