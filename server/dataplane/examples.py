@@ -2,14 +2,16 @@
 
 from server.dataplane.answer import Answer
 from server.dataplane.plane import DataPlane
-from server.engines.base import CLASSIFY_METHOD, REGRESS_METHOD, ModelSpec, Servable
-from server.errors import invalid
+from server.engines.base import ModelSpec, Servable
+from server.errors import Code, ServingError, invalid
+from server.tensors import SignatureSpec
 from server.wire.examples import (
     ExamplesRequest,
     decode_examples,
     encode_classify,
     encode_regress,
 )
+from server.wire.signature_text import signature_text
 
 # An example costs so many times what a number of the same length in JSON does.
 _WORK = 16
@@ -19,7 +21,7 @@ async def classify(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
     """Answers a `:classify` request; errors as `decode_examples` and `Servable.classify`."""
     request = await _decode(plane, body)
     async with plane.lease(spec) as servable:
-        check_method(servable, request.signature_name, CLASSIFY_METHOD, "classification")
+        check_classifies(servable, request.signature_name)
         result = await servable.classify(request.signature_name, request.examples, request.context)
     classes, scores = result.classes, result.scores
     size = _WORK * sum(part.size for part in (classes, scores) if part is not None)
@@ -31,7 +33,7 @@ async def regress(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
     """Answers a `:regress` request; errors as `decode_examples` and `Servable.regress`."""
     request = await _decode(plane, body)
     async with plane.lease(spec) as servable:
-        check_method(servable, request.signature_name, REGRESS_METHOD, "regression")
+        check_regresses(servable, request.signature_name)
         values = await servable.regress(request.signature_name, request.examples, request.context)
     return Answer(encode_regress(values), servable.version)
 
@@ -40,12 +42,46 @@ async def _decode(plane: DataPlane, body: bytes) -> ExamplesRequest:
     return await plane.codec.run(_WORK * len(body), "decode", decode_examples, body, plane.limits)
 
 
-def check_method(servable: Servable, name: str, method: str, kind: str) -> None:
-    """Refuses a signature that is not there, or is of another method; `kind` names the method."""
+def check_classifies(servable: Servable, name: str) -> None:
+    """Refuses a signature that is not there, or cannot classify examples.
+
+    Its method name does not count, as it does not in TensorFlow Serving: TensorFlow 2 saves all
+    signatures under that of predict.
+    """
+    signature = _with_examples(servable, name)
+    if len(signature.outputs) not in (1, 2):
+        raise invalid(f"Expected one or two output Tensors, found {len(signature.outputs)}")
+    _check_inputs(signature, "classification")
+    if not {"classes", "scores"} & signature.outputs.keys():
+        raise _unfit(
+            'Expected classification signature outputs to contain at least one of "classes" or '
+            f'"scores". Signature was: {signature_text(signature)}'
+        )
+
+
+def check_regresses(servable: Servable, name: str) -> None:
+    """Refuses a signature that is not there, or gives examples no values."""
+    signature = _with_examples(servable, name)
+    if len(signature.outputs) != 1:
+        raise invalid("Expected one output Tensor.")
+    _check_inputs(signature, "regression")
+    if "outputs" not in signature.outputs:
+        raise _unfit(f"No regression outputs found in SignatureDef: {signature_text(signature)}")
+
+
+def _with_examples(servable: Servable, name: str) -> SignatureSpec:
     signature = servable.signatures.get(name)
     if signature is None:
         raise invalid(f"No signature was found with the name: {name}")
-    if signature.method_name != method:
-        raise invalid(
-            f"Expected {kind} signature method_name to be {method}. Was: {signature.method_name}"
-        )
+    if len(signature.inputs) != 1:
+        raise invalid("Expected one input Tensor.")
+    return signature
+
+
+def _check_inputs(signature: SignatureSpec, kind: str) -> None:
+    if "inputs" not in signature.inputs:
+        raise _unfit(f"No {kind} inputs found in SignatureDef: {signature_text(signature)}")
+
+
+def _unfit(message: str) -> ServingError:
+    return ServingError(Code.FAILED_PRECONDITION, message)

@@ -125,13 +125,13 @@ class Servable(Protocol):
     async def classify(
         self, signature: str, examples: Sequence[Example], context: Example | None
     ) -> Classifications:
-        """Runs a signature whose method is `CLASSIFY_METHOD`; errors as for `run`."""
+        """Runs a signature that gives examples labels, scores or both; errors as for `run`."""
         ...
 
     async def regress(
         self, signature: str, examples: Sequence[Example], context: Example | None
     ) -> Array:
-        """Runs a signature whose method is `REGRESS_METHOD`: one value an example."""
+        """Runs a signature that gives each example one value; errors as for `run`."""
         ...
 
 

@@ -31,6 +31,9 @@ class Layout:
 
 PLAIN = Layout()
 
+# The parameters that a query may have.
+PARAMETERS = frozenset({"int64", "table", "combiner", "missing"})
+
 
 def layout_of(content_type: bytes | None, accept: bytes | None, query: bytes) -> Layout:
     """Returns the layout that headers and query ask for.

@@ -57,6 +57,35 @@ def test_strings_and_bytes(app):
     }
 
 
+# As protocol buffers print it.
+DEFAULT_SIGNATURE = """inputs {
+  key: "x"
+  value {
+    name: "x:0"
+    dtype: DT_FLOAT
+    tensor_shape {
+      dim {
+        size: -1
+      }
+    }
+  }
+}
+outputs {
+  key: "y"
+  value {
+    name: "y:0"
+    dtype: DT_FLOAT
+    tensor_shape {
+      dim {
+        size: -1
+      }
+    }
+  }
+}
+method_name: "tensorflow/serving/predict"
+"""
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "error"),
     [
@@ -83,8 +112,13 @@ def test_strings_and_bytes(app):
             "/v1/models/m:regress",
             b'{"examples": [{}]}',
             400,
-            "Expected regression signature method_name to be tensorflow/serving/regress. "
-            "Was: tensorflow/serving/predict",
+            f"No regression inputs found in SignatureDef: {DEFAULT_SIGNATURE}",
+        ),
+        (
+            "/v1/models/m:regress",
+            b'{"signature_name": "both", "examples": [{}]}',
+            400,
+            "Expected one input Tensor.",
         ),
         (
             "/v1/models/m:classify",
@@ -205,7 +239,7 @@ def test_status_metadata_and_tables(app):
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
-    [("GET", "/", 404), ("GET", "/v2/health", 404), ("POST", "/livez", 405), ("GET", "/v1", 404)],
+    [("GET", "/x", 404), ("GET", "/v2/health", 404), ("POST", "/livez", 405), ("GET", "/v1", 404)],
 )
 def test_other_paths_are_refused_as_json(app, method, path, status):
     reply = ask(app, method, path)
@@ -273,16 +307,19 @@ def test_metrics_count_and_unknown_models_share_a_label(app):
 
 
 def test_options_answers_browsers_only_when_an_origin_is_set(app):
-    reply = ask(app, "OPTIONS", "/v1/models/m:predict")
+    origin = {"origin": "http://here"}
+    reply = ask(app, "OPTIONS", "/v1/models/m:predict", headers=origin)
     assert (reply.status, reply.headers["allow"]) == (200, "POST, OPTIONS")
+    reply = ask(app, "OPTIONS", "/v1/models/m:predict")
+    assert (reply.status, reply.error) == (400, "Malformed request: OPTIONS /v1/models/m:predict")
     assert "access-control-allow-origin" not in reply.headers
     open_app = make_app(cors_origin="*")
-    reply = ask(open_app, "OPTIONS", "/v1/models/m")
+    reply = ask(open_app, "OPTIONS", "/v1/models/m", headers=origin)
     assert reply.headers["access-control-allow-origin"] == "*"
     assert reply.headers["access-control-allow-methods"] == "GET, OPTIONS"
     reply = post(open_app, "predict", b"nonsense")
     assert reply.headers["access-control-allow-origin"] == "*"
-    reply = ask(app, "OPTIONS", "/v1/foo")
+    reply = ask(app, "OPTIONS", "/v1/foo", headers=origin)
     assert (reply.status, reply.error) == (400, "Malformed request: OPTIONS /v1/foo")
 
 

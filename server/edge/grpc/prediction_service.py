@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from server.dataplane.examples import check_method
+from server.dataplane.examples import check_classifies, check_regresses
 from server.dataplane.plane import RUN_SCOPES, permit_signature
 from server.dataplane.predict import rows_of
 from server.edge.grpc.exchange import GrpcEdge
@@ -154,7 +154,7 @@ async def _fill_classes(
     servable: Servable, target: Target, examples: ExamplesRequest, response: Any
 ) -> None:
     name, rows = target.signature, examples.examples
-    check_method(servable, name, CLASSIFY_METHOD, "classification")
+    check_classifies(servable, name)
     found = await servable.classify(name, rows, examples.context)
     fill_target(response.model_spec, target, servable.version)
     fill_classes(response.result, len(rows), found.classes, found.scores)
@@ -164,7 +164,7 @@ async def _fill_values(
     servable: Servable, target: Target, examples: ExamplesRequest, response: Any
 ) -> None:
     name = target.signature
-    check_method(servable, name, REGRESS_METHOD, "regression")
+    check_regresses(servable, name)
     values = await servable.regress(name, examples.examples, examples.context)
     fill_target(response.model_spec, target, servable.version)
     fill_values(response.result, values)

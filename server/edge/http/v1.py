@@ -1,5 +1,7 @@
 """Everything under /v1/: TensorFlow Serving's REST API, and lookups beside it."""
 
+from urllib.parse import parse_qsl
+
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -12,8 +14,8 @@ from server.edge.http.responses import answer_response
 from server.engines.base import ModelSpec
 from server.errors import ServingError
 from server.request import Request
-from server.wire.media import layout_of
-from server.wire.paths import Route, parse_path
+from server.wire.media import PARAMETERS, layout_of
+from server.wire.paths import Route, malformed, parse_path
 
 _SCOPES = {
     "lookup": ("lookup",),
@@ -40,8 +42,8 @@ class V1:
 
     async def _respond(self, request: Request, ask: Ask) -> Response:
         if request.method == "OPTIONS":
-            return self._options(request.path)
-        route = parse_path(request.method, request.path)
+            return self._options(request)
+        route = parse_path(request.method, _whole_path(request))
         request.verb, request.model = route.verb, route.model
         spec = ModelSpec(route.model, route.version, route.label)
         return answer_response(
@@ -72,8 +74,11 @@ class V1:
         answer = predict.predict if route.verb == "predict" else lookup.lookup
         return await answer(plane, spec, body, layout)
 
-    def _options(self, path: bytes) -> Response:
+    def _options(self, request: Request) -> Response:
         """Answers a browser's question whether it may call, for any path that means something."""
+        path = _whole_path(request)
+        if b"origin" not in request.headers:
+            raise malformed("OPTIONS", path)
         for method in ("POST", "GET"):
             try:
                 parse_path(method, path)
@@ -86,3 +91,16 @@ class V1:
                     headers["access-control-allow-headers"] = _ALLOWED_HEADERS
                 return Response(status_code=200, headers=headers)
         raise ServingError(refusal.code, refusal.message.replace("GET", "OPTIONS", 1))
+
+
+def _whole_path(request: Request) -> bytes:
+    """Returns the path, and the query with it unless its parameters are known.
+
+    TensorFlow Serving has no parameters: a query belongs to the path there.
+    """
+    if not request.query:
+        return request.path
+    pairs = parse_qsl(request.query.decode("latin-1"), keep_blank_values=True)
+    if request.method == "POST" and pairs and {name for name, _ in pairs} <= PARAMETERS:
+        return request.path
+    return request.path + b"?" + request.query

@@ -141,10 +141,19 @@ FUNCTIONS = {
     ),
     "fail": (signature("fail", [tensor("x", "float", None)], []), _fail),
     "half_the_age": (
-        signature("half_the_age", [tensor("inputs", "string", None)], [], "regress"),
+        signature(
+            "half_the_age",
+            [tensor("inputs", "string", None)],
+            [tensor("outputs", "float", None)],
+            "regress",
+        ),
         None,
     ),
-    "old": (signature("old", [tensor("inputs", "string", None)], [], "classify"), None),
+    # TensorFlow 2 saves all signatures under the method name of predict.
+    "old": (
+        signature("old", [tensor("inputs", "string", None)], [tensor("scores", "float", None, 1)]),
+        None,
+    ),
     "de_lookup/user": (
         signature(
             "de_lookup/user",
