@@ -8,7 +8,7 @@ are doubles; for a table of string keys they are strings, or `{"b64": …}` for 
 import dataclasses
 import itertools
 import re
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -21,18 +21,43 @@ from server.wire.json_text import leading_rank, parse_value
 from server.wire.limits import Limits
 from server.wire.strings import B64, bytes_array, element_bytes
 
-Combiner = Literal["none", "sum", "mean", "sqrtn"]
-Missing = Literal["default", "error", "null"]
+Combiner = Annotated[
+    Literal["none", "sum", "mean", "sqrtn"],
+    msgspec.Meta(description="How the embeddings of a bag become one."),
+]
+Missing = Annotated[
+    Literal["default", "error", "null"],
+    msgspec.Meta(description="What an unknown id reads as: its initial row, a 404, or null."),
+]
 
 _DECIMAL = re.compile(r"-?[0-9]{1,20}")
 
 
-class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
-    ids: msgspec.Raw
-    table: str = ""
+_ID = {"oneOf": [{"type": "integer"}, {"type": "string"}, {"$ref": "#/components/schemas/B64"}]}
+
+
+class LookupBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Ids of a table."""
+
+    ids: Annotated[
+        msgspec.Raw,
+        msgspec.Meta(
+            description="Ids, or bags of ids. Integers may be written as strings.",
+            extra_json_schema={
+                "type": "array",
+                "items": {"oneOf": [*_ID["oneOf"], {"type": "array", "items": _ID}]},
+            },
+        ),
+    ]
+    table: Annotated[
+        str, msgspec.Meta(description="May be left out if the model has one table.")
+    ] = ""
     combiner: Combiner = "none"
     missing: Missing = "default"
-    format: Literal["list", "b64"] = "list"
+    format: Annotated[
+        Literal["list", "b64"],
+        msgspec.Meta(description="Numbers, or little-endian bytes in base64."),
+    ] = "list"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +93,7 @@ class Ids:
     lengths: list[int] | None
 
 
-_ENVELOPE = msgspec.json.Decoder(_Envelope)
+_BODY = msgspec.json.Decoder(LookupBody)
 
 
 def decode_lookup(body: bytes, limits: Limits) -> LookupRequest:
@@ -79,7 +104,7 @@ def decode_lookup(body: bytes, limits: Limits) -> LookupRequest:
     """
     limits.check_elements(body)
     try:
-        envelope = _ENVELOPE.decode(body)
+        envelope = _BODY.decode(body)
     except msgspec.ValidationError as error:
         raise invalid(
             "A lookup must be an object with `ids` and optionally `table`, `combiner` (none, "

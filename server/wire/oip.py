@@ -15,7 +15,6 @@ import orjson
 
 from server.errors import Code, ServingError, invalid
 from server.tensors import (
-    DEFAULT_SIGNATURE,
     Array,
     DType,
     Kind,
@@ -28,30 +27,18 @@ from server.wire.arrays import numeric_array
 from server.wire.encode import json_ready
 from server.wire.json_text import parse_json
 from server.wire.limits import Limits
-from server.wire.lookup import Combiner, Missing
+from server.wire.oip_body import (
+    DATATYPES,
+    InferBody,
+    InputTensor,
+    RequestParameters,
+    TensorParameters,
+)
 from server.wire.strings import bytes_array
 from server.wire.tensor_bytes import array_of_bytes, bytes_of_array
 
 # The name of the header that tells the length of the JSON part.
 HEADER = "inference-header-content-length"
-
-# The protocol's names by the name of the numpy type that carries a tensor.
-DATATYPES = {
-    "bool": "BOOL",
-    "uint8": "UINT8",
-    "uint16": "UINT16",
-    "uint32": "UINT32",
-    "uint64": "UINT64",
-    "int8": "INT8",
-    "int16": "INT16",
-    "int32": "INT32",
-    "int64": "INT64",
-    "float16": "FP16",
-    "bfloat16": "BF16",
-    "float32": "FP32",
-    "float64": "FP64",
-    "object": "BYTES",
-}
 
 _TENSORFLOW = {"float16": "half", "float32": "float", "float64": "double"}
 _DTYPES = {
@@ -60,51 +47,7 @@ _DTYPES = {
 }
 
 
-class TensorParameters(msgspec.Struct):
-    """Parameters of an input or output."""
-
-    binary_data_size: int | None = None
-    binary_data: bool | None = None
-    classification: int = 0
-    shared_memory_region: str = ""
-
-
-class InputTensor(msgspec.Struct):
-    """An input in JSON."""
-
-    name: str
-    datatype: str
-    shape: list[int]
-    data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    parameters: TensorParameters = msgspec.field(default_factory=TensorParameters)
-
-
-class RequestedOutput(msgspec.Struct):
-    """An output that is asked for."""
-
-    name: str
-    parameters: TensorParameters = msgspec.field(default_factory=TensorParameters)
-
-
-class RequestParameters(msgspec.Struct):
-    """Parameters of a request. `combiner` and `missing` are for lookups, as in `:lookup`."""
-
-    signature_name: str = DEFAULT_SIGNATURE
-    binary_data_output: bool = False
-    combiner: Combiner = "none"
-    missing: Missing = "default"
-
-
-class InferenceRequest(msgspec.Struct):
-    """The JSON part of a request."""
-
-    inputs: list[InputTensor]
-    id: str | None = None
-    outputs: list[RequestedOutput] = []
-    parameters: RequestParameters = msgspec.field(default_factory=RequestParameters)
-
-
-_REQUEST = msgspec.json.Decoder(InferenceRequest)
+_REQUEST = msgspec.json.Decoder(InferBody)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -302,13 +245,13 @@ def _check_supported(name: str, parameters: TensorParameters) -> None:
         )
 
 
-def _envelope(body: bytes) -> InferenceRequest:
+def _envelope(body: bytes) -> InferBody:
     try:
         return _REQUEST.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         document = parse_json(body)  # Names an error of syntax and its place; takes NaN.
     try:
-        return msgspec.convert(_with_raw_data(document), InferenceRequest)
+        return msgspec.convert(_with_raw_data(document), InferBody)
     except (msgspec.ValidationError, RecursionError) as error:
         raise invalid(
             "An inference request must be an object with `inputs`, each with `name`, `datatype`, "

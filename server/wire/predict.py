@@ -3,7 +3,7 @@
 import dataclasses
 import enum
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import orjson
@@ -33,15 +33,40 @@ class PredictRequest:
     inputs: dict[str, Array]
 
 
-class _Envelope(msgspec.Struct):
-    """The top level; unknown keys are ignored, the tensors stay undecoded."""
-
-    signature_name: str = DEFAULT_SIGNATURE
-    instances: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    inputs: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+_TENSOR = (
+    "A value, or nested lists of values of equal length: numbers, booleans, strings, or "
+    '`{"b64": "…"}` for bytes.'
+)
 
 
-_ENVELOPE = msgspec.json.Decoder(_Envelope)
+class PredictBody(msgspec.Struct):
+    """Tensors for a signature: either `instances` or `inputs`. Other keys are ignored."""
+
+    # The tensors stay undecoded.
+    signature_name: Annotated[str, msgspec.Meta(description="The signature to run.")] = (
+        DEFAULT_SIGNATURE
+    )
+    instances: Annotated[
+        msgspec.Raw | msgspec.UnsetType,
+        msgspec.Meta(
+            description="Rows: the value of the only input, or an object of all inputs.",
+            extra_json_schema={
+                "type": "array",
+                "minItems": 1,
+                "items": {"description": _TENSOR},
+            },
+        ),
+    ] = msgspec.UNSET
+    inputs: Annotated[
+        msgspec.Raw | msgspec.UnsetType,
+        msgspec.Meta(
+            description="Columns: the whole tensor of the only input, or an object of all "
+            f"inputs. {_TENSOR}"
+        ),
+    ] = msgspec.UNSET
+
+
+_BODY = msgspec.json.Decoder(PredictBody)
 _DUMPS = orjson.OPT_SERIALIZE_NUMPY
 
 FindSignature = Callable[[str], SignatureSpec]
@@ -69,14 +94,14 @@ def decode_predict(body: bytes, find: FindSignature, limits: Limits) -> PredictR
     """
     limits.check_elements(body)
     try:
-        envelope = _ENVELOPE.decode(body)
+        envelope = _BODY.decode(body)
         signature = _with_inputs(find(envelope.signature_name or DEFAULT_SIGNATURE))
         match envelope:
-            case _Envelope(instances=msgspec.Raw() as rows, inputs=msgspec.UnsetType()):
+            case PredictBody(instances=msgspec.Raw() as rows, inputs=msgspec.UnsetType()):
                 return PredictRequest(
                     signature, Format.ROW, fast_decode.decode_rows(rows, signature, limits)
                 )
-            case _Envelope(inputs=msgspec.Raw() as columns, instances=msgspec.UnsetType()):
+            case PredictBody(inputs=msgspec.Raw() as columns, instances=msgspec.UnsetType()):
                 return PredictRequest(
                     signature,
                     Format.COLUMNAR,

@@ -8,14 +8,22 @@ import pytest
 
 from server.app import create_app
 from server.edge.http.openapi import openapi_document
+from server.errors import ServingError
 from server.settings import load_settings
 from server.wire.limits import Limits
 from server.wire.lookup import decode_lookup
+from server.wire.oip import decode_infer
 from server.wire.paths import parse_path, parse_v2_path
 from tests.server.support.asgi import ask
 from tests.server.support.numpy_engine import NumpyEngine
 
 DOCUMENT = openapi_document()
+
+
+def decode_infer_json(body, limits):
+    return decode_infer(body, None, limits)
+
+
 OPERATIONS = [
     (path, method, operation)
     for path, methods in DOCUMENT["paths"].items()
@@ -40,17 +48,41 @@ def test_every_reference_has_a_schema_and_every_schema_a_reference():
 
 @pytest.mark.parametrize(("path", "method", "operation"), OPERATIONS)
 def test_every_path_exists_and_names_its_parameters(path, method, operation):
-    parse = parse_v2_path if path.startswith("/v2/models") else parse_path
+    parse = parse_v2_path if path.startswith("/v2/") else parse_path
     parameters = [p for p in operation.get("parameters", []) if p["in"] == "path"]
     for parameter in parameters:
         assert f"{{{parameter['name']}}}" in path
         path = path.replace(f"{{{parameter['name']}}}", str(parameter["example"]))
     assert "{" not in path
-    if path.startswith(("/v1/", "/v2/models")):
+    if path.startswith(("/v1/", "/v2/models", "/v2/repository")):
         parse(method.upper(), path.encode())
     else:
         app = create_app(load_settings(model_dir="x"), NumpyEngine())
         assert ask(app, method.upper(), path).status == 200
+
+
+def test_every_operation_has_an_id_and_every_array_says_of_what():
+    ids = [operation["operationId"] for _, _, operation in OPERATIONS]
+    assert len(ids) == len(set(ids))
+    assert all(name.isidentifier() for name in ids)
+
+    def arrays(value):
+        if isinstance(value, dict):
+            yield from ([value] if value.get("type") == "array" else [])
+            for item in value.values():
+                yield from arrays(item)
+
+    assert all("items" in array for array in arrays(DOCUMENT))
+
+
+@pytest.mark.parametrize(
+    ("body", "decode"), [("LookupBody", decode_lookup), ("InferBody", decode_infer_json)]
+)
+def test_a_body_without_what_the_document_requires_is_refused(body, decode):
+    schema = DOCUMENT["components"]["schemas"][body]
+    assert schema["required"]
+    with pytest.raises(ServingError, match=schema["required"][0]):
+        decode(b"{}", Limits())
 
 
 def test_no_answer_is_a_422():

@@ -39,11 +39,30 @@ _INFER_ANSWER = {
     "model_version": "1",
     "outputs": [{"name": "y", "datatype": "FP32", "shape": [2], "data": [2.5, 3.0]}],
 }
-_BINARY = {
-    "application/x-npz": {"schema": {"type": "string", "format": "binary"}},
-    "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+_BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+_IN_QUERY = [
+    {
+        "name": name,
+        "in": "query",
+        "description": f"For ids that come as bytes: as `{name}` of a JSON body.",
+        "schema": SCHEMAS["LookupBody"]["properties"][name],
+    }
+    for name in ("table", "combiner", "missing")
+]
+_JSON_LENGTH = {
+    "name": "Inference-Header-Content-Length",
+    "in": "header",
+    "description": "Length of the JSON that tensors' bytes follow.",
+    "schema": {"type": "integer", "minimum": 0},
 }
-_NPZ = {"application/x-npz": _BINARY["application/x-npz"]}
+_CONFIG = {
+    "name": "ranker",
+    "platform": "tensorflow_savedmodel",
+    "backend": "tensorflow",
+    "max_batch_size": 0,
+    "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": [-1]}],
+    "output": [{"name": "y", "data_type": "TYPE_FP32", "dims": [-1]}],
+}
 
 
 def openapi_document() -> dict[str, Any]:
@@ -83,16 +102,18 @@ def openapi_document() -> dict[str, Any]:
 
 def _model_paths(base: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
     which = "latest version" if base.endswith("{model}") else "version"
+    of = _of(base)
     return {
         f"{base}:predict": post(
+            f"predict{of}",
             f"Run a signature of the {which}",
             "Predict",
             [*parameters, _INT64, _TIMEOUT],
             {"rows": _ROW_REQUEST, "columns": _COLUMN_REQUEST, "bytes": _B64_REQUEST},
             {"rows": {"predictions": [0.5, 0.25]}, "columns": {"outputs": [0.5, 0.25]}},
-            _NPZ,
         ),
         f"{base}:classify": post(
+            f"classify{of}",
             f"Classify examples with the {which}",
             "Examples",
             [*parameters, _TIMEOUT],
@@ -100,6 +121,7 @@ def _model_paths(base: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
             {"labels": {"results": [[["car", 0.75], ["bike", 0.25]]]}},
         ),
         f"{base}:regress": post(
+            f"regress{of}",
             f"Regress examples with the {which}",
             "Examples",
             [*parameters, _TIMEOUT],
@@ -107,9 +129,10 @@ def _model_paths(base: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
             {"values": {"results": [0.25]}},
         ),
         f"{base}:lookup": post(
+            f"lookup{of}",
             f"Look embeddings up in a table of the {which}",
             "Lookup",
-            [*parameters, _TIMEOUT],
+            [*parameters, *_IN_QUERY, _TIMEOUT],
             {"rows": _LOOKUP_REQUEST, "pooled": _POOLED_REQUEST},
             {
                 "rows": {"embeddings": [[0.5, 1.0], [0.0, 0.0]], "found": [True, False]},
@@ -121,6 +144,7 @@ def _model_paths(base: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
             _BINARY,
         ),
         base: get(
+            f"model_status{of}",
             "State of the model's versions",
             parameters,
             "ModelStatus",
@@ -134,15 +158,21 @@ def _model_paths(base: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
                 ]
             },
         ),
-        f"{base}/metadata": get("Signatures of the model", parameters, "Object", {}),
-        f"{base}/openapi.json": get("This model's own document", parameters, "Object", {}),
+        f"{base}/metadata": get(
+            f"model_metadata{of}", "Signatures of the model", parameters, "Object", {}
+        ),
+        f"{base}/openapi.json": get(
+            f"model_document{of}", "This model's own document", parameters, "Object", {}
+        ),
         f"{base}/tables": get(
+            f"tables{of}",
             "The model's embedding tables",
             parameters,
             "Tables",
             {"tables": [{"table": "user", "dim": 16, "rows": 1000, "key_dtype": "int64"}]},
         ),
         f"{base}/tables/{{table}}": get(
+            f"table{of}",
             "One embedding table",
             [*parameters, _TABLE],
             "Table",
@@ -152,37 +182,53 @@ def _model_paths(base: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _v2_paths(base: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
+    of = _of(base)
     return {
-        base: get("Inputs and outputs of the model", parameters, "Object", {}),
+        base: get(f"v2_metadata{of}", "Inputs and outputs of the model", parameters, "Object", {}),
         f"{base}/ready": get(
-            "Whether the model serves", parameters, "Object", {"name": "ranker", "ready": True}
+            f"v2_model_ready{of}",
+            "Whether the model serves",
+            parameters,
+            "Object",
+            {"name": "ranker", "ready": True},
+        ),
+        f"{base}/config": get(
+            f"v2_config{of}", "The model's configuration", parameters, "Object", _CONFIG
         ),
         f"{base}/infer": post(
+            f"infer{of}",
             "Run a signature (Open Inference Protocol)",
             "Infer",
-            [*parameters, _TIMEOUT],
+            [*parameters, _TIMEOUT, _JSON_LENGTH],
             {"tensors": _INFER_REQUEST},
             {"tensors": _INFER_ANSWER},
+            _BINARY,
         ),
     }
+
+
+def _of(base: str) -> str:
+    """Returns how the ids of operations on a version or label end."""
+    parameter = base.rpartition("/")[2].strip("{}")
+    return "" if parameter == "model" else f"_of_{parameter}"
 
 
 def _operation_paths() -> dict[str, Any]:
     ok = {"status": "ok"}
     unavailable = {"503": error("Not now; try again later.")}
     paths = {
-        "/livez": get("Whether the process runs", [], "Object", ok, errors={}),
-        "/readyz": get("Whether every model serves", [], "Object", ok, errors=unavailable),
-        "/startupz": get("Whether the first loading is done", [], "Object", ok, unavailable),
-        "/version": get("Software versions", [], "Object", {"gateway": "0.1.0"}, errors={}),
-        "/v2": get("What this is", [], "Object", {"name": "embedding-gateway"}, errors={}),
-        "/v2/health/live": get("Whether it runs", [], "Object", {"live": True}, errors={}),
-        "/v2/health/ready": get(
+        "/": _told("alive", "Whether the process runs", {"status": "alive"}),
+        "/livez": _told("livez", "Whether the process runs", ok),
+        "/readyz": _told("readyz", "Whether every model serves", ok, unavailable),
+        "/startupz": _told("startupz", "Whether the first loading is done", ok, unavailable),
+        "/version": _told("version", "Software versions", {"gateway": "0.1.0"}),
+        "/v2": _told("v2_server", "What this is", {"name": "embedding-gateway"}),
+        "/v2/health/live": _told("v2_live", "Whether it runs", {"live": True}),
+        "/v2/health/ready": _told(
+            "v2_ready",
             "Whether every model serves",
-            [],
-            "Object",
             {"ready": True},
-            errors={
+            {
                 "503": {
                     "description": "Not now; try again later.",
                     "content": {"application/json": content("Object", {})},
@@ -190,8 +236,17 @@ def _operation_paths() -> dict[str, Any]:
             },
         ),
     }
+    paths["/v2/repository/index"] = post(
+        "v2_index",
+        "All models and their versions",
+        "Index",
+        [],
+        {"serving": {"ready": True}},
+        {"one": [{"name": "ranker", "version": "1", "state": "READY"}]},
+    )
     paths["/metrics"] = {
         "get": {
+            "operationId": "metrics",
             "summary": "Prometheus metrics",
             "responses": {
                 "200": {
@@ -203,6 +258,7 @@ def _operation_paths() -> dict[str, Any]:
     }
     paths["/ui"] = {
         "get": {
+            "operationId": "page",
             "summary": "A page that shows what is served",
             "responses": {
                 "200": {
@@ -214,3 +270,9 @@ def _operation_paths() -> dict[str, Any]:
         }
     }
     return paths
+
+
+def _told(
+    name: str, summary: str, example: dict[str, Any], errors: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    return get(name, summary, [], "Object", example, errors or {})

@@ -37,6 +37,7 @@ def parameter(
 
 
 def post(
+    name: str,
     summary: str,
     schema: str,
     parameters: list[dict[str, Any]],
@@ -47,8 +48,9 @@ def post(
     """Returns an operation with a body.
 
     Args:
+        name: The operation's id, which generated clients name their functions by.
         summary: What it does.
-        schema: Its schemas are `…Request` and `…Answer`.
+        schema: Its schemas are `…Body` and `…Answer`.
         parameters: Its parameters.
         requests: Examples of bodies by name.
         answers: Examples of answers by name.
@@ -56,12 +58,13 @@ def post(
     """
     return {
         "post": {
+            "operationId": name,
             "summary": summary,
             "parameters": parameters,
             "requestBody": {
                 "required": True,
                 "content": {
-                    "application/json": content(f"{schema}Request", requests),
+                    "application/json": content(f"{schema}Body", requests),
                     **(binary or {}),
                 },
             },
@@ -86,6 +89,7 @@ def post(
 
 
 def get(
+    name: str,
     summary: str,
     parameters: list[dict[str, Any]],
     schema: str,
@@ -97,6 +101,7 @@ def get(
         errors = {status: error(ERRORS[status]) for status in _READ_ERRORS}
     return {
         "get": {
+            "operationId": name,
             "summary": summary,
             "parameters": parameters,
             "responses": {

@@ -1,74 +1,37 @@
-"""Schemas of the OpenAPI document."""
+"""Schemas of the OpenAPI document: bodies are described by the structs that decode them."""
 
 from typing import Any
 
+import msgspec
+
+from server.wire.lookup import LookupBody
+from server.wire.oip_body import InferBody
+from server.wire.predict import PredictBody
+from server.wire.strings import B64
+
 _STRING = {"type": "string"}
+_LIST: dict[str, Any] = {"type": "array", "items": {}}
 _SIGNATURE = {**_STRING, "default": "serving_default", "description": "Which signature to run."}
-_VALUE = {
-    "description": "A value, or nested lists of values of equal length: numbers, booleans, "
-    'strings, or `{"b64": "…"}` for bytes.'
-}
-_ID = {"oneOf": [{"type": "integer"}, _STRING, {"$ref": "#/components/schemas/Bytes"}]}
 _FEATURES = {
     "type": "object",
     "description": "A value or a list of values by feature name.",
 }
 
-_INFER_TENSOR = {
-    "type": "object",
-    "required": ["name", "datatype", "shape", "data"],
-    "properties": {
-        "name": _STRING,
-        "datatype": {
-            "enum": [
-                *("BOOL", "UINT8", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64"),
-                *("FP16", "BF16", "FP32", "FP64", "BYTES"),
-            ]
-        },
-        "shape": {"type": "array", "items": {"type": "integer", "minimum": 0}},
-        "data": {"type": "array", "description": "Flat in row-major order, or nested."},
-    },
-}
-
-SCHEMAS: dict[str, Any] = {
+_ANSWERS: dict[str, Any] = {
     "Error": {
         "type": "object",
         "required": ["error"],
         "properties": {"error": _STRING},
     },
     "Object": {"type": "object"},
-    "Bytes": {
-        "type": "object",
-        "required": ["b64"],
-        "properties": {"b64": {**_STRING, "contentEncoding": "base64"}},
-        "additionalProperties": False,
-    },
-    "PredictRequest": {
-        "type": "object",
-        "properties": {
-            "signature_name": _SIGNATURE,
-            "instances": {
-                "type": "array",
-                "minItems": 1,
-                "items": _VALUE,
-                "description": "Rows: the value of the only input, or an object of all inputs.",
-            },
-            "inputs": {
-                **_VALUE,
-                "description": "Columns: the whole tensor of the only input, or an object of "
-                "all inputs.",
-            },
-        },
-        "oneOf": [{"required": ["instances"]}, {"required": ["inputs"]}],
-    },
     "PredictAnswer": {
         "type": "object",
         "properties": {
-            "predictions": {"type": "array", "description": "Answers `instances`."},
+            "predictions": {**_LIST, "description": "Answers `instances`."},
             "outputs": {"description": "Answers `inputs`."},
         },
     },
-    "ExamplesRequest": {
+    "ExamplesBody": {
         "type": "object",
         "required": ["examples"],
         "properties": {
@@ -80,35 +43,7 @@ SCHEMAS: dict[str, Any] = {
     "ExamplesAnswer": {
         "type": "object",
         "required": ["results"],
-        "properties": {"results": {"type": "array"}},
-    },
-    "LookupRequest": {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["ids"],
-        "properties": {
-            "table": {**_STRING, "description": "May be left out if the model has one table."},
-            "ids": {
-                "type": "array",
-                "items": {"oneOf": [_ID, {"type": "array", "items": _ID}]},
-                "description": "Ids, or bags of ids. Integers may be written as strings.",
-            },
-            "combiner": {
-                "enum": ["none", "sum", "mean", "sqrtn"],
-                "default": "none",
-                "description": "How the embeddings of a bag become one.",
-            },
-            "missing": {
-                "enum": ["default", "error", "null"],
-                "default": "default",
-                "description": "What an unknown id reads as: its initial row, a 404, or null.",
-            },
-            "format": {
-                "enum": ["list", "b64"],
-                "default": "list",
-                "description": "Numbers, or little-endian bytes in base64.",
-            },
-        },
+        "properties": {"results": _LIST},
     },
     "LookupAnswer": {
         "type": "object",
@@ -116,7 +51,7 @@ SCHEMAS: dict[str, Any] = {
         "properties": {
             "embeddings": {
                 "oneOf": [
-                    {"type": "array"},
+                    _LIST,
                     {
                         "type": "object",
                         "required": ["b64", "dtype", "shape"],
@@ -128,24 +63,7 @@ SCHEMAS: dict[str, Any] = {
                     },
                 ]
             },
-            "found": {"type": "array", "description": "Nested as `ids` is."},
-        },
-    },
-    "InferRequest": {
-        "type": "object",
-        "required": ["inputs"],
-        "properties": {
-            "id": _STRING,
-            "parameters": {"type": "object", "properties": {"signature_name": _SIGNATURE}},
-            "inputs": {"type": "array", "items": _INFER_TENSOR},
-            "outputs": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["name"],
-                    "properties": {"name": _STRING},
-                },
-            },
+            "found": {**_LIST, "description": "Nested as `ids` is."},
         },
     },
     "InferAnswer": {
@@ -155,7 +73,24 @@ SCHEMAS: dict[str, Any] = {
             "id": _STRING,
             "model_name": _STRING,
             "model_version": _STRING,
-            "outputs": {"type": "array", "items": _INFER_TENSOR},
+            "outputs": {"type": "array", "items": {"$ref": "#/components/schemas/InputTensor"}},
+        },
+    },
+    "IndexBody": {
+        "type": "object",
+        "properties": {"ready": {"type": "boolean", "description": "Only models that serve."}},
+    },
+    "IndexAnswer": {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "required": ["name", "version", "state"],
+            "properties": {
+                "name": _STRING,
+                "version": _STRING,
+                "state": {"enum": ["READY", "LOADING", "UNAVAILABLE"], **_STRING},
+                "reason": _STRING,
+            },
         },
     },
     "ModelStatus": {
@@ -198,3 +133,8 @@ SCHEMAS: dict[str, Any] = {
         },
     },
 }
+
+_, _BODIES = msgspec.json.schema_components(
+    (PredictBody, LookupBody, InferBody, B64), ref_template="#/components/schemas/{name}"
+)
+SCHEMAS: dict[str, Any] = {**_ANSWERS, **_BODIES}

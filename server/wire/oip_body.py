@@ -1,0 +1,89 @@
+"""The JSON of an inference request, as the Open Inference Protocol has it.
+
+The structs decode requests, and the OpenAPI document is made of them.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from server.tensors import DEFAULT_SIGNATURE
+from server.wire.lookup import Combiner, Missing
+
+# The protocol's names by the name of the numpy type that carries a tensor.
+DATATYPES = {
+    "bool": "BOOL",
+    "uint8": "UINT8",
+    "uint16": "UINT16",
+    "uint32": "UINT32",
+    "uint64": "UINT64",
+    "int8": "INT8",
+    "int16": "INT16",
+    "int32": "INT32",
+    "int64": "INT64",
+    "float16": "FP16",
+    "bfloat16": "BF16",
+    "float32": "FP32",
+    "float64": "FP64",
+    "object": "BYTES",
+}
+
+
+class TensorParameters(msgspec.Struct):
+    """Parameters of an input or output."""
+
+    binary_data_size: Annotated[
+        int | None, msgspec.Meta(description="Bytes of the input, which follow the JSON.")
+    ] = None
+    binary_data: Annotated[
+        bool | None, msgspec.Meta(description="Whether the output comes as bytes.")
+    ] = None
+    # Named to be refused.
+    classification: int = 0
+    shared_memory_region: str = ""
+
+
+class InputTensor(msgspec.Struct):
+    """An input in JSON."""
+
+    name: str
+    datatype: Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(DATATYPES.values())})]
+    shape: list[Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0})]]
+    data: Annotated[
+        msgspec.Raw | msgspec.UnsetType,
+        msgspec.Meta(
+            description="Flat in row-major order, or nested. Left out if bytes follow the JSON.",
+            extra_json_schema={"type": "array", "items": {}},
+        ),
+    ] = msgspec.UNSET
+    parameters: TensorParameters = msgspec.field(default_factory=TensorParameters)
+
+
+class RequestedOutput(msgspec.Struct):
+    """An output that is asked for."""
+
+    name: str
+    parameters: TensorParameters = msgspec.field(default_factory=TensorParameters)
+
+
+class RequestParameters(msgspec.Struct):
+    """Parameters of a request. `combiner` and `missing` are for lookups, as in `:lookup`."""
+
+    signature_name: Annotated[str, msgspec.Meta(description="The signature to run.")] = (
+        DEFAULT_SIGNATURE
+    )
+    binary_data_output: Annotated[
+        bool,
+        msgspec.Meta(description="Whether outputs come as bytes where nothing else is said."),
+    ] = False
+    combiner: Combiner = "none"
+    missing: Missing = "default"
+
+
+class InferBody(msgspec.Struct):
+    """The JSON of an inference request."""
+
+    inputs: list[InputTensor]
+    id: str | None = None
+    outputs: list[RequestedOutput] = []
+    parameters: RequestParameters = msgspec.field(default_factory=RequestParameters)

@@ -1,0 +1,121 @@
+"""The clients that people have, against a running gateway.
+
+The scripts beside this file ask, in an environment that has the clients.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+
+from server.edge.http.openapi import openapi_document
+from server.protos.modules import load_protos
+from server.protos.tensors import fill_proto
+from server.tensors import dtype_of_name
+from tests.server.clients.conftest import Asked, run
+
+HERE = Path(__file__).parent
+
+
+def test_triton_by_http(gateway):
+    if importlib.util.find_spec("tritonclient") is None:
+        pytest.skip("tritonclient is not installed")
+    assert run(sys.executable, str(HERE / "ask_triton.py"), str(gateway.port)) == "asked\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", ["ask_triton.py", "ask_kserve.py"])
+def test_triton_and_kserve(asked: Asked, clients_python, script):
+    ports = (str(asked.http), str(asked.grpc))
+    assert run(str(clients_python), str(HERE / script), *ports) == "asked\n"
+
+
+@pytest.mark.slow
+def test_a_client_generated_from_the_document(asked: Asked, clients_python, tmp_path, monkeypatch):
+    document = tmp_path / "openapi.json"
+    document.write_text(json.dumps(openapi_document()))
+    # The generator formats what it wrote with the ruff beside it.
+    monkeypatch.setenv("PATH", f"{clients_python.parent}{os.pathsep}{os.environ['PATH']}")
+    run(
+        str(clients_python.parent / "openapi-python-client"), "generate",
+        "--path", str(document), "--output-path", str(tmp_path / "generated"),
+        "--meta", "none", "--fail-on-warning",
+    )  # fmt: skip
+    script = str(HERE / "ask_openapi.py")
+    assert run(str(clients_python), script, str(asked.http), str(tmp_path)) == "asked\n"
+
+
+@pytest.mark.slow
+def test_tensorflow_serving_by_grpc(asked: Asked):
+    """Its clients read the field of an output's type, as the real server fills it."""
+    protos = load_protos()
+    request = protos.predict.PredictRequest()
+    request.model_spec.name = "ranker"
+    for name, dtype, values in (("user", "int64", [7]), ("item", "string", [b"lamp"])):
+        array = np.array(values, dtype_of_name(dtype).numpy)
+        fill_proto(request.inputs[name], array, dtype_of_name(dtype))
+    with grpc.insecure_channel(f"127.0.0.1:{asked.grpc}") as channel:
+        predict = channel.unary_unary(
+            "/tensorflow.serving.PredictionService/Predict",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=protos.predict.PredictResponse.FromString,
+        )
+        outputs = predict(request, timeout=60).outputs
+    assert list(outputs["score"].float_val) == [7.5]
+    assert list(outputs["user"].int64_val) == [7]
+    assert list(outputs["version"].int_val) == [1]
+    assert not any(output.tensor_content for output in outputs.values())
+
+
+PROTOS = """
+import sys
+from grpc_tools import protoc
+sys.exit(protoc.main(["protoc", "-I.", "--include_imports", "--descriptor_set_out=" + sys.argv[1],
+                      "server/protos/open_inference.proto"]))
+"""
+
+COMPARE = """
+import sys
+from google.protobuf import descriptor_pb2, descriptor_pool
+from tritonclient.grpc import service_pb2
+ours, theirs = descriptor_pool.DescriptorPool(), descriptor_pool.Default()
+content = open(sys.argv[1], "rb").read()
+(file,) = descriptor_pb2.FileDescriptorSet.FromString(content).file
+ours.Add(file)
+
+def check(message):
+    other = theirs.FindMessageTypeByName(message.full_name)
+    for field in message.fields:
+        same = other.fields_by_name[field.name]
+        assert (field.number, field.type) == (same.number, same.type), field.full_name
+        assert field.is_repeated == same.is_repeated, field.full_name
+    for nested in message.nested_types:
+        check(nested)
+
+for message in file.message_type:
+    check(ours.FindMessageTypeByName("inference." + message.name))
+service = ours.FindServiceByName("inference.GRPCInferenceService")
+other = theirs.FindServiceByName(service.full_name)
+for method in service.methods:
+    same = other.methods_by_name[method.name]
+    assert method.input_type.full_name == same.input_type.full_name
+    assert method.output_type.full_name == same.output_type.full_name
+"""
+
+
+@pytest.mark.slow
+def test_the_messages_are_those_of_their_source_and_of_triton(
+    clients_python, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(HERE.parents[2])
+    committed = Path("server/protos/open_inference.binpb")
+    run(str(clients_python), "-c", PROTOS, str(tmp_path / "compiled"))
+    assert committed.read_bytes() == (tmp_path / "compiled").read_bytes()
+    run(str(clients_python), "-c", COMPARE, str(committed))
