@@ -1,6 +1,7 @@
-"""TensorFlow Serving's messages and services, without TensorFlow.
+"""TensorFlow Serving's messages and services, and the Open Inference Protocol's messages.
 
-`tensorflow_serving.binpb` holds their descriptors. `scripts/serving_protos.py` writes it.
+`tensorflow_serving.binpb` holds the descriptors of the former; `scripts/serving_protos.py` writes
+it. `open_inference.binpb` holds the latter; `open_inference.proto` says how to compile it.
 """
 
 import dataclasses
