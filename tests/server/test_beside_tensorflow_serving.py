@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import server
 from tests.server.support.asgi import Reply
 from tests.server.support.gateway_process import GatewayProcess
 
@@ -27,22 +28,39 @@ CASES = [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitline
 # TensorFlow says in which node an error arose. Numbers in its names change with every export.
 _NODE = "\n\t [["
 
-DIFFERS: dict[str, tuple[int, str]] = {
-    # Bodies are read as their headers say, and are UTF-8.
+# By request: status, words of the answer, and the row of the README that says why.
+DIFFERS: dict[str, tuple[int, str, str]] = {
     "ranking unknown encoding": (
         415,
-        "Content-Encoding must be gzip, deflate or identity. Received: br",
+        "must be gzip, deflate or identity. Received: br",
+        "a `Content-Encoding` other than gzip and deflate",
     ),
-    "ranking raw bad utf8": (400, "JSON Parse error: Invalid encoding in string. at offset: 26"),
-    # Numbers are quoted exactly.
-    "m score 2**64": (400, "JSON Value: 18446744073709551616 Type: Number"),
-    # Ranks are bounded.
-    "m half deep 100": (400, "A tensor must have at most 8 dimensions. Received: rank=100"),
-    # The model's own error comes after the input that does not fit.
-    "ranking rank 2": (400, "Received: shape [1,1]. Incompatible shapes: [1,0,17] vs. [1,1,16]"),
-    "m slow as rows": (400, "Input rounds must have shape []. Received: shape [1]. The second"),
-    # KServe's first protocol asks here whether the server lives.
-    "root": (200, '{"status":"alive"}'),
+    "ranking raw bad utf8": (
+        400,
+        "JSON Parse error: Invalid encoding in string. at offset: 26",
+        "a string that is no UTF-8",
+    ),
+    "m score 2**64": (
+        400,
+        "JSON Value: 18446744073709551616 Type: Number",
+        "an integer beyond 64 bits in an error",
+    ),
+    "m half deep 100": (
+        400,
+        "A tensor must have at most 8 dimensions. Received: rank=100",
+        "a tensor of more than 8 dimensions",
+    ),
+    "ranking rank 2": (
+        400,
+        "Received: shape [1,1]. Incompatible shapes: [1,0,17] vs. [1,1,16]",
+        "a tensor of another shape than the signature's",
+    ),
+    "m slow as rows": (
+        400,
+        "Input rounds must have shape []. Received: shape [1]. The second",
+        "a tensor of another shape than the signature's",
+    ),
+    "root": (200, '{"status":"alive"}', "`GET /`, and paths outside of `/v1/`"),
 }
 
 
@@ -99,7 +117,7 @@ def test_answers_as_the_real_server(beside, case):
     body = body_of(case)
     reply = beside.ask(case["method"], case["path"], body or None, case.get("headers"))
     if case["id"] in DIFFERS:
-        status, words = DIFFERS[case["id"]]
+        status, words, _ = DIFFERS[case["id"]]
         assert reply.status == status
         assert words in reply.body.decode()
         assert (status, words) != (case["status"], case.get("answer", {}).get("error"))
@@ -115,5 +133,9 @@ def test_answers_as_the_real_server(beside, case):
         assert comparable(reply.json(), numbers=numbers) == want
 
 
-def test_every_difference_is_a_recorded_request():
+def test_every_difference_is_a_recorded_request_and_a_row_of_the_readme():
     assert DIFFERS.keys() <= {case["id"] for case in CASES}
+    readme = Path(server.__file__).with_name("README.md").read_text(encoding="utf-8")
+    assert f"{len(CASES)} requests that a real TensorFlow Serving" in readme
+    for _, _, row in DIFFERS.values():
+        assert f"\n| {row} |" in readme
