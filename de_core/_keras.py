@@ -10,6 +10,8 @@ import importlib
 import os
 from typing import Any
 
+import tensorflow as tf
+
 #: Whether `keras` is tf_keras.
 LEGACY: bool = os.environ.get("TF_USE_LEGACY_KERAS", "").lower() in ("1", "true")
 
@@ -58,6 +60,28 @@ def global_policy() -> Any:
 def is_symbolic(value: Any) -> bool:
     """Returns whether a value stands for one to come while Keras 3 only infers shapes."""
     return not LEGACY and isinstance(value, keras.KerasTensor)
+
+
+def only_builds(ids: Any) -> bool:
+    """Returns whether ids are floats because Keras builds a model and knows their shape alone.
+
+    A subclassed model that is loaded, or asked to `build`, is run on placeholders of floats.
+    Nothing is computed then. Data of a user never come so.
+
+    Args:
+        ids: A tensor, sparse or ragged too.
+    """
+    if not ids.dtype.is_floating or not tf.is_symbolic_tensor(getattr(ids, "values", ids)):
+        return False
+    if not LEGACY:
+        with keras.SymbolicScope() as scope:
+            return scope.original_scope is not None
+    graph = tf.compat.v1.get_default_graph()
+    while (
+        graph is not None and getattr(graph, "name", "") != "build_graph"
+    ):  # of `tf_keras.Model.build`
+        graph = getattr(graph, "outer_graph", None)
+    return graph is not None
 
 
 def dtype_name(dtype: Any) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from de_core._keras import only_builds
+
 
 def checked_keys(keys: Any, table: Any) -> tf.Tensor:
     """Returns `keys` as a tensor of the table's key dtype.
@@ -21,7 +23,21 @@ def checked_keys(keys: Any, table: Any) -> tf.Tensor:
     Raises:
         TypeError: They are of another dtype.
     """
+    if tf.is_tensor(keys) and only_builds(keys):
+        return placeholder_keys(keys, table.key_dtype)
     return converted("keys", keys, table.key_dtype, table.name)
+
+
+def placeholder_keys(ids: Any, key_dtype: tf.DType) -> Any:
+    """Returns keys in the shape of ids that Keras knows nothing else of (see `only_builds`).
+
+    Args:
+        ids: Dense, sparse or ragged placeholders of floats.
+        key_dtype: The table's.
+    """
+    if isinstance(ids, tf.SparseTensor):
+        return ids.with_values(tf.zeros_like(ids.values, key_dtype))
+    return tf.ragged.map_flat_values(lambda flat: tf.zeros_like(flat, key_dtype), ids)
 
 
 def checked_pairs(keys: Any, values: Any, table: Any) -> tuple[tf.Tensor, tf.Tensor]:

@@ -8,8 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core._keras import dtype_name, global_policy, is_symbolic, keras
+from de_core._keras import dtype_name, global_policy, is_symbolic, keras, only_builds
 from de_core.config import KEY_DTYPES, received
+from de_core.keys_and_values import placeholder_keys
 from de_core.layers import combining, masking, revival, table_arguments
 from de_core.lookup import embedding_lookup, embedding_lookup_unique
 from de_core.segments import Segments, by_last_dimension, flat_values, with_outer_dimensions
@@ -150,7 +151,9 @@ class Embedding(keras.layers.Layer):
 
     def compute_mask(self, ids: Any, mask: Any = None) -> Any:
         """Returns which outputs count: those of other ids than `mask_key`; pooled ones all do."""
-        return None if self.combiner is not None else self._which_count(ids, mask)
+        if self.combiner is not None:
+            return None
+        return self._which_count(ids if is_symbolic(ids) else self._as_keys(ids), mask)
 
     def compute_output_shape(self, input_shape: Sequence[int | None]) -> tuple[int | None, ...]:
         """Returns the shape of the output for ids of `input_shape`."""
@@ -253,6 +256,8 @@ class Embedding(keras.layers.Layer):
     def _as_keys(self, ids: Any) -> Any:
         if not isinstance(ids, (tf.RaggedTensor, tf.SparseTensor)) and not is_symbolic(ids):
             ids = tf.convert_to_tensor(ids)
+        if not is_symbolic(ids) and only_builds(ids):
+            return placeholder_keys(ids, self.table.key_dtype)
         self._check_dtype(ids)
         return tf.cast(ids, self.table.key_dtype)
 

@@ -5,8 +5,15 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from de_core._keras import LEGACY
 from de_core.optimizers.dynamic_embedding_optimizer import DynamicEmbeddingOptimizer
 from de_core.optimizers.sync_replicas import SyncReplicasOptimizer
+
+# A process that only loads a compiled model finds its optimizer by the name it registers here.
+if LEGACY:
+    from de_core.optimizers import keras2_optimizer  # noqa: F401
+else:
+    from de_core.optimizers import keras_optimizer, rowwise_adagrad  # noqa: F401
 
 __all__ = ["DynamicEmbeddingOptimizer", "RowwiseAdagrad", "SyncReplicasOptimizer"]
 

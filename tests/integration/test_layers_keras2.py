@@ -1,4 +1,4 @@
-"""The tests of the layers once more, in a process that uses tf_keras."""
+"""Tests of Keras models with tables once more, in a process that uses tf_keras."""
 
 import importlib.util
 import os
@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-LAYER_TESTS = "tests/integration/test_layers.py"
 
 
+@pytest.mark.parametrize("file", ["test_layers.py", "test_rebuilt_models.py"])
 @pytest.mark.skipif(
     importlib.util.find_spec("tf_keras") is None, reason="tf_keras is not installed"
 )
-def test_the_same_layers_work_in_tf_keras():
+def test_the_same_layers_work_in_tf_keras(file):
     done = subprocess.run(
         [
             sys.executable,
@@ -24,7 +24,7 @@ def test_the_same_layers_work_in_tf_keras():
             "-q",
             "-p",
             "no:xdist",
-            "tests/integration/test_layers.py",
+            f"tests/integration/{file}",
         ],
         cwd=ROOT,
         env={**os.environ, "TF_USE_LEGACY_KERAS": "1"},
