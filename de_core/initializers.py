@@ -54,7 +54,9 @@ class InitialRow:
         }
 
 
-def resolve(initializer: Any, *, name: str, dim: int, value_dtype: tf.DType) -> InitialRow:
+def resolve(
+    initializer: Any, *, name: str, dim: int, value_dtype: tf.DType, height: int = 0
+) -> InitialRow:
     """Returns the engine's form of an initializer.
 
     Args:
@@ -64,13 +66,16 @@ def resolve(initializer: Any, *, name: str, dim: int, value_dtype: tf.DType) -> 
         name: The variable's name; an initializer without a seed takes a seed from it.
         dim: Values a row.
         value_dtype: Of the values.
+        height: Rows that the table is expected to have, 0 if unknown. The fans of a
+            `VarianceScaling` are those of a matrix [height, dim].
 
     Raises:
         TypeError: It is none of these, or a random one for values that are not floating-point, or
             not zero for strings.
         ValueError: An array of another shape, or a callable that returned one; a tensor of another
             dtype than the values; a number that an integer table cannot hold, or that is beyond
-            2^24 and not a float32, or beyond all of those: initial rows are computed in float32.
+            2^24 and not a float32, or beyond all of those: initial rows are computed in float32; a
+            `VarianceScaling` and no `height`.
 
     Example:
     >>> resolve(0.5, name="t", dim=2, value_dtype=tf.float32).kind
@@ -87,7 +92,7 @@ def resolve(initializer: Any, *, name: str, dim: int, value_dtype: tf.DType) -> 
             "The `initializer` of string values must be None: a key without a row reads as empty "
             f"strings. {received(initializer=initializer)}"
         )
-    row = _resolve(initializer, name, dim, value_dtype)
+    row = _resolve(with_fans(initializer, height, dim), name, dim, value_dtype)
     random = row.kind in ("uniform", "normal", "truncated_normal", "quantile")
     if random and not value_dtype.is_floating:
         raise TypeError(
@@ -95,6 +100,44 @@ def resolve(initializer: Any, *, name: str, dim: int, value_dtype: tf.DType) -> 
             f"Pass a number or None. {received(initializer=initializer)}"
         )
     return row
+
+
+def with_fans(initializer: Any, height: int, dim: int) -> Any:
+    """Returns the distribution of a `VarianceScaling` of a matrix, and any other initializer as is.
+
+    Args:
+        initializer: As for `resolve`. Glorot's, He's and Lecun's are variance scalings too.
+        height: Rows of the matrix.
+        dim: Its columns.
+
+    Raises:
+        ValueError: It is a variance scaling, and `height` is 0. Keras cannot compute the fans of
+            a matrix of unknown height either.
+    """
+    found = initializer
+    if isinstance(found, (str, dict)):
+        found = keras.initializers.get(found)
+    if inspect.isclass(found):
+        found = found()
+    known = type(found).__module__.startswith(_LIBRARIES)
+    if not known or not all(hasattr(found, each) for each in ("scale", "mode", "distribution")):
+        return initializer
+    if not height:
+        raise ValueError(
+            "The variance of a `VarianceScaling` initializer depends on the table's height: pass "
+            "`init_size`, the number of rows to expect, or "
+            "keras.initializers.RandomUniform(-limit, limit) with a limit of your own. "
+            f"Received: initializer={found!r}, init_size=0."
+        )
+    fans = {"fan_in": height, "fan_out": dim, "fan_avg": (height + dim) / 2.0}
+    stddev = math.sqrt(found.scale / max(1.0, fans[found.mode]))
+    seed = _given_seed(found)
+    if found.distribution == "uniform":
+        limit = math.sqrt(3.0) * stddev
+        return keras.initializers.RandomUniform(-limit, limit, seed=seed)
+    if found.distribution == "untruncated_normal":
+        return keras.initializers.RandomNormal(0.0, stddev, seed=seed)
+    return keras.initializers.TruncatedNormal(0.0, stddev / _TRUNCATED_STDDEV, seed=seed)
 
 
 def _is_zero(initializer: Any) -> bool:
@@ -182,21 +225,7 @@ def _of_known(initializer: Any, name: str, dim: int, value_dtype: tf.DType) -> I
         return InitialRow("normal", _floats(initializer.mean, initializer.stddev), seed)
     if kind == "TruncatedNormal":
         return InitialRow("truncated_normal", _floats(initializer.mean, initializer.stddev), seed)
-    if all(hasattr(initializer, field) for field in ("scale", "mode", "distribution")):
-        return _of_variance_scaling(initializer, dim, seed)
     return None
-
-
-def _of_variance_scaling(initializer: Any, dim: int, seed: int) -> InitialRow:
-    # The height of a table is unbounded, so the fans are those of one row, [1, dim].
-    fans = {"fan_in": 1.0, "fan_out": float(dim), "fan_avg": (1.0 + dim) / 2.0}
-    variance = initializer.scale / max(1.0, fans[initializer.mode])
-    if initializer.distribution == "uniform":
-        limit = math.sqrt(3.0 * variance)
-        return InitialRow("uniform", (-limit, limit), seed)
-    if initializer.distribution == "untruncated_normal":
-        return InitialRow("normal", (0.0, math.sqrt(variance)), seed)
-    return InitialRow("truncated_normal", (0.0, math.sqrt(variance) / _TRUNCATED_STDDEV), seed)
 
 
 def _of_callable(
@@ -257,13 +286,16 @@ def _floats(*values: Any) -> tuple[float, ...]:
 
 
 def _seed_of(initializer: Any, name: str) -> int:
+    seed = _given_seed(initializer)
+    return seed_of_name(name) if seed is None else seed
+
+
+def _given_seed(initializer: Any) -> int | None:
     config = initializer.get_config() if hasattr(initializer, "get_config") else {}
     seed = config.get("seed")
     if isinstance(seed, dict):  # a serialized keras.random.SeedGenerator
         seed = seed.get("config", {}).get("seed")
-    if isinstance(seed, numbers.Integral):
-        return int(seed) & (2**63 - 1)
-    return seed_of_name(name)
+    return int(seed) & (2**63 - 1) if isinstance(seed, numbers.Integral) else None
 
 
 def seed_of_name(name: str) -> int:

@@ -57,7 +57,8 @@ class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Lay
         initializer: None for zeros; a number; an array, list or tensor of shape [] or [dim]; a
             Keras or TensorFlow initializer; or a callable `f(shape, dtype)`, which is evaluated
             once: initial rows then follow the distribution of each of its columns. The numbers
-            that it is given are rounded to float32; draws for float64 values are of float64.
+            that it is given are rounded to float32; draws for float64 values are of float64. A
+            `VarianceScaling` (Glorot's, He's, Lecun's) draws as for a matrix [init_size, dim].
         trainable: Whether lookups record gradients.
         checkpoint: Whether checkpoints include the rows.
         init_size: Rows to make room for at once, divided among the tables.
@@ -83,7 +84,8 @@ class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Lay
 
     Raises:
         TypeError: An argument of a wrong type or dtype.
-        ValueError: `dim`, `devices`, `init_size` or `initializer` is out of range.
+        ValueError: `dim`, `devices`, `init_size` or `initializer` is out of range, or the
+            `initializer` is a `VarianceScaling` and there is no `init_size`.
         NotImplementedError: The storage of `kv_creator` cannot do what other arguments ask for.
 
     Example:
@@ -150,7 +152,11 @@ class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Lay
         self.bp_v2 = bool(bp_v2)
         self.short_file_name = bool(short_file_name)
         row = initializers.resolve(
-            initializer, name=name, dim=spec.dim, value_dtype=spec.value_dtype
+            initializer,
+            name=name,
+            dim=spec.dim,
+            value_dtype=spec.value_dtype,
+            height=init_size,
         )
         if workers is None:
             router = Router(partitioner, len(spec.devices))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from de_core import layers
+from de_core.compat import keras_layers as layers
 from de_core.compat.removed import removed_names
 
 __all__ = ["layers"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from de_core import initializers
 from de_core._keras import dtype_name, global_policy, is_symbolic, keras, only_builds
 from de_core.config import KEY_DTYPES, received
 from de_core.keys_and_values import placeholder_keys
@@ -33,7 +34,9 @@ class Embedding(keras.layers.Layer):
         combiner: None to return a row for each id; "sum", "mean", "sqrtn", "min", "max", "prod",
             "std" or a function of rows [n, dim] to pool the rows of the ids along the last axis of
             the input, masked ids left out. The first three never hold the rows of all ids at once.
-        initializer: What an unknown id reads as; see `de.Variable`.
+        initializer: What an unknown id reads as; see `de.Variable`. "auto" is "uniform", between
+            -0.05 and 0.05, as in `keras.layers.Embedding`; for values that are not floating-point
+            it is zeros.
         devices: One table is made on each.
         name: Of the layer and its table; unique if None.
         with_unique: Whether to read each distinct id of the input once, which is worth it where ids
@@ -63,13 +66,17 @@ class Embedding(keras.layers.Layer):
     TensorShape([1, 2, 2])
     """
 
+    #: What `initializer` means for floating-point values where it is "auto", and where it is None.
+    _auto_initializer: str = "uniform"
+    _no_initializer: str | None = None
+
     def __init__(
         self,
         dim: int,
         key_dtype: Any = tf.int64,
         value_dtype: Any = tf.float32,
         combiner: Any = None,
-        initializer: Any = None,
+        initializer: Any = "auto",
         devices: Sequence[str] | None = None,
         name: str | None = None,
         with_unique: bool = False,
@@ -100,7 +107,7 @@ class Embedding(keras.layers.Layer):
             dim=dim,
             devices=devices,
             name=self.name,
-            initializer=initializer,
+            initializer=self._initializer_of(initializer, value_dtype),
             trainable=self.trainable,
             regularizer=self.embeddings_regularizer,
             **self._of_table,
@@ -179,7 +186,9 @@ class Embedding(keras.layers.Layer):
             "key_dtype": table.key_dtype.name,
             "value_dtype": table.value_dtype.name,
             "combiner": table_arguments.serialized(self.combiner),
-            "initializer": table_arguments.serialized(table.initializer),
+            "initializer": table_arguments.serialized(
+                initializers.with_fans(table.initializer, table.init_size, table.dim)
+            ),
             "devices": table.devices,
             "with_unique": self.with_unique,
             "mask_key": self.mask_key,
@@ -194,7 +203,20 @@ class Embedding(keras.layers.Layer):
         revival.leave_to_saved_functions()
         kept = {name: config[name] for name in ("dtype",) if name in config}
         restored = {name: table_arguments.deserialized(value) for name, value in config.items()}
+        if "initializer" in restored:
+            # Older files name a variance scaling, whose fans were those of one row.
+            restored["initializer"] = initializers.with_fans(
+                restored["initializer"], 1, restored["dim"]
+            )
         return cls(**{**restored, **kept})
+
+    def _initializer_of(self, given: Any, value_dtype: tf.DType) -> Any:
+        auto = isinstance(given, str) and given == "auto"
+        if not auto and given is not None:
+            return given
+        if not value_dtype.is_floating:
+            return None
+        return self._auto_initializer if auto else self._no_initializer
 
     @property
     def _casts(self) -> bool:

@@ -383,6 +383,66 @@ def test_layers_come_back_from_their_config(layer):
     np.testing.assert_array_equal(layer(int64([[1, 2]])), copy(int64([[1, 2]])))
 
 
+LAYERS = [de.layers.Embedding, de.layers.SquashedEmbedding]
+
+
+@pytest.mark.parametrize(
+    "make", [*LAYERS, lambda dim: de.layers.FieldWiseEmbedding(dim, 3, field_of)]
+)
+def test_rows_begin_uniform_as_those_of_a_dense_embedding(make):
+    layer = make(8)
+    dense = keras.layers.Embedding(1000, 8)
+    dense.build([None])
+    rows = layer.table.lookup(np.arange(1000)).numpy()
+    np.testing.assert_allclose(np.abs(rows).max(), np.abs(dense.get_weights()[0]).max(), rtol=0.01)
+    np.testing.assert_allclose(rows.std(), 0.1 / np.sqrt(12), rtol=0.02)
+    assert layer.get_config()["initializer"] == "uniform"
+    assert (
+        float(tf.norm(type(layer).from_config(layer.get_config()).table.lookup([1]) - rows[1])) == 0
+    )
+
+
+def test_rows_of_other_values_begin_as_zeros():
+    for value_dtype, zero in (("int32", 0), ("string", b"")):
+        layer = de.layers.Embedding(1, value_dtype=value_dtype)
+        assert layer(int64([5])).numpy().tolist() == [[zero]]
+
+
+def test_a_product_of_two_tables_learns():
+    inputs = keras.Input([2], dtype="int64")
+    users, items = (de.layers.Embedding(8, name=name) for name in ("user_rows", "item_rows"))
+    outputs = keras.layers.Dot(1)([users(inputs[:, 0]), items(inputs[:, 1])])
+    model = keras.Model(inputs, outputs)
+    model.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1)), "mse")
+    history = model.fit(np.array([[1, 2], [3, 4]]), np.ones([2, 1]), epochs=20, verbose=0)
+    assert history.history["loss"][-1] < 0.1
+
+
+def test_the_layers_of_the_reference_api_begin_normal():
+    for initializer in ({}, {"initializer": None}):
+        layer = de.keras.layers.SquashedEmbedding(4, **initializer)
+        rows = layer.table.lookup(np.arange(4000)).numpy()
+        np.testing.assert_allclose(rows.std(), 0.05, rtol=0.03)
+        assert np.abs(rows).max() > 0.15
+        copy = keras.layers.deserialize(keras.layers.serialize(layer))
+        assert type(copy) is type(layer)
+        np.testing.assert_array_equal(copy.table.lookup([7]), layer.table.lookup([7]))
+
+
+def test_layers_of_older_files_keep_their_initial_rows():
+    config = de.layers.Embedding(3).get_config()
+    older = de.layers.Embedding.from_config({**config, "initializer": None})
+    assert not np.any(older(int64([1, 2])))
+    # The fans of a variance scaling were those of one row then: sqrt(6 / (1 + 3)).
+    glorot = keras.initializers.serialize(keras.initializers.GlorotUniform())
+    for init_size in (0, 100):
+        changed = {**config, "initializer": glorot, "init_size": init_size}
+        older = de.layers.Embedding.from_config(changed)
+        for layer in (older, de.layers.Embedding.from_config(older.get_config())):
+            largest = np.abs(layer.table.lookup(np.arange(2000))).max()
+            np.testing.assert_allclose(largest, np.sqrt(1.5), rtol=0.01)
+
+
 def test_layers_without_a_name_get_one_of_their_own():
     made = [de.layers.SquashedEmbedding(2) for _ in range(2)]
     made += [de.layers.FieldWiseEmbedding(2, 3, field_of) for _ in range(2)]
