@@ -42,7 +42,10 @@ def export(
             by signature name. None makes `serving_default` of the model's own call.
         version: Number of the version; None for one more than the newest.
         inputs: What a subclassed Keras model or a module is called with: a `tf.TensorSpec`, or a
-            list or dict of them. Functional and `Sequential` models know theirs.
+            list or dict of them. Functional and `Sequential` models know theirs, and a subclassed
+            one of tf_keras that was called. A ragged input, `tf.RaggedTensorSpec`, becomes the
+            inputs `<name>_values` and `<name>_row_lengths`, int64; a `tf.SparseTensorSpec` becomes
+            `<name>_indices`, `<name>_values` and `<name>_dense_shape`.
         dtype: What floating-point values are stored as: "float32", "float16", "bfloat16" or "int8"
             with a scale a row; None for their own dtype. They read as their own dtype. This and the
             next two are for all tables, or a dict by their names.

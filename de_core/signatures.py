@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from de_core._keras import keras
 from de_core.config import received
+from de_core.exporting import components
 
 SERVING_DEFAULT = "serving_default"
 
@@ -19,7 +20,8 @@ def serving_functions(model: Any, signatures: Any, inputs: Any) -> dict[str, Any
     Args:
         model: A Keras 3 model or a `tf.Module`.
         signatures: A function or a dict of them; None for the model's own call.
-        inputs: `tf.TensorSpec`s to call the model with; None where the model knows them.
+        inputs: Specs to call the model with, also ragged and sparse ones; None where the model
+            knows them.
 
     Raises:
         TypeError: A signature is no function, or `inputs` are no specs.
@@ -67,11 +69,14 @@ def _of_model(model: Any, inputs: Any) -> Any:
             "inputs={'user': tf.TensorSpec([None], tf.int64)}, or `signatures`. "
             f"Received: model={type(model).__name__}, inputs={inputs!r}."
         )
-    names = _names(specs)
-    flat = [
-        tf.TensorSpec(spec.shape, spec.dtype, name=name)
-        for name, spec in zip(names, tf.nest.flatten(specs), strict=True)
-    ]
+    named = dict(zip(_names(specs), map(_plain, tf.nest.flatten(specs)), strict=True))
+    dense = [each for name, spec in named.items() for each in components.specs_of(name, spec)]
+    if len({spec.name for spec in dense}) < len(dense):
+        raise ValueError(
+            "The inputs of a signature must have distinct names, also <name>_values and "
+            "<name>_row_lengths of a ragged one: rename an input. "
+            f"Received: {sorted(spec.name for spec in dense)}."
+        )
     call: Callable[..., Any] = model
     if isinstance(model, keras.Model):
 
@@ -80,54 +85,64 @@ def _of_model(model: Any, inputs: Any) -> Any:
 
     @tf.function(autograph=False)
     def serve(**features: tf.Tensor) -> dict[str, tf.Tensor]:
-        ordered = [features[name] for name in names]
+        ordered = [components.joined(name, spec, features) for name, spec in named.items()]
         return _named_outputs(model, call(tf.nest.pack_sequence_as(specs, ordered)))
 
-    return serve.get_concrete_function(**{spec.name: spec for spec in flat})
+    return serve.get_concrete_function(**{spec.name: spec for spec in dense})
+
+
+def _plain(leaf: Any) -> Any:
+    return leaf if isinstance(leaf, components.SPECS) else components.of_keras_input(leaf)
 
 
 def _keras_inputs(model: Any) -> Any:
-    """Returns the specs of a functional or Sequential model's inputs, or None."""
-    if not isinstance(model, keras.Model) or not getattr(model, "inputs", None):
+    """Returns what Keras knows of a model's inputs: its own tensors, or specs; or None."""
+    if not isinstance(model, keras.Model):
         return None
+    if not getattr(model, "inputs", None):
+        return _specs_of_call(model)
     structure = getattr(model, "input", None)
     if structure is None or isinstance(model, keras.Sequential):
         structure = model.inputs[0] if len(model.inputs) == 1 else model.inputs
-    return tf.nest.map_structure(
-        lambda tensor: tf.TensorSpec(tensor.shape, tensor.dtype, name=tensor.name), structure
-    )
+    return structure
+
+
+def _specs_of_call(model: Any) -> Any:
+    """Returns the specs that tf_keras keeps of a subclassed model's first call, or None."""
+    save_spec = getattr(model, "save_spec", None)
+    specs, _ = (save_spec() if save_spec is not None else None) or ((), {})
+    return specs[0] if len(specs) == 1 else None
 
 
 def _checked_specs(inputs: Any) -> Any:
     for spec in tf.nest.flatten(inputs):
-        if not isinstance(spec, tf.TensorSpec):
+        if not isinstance(spec, components.SPECS):
             raise TypeError(
-                "`inputs` must be a tf.TensorSpec, or a list or dict of them. "
-                + received(spec=spec)
+                "`inputs` must be a tf.TensorSpec, a tf.RaggedTensorSpec or a "
+                f"tf.SparseTensorSpec, or a list or dict of them. {received(spec=spec)}"
             )
     return inputs
 
 
 def _names(specs: Any) -> list[str]:
     """Names the inputs: by the keys of a dict, else by the specs' names, else by number."""
-    if isinstance(specs, dict) and all(isinstance(each, tf.TensorSpec) for each in specs.values()):
-        return sorted(specs)  # the order in which tf.nest flattens a dict
     flat = tf.nest.flatten(specs)
+    if isinstance(specs, dict) and not any(map(tf.nest.is_nested, specs.values())):
+        return sorted(specs)  # the order in which tf.nest flattens a dict
     plain = ["inputs"] if len(flat) == 1 else [f"input_{index}" for index in range(len(flat))]
+    given = [getattr(spec, "name", None) for spec in flat]
     # Keras numbers inputs without a name anew in every process: no name to publish.
-    given = [
-        spec.name if not (spec.name or "keras_tensor").startswith("keras_tensor") else None
-        for spec in flat
-    ]
+    given = [None if (name or "").startswith("keras_tensor") else name for name in given]
     names = [name or default for name, default in zip(given, plain, strict=True)]
     return names if len(set(names)) == len(names) else plain
 
 
 def _named_outputs(model: Any, outputs: Any) -> dict[str, tf.Tensor]:
-    if isinstance(outputs, dict):
-        return {str(name): tf.convert_to_tensor(value) for name, value in outputs.items()}
-    flat = tf.nest.flatten(outputs)
-    names = getattr(model, "output_names", None)
-    if not names or len(names) != len(flat) or len(flat) == 1:
-        names = [f"output_{index}" for index in range(len(flat))]
-    return {name: tf.convert_to_tensor(value) for name, value in zip(names, flat, strict=True)}
+    if not isinstance(outputs, dict):
+        flat = tf.nest.flatten(outputs)
+        names = getattr(model, "output_names", None)
+        if not names or len(names) != len(flat) or len(flat) == 1:
+            names = [f"output_{index}" for index in range(len(flat))]
+        outputs = dict(zip(names, flat, strict=True))
+    parts = [components.named(str(name), value) for name, value in outputs.items()]
+    return {name: value for part in parts for name, value in part.items()}

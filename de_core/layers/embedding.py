@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -113,6 +114,7 @@ class Embedding(keras.layers.Layer):
             **self._of_table,
         )
         self.mask_key = masking.checked_key(mask_key, self.table.key_dtype)
+        self._takes: set[str] = set()  # kinds of the inputs of functional models
         self.built = True
 
     @property
@@ -171,6 +173,7 @@ class Embedding(keras.layers.Layer):
         """Returns shape and dtype of the output for a symbolic input."""
         del mask
         self._check_dtype(ids)
+        self._takes.add(_kind(ids))
         if self.combiner is not None:
             self._check_rank(ids)
         shape = self.compute_output_shape(ids.shape)
@@ -281,7 +284,27 @@ class Embedding(keras.layers.Layer):
         if not is_symbolic(ids) and only_builds(ids):
             return placeholder_keys(ids, self.table.key_dtype)
         self._check_dtype(ids)
+        self._warn_of_padding(ids)
         return tf.cast(ids, self.table.key_dtype)
+
+    def _warn_of_padding(self, ids: Any) -> None:
+        """Warns where a function, such as Keras makes to export, takes ragged ids as dense ones."""
+        padded = self._takes and "dense" not in self._takes and _kind(ids) == "dense"
+        if padded and self.mask_key is None and tf.is_symbolic_tensor(ids):
+            warnings.warn(
+                f"The ids of layer {self.name!r} are dense here, and {min(self._takes)} in the "
+                "model: ids that pad them count like any other. Pass `mask_key`, or export with "
+                "de.export, which takes ragged and sparse inputs as they are.",
+                stacklevel=2,
+            )
+
+
+def _kind(ids: Any) -> str:
+    """Returns "ragged", "sparse" or "dense", of a tensor or of what stands for one."""
+    for kind, tensor_class in (("ragged", tf.RaggedTensor), ("sparse", tf.SparseTensor)):
+        if isinstance(ids, tensor_class) or getattr(ids, kind, False):
+            return kind
+    return "dense"
 
 
 def _checked_norm(max_norm: Any) -> float | None:
