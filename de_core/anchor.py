@@ -18,10 +18,11 @@ import tensorflow as tf
 from de_core import call_stack, savers
 from de_core._keras import LEGACY, keras
 from de_core.sharded_table import ShardedTable
+from de_core.weight_value import WeightValue, carried_by, without_rows
 
 _TABLE = "_de_table"
 # What an optimizer calls on a variable to change it.
-_UPDATES = ("assign", "assign_add", "assign_sub", "scatter_add", "scatter_sub", "scatter_update")
+_UPDATES = ("assign_add", "assign_sub", "scatter_add", "scatter_sub", "scatter_update")
 
 
 if not LEGACY:
@@ -31,14 +32,15 @@ if not LEGACY:
 
         Args:
             table: What it stands for.
+            trainable: Whether lookups record gradients.
         """
 
-        def __init__(self, table: ShardedTable) -> None:
+        def __init__(self, table: ShardedTable, trainable: bool = True) -> None:
             super().__init__(
                 initializer=lambda shape, dtype: tf.zeros(shape, dtype),
                 shape=(0, table.spec.dim),
                 dtype=table.spec.value_dtype.name,
-                trainable=True,
+                trainable=trainable,
                 autocast=False,
                 name="anchor",
             )
@@ -65,13 +67,24 @@ if not LEGACY:
         def _layout(self, layout: Any) -> None:
             """Takes what Keras sets in its constructor, and no other place asks for."""
 
+        def numpy(self) -> WeightValue:
+            """Returns an array [0, dim] that carries the rows, for `get_weights`."""
+            return WeightValue.of(self._de_table)
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            """Raises ValueError: Keras's older .h5 files ask for it and would lose the rows."""
+            del dtype, copy
+            raise without_rows(self._de_table.name, "a plain array")
+
         def assign(self, value: Any) -> Any:
-            """Refuses to be updated; accepts the empty value that `set_weights` brings back.
+            """Replaces the rows by those that `value` carries.
 
             Raises:
                 RuntimeError: `value` is a gradient.
+                ValueError: `value` carries no rows.
+                tf.errors.InvalidArgumentError: Its rows are of another dtype or dim.
             """
-            _refuse(value, table_name=self._de_table.name)
+            _assign(self._de_table, value)
             return self.value
 
         def _serialize_to_tensors(self) -> Any:
@@ -111,16 +124,21 @@ def new_anchor(table: ShardedTable) -> Any:
     return _marked(_empty_variable(table), table) if LEGACY else Anchor(table)
 
 
-def new_stand_in(table: ShardedTable) -> tf.Variable | None:
-    """Makes what tf_keras finds a table by that is not trained: its `export` keeps variables alone.
+def new_stand_in(table: ShardedTable) -> Any:
+    """Makes the weight of a table that is not trained.
+
+    Its value carries the rows, and tf_keras's `export`, which keeps variables alone, finds the
+    table by it.
 
     Args:
         table: What it stands for.
 
     Returns:
-        None under Keras 3, which finds tables by themselves.
+        A `keras.Variable`, or a `tf.Variable` for tf_keras.
     """
-    return _marked(_empty_variable(table, trainable=False), table) if LEGACY else None
+    if LEGACY:
+        return _marked(_empty_variable(table, trainable=False), table)
+    return Anchor(table, trainable=False)
 
 
 def tensor_variable(anchor: Any) -> tf.Variable | None:
@@ -152,8 +170,9 @@ def _marked(variable: tf.Variable, table: Any) -> tf.Variable:
     variable._de_savers_check = functools.partial(savers.refuse_in_eager_mode, table.name)
     variable.overwrite_with_gradient = True  # a Keras 3 optimizer then assigns at once
     for update in _UPDATES:
-        refuse = functools.partial(_refuse, table_name=table.name, takes_empty=update == "assign")
-        setattr(variable, update, refuse)
+        setattr(variable, update, functools.partial(_refuse, table.name))
+    variable.assign = functools.partial(_assign, table)
+    variable.numpy = functools.partial(_value_of, table)
     return stopping_optimizers(variable)
 
 
@@ -223,10 +242,30 @@ class _StopsOptimizers:
         return children
 
 
-def _refuse(value: Any, *_: Any, table_name: str, takes_empty: bool = True, **__: Any) -> None:
-    is_empty = not isinstance(value, tf.IndexedSlices) and 0 in tuple(value.shape)
-    if not (is_empty and takes_empty):
-        raise _not_wrapped(table_name)
+def _refuse(table_name: str, *_: Any, **__: Any) -> None:
+    raise _not_wrapped(table_name)
+
+
+def _assign(table: ShardedTable, value: Any, *_: Any, **__: Any) -> None:
+    """Replaces the rows of a table by those that a value carries."""
+    snapshot = carried_by(value)
+    if snapshot is not None:
+        snapshot.restore(table)
+    elif isinstance(value, tf.IndexedSlices) or 0 not in tuple(value.shape):
+        raise _not_wrapped(table.name)
+    else:
+        raise without_rows(table.name, "an empty value")
+
+
+def _value_of(table: ShardedTable) -> WeightValue:
+    """Returns the value of an anchor of tf_keras, which carries the rows."""
+    if call_stack.nearest(_writes_h5) is not None:
+        raise without_rows(table.name, "a file without them")
+    return WeightValue.of(table)
+
+
+def _writes_h5(frame: FrameType) -> bool:
+    return frame.f_code.co_name == "save_subset_weights_to_hdf5_group"
 
 
 def of_a_loaded_table(variable: Any) -> RuntimeError:

@@ -110,8 +110,8 @@ def _keras_inputs(model: Any) -> Any:
 def _specs_of_call(model: Any) -> Any:
     """Returns the specs that tf_keras keeps of a subclassed model's first call, or None."""
     save_spec = getattr(model, "save_spec", None)
-    specs, _ = (save_spec() if save_spec is not None else None) or ((), {})
-    return specs[0] if len(specs) == 1 else None
+    arguments = None if save_spec is None else save_spec()
+    return arguments[0][0] if arguments is not None and len(arguments[0]) == 1 else None
 
 
 def _checked_specs(inputs: Any) -> Any:

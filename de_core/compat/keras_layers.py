@@ -13,7 +13,8 @@ __all__ = ["BasicEmbedding", "Embedding", "FieldWiseEmbedding", "SquashedEmbeddi
 class _NormalRows:
     """Without an `initializer`, rows are drawn with mean 0 and standard deviation 0.05."""
 
-    _auto_initializer = _no_initializer = "random_normal"
+    _auto_initializer: str = "random_normal"
+    _no_initializer: str | None = "random_normal"
 
 
 @keras.saving.register_keras_serializable(package="de_core.keras")

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from de_core import call_stack
 from de_core.distributed import replicas
 from de_core.optimizers import clipping, plan, rules
 from de_core.optimizers.accumulation import Accumulation, Trained
@@ -222,6 +223,30 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
             for each, _ in dense
         ]
         self.inner_optimizer.apply(gradients, [variable for _, variable in dense])
+
+    @property
+    def inner_optimizer(self) -> Any:
+        """The wrapped optimizer.
+
+        Raises:
+            NotImplementedError: `keras.callbacks.SwapEMAWeights` asks for it, which would swap the
+                averages of ordinary variables and not those of rows.
+        """
+        own = vars(self)
+        if "inner_optimizer" not in own:
+            raise AttributeError("inner_optimizer")  # in Keras's own constructor
+        if own.get("_tables") and call_stack.is_called_by("_apply_to_ema_optimizers"):
+            raise NotImplementedError(
+                "keras.callbacks.SwapEMAWeights must not be used with dynamic tables, whose "
+                "averages it does not know. Set `ema_overwrite_frequency`, or evaluate after "
+                "`fit`, which ends with the averages in the model. Received: the tables "
+                f"{[table.name for table in self._tables]}."
+            )
+        return own["inner_optimizer"]
+
+    @inner_optimizer.setter
+    def inner_optimizer(self, optimizer: Any) -> None:
+        self.__dict__["inner_optimizer"] = optimizer
 
     @property
     def _slots_number(self) -> tf.Tensor:

@@ -11,7 +11,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("file", ["test_layers.py", "test_rebuilt_models.py"])
+@pytest.mark.parametrize(
+    "file", ["test_layers.py", "test_rebuilt_models.py", "test_weight_values.py"]
+)
 @pytest.mark.skipif(
     importlib.util.find_spec("tf_keras") is None, reason="tf_keras is not installed"
 )
