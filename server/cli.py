@@ -136,14 +136,39 @@ def _parser() -> argparse.ArgumentParser:
         default=None,
         help="print the settings that hold, as a settings file, and end",
     )
-    for name, field in Settings.model_fields.items():
-        parser.add_argument(
-            flag_of(name),
-            dest=name,
-            metavar=_metavar(name),
-            help="\n".join(textwrap.wrap(_help(field), 60)).replace("%", "%%"),
-        )
+    fields = dict(Settings.model_fields)
+    for title, names in _GROUPS.items():
+        group = parser.add_argument_group(title)
+        for name in names.split():
+            _add_flag(group, name, fields.pop(name))
+    assert not fields, f"settings without a group: {', '.join(fields)}"
     return parser
+
+
+def _add_flag(group: Any, name: str, field: Any) -> None:
+    group.add_argument(
+        flag_of(name),
+        dest=name,
+        metavar=_metavar(name),
+        help="\n".join(textwrap.wrap(_help(field), 60)).replace("%", "%%"),
+    )
+
+
+_GROUPS = {
+    "what is served": "settings_file engine model_dir model_name version_policy labels routes_file "
+    "warm_up poll_seconds",
+    "model servers behind the gateway (--engine tfserving)": "upstreams models upstream_ca "
+    "upstream_cert upstream_key upstream_token_file retry_budget breaker_failures breaker_seconds",
+    "ports": "host port grpc_port admin_port admin_host tls_cert tls_key tls_client_ca cors_origin",
+    "keys and tokens": "keys_file jwt_keys_file jwt_issuer jwt_audience",
+    "processes, threads and batches": "workers threads max_waiting batch_rows batch_delay_ms",
+    "limits on one request": "request_seconds head_seconds body_seconds max_header_bytes "
+    "max_body_bytes max_decompressed_bytes max_elements max_rank max_ids",
+    "limits on all requests": "max_in_flight client_in_flight rate_per_second model_in_flight "
+    "model_rate_per_second",
+    "the end": "drain_seconds shutdown_seconds",
+    "logs and traces": "log_level log_format log_sample tracing",
+}
 
 
 def _help(field: Any) -> str:

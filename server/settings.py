@@ -95,25 +95,8 @@ class Settings(BaseSettings):
         default=None,
         description="File of the API key or token that upstreams are sent, if they are gateways.",
     )
-    upstream_channels: int = Field(
-        default=2,
-        ge=1,
-        le=16,
-        description="Connections to one upstream; more than one are made when requests overlap.",
-    )
-    upstream_in_flight: int = Field(
-        default=64, ge=1, description="Requests one upstream runs at once; more wait."
-    )
-    upstream_retries: int = Field(
-        default=2, ge=0, le=10, description="Times a request is sent again if UNAVAILABLE."
-    )
     retry_budget: float = Field(
         default=0.1, ge=0, le=1, description="Retries allowed, as a part of all requests."
-    )
-    hedge: bool = Field(
-        default=False,
-        description="Send a request that takes longer than 95 % of them a second time, to another "
-        "upstream, for at most 5 % of requests.",
     )
     breaker_failures: int = Field(
         default=5, ge=1, description="Failures in a row after which an upstream is left alone."
@@ -180,13 +163,6 @@ class Settings(BaseSettings):
     )
     batch_delay_ms: float = Field(
         default=2.0, ge=0, le=1000, description="How long a row may wait for its batch."
-    )
-    brief_ms: float = Field(
-        default=0.25,
-        ge=0,
-        le=10,
-        description="Runs of a model known to take no longer are done without a thread: handing "
-        "them over would take longer. 0 for none.",
     )
     max_in_flight: int = Field(
         default=1024, ge=1, description="Requests answered at once; more get a 429."

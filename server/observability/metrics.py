@@ -116,9 +116,7 @@ class Metrics:
             ("upstream",),
             registry=to,
         )
-        self.retries = Counter(
-            "gateway_retries", "Calls sent again to a model server", ("kind",), registry=to
-        )
+        self.retries = Counter("gateway_retries", "Calls sent again to a model server", registry=to)
 
     def observe(self, model: str, verb: str, code: int, seconds: float) -> None:
         """Counts one request.

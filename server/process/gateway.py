@@ -42,6 +42,9 @@ from server.process.workers import Worker
 from server.protos.modules import load_protos
 from server.settings import Settings
 
+# Handing a run to a thread takes as long: shorter ones need none.
+_BRIEF_SECONDS = 0.00025
+
 
 class Gateway:
     """One process that serves; the only one, or one of several workers."""
@@ -162,7 +165,7 @@ class Gateway:
                 max_waiting=settings.max_waiting,
                 policy=VersionPolicy.parse(settings.version_policy),
                 warm_up=settings.warm_up,
-                brief_seconds=settings.brief_ms / 1000,
+                brief_seconds=_BRIEF_SECONDS,
                 batching=BatchOptions(
                     rows=settings.batch_rows,
                     delay_seconds=settings.batch_delay_ms / 1000,
@@ -266,7 +269,6 @@ def _channel_options(settings: Settings) -> ChannelOptions:
         ca=settings.upstream_ca,
         certificate=certificate,
         token=token,
-        channels=settings.upstream_channels,
     )
 
 
@@ -278,11 +280,8 @@ def _tfserving_options(settings: Settings) -> TfServingOptions:
         breaker_failures=settings.breaker_failures,
         breaker_seconds=settings.breaker_seconds,
         pool=PoolOptions(
-            in_flight=settings.upstream_in_flight,
             max_waiting=settings.max_waiting,
-            retries=settings.upstream_retries,
             retry_budget=settings.retry_budget,
-            hedge=settings.hedge,
         ),
         channel=_channel_options(settings),
     )

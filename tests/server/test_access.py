@@ -263,6 +263,32 @@ def test_a_model_that_is_asked_too_much_leaves_places_for_the_others():
     assert other.status == 404
 
 
+def test_bodies_that_trickle_keep_only_their_own_client_out():
+    flags = {"client_in_flight": "2", "max_in_flight": "2"}
+    app = create_app(load_settings(model_dir="x", **flags), NumpyEngine())
+
+    def of(address):
+        return lambda scope, *channel: app({**scope, "client": (address, 1)}, *channel)
+
+    async def trickle():
+        head = {"type": "http", "method": "POST", "path": PREDICT[1], "headers": []}
+        never = asyncio.Event()
+        await of("10.0.0.1")({**head, "query_string": b""}, never.wait, never.wait)
+
+    async def run():
+        tasks = [asyncio.create_task(trickle()) for _ in range(2)]
+        await asyncio.sleep(0)
+        replies = [await send(of(address), *PREDICT) for address in ("10.0.0.1", "10.0.0.2")]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return replies
+
+    same, other = asyncio.run(run())
+    assert (same.status, "At most 2 requests of one client" in same.error) == (429, True)
+    assert other.status == 200
+
+
 def test_a_large_head_is_refused():
     app = make_app(max_header_bytes="1000")
     assert ask(app, *PREDICT, headers={"x": "a" * 900}).status == 200

@@ -1,5 +1,6 @@
 """The outermost layer: gives each request its record, and lets no traceback outside."""
 
+import asyncio
 import re
 import time
 
@@ -42,6 +43,13 @@ class RequestContext:
         self._accounts.begin()
         try:
             await self._app(scope, receive, send_counted)
+        except asyncio.CancelledError:
+            # The process ends before the request does.
+            if request.status:
+                raise
+            headers = {"connection": "close", "retry-after": "1"}
+            refusal = error_response(503, "The gateway stops: try again", headers)
+            await refusal(scope, receive, send_counted)
         except Exception:
             # The client learns the id, the log everything else.
             LOG.exception("request failed", extra={"request_id": request.id})

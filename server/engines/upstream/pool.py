@@ -16,8 +16,6 @@ from server.observability.metrics import Metrics
 from server.request import current_request
 
 _BACKOFF_SECONDS = 0.01
-_LATENCIES = 256
-_HEDGE_BUDGET = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,14 +27,12 @@ class PoolOptions:
         max_waiting: Requests that may wait for an endpoint.
         retries: Times a request is sent again.
         retry_budget: Retries as a part of all requests.
-        hedge: Whether slow requests are sent a second time.
     """
 
     in_flight: int = 64
     max_waiting: int = 256
     retries: int = 2
     retry_budget: float = 0.1
-    hedge: bool = False
 
 
 class UpstreamPool:
@@ -50,9 +46,7 @@ class UpstreamPool:
         self._options = options
         self._metrics = metrics
         self._budget = RetryBudget(options.retry_budget)
-        self._hedges = RetryBudget(_HEDGE_BUDGET if options.hedge else 0.0, least=1.0)
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._latencies: deque[float] = deque(maxlen=_LATENCIES)
 
     async def call(self, method: str, request: Any, eligible: Collection[str]) -> Any:
         """Sends a request, again if the endpoint cannot be reached, and returns the answer.
@@ -70,11 +64,10 @@ class UpstreamPool:
                 requests wait, DEADLINE_EXCEEDED, or what the endpoint answered.
         """
         self._budget.earn()
-        self._hedges.earn()
         tried: set[str] = set()
         for attempt in range(self._options.retries + 1):
             try:
-                return await self._hedged(method, request, eligible, tried)
+                return await self._attempt(method, request, eligible, tried)
             except ServingError as error:
                 again = error.code is Code.UNAVAILABLE and attempt < self._options.retries
                 if not again or not self._usable(eligible, ()) or not self.may_retry():
@@ -87,32 +80,9 @@ class UpstreamPool:
         """Takes a retry out of the budget; returns whether there was one."""
         if self._options.retries == 0 or not self._budget.spend():
             return False
-        self._count("retry")
+        if self._metrics is not None:
+            self._metrics.retries.inc()
         return True
-
-    async def _hedged(
-        self, method: str, request: Any, eligible: Collection[str], tried: set[str]
-    ) -> Any:
-        after = self._hedge_after()
-        if after is None or len(eligible) < 2:
-            return await self._attempt(method, request, eligible, tried)
-        loop = asyncio.get_running_loop()
-        first = loop.create_task(self._attempt(method, request, eligible, tried))
-        tasks = {first}
-        try:
-            done, _ = await asyncio.wait(tasks, timeout=after)
-            if not done and self._usable(eligible, tried) and self._hedges.spend():
-                self._count("hedge")
-                tasks.add(loop.create_task(self._attempt(method, request, eligible, tried)))
-            while True:
-                done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    if task.exception() is None or not pending:
-                        return task.result()
-                tasks = pending
-        finally:
-            for task in tasks:
-                task.cancel()
 
     async def _attempt(
         self, method: str, request: Any, eligible: Collection[str], tried: set[str]
@@ -145,8 +115,6 @@ class UpstreamPool:
                 endpoint.breaker.abandoned()
             else:
                 endpoint.breaker.succeeded()
-            if code is Code.OK:
-                self._latencies.append(seconds)
             if self._metrics is not None:
                 self._metrics.upstream_seconds.observe((endpoint.name, code.value), seconds)
 
@@ -212,16 +180,6 @@ class UpstreamPool:
             if not turn.done():
                 turn.set_result(None)
                 return
-
-    def _hedge_after(self) -> float | None:
-        if not self._options.hedge or len(self._latencies) < _LATENCIES // 4:
-            return None
-        ordered = sorted(self._latencies)
-        return ordered[int(len(ordered) * 0.95)]
-
-    def _count(self, kind: str) -> None:
-        if self._metrics is not None:
-            self._metrics.retries.labels(kind).inc()
 
     def publish(self) -> None:
         """Sets the metrics that tell the endpoints' state."""
