@@ -1,8 +1,13 @@
-"""The least an ASGI application can do: read the body and send it back. The floor of the bars."""
+"""The least an ASGI application can do: the floor of the bars.
+
+It reads the body and sends it back; `/send/N` is answered by N bytes.
+"""
 
 import socket
 
 import uvicorn
+
+_CONTENT = memoryview(bytes(1 << 20))
 
 
 async def app(scope, receive, send):
@@ -12,9 +17,11 @@ async def app(scope, receive, send):
         message = await receive()
         body += message.get("body", b"")
         more = message.get("more_body", False)
+    if scope["path"].startswith("/send/"):
+        body = _CONTENT[: int(scope["path"].rpartition("/")[2])]
     headers = [(b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": bytes(body)})
 
 
 if __name__ == "__main__":

@@ -84,6 +84,44 @@ def test_binary_lookups_beside_json(report, recommender, tmp_path):
     report.bars.append(Bar("lookups, binary / JSON", median(ratios), 5, 10))
 
 
+def test_cpu_of_a_binary_lookup_beside_a_bare_send(report, tmp_path):
+    ids = np.arange(1000, dtype="<i8").tobytes()
+    kind = {"Content-Type": "application/octet-stream", "Accept": "application/octet-stream"}
+    header = json.dumps({
+        "inputs": [{"name": "ids", "datatype": "INT64", "shape": [1000],
+                    "parameters": {"binary_data_size": len(ids)}}],
+        "parameters": {"signature_name": "de_lookup/wide", "binary_data_output": True},
+    }).encode()  # fmt: skip
+    length = {"Inference-Header-Content-Length": str(len(header))}
+    asked = {
+        "bare send": ("/send/257000", script(tmp_path, "bare", ids, kind)),
+        ":lookup": ("/v1/models/m:lookup?table=wide", script(tmp_path, "raw", ids, kind)),
+        "/v2 infer": ("/v2/models/m/infer", script(tmp_path, "infer", header + ids, length)),
+    }
+    stub = GatewayProcess(None, tmp_path / "stub", *FREE, module=STUB)
+    echo = GatewayProcess(None, tmp_path / "echo", module="tests.benchmarks.echo_asgi")
+    measured = {name: [] for name in asked}
+    with stub, echo:
+        stub.wait_ready()
+        for _ in range(ROUNDS + 1):
+            for name, (path, lua) in asked.items():
+                server = echo if name == "bare send" else stub
+                run = wrk(server.port, server.process.pid, path, lua, 4, SECONDS)
+                measured[name].append(run)
+    for name, runs in measured.items():
+        report.row("Gateway: 1,000 ids x 64 in bytes, stub engine", {
+            "request": name,
+            "CPU µs a request": median(run.cpu for run in runs[1:]),
+            "requests/s": median(run.rate for run in runs[1:]),
+        })  # fmt: skip
+    for name in (":lookup", "/v2 infer"):
+        ratios = [
+            run.cpu / bare.cpu
+            for run, bare in zip(measured[name][1:], measured["bare send"][1:], strict=True)
+        ]
+        report.bars.append(Bar(f"1.5 x bare send's CPU / {name}'s", 1.5 / median(ratios), 1.0, 1.2))
+
+
 def test_latency_at_half_of_the_maximum_load(report, recommender, tmp_path):
     lua = script(tmp_path, "ask", candidates(8))
     with embedded(recommender, tmp_path / "log") as gateway:

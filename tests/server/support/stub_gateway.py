@@ -16,7 +16,9 @@ from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature,
 
 
 def make_engine() -> NumpyEngine:
-    """Adds `tasks`, which tells how many the event loop has, and `rest`, which takes its time."""
+    """Adds `tasks`, which tells how many the event loop has, `rest`, which takes its time, and
+    the table `wide`, whose rows of 64 numbers lie ready.
+    """
 
     def tasks(x):
         return {"y": np.full(x.shape, len(asyncio.all_tasks()), np.float32)}
@@ -25,6 +27,16 @@ def make_engine() -> NumpyEngine:
         name: (signature(name, [tensor("x", "float", None)], [tensor("y", "float", None)]), run)
         for name, run in (("tasks", tasks), ("rest", lambda x: {"y": x}))
     }
+    wide = np.random.default_rng(0).random((1000, 64), np.float32)
+    found = np.ones(1000, bool)
+    added["de_lookup/wide"] = (
+        signature(
+            "de_lookup/wide",
+            [tensor("ids", "int64", None)],
+            [tensor("embeddings", "float", None, 64), tensor("found", "bool", None)],
+        ),
+        lambda ids: {"embeddings": wide[: len(ids)], "found": found[: len(ids)]},
+    )
     engine = NumpyEngine({**FUNCTIONS, **added})
     plain = engine.servable.run
 
