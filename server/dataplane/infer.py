@@ -20,8 +20,9 @@ SERVER = {
     "version": __version__,
     "extensions": ["binary_tensor_data", "model_configuration", "model_repository"],
 }
-# Bytes of numbers are read so many times faster than JSON.
+# Bytes are read and written so many times faster than JSON: numbers are copied, strings are not.
 BINARY_WORK = 4
+_COPY_WORK = 64
 _OCTETS = "application/octet-stream"
 
 
@@ -41,15 +42,21 @@ async def infer(
     async with plane.lease(spec) as servable:
         outputs = await run_infer(servable, request)
         version = servable.version
-    size = work_of(outputs)
-    if request.parameters.binary_data_output or all(request.outputs.values()):
-        size //= BINARY_WORK
+    size = written_work(outputs) if request.all_binary else work_of(outputs)
     encoded, length = await plane.codec.run(
         size, "encode", encode_infer, spec.name, version, request, outputs
     )
     if length is None:
         return Answer(encoded, version)
     return Answer(encoded, version, _OCTETS, {HEADER: str(length)})
+
+
+def written_work(outputs: Tensors) -> int:
+    """Returns the work of writing tensors as bytes, in bytes of JSON that would take as long."""
+    return sum(
+        array.size * BINARY_WORK if array.dtype.kind == "O" else array.nbytes // _COPY_WORK
+        for array in outputs.values()
+    )
 
 
 async def run_infer(servable: LeasedModel, request: InferRequest) -> Tensors:

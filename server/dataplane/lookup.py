@@ -91,7 +91,7 @@ async def _find(
         )
     current_request().rows = len(ids.flat)
     outputs = await servable.run(signature.name, {"ids": ids.flat})
-    rows, found = outputs["embeddings"], outputs["found"].astype(np.bool_)
+    rows, found = outputs["embeddings"], outputs["found"].astype(np.bool_, copy=False)
     table = signature.name.removeprefix(LOOKUP_PREFIX)
     _count(table, ids.flat, found)
     if missing == "error" and not found.all():

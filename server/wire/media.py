@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import functools
 from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
@@ -35,6 +36,7 @@ PLAIN = Layout()
 PARAMETERS = frozenset({"int64", "table", "combiner", "missing"})
 
 
+@functools.lru_cache(maxsize=256)
 def layout_of(content_type: bytes | None, accept: bytes | None, query: bytes) -> Layout:
     """Returns the layout that headers and query ask for.
 
@@ -45,8 +47,6 @@ def layout_of(content_type: bytes | None, accept: bytes | None, query: bytes) ->
         >>> layout_of(b"application/octet-stream", None, b"table=user").request
         <Media.RAW: 'application/octet-stream'>
     """
-    if content_type is None and accept is None and not query:
-        return PLAIN
     return Layout(
         _media(content_type or b""),
         Media.RAW

@@ -6,11 +6,13 @@ as bytes says how many in `binary_data_size`, and the bytes follow in the order 
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 import orjson
 
 from server.errors import Code, ServingError, invalid
@@ -65,6 +67,13 @@ class InferRequest:
     outputs: Mapping[str, bool]
     parameters: RequestParameters
     id: str | None
+
+    @property
+    def all_binary(self) -> bool:
+        """Whether all of the answer's tensors go out as bytes."""
+        return all(self.outputs.values()) and (
+            bool(self.outputs) or self.parameters.binary_data_output
+        )
 
     def check(self, signature: SignatureSpec, optional: Sequence[str] = ()) -> None:
         """Compares the request with a signature.
@@ -291,13 +300,19 @@ def parameters_of(values: Mapping[str, Any]) -> RequestParameters:
         raise invalid(f"The parameters of a request must fit. Received: {error}") from None
 
 
+@functools.lru_cache(maxsize=64)
+def _datatype(dtype: np.dtype[Any]) -> str | None:
+    # numpy takes long to say a type's name.
+    return DATATYPES.get(dtype.name)
+
+
 def datatype_of(name: str, array: Array) -> str:
     """Returns the protocol's name for the element type of an output.
 
     Raises:
         ServingError: UNIMPLEMENTED if there is none.
     """
-    datatype = DATATYPES.get(array.dtype.name)
+    datatype = _datatype(array.dtype)
     if datatype is None:
         raise ServingError(Code.UNIMPLEMENTED, f"Output {name} has no datatype of this protocol")
     return datatype

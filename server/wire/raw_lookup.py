@@ -6,8 +6,10 @@ byte an id that tells whether it was found; the headers `x-embeddings-dtype` and
 `x-embeddings-shape` say where the one ends and the other begins.
 """
 
+import functools
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -43,13 +45,19 @@ def decode_raw_ids(body: bytes, dtype: DType, limits: Limits) -> Ids:
     return Ids(flat.astype(dtype.numpy, copy=False), None)
 
 
+@functools.lru_cache(maxsize=64)
+def _name(dtype: np.dtype[Any]) -> str:
+    # numpy takes long to say it.
+    return dtype.name
+
+
 def encode_raw(rows: Array, found: Found) -> tuple[bytes, Mapping[str, str]]:
     """Writes embeddings and found as bytes, and the headers that tell them apart."""
     if sys.byteorder == "big":
         rows = rows.byteswap()
-    parts = (np.ascontiguousarray(rows), np.ascontiguousarray(found, np.uint8))
+    parts = (np.ascontiguousarray(rows), np.ascontiguousarray(found).view(np.uint8))
     body = b"".join(part.data for part in parts)
     return body, {
-        "x-embeddings-dtype": rows.dtype.name,
+        "x-embeddings-dtype": _name(rows.dtype),
         "x-embeddings-shape": ",".join(str(size) for size in rows.shape),
     }

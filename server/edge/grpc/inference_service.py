@@ -3,7 +3,6 @@
 from typing import Any
 
 from server.dataplane import infer
-from server.dataplane.codec import work_of
 from server.dataplane.lifecycle import Lifecycle
 from server.dataplane.plane import RUN_SCOPES
 from server.edge.grpc.exchange import GrpcEdge
@@ -79,7 +78,7 @@ class InferenceService:
         async with self._plane.lease(spec) as servable:
             outputs = await infer.run_infer(servable, asked)
             number = servable.version
-        size = work_of(outputs) // infer.BINARY_WORK
+        size = infer.written_work(outputs)
         return await codec.run(size, "encode", write_infer, model, number, asked, outputs)
 
 

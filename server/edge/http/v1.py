@@ -1,7 +1,5 @@
 """Everything under /v1/: TensorFlow Serving's REST API, and lookups beside it."""
 
-from urllib.parse import parse_qsl
-
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -14,7 +12,7 @@ from server.edge.http.responses import answer_response
 from server.engines.base import ModelSpec
 from server.errors import ServingError
 from server.request import Request
-from server.wire.media import PARAMETERS, layout_of
+from server.wire.media import PARAMETERS, Layout, layout_of
 from server.wire.paths import Route, malformed, parse_path
 
 _SCOPES = {
@@ -69,8 +67,7 @@ class V1:
                 return await examples.classify(plane, spec, body)
             case "regress":
                 return await examples.regress(plane, spec, body)
-        headers = request.headers
-        layout = layout_of(headers.get(b"content-type"), headers.get(b"accept"), request.query)
+        layout = _layout(request)
         answer = predict.predict if route.verb == "predict" else lookup.lookup
         return await answer(plane, spec, body, layout)
 
@@ -93,6 +90,11 @@ class V1:
         raise ServingError(refusal.code, refusal.message.replace("GET", "OPTIONS", 1))
 
 
+def _layout(request: Request) -> Layout:
+    headers = request.headers
+    return layout_of(headers.get(b"content-type"), headers.get(b"accept"), request.query)
+
+
 def _whole_path(request: Request) -> bytes:
     """Returns the path, and the query with it unless its parameters are known.
 
@@ -100,7 +102,7 @@ def _whole_path(request: Request) -> bytes:
     """
     if not request.query:
         return request.path
-    pairs = parse_qsl(request.query.decode("latin-1"), keep_blank_values=True)
-    if request.method == "POST" and pairs and {name for name, _ in pairs} <= PARAMETERS:
+    names = _layout(request).query.keys()
+    if request.method == "POST" and names and names <= PARAMETERS:
         return request.path
     return request.path + b"?" + request.query
