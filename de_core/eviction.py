@@ -120,7 +120,7 @@ class EvictionLFU(_Bounded):
     """Bounds a table; when it is full, the rows go that were written least often.
 
     An optimizer step writes a row once, `upsert` and the like once an occurrence. Else as
-    `EvictionLRU`, its arguments too.
+    `EvictionLRU`, its arguments too. With `count_lookups` it takes 16 bytes a row.
 
     Example:
     >>> EvictionLFU(max_rows=1_000_000)

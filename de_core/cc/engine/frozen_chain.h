@@ -43,6 +43,10 @@ class FrozenChain {
   DType value_dtype() const noexcept { return base_->value_dtype(); }
   const OovPolicy& oov() const noexcept { return base_->oov(); }
   size_t deltas() const noexcept { return deltas_.size(); }
+  /// The base, file 0, or a delta.
+  const SnapshotReader& reader(size_t file) const noexcept {
+    return file == 0 ? base_->reader() : deltas_[file - 1]->reader();
+  }
   const SnapshotHeader& base() const noexcept { return base_->header(); }
   /// Of the last file.
   const SnapshotHeader& header() const noexcept {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "de_core/cc/engine/row_layout.h"
 #include "de_core/cc/engine/types.h"
 
 namespace de::engine {
@@ -19,12 +20,13 @@ struct ExportCursor {
 
 struct RowBatch {
   uint64_t hash_begin = 0;
-  uint64_t hash_last = 0;                ///< inclusive
-  std::vector<uint64_t> words;           // (count)
-  std::vector<char> rows;                // (count, stride) of the table's layout
-  std::vector<std::string_view> keys;    // (count) for string keys
-  std::vector<std::string_view> values;  // (count, dim) for string values
-  std::string bytes;                     ///< what `keys` and `values` point into
+  uint64_t hash_last = 0;                                 ///< inclusive
+  std::vector<uint64_t> words;                            // (count)
+  std::vector<char> rows;                                 // (count, stride) of `layout`
+  RowLayout layout{KeyType::kInt64, DType::kFloat32, 1};  ///< the table's, when it was copied
+  std::vector<std::string_view> keys;                     // (count) for string keys
+  std::vector<std::string_view> values;                   // (count, dim) for string values
+  std::string bytes;                                      ///< what `keys` and `values` point into
 
   size_t size() const noexcept { return words.size(); }
 };

@@ -41,6 +41,10 @@ class RowLayout {
   size_t value_bytes() const noexcept { return dim_ * SizeOf(value_dtype_); }
   const std::vector<RowSlot>& slots() const noexcept { return slots_; }
 
+  /// How often slots were added or taken away. Layouts of one table with the same number are equal,
+  /// so whoever copies rows by an earlier copy of the layout compares this.
+  uint64_t generation() const noexcept { return generation_; }
+
   /// Bytes from the start of one row to the next. A string key's reference is the last 8 of them.
   size_t stride() const noexcept { return stride_; }
   size_t key_offset() const noexcept { return key_offset_; }
@@ -48,6 +52,7 @@ class RowLayout {
   /// Appends the slots of one owner; existing slots keep their offsets.
   void Append(std::string_view owner, const std::vector<SlotSpec>& specs) {
     for (const SlotSpec& spec : specs) slots_.push_back({std::string(owner), spec, 0});
+    ++generation_;
     Place();
   }
 
@@ -55,6 +60,7 @@ class RowLayout {
   void Remove(std::string_view owner) {
     const auto is_owners = [owner](const RowSlot& slot) { return slot.owner == owner; };
     slots_.erase(std::remove_if(slots_.begin(), slots_.end(), is_owners), slots_.end());
+    ++generation_;
     Place();
   }
 
@@ -121,6 +127,7 @@ class RowLayout {
   DType value_dtype_;
   size_t dim_;
   std::vector<RowSlot> slots_;
+  uint64_t generation_ = 0;
   size_t key_offset_ = 0;
   size_t stride_ = 0;
   std::vector<char> initial_;  ///< a row with every slot at its initial value

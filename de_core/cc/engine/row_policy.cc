@@ -108,7 +108,7 @@ RowPolicy::RowPolicy(const RowPolicyOptions& options, RowLayout* layout) : optio
     options_.columns[static_cast<size_t>(column)] |= needed;
   };
   need(options_.evict_by, bounded());
-  need(RowColumn::kTime, options_.ttl_micros > 0);
+  need(RowColumn::kTime, options_.ttl_micros > 0 || options_.count_reads);
   need(RowColumn::kStep, options_.ttl_steps > 0);
   std::vector<SlotSpec> specs;
   for (size_t i = 1; i < kRowColumns; ++i) {
@@ -118,7 +118,8 @@ RowPolicy::RowPolicy(const RowPolicyOptions& options, RowLayout* layout) : optio
   for (const SlotSpec& spec : specs) {
     const RowSlot* slot = layout->FindSlot(kMetadataOwner, spec.name);
     offsets_[static_cast<size_t>(RowColumnOf(spec.name))] = slot->offset;
-    end_ = std::max(end_, slot->offset + slot->bytes());
+    begin_ = end_ == 0 ? slot->offset : begin_;
+    end_ = slot->offset + slot->bytes();
   }
   if (!admits_all()) filters_.assign(kShards, AdmissionFilter(options_.admission, kShards));
 }

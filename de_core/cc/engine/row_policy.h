@@ -4,7 +4,8 @@
 // (microseconds since 1970 of the last write, rising from verb to verb), `step` (optimizer steps
 // the table had seen then), `uses` (writes; several in one optimizer step count once) and `score`
 // (the caller's own). So snapshots, restores and widened rows carry them like optimizer slots. A
-// table without a policy has none of them.
+// table without a policy has none of them. A table whose lookups count as uses always has `time`:
+// deltas find the rows that were only looked up by it.
 #ifndef DE_CORE_ENGINE_ROW_POLICY_H_
 #define DE_CORE_ENGINE_ROW_POLICY_H_
 
@@ -21,6 +22,7 @@
 #include "de_core/cc/engine/row_layout.h"
 #include "de_core/cc/engine/shard.h"
 #include "de_core/cc/engine/status.h"
+#include "de_core/cc/engine/values.h"
 
 namespace de::engine {
 
@@ -71,6 +73,7 @@ class RowPolicy {
   }
   /// Whether a read has to look at the metadata.
   bool watches_reads() const noexcept { return expires() || options_.count_reads; }
+  bool count_reads() const noexcept { return options_.count_reads; }
 
   /// Bytes from the row's start of a column, or 0 where the table has it not.
   size_t offset(RowColumn column) const noexcept { return offsets_[static_cast<size_t>(column)]; }
@@ -103,6 +106,21 @@ class RowPolicy {
            now.micros - ReadShared(row, RowColumn::kTime) > options_.ttl_micros;
   }
 
+  /// Copies a row of `bytes` beside readers that count as uses.
+  void CopyRow(char* to, const char* row, size_t bytes) const noexcept {
+    if (!count_reads()) return CopyBytes(to, row, bytes);
+    CopyBytes(to, row, begin_);
+    for (size_t at = begin_; at < end_; at += sizeof(int64_t)) {
+      StoreAt(to + at, LoadShared(row + at));
+    }
+    CopyBytes(to + end_, row + end_, bytes - end_);
+  }
+
+  /// Whether a row was written or used at `micros` or later. Only where reads count.
+  bool UsedSince(const char* row, int64_t micros) const noexcept {
+    return ReadShared(row, RowColumn::kTime) >= micros;
+  }
+
   /// Whether a key without a row gets one. Under its shard's lock.
   bool Admit(const IndexKey& key, const Stamp& stamp) {
     if (filters_[ShardOfHash(key.hash)].Admit(key.word, key.hash, stamp.step)) return true;
@@ -116,8 +134,7 @@ class RowPolicy {
   }
   /// The same beside readers that count as uses.
   int64_t ReadShared(const char* row, RowColumn column) const noexcept {
-    return __atomic_load_n(reinterpret_cast<const int64_t*>(row + offset(column)),
-                           __ATOMIC_RELAXED);
+    return LoadShared(row + offset(column));
   }
   void Write(char* row, RowColumn column, int64_t value) const noexcept {
     StoreAt(row + offset(column), value);
@@ -150,6 +167,9 @@ class RowPolicy {
   std::atomic<uint64_t> weights[kShards]{};  ///< bytes of each shard when it was last written
 
  private:
+  static int64_t LoadShared(const char* at) noexcept {
+    return __atomic_load_n(reinterpret_cast<const int64_t*>(at), __ATOMIC_RELAXED);
+  }
   static int64_t LoadAt(const char* at) noexcept {
     int64_t value;
     std::memcpy(&value, at, sizeof(value));
@@ -162,6 +182,7 @@ class RowPolicy {
 
   RowPolicyOptions options_;
   size_t offsets_[kRowColumns] = {};
+  size_t begin_ = 0;  ///< of the columns, which lie side by side
   size_t end_ = 0;
   std::vector<AdmissionFilter> filters_;  // (kShards), or none where all keys are admitted
   std::atomic<int64_t> last_micros_{0};

@@ -21,6 +21,7 @@ struct SavePoint {
   SnapshotId id{};
   uint64_t sequence = 0;    ///< deltas between the base and this file
   uint64_t generation = 0;  ///< of the changes that the file may lack
+  int64_t micros = 0;  ///< time stamp since which lookups that count may be missing in the file
 };
 
 /// Thread-safe. While there is a chain, every shard notes what changes; a chain that is begun and

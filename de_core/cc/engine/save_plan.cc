@@ -43,7 +43,7 @@ Status SaveSource::Begin(SaveSelection selection, uint64_t held_bytes, bool undi
       const std::lock_guard<ShardLock> moment(table_->layout_lock_);
       layout_ = table_->layout_;
       initializer_ = table_->initializer_->options();
-      relaid_ = layout_.slots().size() != layout.slots().size();
+      relaid_ = layout_.generation() != layout.generation();
       for (const auto& shard : table_->shards_) {
         if (shard->watch != nullptr && shard->watch->held != nullptr) {
           return Status::FailedPrecondition(

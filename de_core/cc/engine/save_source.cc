@@ -29,8 +29,9 @@ double NumberAt(const char* at, DType dtype) {
       return load(int8_t{});
     case DType::kInt32:
       return load(int32_t{});
-    case DType::kInt64:
-      return load(int64_t{});
+    case DType::kInt64:  // metadata, which readers may write meanwhile
+      return static_cast<double>(
+          __atomic_load_n(reinterpret_cast<const int64_t*>(at), __ATOMIC_RELAXED));
     case DType::kBool:
       return load(uint8_t{});
     default:
@@ -81,7 +82,9 @@ void SaveSource::PlanChanges(uint32_t number) {
   }
   everything_ = everything_ || changed.everything;
   if (everything_) return;
-  const bool by_bits = changed.by_bits || changed.words.size() > kMostListed;
+  // Rows that were only looked up are in no log.
+  const bool by_bits =
+      selection_.used_since > 0 || changed.by_bits || changed.words.size() > kMostListed;
   by_bits_[number] = by_bits;
   const size_t first = list_.size();
   std::vector<uint64_t> words;
@@ -112,9 +115,7 @@ void SaveSource::PlanChanges(uint32_t number) {
   }
 }
 
-bool SaveSource::SameLayout() const {
-  return table_->layout_.slots().size() == layout_.slots().size();
-}
+bool SaveSource::SameLayout() const { return table_->layout_.generation() == layout_.generation(); }
 
 bool SaveSource::outdated() const noexcept {
   return relaid_ || (budget_ != nullptr && budget_->replaced);
@@ -123,9 +124,8 @@ bool SaveSource::outdated() const noexcept {
 Status SaveSource::Lost() const {
   if (outdated()) {
     return Status::FailedPrecondition(
-        "the table must not be cleared or get its first slots of an optimizer "
-        "during a save; save "
-        "again");
+        "the table must not be cleared, and no optimizer's slots may be added or dropped, during a "
+        "save; save again");
   }
   return Status::ResourceExhausted(
       "the rows that changed during a consistent save must fit in "
@@ -177,7 +177,7 @@ void SaveSource::Take(const Entry& entry, SavedRows* rows) const {
   if (rows->row_bytes_ + stride > rows->rows_.size()) {
     rows->rows_.resize(std::max(2 * rows->rows_.size(), rows->row_bytes_ + stride));
   }
-  CopyBytes(rows->rows_.data() + rows->row_bytes_, entry.row, stride);
+  table_->policy_.CopyRow(rows->rows_.data() + rows->row_bytes_, entry.row, stride);
   rows->row_bytes_ += stride;
   rows->words_.push_back(entry.word);
   const auto append = [rows](std::string_view text) {
@@ -267,6 +267,8 @@ void SaveSource::Scan(Range* range, SavedRows* rows, uint64_t* last, bool* done)
   const bool by_bits = by_bits_[number];
   std::vector<Entry>& entries = rows->entries_;
   entries.clear();
+  std::vector<Entry>& others = rows->others_;
+  others.clear();
   const uint64_t most = range->last - range->begin;
   const uint64_t end = range->begin + std::min(range->step, most);
   const Hold hold(shard, &hold_nanos_);
@@ -277,10 +279,19 @@ void SaveSource::Scan(Range* range, SavedRows* rows, uint64_t* last, bool* done)
     const uint64_t hash = Mix64(word);
     if (hash < range->begin || hash > end) return;
     if (held != nullptr && held->IsTouched(row)) return;
-    if (dirty != nullptr && !dirty->IsDirty(row, selection_.since)) return;
+    if (dirty != nullptr && !dirty->IsDirty(row, selection_.since)) {
+      if (selection_.used_since == 0) return;
+      others.push_back({hash, word, shard.Row(row), nullptr});
+      return;
+    }
     entries.push_back({hash, word, shard.Row(row), nullptr});
   };
   *last = std::min(shard.VisitSegment(range->begin, visit), end);
+  const RowPolicy& policy = table_->policy_;
+  for (size_t i = 0; i < others.size(); ++i) {
+    if (i + kAhead < others.size()) PrefetchFar(others[i + kAhead].row + policy.end() - 1);
+    if (policy.UsedSince(others[i].row, selection_.used_since)) entries.push_back(others[i]);
+  }
   // The table may have grown since the ranges were planned.
   const size_t parts = entries.size() / RowsAHold();
   if (parts > 1) *last = range->begin + (*last - range->begin) / parts;

@@ -29,6 +29,7 @@ struct KeepRule {
 struct SaveSelection {
   bool changes_only = false;
   uint64_t since = 0;          ///< generation of SaveChains, with changes_only
+  int64_t used_since = 0;      ///< above 0: rows that were looked up since then changed, too
   const Keys* keys = nullptr;  ///< only these, where set
   std::vector<KeepRule> keep;  ///< rows must satisfy all
 };

@@ -25,6 +25,7 @@ void SavedRows::Reserve(size_t rows, size_t stride) {
   };
   reserve(&words_);
   reserve(&entries_);
+  reserve(&others_);
 }
 
 SnapshotSection SavedRows::section(const RowLayout& layout, uint64_t begin, uint64_t last) {

@@ -37,6 +37,7 @@ class SavedRows {
   void Reserve(size_t rows, size_t stride);
 
   std::vector<Entry> entries_;  ///< of one piece
+  std::vector<Entry> others_;   ///< rows of the piece that were not written since the last save
   std::vector<uint64_t> words_, gone_;
   std::vector<char> rows_;  ///< grows only
   size_t row_bytes_ = 0;    ///< of `rows_` that are in use

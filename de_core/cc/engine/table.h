@@ -144,13 +144,15 @@ class Table {
   Status LoadState(const std::map<std::string, std::string>& metadata, uint32_t shard_index = 0,
                    uint32_t shard_count = 1);
 
-  /// Reads one slot (keys.size, width); a key without a row has the slot's initial value.
-  Status FindSlot(const std::string& owner, const std::string& name, const Keys& keys, char* out,
-                  bool* found) const;
+  /// Reads one slot (keys.size, width) of `bytes` a row; a key without a row has the slot's initial
+  /// value. NotFound without the slot, FailedPrecondition where it is of other bytes.
+  Status FindSlot(const std::string& owner, const std::string& name, size_t bytes, const Keys& keys,
+                  char* out, bool* found) const;
 
-  /// Writes one slot (keys.size, width) of the rows that are there.
-  Status AssignSlot(const std::string& owner, const std::string& name, const Keys& keys,
-                    const char* values);
+  /// Writes one slot (keys.size, width) of `bytes` a row of the rows that are there. Errors as
+  /// FindSlot.
+  Status AssignSlot(const std::string& owner, const std::string& name, size_t bytes,
+                    const Keys& keys, const char* values);
 
   /// Makes each row that `owner` trained its moving average.
   Status TakeAverages(const std::string& owner);
@@ -172,6 +174,10 @@ class Table {
   const TableOptions& options() const noexcept { return options_; }
   InitializerOptions initializer() const;  ///< the current one; options() has the first
   RowLayout layout() const;
+
+  /// A time stamp for a save: lookups that count as uses have it or a later one as soon as each
+  /// shard was held once. 0 where lookups do not count.
+  int64_t MarkUses() noexcept { return policy_.count_reads() ? policy_.BeginWrite().micros : 0; }
 
   /// The series of saves whose deltas the table keeps track of.
   SaveChains& chains() noexcept { return *chains_; }

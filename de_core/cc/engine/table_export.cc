@@ -10,6 +10,7 @@ Status Table::ExportBatch(ExportCursor* cursor, RowBatch* batch) const {
   return Guarded([&] {
     const std::shared_lock<ShardLock> hold(layout_lock_);
     const size_t stride = layout_.stride();
+    batch->layout = layout_;
     const Stamp now = policy_.Now();
     const bool string_keys = options_.key_type == KeyType::kString;
     const bool string_values = options_.value_dtype == DType::kString;
@@ -22,17 +23,15 @@ Status Table::ExportBatch(ExportCursor* cursor, RowBatch* batch) const {
     std::vector<size_t> lengths;  // of keys, then of values, row by row
     {
       const Shard& shard = *shards_[ShardOfHash(cursor->next_hash)];
-      // Readers that count as uses write: not beside a copy.
-      std::shared_lock<ShardLock> beside(shard.lock, std::defer_lock);
-      std::unique_lock<ShardLock> alone(shard.lock, std::defer_lock);
-      policy_.options().count_reads ? alone.lock() : beside.lock();
+      const std::shared_lock<ShardLock> guard(shard.lock);
       batch->hash_last = shard.VisitSegment(cursor->next_hash, [&](uint64_t word, uint32_t number) {
         // A segment that grew since the cursor entered it may begin before the cursor.
         if (Mix64(word) < cursor->next_hash) return;
         const char* row = shard.Row(number);
         if (policy_.Expired(row, now)) return;
         batch->words.push_back(word);
-        batch->rows.insert(batch->rows.end(), row, row + stride);
+        batch->rows.resize(batch->rows.size() + stride);
+        policy_.CopyRow(batch->rows.data() + batch->rows.size() - stride, row, stride);
         const auto append = [&](std::string_view bytes) {
           lengths.push_back(bytes.size());
           batch->bytes.append(bytes);

@@ -268,7 +268,7 @@ Status RestoreTable(Table* table, const std::vector<const SnapshotReader*>& file
     DE_RETURN_IF_ERROR(Apply(files, chains, loaders, options, executor, report));
     if (options.chain.empty()) return Status::Ok();
     const SnapshotHeader& last = files.back()->header();
-    SavePoint point{last.id, last.sequence, 0};
+    SavePoint point{last.id, last.sequence, 0, table->MarkUses()};
     DE_RETURN_IF_ERROR(table->chains().Cut(&point.generation));
     return table->chains().Add(options.chain, point, true);
   });

@@ -33,6 +33,7 @@ Status TableSave::Start() {
   SavePoint parent;
   if (options_.delta) DE_RETURN_IF_ERROR(table_->chains().Last(options_.chain, &parent));
   point_.id = options_.id;
+  point_.micros = table_->MarkUses();
   if (!options_.chain.empty()) {
     // Before the rows are read: what changes in between is in this file and in the next delta.
     DE_RETURN_IF_ERROR(table_->chains().Cut(&point_.generation));
@@ -48,6 +49,7 @@ Status TableSave::Start() {
   SaveSelection selection;
   selection.changes_only = options_.delta;
   selection.since = parent.generation;
+  if (!options_.values_only) selection.used_since = parent.micros;
   selection.keys = options_.keys;
   selection.keep = options_.keep;
   return source_.Begin(std::move(selection), options_.held_bytes, options_.undisturbed);

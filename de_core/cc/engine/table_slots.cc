@@ -14,18 +14,30 @@ Status NoSuchSlot(const std::string& owner, const std::string& name) {
                           owner + "/" + name + "'");
 }
 
+/// Errors unless a slot is there as the caller knows it: another thread may drop an optimizer's
+/// slots and add others of the same name.
+Status CheckSlot(const RowSlot* slot, const std::string& owner, const std::string& name,
+                 size_t bytes) {
+  if (slot == nullptr) return NoSuchSlot(owner, name);
+  if (slot->bytes() == bytes) return Status::Ok();
+  return Status::FailedPrecondition(
+      "slot '" + owner + "/" + name +
+      "' must stay as it is while it is read or written; read the table's slots again. Received: "
+      "bytes=" +
+      std::to_string(bytes) + " where the table holds bytes=" + std::to_string(slot->bytes()));
+}
+
 }  // namespace
 
-Status Table::FindSlot(const std::string& owner, const std::string& name, const Keys& keys,
-                       char* out, bool* found) const {
+Status Table::FindSlot(const std::string& owner, const std::string& name, size_t bytes,
+                       const Keys& keys, char* out, bool* found) const {
   DE_RETURN_IF_ERROR(Prepare(keys));
   return Guarded([&]() -> Status {
     const std::shared_lock<ShardLock> hold(layout_lock_);
     const RowSlot* slot = layout_.FindSlot(owner, name);
-    if (slot == nullptr) return NoSuchSlot(owner, name);
+    DE_RETURN_IF_ERROR(CheckSlot(slot, owner, name, bytes));
     std::vector<char> fresh(layout_.stride());
     layout_.FillSlots(fresh.data(), 0);
-    const size_t bytes = slot->bytes();
     const Stamp now = policy_.Now();
     for (size_t i = 0; i < keys.size; ++i) {
       const uint64_t word = WordOf(keys, i);
@@ -43,14 +55,13 @@ Status Table::FindSlot(const std::string& owner, const std::string& name, const 
   });
 }
 
-Status Table::AssignSlot(const std::string& owner, const std::string& name, const Keys& keys,
-                         const char* values) {
+Status Table::AssignSlot(const std::string& owner, const std::string& name, size_t bytes,
+                         const Keys& keys, const char* values) {
   DE_RETURN_IF_ERROR(Prepare(keys));
   return Guarded([&]() -> Status {
     const std::shared_lock<ShardLock> hold(layout_lock_);
     const RowSlot* slot = layout_.FindSlot(owner, name);
-    if (slot == nullptr) return NoSuchSlot(owner, name);
-    const size_t bytes = slot->bytes();
+    DE_RETURN_IF_ERROR(CheckSlot(slot, owner, name, bytes));
     for (size_t i = 0; i < keys.size; ++i) {
       const uint64_t word = WordOf(keys, i);
       const uint64_t hash = Mix64(word);
@@ -104,8 +115,9 @@ Status Table::DropSlots(const std::string& owner) {
     if (!layout_.HasOwner(owner)) return Status::Ok();
     RowLayout narrower = layout_;
     narrower.Remove(owner);
+    // A base holds the dropped slots: the next delta must replace it.
     for (auto& shard : shards_) {
-      if (shard->watch != nullptr && shard->watch->held != nullptr) shard->watch->held->Cleared();
+      if (shard->watch != nullptr) shard->watch->Cleared();
     }
     for (auto& shard : shards_) shard->Relayout(layout_, narrower);
     layout_ = std::move(narrower);

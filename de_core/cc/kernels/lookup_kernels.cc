@@ -94,27 +94,11 @@ class ExportOp final : public OpKernel {
     std::shared_ptr<engine::Table> live;
     OP_REQUIRES_OK(context, table->Live(&live));
     OP_REQUIRES_OK(context, table->CheckKeys(key_dtype_));
-    // What of each row is wanted.
-    size_t width = live->options().dim, offset = 0, bytes = live->layout().value_bytes();
-    engine::DType dtype = live->options().value_dtype;
-    if (!slot_.empty()) {
-      const engine::RowLayout layout = live->layout();
-      const size_t cut = slot_.rfind('/');
-      const engine::RowSlot* slot =
-          cut == std::string::npos ? nullptr
-                                   : layout.FindSlot(slot_.substr(0, cut), slot_.substr(cut + 1));
-      OP_REQUIRES(
-          context, slot != nullptr,
-          absl::NotFoundError(absl::StrCat(
-              "slot must name a slot of this table as 'owner/slot'. Received: '", slot_, "'")));
-      width = slot->spec.width;
-      offset = slot->offset;
-      bytes = slot->bytes();
-      dtype = slot->spec.dtype;
-    }
-    OP_REQUIRES(context, ToTensorFlow(dtype) == value_dtype_,
+    RowPart part;
+    OP_REQUIRES_OK(context, PartOf(live->layout(), &part));
+    OP_REQUIRES(context, ToTensorFlow(part.dtype) == value_dtype_,
                 absl::InvalidArgumentError(absl::StrCat(
-                    "Tvalues must be the dtype of what is exported, ", engine::NameOf(dtype),
+                    "Tvalues must be the dtype of what is exported, ", engine::NameOf(part.dtype),
                     ". Received: ", tensorflow::DataTypeString(value_dtype_))));
     std::vector<int64_t> words;
     std::vector<tensorflow::tstring> names, strings;
@@ -128,11 +112,18 @@ class ExportOp final : public OpKernel {
     for (bool more = true; more; more = !one_batch && !cursor.done) {
       DE_OP_REQUIRES_OK(context, live->ExportBatch(&cursor, &batch));
       if (batch.size() == 0) continue;
-      // Of one batch: another optimizer may widen the rows between two of them.
-      const size_t stride = batch.rows.size() / batch.size();
+      // Slots may come and go between two batches.
+      RowPart now;
+      OP_REQUIRES_OK(context, PartOf(batch.layout, &now));
+      OP_REQUIRES(context, now.width == part.width && now.dtype == part.dtype,
+                  absl::FailedPreconditionError(absl::StrCat(
+                      "a slot must keep its width and dtype while it is exported; export it again. "
+                      "Received: slot='",
+                      slot_, "', width=", now.width, ", first of width=", part.width)));
+      const size_t stride = batch.layout.stride();
       for (size_t i = 0; i < batch.size(); ++i) {
         words.push_back(static_cast<int64_t>(batch.words[i]));
-        rows.append(batch.rows.data() + i * stride + offset, bytes);
+        rows.append(batch.rows.data() + i * stride + now.offset, now.bytes);
       }
       for (const std::string_view key : batch.keys) names.emplace_back(key.data(), key.size());
       for (const std::string_view v : batch.values) strings.emplace_back(v.data(), v.size());
@@ -141,8 +132,9 @@ class ExportOp final : public OpKernel {
     Tensor* keys = nullptr;
     Tensor* values = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({count}), &keys));
-    OP_REQUIRES_OK(context, context->allocate_output(
-                                1, TensorShape({count, static_cast<int64_t>(width)}), &values));
+    OP_REQUIRES_OK(
+        context, context->allocate_output(1, TensorShape({count, static_cast<int64_t>(part.width)}),
+                                          &values));
     if (key_dtype_ == tensorflow::DT_STRING) {
       std::move(names.begin(), names.end(), keys->flat<tensorflow::tstring>().data());
     } else if (key_dtype_ == tensorflow::DT_INT32) {
@@ -164,6 +156,30 @@ class ExportOp final : public OpKernel {
   }
 
  private:
+  /// What of each row is wanted.
+  struct RowPart {
+    size_t width;
+    engine::DType dtype;
+    size_t bytes, offset;
+  };
+
+  absl::Status PartOf(const engine::RowLayout& layout, RowPart* part) const {
+    if (slot_.empty()) {
+      *part = {layout.dim(), layout.value_dtype(), layout.value_bytes(), 0};
+      return absl::OkStatus();
+    }
+    const size_t cut = slot_.rfind('/');
+    const engine::RowSlot* slot =
+        cut == std::string::npos ? nullptr
+                                 : layout.FindSlot(slot_.substr(0, cut), slot_.substr(cut + 1));
+    if (slot == nullptr) {
+      return absl::NotFoundError(absl::StrCat(
+          "slot must name a slot of this table as 'owner/slot'. Received: '", slot_, "'"));
+    }
+    *part = {slot->spec.width, slot->spec.dtype, slot->bytes(), slot->offset};
+    return absl::OkStatus();
+  }
+
   std::string slot_;
   DataType value_dtype_, key_dtype_;
 };

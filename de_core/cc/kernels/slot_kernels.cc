@@ -21,10 +21,11 @@ absl::Status ScalarString(OpKernelContext* context, int index, const char* name,
   return absl::OkStatus();
 }
 
-/// A slot as 'owner/name', and its width in the table.
+/// A slot as 'owner/name', and its width and bytes a row in the table.
 struct SlotName {
   std::string owner, name;
   int64_t width = 0;
+  size_t bytes = 0;
 
   absl::Status Read(OpKernelContext* context, int index, const engine::Table& table) {
     std::string text;
@@ -37,11 +38,13 @@ struct SlotName {
       name = text.substr(cut + 1);
       slot = layout.FindSlot(owner, name);
     }
-    if (slot == nullptr) {
+    // The table's own columns, of whole numbers, have ops of their own.
+    if (slot == nullptr || owner == engine::kMetadataOwner) {
       return absl::NotFoundError(absl::StrCat(
           "slot must name a slot of this table as 'owner/slot'. Received: '", text, "'"));
     }
     width = static_cast<int64_t>(slot->spec.width);
+    bytes = slot->bytes();
     return absl::OkStatus();
   }
 };
@@ -124,7 +127,7 @@ class FindSlotOp final : public LiveTableOp {
     TF_RETURN_IF_ERROR(context->allocate_output(0, shape, &values));
     TF_RETURN_IF_ERROR(context->allocate_output(1, keys.shape(), &found));
     const KeyBatch batch(keys);
-    return ToAbsl(live->FindSlot(slot.owner, slot.name, batch.keys(),
+    return ToAbsl(live->FindSlot(slot.owner, slot.name, slot.bytes, batch.keys(),
                                  const_cast<char*>(values->tensor_data().data()),
                                  found->flat<bool>().data()));
   }
@@ -155,8 +158,8 @@ class AssignSlotOp final : public LiveTableOp {
           ". Received: values.shape=", values.shape().DebugString()));
     }
     const KeyBatch batch(keys);
-    return ToAbsl(
-        live->AssignSlot(slot.owner, slot.name, batch.keys(), values.tensor_data().data()));
+    return ToAbsl(live->AssignSlot(slot.owner, slot.name, slot.bytes, batch.keys(),
+                                   values.tensor_data().data()));
   }
 };
 

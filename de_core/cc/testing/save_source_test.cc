@@ -148,7 +148,7 @@ TEST(SaveSource, rows_below_a_rule_are_left_out_and_gone_from_a_delta) {
   ASSERT_NE(Save(table.get(), ChainOf("c", false), 1), "");
   Put(table.get(), {1, 2, 3}, 8);
   ASSERT_TRUE(table
-                  ->AssignSlot("opt", "n", {keys.data(), nullptr, keys.size()},
+                  ->AssignSlot("opt", "n", sizeof(float), {keys.data(), nullptr, keys.size()},
                                reinterpret_cast<const char*>(counts.data()))
                   .ok());
   SaveSelection selection;
@@ -189,6 +189,23 @@ TEST(SaveSource, a_table_that_got_slots_outdates_what_began_before) {
   SavedRows rows;
   EXPECT_EQ(CollectAll(&source, &rows).code, Code::kFailedPrecondition);
   EXPECT_TRUE(source.outdated());
+}
+
+TEST(SaveSource, slots_that_another_owner_got_meanwhile_outdate_what_began_before) {
+  for (const uint64_t held_bytes : {uint64_t{0}, uint64_t{1} << 20}) {
+    const auto table = Make();
+    ASSERT_TRUE(table->EnsureSlots("adam", {{"m", DType::kFloat32, 2, 1}}).ok());
+    Put(table.get(), {1, 2, 3}, 1);
+    SaveSource source(table.get());
+    ASSERT_TRUE(source.Begin({}, held_bytes).ok());
+    ASSERT_TRUE(table->DropSlots("adam").ok());
+    ASSERT_TRUE(table->EnsureSlots("lamb", {{"m", DType::kFloat32, 2, 2}}).ok());
+    SavedRows rows;
+    const Status status = CollectAll(&source, &rows);
+    EXPECT_EQ(status.code, Code::kFailedPrecondition);
+    EXPECT_NE(status.message.find("save again"), std::string::npos) << status.message;
+    EXPECT_TRUE(source.outdated());
+  }
 }
 
 TEST(SaveSource, one_moment_at_a_time_which_another_does_not_end) {

@@ -55,8 +55,10 @@ TEST_P(TableAssign, OfEqualKeysTheLastRowStaysAndNoOtherRowChanges) {
   const Keys all{keys.data(), nullptr, keys.size()};
   ASSERT_TRUE(
       table->Find(all, {reinterpret_cast<char*>(rows.data()), nullptr}, nullptr, nullptr).ok());
-  ASSERT_TRUE(
-      table->FindSlot("sgd", "momentum", all, reinterpret_cast<char*>(slots.data()), nullptr).ok());
+  ASSERT_TRUE(table
+                  ->FindSlot("sgd", "momentum", dim * sizeof(float), all,
+                             reinterpret_cast<char*>(slots.data()), nullptr)
+                  .ok());
   for (size_t i = 0; i < keys.size(); ++i) {
     for (size_t e = 0; e < dim; ++e) {
       ASSERT_EQ(rows[i * dim + e], expected[keys[i]] + static_cast<float>(e)) << i;

@@ -105,6 +105,28 @@ TEST(TableExport, other_threads_write_meanwhile) {
   writer.join();
 }
 
+TEST(TableExport, a_batch_says_where_the_slots_lie_in_its_rows) {
+  const auto table = Make();
+  ASSERT_TRUE(table->EnsureSlots("adam", {{"m", DType::kFloat32, 2, 1}}).ok());
+  Put(table.get(), {1}, 7);
+  RowBatch batch;
+  const auto first_slot = [&batch](const char* owner) {
+    const RowSlot* const slot = batch.layout.FindSlot(owner, "m");
+    float value = -1;
+    if (slot != nullptr) std::memcpy(&value, batch.rows.data() + slot->offset, sizeof(value));
+    return value;
+  };
+  ExportCursor cursor{Mix64(1)};
+  ASSERT_TRUE(table->ExportBatch(&cursor, &batch).ok());
+  EXPECT_EQ(first_slot("adam"), 1);
+  ASSERT_TRUE(table->DropSlots("adam").ok());
+  ASSERT_TRUE(table->EnsureSlots("lamb", {{"m", DType::kFloat32, 2, 2}}).ok());
+  cursor.next_hash = Mix64(1);
+  ASSERT_TRUE(table->ExportBatch(&cursor, &batch).ok());
+  EXPECT_EQ(first_slot("adam"), -1);
+  EXPECT_EQ(first_slot("lamb"), 2);
+}
+
 TEST(TableExport, strings_are_copies_of_the_batch) {
   const auto table = MakeStrings(2);
   const std::string nul("\0", 1), large(70000, 'y');

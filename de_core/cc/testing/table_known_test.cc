@@ -62,7 +62,7 @@ struct Trained {
       if (slot.spec.dtype != DType::kFloat32) continue;  // when the row was used
       std::vector<float> values(keys.size() * slot.spec.width);
       EXPECT_TRUE(table
-                      ->FindSlot(slot.owner, slot.spec.name, KeysOf(keys),
+                      ->FindSlot(slot.owner, slot.spec.name, slot.bytes(), KeysOf(keys),
                                  reinterpret_cast<char*>(values.data()), nullptr)
                       .ok());
       all.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));

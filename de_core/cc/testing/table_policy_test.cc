@@ -6,7 +6,8 @@
 #include <random>
 #include <thread>
 
-#include "de_core/cc/engine/table.h"
+#include "de_core/cc/engine/table_restore.h"
+#include "de_core/cc/testing/saved_table.h"
 
 namespace de::engine {
 namespace {
@@ -112,6 +113,82 @@ TEST(TablePolicy, SnapshotsSeeNoExpiredRowAndKeepTheCounts) {
   state["de.admission"].resize(40);
   EXPECT_FALSE(copy->LoadState(state).ok());
 }
+
+/// A table that is saved as a base and, after some keys were looked up, as a delta.
+class LookedUp : public ::testing::TestWithParam<std::tuple<const char*, KeyType>> {
+ protected:
+  static constexpr int64_t kRows = 20000;
+
+  std::unique_ptr<Table> MakeTable() const {
+    TableOptions options;
+    options.key_type = std::get<1>(GetParam());
+    return Make(std::get<0>(GetParam()), std::move(options));
+  }
+
+  Keys Of(int64_t begin, int64_t end) {
+    numbers_ = Range(begin, end);
+    texts_.clear();
+    for (const int64_t number : numbers_) texts_.push_back("key " + std::to_string(number));
+    views_.assign(texts_.begin(), texts_.end());
+    return std::get<1>(GetParam()) == KeyType::kString ? Keys{nullptr, views_.data(), views_.size()}
+                                                       : KeysOf(numbers_);
+  }
+
+  Status Write(Table* table, const Keys& keys) {
+    const std::vector<float> values(keys.size, 1.0F);
+    return table->InsertOrAssign(keys, {reinterpret_cast<const char*>(values.data()), nullptr},
+                                 nullptr);
+  }
+
+  Status LookUp(Table* table, const Keys& keys) {
+    std::vector<float> values(keys.size);
+    return table->Find(keys, {reinterpret_cast<char*>(values.data()), nullptr}, nullptr, nullptr);
+  }
+
+  std::vector<int64_t> Column(const Table& table, RowColumn column) {
+    std::vector<int64_t> values(kRows);
+    EXPECT_TRUE(table.ReadColumn(column, Of(0, kRows), values.data(), nullptr).ok());
+    return values;
+  }
+
+ private:
+  std::vector<int64_t> numbers_;
+  std::vector<std::string> texts_;
+  std::vector<std::string_view> views_;
+};
+
+TEST_P(LookedUp, RowsAreInTheNextDeltaAndInNoPublishedOne) {
+  using testing::ChainOf;
+  using testing::Readers;
+  using testing::Save;
+  const auto table = MakeTable();
+  ASSERT_TRUE(Write(table.get(), Of(0, kRows)).ok());
+  const bool uses = table->layout().FindSlot(kMetadataOwner, "uses") != nullptr;
+  const RowColumn column = uses ? RowColumn::kUses : RowColumn::kTime;
+  SaveOptions published = ChainOf("published", false);
+  published.values_only = true;
+  ASSERT_NE(Save(table.get(), published, 1), "");
+  std::vector<std::string> files = {Save(table.get(), ChainOf("c", false), 2)};
+  for (uint8_t delta = 3; delta < 6; ++delta) {
+    ASSERT_TRUE(LookUp(table.get(), Of(delta * 1000, delta * 1000 + 500)).ok());
+    ASSERT_TRUE(Write(table.get(), Of(delta, delta + 1)).ok());
+    files.push_back(Save(table.get(), ChainOf("c", true), delta));
+    EXPECT_EQ(Readers({files.back()}).all[0]->rows(), 501U);
+    const auto restored = MakeTable();
+    RestoreReport report;
+    ASSERT_TRUE(RestoreTable(restored.get(), Readers(files).all, {}, nullptr, &report).ok());
+    EXPECT_EQ(Column(*restored, column), Column(*table, column));
+  }
+  published.delta = true;
+  EXPECT_EQ(Readers({Save(table.get(), published, 9)}).all[0]->rows(), 3U);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Policies, LookedUp,
+    ::testing::Combine(::testing::Values("evict_by=1;max_rows=50000;count_reads=1",
+                                         "evict_by=2;max_rows=50000;count_reads=1",
+                                         "ttl_micros=3600000000;count_reads=1"),
+                       ::testing::Values(KeyType::kInt64, KeyType::kString)));
 
 TEST(TablePolicy, BadTextIsAnErrorThatNamesTheField) {
   RowPolicyOptions options;

@@ -96,6 +96,35 @@ TEST(TableRestore, takes_chosen_keys_alone) {
   EXPECT_EQ(Contents(*table), (Rows{{10, {1, 1}}, {995, {2, 2}}}));
 }
 
+TEST(TableRestore, slots_that_were_dropped_between_two_saves_do_not_come_back) {
+  const SlotSpec momentum = {"m", DType::kFloat32, 1, 0.5};
+  const int64_t key = 7;
+  float slot = 3;
+  for (const bool again : {false, true}) {
+    const auto saved = Make();
+    ASSERT_TRUE(saved->EnsureSlots("opt", {momentum}).ok());
+    Put(saved.get(), {key}, 1);
+    ASSERT_TRUE(saved
+                    ->AssignSlot("opt", "m", sizeof(slot), {&key, nullptr, 1},
+                                 reinterpret_cast<char*>(&slot))
+                    .ok());
+    std::vector<std::string> files = {Save(saved.get(), ChainOf("c", false), 1)};
+    ASSERT_TRUE(saved->DropSlots("opt").ok());
+    if (again) {
+      ASSERT_TRUE(saved->EnsureSlots("opt", {momentum}).ok());
+    }
+    files.push_back(Save(saved.get(), ChainOf("c", true), 2));
+    const auto table = Make();
+    ASSERT_TRUE(Restore(table.get(), Readers(files), {}).ok());
+    float read = 0;
+    const Status found = table->FindSlot("opt", "m", sizeof(read), {&key, nullptr, 1},
+                                         reinterpret_cast<char*>(&read), nullptr);
+    EXPECT_EQ(found.code, again ? Code::kOk : Code::kNotFound) << found.message;
+    EXPECT_EQ(read, again ? 0.5F : 0);
+    EXPECT_EQ(Contents(*table), Contents(*saved));
+  }
+}
+
 TEST(TableRestore, slots_are_read_or_begin_anew) {
   const SlotSpec momentum = {"m", DType::kFloat32, 1, 0.5};
   const auto saved = Make();
@@ -104,7 +133,9 @@ TEST(TableRestore, slots_are_read_or_begin_anew) {
   const int64_t key = 7;
   float slot = 3;
   ASSERT_TRUE(
-      saved->AssignSlot("opt", "m", {&key, nullptr, 1}, reinterpret_cast<char*>(&slot)).ok());
+      saved
+          ->AssignSlot("opt", "m", sizeof(slot), {&key, nullptr, 1}, reinterpret_cast<char*>(&slot))
+          .ok());
   const std::vector<std::string> files = {Save(saved.get(), {}, 1)};
   const Readers readers(files);
   for (const bool slots : {true, false}) {
@@ -115,9 +146,10 @@ TEST(TableRestore, slots_are_read_or_begin_anew) {
     RestoreOptions options;
     options.slots = slots;
     ASSERT_TRUE(Restore(table.get(), readers, options).ok());
-    ASSERT_TRUE(
-        table->FindSlot("opt", "m", {&key, nullptr, 1}, reinterpret_cast<char*>(&slot), nullptr)
-            .ok());
+    ASSERT_TRUE(table
+                    ->FindSlot("opt", "m", sizeof(slot), {&key, nullptr, 1},
+                               reinterpret_cast<char*>(&slot), nullptr)
+                    .ok());
     EXPECT_EQ(slot, slots ? 3 : 0.5F);
   }
 }

@@ -49,8 +49,10 @@ Status Upsert(Table* table, const Keys& keys, float value) {
 std::vector<float> Slot(const Table& table, const std::string& name, const Keys& keys, size_t width,
                         bool* found = nullptr) {
   std::vector<float> values(keys.size * width);
-  EXPECT_TRUE(
-      table.FindSlot("opt", name, keys, reinterpret_cast<char*>(values.data()), found).ok());
+  EXPECT_TRUE(table
+                  .FindSlot("opt", name, width * sizeof(float), keys,
+                            reinterpret_cast<char*>(values.data()), found)
+                  .ok());
   return values;
 }
 
@@ -77,8 +79,10 @@ TEST_P(TableSlots, AreReadAndWrittenByKey) {
   for (size_t i = 0; i < keys.size; ++i) ASSERT_EQ(found[i], i < 200);
   std::vector<float> written(keys.size * 2);
   for (size_t i = 0; i < written.size(); ++i) written[i] = static_cast<float>(i);
-  ASSERT_TRUE(
-      table->AssignSlot("opt", "m", keys, reinterpret_cast<const char*>(written.data())).ok());
+  ASSERT_TRUE(table
+                  ->AssignSlot("opt", "m", 2 * sizeof(float), keys,
+                               reinterpret_cast<const char*>(written.data()))
+                  .ok());
   const std::vector<float> read = Slot(*table, "m", keys, 2);
   for (size_t i = 0; i < read.size(); ++i) {
     ASSERT_EQ(read[i], i < 400 ? written[i] : 0.5F) << "only rows that are there are written";
@@ -102,7 +106,10 @@ TEST_P(TableSlots, GoWithTheirOwnerAndLeaveTheRestAlone) {
   for (const float value : Slot(*table, "m", keys, 1)) ASSERT_EQ(value, 2);
   for (const float value : Rows(*table, keys)) ASSERT_EQ(value, 7);
   std::vector<float> out(keys.size * 8);
-  EXPECT_EQ(table->FindSlot("gone", "m", keys, reinterpret_cast<char*>(out.data()), nullptr).code,
+  EXPECT_EQ(table
+                ->FindSlot("gone", "m", 2 * sizeof(float), keys,
+                           reinterpret_cast<char*>(out.data()), nullptr)
+                .code,
             Code::kNotFound);
 }
 
@@ -113,22 +120,38 @@ TEST(TableSlots, WhatIsNoSlotIsNamed) {
   const auto table = Make();
   const Batch batch(1);
   float value = 0;
-  const Status read = table->FindSlot("opt", "m", batch.Of(KeyType::kInt64),
+  const Status read = table->FindSlot("opt", "m", 2 * sizeof(float), batch.Of(KeyType::kInt64),
                                       reinterpret_cast<char*>(&value), nullptr);
   EXPECT_EQ(read.code, Code::kNotFound);
   EXPECT_NE(read.message.find("Received: 'opt/m'"), std::string::npos) << read.message;
-  EXPECT_EQ(
-      table
-          ->AssignSlot("opt", "m", batch.Of(KeyType::kInt64), reinterpret_cast<const char*>(&value))
-          .code,
-      Code::kNotFound);
   EXPECT_EQ(table
-                ->FindSlot("opt", "m", batch.Of(KeyType::kString), reinterpret_cast<char*>(&value),
-                           nullptr)
+                ->AssignSlot("opt", "m", 2 * sizeof(float), batch.Of(KeyType::kInt64),
+                             reinterpret_cast<const char*>(&value))
+                .code,
+            Code::kNotFound);
+  EXPECT_EQ(table
+                ->FindSlot("opt", "m", 2 * sizeof(float), batch.Of(KeyType::kString),
+                           reinterpret_cast<char*>(&value), nullptr)
                 .code,
             Code::kInvalidArgument)
       << "keys of another type";
   EXPECT_EQ(table->DropSlots("de").code, Code::kInvalidArgument) << "a policy's columns stay";
+}
+
+TEST(TableSlots, OfOtherBytesThanTheCallersAreNotCopied) {
+  const auto table = Make();
+  const Batch batch(1);
+  const Keys keys = batch.Of(KeyType::kInt64);
+  ASSERT_TRUE(table->EnsureSlots("opt", {{"m", DType::kFloat32, 2, 0}}).ok());
+  float values[2] = {};
+  char* const bytes = reinterpret_cast<char*>(values);
+  ASSERT_TRUE(table->FindSlot("opt", "m", sizeof(values), keys, bytes, nullptr).ok());
+  ASSERT_TRUE(table->DropSlots("opt").ok());
+  ASSERT_TRUE(table->EnsureSlots("opt", {{"m", DType::kFloat32, 64, 0}}).ok());
+  EXPECT_EQ(table->FindSlot("opt", "m", sizeof(values), keys, bytes, nullptr).code,
+            Code::kFailedPrecondition);
+  EXPECT_EQ(table->AssignSlot("opt", "m", sizeof(values), keys, bytes).code,
+            Code::kFailedPrecondition);
 }
 
 TEST(TableSlots, AnExpiredRowReadsAsInitial) {
@@ -192,8 +215,10 @@ TEST(TableSlots, ManyThreadsReadWhileOthersWriteAndWiden) {
     threads.emplace_back([&, value] {
       const std::vector<float> values(keys.size * 2, value);
       for (int i = 0; i < 5; ++i) {
-        EXPECT_TRUE(
-            table->AssignSlot("opt", "m", keys, reinterpret_cast<const char*>(values.data())).ok());
+        EXPECT_TRUE(table
+                        ->AssignSlot("opt", "m", 2 * sizeof(float), keys,
+                                     reinterpret_cast<const char*>(values.data()))
+                        .ok());
       }
     });
   }

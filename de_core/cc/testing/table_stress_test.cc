@@ -5,7 +5,7 @@
 #include <random>
 #include <thread>
 
-#include "de_core/cc/engine/table.h"
+#include "de_core/cc/engine/table_save.h"
 
 namespace de::engine {
 namespace {
@@ -114,6 +114,54 @@ TEST(TableStress, NoVerbSeesATornRowWhileAllRunAtOnce) {
   stop = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(torn, 0);
+  EXPECT_EQ(failed, 0);
+}
+
+TEST(TableStress, SavesAndExportsCopyRowsWhoseLookupsCount) {
+  constexpr size_t kSaves = 12;
+  TableOptions options;
+  options.dim = kDim;
+  ASSERT_TRUE(
+      ParseRowPolicy("uses=1;step=1;ttl_micros=3600000000;count_reads=1", &options.policy).ok());
+  std::unique_ptr<Table> table;
+  ASSERT_TRUE(Table::Create(options, &table).ok());
+  std::vector<int64_t> keys(kLargeBatch);
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i);
+  const Keys all{keys.data(), nullptr, keys.size()};
+  const std::vector<float> rows(keys.size() * kDim, 1.0F);
+  const Values values{reinterpret_cast<const char*>(rows.data()), nullptr};
+  ASSERT_TRUE(table->InsertOrAssign(all, values, nullptr).ok());
+  std::atomic<bool> stop{false};
+  std::atomic<int> failed{0};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 2; ++i) {
+    readers.emplace_back([&] {
+      std::vector<float> out(keys.size() * kDim);
+      while (!stop) {
+        failed +=
+            !table->Find(all, {reinterpret_cast<char*>(out.data()), nullptr}, nullptr, nullptr)
+                 .ok();
+      }
+    });
+  }
+  TwoThreads pool;
+  for (size_t i = 0; i < kSaves; ++i) {
+    SaveOptions save_options;
+    save_options.chain = "c";
+    save_options.delta = i > 0;
+    save_options.held_bytes = i % 2 == 0 ? 0 : uint64_t{1} << 26;
+    save_options.keep = {{"de", "uses", 0}};
+    std::unique_ptr<TableSave> save;
+    ASSERT_TRUE(TableSave::Begin(table.get(), save_options, &save).ok());
+    ASSERT_TRUE(table->InsertOrAssign(all.Slice(0, 100), values, nullptr).ok());
+    StringSink sink;
+    ASSERT_TRUE(save->Write(&sink, &pool).ok());
+    ASSERT_TRUE(save->Done().ok());
+    RowBatch batch;
+    for (ExportCursor cursor; !cursor.done;) ASSERT_TRUE(table->ExportBatch(&cursor, &batch).ok());
+  }
+  stop = true;
+  for (std::thread& reader : readers) reader.join();
   EXPECT_EQ(failed, 0);
 }
 
