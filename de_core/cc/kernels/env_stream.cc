@@ -40,6 +40,22 @@ std::string LocalPath(const std::string& path) {
 
 absl::Status SystemError(const std::string& what) { return absl::ErrnoToStatus(errno, what); }
 
+/// Makes the names in a folder outlive the machine's power. No error where that cannot be asked
+/// for: in a folder that may be written but not read, and on file systems that sync no folders.
+absl::Status SyncFolder(const std::string& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_CLOEXEC);
+  bool synced = descriptor >= 0 ? ::fsync(descriptor) == 0 : errno == EACCES;
+  const int error = errno;
+  if (descriptor >= 0) {
+    synced = synced || error == EINVAL || error == ENOTSUP;
+    ::close(descriptor);
+  }
+  errno = error;
+  return synced ? absl::OkStatus()
+                : SystemError(absl::StrCat("cannot sync the folder ", folder,
+                                           ", so the file in it may be lost; save it again"));
+}
+
 }  // namespace
 
 absl::Status InFile(const std::string& path, engine::Status status) {
@@ -174,11 +190,7 @@ absl::Status AtomicFile::Commit() {
   const std::string folder = slash == std::string::npos ? "."
                              : slash == 0               ? "/"
                                                         : local.substr(0, slash);
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return absl::OkStatus();  // a folder that may be written but not read
-  ::fsync(descriptor);
-  ::close(descriptor);
-  return absl::OkStatus();
+  return SyncFolder(folder);
 }
 
 absl::Status FileSource::Open(tensorflow::Env* env, const std::string& path,

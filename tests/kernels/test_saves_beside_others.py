@@ -1,0 +1,177 @@
+"""Saves while other threads change a table's slots, and on a disk that refuses to sync."""
+
+import errno
+import os
+import subprocess
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from de_core._ops import library
+from tests.kernels.snapshot_reference_reader import Snapshot
+from tests.kernels.test_deltas import put, restore, save
+
+OWNERS = {"adam": 1.0, "lamb": 2.0}
+
+
+def ensure(table, owner):
+    library.de_table_ensure_slots(
+        table, owner, tf.constant([OWNERS[owner]], tf.float64), names=["m"], widths=[2]
+    )
+
+
+@pytest.mark.parametrize("options", [{}, {"consistent": True}])
+def test_slots_that_change_their_owner_are_saved_under_their_own_name(
+    make_table, tmp_path, options
+):
+    table = make_table()
+    put(table, range(200_000), 1)
+    ensure(table, "adam")
+    saved, owners = threading.Event(), set()
+
+    def change_owners():
+        for owner in ["lamb", "adam"] * 1000:
+            for other in OWNERS:
+                library.de_table_drop_slots(table, other)
+            ensure(table, owner)
+            if saved.is_set():
+                return
+
+    changing = threading.Thread(target=change_owners)
+    changing.start()
+    try:
+        for number in range(6):
+            save(table, tmp_path / str(number), chain="c", delta=number % 3 > 0, **options)
+    finally:
+        saved.set()
+        changing.join()
+    for number in range(6):
+        copy = make_table()
+        restore(copy, [tmp_path / str(each) for each in range(number // 3 * 3, number + 1)])
+        for name in library.de_table_slots(copy)[0].numpy():
+            owner = name.decode().split("/")[0]
+            owners.add(owner)
+            _, slots = library.de_table_export(
+                copy, Tkeys=tf.int64, Tvalues=tf.float32, slot=name.decode()
+            )
+            assert np.unique(slots) == [OWNERS[owner]], name
+    assert owners == set(OWNERS)
+
+
+def test_slots_are_exported_by_their_names_while_they_come_and_go(make_table):
+    table = make_table()
+    put(table, range(100_000), 1)
+    ensure(table, "adam")
+    done = threading.Event()
+
+    def change_owners():
+        while not done.is_set():
+            ensure(table, "lamb")
+            library.de_table_drop_slots(table, "adam")
+            ensure(table, "adam")
+            library.de_table_drop_slots(table, "lamb")
+
+    changing = threading.Thread(target=change_owners)
+    changing.start()
+    exported = 0
+    try:
+        while exported < 20:
+            try:
+                _, slots = library.de_table_export(
+                    table, Tkeys=tf.int64, Tvalues=tf.float32, slot="adam/m"
+                )
+            except tf.errors.NotFoundError:
+                continue
+            exported += 1
+            assert np.unique(slots) == [OWNERS["adam"]]
+    finally:
+        done.set()
+        changing.join()
+
+
+def test_the_tables_own_columns_are_no_slots_to_read(make_table):
+    table = make_table(policy="ttl_steps=9")
+    key = tf.constant([1], tf.int64)
+    for read in (
+        lambda slot: library.de_table_find_slot(table, key, slot, Tvalues=tf.float32, dim=1),
+        lambda slot: library.de_table_assign_slot(table, key, [[1.0]], slot),
+    ):
+        with pytest.raises(tf.errors.NotFoundError, match="Received: 'de/step'"):
+            read("de/step")
+
+
+def test_lookups_that_count_keep_a_row_alive_in_a_restored_delta(make_table, tmp_path):
+    policy = "ttl_steps=3;evict_by=1;max_rows=100;count_reads=1"
+    table = make_table(policy=policy)
+    read, trained = tf.constant([1], tf.int64), tf.constant([7], tf.int64)
+    put(table, [1, 2], 1)
+    save(table, tmp_path / "base", chain="c")
+    for _ in range(4):
+        library.de_table_apply(
+            table, trained, tf.ones([1, 2]), tf.constant([0.1], tf.float64), "o", rule="sgd"
+        )
+        library.de_table_find(table, read, dim=2, Tvalues=tf.float32)
+    report = save(table, tmp_path / "delta", chain="c", delta=True)
+    assert (report["rows"], report["tombstones"]) == (2, 1)
+    copy = make_table(policy=policy)
+    restore(copy, [tmp_path / "base", tmp_path / "delta"])
+    found = library.de_table_contains(copy, tf.constant([1, 2, 7], tf.int64))
+    assert found.numpy().tolist() == [True, False, True]
+    assert sorted(Snapshot(tmp_path / "delta").rows()) == [1, 7]
+
+
+SHIM = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+int fsync(int descriptor) {
+  struct stat found;
+  if (fstat(descriptor, &found) == 0 && S_ISDIR(found.st_mode)) {
+    errno = atoi(getenv("FOLDER_SYNC_ERRNO"));
+    return -1;
+  }
+  return ((int (*)(int))dlsym(RTLD_NEXT, "fsync"))(descriptor);
+}
+"""
+
+SAVES = """
+import sys
+import tensorflow as tf
+from de_core._ops import library
+
+table = library.de_table(
+    anonymous=True, key_dtype=tf.int64, value_dtype=tf.float32, dim=2
+)
+library.de_table_insert_or_assign(table, tf.constant([1, 2], tf.int64), tf.ones([2, 2]))
+try:
+    library.de_table_save(table, sys.argv[1], chain="c")
+    print("saved")
+except tf.errors.OpError as error:
+    print(type(error).__name__, error.message)
+try:
+    library.de_table_save(table, sys.argv[1], chain="c", delta=True)
+    print("followed")
+except tf.errors.FailedPreconditionError:
+    print("no base")
+"""
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EINVAL])
+def test_a_folder_that_cannot_be_synced_fails_the_save(code, run_python, tmp_path, monkeypatch):
+    (tmp_path / "shim.c").write_text(SHIM)
+    shim = str(tmp_path / "shim.so")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, tmp_path / "shim.c", "-ldl"], check=True)
+    monkeypatch.setenv("LD_PRELOAD", shim)
+    monkeypatch.setenv("FOLDER_SYNC_ERRNO", str(code))
+    told = run_python(SAVES, tmp_path / "rows.de").splitlines()
+    if code == errno.EINVAL:  # a file system that syncs no folders
+        assert told == ["saved", "followed"]
+    else:
+        assert f"cannot sync the folder {tmp_path}" in told[0]
+        assert os.strerror(code) in told[0]
+        assert told[1] == "no base"
