@@ -16,14 +16,14 @@ namespace {
 /// On a core that others keep busy such a thread gets three hundredths of the time.
 constexpr int kNice = 15;
 
+}  // namespace
+
 void YieldToOthers() {
 #if defined(__linux__)
   // Of this thread alone, though the call's name says otherwise. A refusal does no harm.
   (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
 #endif
 }
-
-}  // namespace
 
 BackgroundThreads::~BackgroundThreads() {
   {

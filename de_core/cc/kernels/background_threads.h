@@ -13,6 +13,9 @@
 
 namespace de::kernels {
 
+/// Lets all other threads go first, from now on, in the calling thread. On Linux only.
+void YieldToOthers();
+
 /// An executor with threads of its own, which it starts when there is work for several, and which
 /// the system runs when others leave a core free (elsewhere than on Linux: as any others).
 /// TensorFlow's pools would make a step's ops wait behind such work.

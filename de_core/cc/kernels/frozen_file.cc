@@ -8,10 +8,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "de_core/cc/engine/snapshot_reader.h"
 #include "de_core/cc/kernels/chain_file.h"
 #include "de_core/cc/kernels/env_stream.h"
+#include "de_core/cc/kernels/served_file_check.h"
 #include "de_core/cc/kernels/snapshot_json.h"
+#include "tensorflow/core/platform/logging.h"
 
 namespace de::kernels {
 namespace {
@@ -41,6 +44,8 @@ void ReadNow(const void* data, uint64_t size) {
   if (size <= MemoryBytes() / 4) (void)::madvise(const_cast<void*>(data), size, kPopulateRead);
 #endif
 }
+
+std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 }  // namespace
 
@@ -80,13 +85,18 @@ absl::Status FrozenFile::Open(tensorflow::Env* env, const std::vector<std::strin
   }
   TF_RETURN_IF_ERROR(InFile(absl::StrJoin(opened->paths_, ", "),
                             engine::FrozenChain::Open(files, {}, &opened->table_)));
+  if (full) {
+    opened->FoundIntact();
+  } else {
+    CheckInBackground(opened);
+  }
   *file = std::move(opened);
   return absl::OkStatus();
 }
 
 std::vector<std::string> FrozenFile::names() const {
   std::vector<std::string> names;
-  for (const std::string& path : paths_) names.push_back(path.substr(path.rfind('/') + 1));
+  for (const std::string& path : paths_) names.push_back(BaseName(path));
   return names;
 }
 
@@ -95,8 +105,27 @@ absl::Status FrozenFile::Answer(engine::Status status) const {
   return InFile(absl::StrJoin(names(), ", "), std::move(status));
 }
 
+void FrozenFile::FoundIntact() {
+  checked_bytes_ = table_->stats().file_bytes;
+  health_.store(Health::kIntact, std::memory_order_release);
+}
+
+void FrozenFile::FoundDamaged(size_t file, const engine::Status& why) {
+  const std::string name = BaseName(path(file));
+  damage_ = absl::StrCat(name, ": ", absl::StrReplaceAll(why.message, {{path(file), name}}),
+                         ". The version that it is of is refused: serve another one, or write it "
+                         "again");
+  health_.store(Health::kDamaged, std::memory_order_release);
+  LOG(ERROR) << damage_;
+}
+
+absl::Status FrozenFile::damage() const {
+  return health() == Health::kDamaged ? absl::DataLossError(damage_) : absl::OkStatus();
+}
+
 absl::Status FrozenFile::Find(const engine::Keys& keys, engine::ValuesOut out, bool* found,
                               engine::Executor* executor) const {
+  TF_RETURN_IF_ERROR(damage());
   const size_t row_bytes = table_->value_bytes();
   const size_t dim = table_->dim();
   const auto range = [&](size_t begin, size_t end) -> engine::Status {

@@ -26,6 +26,18 @@ absl::string_view TextOf(engine::DType dtype) {
   return {name.data(), name.size()};
 }
 
+absl::string_view TextOf(FrozenFile::Health health) {
+  switch (health) {
+    case FrozenFile::Health::kUnchecked:
+      return "unchecked";
+    case FrozenFile::Health::kIntact:
+      return "intact";
+    case FrozenFile::Health::kDamaged:
+      return "damaged";
+  }
+  return "unknown";
+}
+
 /// What unknown ids read as, as fields of a JSON object.
 absl::Status OovFields(const engine::SnapshotHeader& header, std::string* json) {
   engine::OovPolicy oov;
@@ -77,7 +89,9 @@ class ServingStatsOp final : public OpKernel {
                         std::string* json) const {
     std::shared_ptr<const FrozenFile> file;
     int64_t rows = 0, created = 0;
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, checked = 0;
+    auto health = FrozenFile::Health::kIntact;
+    std::string damage;
     size_t deltas = 0;
     std::vector<std::string> files;
     std::string types;
@@ -87,7 +101,17 @@ class ServingStatsOp final : public OpKernel {
           context, tensorflow::HandleFromInput(context, static_cast<int>(i)), &table));
       TF_RETURN_IF_ERROR(table->Frozen(&file));
       int64_t own = 0;
-      TF_RETURN_IF_ERROR(file->Rows(&own));
+      const FrozenFile::Health own_health = file->health();
+      const absl::Status counted = file->Rows(&own);
+      if (own_health == FrozenFile::Health::kDamaged) {  // its rows may not be countable
+        damage = file->damage().message();
+      } else {
+        TF_RETURN_IF_ERROR(counted);
+      }
+      if (health != FrozenFile::Health::kDamaged && own_health != FrozenFile::Health::kIntact) {
+        health = own_health;
+      }
+      checked += file->checked_bytes();
       rows += own;
       bytes += file->stats().file_bytes;
       deltas = std::max(deltas, file->deltas());
@@ -107,7 +131,9 @@ class ServingStatsOp final : public OpKernel {
         TimeOf(file->base().created_micros), "\", \"generation\": ", last.sequence,
         ", \"deltas\": ", deltas, ", \"id\": \"", engine::HexOf(last.id), "\", \"created\": \"",
         TimeOf(created), "\", \"created_micros\": ", created, ", \"file\": ",
-        files.size() == 1 ? files[0] : absl::StrCat("[", absl::StrJoin(files, ", "), "]"), "}");
+        files.size() == 1 ? files[0] : absl::StrCat("[", absl::StrJoin(files, ", "), "]"),
+        ", \"health\": \"", TextOf(health), "\", \"checked_bytes\": ", checked,
+        damage.empty() ? "" : absl::StrCat(", \"damage\": ", JsonText(damage)), "}");
     return absl::OkStatus();
   }
 

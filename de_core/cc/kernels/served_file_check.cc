@@ -1,0 +1,122 @@
+#include "de_core/cc/kernels/served_file_check.h"
+
+#include <chrono>
+#include <deque>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "de_core/cc/engine/snapshot_reader.h"
+#include "de_core/cc/kernels/background_threads.h"
+#include "de_core/cc/kernels/env_stream.h"
+
+namespace de::kernels {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Leaves the disk and the memory bus to lookups.
+constexpr uint64_t kBytesASecond = uint64_t{256} << 20;
+
+/// A base or a delta on its way through the check.
+class FileCheck {
+ public:
+  FileCheck(const FrozenFile& served, size_t number) : mapped_(served.reader(number)) {
+    // By reads: a page that the disk cannot deliver is an error then, where in the mapping it would
+    // end the process. A file that was deleted or replaced since lies in the mapping alone.
+    if (!FileSource::Open(tensorflow::Env::Default(), served.path(number), &source_).ok()) return;
+    const auto verify = engine::SnapshotVerify::kHeader;
+    if (!engine::SnapshotReader::Open(source_.get(), verify, &reader_).ok()) return;
+    if (reader_->header().id != mapped_.header().id) reader_.reset();
+  }
+
+  bool done() const noexcept { return section_ == mapped_.sections().size(); }
+
+  /// Checks the next section; `bytes` receives how long it is.
+  engine::Status Next(uint64_t* bytes) {
+    const auto& sections = mapped_.sections();
+    const uint64_t begin = sections[section_].offset;
+    const engine::SnapshotReader& reader = reader_ == nullptr ? mapped_ : *reader_;
+    const engine::Status status = reader.ReadSection(section_, &buffer_);
+    *bytes =
+        (++section_ == sections.size() ? mapped_.file_bytes() : sections[section_].offset) - begin;
+    return status;
+  }
+
+ private:
+  const engine::SnapshotReader& mapped_;
+  std::unique_ptr<FileSource> source_;
+  std::unique_ptr<engine::SnapshotReader> reader_;
+  engine::SectionBuffer buffer_;
+  size_t section_ = 0;
+};
+
+/// Checks all of a served table, as long as somebody else holds it.
+void Check(const std::weak_ptr<FrozenFile>& held) {
+  std::unique_ptr<FileCheck> check;
+  for (size_t number = 0;;) {
+    Clock::time_point rested = Clock::now();
+    {
+      const std::shared_ptr<FrozenFile> served = held.lock();
+      if (served == nullptr) return;
+      if (check == nullptr) check = std::make_unique<FileCheck>(*served, number);
+      if (check->done()) {
+        check.reset();
+        if (++number <= served->deltas()) continue;
+        served->FoundIntact();
+        return;
+      }
+      uint64_t bytes = 0;
+      const engine::Status status = check->Next(&bytes);
+      if (!status.ok()) return served->FoundDamaged(number, status);
+      served->Checked(bytes);
+      rested += std::chrono::microseconds(bytes * 1000000 / kBytesASecond);
+    }
+    std::this_thread::sleep_until(rested);
+  }
+}
+
+/// The files to check. Never destroyed: its thread may outlive the statics.
+struct Queue {
+  std::mutex mutex;
+  std::deque<std::weak_ptr<FrozenFile>> files;
+  bool working = false;  ///< a thread takes files from it
+};
+
+Queue& TheQueue() {
+  static Queue* const queue = new Queue;
+  return *queue;
+}
+
+void Work() {
+  YieldToOthers();
+  Queue& queue = TheQueue();
+  while (true) {
+    std::weak_ptr<FrozenFile> next;
+    {
+      const std::lock_guard<std::mutex> guard(queue.mutex);
+      queue.working = !queue.files.empty();
+      if (!queue.working) return;
+      next = std::move(queue.files.front());
+      queue.files.pop_front();
+    }
+    Check(next);
+  }
+}
+
+}  // namespace
+
+void CheckInBackground(std::weak_ptr<FrozenFile> file) {
+  Queue& queue = TheQueue();
+  const std::lock_guard<std::mutex> guard(queue.mutex);
+  queue.files.push_back(std::move(file));
+  if (queue.working) return;
+  try {
+    std::thread(Work).detach();
+    queue.working = true;
+  } catch (const std::system_error&) {  // no thread to be had; the next file asks again
+  }
+}
+
+}  // namespace de::kernels
