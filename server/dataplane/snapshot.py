@@ -104,7 +104,13 @@ class Snapshots:
             }
         )
         self._metrics.set_tables(
-            (model["name"], str(table.get("table")), rows, _number(table, "memory_bytes", "bytes"))
+            (
+                model["name"],
+                str(table.get("table")),
+                rows,
+                _number(table, "memory_bytes", "bytes"),
+                table.get("health"),
+            )
             for model in self._models
             for table in model["tables"]
             if (rows := _number(table, "rows", "size")) is not None

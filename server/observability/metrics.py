@@ -97,6 +97,12 @@ class Metrics:
             ("model", "table"),
             registry=to,
         )
+        self._table_health = Gauge(
+            "gateway_table_health",
+            "1 for what the check of an embedding table's files found: unchecked, intact, damaged",
+            ("model", "table", "health"),
+            registry=to,
+        )
         self.upstream_seconds = LoopHistogram(
             "gateway_upstream_seconds",
             "Time of calls to a model server",
@@ -167,14 +173,19 @@ class Metrics:
             self._version.labels(model).set(version)
             self._age.labels(model).set(age)
 
-    def set_tables(self, tables: Iterable[tuple[str, str, float, float | None]]) -> None:
-        """Sets the tables there are: model, table, rows, and bytes if known."""
+    def set_tables(
+        self, tables: Iterable[tuple[str, str, float, float | None, str | None]]
+    ) -> None:
+        """Sets the tables there are: model, table, rows, and bytes and health if known."""
         self._table_rows.clear()
         self._table_bytes.clear()
-        for model, table, rows, size in tables:
+        self._table_health.clear()
+        for model, table, rows, size, health in tables:
             self._table_rows.labels(model, table).set(rows)
             if size is not None:
                 self._table_bytes.labels(model, table).set(size)
+            if health is not None:
+                self._table_health.labels(model, table, health).set(1)
 
     def exposition(self) -> bytes:
         """Returns all metrics in Prometheus' text format."""

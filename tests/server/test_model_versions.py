@@ -21,6 +21,14 @@ from tests.server.support.numpy_engine import signature, tensor
 SPEC = signature("serving_default", [tensor("x", "int64")], [tensor("y", "int64")])
 
 
+STATS = signature("de_stats", [], [tensor("stats", "string")])
+TOLD = {
+    "unchecked": '[{"table": "t", "health": "unchecked"}]',
+    "intact": '[{"table": "t", "health": "intact"}]',
+    "damaged": '[{"table": "t", "health": "damaged", "damage": "t.de: section 3 is corrupt"}]',
+}
+
+
 class FakeModel:
     """What a folder's file says: `broken`, or a model that may be held up."""
 
@@ -29,14 +37,17 @@ class FakeModel:
         if content == "broken":
             raise ValueError("broken file")
         self.number = int(path.name)
-        self.signatures = {SPEC.name: SPEC}
+        self.signatures = {SPEC.name: SPEC, STATS.name: STATS}
         self.described = [SPEC]
         self.steady = frozenset({SPEC.name})
         self.closed = self.running = False
+        self.health = "unchecked"
         self.hold = hold
 
-    def run(self, _signature, _inputs, _seconds=None):
+    def run(self, signature, _inputs, _seconds=None):
         assert not self.closed
+        if signature == STATS.name:
+            return {"stats": np.array(TOLD[self.health].encode(), object)}
         self.running = True
         if self.hold is not None:
             assert self.hold.wait(60)
@@ -108,6 +119,57 @@ def test_the_newest_version_serves_and_the_old_one_is_released(world):
         assert [m.closed for m in world.loaded] == [True, False]
         await world.model.close()
         assert world.loaded[1].closed
+
+    asyncio.run(scenario())
+
+
+def test_a_version_that_turns_out_to_be_damaged_gives_way_to_the_one_before(world):
+    async def scenario():
+        world.write(1)
+        await world.update()
+        world.write(2)
+        await world.update()
+        assert world.current == 2
+        (_, damaged) = world.loaded
+        damaged.hold, damaged.health = threading.Event(), "damaged"
+        running = asyncio.create_task(world.model.current().run("serving_default", {}))
+        await eventually(lambda: damaged.running)
+        for _ in range(2):
+            await world.update()
+            assert (world.current, world.states()) == (1, {2: "UNLOADING", 1: "AVAILABLE"})
+        damaged.hold.set()
+        await running
+        for _ in range(2):
+            await world.update()
+            assert (world.current, world.states()) == (1, {2: "END", 1: "AVAILABLE"})
+        (status, _) = world.model.statuses()
+        assert (status.code, status.message) == (Code.DATA_LOSS, "t.de: section 3 is corrupt")
+        world.write(2, "written again")
+        await world.update()
+        assert (world.current, [m.number for m in world.loaded]) == (2, [1, 2, 1, 2])
+        await world.model.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_damaged_version_without_another_goes_on_and_an_intact_one_is_asked_no_more(world):
+    async def scenario():
+        world.write(1)
+        await world.update()
+        (only,) = world.loaded
+        only.health = "damaged"
+        for _ in range(2):
+            await world.update()
+            assert world.current == 1
+        world.write(2)
+        await world.update()
+        newest = world.loaded[-1]
+        newest.health = "intact"
+        await world.update()
+        newest.health = "damaged"
+        await world.update()
+        assert (world.current, world.states()) == (2, {2: "AVAILABLE", 1: "END"})
+        await world.model.close()
 
     asyncio.run(scenario())
 

@@ -13,6 +13,7 @@ from tests.server.support.asgi import send
 from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature, tensor
 
 SIZE = 'gateway_table_rows{model="m",table="user"}'
+HEALTH = 'gateway_table_health{health="intact",model="m",table="user"} 1.0'
 
 
 class Statistics:
@@ -27,7 +28,7 @@ class Statistics:
         self.asked = 0
 
     def tell(self):
-        return {"stats": np.array(b'[{"table": "user", "rows": 7}]', object)}
+        return {"stats": np.array(b'[{"table": "user", "rows": 7, "health": "intact"}]', object)}
 
     async def run(self, name, inputs):
         self.asked += 1
@@ -45,7 +46,9 @@ def test_metrics_are_told_while_statistics_are_waited_for():
             waited = time.monotonic() - begun
             statistics.go_on.set()
             replies.append(await send(app, "GET", "/metrics"))
-        return statistics.asked, waited, [SIZE in each.body.decode() for each in replies]
+        texts = [each.body.decode() for each in replies]
+        assert [HEALTH in text for text in texts] == [SIZE in text for text in texts]
+        return statistics.asked, waited, [SIZE in text for text in texts]
 
     asked, waited, told = asyncio.run(work())
     assert (asked, told) == (1, [False, False, False, True])

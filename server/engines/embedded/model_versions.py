@@ -2,16 +2,21 @@
 
 A version serves from the moment it is loaded until the policy wants others instead; then it
 takes no new requests, and is released after the last request that holds it. A version that
-cannot be loaded changes nothing for those that serve.
+cannot be loaded changes nothing for those that serve. A version whose files turn out to be
+damaged is replaced by the one before, as soon as that has loaded.
 """
 
 import asyncio
+import contextlib
 import dataclasses
+import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
+
+import orjson
 
 from server.engines.base import Classifications, VersionState, VersionStatus
 from server.engines.embedded.batching import Batcher, BatchOptions, batchable
@@ -25,6 +30,8 @@ from server.tensors import Array, Example, SignatureSpec, Tensors
 
 _LOG = logging.getLogger("server.models")
 _REMEMBERED = 16
+# The signature that tells of a model's tables.
+_STATS = "de_stats"
 
 T = TypeVar("T")
 
@@ -98,6 +105,8 @@ class LeasedVersion:
         self._pool = pool
         self._batcher = Batcher(self._run_now, batching) if batching.rows else None
         self._brief = BriefRuns(brief_seconds, model.steady)
+        # The check of its tables' files has ended, or there are none.
+        self._checked = _STATS not in model.signatures
         self._holders = 0
         self._free = asyncio.Event()
         self._free.set()
@@ -184,6 +193,16 @@ class LeasedVersion:
         request = current_request()
         return await self._timed(lambda: self._model.regress(signature, examples, context, request))
 
+    def damage(self) -> str:
+        """Returns what the check of the tables' files found wrong so far. Blocks."""
+        if self._checked:
+            return ""
+        with contextlib.suppress(Exception):  # The model tells nothing of its tables then.
+            stats = orjson.loads(self._model.run(_STATS, {})["stats"].item())
+            self._checked = all(table.get("health") != "unchecked" for table in stats)
+            return next((str(table["damage"]) for table in stats if "damage" in table), "")
+        return ""
+
     def hold(self) -> None:
         """Counts one more holder: a request, and also a run that outlives its request."""
         self._holders += 1
@@ -207,8 +226,10 @@ class _Record:
 
     status: VersionStatus
     serving: LeasedVersion | None = None
-    # Of a version that failed to load: its files then.
+    # The files of a version that failed to load, or that are damaged.
     failed_fingerprint: int | None = None
+    # What is wrong with the files of a version that was loaded.
+    damage: str = ""
 
 
 class ModelVersions:
@@ -264,10 +285,13 @@ class ModelVersions:
         Args:
             folders: The versions on disk. If none is left, what serves goes on serving.
         """
+        await self._look_for_damage(folders)
         kept: set[int] = set()
         for version in self._policy.candidates(folders):
             if len(kept) == self._policy.count:
                 break
+            if self._is_damaged(version):
+                continue
             if self._is_leaving(version):
                 # Wanted back while its last requests finish: it can be loaded after that.
                 kept.clear()
@@ -285,6 +309,28 @@ class ModelVersions:
         for version in self._serving():
             self._retire(version)
         await asyncio.gather(*self._retiring)
+
+    async def _look_for_damage(self, folders: Versions) -> None:
+        """Asks the versions that serve whether the check of their files found damage."""
+        for record in list(self._records.values()):
+            serving = record.serving
+            if serving is None or record.damage or serving.version not in folders:
+                continue
+            serving.hold()
+            record.damage = await self._loader.run(serving.damage, serving.release)
+            if record.damage:
+                path = folders[serving.version]
+                record.failed_fingerprint = await self._loader.run(
+                    functools.partial(fingerprint, path)
+                )
+                _LOG.error(
+                    "model %s version %d is damaged: %s", self._name, serving.version, record.damage
+                )
+
+    def _is_damaged(self, version: int) -> bool:
+        """Returns whether a version that is still there is damaged."""
+        record = self._records.get(version)
+        return bool(record and record.damage and record.status.state is not VersionState.END)
 
     def _is_leaving(self, version: int) -> bool:
         record = self._records.get(version)
@@ -325,7 +371,8 @@ class ModelVersions:
 
     async def _finish(self, record: _Record, version: LeasedVersion) -> None:
         await version.close(self._loader.run)
-        record.status = VersionStatus(version.version, VersionState.END)
+        code = Code.DATA_LOSS if record.damage else Code.OK
+        record.status = VersionStatus(version.version, VersionState.END, code, record.damage)
         _LOG.info("model %s version %d is released", self._name, version.version)
 
     def _forget(self, folders: Versions) -> None:
