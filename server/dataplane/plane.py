@@ -3,9 +3,10 @@
 Keys, scopes, rates, places, deadlines and limits hold here and nowhere else.
 """
 
-import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
 from typing import TypeVar
 
 from server.dataplane.codec import Codec
@@ -87,22 +88,32 @@ class DataPlane:
                 DEADLINE_EXCEEDED, or what `work` raises.
             ClientGoneError: The client left.
         """
-        with self._throttle.client(self._admit(request, scopes)):
+        throttle = self._throttle
+        client = self._admit(request, scopes)
+        throttle.client_rate.count(client)
+        throttle.client_places.enter(client)
+        try:
             body = await read()
-            with self._throttle.place():
-                headers = request.headers
-                seconds = timeout_seconds(
-                    headers.get(b"x-request-timeout-ms"),
-                    headers.get(b"grpc-timeout"),
-                    self._seconds
-                    if request.timeout is None
-                    else min(self._seconds, request.timeout),
-                )
+            throttle.places.enter()
+            try:
+                seconds = self._seconds_of(request)
                 request.deadline = time.monotonic() + seconds
                 begin_request(request)
-                supervisor = Supervisor()
-                with supervisor.limit(seconds, deadline_exceeded()), supervisor.watch(gone):
+                with Supervisor(seconds, deadline_exceeded, gone):
                     return await work(body)
+            finally:
+                throttle.places.leave()
+        finally:
+            throttle.client_places.leave(client)
+
+    def _seconds_of(self, request: Request) -> float:
+        most = self._seconds
+        if request.timeout is not None:
+            most = min(most, request.timeout)
+        headers = request.headers
+        return timeout_seconds(
+            headers.get(b"x-request-timeout-ms"), headers.get(b"grpc-timeout"), most
+        )
 
     def _admit(self, request: Request, scopes: Sequence[str]) -> str:
         """Checks the client's key; returns the name that the client is counted by."""
@@ -115,22 +126,54 @@ class DataPlane:
         _permit(request, scopes)
         return f"key {owner.name}"
 
-    @contextlib.asynccontextmanager
-    async def lease(self, spec: ModelSpec) -> AsyncIterator["LeasedModel"]:
+    def lease(self, spec: ModelSpec) -> "Lease":
         """Leases a version of a model to the current request; errors as `Engine.lease`.
 
         Raises:
-            ServingError: RESOURCE_EXHAUSTED if the model has too much to do.
+            ServingError: On entering: RESOURCE_EXHAUSTED if the model has too much to do.
         """
-        # Names that no model has are not remembered.
-        known = spec.name if spec.name in self.engine.model_names() else ""
-        with self._throttle.model(known):
-            async with self.engine.lease(spec) as servable:
-                yield LeasedModel(servable, self.limits)
+        return Lease(self.engine, spec, self._throttle, self.limits)
 
     async def close(self) -> None:
         """Ends what the plane started."""
         await self.codec.close()
+
+
+class Lease(AbstractAsyncContextManager["LeasedModel"]):
+    """A place at a model, and one of its versions; entered and left once."""
+
+    def __init__(self, engine: Engine, spec: ModelSpec, throttle: Throttle, limits: Limits) -> None:
+        """Makes the lease; nothing is taken yet."""
+        self._lease = engine.lease(spec)
+        # Names that no model has are not remembered.
+        self._model = spec.name if spec.name in engine.model_names() else ""
+        self._throttle = throttle
+        self._limits = limits
+
+    async def __aenter__(self) -> "LeasedModel":
+        if self._model:
+            self._throttle.model_rate.count(self._model)
+            self._throttle.model_places.enter(self._model)
+        try:
+            return LeasedModel(await self._lease.__aenter__(), self._limits)
+        except BaseException:
+            self._leave()
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            await self._lease.__aexit__(kind, error, trace)
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._model:
+            self._throttle.model_places.leave(self._model)
 
 
 class LeasedModel:

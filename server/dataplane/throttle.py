@@ -2,8 +2,7 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from server.errors import Code, ServingError
 from server.settings import Settings
@@ -27,9 +26,8 @@ class Places:
         self._what = what
         self._taken: dict[str, int] = {}
 
-    @contextmanager
-    def hold(self, name: str = "") -> Iterator[None]:
-        """Holds a place for the block.
+    def enter(self, name: str = "") -> None:
+        """Takes a place; `leave` gives it back.
 
         Raises:
             ServingError: RESOURCE_EXHAUSTED if all are taken.
@@ -42,14 +40,14 @@ class Places:
                 retry_after=1.0,
             )
         self._taken[name] = taken + 1
-        try:
-            yield
-        finally:
-            left = self._taken[name] - 1
-            if left:
-                self._taken[name] = left
-            else:
-                del self._taken[name]
+
+    def leave(self, name: str = "") -> None:
+        """Gives a place back."""
+        left = self._taken[name] - 1
+        if left:
+            self._taken[name] = left
+        else:
+            del self._taken[name]
 
 
 class Rate:
@@ -106,39 +104,11 @@ class Throttle:
             settings: How much is taken.
             clock: Tells the time in seconds.
         """
-        self._places = Places(settings.max_in_flight)
-        self._client_places = Places(settings.client_in_flight, "requests of one client")
-        self._client_rate = Rate(settings.rate_per_second, "from one client", clock)
-        self._model_places = Places(settings.model_in_flight, "requests to one model")
-        self._model_rate = Rate(settings.model_rate_per_second, "to one model", clock)
-
-    @contextmanager
-    def client(self, client: str) -> Iterator[None]:
-        """Holds one of a client's places, from the head of its request to the answer.
-
-        Raises:
-            ServingError: RESOURCE_EXHAUSTED if the client sends too many, at once or a second.
-        """
-        self._client_rate.count(client)
-        with self._client_places.hold(client):
-            yield
-
-    @contextmanager
-    def place(self) -> Iterator[None]:
-        """Holds one of the process's places; RESOURCE_EXHAUSTED if all are taken."""
-        with self._places.hold():
-            yield
-
-    @contextmanager
-    def model(self, model: str) -> Iterator[None]:
-        """Holds a place at a model; none is needed where a request names no model.
-
-        Raises:
-            ServingError: RESOURCE_EXHAUSTED if the model has too much to do.
-        """
-        if not model:
-            yield
-            return
-        self._model_rate.count(model)
-        with self._model_places.hold(model):
-            yield
+        #: Places of the process.
+        self.places = Places(settings.max_in_flight)
+        #: Places of each client, from the head of a request to its answer.
+        self.client_places = Places(settings.client_in_flight, "requests of one client")
+        self.client_rate = Rate(settings.rate_per_second, "from one client", clock)
+        #: Places at each model.
+        self.model_places = Places(settings.model_in_flight, "requests to one model")
+        self.model_rate = Rate(settings.model_rate_per_second, "to one model", clock)

@@ -210,14 +210,11 @@ def test_the_rate_is_answered_with_429():
 
 def test_requests_beyond_the_places_are_answered_with_429():
     places = Places(1)
-    with (
-        places.hold(),
-        pytest.raises(ServingError, match="At most 1 requests"),
-        places.hold(),
-    ):
-        pass
-    with places.hold():
-        pass
+    places.enter()
+    with pytest.raises(ServingError, match="At most 1 requests"):
+        places.enter()
+    places.leave()
+    places.enter()
 
 
 def test_requests_beyond_the_places_are_refused_over_http():

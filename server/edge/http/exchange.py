@@ -86,7 +86,7 @@ class HttpEdge:
     async def _respond(self, request: Request, receive: Receive, respond: Respond) -> Response:
         async def read() -> bytes:
             begun = time.perf_counter()
-            with Supervisor().limit(self._body_seconds, SlowBodyError()):
+            with Supervisor(self._body_seconds, SlowBodyError):
                 body = await read_body(receive)
             request.received_bytes = len(body)
             request.spent("read", time.perf_counter() - begun)
