@@ -78,6 +78,41 @@ def test_padding_and_empty_rows_are_left_out(combiner):
     )
 
 
+MASKS = {
+    "dense": (int64([[1, 0, 7], [0, 2, 3]]), tf.constant([[True, True, False], [True] * 3])),
+    "ragged": (
+        tf.ragged.constant([[1, 0, 7], [0, 2, 3]], dtype=tf.int64),
+        tf.ragged.constant([[True, True, False], [True, True, True]]),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MASKS)
+@pytest.mark.parametrize("combiner", REDUCTIONS)
+def test_a_mask_and_padding_leave_out_the_ids_of_both(combiner, kind):
+    ids, mask = MASKS[kind]
+    layer = filled(de.layers.Embedding(2, combiner=combiner, mask_key=0))
+    wanted = [REDUCTIONS[combiner](VALUES[kept], axis=0) for kept in ([1], [2, 3])]
+    with tf.GradientTape() as tape:
+        rows = layer(ids, mask=mask)
+    np.testing.assert_allclose(rows, wanted, rtol=1e-5, atol=1e-6)
+    (gradient,) = tape.gradient(rows, layer.table.trainable_variables)
+    assert sorted(gradient.indices.numpy()) == [1, 2, 3]
+    for mask_key, given, kept in ((0, None, [[1, 7], [2, 3]]), (None, mask, [[1, 0], [0, 2, 3]])):
+        layer = filled(de.layers.Embedding(2, combiner=combiner, mask_key=mask_key))
+        wanted = [REDUCTIONS[combiner](VALUES[each], axis=0) for each in kept]
+        np.testing.assert_allclose(layer(ids, mask=given), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_the_mask_of_rows_counts_neither_masked_ids_nor_padding():
+    ids, mask = MASKS["dense"]
+    layer = de.layers.Embedding(2, mask_key=0)
+    both = [[True, False, False], [False, True, True]]
+    np.testing.assert_array_equal(layer.compute_mask(ids, mask), both)
+    np.testing.assert_array_equal(layer.compute_mask(ids), ids != 0)
+    np.testing.assert_array_equal(de.layers.Embedding(2).compute_mask(ids, mask), mask)
+
+
 def test_padding_is_not_trained():
     layer = de.layers.Embedding(2, combiner="mean", mask_key=0)
     with tf.GradientTape() as tape:

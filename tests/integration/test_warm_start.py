@@ -1,5 +1,6 @@
 """Filling Variables from checkpoints of other runs, and of the ancestor."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -37,6 +38,53 @@ class TestWarmStart:
         de.warm_start(saved, [new], {"ws2/customer": "ws/user"})
         assert first_of(new) == 1
         assert int(new.size()) == 100
+
+    @pytest.mark.parametrize("tables", [1, 2])
+    def test_rows_that_the_checkpoint_lacks_stay_where_asked(self, saved, tables):
+        for merge in (False, True):
+            user = de.Variable(dim=2, name="ws/user", devices=["/CPU:0"] * tables)
+            user.upsert([5, 1000], np.full([2, 2], 7, np.float32))
+            assert de.warm_start(saved, [user], merge=merge) == ["ws/user"]
+            rows, found = user.lookup([5, 1000], return_exists=True)
+            assert found.numpy().tolist() == [True, merge]
+            assert rows.numpy()[:, 0].tolist() == [1.0, 7.0 if merge else 0.0]
+
+    @pytest.mark.parametrize("tables", [1, 2])
+    def test_slots_are_read_where_asked(self, tmp_path, tables):
+        old = de.Variable(dim=2, name="ws/slots", devices=["/CPU:0"] * tables)
+        optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.1, momentum=0.5))
+        optimizer.build(old.trainable_variables)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((de.embedding_lookup(old, np.arange(9)) - 1.0) ** 2)
+        variables = old.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        de.checkpoint.save(old, tmp_path)
+        slot = f"{optimizer.slots_owner.numpy().decode()}/momentum"
+
+        def momenta(table):
+            exports = [each.export(slot) for each in table.tables]
+            keys, values = (np.concatenate(each) for each in zip(*exports, strict=True))
+            return dict(zip(keys.tolist(), values.tolist(), strict=True))
+
+        assert len(momenta(old)) == 9
+        for slots in (False, True):
+            new = de.Variable(dim=2, name="ws/slots", devices=["/CPU:0"] * (3 - tables))
+            de.warm_start(tmp_path, [new], slots=slots)
+            assert int(new.size()) == 9
+            if slots:
+                assert momenta(new) == momenta(old)
+            else:
+                with pytest.raises(tf.errors.NotFoundError, match=slot):
+                    momenta(new)
+
+    def test_values_of_another_dtype_are_taken_where_asked(self, saved):
+        half = de.Variable(dim=2, name="ws/user", value_dtype=tf.float16)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="float32"):
+            de.warm_start(saved, [half])
+        assert int(half.size()) == 0
+        de.warm_start(saved, [half], convert=True)
+        assert first_of(half) == 1
+        assert int(half.size()) == 100
 
     def test_nothing_that_matches_is_an_error(self, saved):
         new = de.Variable(dim=2, name="ws3/new")
