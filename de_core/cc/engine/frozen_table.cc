@@ -8,6 +8,7 @@
 #include "de_core/cc/engine/guard.h"
 #include "de_core/cc/engine/hash.h"
 #include "de_core/cc/engine/prefetch.h"
+#include "de_core/cc/engine/simd_level.h"
 #include "de_core/cc/engine/snapshot_index.h"
 #include "de_core/cc/engine/values.h"
 
@@ -31,6 +32,7 @@ bool ParseNumber(const std::string& text, double* number) {
 Status FrozenTable::Open(const char* data, size_t size, const FrozenOptions& options,
                          std::unique_ptr<FrozenTable>* table) noexcept {
   return Guarded([&] {
+    DE_RETURN_IF_ERROR(SimdLevelStatus());
     std::unique_ptr<FrozenTable> opened(new FrozenTable);
     DE_RETURN_IF_ERROR(opened->Start(data, size, options));
     *table = std::move(opened);

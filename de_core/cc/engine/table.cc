@@ -5,6 +5,7 @@
 
 #include "de_core/cc/engine/guard.h"
 #include "de_core/cc/engine/save_chains.h"
+#include "de_core/cc/engine/simd_level.h"
 #include "de_core/cc/engine/table_scratch.h"
 
 namespace de::engine {
@@ -27,6 +28,7 @@ Status Table::Create(TableOptions options, std::unique_ptr<Table>* table) {
                                    ". Received: dim=" + std::to_string(options.dim));
   }
   DE_RETURN_IF_ERROR(options.policy.Check());
+  DE_RETURN_IF_ERROR(SimdLevelStatus());
   return Guarded([&]() -> Status {
     std::unique_ptr<Table> made(new Table(std::move(options)));
     DE_RETURN_IF_ERROR(Initializer::Create(made->options_.initializer, made->options_.value_dtype,

@@ -1,8 +1,10 @@
 // Loops that are compiled more than once on x86-64: for its baseline, and for AVX2 or AVX-512,
-// which a processor is asked for when the program runs. All give the same bits: nothing is fused
-// that was not written as FusedMultiplyAdd.
+// which simd_level.h chooses between when the program runs. All give the same bits: nothing is
+// fused that was not written as FusedMultiplyAdd.
 #ifndef DE_CORE_ENGINE_WIDE_VECTORS_H_
 #define DE_CORE_ENGINE_WIDE_VECTORS_H_
+
+#include "de_core/cc/engine/simd_level.h"
 
 #if defined(__x86_64__)
 #define DE_EIGHT_LANES "avx2,fma"
@@ -18,30 +20,11 @@
 
 namespace de::engine {
 
-/// Whether functions marked DE_WIDE_VECTORS may be called. Tests set it to false, to compare.
-inline bool& HasWideVectors() noexcept {
-#if defined(__x86_64__)
-  static bool has = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
-#else
-  static bool has = false;
-#endif
-  return has;
-}
+/// Whether functions marked DE_WIDE_VECTORS may be called.
+inline bool HasWideVectors() noexcept { return ActiveSimdLevel() >= SimdLevel::kAvx2; }
 
-/// The same of DE_WIDEST_VECTORS. Processors without VBMI2, which is not used, are those that slow
-/// down all they do while they use vectors of 512 bits.
-inline bool& HasWidestVectors() noexcept {
-#if defined(__x86_64__)
-  static bool has = HasWideVectors() && __builtin_cpu_supports("avx512bw") != 0 &&
-                    __builtin_cpu_supports("avx512dq") != 0 &&
-                    __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("bmi") != 0 &&
-                    __builtin_cpu_supports("bmi2") != 0 &&
-                    __builtin_cpu_supports("avx512vbmi2") != 0;
-#else
-  static bool has = false;
-#endif
-  return has;
-}
+/// Whether functions marked DE_WIDEST_VECTORS may be called.
+inline bool HasWidestVectors() noexcept { return ActiveSimdLevel() >= SimdLevel::kAvx512; }
 
 }  // namespace de::engine
 

@@ -11,6 +11,7 @@
 
 #include "de_core/cc/engine/scalar_types.h"
 #include "de_core/cc/engine/wide_vectors.h"
+#include "de_core/cc/testing/forced_level.h"
 #include "gtest/gtest.h"
 
 #if defined(__SSE2__)
@@ -219,18 +220,16 @@ TEST(Initializer, RowsAreTheSameOnThreadsThatFlushDenormals) {
 }
 
 TEST(Initializer, RowsAreTheSameWithVectorsOfAnyWidth) {
-  const bool wide = HasWideVectors(), widest = HasWidestVectors();
-  if (!wide) GTEST_SKIP() << "this processor runs the baseline alone";
+  const SimdLevel best = ActiveSimdLevel();
+  if (best == SimdLevel::kScalar) GTEST_SKIP() << "this processor lacks AVX2";
   for (const Kind kind : kRandomKinds) {
     for (const DType dtype : kFloatTypes) {
       for (const size_t dim : {1, 3, 8, 16, 31, 32, 33, 49, 100}) {
-        HasWideVectors() = HasWidestVectors() = false;
         std::vector<std::unique_ptr<const Initializer>> made;
-        made.push_back(Make(RandomOptions(kind, dim), dtype, dim));
-        HasWideVectors() = wide;
-        made.push_back(Make(RandomOptions(kind, dim), dtype, dim));
-        HasWidestVectors() = widest;
-        if (widest) made.push_back(Make(RandomOptions(kind, dim), dtype, dim));
+        for (const auto level : {SimdLevel::kScalar, SimdLevel::kAvx2, SimdLevel::kAvx512}) {
+          const ForcedLevel forced(level);
+          if (forced.is(level)) made.push_back(Make(RandomOptions(kind, dim), dtype, dim));
+        }
         // One element of 65,536 is so far out that no register holds what it is made of.
         const uint64_t keys = dim == 32 ? 10'000 : 300;
         for (uint64_t key = 0; key < keys; ++key) {

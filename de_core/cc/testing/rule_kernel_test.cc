@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "de_core/cc/engine/row_layout.h"
+#include "de_core/cc/testing/forced_level.h"
 
 namespace de::engine {
 namespace {
@@ -41,10 +42,10 @@ std::vector<char> Trained(const OptimizerRule& rule, DType dtype, size_t dim, bo
     layout.FillSlots(each.back(), 0);
     for (size_t c = 0; c < dim; ++c) StoreReal(dtype, normal(random), each[i] + c * SizeOf(dtype));
   }
-  const bool has = HasWideVectors();
-  HasWideVectors() = wide;
-  const RuleKernel kernel = rule.kernel(dtype);
-  HasWideVectors() = has;
+  const RuleKernel kernel = [&] {
+    const ForcedLevel forced(wide ? SimdLevel::kAvx2 : SimdLevel::kScalar);
+    return rule.kernel(dtype);
+  }();
   for (int step = 0; step < 3; ++step) {
     std::vector<double> doubles(kRows * dim);
     for (double& value : doubles) value = normal(random);
@@ -79,9 +80,8 @@ TEST(RuleKernel, WideVectorsGiveTheSameBits) {
 TEST(RuleKernel, IsChosenByWhatTheProcessorHas) {
   if (!HasWideVectors()) GTEST_SKIP() << "this processor has no AVX2";
   const RuleKernel wide = FindRule("adam")->kernel(DType::kFloat32);
-  HasWideVectors() = false;
+  const ForcedLevel forced(SimdLevel::kScalar);
   const RuleKernel narrow = FindRule("adam")->kernel(DType::kFloat32);
-  HasWideVectors() = true;
   EXPECT_NE(wide, narrow);
 }
 

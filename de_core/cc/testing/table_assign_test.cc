@@ -12,18 +12,18 @@
 
 #include "de_core/cc/engine/hash.h"
 #include "de_core/cc/engine/table.h"
-#include "de_core/cc/testing/forced_vectors.h"
+#include "de_core/cc/testing/forced_level.h"
 #include "de_core/cc/testing/test_executor.h"
 
 namespace de::engine {
 namespace {
 
-class TableAssign : public testing::TestWithParam<std::tuple<size_t, size_t, bool>> {};
+class TableAssign : public testing::TestWithParam<std::tuple<size_t, size_t, SimdLevel>> {};
 
 TEST_P(TableAssign, OfEqualKeysTheLastRowStaysAndNoOtherRowChanges) {
-  const auto [dim, count_of_threads, widest] = GetParam();
-  const ForcedVectors vectors(widest);
-  if (!vectors.is(widest)) GTEST_SKIP() << "no AVX-512 to use";
+  const auto [dim, count_of_threads, level] = GetParam();
+  const ForcedLevel forced(level);
+  if (!forced.is(level)) GTEST_SKIP() << "this processor lacks the level";
   Threads threads(count_of_threads);
   TableOptions options;
   options.dim = dim;
@@ -67,9 +67,10 @@ TEST_P(TableAssign, OfEqualKeysTheLastRowStaysAndNoOtherRowChanges) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(WidthsAndThreads, TableAssign,
-                         testing::Combine(testing::Values(1, 8, 16, 32, 64, 65),
-                                          testing::Values(1, 2, 3, 6), testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(
+    WidthsAndThreads, TableAssign,
+    testing::Combine(testing::Values(1, 8, 16, 32, 64, 65), testing::Values(1, 2, 3, 6),
+                     testing::Values(SimdLevel::kScalar, SimdLevel::kAvx2, SimdLevel::kAvx512)));
 
 }  // namespace
 }  // namespace de::engine

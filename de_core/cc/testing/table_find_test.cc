@@ -9,18 +9,18 @@
 
 #include "de_core/cc/engine/hash.h"
 #include "de_core/cc/engine/table.h"
-#include "de_core/cc/testing/forced_vectors.h"
+#include "de_core/cc/testing/forced_level.h"
 
 namespace de::engine {
 namespace {
 
 class TableFind
-    : public testing::TestWithParam<std::tuple<size_t, InitializerOptions::Kind, bool>> {
+    : public testing::TestWithParam<std::tuple<size_t, InitializerOptions::Kind, SimdLevel>> {
  protected:
   static constexpr int64_t kRows = 20000;
 
   void SetUp() override {
-    if (!vectors_.is(std::get<2>(GetParam()))) GTEST_SKIP() << "no AVX-512 to use";
+    if (!level_.is(std::get<2>(GetParam()))) GTEST_SKIP() << "this processor lacks the level";
   }
 
   size_t dim() const { return std::get<0>(GetParam()); }
@@ -42,7 +42,7 @@ class TableFind
   }
 
  private:
-  const ForcedVectors vectors_{std::get<2>(GetParam())};
+  const ForcedLevel level_{std::get<2>(GetParam())};
 };
 
 TEST_P(TableFind, EveryKeyReadsItsOwnRowOrItsInitialOne) {
@@ -97,7 +97,8 @@ INSTANTIATE_TEST_SUITE_P(Widths, TableFind,
                                           testing::Values(InitializerOptions::Kind::kZeros,
                                                           InitializerOptions::Kind::kUniform,
                                                           InitializerOptions::Kind::kNormal),
-                                          testing::Bool()));
+                                          testing::Values(SimdLevel::kScalar, SimdLevel::kAvx2,
+                                                          SimdLevel::kAvx512)));
 
 }  // namespace
 }  // namespace de::engine

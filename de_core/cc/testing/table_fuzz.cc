@@ -1,5 +1,6 @@
 // Fuzz target: a table and a std::unordered_map go through the same verbs, chosen by the input, and
-// must agree after each. The input's first bytes choose key type, dtype, dim and how keys collide.
+// must agree after each. The input's first bytes choose vectors, key type, dtype, dim and how keys
+// collide.
 //
 // With libFuzzer: clang++ -std=c++17 -g -O1 -ffp-contract=off -fsanitize=fuzzer,address,undefined
 // -I. this file and all .cc of de_core/cc/engine. With table_fuzz_main.cc instead of
@@ -11,6 +12,7 @@
 #include <unordered_set>
 
 #include "de_core/cc/engine/table.h"
+#include "de_core/cc/testing/forced_level.h"
 #include "de_core/cc/testing/table_fuzz_chain.h"
 #include "de_core/cc/testing/table_fuzz_input.h"
 #include "de_core/cc/testing/table_fuzz_rows.h"
@@ -33,7 +35,10 @@ void Check(bool holds, const char* what) {
 class Run {
  public:
   Run(const uint8_t* data, size_t size)
-      : input_(data, size), options_(testing::OptionsFrom(&input_)), oracle_(options_) {
+      : input_(data, size),
+        level_(static_cast<SimdLevel>(input_.Below(3))),
+        options_(testing::OptionsFrom(&input_)),
+        oracle_(options_) {
     pool_ = (const uint32_t[]){10, 400, 5000, 30000}[input_.Below(4)];
     collisions_ = input_.Below(6);
     executor_ = input_.Below(2) == 0 ? nullptr : &backwards_;
@@ -352,6 +357,7 @@ class Run {
   }
 
   Input input_;
+  ForcedLevel level_;  // of the processor's levels; destroyed after the table
   TableOptions options_;
   TableOracle oracle_;
   std::unique_ptr<Table> table_;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "de_core/cc/engine/wide_vectors.h"
+#include "de_core/cc/testing/forced_level.h"
 
 namespace de::engine {
 namespace {
@@ -17,11 +18,8 @@ constexpr DType kFloating[] = {DType::kFloat32, DType::kFloat64, DType::kHalf, D
 
 /// The reader chosen where there are wide vectors, or where there are none.
 ValueReader::Values Reader(DType stored, DType wanted, bool wide) {
-  const bool has = HasWideVectors();
-  HasWideVectors() = wide;
-  const ValueReader::Values reader = ReaderOf(stored, wanted).values;
-  HasWideVectors() = has;
-  return reader;
+  const ForcedLevel forced(wide ? SimdLevel::kAvx2 : SimdLevel::kScalar);
+  return ReaderOf(stored, wanted).values;
 }
 
 std::string Read(ValueReader::Values reader, const std::string& values, float scale, size_t dim,
@@ -73,9 +71,8 @@ TEST_F(WideReaders, give_the_same_bits_at_every_width_and_for_every_pair_of_dtyp
 
 TEST(Readers, read_rows_one_behind_the_other_as_they_read_values) {
   std::mt19937_64 random(2);
-  const bool has = HasWideVectors();
-  for (const bool wide : {false, has}) {
-    HasWideVectors() = wide;
+  for (const auto level : {SimdLevel::kScalar, SimdLevel::kAvx2}) {
+    const ForcedLevel forced(level);
     for (const DType wanted : kFloating) {
       for (const DType stored :
            {DType::kFloat32, DType::kFloat64, DType::kHalf, DType::kBFloat16, DType::kInt8}) {
@@ -98,7 +95,6 @@ TEST(Readers, read_rows_one_behind_the_other_as_they_read_values) {
       }
     }
   }
-  HasWideVectors() = has;
 }
 
 TEST(Readers, read_int8_by_the_scale_and_halves_as_they_are) {
