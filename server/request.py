@@ -1,9 +1,8 @@
 """The one record of a request, from its arrival to its answer, whatever transport brings it."""
 
-import contextlib
 import dataclasses
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
 
 from server.errors import Code, ServingError
@@ -88,15 +87,6 @@ class Request:
     def spent(self, stage: str, seconds: float) -> None:
         """Adds to the time of a stage."""
         self.stages[stage] = self.stages.get(stage, 0.0) + seconds
-
-    @contextlib.contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Adds the time of the block to a stage."""
-        begun = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.spent(name, time.perf_counter() - begun)
 
 
 def deadline_exceeded() -> ServingError:

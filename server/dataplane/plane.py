@@ -104,7 +104,17 @@ class DataPlane:
             finally:
                 throttle.places.leave()
         finally:
+            throttle.bytes.give(request.received_bytes)
             throttle.client_places.leave(client)
+
+    def receive(self, request: Request, count: int) -> None:
+        """Counts bytes of a request's body as they arrive; `answer` counts them off.
+
+        Raises:
+            ServingError: RESOURCE_EXHAUSTED if too many bytes are held.
+        """
+        self._throttle.bytes.take(count)
+        request.received_bytes += count
 
     def _seconds_of(self, request: Request) -> float:
         most = self._seconds

@@ -8,6 +8,8 @@ from server.errors import Code, ServingError
 from server.settings import Settings
 
 _REMEMBERED = 10_000
+# Bodies of the largest size that are held at once: a few bytes of gzip become one.
+_BODIES = 8
 # This many seconds' worth of requests may come in one go.
 _BURST_SECONDS = 2.0
 
@@ -48,6 +50,33 @@ class Places:
             self._taken[name] = left
         else:
             del self._taken[name]
+
+
+class Held:
+    """A bound on the bytes of all bodies that are held at once. Used from one event loop."""
+
+    def __init__(self, most: int) -> None:
+        """Makes the bound; `most` is in bytes."""
+        self._most = most
+        self._held = 0
+
+    def take(self, count: int) -> None:
+        """Counts bytes that arrived; `give` takes them off.
+
+        Raises:
+            ServingError: RESOURCE_EXHAUSTED beyond the bound.
+        """
+        if self._held + count > self._most:
+            raise ServingError(
+                Code.RESOURCE_EXHAUSTED,
+                f"At most {self._most} bytes of requests are held at once. Try again later.",
+                retry_after=1.0,
+            )
+        self._held += count
+
+    def give(self, count: int) -> None:
+        """Takes bytes off that are held no longer."""
+        self._held -= count
 
 
 class Rate:
@@ -109,6 +138,8 @@ class Throttle:
         #: Places of each client, from the head of a request to its answer.
         self.client_places = Places(settings.client_in_flight, "requests of one client")
         self.client_rate = Rate(settings.rate_per_second, "from one client", clock)
+        #: Bytes of the bodies, after decompression.
+        self.bytes = Held(_BODIES * settings.max_decompressed_bytes)
         #: Places at each model.
         self.model_places = Places(settings.model_in_flight, "requests to one model")
         self.model_rate = Rate(settings.model_rate_per_second, "to one model", clock)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 
 import pytest
@@ -284,6 +285,42 @@ def test_bodies_that_trickle_keep_only_their_own_client_out():
     same, other = asyncio.run(run())
     assert (same.status, "At most 2 requests of one client" in same.error) == (429, True)
     assert other.status == 200
+
+
+def test_the_bodies_of_all_clients_together_have_a_bound():
+    # Eight of the largest size.
+    app = create_app(load_settings(model_dir="x", max_decompressed_bytes="100"), NumpyEngine())
+    full = gzip.compress(b" " * 100)
+    head = {"type": "http", "method": "POST", "path": PREDICT[1], "query_string": b""}
+
+    async def hold(number, arrived):
+        pieces = [full[:-8], None]
+
+        async def receive():
+            if piece := pieces.pop(0):
+                return {"type": "http.request", "body": piece, "more_body": True}
+            arrived.set()
+            await asyncio.Event().wait()
+
+        headers = [(b"content-encoding", b"gzip")]
+        scope = {**head, "headers": headers, "client": (f"10.0.0.{number}", 1)}
+        await app(scope, receive, asyncio.Event().wait)
+
+    async def run():
+        arrivals = [asyncio.Event() for _ in range(8)]
+        tasks = [asyncio.create_task(hold(n, each)) for n, each in enumerate(arrivals)]
+        for each in arrivals:
+            await each.wait()
+        refused = await send(app, *PREDICT)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return refused, await send(app, *PREDICT)
+
+    refused, answered = asyncio.run(run())
+    assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+    assert refused.error.startswith("At most 800 bytes of requests are held at once.")
+    assert answered.status == 200
 
 
 def test_a_large_head_is_refused():

@@ -52,7 +52,6 @@ class GrpcEdge:
     ) -> Callable[[bytes, Any], Awaitable[bytes]]:
         async def handle(body: bytes, context: Any) -> bytes:
             request = _request(path, verb, context)
-            request.received_bytes = len(body)
             begun = time.perf_counter()
             self._accounts.begin()
             code = Code.CANCELLED
@@ -85,6 +84,7 @@ class GrpcEdge:
             return await work(request, body)
 
         async def read() -> bytes:
+            self.plane.receive(request, len(body))
             return body
 
         return await self.plane.answer(request, scopes, read, lambda held: work(request, held))

@@ -87,8 +87,7 @@ class HttpEdge:
         async def read() -> bytes:
             begun = time.perf_counter()
             with Supervisor(self._body_seconds, SlowBodyError):
-                body = await read_body(receive)
-            request.received_bytes = len(body)
+                body = await read_body(receive, lambda count: self.plane.receive(request, count))
             request.spent("read", time.perf_counter() - begun)
             return body
 
@@ -111,11 +110,12 @@ class HttpEdge:
             )
 
 
-async def read_body(receive: Receive) -> bytes:
+async def read_body(receive: Receive, count: Callable[[int], None]) -> bytes:
     """Reads a request body to its end.
 
     Args:
         receive: The request's ASGI channel.
+        count: Told the bytes of each piece; raises `ServingError` if they are too many.
 
     Raises:
         ClientGoneError: The connection is closed.
@@ -126,6 +126,7 @@ async def read_body(receive: Receive) -> bytes:
         if message["type"] == "http.disconnect":
             raise ClientGoneError
         chunk = message.get("body", b"")
+        count(len(chunk))
         if not message.get("more_body", False):
             return b"".join([*chunks, chunk]) if chunks else bytes(chunk)
         chunks.append(chunk)
