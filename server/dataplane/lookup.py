@@ -30,6 +30,8 @@ from server.wire.raw_lookup import decode_raw_ids, encode_raw
 _NAMED_IN_ERROR = 5
 # Ids of a lookup that are kept as an example of what the table holds.
 _SAMPLED = 4
+# They are looked for among the first so many.
+_LOOKED_AT = 64
 _NO_IDS = msgspec.Raw(b"[]")
 
 
@@ -104,10 +106,12 @@ def table_names(signatures: Mapping[str, SignatureSpec]) -> list[str]:
     return sorted(
         name.removeprefix(LOOKUP_PREFIX)
         for name, signature in signatures.items()
-        if name.startswith(LOOKUP_PREFIX)
-        and "ids" in signature.inputs
-        and {"embeddings", "found"} <= signature.outputs.keys()
+        if name.startswith(LOOKUP_PREFIX) and _is_table(signature)
     )
+
+
+def _is_table(signature: SignatureSpec) -> bool:
+    return "ids" in signature.inputs and {"embeddings", "found"} <= signature.outputs.keys()
 
 
 def unknown_table(spec: ModelSpec, table: str, tables: list[str]) -> ServingError:
@@ -124,11 +128,12 @@ def unknown_table(spec: ModelSpec, table: str, tables: list[str]) -> ServingErro
 def _table_signature(
     signatures: Mapping[str, SignatureSpec], table: str, spec: ModelSpec
 ) -> SignatureSpec:
+    named = signatures.get(LOOKUP_PREFIX + table)
+    if named is not None and _is_table(named):
+        return named
     tables = table_names(signatures)
     if not table and len(tables) == 1:
-        table = tables[0]
-    if table in tables:
-        return signatures[LOOKUP_PREFIX + table]
+        return signatures[LOOKUP_PREFIX + tables[0]]
     if not table and tables:
         raise invalid(
             f"`table` must name one of the tables of model {spec.name}: {', '.join(tables)}"
@@ -157,7 +162,7 @@ def _ids(request: LookupRequest, body: bytes, dtype: DType, limits: Limits, layo
 def _count(table: str, ids: Array, found: Found) -> None:
     call = current_request()
     call.lookups[table] = (len(ids), len(ids) - int(np.count_nonzero(found)))
-    known = ids[found][:_SAMPLED].tolist()
+    known = ids[:_LOOKED_AT][found[:_LOOKED_AT]][:_SAMPLED].tolist()
     call.sample[table] = [
         item.decode(errors="replace") if isinstance(item, bytes) else item for item in known
     ]

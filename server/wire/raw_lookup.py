@@ -18,6 +18,7 @@ from server.tensors import Array, DType, Kind
 from server.wire.limits import Limits
 from server.wire.lookup import Ids
 from server.wire.pooling import Found
+from server.wire.tensor_bytes import array_of_bytes
 
 
 def decode_raw_ids(body: bytes, dtype: DType, limits: Limits) -> Ids:
@@ -38,11 +39,11 @@ def decode_raw_ids(body: bytes, dtype: DType, limits: Limits) -> Ids:
             f"of type {dtype.name}: send JSON, or bytes by the Open Inference Protocol."
         )
     size = dtype.numpy.itemsize
-    if len(body) % size:
+    count, rest = divmod(len(body), size)
+    if rest:
         raise invalid(f"The body must hold ids of {size} bytes each. Received: {len(body)} bytes")
-    limits.check_ids(len(body) // size)
-    flat = np.frombuffer(body, dtype.numpy.newbyteorder("<"))
-    return Ids(flat.astype(dtype.numpy, copy=False), None)
+    limits.check_ids(count)
+    return Ids(array_of_bytes(memoryview(body), dtype, count), None)
 
 
 @functools.lru_cache(maxsize=64)

@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -12,9 +12,9 @@ from server.tensors import Array
 
 
 class B64(msgspec.Struct, forbid_unknown_fields=True):
-    """An object whose only key is `b64`, as the typed decoders see it."""
+    """Bytes that are no UTF-8, in base64."""
 
-    b64: str
+    b64: Annotated[str, msgspec.Meta(extra_json_schema={"contentEncoding": "base64"})]
 
 
 def is_b64_object(value: Any) -> bool:

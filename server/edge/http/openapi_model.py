@@ -7,6 +7,7 @@ from urllib.parse import quote
 import orjson
 
 from server import __version__
+from server.edge.http.openapi_schemas import SCHEMAS
 from server.tensors import DEFAULT_SIGNATURE, Kind, SignatureSpec, TensorSpec
 
 _ELEMENT: dict[Kind, dict[str, Any]] = {
@@ -14,7 +15,7 @@ _ELEMENT: dict[Kind, dict[str, Any]] = {
     Kind.UINT64: {"type": "integer", "minimum": 0},
     Kind.FLOAT: {"type": "number"},
     Kind.BOOL: {"type": "boolean"},
-    Kind.STRING: {"oneOf": [{"type": "string"}, {"$ref": "#/components/schemas/Bytes"}]},
+    Kind.STRING: {"oneOf": [{"type": "string"}, {"$ref": "#/components/schemas/B64"}]},
     Kind.OTHER: {},
 }
 
@@ -33,6 +34,7 @@ def model_openapi(model: str, signatures: Mapping[str, SignatureSpec]) -> bytes:
         "paths": {
             f"/v1/models/{quote(model, safe='')}:predict": {
                 "post": {
+                    "operationId": "predict",
                     "summary": "Run a signature",
                     "requestBody": {
                         "required": True,
@@ -53,15 +55,7 @@ def model_openapi(model: str, signatures: Mapping[str, SignatureSpec]) -> bytes:
                 }
             }
         },
-        "components": {
-            "schemas": {
-                "Bytes": {
-                    "type": "object",
-                    "required": ["b64"],
-                    "properties": {"b64": {"type": "string", "contentEncoding": "base64"}},
-                }
-            }
-        },
+        "components": {"schemas": {"B64": SCHEMAS["B64"]}},
     }
     return orjson.dumps(document)
 
