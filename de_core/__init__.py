@@ -50,6 +50,8 @@ from de_core.trainable_wrapper import TrainableWrapper  # noqa: E402
 from de_core.variable import Variable  # noqa: E402
 from de_core.warm_start import WarmStartHook, warm_start  # noqa: E402
 
+if not _keras.LEGACY:  # tf_keras has a loss scale that tables need no other of
+    from de_core.optimizers.loss_scale import LossScaleOptimizer  # noqa: F401
 __getattr__ = _removed.removed_names(__name__, **_removed.PACKAGE)
 __version__ = "0.1.0"
 __all__ = [

@@ -1,4 +1,7 @@
-"""Who is calling, where TensorFlow or Keras tells it by no argument."""
+"""Finds the caller, where TensorFlow or Keras names it in no argument.
+
+Use it only where rows would be lost, or read wrong, without a word.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ from types import FrameType
 def nearest(is_sought: Callable[[FrameType], bool]) -> FrameType | None:
     """Returns the innermost frame of this thread's call stack that is sought, or None.
 
-    Keep neither it nor what refers to it in a local variable for longer than it is needed: a frame
-    that refers to itself waits, with all that it holds, for the garbage collector.
+    Do not keep the frame in a local variable for longer than needed. A frame that refers to itself
+    waits, with all its variables, for the garbage collector.
 
     Args:
-        is_sought: Tells of a frame whether it is; asked from the caller outwards.
+        is_sought: Returns True for the frame to find. Called from the caller outwards.
 
     Example:
     >>> from de_core import call_stack
@@ -30,15 +33,3 @@ def nearest(is_sought: Callable[[FrameType], bool]) -> FrameType | None:
     while frame is not None and not is_sought(frame):
         frame = frame.f_back
     return frame
-
-
-def is_called_by(*names: str) -> bool:
-    """Returns whether the function that asks this is called by one of these names.
-
-    Args:
-        names: Of functions.
-    """
-    frame = inspect.currentframe()
-    for _ in range(2):
-        frame = frame and frame.f_back
-    return frame is not None and frame.f_code.co_name in names

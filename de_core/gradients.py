@@ -6,16 +6,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core import dense_gradients, graph_mode
 from de_core._ops import library
-from de_core.anchor import stop_optimizers_of_loaded
 
-# As the first dimension of a dense shape: a table's height is unbounded. TensorShape reads it as
-# None, and whoever tries to make the gradient dense fails at once instead of filling the memory.
-# int32, because that is what tf.cond gives the branch without a lookup.
+# First dimension of a gradient's dense shape: a table's height is unbounded. TensorShape reads it
+# as None. TensorFlow refuses to make such a gradient dense.
+# int32, because tf.cond gives int32 to the branch without a lookup.
 _UNBOUNDED = -1
-# TensorFlow's messages name the ops they are about, so those of such a failure hold the remedy.
-_REMEDY = "only_de.DynamicEmbeddingOptimizer_can_apply_this_gradient"
 
 
 @tf.RegisterGradient("DeEmbeddingAnchor")
@@ -145,9 +141,6 @@ def _flat(tensor: tf.Tensor, row: list[int]) -> tf.Tensor:
 
 def _of_anchor(anchor: tf.Tensor, keys: tf.Tensor, values: tf.Tensor) -> Any:
     """Returns the gradient with respect to an anchor, or to a token of it."""
-    dense_gradients.check_takes_slices()
-    if tf.is_symbolic_tensor(anchor):
-        stop_optimizers_of_loaded(anchor.graph)
     if anchor.dtype == tf.variant:
         return library.de_row_gradients(keys, values)
     return _slices(keys, values, values.shape[-1])
@@ -170,10 +163,7 @@ def _of_pooled(
 
 
 def _slices(keys: tf.Tensor, values: tf.Tensor, dim: int) -> tf.IndexedSlices:
-    if not tf.executing_eagerly():
-        graph_mode.stop_optimizers_of_imported()  # before they get to see what follows
-    dense_shape = tf.constant([_UNBOUNDED, dim], tf.int32, name=_REMEDY)
-    return tf.IndexedSlices(values, keys, dense_shape)
+    return tf.IndexedSlices(values, keys, tf.constant([_UNBOUNDED, dim], tf.int32))
 
 
 def _is_wanted(op: Any, index: int) -> bool:

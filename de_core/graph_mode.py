@@ -12,10 +12,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core import imported_tables, remote_presence
-from de_core.anchor import stopping_optimizers
-from de_core.graph_saver import GraphSaver, is_saver
-from de_core.imported_tables import ImportedTables
+from de_core import remote_presence, savers
+from de_core.anchor import refuse_to_be_constrained
+from de_core.graph_saver import GraphSaver
 from de_core.sharded_table import ShardedTable
 
 #: Collection of the anchors of a graph's Variables, and of those that are trainable.
@@ -36,7 +35,6 @@ class GraphState:
         self.shared: dict[str, Any] = {}
         self._names: set[str] = set()
         self._saver: GraphSaver | None = None
-        self._imported: dict[str, ImportedTables] = {}
 
     def unique_name(self, name: str) -> str:
         """Returns `name`, or with a number what no other Variable of the graph is called."""
@@ -55,49 +53,14 @@ class GraphState:
 
         Args:
             store: The tables.
-            anchor: Theirs, which Savers then do not take without the rows.
+            anchor: Their anchor. Savers then refuse to save it without the rows.
         """
         if self._saver is None:
             self._saver = GraphSaver()
             tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.SAVEABLE_OBJECTS, self._saver)
         self._saver.add(store)
         if anchor is not None:
-            anchor._de_savers_check = self._saver.check_given
-
-    def imported(self, anchor: tf.Variable) -> ShardedTable:
-        """Returns the tables of an anchor that came with a MetaGraph; new Savers then save them.
-
-        Raises:
-            ValueError: They need more of the process that made them than a MetaGraph brings.
-        """
-        found = self._found(anchor)
-        self._save_what_was_imported()
-        return found
-
-    def _found(self, anchor: tf.Variable) -> ImportedTables:
-        if anchor.name not in self._imported:
-            self._imported[anchor.name] = imported_tables.found_for(anchor)
-        return self._imported[anchor.name]
-
-    def _save_what_was_imported(self) -> None:
-        savable = tf.compat.v1.get_collection_ref(tf.compat.v1.GraphKeys.SAVEABLE_OBJECTS)
-        # A GraphSaver of the graph that was exported, which no Saver knows what to do with.
-        names = [each for each in savable if isinstance(each, tf.Operation) and is_saver(each)]
-        anchors = tf.compat.v1.get_collection(DYNAMIC_EMBEDDING_VARIABLES)
-        try:
-            found = {
-                each.name: self._found(each) for each in anchors if not hasattr(each, "_de_table")
-            }
-        except ValueError:
-            return  # and Savers go on to refuse, rather than save some of the tables
-        for name in names:
-            savable.remove(name)
-        saved = {name: store for name, store in found.items() if store.is_saved}
-        for store in saved.values() if names else ():
-            self.register_for_savers(store)
-        if self._saver is not None:
-            for anchor in _variables_called(set(saved)):
-                stopping_optimizers(anchor)._de_savers_check = self._saver.check_given
+            savers.check_each(anchor, self._saver.check_given)
 
 
 def current() -> GraphState | None:
@@ -115,44 +78,8 @@ def current() -> GraphState | None:
     return state
 
 
-def imported_table_of(variable: Any) -> ShardedTable | None:
-    """Returns the tables of a variable that came with a MetaGraph as their anchor, or None.
-
-    Args:
-        variable: Any.
-
-    Raises:
-        ValueError: They need more of the process that made them than a MetaGraph brings.
-    """
-    state = None if hasattr(variable, "_de_table") else current()
-    if state is None:
-        return None
-    anchors = tf.compat.v1.get_collection(DYNAMIC_EMBEDDING_VARIABLES)
-    if getattr(variable, "name", None) not in {anchor.name for anchor in anchors}:
-        return None
-    return state.imported(variable)
-
-
-def stop_optimizers_of_imported() -> None:
-    """Makes the anchors that came with a MetaGraph stop optimizers that were not wrapped."""
-    if current() is None:
-        return
-    with tf.init_scope():
-        names = {each.name for each in tf.compat.v1.get_collection(DYNAMIC_EMBEDDING_VARIABLES)}
-        for variable in _variables_called(names):
-            stopping_optimizers(variable)
-
-
-def _variables_called(names: set[str]) -> list[tf.Variable]:
-    """Returns a graph's variables of these names; an import makes objects for each collection."""
-    keys = tf.compat.v1.GraphKeys
-    collected = tf.compat.v1.get_collection(keys.TRAINABLE_VARIABLES)
-    collected += tf.compat.v1.get_collection(keys.GLOBAL_VARIABLES)
-    return [each for each in collected if isinstance(each, tf.Variable) and each.name in names]
-
-
 def make_anchor(
-    store: ShardedTable, trainable: bool, collections: Sequence[str] | None, saved: bool
+    store: ShardedTable, trainable: bool, collections: Sequence[str] | None
 ) -> tf.Variable:
     """Returns the variable that stands for tables in a graph's collections.
 
@@ -160,7 +87,6 @@ def make_anchor(
         store: The tables; initializing the variable empties those in memory.
         trainable: Whether it joins TRAINABLE_VARIABLES.
         collections: Keys of the collections that it joins; None for GLOBAL_VARIABLES.
-        saved: Whether Savers save the rows.
     """
     keys = [tf.compat.v1.GraphKeys.GLOBAL_VARIABLES] if collections is None else [*collections]
     keys.append(DYNAMIC_EMBEDDING_VARIABLES)
@@ -181,9 +107,9 @@ def make_anchor(
             collections=keys,
             name=f"{store.name}/anchor",
             use_resource=True,
+            constraint=refuse_to_be_constrained,
         )
         if store.is_remote:
             store.presence = remote_presence.of_tables(store.name, store.spec.devices)
     variable._de_table = store
-    imported_tables.leave_record(variable, store, saved)
-    return stopping_optimizers(variable)
+    return variable

@@ -13,8 +13,9 @@ from de_core.checkpoint.when_used import WhenUsed
 from de_core.sharded_table import ShardedTable
 
 _NAME = "de_core_tables"
-# A MetaGraph that was exported without a Saver cannot be imported, and of one that was no new Saver
-# be made: TensorFlow's error, that this operation is no variable, is to hold the remedy.
+# Import_meta_graph refuses a MetaGraph that was exported without a Saver, and a graph that was
+# imported refuses new Savers. TensorFlow says then that this operation is no variable: so the
+# operation's name carries the remedy.
 _REMEDY = f"{_NAME}_need_Saver.export_meta_graph_and_the_Saver_of_import_meta_graph"
 
 
@@ -46,8 +47,9 @@ class GraphSaver(tf.Module):
 
     def check_given(self) -> None:
         """Raises ValueError where a Saver was given a table's anchor, and not the rows."""
-        given = savers.given()
-        if given is None or any(each is self for each in given):
+        saver = savers.asking()
+        given = [self] if saver is None else savers.given_to(saver)
+        if any(each is self for each in given):
             return
         raise ValueError(
             "A Saver that is given the variable of a table must be given the rows too: leave "
@@ -64,11 +66,6 @@ class GraphSaver(tf.Module):
         return tf.group(
             *(_restored(state, restored_tensors[_key(state)]) for state in self._states)
         )
-
-
-def is_saver(operation: tf.Operation) -> bool:
-    """Returns whether an operation stands for a GraphSaver in a MetaGraph that was imported."""
-    return operation.type == "NoOp" and operation.name.rpartition("/")[2].startswith(_NAME)
 
 
 def _restored(state: TableState, reference: tf.Tensor) -> tf.Operation:

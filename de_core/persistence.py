@@ -43,9 +43,9 @@ class Persistence(FileSystem):
             ValueError: A Saver asks. It would name all objects that are no variables alike, and
                 save the last of them alone.
         """
-        if savers.is_asking():
-            if tf.executing_eagerly():
-                savers.refuse_in_eager_mode(self._store.name)
+        if tf.executing_eagerly():
+            savers.refuse_in_eager_mode(self._store.name)
+        elif savers.asking() is not None:
             raise ValueError(
                 "A Saver must not be given tables: without a `var_list` it finds those of its "
                 "graph itself, all that were made with checkpoint=True. "

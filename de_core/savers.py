@@ -1,15 +1,21 @@
-"""What a `tf.compat.v1.train.Saver` that asks an object for its state was given to save."""
+"""Finds the `tf.compat.v1.train.Saver` that asks an object for its state.
+
+A Saver that is given an anchor saves an empty variable, and the rows are lost without a word. So
+anchors and Variables raise while a Saver asks them. No argument tells them who asks.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from de_core import call_stack
+from de_core.private_names import ASKED_BY_SAVERS, GIVEN_TO_SAVER
 
-# In eager mode a Saver is only made when it saves or restores.
-_SAVERS = {
+# In eager mode a Saver looks at its variables only when it saves or restores.
+_METHODS = {
     method.__code__
     for method in (
         tf.compat.v1.train.Saver.__init__,
@@ -18,33 +24,52 @@ _SAVERS = {
         tf.compat.v1.train.Saver.restore,
     )
 }
-# Where it looks at what it was given, a list or a dict, and what it calls that there.
-_GIVEN = {"op_list_to_dict": "op_list", "validate_and_slice_inputs": "names_to_saveables"}
-#: Functions that ask the variables in a list or a dict whether they are of a graph.
-ASKING = ("op_list_to_dict", "saveable_objects_for_op")
 
 
-def is_asking() -> bool:
-    """Returns whether a Saver asks, and not a `tf.train.Checkpoint`."""
-    return call_stack.nearest(lambda frame: frame.f_code in _SAVERS) is not None
+class _Mode:
+    """Stands for an anchor's bool that says whether it belongs to a graph. Savers read it."""
+
+    def __init__(self, is_of_a_graph: bool, check: Callable[[], None]) -> None:
+        self._is_of_a_graph = is_of_a_graph
+        self._check = check
+
+    def __bool__(self) -> bool:
+        self._check()
+        return self._is_of_a_graph
 
 
-def given() -> list[Any] | None:
-    """Returns what the Saver that looks at it now was given to save, or None."""
-    frame = call_stack.nearest(lambda frame: frame.f_code.co_name in _GIVEN)
-    found: Any = None if frame is None else frame.f_locals.get(_GIVEN[frame.f_code.co_name])
-    if isinstance(found, dict):
-        found = list(found.values())
-    return tf.nest.flatten(found) if isinstance(found, list) else None
+def check_each(anchor: tf.Variable, check: Callable[[], None]) -> None:
+    """Runs a check whenever a Saver is about to save an anchor.
+
+    Args:
+        anchor: A variable of this process. One that a strategy mirrors is left as it is.
+        check: Raises if the Saver must not save it. It also runs when no Saver asks.
+    """
+    if ASKED_BY_SAVERS in vars(anchor):
+        setattr(anchor, ASKED_BY_SAVERS, _Mode(bool(vars(anchor)[ASKED_BY_SAVERS]), check))
+
+
+def asking() -> Any:
+    """Returns the Saver that asks for the state of an object, or None."""
+    frame = call_stack.nearest(lambda frame: frame.f_code in _METHODS)
+    return None if frame is None else frame.f_locals["self"]
+
+
+def given_to(saver: Any) -> list[Any]:
+    """Returns what a Saver saves, without the names of a dict."""
+    given = getattr(saver, GIVEN_TO_SAVER)
+    return tf.nest.flatten(list(given.values() if isinstance(given, dict) else given))
 
 
 def refuse_in_eager_mode(table_name: str) -> None:
-    """Raises ValueError: a Saver in eager mode was given a table, or its variable.
+    """Raises ValueError if a Saver in eager mode asks for a table or its anchor.
 
     Args:
-        table_name: Of the table.
+        table_name: The table's name, for the message.
     """
+    if asking() is None:
+        return
     raise ValueError(
-        "A Saver in eager mode must not be given tables or their variables, for it saves no rows: "
-        f"use tf.train.Checkpoint or de.checkpoint.save. Received: the table {table_name!r}."
+        "A Saver in eager mode must not be given tables or their variables, because it saves no "
+        f"rows. Received: table={table_name!r}. Use tf.train.Checkpoint or de.checkpoint.save."
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core import frozen, stored_files, xla
+from de_core import frozen, stored_files
 from de_core._ops import library
 from de_core.config import TableSpec, received
 from de_core.initializers import InitialRow
@@ -106,12 +106,10 @@ class StoredTable(Table):
             **attributes: Of the op.
 
         Raises:
-            NotImplementedError: A storage cannot do that, or a `tf.function` with
-                `jit_compile=True` is being traced.
+            NotImplementedError: A storage cannot do that.
         """
         if frozen.is_exporting() and not tf.executing_eagerly():
             return super().run(op, *inputs, **attributes)
-        xla.check_not_compiling(self.name)
         name = op.__name__
         if name == "de_table_save":
             return _called(

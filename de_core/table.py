@@ -8,7 +8,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core import xla
 from de_core._ops import library
 from de_core.config import TableSpec
 from de_core.frozen import FrozenCopy
@@ -122,11 +121,7 @@ class Table(tf.saved_model.experimental.TrackableResource):
             op: Such as `library.de_table_erase`.
             *inputs: What follows the handle.
             **attributes: Of the op.
-
-        Raises:
-            NotImplementedError: A `tf.function` with `jit_compile=True` is being traced.
         """
-        xla.check_not_compiling(self.name)
         with tf.device(self.device):
             return op(self.resource_handle, *inputs, **attributes)
 

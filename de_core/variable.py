@@ -173,9 +173,7 @@ class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Lay
         trained = bool(trainable) and spec.value_dtype.is_floating
         if graph is not None:
             graph.take_name(name)
-            self._graph_anchor = graph_mode.make_anchor(
-                self._store, trained, collections, bool(checkpoint)
-            )
+            self._graph_anchor = graph_mode.make_anchor(self._store, trained, collections)
             self._anchor_variable = self._graph_anchor if trained else None
             if checkpoint:
                 graph.register_for_savers(self._store, self._graph_anchor)

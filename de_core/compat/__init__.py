@@ -6,16 +6,22 @@ do something else is not there, and asking for it names the replacement; see `re
 
 from __future__ import annotations
 
-from de_core.compat import data_flow, keras, math, shadow_ops, train
-from de_core.compat.graph_keys import GraphKeys
-from de_core.compat.model_mode import (
+from de_core.compat import shadow_ops
+from de_core.compat.names import (
+    GraphKeys,
     ModelMode,
+    data_flow,
     enable_inference_mode,
     enable_train_mode,
     get_model_mode,
+    keras,
+    math,
+    patch_on_tf,
+    patch_on_tf_save_restore,
+    register_all,
+    train,
+    trainable_wrapper_filter,
 )
-from de_core.compat.registration import patch_on_tf, patch_on_tf_save_restore, register_all
-from de_core.compat.trainables import trainable_wrapper_filter
 from de_core.kv_creator import (
     CuckooHashTableConfig,
     CuckooHashTableCreator,

@@ -56,6 +56,7 @@ PACKAGE = {
     "HkvHashTableConfig": _HKV,
     "HkvHashTableCreator": _HKV,
     "HvdAllToAllEmbedding": _HOROVOD,
+    "LossScaleOptimizer": "tf_keras.mixed_precision.LossScaleOptimizer scales tables by itself",
     "RedisTable": _REDIS,
     "create_slots": "optimizers keep their slots in the rows; see get_slot_variables",
     "python": "import the names from de_core itself",

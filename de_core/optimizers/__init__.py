@@ -13,13 +13,20 @@ from de_core.optimizers.sync_replicas import SyncReplicasOptimizer
 if LEGACY:
     from de_core.optimizers import keras2_optimizer  # noqa: F401
 else:
-    from de_core.optimizers import keras_optimizer, rowwise_adagrad  # noqa: F401
+    from de_core.optimizers import keras_optimizer, loss_scale, rowwise_adagrad  # noqa: F401
 
-__all__ = ["DynamicEmbeddingOptimizer", "RowwiseAdagrad", "SyncReplicasOptimizer"]
+__all__ = [
+    "DynamicEmbeddingOptimizer",
+    "LossScaleOptimizer",
+    "RowwiseAdagrad",
+    "SyncReplicasOptimizer",
+]
+_BUILT_ON_KERAS_3 = {"LossScaleOptimizer": "loss_scale", "RowwiseAdagrad": "rowwise_adagrad"}
 
 
 def __getattr__(name: str) -> Any:
     """Imports what is built on Keras 3 when it is first asked for: tf_keras may be all there is."""
-    if name == "RowwiseAdagrad":
-        return importlib.import_module("de_core.optimizers.rowwise_adagrad").RowwiseAdagrad
+    if name in _BUILT_ON_KERAS_3:
+        module = importlib.import_module(f"{__name__}.{_BUILT_ON_KERAS_3[name]}")
+        return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

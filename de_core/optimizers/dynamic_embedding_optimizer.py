@@ -34,8 +34,8 @@ def DynamicEmbeddingOptimizer(  # noqa: N802  the name that the reference API gi
     ProximalAdagrad. Any other optimizer, also a user's own, works on gathered rows by its formula
     for dense gradients, and warns once that this is slower.
 
-    Under the policy "mixed_float16", and around a `keras.optimizers.LossScaleOptimizer`, what is
-    returned scales the loss dynamically as that does.
+    Under the policy "mixed_float16", and around a `keras.optimizers.LossScaleOptimizer`, it returns
+    a `de.LossScaleOptimizer`, which scales the loss dynamically.
 
     Args:
         opt: The optimizer, or for Keras its name or configuration.

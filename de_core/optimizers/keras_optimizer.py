@@ -285,12 +285,21 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
             inner.loss_scale_factor = factor
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Sets an attribute; sees by it that one of Keras's LossScaleOptimizers wraps this one."""
-        wrapped = "inner_optimizer" in self.__dict__ and not self.is_loss_scaled
-        if name == "loss_scale_factor" and value is None and wrapped:
-            from de_core.optimizers import loss_scale
+        """Sets an attribute; refuses to be wrapped by Keras's own LossScaleOptimizer.
 
-            loss_scale.take_over_what_wraps(self)
+        It sets `loss_scale_factor` to None, and would make the gradients of tables dense.
+
+        Raises:
+            TypeError: `loss_scale_factor` is set to None.
+        """
+        is_made = "inner_optimizer" in self.__dict__
+        if name == "loss_scale_factor" and value is None and is_made and not self.is_loss_scaled:
+            raise TypeError(
+                "A dynamic loss scale around an optimizer of tables must be a "
+                "de.LossScaleOptimizer. Received: a keras.optimizers.LossScaleOptimizer, or "
+                "loss_scale_factor=None. Use de.LossScaleOptimizer(optimizer); to scale no "
+                "loss, use loss_scale_factor=1.0."
+            )
         super().__setattr__(name, value)
 
     def scale_loss(self, loss: Any) -> Any:

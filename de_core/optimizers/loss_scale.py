@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import FrameType
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from de_core import call_stack
+from de_core.config import received
 from de_core.optimizers import clipping
 from de_core.optimizers.keras_optimizer import KerasOptimizer
 from de_core.optimizers.targets import anchor_of
@@ -17,50 +16,28 @@ from de_core.plain_python import plain_python
 from de_core.sharded_table import ShardedTable
 
 
-def take_over_what_wraps(optimizer: KerasOptimizer) -> None:
-    """Makes the LossScaleOptimizer whose constructor is running one that can scale tables.
-
-    Keras's own would make the gradients of tables dense to check them. What it is given first,
-    while it is being made, is the optimizer that it wraps; nothing else tells that one who does.
-
-    Args:
-        optimizer: What is being wrapped.
-
-    Raises:
-        TypeError: It is wrapped by a class of somebody else.
-    """
-
-    def is_of_another(frame: FrameType) -> bool:
-        outer = frame.f_locals.get("self")
-        return outer is not optimizer and outer is not None
-
-    frame = call_stack.nearest(is_of_another)
-    if frame is None:
-        return
-    outer: Any = frame.f_locals["self"]
-    if type(outer) is keras.optimizers.LossScaleOptimizer:
-        outer.__class__ = LossScaleOptimizer
-        optimizer.is_loss_scaled = True
-    elif isinstance(outer, keras.optimizers.LossScaleOptimizer):
-        raise TypeError(
-            "Around an optimizer of tables a dynamic loss scale must be a "
-            "keras.optimizers.LossScaleOptimizer itself, not a subclass. "
-            f"Received: a {type(outer).__name__} around de.DynamicEmbeddingOptimizer."
-        )
-
-
-@keras.saving.register_keras_serializable(package="de_core")
+@keras.saving.register_keras_serializable(package="de_core", name="LossScaleOptimizer")
 class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
-    """Keras's dynamic loss scale, done without making the gradients of tables dense.
+    """A `keras.optimizers.LossScaleOptimizer` that keeps the gradients of tables sparse.
 
     A step with a gradient that is not finite is left out, for tables and variables alike, and
     halves the scale.
 
     Args:
-        inner_optimizer: The optimizer of tables.
+        inner_optimizer: An optimizer that `de.DynamicEmbeddingOptimizer` returned.
         initial_scale: The scale to begin with.
-        dynamic_growth_steps: After how many finite steps the scale doubles.
-        name: Of the optimizer.
+        dynamic_growth_steps: The scale doubles after this many finite steps.
+        name: Name of the optimizer.
+
+    Raises:
+        TypeError: `inner_optimizer` is no optimizer of tables.
+
+    Example:
+    >>> import keras
+    >>> import de_core as de
+    >>> adam = de.DynamicEmbeddingOptimizer(keras.optimizers.Adam())
+    >>> de.LossScaleOptimizer(adam, initial_scale=8.0).initial_scale
+    8.0
     """
 
     def __init__(
@@ -70,6 +47,12 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
         dynamic_growth_steps: int = 2000,
         name: str | None = None,
     ) -> None:
+        if not isinstance(inner_optimizer, KerasOptimizer):
+            raise TypeError(
+                "`inner_optimizer` must be an optimizer of tables. "
+                + received(inner_optimizer=inner_optimizer)
+                + " Wrap it: de.LossScaleOptimizer(de.DynamicEmbeddingOptimizer(optimizer))."
+            )
         inner_optimizer.is_loss_scaled = True
         super().__init__(inner_optimizer, initial_scale, dynamic_growth_steps, name=name)
 
@@ -87,8 +70,8 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
         """Does one step, unless a gradient is not finite.
 
         Args:
-            grads: Of the scaled loss, one a variable; None where there is none.
-            trainable_variables: What they belong to; None for those it was built with.
+            grads: Gradients of the scaled loss, one per variable; None where there is none.
+            trainable_variables: The variables; None for those it was built with.
         """
         gradients = list(grads)
         if trainable_variables is None:

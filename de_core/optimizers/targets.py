@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from de_core import graph_mode
-from de_core.anchor import of_a_loaded_table, table_of, tensor_variable
+from de_core.anchor import of_an_imported_table, table_of, tensor_variable
 from de_core.config import received
 from de_core.optimizers import clipping
 from de_core.sharded_table import ShardedTable, living
@@ -40,7 +39,7 @@ class Targets(NamedTuple):
                 not of its key dtype, or its gradient is dense.
             ValueError: A table's gradient is not of its width, or there are not as many gradients
                 as variables.
-            RuntimeError: A table is one that was loaded from a SavedModel.
+            RuntimeError: A table came with a SavedModel or a MetaGraph.
         """
         gradients, variables = list(gradients), list(variables)
         if len(gradients) != len(variables):
@@ -125,13 +124,10 @@ def table_under(variable: Any) -> ShardedTable | None:
 
     Raises:
         TypeError: The table's values are no floating-point numbers.
-        ValueError: It is that of a table of a MetaGraph which does not bring all that is needed.
     """
     if isinstance(variable, TrainableWrapper) and not variable.trainable:
         variable = variable.params  # which knows its table without an anchor
     table = variable._store if isinstance(variable, Variable) else table_of(variable)
-    if table is None:
-        table = graph_mode.imported_table_of(variable)
     if table is not None and not table.spec.value_dtype.is_floating:
         raise TypeError(
             "A table under an optimizer must hold floating-point values: make it with "
@@ -189,7 +185,7 @@ def _checked(gradient: tf.IndexedSlices, table: ShardedTable) -> tf.IndexedSlice
 
 def _check_not_loaded(gradient: Any, variable: Any) -> None:
     if isinstance(gradient, tf.IndexedSlices) and variable.shape.rank and variable.shape[0] == 0:
-        raise of_a_loaded_table(variable)
+        raise of_an_imported_table(variable)
 
 
 def _check_nothing(gradient: Any, table: ShardedTable) -> None:

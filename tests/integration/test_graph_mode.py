@@ -329,19 +329,6 @@ class TestSavers:
                 saver.restore(session, path)
                 assert session.run("users_rows:0", {"users_ids:0": [1]}).tolist() == [[1.0, 1.0]]
 
-    def test_that_of_a_meta_graph_is_not_either(self, tmp_path):
-        with tf.Graph().as_default(), v1.Session() as session:
-            tf.reduce_sum(de.embedding_lookup(self.build(1), keys(1)), name="loss")
-            session.run(v1.global_variables_initializer())
-            path = v1.train.Saver().save(session, str(tmp_path / "model"))
-        with tf.Graph().as_default() as graph:
-            v1.train.import_meta_graph(f"{path}.meta")
-            optimizer = de.DynamicEmbeddingOptimizer(v1.train.GradientDescentOptimizer(0.1))
-            optimizer.minimize(graph.get_tensor_by_name("loss:0"))
-            for given in (v1.global_variables(), {"users": v1.trainable_variables()[0]}):
-                with pytest.raises(ValueError, match=r"SAVEABLE_OBJECTS.*users/anchor"):
-                    v1.train.Saver(given)
-
     def test_checkpoint_false_is_left_out(self, tmp_path):
         with tf.Graph().as_default(), v1.Session() as session:
             de.get_variable("users", dim=1, checkpoint=False)

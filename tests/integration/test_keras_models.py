@@ -127,54 +127,6 @@ def test_string_ids_under_fit():
     assert set(keys.numpy()) == {b"good", b"bad", b"fine", b"awful"}
 
 
-@pytest.mark.parametrize("make", MODELS)
-@pytest.mark.parametrize(
-    "inner",
-    [
-        keras.optimizers.SGD,
-        keras.optimizers.Adam,
-        keras.optimizers.Adagrad,
-        keras.optimizers.Lion,
-        lambda: keras.optimizers.Adam(clipnorm=1.0),
-        lambda: keras.optimizers.SGD(global_clipnorm=1.0),
-    ],
-)
-def test_an_optimizer_that_is_not_wrapped_fails_at_the_first_step(make, inner, ratings):
-    users, items, pleases = ratings
-    model = make()
-    model.compile(inner(), "binary_crossentropy")
-    with pytest.raises(RuntimeError, match=r"use de\.DynamicEmbeddingOptimizer\(optimizer\)"):
-        model.fit((users, items), pleases, verbose=0)
-    assert int(model.optimizer.iterations) == 0
-
-
-def test_so_does_one_inside_a_loss_scale(ratings):
-    users, items, pleases = ratings
-    model = functional()
-    model.compile(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD()), "mse")
-    with pytest.raises(RuntimeError, match=r"use de\.DynamicEmbeddingOptimizer"):
-        model.fit((users, items), pleases, verbose=0)
-
-
-@pytest.mark.parametrize("inner", [keras.optimizers.SGD, keras.optimizers.Adam])
-@pytest.mark.parametrize("in_function", [False, True])
-def test_it_fails_for_plain_modules_too(inner, in_function):
-    module = tf.Module()
-    module.table = de.Variable(dim=2, name="users")
-    module.weight = tf.Variable([1.0, 1.0])
-    plain = inner()
-
-    def step():
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(de.embedding_lookup(module.table, [1]) * module.weight)
-        variables = module.trainable_variables
-        plain.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-
-    with pytest.raises(RuntimeError, match="the table 'users'"):
-        (tf.function(step) if in_function else step)()
-    np.testing.assert_array_equal(module.weight, [1, 1])
-
-
 def test_a_frozen_layer_does_not_train(ratings):
     users, items, pleases = ratings
     model = functional()

@@ -60,7 +60,7 @@ def scaled_inside(optimizer, **settings):
 
 
 def scaled_around(optimizer, **settings):
-    return keras.optimizers.LossScaleOptimizer(de.DynamicEmbeddingOptimizer(optimizer), **settings)
+    return de.LossScaleOptimizer(de.DynamicEmbeddingOptimizer(optimizer), **settings)
 
 
 @pytest.mark.parametrize("scaled", [scaled_inside, scaled_around])
@@ -94,15 +94,33 @@ def test_a_loss_scale_around_it_fits_and_is_saved():
     assert json.dumps(keras.optimizers.serialize(copy)) == config
 
 
-def test_a_loss_scale_of_another_class_is_refused():
-    class OfMine(keras.optimizers.LossScaleOptimizer):
-        pass
+def test_a_loss_scale_of_keras_is_refused():
+    with pytest.raises(TypeError, match=r"must be a de\.LossScaleOptimizer.*Received: a keras"):
+        keras.optimizers.LossScaleOptimizer(de.DynamicEmbeddingOptimizer("sgd"))
+    _, model = small_model()
+    model.dtype_policy = keras.DTypePolicy("mixed_float16")
+    with pytest.raises(TypeError, match=r"Use de\.LossScaleOptimizer"):
+        model.compile(de.DynamicEmbeddingOptimizer("sgd"), "mse")
 
-    optimizer = de.DynamicEmbeddingOptimizer("sgd")
-    with pytest.raises(TypeError, match=r"not a subclass.*Received: a OfMine"):
-        OfMine(optimizer)
-    plain = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())
-    assert type(plain) is keras.optimizers.LossScaleOptimizer
+
+def test_a_loss_scale_around_an_optimizer_that_was_not_wrapped_is_refused():
+    with pytest.raises(TypeError, match=r"Received: .*SGD.* Wrap it: de\.LossScale"):
+        de.LossScaleOptimizer(keras.optimizers.SGD())
+
+
+def test_a_model_with_a_loss_scale_is_loaded_by_a_fixed_name(run_python, tmp_path):
+    model = keras.Sequential([de.layers.Embedding(2), keras.layers.Dense(1)])
+    model.compile(scaled_around(keras.optimizers.Adam(0.1), initial_scale=8.0), "mse")
+    model.fit(IDS, LABELS, batch_size=16, verbose=0)
+    model.save(tmp_path / "model.keras")
+    config = keras.saving.serialize_keras_object(model.optimizer)
+    assert config["registered_name"] == "de_core>LossScaleOptimizer"
+    program = (
+        "import sys\nimport keras\nimport de_core\n"
+        "optimizer = keras.models.load_model(sys.argv[1]).optimizer\n"
+        "print(float(optimizer.dynamic_scale), int(optimizer.iterations))\n"
+    )
+    assert run_python(program, tmp_path / "model.keras").split()[-2:] == ["8.0", "4"]
 
 
 RESUMED = {

@@ -1,0 +1,22 @@
+"""The private names of TensorFlow that the library needs are still there."""
+
+import pytest
+import tensorflow as tf
+
+from de_core import private_names
+
+v1 = tf.compat.v1
+
+
+def test_they_are_there():
+    with tf.Graph().as_default():
+        variable = v1.get_variable("v", initializer=1.0, use_resource=True)
+        assert getattr(variable, private_names.ASKED_BY_SAVERS) is True
+        saver = v1.train.Saver([variable])
+        assert getattr(saver, private_names.GIVEN_TO_SAVER) == [variable]
+    assert getattr(tf.Variable(1.0), private_names.ASKED_BY_SAVERS) is False
+
+
+def test_tf_keras_has_its_own():
+    hdf5_format = pytest.importorskip("tf_keras.src.saving.legacy.hdf5_format")
+    assert callable(getattr(hdf5_format, private_names.WRITER_OF_H5_FILES))
