@@ -129,8 +129,10 @@ def table_of(variable: Any) -> ShardedTable | None:
     return getattr(variable, _TABLE, None)
 
 
-def refuse_to_be_constrained(value: tf.Tensor) -> tf.Tensor:
+def wrap_the_optimizer_in_de_dynamic_embedding_optimizer(value: tf.Tensor) -> tf.Tensor:
     """Raises RuntimeError: the constraint of an anchor, which nothing updates.
+
+    tf_keras's legacy optimizers refuse a variable that has one, and print the function's name.
 
     Args:
         value: The anchor's.
@@ -170,7 +172,10 @@ def _empty_variable(table: ShardedTable, trainable: bool = True) -> tf.Variable:
     with tf.init_scope(), tf.name_scope(_scope(table.name)), tf.device("CPU"):
         empty = tf.zeros([0, table.spec.dim], table.spec.value_dtype)
         variable = tf.Variable(
-            empty, trainable=trainable, name="anchor", constraint=refuse_to_be_constrained
+            empty,
+            trainable=trainable,
+            name="anchor",
+            constraint=wrap_the_optimizer_in_de_dynamic_embedding_optimizer,
         )
     # A reference to itself would make the table's memory wait for the garbage collector.
     variable._trackable_children = functools.partial(_children, weakref.ref(variable), table)

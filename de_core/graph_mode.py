@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core import remote_presence, savers
-from de_core.anchor import refuse_to_be_constrained
+from de_core.anchor import wrap_the_optimizer_in_de_dynamic_embedding_optimizer
 from de_core.graph_saver import GraphSaver
 from de_core.sharded_table import ShardedTable
 
@@ -107,7 +107,7 @@ def make_anchor(
             collections=keys,
             name=f"{store.name}/anchor",
             use_resource=True,
-            constraint=refuse_to_be_constrained,
+            constraint=wrap_the_optimizer_in_de_dynamic_embedding_optimizer,
         )
         if store.is_remote:
             store.presence = remote_presence.of_tables(store.name, store.spec.devices)

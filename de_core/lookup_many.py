@@ -83,6 +83,6 @@ def _shared(
             part, variable = keys[number], variables[number]
             shape = tf.concat([tf.shape(part), [variable.dim]], 0)
             looked_up = tf.reshape(tf.gather(values, places_of), shape)
-            looked_up = tf.ensure_shape(looked_up, [*part.shape, variable.dim])
+            looked_up = tf.ensure_shape(looked_up, part.shape.concatenate([variable.dim]))
             rows[number] = variable._looked_up(part, looked_up)
     return rows

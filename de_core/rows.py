@@ -208,6 +208,11 @@ class Rows:
 
     def _anchored(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
         """Ties rows to the anchor, so that a tape records where they come from."""
+        if keys.shape.rank is None:
+            # The gradient needs to know the rows' width. A shape of unknown rank does not tell it.
+            dim = self._store.spec.dim
+            rows = self._anchored(tf.reshape(keys, [-1]), tf.reshape(values, [-1, dim]))
+            return tf.reshape(rows, tf.shape(values))
         # The anchor is read once the rows are there: of two operations that become ready at once
         # TensorFlow would hand the lookup to another thread.
         with tf.control_dependencies([values]):

@@ -347,7 +347,7 @@ class ShardedTable:
             values, found = tf.gather(values, places), tf.gather(found, places)
         width = self.spec.dim if width is None else width
         rows_shape = tf.concat([tf.shape(keys), [width]], 0)
-        values = tf.ensure_shape(tf.reshape(values, rows_shape), [*keys.shape, width])
+        values = tf.ensure_shape(tf.reshape(values, rows_shape), keys.shape.concatenate([width]))
         return values, tf.ensure_shape(tf.reshape(found, tf.shape(keys)), keys.shape)
 
 

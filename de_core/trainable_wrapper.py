@@ -38,8 +38,8 @@ class TrainableWrapper:
     """Stands for a table in `tape.gradient` and in lists of variables to train.
 
     All wrappers of one `Variable`, and the one variable in its `trainable_variables`, mean the same
-    to a tape: the gradient with respect to any of them is that of all lookups. Pass one of them to
-    an optimizer, not several.
+    to a tape: the gradient with respect to any of them is the gradient of all lookups. An optimizer
+    that is given several takes it once.
 
     Args:
         params: The `Variable` that was looked up.

@@ -96,6 +96,13 @@ def _of_keras(opt: Any, options: dict[str, Any]) -> Any:
     base = keras_3.optimizers.Optimizer
     if not isinstance(opt, base):
         raise TypeError(f"`opt` must be a Keras optimizer. {received(opt=opt)}")
+    if isinstance(opt, getattr(keras_3.optimizers, "MultiOptimizer", ())):
+        raise TypeError(
+            "`opt` must be one optimizer. " + received(opt=opt) + " Wrap each optimizer of a "
+            "MultiOptimizer: keras.optimizers.MultiOptimizer(keras.optimizers.OptimizerMap("
+            "de.DynamicEmbeddingOptimizer(first), "
+            "{'users/anchor': de.DynamicEmbeddingOptimizer(second)}))."
+        )
     if isinstance(opt, keras_3.optimizers.LossScaleOptimizer):
         wrapped = KerasOptimizer(opt.inner_optimizer, **options)
         return LossScaleOptimizer(wrapped, opt.initial_scale, opt.dynamic_growth_steps)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
+from types import FrameType
 from typing import Any
 
 import keras
@@ -260,7 +261,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
     @property
     def variables(self) -> list[Any]:
         """The state that is saved with a model: its own and the wrapped optimizer's."""
-        return [*self._variables, *self.inner_optimizer.variables]
+        return [*_distinct(self._variables), *self.inner_optimizer.variables]
 
     @property
     def _steps(self) -> Any:
@@ -287,19 +288,16 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
     def __setattr__(self, name: str, value: Any) -> None:
         """Sets an attribute; refuses to be wrapped by Keras's own LossScaleOptimizer.
 
-        It sets `loss_scale_factor` to None, and would make the gradients of tables dense.
+        That sets `loss_scale_factor` of the optimizer that it wraps to None, as a MultiOptimizer
+        does. It divides the gradient of no variable with `overwrite_with_gradient` by the scale:
+        rows would move 2**15 times too far.
 
         Raises:
-            TypeError: `loss_scale_factor` is set to None.
+            TypeError: A `keras.optimizers.LossScaleOptimizer` is being made around this one.
         """
         is_made = "inner_optimizer" in self.__dict__
         if name == "loss_scale_factor" and value is None and is_made and not self.is_loss_scaled:
-            raise TypeError(
-                "A dynamic loss scale around an optimizer of tables must be a "
-                "de.LossScaleOptimizer. Received: a keras.optimizers.LossScaleOptimizer, or "
-                "loss_scale_factor=None. Use de.LossScaleOptimizer(optimizer); to scale no "
-                "loss, use loss_scale_factor=1.0."
-            )
+            _check_not_scaled_by_keras()
         super().__setattr__(name, value)
 
     def scale_loss(self, loss: Any) -> Any:
@@ -315,9 +313,23 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
     def load_own_variables(self, store: Any) -> None:
         """Reads back what `save_own_variables` wrote."""
         names = list(store.keys())
-        super().load_own_variables({name: store[name] for name in names if name.isdigit()})
+        super().load_own_variables(self.numbered_values(store, self.variables))
         if self._accumulation is not None and "waiting_0" in names:
             self._accumulation.load(store)
+
+    def numbered_values(self, store: Any, variables: list[Any]) -> dict[str, Any]:
+        """Returns the values that a Keras file holds of variables, by their numbers.
+
+        Older files hold the number of the slots' owner twice. Its second value is left out.
+
+        Args:
+            store: The file, or a dict.
+            variables: The optimizer's, or those of a loss scale around it.
+        """
+        values = [store[name] for name in sorted(filter(str.isdigit, store.keys()), key=int)]
+        if len(values) == len(variables) + 1:
+            values.pop([id(each) for each in variables].index(id(self._slots_id)))
+        return {str(number): value for number, value in enumerate(values)}
 
     def get_config(self) -> dict[str, Any]:
         """Returns what `from_config` makes an equal optimizer of."""
@@ -345,6 +357,18 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         return cls(**{**config, "optimizer": inner})
 
 
+def _check_not_scaled_by_keras() -> None:
+    def is_scale(frame: FrameType) -> bool:
+        return isinstance(frame.f_locals.get("self"), keras.optimizers.LossScaleOptimizer)
+
+    if call_stack.nearest(is_scale) is not None:
+        raise TypeError(
+            "A dynamic loss scale around an optimizer of tables must be a de.LossScaleOptimizer. "
+            "Received: a keras.optimizers.LossScaleOptimizer. "
+            "Use de.LossScaleOptimizer(optimizer)."
+        )
+
+
 def _scaled(targets: Targets, factor: Any) -> Targets:
     return Targets(
         [(clipping.scaled(each, factor), table) for each, table in targets.trained],
@@ -353,6 +377,10 @@ def _scaled(targets: Targets, factor: Any) -> Targets:
             for each, variable in targets.dense
         ],
     )
+
+
+def _distinct(variables: Iterable[Any]) -> list[Any]:
+    return list({id(each): each for each in variables}.values())
 
 
 def _slots_id_variable() -> keras.Variable:

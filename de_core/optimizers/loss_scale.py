@@ -11,7 +11,7 @@ import tensorflow as tf
 from de_core.config import received
 from de_core.optimizers import clipping
 from de_core.optimizers.keras_optimizer import KerasOptimizer
-from de_core.optimizers.targets import anchor_of
+from de_core.optimizers.targets import anchor_of, once_per_table
 from de_core.plain_python import plain_python
 from de_core.sharded_table import ShardedTable
 
@@ -73,11 +73,11 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
             grads: Gradients of the scaled loss, one per variable; None where there is none.
             trainable_variables: The variables; None for those it was built with.
         """
-        gradients = list(grads)
         if trainable_variables is None:
-            variables = list(self._trainable_variables)
-        else:
-            variables = list(trainable_variables)
+            trainable_variables = self._trainable_variables
+        pairs = once_per_table(grads, trainable_variables)
+        gradients = [gradient for gradient, _ in pairs]
+        variables = [variable for _, variable in pairs]
         if not self.built:
             self.build(variables)
 
@@ -105,6 +105,11 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
             grads: Gradients, some of which may be None.
         """
         return clipping.is_finite([each for each in grads if each is not None])
+
+    def load_own_variables(self, store: Any) -> None:
+        """Reads back what `save_own_variables` wrote into a Keras file."""
+        values = self.inner_optimizer.numbered_values(store, self.variables)
+        super().load_own_variables(values)
 
     @property
     def slots_owner(self) -> tf.Tensor:

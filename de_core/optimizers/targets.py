@@ -37,18 +37,12 @@ class Targets(NamedTuple):
         Raises:
             TypeError: A table's values are no floating-point numbers, or the ids of its gradient
                 not of its key dtype, or its gradient is dense.
-            ValueError: A table's gradient is not of its width, or there are not as many gradients
-                as variables.
+            ValueError: A table's gradient is not of its width, a table has several gradients, or
+                there are not as many gradients as variables.
             RuntimeError: A table came with a SavedModel or a MetaGraph.
         """
-        gradients, variables = list(gradients), list(variables)
-        if len(gradients) != len(variables):
-            raise ValueError(
-                "There must be one gradient for each variable, None where there is none. "
-                f"Received: {len(gradients)} gradients for {len(variables)} variables."
-            )
         targets = cls([], [])
-        for gradient, variable in zip(gradients, variables, strict=True):
+        for gradient, variable in once_per_table(gradients, variables):
             table = table_under(variable)
             if table is None:
                 _check_not_loaded(gradient, variable)
@@ -114,6 +108,44 @@ class Targets(NamedTuple):
                 "At least one variable must have a gradient: check that the loss depends on the "
                 f"variables. Received: none for a table, nor for any of variables={names}.{remedy}"
             )
+
+
+def once_per_table(gradients: Iterable[Any], variables: Iterable[Any]) -> list[tuple[Any, Any]]:
+    """Returns pairs of a gradient and its variable, each table's gradient once.
+
+    A tape returns the same gradient, of all lookups, for a table's anchor and for all wrappers of
+    its lookups. So a list of trainable variables and wrappers repeats it.
+
+    Args:
+        gradients: One per variable, None where there is none.
+        variables: Ordinary variables, anchors, `de.Variable`s and wrappers.
+
+    Raises:
+        ValueError: A table has several different gradients, or there are not as many gradients as
+            variables.
+    """
+    gradients, variables = list(gradients), list(variables)
+    if len(gradients) != len(variables):
+        raise ValueError(
+            "There must be one gradient for each variable, None where there is none. "
+            f"Received: {len(gradients)} gradients for {len(variables)} variables."
+        )
+    found: dict[int, tf.IndexedSlices] = {}
+    pairs: list[tuple[Any, Any]] = []
+    for gradient, variable in zip(gradients, variables, strict=True):
+        table = table_under(variable) if isinstance(gradient, tf.IndexedSlices) else None
+        if table is not None:
+            first = found.setdefault(id(table), gradient)
+            if first.values is not gradient.values or first.indices is not gradient.indices:
+                raise ValueError(
+                    "A table must have one gradient in a step. Received: two different ones for "
+                    f"table {table.name!r}. Pass either its trainable variable or one wrapper of "
+                    "a lookup, and add the gradients of several losses before."
+                )
+            if any(gradient is given and table is table_under(other) for given, other in pairs):
+                continue
+        pairs.append((gradient, variable))
+    return pairs
 
 
 def table_under(variable: Any) -> ShardedTable | None:
