@@ -33,3 +33,11 @@ def nearest(is_sought: Callable[[FrameType], bool]) -> FrameType | None:
     while frame is not None and not is_sought(frame):
         frame = frame.f_back
     return frame
+
+
+def is_called_by(name: str) -> bool:
+    """Returns whether the function that asks this is called by one of this name."""
+    frame = inspect.currentframe()
+    for _ in range(2):
+        frame = frame and frame.f_back
+    return frame is not None and frame.f_code.co_name == name

@@ -20,6 +20,7 @@ from de_core.optimizers.rowwise_adagrad import RowwiseAdagrad
 from de_core.optimizers.targets import Targets, anchor_of
 from de_core.optimizers.wrapping import Decaying, Wrapping
 from de_core.plain_python import plain_python
+from de_core.private_names import SWAPPER_OF_AVERAGES
 from de_core.sharded_table import ShardedTable
 
 
@@ -236,7 +237,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         own = vars(self)
         if "inner_optimizer" not in own:
             raise AttributeError("inner_optimizer")  # in Keras's own constructor
-        if own.get("_tables") and call_stack.is_called_by("_apply_to_ema_optimizers"):
+        if own.get("_tables") and call_stack.is_called_by(SWAPPER_OF_AVERAGES):
             raise NotImplementedError(
                 "keras.callbacks.SwapEMAWeights must not be used with dynamic tables, whose "
                 "averages it does not know. Set `ema_overwrite_frequency`, or evaluate after "

@@ -1,5 +1,6 @@
 """The private names of TensorFlow that the library needs are still there."""
 
+import keras
 import pytest
 import tensorflow as tf
 
@@ -20,3 +21,8 @@ def test_they_are_there():
 def test_tf_keras_has_its_own():
     hdf5_format = pytest.importorskip("tf_keras.src.saving.legacy.hdf5_format")
     assert callable(getattr(hdf5_format, private_names.WRITER_OF_H5_FILES))
+
+
+def test_keras_has_its_own():
+    callback = keras.callbacks.SwapEMAWeights
+    assert callable(getattr(callback, private_names.SWAPPER_OF_AVERAGES))

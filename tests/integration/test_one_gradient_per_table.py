@@ -70,7 +70,7 @@ def test_paths_carry_the_names_of_the_tables():
     model.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1)), "mse")
     model.fit(IDS, LABELS, verbose=0)
     assert [each.path for each in model.trainable_variables] == ["users/anchor", "items/anchor"]
-    tree = model.get_state_tree()
+    tree = model.get_state_tree("numpy_array")
     assert set(tree["trainable_variables"]) == {"users", "items"}
     model.set_state_tree(tree)
 
