@@ -43,7 +43,7 @@ def array_of_bytes(view: memoryview, dtype: DType, count: int) -> Array:
     if sys.byteorder == "big":
         array = array.byteswap()
     # The JSON before it may be of any length, and TensorFlow reads aligned memory only.
-    return np.require(array, requirements="A")
+    return array if array.flags.aligned else array.copy()
 
 
 def _strings(view: memoryview, count: int) -> Array:
