@@ -87,6 +87,8 @@ class CodecProcess:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                # A terminal's Ctrl-C is for the gateway.
+                start_new_session=True,
                 env={
                     **os.environ,
                     "OPENBLAS_NUM_THREADS": "1",

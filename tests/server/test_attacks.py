@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.server.support.children import children_of
 from tests.server.support.eventually import wait_until
 from tests.server.support.gateway_process import STUB, GatewayProcess
 from tests.server.support.livez_probe import LivezProbe
@@ -91,19 +92,7 @@ def test_the_work_of_a_request_ends_at_its_deadline(stub):
     body = values(b"-Inf", 3_900_000)
     headers = {"X-Request-Timeout-Ms": "200"}
     assert post(stub, "/v1/models/m:predict", body, headers) == 504
-    wait_until(lambda: not busy_children(stub.process.pid))
-
-
-def busy_children(pid: int) -> list[str]:
-    """Returns the states of the children that run."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    states = []
-    for child in children:
-        try:
-            states.append(Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0])
-        except FileNotFoundError:
-            continue
-    return [state for state in states if state == "R"]
+    wait_until(lambda: not children_of(stub.process.pid))
 
 
 ENDLESS = {

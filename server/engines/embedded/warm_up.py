@@ -26,6 +26,8 @@ _FILE = Path("assets.extra") / "tf_serving_warmup_requests"
 # TensorFlow Serving's own bound.
 _MAX_RECORDS = 1000
 _MAX_ZEROS = 1_000_000
+# The deadline that most requests have.
+_SECONDS = 60.0
 
 
 def warm_up(model: LoadedModel, path: Path) -> int:
@@ -61,8 +63,13 @@ def _logged(model: LoadedModel, file: Path) -> Iterator[bool]:
         request = log.predict_log.request
         name = request.model_spec.signature_name or "serving_default"
         inputs = {key: to_array(proto) for key, proto in request.inputs.items()}
-        model.run(name, inputs)
+        _run(model, name, inputs)
         yield True
+
+
+def _run(model: LoadedModel, signature: str, inputs: dict[str, Any]) -> None:
+    # As requests will: those of other signatures have a deadline, which TensorFlow prepares for.
+    model.run(signature, inputs, None if signature in model.steady else _SECONDS)
 
 
 def read_records(file: Path) -> list[bytes]:
@@ -83,7 +90,7 @@ def _zeros(model: LoadedModel) -> Iterator[bool]:
     for signature in model.signatures.values():
         if signature.method_name not in (CLASSIFY_METHOD, REGRESS_METHOD):
             with contextlib.suppress(ServingError):
-                model.run(signature.name, _inputs(signature))
+                _run(model, signature.name, _inputs(signature))
                 yield True
 
 

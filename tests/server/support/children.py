@@ -1,0 +1,15 @@
+"""The child processes of a process, whichever of its threads started them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def children_of(pid: int) -> list[int]:
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            found += map(int, (task / "children").read_text().split())
+        except FileNotFoundError:
+            continue
+    return sorted(found)

@@ -1,0 +1,94 @@
+"""Large work in another process: what crosses, what is refused, and that it can be ended."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import os
+import time
+
+import numpy as np
+import pytest
+
+from server.dataplane.codec import Codec
+from server.errors import Code, ServingError
+from server.wire.examples import decode_examples
+from server.wire.limits import Limits
+from tests.server.support.children import children_of
+from tests.server.support.eventually import eventually
+
+LARGE = 10**9
+
+
+def run(work):
+    async def main():
+        codec = Codec()
+        try:
+            return await work(codec)
+        finally:
+            await codec.close()
+
+    return asyncio.run(main())
+
+
+def children() -> list[int]:
+    return children_of(os.getpid())
+
+
+def test_small_work_stays_here_and_large_work_does_not():
+    async def work(codec):
+        return [await codec.run(size, "decode", os.getpid) for size in (0, 100_000, LARGE)]
+
+    here, on_thread, apart = run(work)
+    assert here == on_thread == os.getpid() != apart
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.arange(6.0).reshape(2, 3),
+        np.array([[b"a", b""], [b"\0b", b"c\0"]], object),
+        b"x" * 100_000,
+        {"x": np.empty((0, 2), np.int64)},
+    ],
+    ids=["numbers", "strings", "bytes", "empty"],
+)
+def test_values_come_back_as_they_were(value):
+    returned = run(lambda codec: codec.run(LARGE, "encode", copy.copy, value))
+    np.testing.assert_equal(returned, value)
+    assert type(returned) is type(value)
+
+
+def test_examples_come_back_as_they_would_from_here():
+    body = b'{"examples":[' + b",".join(b'{"age":%d,"s":["a"]}' % i for i in range(1200)) + b"]}"
+    returned = run(lambda codec: codec.run(LARGE, "decode", decode_examples, body, Limits()))
+    assert returned == decode_examples(body, Limits())
+
+
+def test_a_refusal_comes_back_as_it_was():
+    with pytest.raises(ServingError, match="JSON Parse error") as caught:
+        run(lambda codec: codec.run(LARGE, "decode", decode_examples, b"{", Limits()))
+    assert caught.value.code is Code.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize(("function", "argument"), [(bytearray, 1 << 40), (os._exit, 1)])
+def test_a_process_that_ends_refuses_the_request_and_leaves_the_next_alone(function, argument):
+    async def work(codec):
+        with pytest.raises(ServingError, match="needs too much memory"):
+            await codec.run(LARGE, "decode", function, argument)
+        return await codec.run(LARGE, "decode", len, b"abc")
+
+    assert run(work) == 3
+
+
+def test_work_that_nobody_waits_for_is_killed():
+    async def work(codec):
+        before = children()
+        task = asyncio.create_task(codec.run(LARGE, "decode", time.sleep, 3600))
+        await eventually(lambda: children() != before)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await eventually(lambda: children() == before)
+        return await codec.run(LARGE, "decode", len, b"abc")
+
+    assert run(work) == 3
