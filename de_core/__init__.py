@@ -10,48 +10,43 @@ Importing loads the op library and registers the gradient of a lookup. It change
 
 from __future__ import annotations
 
-from de_core import _compat, _keras
+from de_core.base import environment as _environment
+from de_core.base import keras as _keras
 
-_compat.check()
+_environment.check()
 _keras.check()
 
-from de_core import checkpoint, distributed, layers, optimizers  # noqa: E402
-from de_core import gradients as _gradients  # noqa: E402, F401
-from de_core.admission import (  # noqa: E402
-    AdmissionBloom,
-    AdmissionCount,
-    AdmissionProbability,
+from de_core import checkpoint, distributed, layers, optimizers
+from de_core.base import removed_names as _removed
+from de_core.checkpoint.warm_start import WarmStartHook, warm_start
+from de_core.exports.export import export
+from de_core.exports.publish import publish
+from de_core.exports.served_rows import KeepRows
+from de_core.lookup.lookup import embedding_lookup, embedding_lookup_unique
+from de_core.lookup.lookup_many import embedding_lookup_many
+from de_core.lookup.sparse_lookup import embedding_lookup_sparse, safe_embedding_lookup_sparse
+from de_core.optimizers import DynamicEmbeddingOptimizer
+from de_core.storage.redis import RedisTableConfig, RedisTableCreator
+from de_core.storage.row_store import RowStore
+from de_core.tables.admission import AdmissionBloom, AdmissionCount, AdmissionProbability
+from de_core.tables.eviction import (
+    EvictionLFU,
+    EvictionLRU,
+    EvictionScore,
+    EvictionTTL,
 )
-from de_core.compat import *  # noqa: E402, F403
-from de_core.compat import removed as _removed  # noqa: E402
-from de_core.eviction import EvictionLFU, EvictionLRU, EvictionScore, EvictionTTL  # noqa: E402
-from de_core.export import export  # noqa: E402
-from de_core.exporting.served_rows import KeepRows  # noqa: E402
-from de_core.import_tfra import import_tfra  # noqa: E402
-from de_core.lookup import embedding_lookup, embedding_lookup_unique  # noqa: E402
-from de_core.lookup_many import embedding_lookup_many  # noqa: E402
-from de_core.optimizers import DynamicEmbeddingOptimizer  # noqa: E402
-from de_core.publish import publish  # noqa: E402
-from de_core.redis import RedisTableConfig, RedisTableCreator  # noqa: E402
-from de_core.restrict import (  # noqa: E402
-    FrequencyRestrictPolicy,
-    RestrictPolicy,
-    TimestampRestrictPolicy,
-)
-from de_core.row_store import RowStore  # noqa: E402
-from de_core.scope import get_local_variable, get_variable  # noqa: E402
-from de_core.sharding import default_partition_fn  # noqa: E402
-from de_core.slots import get_slot_variables  # noqa: E402
-from de_core.sparse_lookup import (  # noqa: E402
-    embedding_lookup_sparse,
-    safe_embedding_lookup_sparse,
-)
-from de_core.trainable_wrapper import TrainableWrapper  # noqa: E402
-from de_core.variable import Variable  # noqa: E402
-from de_core.warm_start import WarmStartHook, warm_start  # noqa: E402
+from de_core.tables.restrict import FrequencyRestrictPolicy, RestrictPolicy, TimestampRestrictPolicy
+from de_core.tables.router import default_partition_fn
+from de_core.tfra import *  # noqa: F403
+from de_core.tfra.import_tfra import import_tfra
+from de_core.variable import gradients as _gradients  # noqa: F401
+from de_core.variable.scope import get_local_variable, get_variable
+from de_core.variable.slots import get_slot_variables
+from de_core.variable.trainable_wrapper import TrainableWrapper
+from de_core.variable.variable import Variable
 
 if not _keras.LEGACY:  # tf_keras has a loss scale that tables need no other of
-    from de_core.optimizers.loss_scale import LossScaleOptimizer  # noqa: F401
+    from de_core.optimizers.keras3.loss_scale import LossScaleOptimizer  # noqa: F401
 __getattr__ = _removed.removed_names(__name__, **_removed.PACKAGE)
 __version__ = "0.1.0"
 __all__ = [

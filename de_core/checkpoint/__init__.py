@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from de_core.checkpoint.callback import IncrementalCheckpoint
-from de_core.checkpoint.doors import restore, save
 from de_core.checkpoint.manager import Manager
+from de_core.checkpoint.save_restore import restore, save
 from de_core.checkpoint.sources import latest
 from de_core.checkpoint.table_state import TableState
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core.config import received
-from de_core.sharded_table import ShardedTable
-from de_core.sharding import Router
+from de_core.base.checks import received
+from de_core.tables.router import Router
+from de_core.tables.sharded import ShardedTable
 
 
 def partners(tables: Iterable[ShardedTable]) -> Router:

@@ -7,9 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core._keras import keras
+from de_core.base.checks import received
+from de_core.base.keras import keras
 from de_core.checkpoint.manager import Manager
-from de_core.config import received
 
 
 class IncrementalCheckpoint(keras.callbacks.Callback):

@@ -7,7 +7,7 @@ import re
 
 import tensorflow as tf
 
-from de_core import paths
+from de_core.base import paths
 from de_core.checkpoint import reference
 from de_core.checkpoint.sources import is_whole
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core import paths
-from de_core._ops import library
+from de_core.base import paths
+from de_core.base.checks import received
+from de_core.base.ops import library
 from de_core.checkpoint import reference
 from de_core.checkpoint.directory import Directory
 from de_core.checkpoint.plan import Plan, following
-from de_core.config import received
-from de_core.sharded_table import ShardedTable
 from de_core.snapshot.table_files import Reading
+from de_core.tables.sharded import ShardedTable
 
 # Of each table, in their order, the names and ids of a base and its deltas.
 _Chains = list[list[tuple[str, str]]]

@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core import paths
+from de_core.base import paths
 
 #: Name of the file in its directory.
 NAME = "MANIFEST"

@@ -10,8 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core.sharded_table import ShardedTable
 from de_core.snapshot.table_files import Reading
+from de_core.tables.sharded import ShardedTable
 
 
 @dataclasses.dataclass

@@ -21,7 +21,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core import call_stack
+from de_core.base import call_stack
 
 _WRITERS = {
     cls._write.__code__

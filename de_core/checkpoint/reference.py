@@ -17,8 +17,8 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from de_core import paths
-from de_core._ops import library
+from de_core.base import paths
+from de_core.base.ops import library
 from de_core.snapshot import table_files
 
 _DIGITS = string.digits + string.ascii_lowercase

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
-from de_core import paths
+from de_core.base import paths
+from de_core.base.checks import received
 from de_core.checkpoint import manifest, reference
-from de_core.config import received
 from de_core.snapshot import chain_file, table_files
 
 #: How the names of snapshot files end.

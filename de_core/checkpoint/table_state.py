@@ -8,10 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core.checkpoint import agreement, contents, plan, prefix, reference
+from de_core.checkpoint import agreement, plan, prefix, reference, weights_file
 from de_core.checkpoint.when_used import WhenUsed
-from de_core.sharded_table import ShardedTable
 from de_core.snapshot import table_files
+from de_core.tables.sharded import ShardedTable
 
 
 class TableState(tf.Module):
@@ -40,14 +40,14 @@ class TableState(tf.Module):
         router.require_whole("A checkpoint made in a graph", "Use de.checkpoint.save.")
         if tf.executing_eagerly():
             with tempfile.TemporaryDirectory(prefix="de_core_save_") as folder:
-                return tf.stack(contents.files(self.store, folder))
+                return tf.stack(weights_file.files(self.store, folder))
         count, first = len(self.store.tables), self._first_file
         if target is None:
             target = prefix.of_the_saver_being_built()
         else:
             first = reference.new_numbers(count)
         if target is None:
-            return tf.stack(contents.files(self.store, self._lasting_folder()))
+            return tf.stack(weights_file.files(self.store, self._lasting_folder()))
         paths = reference.graph_file_names(target, first, count)
         return reference.made(paths, table_files.write(self.store, paths, of_checkpoint=True))
 
@@ -117,7 +117,7 @@ class TableState(tf.Module):
             reading = table_files.Reading(mapped=prefix.saved_model_is_being_built())
             return table_files.restore(self.store, paths, reading)
         if restored.shape.rank != 2:
-            return contents.restore(self.store, tf.unstack(restored))
+            return weights_file.restore(self.store, tf.unstack(restored))
         active = plan.current()
         paths = reference.resolved(restored, self._restoring_from)
         table_files.restore(self.store, paths, active.reading)

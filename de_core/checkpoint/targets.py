@@ -7,9 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from de_core.base.checks import received
 from de_core.checkpoint.table_state import TableState
-from de_core.config import received
-from de_core.sharded_table import ShardedTable
+from de_core.tables.sharded import ShardedTable
 
 
 def tables_of(target: Any) -> dict[str, ShardedTable]:

@@ -12,7 +12,7 @@ import re
 
 import tensorflow as tf
 
-from de_core import paths
+from de_core.base import paths
 from de_core.checkpoint.sources import SUFFIX
 
 _NOTE = re.compile(r"\.SAVING-([0-9a-f]{8})")

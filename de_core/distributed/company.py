@@ -6,8 +6,8 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 from de_core.distributed import remote_batch, worker_batch
-from de_core.distributed.worker_router import WorkerRouter
-from de_core.sharded_table import ShardedTable
+from de_core.distributed.router import WorkerRouter
+from de_core.tables.sharded import ShardedTable
 
 
 def companies(stores: Iterable[ShardedTable]) -> list[tuple[Any, list[int]]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from de_core._ops import library
+from de_core.base.ops import library
 from de_core.distributed.workers import Delivery, Workers
 
 _WORD = 8

@@ -12,9 +12,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core._ops import library
-from de_core.sharded_table import ShardedTable
-from de_core.sharding import summed_rows
+from de_core.base.ops import library
+from de_core.tables.router import summed_rows
+from de_core.tables.sharded import ShardedTable
 
 # A table's number in the batch, and its shard's.
 _Member = tuple[int, int]

@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core.config import received
+from de_core.base.checks import received
 
 _LOG = logging.getLogger("de_core")
 # What any process of a TensorFlow cluster answers as soon as it takes requests.

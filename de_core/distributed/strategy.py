@@ -8,8 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core.config import TableSpec, received
+from de_core.base.checks import received
 from de_core.distributed.workers import Workers
+from de_core.tables.spec import TableSpec
 
 # Dtypes that TensorFlow's collectives carry.
 _CARRIED = (tf.float32, tf.float64, tf.float16, tf.bfloat16, tf.int32, tf.int64)

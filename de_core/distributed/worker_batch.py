@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import tensorflow as tf
 
-from de_core._ops import library
+from de_core.base.ops import library
 from de_core.distributed.key_delivery import KeyDelivery
-from de_core.distributed.worker_router import WorkerRouter
-from de_core.sharded_table import ShardedTable
-from de_core.sharding import summed_rows
+from de_core.distributed.router import WorkerRouter
+from de_core.tables.router import summed_rows
+from de_core.tables.sharded import ShardedTable
 
 
 def find(stores: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> list[tf.Tensor]:

@@ -14,7 +14,7 @@ __all__ = ["BasicEmbedding", "Embedding", "FieldWiseEmbedding", "SquashedEmbeddi
 
 def __getattr__(name: str) -> Any:
     """Refuses a name; for layers that the reference API had beside these, says what to use."""
-    from de_core.compat.removed import removed_names  # which knows this package
+    from de_core.base.removed_names import removed_names  # which knows this package
 
     return removed_names(
         __name__,

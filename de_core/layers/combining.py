@@ -7,10 +7,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core.config import received
-from de_core.pooling import COMBINERS, pooled_rows
-from de_core.segments import Segments
-from de_core.trainable_wrapper import lookup_rows
+from de_core.base.checks import received
+from de_core.lookup.pooling import COMBINERS, pooled_rows
+from de_core.lookup.segments import Segments
+from de_core.variable.trainable_wrapper import lookup_rows
 
 _REDUCTIONS: dict[str, Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]] = {
     "min": tf.math.unsorted_segment_min,

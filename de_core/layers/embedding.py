@@ -9,14 +9,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core import initializers
-from de_core._keras import dtype_name, global_policy, is_symbolic, keras, only_builds
-from de_core.config import KEY_DTYPES, received
-from de_core.keys_and_values import placeholder_keys
+from de_core.base.checks import received
+from de_core.base.keras import dtype_name, global_policy, is_symbolic, keras, only_builds
 from de_core.layers import combining, masking, revival, table_arguments
-from de_core.lookup import embedding_lookup, embedding_lookup_unique
-from de_core.segments import Segments, by_last_dimension, flat_values, with_outer_dimensions
-from de_core.variable import Variable
+from de_core.lookup.lookup import embedding_lookup, embedding_lookup_unique
+from de_core.lookup.segments import Segments, by_last_dimension, flat_values, with_outer_dimensions
+from de_core.tables import initial_rows
+from de_core.tables.keys_and_values import placeholder_keys
+from de_core.tables.spec import KEY_DTYPES
+from de_core.variable.variable import Variable
 
 
 @keras.saving.register_keras_serializable(package="de_core")
@@ -190,7 +191,7 @@ class Embedding(keras.layers.Layer):
             "value_dtype": table.value_dtype.name,
             "combiner": table_arguments.serialized(self.combiner),
             "initializer": table_arguments.serialized(
-                initializers.with_fans(table.initializer, table.init_size, table.dim)
+                initial_rows.with_fans(table.initializer, table.init_size, table.dim)
             ),
             "devices": table.devices,
             "with_unique": self.with_unique,
@@ -208,7 +209,7 @@ class Embedding(keras.layers.Layer):
         restored = {name: table_arguments.deserialized(value) for name, value in config.items()}
         if "initializer" in restored:
             # Older files name a variance scaling, whose fans were those of one row.
-            restored["initializer"] = initializers.with_fans(
+            restored["initializer"] = initial_rows.with_fans(
                 restored["initializer"], 1, restored["dim"]
             )
         return cls(**{**restored, **kept})

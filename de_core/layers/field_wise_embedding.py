@@ -8,11 +8,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core._keras import keras
-from de_core.config import received
+from de_core.base.checks import received
+from de_core.base.keras import keras
 from de_core.layers import table_arguments
 from de_core.layers.embedding import Embedding
-from de_core.segments import Segments, by_first_dimension, flat_values
+from de_core.lookup.segments import Segments, by_first_dimension, flat_values
 
 
 @keras.saving.register_keras_serializable(package="de_core")

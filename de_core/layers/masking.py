@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core._keras import LEGACY, is_symbolic, keras
-from de_core.config import received
+from de_core.base.checks import received
+from de_core.base.keras import LEGACY, is_symbolic, keras
 
 
 def checked_key(mask_key: Any, key_dtype: tf.DType) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from types import FrameType
 
-from de_core import call_stack
-from de_core._keras import LEGACY
+from de_core.base import call_stack
+from de_core.base.keras import LEGACY
 
 
 def leave_to_saved_functions() -> None:

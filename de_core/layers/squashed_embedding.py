@@ -7,10 +7,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core._keras import keras
-from de_core.config import received
+from de_core.base.checks import received
+from de_core.base.keras import keras
 from de_core.layers.embedding import Embedding
-from de_core.segments import by_first_dimension, by_last_dimension
+from de_core.lookup.segments import by_first_dimension, by_last_dimension
 
 
 @keras.saving.register_keras_serializable(package="de_core")

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from de_core._keras import keras
-from de_core.eviction import Eviction
-from de_core.restrict import RestrictPolicy, name_of_policy, policy_named
-from de_core.sharding import default_partition_fn
-from de_core.variable import Variable
+from de_core.base.keras import keras
+from de_core.tables.eviction import Eviction
+from de_core.tables.restrict import RestrictPolicy, name_of_policy, policy_named
+from de_core.tables.router import default_partition_fn
+from de_core.variable.variable import Variable
 
 _POLICY = "restrict_policy"
 # What layers have arguments of their own for.

@@ -5,15 +5,15 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from de_core._keras import LEGACY
-from de_core.optimizers.dynamic_embedding_optimizer import DynamicEmbeddingOptimizer
-from de_core.optimizers.sync_replicas import SyncReplicasOptimizer
+from de_core.base.keras import LEGACY
+from de_core.optimizers.tf1.sync_replicas import SyncReplicasOptimizer
+from de_core.optimizers.wrap import DynamicEmbeddingOptimizer
 
 # A process that only loads a compiled model finds its optimizer by the name it registers here.
 if LEGACY:
-    from de_core.optimizers import keras2_optimizer  # noqa: F401
+    from de_core.optimizers.keras2 import optimizer as _optimizer  # noqa: F401
 else:
-    from de_core.optimizers import keras_optimizer, loss_scale, rowwise_adagrad  # noqa: F401
+    from de_core.optimizers.keras3 import loss_scale, optimizer, rowwise_adagrad  # noqa: F401
 
 __all__ = [
     "DynamicEmbeddingOptimizer",
@@ -27,6 +27,6 @@ _BUILT_ON_KERAS_3 = {"LossScaleOptimizer": "loss_scale", "RowwiseAdagrad": "roww
 def __getattr__(name: str) -> Any:
     """Imports what is built on Keras 3 when it is first asked for: tf_keras may be all there is."""
     if name in _BUILT_ON_KERAS_3:
-        module = importlib.import_module(f"{__name__}.{_BUILT_ON_KERAS_3[name]}")
+        module = importlib.import_module(f"{__name__}.keras3.{_BUILT_ON_KERAS_3[name]}")
         return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

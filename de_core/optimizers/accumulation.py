@@ -11,7 +11,7 @@ import tensorflow as tf
 from de_core.optimizers import clipping
 from de_core.optimizers.plan import arithmetic_dtype
 from de_core.optimizers.targets import Targets
-from de_core.sharded_table import ShardedTable
+from de_core.tables.sharded import ShardedTable
 
 Trained = list[tuple[tf.IndexedSlices, ShardedTable]]
 

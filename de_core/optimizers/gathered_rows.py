@@ -7,9 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core.config import received
+from de_core.base.checks import received
 from de_core.optimizers.plan import arithmetic_dtype
-from de_core.sharded_table import ShardedTable
+from de_core.tables.sharded import ShardedTable
 
 
 class RowSlot:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from de_core.distributed.company import companies
-from de_core.sharded_table import ShardedTable
+from de_core.tables.sharded import ShardedTable
 
 
 class Plan(NamedTuple):

@@ -13,12 +13,12 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from de_core._ops import library
+from de_core.base.ops import library
 from de_core.optimizers.accumulation import Trained
 from de_core.optimizers.clipping import summed
 from de_core.optimizers.gathered_rows import GatheredRows
 from de_core.optimizers.plan import Plan
-from de_core.sharded_table import ShardedTable
+from de_core.tables.sharded import ShardedTable
 
 
 class Copies(Protocol):

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from de_core.anchor import of_an_imported_table, table_of, tensor_variable
-from de_core.config import received
+from de_core.base.checks import received
 from de_core.optimizers import clipping
-from de_core.sharded_table import ShardedTable, living
-from de_core.trainable_wrapper import TrainableWrapper
-from de_core.variable import Variable
+from de_core.tables.sharded import ShardedTable, living
+from de_core.variable.anchor import of_an_imported_table, table_of, tensor_variable
+from de_core.variable.trainable_wrapper import TrainableWrapper
+from de_core.variable.variable import Variable
 
 
 class Targets(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.optimizers.targets import table_under
-from de_core.sharded_table import ShardedTable
+from de_core.tables.sharded import ShardedTable
 
 
 class Decaying:

@@ -92,7 +92,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _tables() -> list[dict[str, Any]]:
-    from de_core._ops import library
+    from de_core.base.ops import library
 
     return list(json.loads(library.de_process_tables().numpy()))
 

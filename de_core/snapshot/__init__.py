@@ -1,6 +1,6 @@
 """Snapshot files: a table on disk, read and written whole.
 
-`python -m de_core.snapshot --help` shows what such a file holds. `docs/snapshot-format.md`
+`python -m de_core.checkpoint --help` shows what such a file holds. `docs/snapshot-format.md`
 specifies it.
 """
 

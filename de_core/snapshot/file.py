@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from de_core._ops import library
+from de_core.base.ops import library
 from de_core.snapshot.table_files import about
 
 _STEP_BYTES = 16 << 20

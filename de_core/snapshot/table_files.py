@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from de_core._ops import library
-from de_core.config import TableSpec, received
-from de_core.sharded_table import ShardedTable
+from de_core.base.checks import received
+from de_core.base.ops import library
+from de_core.tables.sharded import ShardedTable
+from de_core.tables.spec import TableSpec
 
 #: `f(keys [n])` returning whether each key is wanted, bool [n].
 Predicate = Callable[[tf.Tensor], Any]

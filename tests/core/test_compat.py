@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from de_core.compat import removed
+from de_core.base import removed_names
 from tests.core import execution_modes
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -133,7 +133,7 @@ def test_a_name_that_is_gone_says_what_to_use(module, name, replacement):
         module.never_was  # noqa: B018
 
 
-@pytest.mark.parametrize("name", sorted(removed.VARIABLE))
+@pytest.mark.parametrize("name", sorted(removed_names.VARIABLE))
 def test_a_method_that_is_gone_says_what_to_use(name):
     table = de.Variable()
     with pytest.raises(AttributeError, match=rf"'Variable' object has no attribute '{name}': \w"):
@@ -143,7 +143,7 @@ def test_a_method_that_is_gone_says_what_to_use(name):
         table.never_was  # noqa: B018
 
 
-@pytest.mark.parametrize("name", sorted(removed.TRAINABLE_WRAPPER))
+@pytest.mark.parametrize("name", sorted(removed_names.TRAINABLE_WRAPPER))
 def test_a_method_of_a_wrapper_that_is_gone_says_what_to_use(name):
     wrapper = de.TrainableWrapper(de.Variable(), [1])
     with pytest.raises(AttributeError, match=rf"has no attribute '{name}': \w"):

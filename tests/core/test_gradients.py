@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from de_core.trainable_wrapper import TrainableWrapper
+from de_core.variable.trainable_wrapper import TrainableWrapper
 
 
 def table_of(key_dtype=tf.int64, **arguments):

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from de_core import initializers
+from de_core.tables import initial_rows
 
 MANY = tf.range(20_000, dtype=tf.int64)
 
@@ -172,7 +172,7 @@ def test_a_callable_is_called_once():
     table.lookup(MANY)
     table.upsert([1], [[1, 1, 1]])
     table.lookup(MANY)
-    assert calls == [[initializers.SAMPLE_ROWS, 3]]
+    assert calls == [[initial_rows.SAMPLE_ROWS, 3]]
 
 
 @pytest.mark.parametrize("dtype", [tf.float64, tf.float16, tf.bfloat16])

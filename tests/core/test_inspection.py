@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from de_core._ops import library
+from de_core.base.ops import library
 
 KEY_DTYPES = ["int64", "int32", "string"]
 VALUE_DTYPES = [

@@ -4,7 +4,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from de_core import private_names
+from de_core.base import private_names
 
 v1 = tf.compat.v1
 

@@ -1,4 +1,4 @@
-"""The command `python -m de_core.snapshot`."""
+"""The command `python -m de_core.checkpoint`."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from de_core.snapshot.__main__ import main
+from de_core.checkpoint.__main__ import main
 from de_core.snapshot.file import SnapshotFile, hashes
 
 
@@ -128,7 +128,7 @@ def test_help_teaches(capsys):
 
 def test_runs_as_a_module(run_python):
     program = "import runpy, sys; sys.argv = ['snapshot', '--help']; "
-    program += "\ntry:\n    runpy.run_module('de_core.snapshot', run_name='__main__')\n"
+    program += "\ntry:\n    runpy.run_module('de_core.checkpoint', run_name='__main__')\n"
     program += "except SystemExit as exit:\n    print('status', exit.code)"
     assert "status 0" in run_python(program)
 

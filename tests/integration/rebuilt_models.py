@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 import de_core as de
-from de_core._keras import keras
+from de_core.base.keras import keras
 
 NUMBERS = tf.constant([[1, 2**40], [3, 0]], tf.int64)
 WORDS = tf.constant([["red", "blue"], ["", "green"]])

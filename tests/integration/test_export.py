@@ -15,7 +15,7 @@ import de_core as de
 ANSWERS = """
     import json, sys
     import tensorflow as tf
-    import de_core._ops
+    import de_core.base.ops
     model = tf.saved_model.load(sys.argv[1])
     answers = {}
     for name, inputs in json.loads(sys.argv[2]).items():

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from de_core.frozen import SUFFIX
+from de_core.tables.served_copy import SUFFIX
 
 HUGE = 2 << 20
 ROWS, DIM = 1 << 17, 16  # a file of 10 MB

@@ -199,7 +199,7 @@ def test_last_use_is_told_by_the_microsecond(tmp_path, monkeypatch):
     table.upsert(IDS, ROWS)
     between = time.time()
     table.upsert(IDS[:5], ROWS[:5])
-    monkeypatch.setattr("de_core.exporting.served_rows.time.time", lambda: between)
+    monkeypatch.setattr("de_core.exports.served_rows.time.time", lambda: between)
     module = tf.Module()
     module.table = table
     specs = [tf.TensorSpec([None], tf.int64, name="ids")]

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from de_core._ops import library
-from de_core.publish.versions import all_in, prune
+from de_core.base.ops import library
+from de_core.exports.publish.versions import all_in, prune
 
 KEYS = np.arange(400)
 

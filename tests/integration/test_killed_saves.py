@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from de_core.checkpoint import alone
+from de_core.base import directory_lock
 from tests.integration.saving_process import (
     CONTEXT,
     DIM,
@@ -179,15 +179,15 @@ def test_a_save_in_whose_time_others_replace_the_checkpoint(tmp_path, monkeypatc
     for table in (model.table, late.table):
         table.upsert([1], np.ones([1, DIM], np.float32))
     de.checkpoint.save(model.table, tmp_path)
-    alone_in = alone.alone_in
+    alone_in = directory_lock.alone_in
 
     def after_others(folder):
-        monkeypatch.setattr(alone, "alone_in", alone_in)
+        monkeypatch.setattr(directory_lock, "alone_in", alone_in)
         for _ in range(others):
             de.checkpoint.save(model.table, tmp_path)
         return alone_in(folder)
 
-    monkeypatch.setattr(alone, "alone_in", after_others)
+    monkeypatch.setattr(directory_lock, "alone_in", after_others)
     late.table.upsert([2], np.ones([1, DIM], np.float32))
     with pytest.raises(tf.errors.AbortedError) if aborted else contextlib.nullcontext():
         de.checkpoint.save(late.table, tmp_path)

@@ -1,4 +1,4 @@
-"""`python -m de_core.publish`: exports of another process, published as deltas."""
+"""`python -m de_core.exports.publish`: exports of another process, published as deltas."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from de_core.publish.__main__ import main
+from de_core.exports.publish.__main__ import main
 from de_core.snapshot import chain_file
 
 IDS = np.arange(2000)
@@ -89,7 +89,7 @@ def test_it_goes_on_where_a_trainer_published(tmp_path):
 
 def test_help_teaches():
     done = subprocess.run(
-        [sys.executable, "-m", "de_core.publish", "--help"],
+        [sys.executable, "-m", "de_core.exports.publish", "--help"],
         cwd=Path(__file__).resolve().parents[2],
         capture_output=True, text=True, check=True,
     )  # fmt: skip

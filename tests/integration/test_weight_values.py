@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from de_core._keras import LEGACY, keras
+from de_core.base.keras import LEGACY, keras
 
 # Keras reads its variables through an `__array__` that numpy 2 no longer likes.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")

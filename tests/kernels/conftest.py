@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from de_core._ops import library
+from de_core.base.ops import library
 
 
 @pytest.fixture(params=["eager", "function"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from de_core._ops import library
+from de_core.base.ops import library
 
 
 @pytest.mark.parametrize("keys", [tf.constant([4], tf.int64), tf.constant([4]), tf.constant(["4"])])

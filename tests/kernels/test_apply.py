@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from de_core._ops import library
+from de_core.base.ops import library
 
 ONE = tf.constant([1], tf.int64)
 RNG = np.random.default_rng(3)

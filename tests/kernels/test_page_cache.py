@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from de_core._ops import library
+from de_core.base.ops import library
 
 MIB = 1 << 20
 

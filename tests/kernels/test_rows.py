@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from de_core._ops import library
+from de_core.base.ops import library
 
 KEYS = tf.constant([1, 2, 3], tf.int64)
 ROWS = tf.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])

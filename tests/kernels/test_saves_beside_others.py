@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from de_core._ops import library
+from de_core.base.ops import library
 from tests.kernels.snapshot_reference_reader import Snapshot
 from tests.kernels.test_deltas import put, restore, save
 
@@ -142,7 +142,7 @@ int fsync(int descriptor) {
 SAVES = """
 import sys
 import tensorflow as tf
-from de_core._ops import library
+from de_core.base.ops import library
 
 table = library.de_table(
     anonymous=True, key_dtype=tf.int64, value_dtype=tf.float32, dim=2

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from de_core._ops import library
+from de_core.base.ops import library
 
 KEYS = tf.range(-50, 50, dtype=tf.int64)
 ROWS = tf.reshape(tf.range(200.0), [100, 2])

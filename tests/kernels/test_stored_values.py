@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from de_core._ops import library
+from de_core.base.ops import library
 from tests.kernels.snapshot_reference_reader import Snapshot
 
 KEYS = tf.range(500, dtype=tf.int64)

@@ -138,7 +138,7 @@ def test_concurrent_steps_of_several_clients_all_count(server):
 
 
 def test_an_update_whose_answer_was_lost_is_not_done_twice(server, monkeypatch):
-    from de_core.redis.connection import Connection
+    from de_core.storage.redis.connection import Connection
 
     run = Connection.run
 

@@ -42,7 +42,7 @@ def load_module(relative: str) -> ModuleType:
 
 @pytest.fixture(scope="session")
 def compat() -> ModuleType:
-    return load_module("de_core/_compat.py")
+    return load_module("de_core/base/environment.py")
 
 
 @pytest.fixture(scope="session")

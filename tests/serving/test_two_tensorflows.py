@@ -11,7 +11,7 @@ from tests.serving.tools import ROOT, run
 LOAD = """
 import json, sys
 import tensorflow as tf
-import de_core._ops
+import de_core.base.ops
 loaded = tf.saved_model.load(sys.argv[1])
 rows = loaded.signatures["de_lookup/users"](ids=tf.constant([1, 7000000000], tf.int64))
 print(json.dumps([tf.__version__, rows["embeddings"].numpy().tolist()]))

@@ -12,8 +12,8 @@ import keras
 import tensorflow as tf
 
 import de_core as de
-from de_core._ops import library
-from de_core.table import Table
+from de_core.base.ops import library
+from de_core.tables.table import Table
 
 jobs = json.loads(os.environ["TF_CONFIG"])["cluster"]
 resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(

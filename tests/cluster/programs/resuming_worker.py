@@ -20,7 +20,7 @@ import keras  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 import de_core as de  # noqa: E402
-from de_core._ops import library as de_ops  # noqa: E402
+from de_core.base.ops import library as de_ops  # noqa: E402
 
 BATCH, STEPS, IDS = 96, 4, 60
 strategy = tf.distribute.MultiWorkerMirroredStrategy() if task >= 0 else None

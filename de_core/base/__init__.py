@@ -1,0 +1,1 @@
+"""The floor: the op library, the environment, checks of arguments, paths and progress."""

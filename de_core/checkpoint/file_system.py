@@ -1,0 +1,345 @@
+"""A Variable's rows in files that the program names: `save_to_file_system` and its reverse."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base import paths
+from de_core.base.checks import received
+from de_core.base.directory_lock import alone_in
+from de_core.snapshot import table_files
+from de_core.snapshot.table_files import Reading
+from de_core.tables.router import default_partition_fn
+from de_core.tables.served_copy import file_stem
+from de_core.tables.sharded import ShardedTable
+
+_SUFFIX = ".de"
+# What a file is called behind its name until all files of its save are whole.
+_NEW = ".new-"
+# By the first file's path what lets the threads of this process save it one after another.
+_SAVES: dict[str, threading.Lock] = {}
+
+
+class FileSystem:
+    """The part of a `Variable` that writes its tables to files and reads them back."""
+
+    _store: ShardedTable
+
+    def save_to_file_system(
+        self,
+        dirpath: str,
+        proc_size: int = 1,
+        proc_rank: int = 0,
+        file_name_list: Sequence[str] | None = None,
+        dirpath_env: str = "TFRA_SAVED_KV",
+        append_to_file: bool = False,
+        buffer_size: int = 4194304,
+        name: str | None = None,
+    ) -> Any:
+        """Writes each table to one snapshot file, values and optimizer slots.
+
+        A file is replaced when the new one is whole; a save that fails leaves the old one.
+
+        Args:
+            dirpath: The directory, on any of TensorFlow's file systems.
+            proc_size: Number of processes that save into it, each the rows it has.
+            proc_rank: Which of them this is.
+            file_name_list: A name for each table; None for `<name>_mht_<i>of<n>`.
+            dirpath_env: Name of an environment variable that, where it is set, replaces `dirpath`.
+            append_to_file: Keep what the files hold: the rows are added as a further part, and
+                where both have a row loading takes the later. Eager mode only.
+            buffer_size: Kept for compatibility. Memory is bounded in any case.
+            name: Kept for compatibility.
+
+        Returns:
+            None, or in a graph an op.
+
+        Raises:
+            ValueError: `proc_rank` or `file_name_list` does not fit, or the files of that name are
+                another Variable's.
+            tf.errors.OpError: A file cannot be written.
+        """
+        del name
+        _check_processes(proc_size, proc_rank, buffer_size)
+        if proc_size == 1:
+            self._store.router.require_whole(
+                "What `proc_size=1` writes", "Pass the number of workers, and `proc_rank`."
+            )
+        folder = os.environ.get(dirpath_env) or os.fspath(dirpath)
+        names = _file_names(self._store, file_name_list, proc_size, proc_rank)
+        targets = [paths.join(folder, each) for each in names]
+        if not tf.executing_eagerly():
+            if append_to_file:
+                raise ValueError(
+                    "`append_to_file` must be False in a graph; save in eager mode. "
+                    + received(append_to_file=append_to_file)
+                )
+            return tf.group(*table_files.write(self._store, [path + _SUFFIX for path in targets]))
+        tf.io.gfile.makedirs(folder)
+        if file_name_list is None:
+            _check_own(self._store, folder)
+        if append_to_file:
+            targets = [_next_part(path) for path in targets]
+        _write_all_or_none(self._store, [path + _SUFFIX for path in targets])
+        if not append_to_file and file_name_list is None:
+            _remove_other_layouts(
+                folder, set(names), _own_pattern(self._store, proc_size, proc_rank)
+            )
+        return None
+
+    def load_from_file_system(
+        self,
+        dirpath: str,
+        proc_size: int = 1,
+        proc_rank: int = 0,
+        file_name_list: Sequence[str] | None = None,
+        dirpath_env: str = "TFRA_SAVED_KV",
+        load_entire_dir: bool = False,
+        buffer_size: int = 4194304,
+        name: str | None = None,
+        *,
+        merge: bool = False,
+    ) -> Any:
+        """Reads what `save_to_file_system` wrote, from any number of tables and processes.
+
+        A failed call changes nothing.
+
+        Args:
+            dirpath: The directory.
+            proc_size: Number of processes that load. Where as many saved, each reads its own files;
+                else each reads all and keeps the keys that `default_partition_fn` gives to it.
+            proc_rank: Which of them this is.
+            file_name_list: Names of files; None for those of this Variable's name.
+            dirpath_env: Name of an environment variable that, where it is set, replaces `dirpath`.
+            load_entire_dir: Read every snapshot file of the directory, whatever its name. Where two
+                have a row the later name counts.
+            buffer_size: Kept for compatibility.
+            name: Kept for compatibility.
+            merge: Whether rows that the files do not have stay.
+
+        Returns:
+            None, or in a graph an op.
+
+        Raises:
+            ValueError: `proc_rank` does not fit, or the files are another Variable's.
+            tf.errors.NotFoundError: There are no such files, or one of several is missing.
+            tf.errors.DataLossError: A file is damaged.
+            tf.errors.InvalidArgumentError: A file is of a table of other dtypes or another dim.
+        """
+        del name
+        _check_processes(proc_size, proc_rank, buffer_size)
+        folder = os.environ.get(dirpath_env) or os.fspath(dirpath)
+        store = self._store
+        if not tf.executing_eagerly():
+            files = _matching_in_a_graph(store, folder, file_name_list, load_entire_dir)
+            return table_files.restore(store, files, Reading(merge=merge))
+        only = None
+        if load_entire_dir:
+            files = sorted(tf.io.gfile.glob(paths.join(paths.literal(folder), f"*{_SUFFIX}")))
+            _check_found(files, folder, f"*{_SUFFIX}")
+        elif file_name_list is not None:
+            files = [part for each in file_name_list for part in _parts(paths.join(folder, each))]
+        else:
+            files = _own_files(store, folder, proc_size, proc_rank)
+            if not files and proc_size > 1:
+                files = _own_files(store, folder, None, None)
+                only = lambda keys: default_partition_fn(keys, proc_size) == proc_rank  # noqa: E731
+            _check_found(files, folder, f"{file_stem(store.name)}_mht_*{_SUFFIX}")
+            _check_own(store, folder)
+        table_files.restore(store, files, Reading(merge=merge, only=only))
+        return None
+
+
+def _file_names(
+    store: ShardedTable, given: Sequence[str] | None, proc_size: int, proc_rank: int
+) -> list[str]:
+    if given is not None:
+        if isinstance(given, str) or len(given) != len(store.tables):
+            raise ValueError(
+                f"`file_name_list` must name a file for each of {len(store.tables)} tables. "
+                + received(file_name_list=given)
+            )
+        return list(given)
+    ending = f"_rank{proc_rank}_size{proc_size}" if proc_size > 1 else ""
+    return [file_stem(table.name) + ending for table in store.tables]
+
+
+def _write_all_or_none(store: ShardedTable, targets: list[str]) -> None:
+    """Writes the tables' files beside the targets; when all are whole they take their place."""
+    with _SAVES.setdefault(targets[0], threading.Lock()):
+        _write_beside(store, targets)
+
+
+def _write_beside(store: ShardedTable, targets: list[str]) -> None:
+    for path in targets:
+        for left in tf.io.gfile.glob(
+            f"{paths.literal(path)}{_NEW}*"
+        ):  # by a process that was killed
+            _remove(left)
+    tag = secrets.token_hex(8)
+    written = [f"{path}{_NEW}{tag}" for path in targets]
+    try:
+        table_files.write(store, written, save=tag)
+        with alone_in(paths.folder_of(targets[0]) or "."):
+            for path, target in zip(written, targets, strict=True):
+                tf.io.gfile.rename(path, target, overwrite=True)
+        paths.sync(paths.folder_of(targets[0]))
+    except BaseException:
+        for path in written:
+            _remove(path)
+        raise
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(tf.errors.NotFoundError):
+        tf.io.gfile.remove(path)
+
+
+def _check_processes(proc_size: int, proc_rank: int, buffer_size: int) -> None:
+    if proc_size < 1 or not 0 <= proc_rank < proc_size:
+        raise ValueError(
+            "`proc_rank` must be in [0, proc_size). "
+            + received(proc_rank=proc_rank, proc_size=proc_size)
+        )
+    if buffer_size < 1:
+        raise ValueError(f"`buffer_size` must be positive. {received(buffer_size=buffer_size)}")
+
+
+def _check_found(files: list[str], folder: str, pattern: str) -> None:
+    if not files:
+        raise tf.errors.NotFoundError(
+            None,
+            None,
+            "The directory must hold the files that save_to_file_system wrote. "
+            f"Received: no {pattern!r} in {folder!r}.",
+        )
+
+
+def _check_own(store: ShardedTable, folder: str) -> None:
+    """Raises if files of this Variable's name are another's: names may differ by a slash alone."""
+    pattern = re.compile(_own_pattern(store, None, None))
+    for path in (
+        paths.join(folder, e) for e in tf.io.gfile.listdir(folder) if pattern.fullmatch(e)
+    ):
+        with contextlib.suppress(tf.errors.OpError):  # none there, or none that can be read
+            name = str(table_files.about(path)["metadata"].get("table", store.name))
+            if name != store.name:
+                raise ValueError(
+                    f"The files of table {store.name!r} must not be another's, whose name is the "
+                    "same but for characters that file names do not have: use a directory each, "
+                    f"or `file_name_list`. Received: {path!r} of table {name!r}."
+                )
+
+
+def _own_pattern(store: ShardedTable, proc_size: int | None, proc_rank: int | None) -> str:
+    """Returns a regular expression for names of this Variable's files, with the groups i and n."""
+    if proc_size is None:
+        ending = r"(?:_rank\d+_size\d+)?"
+    else:
+        ending = f"_rank{proc_rank}_size{proc_size}" if proc_size > 1 else ""
+    stem = re.escape(file_stem(store.name))
+    return rf"(?P<stem>{stem}_mht_(?P<i>\d+)of(?P<n>\d+){ending}){re.escape(_SUFFIX)}"
+
+
+def _own_files(
+    store: ShardedTable, folder: str, proc_size: int | None, proc_rank: int | None
+) -> list[str]:
+    """Returns the files of the newest save of this Variable, and the parts appended to them."""
+    pattern = re.compile(_own_pattern(store, proc_size, proc_rank))
+    layouts: dict[int, dict[int, list[str]]] = {}
+    for entry in tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []:
+        match = pattern.fullmatch(entry)
+        if match:
+            numbers = layouts.setdefault(int(match["n"]), {})
+            numbers.setdefault(int(match["i"]), []).append(paths.join(folder, match["stem"]))
+    if not layouts:
+        return []
+    count, stems = max(layouts.items(), key=lambda item: _newest(item[1]))
+    missing = [index for index in range(1, count + 1) if index not in stems]
+    if missing:
+        raise tf.errors.NotFoundError(
+            None,
+            None,
+            f"The files of all {count} tables of {store.name!r} must be in the directory. "
+            f"Received: no file of number {missing} in {folder!r}.",
+        )
+    _check_one_save(stems)
+    return [part for _, own in sorted(stems.items()) for path in own for part in _parts(path)]
+
+
+def _check_one_save(stems: dict[int, list[str]]) -> None:
+    """Raises unless each process wrote all of its tables in one save."""
+    saves: dict[str, set[str]] = {}
+    for path in (path for own in stems.values() for path in own):
+        process = re.sub(r"_mht_\d+of", "_mht_of", path)
+        metadata = table_files.about(path + _SUFFIX)["metadata"]
+        saves.setdefault(process, set()).add(str(metadata.get("save", "")))
+    mixed = [process for process, names in saves.items() if len(names) > 1]
+    if mixed:
+        raise tf.errors.DataLossError(
+            None,
+            None,
+            "The files of a Variable's tables must have been saved together. Received: files of "
+            f"several saves as {mixed[0].replace('_mht_of', '_mht_*of')}{_SUFFIX}.",
+        )
+
+
+def _newest(stems: dict[int, list[str]]) -> int:
+    return max(
+        int(table_files.about(path + _SUFFIX)["created_micros"])
+        for own in stems.values()
+        for path in own
+    )
+
+
+def _parts(path: str) -> list[str]:
+    """Returns a file and what was appended to it, in order.
+
+    A part names the id of the file it belongs to, so one that outlived it is not taken for its own.
+    """
+    whole = path if path.endswith(_SUFFIX) else path + _SUFFIX
+    if not tf.io.gfile.exists(whole):
+        raise tf.errors.NotFoundError(
+            None, None, f"The file must exist; save_to_file_system writes it. Received: {whole!r}."
+        )
+    return [whole, *sorted(tf.io.gfile.glob(f"{paths.literal(_part_stem(whole))}*{_SUFFIX}"))]
+
+
+def _part_stem(whole: str) -> str:
+    return f"{whole.removesuffix(_SUFFIX)}.{table_files.about(whole)['id'][:12]}.part-"
+
+
+def _next_part(path: str) -> str:
+    whole = path + _SUFFIX
+    if not tf.io.gfile.exists(whole):
+        return path
+    return f"{_part_stem(whole)}{len(_parts(path)):06}"
+
+
+def _remove_other_layouts(folder: str, names: set[str], pattern: str) -> None:
+    """Deletes the files of a save with another number of tables, and parts of replaced files."""
+    kept = {each for name in names for each in _parts(paths.join(folder, name))}
+    own = re.compile(
+        pattern.replace(re.escape(_SUFFIX), rf"(?:\.[0-9a-f]+\.part-\d+)?{re.escape(_SUFFIX)}")
+    )
+    for entry in tf.io.gfile.listdir(folder):
+        path = paths.join(folder, entry)
+        if own.fullmatch(entry) and path not in kept:
+            _remove(path)
+
+
+def _matching_in_a_graph(
+    store: ShardedTable, folder: str, given: Sequence[str] | None, everything: bool
+) -> tf.Tensor:
+    if given is not None:
+        return tf.constant([paths.join(folder, each) + _SUFFIX for each in given])
+    name = f"*{_SUFFIX}" if everything else f"{file_stem(store.name)}_mht_*of*{_SUFFIX}"
+    return tf.io.matching_files(paths.join(paths.literal(folder), name))

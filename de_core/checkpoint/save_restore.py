@@ -1,0 +1,258 @@
+"""Saving and restoring tables alone: `de.checkpoint.save` and `de.checkpoint.restore`."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import secrets
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base import directory_lock, paths
+from de_core.base.checks import received
+from de_core.checkpoint import agreement, manifest, unfinished
+from de_core.checkpoint.sources import SUFFIX, tables_in
+from de_core.checkpoint.targets import tables_of
+from de_core.snapshot import table_files
+from de_core.snapshot.table_files import Reading
+from de_core.tables.keys_and_values import converted
+from de_core.tables.served_copy import file_stem
+from de_core.tables.sharded import ShardedTable
+
+
+def save(
+    target: Any, path: str | os.PathLike[str], *, slots: bool = True, consistent: bool = False
+) -> dict[str, Any]:
+    """Writes the tables of a target into a directory, while training may go on.
+
+    A checkpoint that the directory held is replaced: until the last moment it is whole, and a save
+    that fails or is killed leaves it so. Workers of a MultiWorkerMirroredStrategy call it together,
+    with a directory that all of them see: each writes its own rows. For the rest of a model see
+    `Manager` and `tf.train.Checkpoint`.
+
+    Args:
+        target: A Variable, a list or dict of them, or a module, layer or model.
+        path: The directory, on any of TensorFlow's file systems.
+        slots: Whether to write optimizer slots.
+        consistent: Whether all rows of a table are of the moment when its save begins. Else each
+            row is of a moment during the save, its value and slots always of the same one.
+
+    Returns:
+        By table name the reports of its files: rows, bytes, seconds, for how long of them the save
+        slept to leave the cores to others (`rested_seconds`), and for how long a writer waited at
+        most (`longest_hold_seconds`).
+
+    Raises:
+        tf.errors.OpError: A file cannot be written, for example `ResourceExhaustedError` where the
+            disk is full. What was written is removed.
+        tf.errors.AbortedError: Two other saves into the directory have finished meanwhile.
+        ValueError: `target` has no tables.
+
+    Example:
+    >>> import tempfile, de_core as de
+    >>> users = de.Variable(dim=2, name="users")
+    >>> users.upsert([7], [[1.0, 2.0]])
+    >>> directory = tempfile.mkdtemp()
+    >>> reports = save(users, directory)
+    >>> users.clear()
+    >>> restore(users, directory)
+    {'users': 1}
+    """
+    _check_eager("save")
+    folder = os.fspath(path)
+    tables = tables_of(target)
+    router = agreement.partners(tables.values())
+    tag = agreement.of_the_first(router, secrets.token_hex(4))
+    reports: dict[str, list[dict[str, Any]]] = {}
+
+    def write_files() -> dict[str, list[dict[str, Any]]]:
+        tf.io.gfile.makedirs(folder)
+        if router.first == 0:
+            unfinished.note(folder, tag, _files_of_manifest(folder))
+        for name, store in tables.items():
+            reports[name] = files = _new_files(store, f"{len(reports) + 1}{tag}", name)
+            written = table_files.write(
+                store,
+                [paths.join(folder, file["file"]) for file in files],
+                values_only=not slots,
+                consistent=consistent,
+            )
+            for file, report in zip(files, written, strict=True):
+                file.update(json.loads(report.numpy()))
+        return reports
+
+    def replace() -> None:
+        if router.first == 0:
+            made = manifest.Manifest(everyones)
+            with directory_lock.alone_in(folder):
+                _check_alone(folder, made)
+                old = _files_of_manifest(folder)
+                old |= unfinished.outdated(folder, tag, old)
+                manifest.write(folder, made)
+                _remove(folder, old - made.file_names())
+
+    try:
+        parts = agreement.of_all(router, write_files)
+        everyones = {name: [file for part in parts for file in part[name]] for name in tables}
+        agreement.of_all(router, replace)
+    except BaseException as error:
+        own = {file["file"] for files in reports.values() for file in files}
+        own_note = paths.join(folder, unfinished.name_of(tag))
+        gone = isinstance(error, tf.errors.NotFoundError) and not tf.io.gfile.exists(own_note)
+        if own.isdisjoint(_files_of_manifest(folder)):
+            _remove(folder, own | ({unfinished.name_of(tag)} if router.first == 0 else set()))
+        if gone:  # with the files that the note was of
+            raise _replaced(folder, unfinished.name_of(tag)) from error
+        raise
+    return everyones
+
+
+def _new_files(store: ShardedTable, tag: str, name: str) -> list[dict[str, Any]]:
+    count, first = store.router.count, store.router.first
+    return [
+        {"file": f"{file_stem(name)}-{first + index + 1}of{count}-{tag}{SUFFIX}"}
+        for index in range(len(store.tables))
+    ]
+
+
+def restore(
+    target: Any,
+    path: str | os.PathLike[str],
+    *,
+    merge: bool = False,
+    slots: bool = True,
+    only: Any = None,
+    convert: bool = False,
+) -> dict[str, int]:
+    """Reads tables from a checkpoint, into any number of tables and devices.
+
+    A failed call changes nothing.
+
+    Args:
+        target: As for `save`. Each of its tables must be in the checkpoint under its name; a single
+            table may be called otherwise if the checkpoint holds a single one.
+        path: A directory that `save` wrote; the prefix of a checkpoint of TensorFlow's or of a
+            `Manager`; a directory of several of these, for the newest whole one; a version that
+            `de.export` wrote; or a snapshot file.
+        merge: Whether rows that the checkpoint does not have stay. Else they are removed, and a key
+            without a row reads as it did in the saved table.
+        slots: Whether to read optimizer slots. Else rows begin with their slots' initial values.
+        only: None for all rows; keys, of any shape; or a function of keys [n] that returns for each
+            whether it is wanted, bool [n].
+        convert: Whether values of another floating-point dtype are taken.
+
+    Returns:
+        Rows by table name, as they are then.
+
+    Raises:
+        ValueError: A table is not in the checkpoint.
+        tf.errors.NotFoundError: There is no checkpoint, or a file of it is missing.
+        tf.errors.DataLossError: A file is damaged, or of another checkpoint.
+        tf.errors.InvalidArgumentError: A file is of a table of other dtypes or another dim.
+        TypeError: `path` is None, or `only` are keys of another dtype.
+
+    Example:
+    >>> import tempfile, de_core as de
+    >>> users = de.Variable(dim=1, name="users")
+    >>> users.upsert([1, 2], [[1.0], [2.0]])
+    >>> directory = tempfile.mkdtemp()
+    >>> reports = save(users, directory)
+    >>> few = de.Variable(dim=1, name="users", devices=["/CPU:0", "/CPU:0"])
+    >>> restore(few, directory, only=lambda keys: keys > 1)
+    {'users': 1}
+    """
+    _check_eager("restore")
+    saved = tables_in(path)
+    tables = tables_of(target)
+    if len(tables) == len(saved) == 1:
+        saved = dict(zip(tables, saved.values(), strict=True))
+    missing = [name for name in tables if name not in saved]
+    if missing:
+        raise ValueError(
+            "Every table of the target must be in the checkpoint; for other names pass a dict from "
+            f"the names there to Variables. Received: {missing}, while {os.fspath(path)!r} holds "
+            f"{sorted(saved)}."
+        )
+    reading = Reading(merge=merge, slots=slots, convert=convert, only=only)
+    restore_tables([(store, saved[name]) for name, store in tables.items()], reading)
+    return {name: int(store.size()) for name, store in tables.items()}
+
+
+def restore_tables(pairs: list[tuple[ShardedTable, list[str]]], reading: Reading) -> None:
+    """Reads files into several tables; one that does not fit or is damaged changes none of them.
+
+    Args:
+        pairs: Tables, and the files for them.
+        reading: How.
+    """
+    if len(pairs) > 1:
+        for store, files in pairs:
+            for path in files:
+                _check_fits(store, path, table_files.about(path, verified=True), reading)
+    # All choices before the first table changes.
+    readings = [_of_own_keys(reading, store, files) for store, files in pairs]
+    for (store, files), own in zip(pairs, readings, strict=True):
+        table_files.restore(store, files, own)
+
+
+def _of_own_keys(reading: Reading, store: ShardedTable, files: list[str]) -> Reading:
+    """Returns how one table is read, where keys or a predicate choose the rows of each."""
+    only = reading.only
+    if callable(only):
+        only = table_files.answered(store, files, only)
+    elif only is not None:
+        only = converted("only", only, store.spec.key_dtype, store.name)
+    return dataclasses.replace(reading, only=only)
+
+
+def _check_fits(store: ShardedTable, path: str, info: dict[str, Any], reading: Reading) -> None:
+    spec = store.spec
+    key_dtype = "string" if spec.key_dtype == tf.string else "int64"
+    wanted = {"key_dtype": key_dtype, "reads_as": spec.value_dtype.name, "dim": spec.dim}
+    found = {name: info[name] for name in wanted}
+    both = (spec.value_dtype, tf.as_dtype(found["reads_as"]))
+    if reading.convert and all(dtype.is_floating for dtype in both):
+        found["reads_as"] = wanted["reads_as"]
+    if found != wanted:
+        raise tf.errors.InvalidArgumentError(
+            None,
+            None,
+            f"{path}: the file must be of a table like {store.name!r}: {wanted}. "
+            f"Received: {found}.",
+        )
+
+
+def _check_alone(folder: str, made: manifest.Manifest) -> None:
+    for name in made.file_names():
+        if not tf.io.gfile.exists(paths.join(folder, name)):
+            raise _replaced(folder, name)
+
+
+def _replaced(folder: str, missing: str) -> tf.errors.AbortedError:
+    return tf.errors.AbortedError(
+        None,
+        None,
+        "One save at a time can write into a directory: others have replaced this one. "
+        f"Received: {folder!r} without {missing}.",
+    )
+
+
+def _files_of_manifest(folder: str) -> set[str]:
+    return manifest.read(folder).file_names() if manifest.exists(folder) else set()
+
+
+def _remove(folder: str, names: set[str]) -> None:
+    for name in names:
+        with contextlib.suppress(tf.errors.NotFoundError):
+            tf.io.gfile.remove(paths.join(folder, name))
+
+
+def _check_eager(verb: str) -> None:
+    if not tf.executing_eagerly():
+        raise RuntimeError(
+            f"de.checkpoint.{verb} must be called in eager mode; a graph has "
+            f"tf.compat.v1.train.Saver. {received(executing_eagerly=False)}"
+        )

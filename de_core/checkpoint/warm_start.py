@@ -1,0 +1,154 @@
+"""Beginning a run with rows of another one: `de.warm_start`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base.checks import received
+from de_core.checkpoint.save_restore import restore_tables
+from de_core.checkpoint.sources import tables_in
+from de_core.checkpoint.targets import tables_of
+from de_core.snapshot import table_files
+from de_core.snapshot.table_files import Reading
+from de_core.tables.sharded import ShardedTable, living
+
+
+def warm_start(
+    ckpt_to_initialize_from: str | os.PathLike[str],
+    vars_to_warm_start: Any = ".*",
+    var_name_to_prev_var_name: Mapping[str, str] | None = None,
+    *,
+    slots: bool = False,
+    merge: bool = False,
+    convert: bool = False,
+) -> Any:
+    """Fills Variables from a checkpoint of another run, by name.
+
+    Args:
+        ckpt_to_initialize_from: Whatever `de.checkpoint.restore` reads.
+        vars_to_warm_start: A regular expression, which must match the beginning of a Variable's
+            name; a list of them; or a list of Variables. Expressions mean the Variables that exist
+            in the current graph, or in eager mode in this process.
+        var_name_to_prev_var_name: What Variables were called in the checkpoint, where otherwise.
+        slots: Whether to read optimizer slots, too.
+        merge: Whether rows that the checkpoint does not have stay.
+        convert: Whether values of another floating-point dtype are taken.
+
+    Returns:
+        The names of the Variables that were filled; in a graph, the op that fills them.
+
+    Raises:
+        ValueError: An expression is none or matches no Variable, a name of the map belongs to none,
+            or the checkpoint does not hold what it shall be filled from.
+        TypeError: `vars_to_warm_start` is of a wrong type.
+        tf.errors.OpError: A file does not fit or is damaged. No Variable changes then.
+
+    Example:
+    >>> import tempfile, de_core as de
+    >>> old = de.Variable(dim=1, name="user_v1")
+    >>> old.upsert([1], [[5.0]])
+    >>> directory = tempfile.mkdtemp()
+    >>> reports = de.checkpoint.save(old, directory)
+    >>> new = de.Variable(dim=1, name="user_v2")
+    >>> de.warm_start(directory, [new], {"user_v2": "user_v1"})
+    ['user_v2']
+    >>> new.lookup([1]).numpy().tolist()
+    [[5.0]]
+    """
+    chosen = _chosen(vars_to_warm_start)
+    former = dict(var_name_to_prev_var_name or {})
+    strangers = sorted(set(former) - set(chosen))
+    if strangers:
+        raise ValueError(
+            "`var_name_to_prev_var_name` must name Variables that are to be filled: "
+            f"{sorted(chosen)}. Received: {strangers}."
+        )
+    saved = tables_in(ckpt_to_initialize_from)
+    sources = {name: former.get(name, name) for name in chosen}
+    missing = {name: source for name, source in sources.items() if source not in saved}
+    if missing:
+        raise ValueError(
+            "The checkpoint must hold what a Variable is filled from; name it in "
+            f"`var_name_to_prev_var_name`. Received: no {sorted(missing.values())} for "
+            f"{sorted(missing)}; it holds {sorted(saved)}."
+        )
+    reading = Reading(merge=merge, slots=slots, convert=convert)
+    pairs = [(store, saved[sources[name]]) for name, store in chosen.items()]
+    if not tf.executing_eagerly():
+        return tf.group(
+            *(table_files.restore(store, tf.constant(files), reading) for store, files in pairs)
+        )
+    restore_tables(pairs, reading)
+    return list(chosen)
+
+
+class WarmStartHook(tf.compat.v1.train.SessionRunHook):
+    """Fills Variables when a TensorFlow 1 session begins; see `warm_start`.
+
+    Args:
+        ckpt_to_initialize_from: As for `warm_start`.
+        vars_to_warm_start: The same.
+        var_name_to_prev_var_name: The same.
+    """
+
+    def __init__(
+        self,
+        ckpt_to_initialize_from: str | os.PathLike[str],
+        vars_to_warm_start: Any,
+        var_name_to_prev_var_name: Mapping[str, str] | None = None,
+    ) -> None:
+        self._arguments = (ckpt_to_initialize_from, vars_to_warm_start, var_name_to_prev_var_name)
+        self._operation: Any = None
+
+    def begin(self) -> None:
+        """Makes the ops; the session calls it."""
+        self._operation = warm_start(*self._arguments)
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        """Runs the ops; the session calls it."""
+        del coord
+        session.run(self._operation)
+
+
+def _chosen(wanted: Any) -> dict[str, ShardedTable]:
+    if isinstance(wanted, str):
+        return _matching([wanted])
+    if not isinstance(wanted, Sequence):
+        raise TypeError(
+            "`vars_to_warm_start` must be a regular expression, a list of them, or a list of "
+            f"Variables. {received(vars_to_warm_start=wanted)}"
+        )
+    if wanted and all(isinstance(each, str) for each in wanted):
+        return _matching(wanted)
+    return tables_of(list(wanted))
+
+
+def _matching(expressions: Sequence[str]) -> dict[str, ShardedTable]:
+    stores = living()
+    found: dict[str, ShardedTable] = {}
+    for expression in expressions:
+        try:
+            re.compile(expression)
+        except re.error as error:
+            raise ValueError(
+                "`vars_to_warm_start` must be a regular expression of Python's `re`. Received: "
+                f"{expression!r}: {error}."
+            ) from error
+        matching = [store for store in stores if re.match(expression, store.name)]
+        if not matching:
+            raise ValueError(
+                "`vars_to_warm_start` must match the name of at least one Variable. Received: "
+                f"{expression!r}, while there are {sorted({store.name for store in stores})}."
+            )
+        for store in matching:
+            if found.setdefault(store.name, store) is not store:
+                raise ValueError(
+                    "`vars_to_warm_start` must match Variables of different names; pass a list of "
+                    f"Variables. Received: {expression!r}, which matches two named {store.name!r}."
+                )
+    return found

@@ -1,0 +1,101 @@
+"""Rows inside a checkpoint that is one file, such as Keras's weight files: the snapshots' bytes."""
+
+from __future__ import annotations
+
+import pathlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from de_core.snapshot import table_files
+from de_core.tables.sharded import ShardedTable
+
+# Of a table's bytes in a weight file; what is in memory at a time.
+_PIECE_BYTES = 16 << 20
+
+
+def files(store: ShardedTable, folder: str) -> list[tf.Tensor]:
+    """Returns each table's snapshot file as a scalar string tensor.
+
+    Args:
+        store: The tables.
+        folder: Where the files lie meanwhile. In a graph they are written when it runs.
+    """
+    paths = [str(pathlib.Path(folder) / f"{index}.de") for index in range(len(store.tables))]
+    contents = []
+    for path, report in zip(paths, table_files.write(store, paths), strict=True):
+        with tf.control_dependencies([report]):
+            contents.append(tf.io.read_file(path))
+    return contents
+
+
+def restore(store: ShardedTable, contents: Any) -> Any:
+    """Replaces the tables' contents by those of snapshot files.
+
+    Args:
+        store: The tables.
+        contents: The files' bytes, from any number of tables; in a graph of any rank.
+
+    Returns:
+        In a graph, an op.
+
+    Raises:
+        tf.errors.DataLossError: A file is damaged. That and the following change nothing.
+        tf.errors.InvalidArgumentError: A file is of a table of other dtypes or another dim.
+    """
+    with tempfile.TemporaryDirectory(prefix="de_core_restore_") as folder:
+        paths = []
+        for index, content in enumerate(contents):
+            paths.append(str(pathlib.Path(folder) / f"{index}.de"))
+            tf.io.write_file(paths[-1], content)
+        table_files.restore(store, _some(paths))
+    return None
+
+
+def write_pieces(store: ShardedTable, target: Any) -> None:
+    """Writes the tables into a Keras weights file, piece by piece.
+
+    Args:
+        store: The tables.
+        target: What Keras gives to `save_own_variables`, a dict of arrays.
+    """
+    with tempfile.TemporaryDirectory(prefix="de_core_save_") as folder:
+        paths = [pathlib.Path(folder) / f"{index}.de" for index in range(len(store.tables))]
+        table_files.write(store, [str(path) for path in paths])
+        for index, path in enumerate(paths):
+            for number, piece in enumerate(_pieces(path)):
+                target[f"table_{index}_piece_{number}"] = piece
+            path.unlink()
+
+
+def read_pieces(store: ShardedTable, source: Any) -> None:
+    """Reads back what `write_pieces` wrote, whatever the number of tables was then.
+
+    Args:
+        store: The tables.
+        source: What Keras gives to `load_own_variables`, a dict of arrays.
+    """
+    places = sorted(tuple(int(part) for part in key.split("_")[1::2]) for key in source.keys())  # noqa: SIM118
+    with tempfile.TemporaryDirectory(prefix="de_core_restore_") as folder:
+        paths = {index: pathlib.Path(folder) / f"{index}.de" for index, _ in places}
+        for index, number in places:
+            with paths[index].open("ab") as file:
+                file.write(np.asarray(source[f"table_{index}_piece_{number}"]).data)
+        table_files.restore(store, _some([str(path) for path in paths.values()]))
+
+
+def _pieces(path: pathlib.Path) -> Iterator[np.ndarray[Any, Any]]:
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE_BYTES):
+            yield np.frombuffer(piece, np.uint8)
+
+
+def _some(paths: Sequence[str]) -> Sequence[str]:
+    if not paths:
+        raise ValueError(
+            f"The checkpoint must hold the rows of at least one table. Received: {len(paths)}."
+        )
+    return paths

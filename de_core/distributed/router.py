@@ -1,0 +1,76 @@
+"""Which worker holds a key: batches go there, and rows come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from de_core.base.ops import library
+from de_core.distributed.key_delivery import KeyDelivery
+from de_core.distributed.workers import Workers
+from de_core.tables.router import Partitioner, Router
+
+
+class WorkerRouter(Router):
+    """Divides keys among workers of which each has one table; all must call it together.
+
+    Args:
+        partitioner: As for `Router`.
+        workers: The processes.
+    """
+
+    is_spread = True
+
+    def __init__(self, partitioner: Partitioner | None, workers: Workers) -> None:
+        super().__init__(partitioner, workers.count)
+        self.workers = workers
+        self.first = workers.here
+
+    def split(self, keys: tf.Tensor, *values: tf.Tensor) -> list[list[tf.Tensor]]:
+        """Returns what all workers have for the one table here, in the order of the workers."""
+        delivery = KeyDelivery(self.workers, [keys], [self.shards(keys)])
+        return [[*delivery.arrived, *(delivery.send([each])[0] for each in values)]]
+
+    def gather(
+        self, keys: tf.Tensor, read: Callable[[int, tf.Tensor], tuple[tf.Tensor, ...]]
+    ) -> tuple[tf.Tensor, ...]:
+        """Reads from the tables of all workers, in the order of `keys`."""
+        delivery = KeyDelivery(self.workers, [keys], [self.shards(keys)])
+        results = read(0, delivery.arrived[0])
+        # Flags travel beside the values instead of by themselves.
+        first = results[0]
+        flags = [tf.cast(each, first.dtype)[:, tf.newaxis] for each in results[1:]]
+        if first.dtype == tf.bool:
+            [answer] = delivery.answer([tf.cast(first, tf.int32)])
+            return (tf.cast(answer, tf.bool),)
+        [answer] = delivery.answer([tf.concat([first, *flags], 1) if flags else first])
+        if not flags:
+            return (answer,)
+        values, *found = tf.split(answer, [first.shape[1], *[1] * len(flags)], 1)
+        return (values, *(tf.cast(each[:, 0], tf.bool) for each in found))
+
+    def total(self, count: tf.Tensor) -> tf.Tensor:
+        """Returns the sum of a count over all workers."""
+        return self.workers.total(count)
+
+    def everyones(self, *values: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Returns what the workers have, each [n, ...], joined."""
+        return tuple(self._collected(each) for each in values)
+
+    def _collected(self, values: tf.Tensor) -> tf.Tensor:
+        if values.dtype != tf.string:
+            return self.workers.collected(values)
+        words_and_lengths = library.de_strings_to_words(values)
+        return library.de_words_to_strings(*map(self.workers.collected, words_and_lengths))
+
+    def require_whole(self, what: str, remedy: str) -> None:
+        """Raises NotImplementedError: the rows are divided among workers."""
+        raise NotImplementedError(
+            f"{what} must be of tables that one process holds. {remedy} "
+            f"Received: tables divided among workers={self.count}."
+        )
+
+    def texts(self, text: str) -> list[str]:
+        """Returns the texts that the workers have, in their order."""
+        return self.workers.texts(text)

@@ -1,0 +1,100 @@
+"""Writing numbered SavedModel versions with the trained tables in them."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any
+
+from de_core.exports import effect, served_rows, warm_up
+from de_core.exports import version as _version
+from de_core.exports.skeleton import Skeleton
+from de_core.exports.version import Version
+from de_core.snapshot import table_files
+from de_core.tables.served_copy import SUFFIX
+
+
+def export(
+    model: Any,
+    path: str | os.PathLike[str],
+    signatures: Any = None,
+    version: int | None = None,
+    *,
+    inputs: Any = None,
+    dtype: Any = None,
+    oov: Any = "initial",
+    keep: Any = None,
+    sample: Any = None,
+) -> Version:
+    """Writes a model and the rows of its tables as the next version of a SavedModel.
+
+    The version directory appears whole or not at all. Its tables are read-only snapshot files
+    without optimizer slots, mapped into memory where they are served. A process that loads it needs
+    TensorFlow and `import de_core` (for the op library), not the model's code.
+
+    Besides the model's own signatures there are, for each table that they use, `de_lookup/<name>`
+    (`ids` [n] to `embeddings` [n, dim] and `found` [n]), and `de_stats` (to `stats`, a JSON list).
+
+    Args:
+        model: A Keras model, or a `tf.Module`.
+        path: The model's directory; versions are numbered directories in it.
+        signatures: A `tf.function` with an input signature, a concrete function, or a dict of them
+            by signature name. None makes `serving_default` of the model's own call.
+        version: Number of the version; None for one more than the newest.
+        inputs: What a subclassed Keras model or a module is called with: a `tf.TensorSpec`, or a
+            list or dict of them. Functional and `Sequential` models know theirs, and a subclassed
+            one of tf_keras that was called. A ragged input, `tf.RaggedTensorSpec`, becomes the
+            inputs `<name>_values` and `<name>_row_lengths`, int64; a `tf.SparseTensorSpec` becomes
+            `<name>_indices`, `<name>_values` and `<name>_dense_shape`.
+        dtype: What floating-point values are stored as: "float32", "float16", "bfloat16" or "int8"
+            with a scale a row; None for their own dtype. They read as their own dtype. This and the
+            next two are for all tables, or a dict by their names.
+        oov: What an id without a row reads as: "initial" (its initial row, as while training),
+            "zeros", a number for all elements (`bytes` for a table of strings), a row [dim], or
+            "error", which fails the lookup and names the id.
+        keep: A `KeepRows` that chooses rows by frequency, last use, score or a function of keys;
+            None for all.
+        sample: Requests to `serving_default` (or the first signature): inputs by name, or a list of
+            such dicts. They are written where TensorFlow Serving and the gateway find requests to
+            warm up with, and their answers are compared with the live model's.
+
+    Returns:
+        The version directory, a string with a `report`: `tables`, by name `rows`, `bytes` and for
+        another `dtype` the `max_error` and `mean_error` of an element; with a sample `scores`, by
+        output the `max` and `mean` difference to the live model.
+
+    Raises:
+        TypeError: An argument is of a wrong type.
+        ValueError: No signature can be made, none uses a table, `path` is not on this machine, or
+            an argument is out of range.
+        FileExistsError: The version exists.
+        tf.errors.OpError: A file cannot be written, for example because the disk is full.
+
+    Example:
+    >>> import keras, tempfile, tensorflow as tf, de_core as de
+    >>> model = keras.Sequential([keras.Input([], dtype="int64"), de.layers.Embedding(2, name="t")])
+    >>> directory = de.export(model, tempfile.mkdtemp(), dtype="int8", oov="zeros")
+    >>> sorted(tf.saved_model.load(directory).signatures)
+    ['de_lookup/t', 'de_stats', 'serving_default']
+    """
+    skeleton = Skeleton(model, signatures, inputs)
+    rows = served_rows.of_tables(skeleton.names, dtype, oov, keep)
+    name = skeleton.main_signature
+    requests = None if sample is None else warm_up.requests(sample, skeleton.functions[name])
+    target = _version.next_in(_version.local(path, "path"), version)
+    tables: dict[str, Any] = {}
+    report: dict[str, Any] = {"tables": tables}
+    with _version.being_written(target) as folder:
+        copies = skeleton.save(folder, SUFFIX)
+        for table_name, store in skeleton.names.items():
+            write = functools.partial(rows[table_name].write, store)
+            names = [copies[table].file.name for table in store.tables]
+            paths = [str(folder / "assets" / each) for each in names]
+            reports = table_files.of_each(store, write, paths)
+            tables[table_name] = served_rows.total(reports)
+        if requests is not None:
+            warm_up.write(folder, target.parent.name, name, requests)
+            scores = effect.on_scores(folder, name, skeleton.functions[name], requests)
+            report["scores"] = scores
+        _version.write_report(folder, report)
+    return Version(str(target), report)

@@ -1,0 +1,148 @@
+"""Versions of a model minutes apart: a full one now and then, between them what changed."""
+
+from __future__ import annotations
+
+import numbers
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from de_core.base.checks import received
+from de_core.exports import served_rows, warm_up
+from de_core.exports.publish import versions
+from de_core.exports.publish.publication import Publication, Schedule
+from de_core.exports.skeleton import Skeleton
+from de_core.exports.version import Version, local
+from de_core.tables.sharded import living
+
+
+def publish(
+    model: Any,
+    root: str | os.PathLike[str],
+    signatures: Any = None,
+    *,
+    full_every: int = 20,
+    full_part: float = 0.5,
+    keep_versions: int | None = 3,
+    full: bool = False,
+    consistent: bool = False,
+    inputs: Any = None,
+    dtype: Any = None,
+    oov: Any = "initial",
+    keep: Any = None,
+    sample: Any = None,
+) -> Version:
+    """Writes the next version of a model into a directory that a server watches.
+
+    The first version holds all rows (a base). Those after it hold a second name of that file, the
+    rows that changed since the version before and the keys that are gone (a delta), and the dense
+    weights. A version appears whole or not at all, whatever happens to this process or the disk,
+    and it needs no file of another one. The graph is that of the last full version: code that
+    changed since comes with the next full one.
+
+    A version is full again when the deltas are many or large, when an argument changed, or when
+    somebody else published into the directory.
+
+    Args:
+        model: As for `de.export`.
+        root: The directory of the versions, on a local file system.
+        signatures: As for `de.export`.
+        full_every: Versions from one full one to the next.
+        full_part: Part of the bases' bytes that their deltas may have, all tables together.
+        keep_versions: How many of the newest published versions stay; None for all. At least 2, so
+            that a server can finish with the one before.
+        full: Whether this version is a full one in any case.
+        consistent: Whether all rows of a table are of the moment when its save begins; see
+            `de.checkpoint.save`.
+        inputs: As for `de.export`, and so are the next three.
+        dtype: What values are stored as.
+        oov: What ids without a row read as.
+        keep: Bounds on the rows; `where` is for `de.export` alone. A row that falls below a bound
+            without having changed goes with the next full version.
+        sample: Requests to warm up with, as for `de.export`; taken with a full version.
+
+    Returns:
+        The version directory, a string with a `report`: `kind` ("full" or "delta"), `previous` (the
+        version that a delta follows) and `tables`, by name `rows`, `tombstones` and `bytes` of what
+        was written.
+
+    Raises:
+        TypeError: An argument is of a wrong type.
+        ValueError: An argument is out of range.
+        tf.errors.OpError: A file cannot be written; the version then does not appear and no change
+            is lost to the next one.
+
+    Example:
+    >>> import keras, tempfile, de_core as de
+    >>> model = keras.Sequential([keras.Input([], dtype="int64"), de.layers.Embedding(2, name="t")])
+    >>> root = tempfile.mkdtemp()
+    >>> de.publish(model, root).report["kind"]
+    'full'
+    >>> model.get_layer("t").table.upsert([7], [[1.0, 2.0]])
+    >>> de.publish(model, root).report["tables"]["t"]["rows"]
+    1
+    """
+    for name, value, least in (("full_every", full_every, 1), ("keep_versions", keep_versions, 2)):
+        optional = name == "keep_versions" and value is None
+        if not optional and (
+            isinstance(value, bool) or not isinstance(value, int) or value < least
+        ):
+            raise ValueError(
+                f"`{name}` must be an integer of at least {least}. {received(**{name: value})}"
+            )
+    if not isinstance(full_part, numbers.Real) or not 0 < full_part <= 10:
+        raise ValueError(
+            f"`full_part` must be a number above 0 and at most 10. {received(full_part=full_part)}"
+        )
+    _check_bounds_only(keep)
+    folder = local(root, "root").resolve()
+    arguments = (model, signatures, inputs, dtype, oov, keep)
+    with versions.alone_in(folder):
+        known = None if full else _known(folder, arguments)
+        last = None if known is None else known.followed(Schedule(full_every, full_part))
+        if known is None or last is None:
+            known = _made(folder, arguments, sample)
+        result = known.publish(last, consistent=consistent)
+        # Only now: what failed leaves the versions before it to follow.
+        known.store.publications[str(folder)] = (arguments, known)
+        versions.prune(folder, keep_versions)
+    return result
+
+
+def _check_bounds_only(keep: Any) -> None:
+    for each in keep.values() if isinstance(keep, dict) else [keep]:
+        if getattr(each, "where", None) is not None:
+            raise ValueError(
+                "`publish` chooses rows by bounds alone, as a delta must know which rows the "
+                f"versions before it left out; use de.export. {received(keep=keep)}"
+            )
+
+
+def _known(folder: pathlib.Path, arguments: tuple[Any, ...]) -> Publication | None:
+    for store in living():
+        known = store.publications.get(str(folder))
+        if known is not None and all(map(_same, known[0], arguments)):
+            return known[1]
+    return None
+
+
+def _made(folder: pathlib.Path, arguments: tuple[Any, ...], sample: Any) -> Publication:
+    model, signatures, inputs, dtype, oov, keep = arguments
+    skeleton = Skeleton(model, signatures, inputs)
+    rows = served_rows.of_tables(skeleton.names, dtype, oov, keep)
+    function = skeleton.functions[skeleton.main_signature]
+    requests = None if sample is None else warm_up.requests(sample, function)
+    return Publication(folder, skeleton, rows, requests)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return bool(np.array_equal(one, other))
+    try:
+        return bool(one == other)
+    except (TypeError, ValueError):  # of arrays inside of others
+        return False

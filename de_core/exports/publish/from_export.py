@@ -1,0 +1,193 @@
+"""Publishing what `de.export` wrote, perhaps elsewhere: files in, files out, no model."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import os
+import pathlib
+import secrets
+import shutil
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from de_core.base.ops import library
+from de_core.exports import served_rows, version
+from de_core.exports.publish import versions
+from de_core.exports.publish.publication import Schedule
+from de_core.exports.publish.versions import Published
+from de_core.exports.version import Version
+from de_core.snapshot import chain_file
+from de_core.snapshot.chain_file import Link
+from de_core.snapshot.difference import compare
+from de_core.snapshot.file import SnapshotFile
+from de_core.snapshot.table_files import about
+from de_core.tables.served_copy import SUFFIX
+
+_CHAIN = "publish"
+
+
+@dataclasses.dataclass
+class _Table:
+    """One table of an export, and the published files that a delta to it would follow."""
+
+    file: pathlib.Path
+    info: dict[str, Any]
+    before: list[pathlib.Path] = dataclasses.field(default_factory=list)
+
+
+def add(
+    source: pathlib.Path,
+    root: pathlib.Path,
+    schedule: Schedule,
+    *,
+    full: bool = False,
+    keep_versions: int | None = 3,
+) -> Version:
+    """Publishes an exported version as the next one: a delta to the newest where there is one.
+
+    Graph and weights are the export's; a delta holds the rows that differ. Memory: one table.
+
+    Args:
+        source: A version directory that `de.export` wrote.
+        root: The directory of the published versions.
+        schedule: When a version is a full one.
+        full: Whether this one is in any case.
+        keep_versions: How many published versions stay.
+
+    Raises:
+        ValueError: `source` is no such directory.
+        tf.errors.OpError: A file is damaged or cannot be written.
+    """
+    files = sorted(source.glob(f"assets/*{SUFFIX}"))
+    if not files or not (source / "saved_model.pb").is_file():
+        raise ValueError(
+            "What is added must be a version directory that de.export wrote, with a saved_model.pb "
+            f"and snapshot files in its assets. Received: {str(source)!r}."
+        )
+    tables = [_Table(file, about(str(file), verified=True)) for file in files]
+    with versions.alone_in(root):
+        newest = max(versions.all_in(root), key=lambda each: each.number, default=None)
+        delta = (
+            not full
+            and newest is not None
+            and newest.number == version.numbers_in(root)[-1]
+            and _follows(tables, newest, schedule)
+        )
+        target = version.next_in(root, None)
+        with version.being_written(target, versions.WORK_PREFIX) as folder:
+            _copy_graph(source, folder, tables)
+            reports: dict[str, list[dict[str, Any]]] = {}
+            for table in tables:
+                made = _write_delta if delta else _write_base
+                name = f"{table.info['metadata'].get('table', '')}"
+                reports.setdefault(name, []).append(made(table, folder / "assets"))
+            totals = {name: served_rows.total(each) for name, each in reports.items()}
+            previous = newest.number if delta and newest is not None else None
+            report = {"kind": "delta" if delta else "full", "previous": previous, "tables": totals}
+            version.write_report(folder, report)
+        versions.prune(root, keep_versions)
+    return Version(str(target), report)
+
+
+def _key(info: dict[str, Any]) -> tuple[Any, ...]:
+    metadata = info["metadata"]
+    fields = ("table", "shard", "partition")
+    return (
+        *(metadata.get(field) for field in fields),
+        *(info[field] for field in ("key_dtype", "reads_as", "dim", "initializer")),
+    )
+
+
+def _follows(tables: list[_Table], newest: Published, schedule: Schedule) -> bool:
+    """Finds the files that deltas would follow; False where there are none or they are too many."""
+    chains: dict[str, list[pathlib.Path]] = {}
+    for links in newest.chains.values():
+        paths = [newest.path / "assets" / each.name for each in links]
+        chains[repr(_key(about(str(paths[-1]))))] = paths
+    if len(chains) != len(tables) or len(newest.chains) != len(tables):
+        return False
+    for table in tables:
+        table.before = chains.get(repr(_key(table.info)), [])
+    sizes = [[path.stat().st_size for path in table.before] for table in tables]
+    return all(sizes) and not schedule.is_full(sizes)
+
+
+def _copy_graph(source: pathlib.Path, folder: pathlib.Path, tables: list[_Table]) -> None:
+    """Takes all but the rows along; the tables' assets become chain files."""
+    own = {table.file.name for table in tables}
+    for path, _, names in os.walk(source):
+        target = folder / pathlib.Path(path).relative_to(source)
+        target.mkdir(exist_ok=True)
+        for name in names:
+            if name not in {*own, "fingerprint.pb"}:
+                shutil.copyfile(pathlib.Path(path, name), target / name)
+    message = importlib.import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel()
+    message.ParseFromString((source / "saved_model.pb").read_bytes())
+    for graph in message.meta_graphs:
+        for asset in graph.asset_file_def:
+            if asset.filename in own:
+                asset.filename = _asset_name(asset.filename)
+    (folder / "saved_model.pb").write_bytes(message.SerializeToString(deterministic=True))
+
+
+def _asset_name(name: str) -> str:
+    return name.removesuffix(SUFFIX) + chain_file.SUFFIX
+
+
+def _write_base(table: _Table, assets: pathlib.Path) -> dict[str, Any]:
+    versions.link(table.file, assets / table.file.name)
+    links = [Link(table.info["id"], table.file.name)]
+    chain_file.write(assets / _asset_name(table.file.name), links)
+    return {name: table.info[name] for name in ("rows", "tombstones", "bytes")}
+
+
+def _write_delta(table: _Table, assets: pathlib.Path) -> dict[str, Any]:
+    before = [str(path) for path in table.before]
+    whole = str(assets / f".{secrets.token_hex(4)}")
+    library.de_snapshot_compact(before, whole)
+    info = table.info
+    live = library.de_table(
+        anonymous=True,
+        key_dtype=tf.as_dtype(info["key_dtype"]),
+        value_dtype=tf.as_dtype(info["reads_as"]),
+        dim=info["dim"],
+    )
+    stored, reads_as = info["value_dtype"], info["reads_as"]
+    library.de_table_restore(live, before, convert=stored != reads_as, chain=_CHAIN)
+    for part in compare(SnapshotFile(whole), SnapshotFile(str(table.file))):
+        if len(part.removed):
+            library.de_table_erase(live, tf.constant(part.removed))
+        if keys := [each for each in (part.added, part.changed) if len(each)]:
+            library.de_table_restore_keys(
+                live,
+                str(table.file),
+                tf.constant(np.concatenate(keys)),
+                replace=False,
+                convert=True,
+            )
+    pathlib.Path(whole).unlink()
+    name = f"{table.file.name.removesuffix(SUFFIX)}-{secrets.token_hex(4)}{SUFFIX}"
+    metadata: list[str | bytes] = []
+    for key, value in info["metadata"].items():
+        binary = isinstance(value, dict)
+        metadata += [key, bytes.fromhex(value["hex"]) if binary else value]
+    report = library.de_table_save(
+        live,
+        str(assets / name),
+        values_only=True,
+        chain=_CHAIN,
+        delta=True,
+        store_as="" if stored == reads_as else stored,
+        metadata=metadata,
+    )
+    made = dict(json.loads(report.numpy()))
+    links = [Link(about(path)["id"], pathlib.Path(path).name) for path in before]
+    for path in table.before:
+        versions.link(path, assets / path.name)
+    asset = assets / _asset_name(table.file.name)
+    chain_file.write(asset, [*links, Link(made["id"], name)])
+    return made

@@ -1,0 +1,210 @@
+"""A model that is published into one directory again and again."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import secrets
+import shutil
+from collections.abc import Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base.ops import library
+from de_core.exports import served_rows, version, warm_up
+from de_core.exports.publish import versions
+from de_core.exports.publish.weights import Weights
+from de_core.exports.served_rows import ServedRows
+from de_core.exports.skeleton import Skeleton
+from de_core.exports.version import Version
+from de_core.snapshot import chain_file
+from de_core.snapshot.chain_file import Link
+from de_core.tables.served_copy import SUFFIX, FrozenCopy, file_stem
+from de_core.tables.sharded import ShardedTable
+from de_core.tables.table import Table
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """When a version is a full one.
+
+    Attributes:
+        full_every: Versions from one full one to the next.
+        full_part: Part of the bases' bytes that their deltas may have, all tables together.
+    """
+
+    full_every: int
+    full_part: float
+
+    def is_full(self, chains: Iterable[list[int]]) -> bool:
+        """Returns whether a version is full that would follow another one.
+
+        Args:
+            chains: By table the bytes of the base and of the deltas there are.
+        """
+        chains = list(chains)
+        bases, deltas = (sum(sum(c[part]) for c in chains) for part in (slice(1), slice(1, None)))
+        return max(map(len, chains)) >= self.full_every or deltas > self.full_part * bases
+
+
+@dataclasses.dataclass
+class Written:
+    """What a version was made of, for the one that follows it.
+
+    Attributes:
+        path: Its directory.
+        assets: By table the name of its chain file.
+        weights: The dense weights.
+        links: By table the files of its chain.
+        sizes: The bytes of each of them.
+        reports: By table what the op reported of the last one's save.
+    """
+
+    path: pathlib.Path
+    assets: dict[Table, str]
+    weights: Weights
+    links: dict[Table, list[Link]] = dataclasses.field(default_factory=dict)
+    sizes: dict[Table, list[int]] = dataclasses.field(default_factory=dict)
+    reports: dict[Table, dict[str, Any]] = dataclasses.field(default_factory=dict)
+
+
+class Publication:
+    """What one process knows of the versions that it has published.
+
+    Args:
+        root: The directory of the versions.
+        skeleton: The model's graph and weights.
+        rows: How each of its tables is stored, by name.
+        requests: To warm up with, or None.
+    """
+
+    def __init__(
+        self,
+        root: pathlib.Path,
+        skeleton: Skeleton,
+        rows: dict[str, ServedRows],
+        requests: list[dict[str, tf.Tensor]] | None,
+    ) -> None:
+        self._root = root
+        self._skeleton = skeleton
+        self._rows = rows
+        self._requests = requests
+        self._chain = f"publish {root}"
+        self._last: Written | None = None
+
+    @property
+    def store(self) -> ShardedTable:
+        """The table that remembers this: the model's first."""
+        return next(iter(self._skeleton.names.values()))
+
+    def publish(self, last: Written | None, *, consistent: bool) -> Version:
+        """Writes the next version; the caller keeps other publishers out.
+
+        Args:
+            last: The version that it follows as a delta, or None for a full one.
+            consistent: Whether all rows of a table are of one moment.
+        """
+        target = version.next_in(self._root, None)
+        with version.being_written(target, versions.WORK_PREFIX) as folder:
+            try:
+                written = self._write(folder, last, consistent)
+            except tf.errors.FailedPreconditionError:
+                if last is None:
+                    raise
+                # A table no longer follows its last save.
+                shutil.rmtree(folder)
+                folder.mkdir()
+                last = None
+                written = self._write(folder, last, consistent)
+            report = self._report(written, last)
+            version.write_report(folder, report)
+        written.path = target
+        for table, each in written.reports.items():
+            table.run(library.de_table_commit_save, each["id"], chain=self._chain)
+        self._last = written
+        return Version(str(target), report)
+
+    def followed(self, schedule: Schedule) -> Written | None:
+        """Returns the version that the next one follows as a delta, or None for a full one.
+
+        Args:
+            schedule: When a version is a full one.
+        """
+        last = self._last
+        if last is None or version.numbers_in(self._root)[-1:] != [int(last.path.name)]:
+            return None
+        if schedule.is_full(last.sizes.values()):
+            return None
+        for table, links in last.links.items():
+            chains = json.loads(table.run(library.de_table_chains).numpy())["chains"]
+            own = [each["id"] for each in chains if each["chain"] == self._chain]
+            if own != [links[-1].identity]:
+                return None
+        return last
+
+    def _write(self, folder: pathlib.Path, last: Written | None, consistent: bool) -> Written:
+        """Writes all files of a version."""
+        if last is not None and last.weights.are_all:
+            made = self._write_beside_graph(folder, last)
+        else:
+            made = self._write_graph(folder)
+        assets = folder / "assets"
+        for name, store in self._skeleton.names.items():
+            for table in store.tables:
+                file = f"{file_stem(table.name)}-{secrets.token_hex(4)}{SUFFIX}"
+                made.reports[table] = report = self._rows[name].write(
+                    store,
+                    table,
+                    str(assets / file),
+                    chain=self._chain,
+                    delta=last is not None,
+                    commit=False,
+                    consistent=consistent,
+                )
+                links, sizes = ([], []) if last is None else (last.links[table], last.sizes[table])
+                for each in links:
+                    assert last is not None
+                    versions.link(last.path / "assets" / each.name, assets / each.name)
+                made.links[table] = [*links, Link(report["id"], file)]
+                made.sizes[table] = [*sizes, report["bytes"]]
+                chain_file.write(assets / made.assets[table], made.links[table])
+        return made
+
+    def _write_graph(self, folder: pathlib.Path) -> Written:
+        copies: dict[Table, FrozenCopy] = self._skeleton.save(folder, chain_file.SUFFIX)
+        if self._requests is not None:
+            name = self._skeleton.main_signature
+            warm_up.write(folder, self._root.name, name, self._requests)
+        return Written(
+            folder,
+            {table: copy.file.name for table, copy in copies.items()},
+            Weights(folder, self._skeleton.module.used_variables),
+        )
+
+    def _write_beside_graph(self, folder: pathlib.Path, last: Written) -> Written:
+        """Takes the graph of the version before and writes the weights anew."""
+        for name in ("saved_model.pb", "fingerprint.pb"):
+            if (last.path / name).is_file():
+                versions.link(last.path / name, folder / name)
+        own = {each.name for links in last.links.values() for each in links}
+        own |= set(last.assets.values())
+        (folder / "assets").mkdir()
+        for file in (last.path / "assets").iterdir():
+            if file.name not in own:
+                versions.link(file, folder / "assets" / file.name)
+        if (requests := last.path / warm_up.FILE).is_file():
+            (folder / version.EXTRA).mkdir()
+            versions.link(requests, folder / warm_up.FILE)
+        last.weights.write(folder)
+        return Written(folder, last.assets, last.weights)
+
+    def _report(self, written: Written, last: Written | None) -> dict[str, Any]:
+        tables = {
+            name: served_rows.total(written.reports[table] for table in store.tables)
+            for name, store in self._skeleton.names.items()
+        }
+        if last is None:
+            return {"kind": "full", "previous": None, "tables": tables}
+        return {"kind": "delta", "previous": int(last.path.name), "tables": tables}

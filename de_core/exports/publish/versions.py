@@ -1,0 +1,111 @@
+"""The published versions in a directory: what they consist of, and which of them stay."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import os
+import pathlib
+import shutil
+from collections.abc import Iterator
+
+from de_core.exports import version
+from de_core.snapshot import chain_file
+from de_core.snapshot.chain_file import Link
+
+#: How the names of directories begin that are being written or deleted; no server loads them.
+WORK_PREFIX = ".publish-"
+_LOCK = ".publish.lock"
+
+
+@dataclasses.dataclass(frozen=True)
+class Published:
+    """A published version.
+
+    Attributes:
+        path: Its directory.
+        chains: By the name of their asset the files that each table is served from.
+    """
+
+    path: pathlib.Path
+    chains: dict[str, list[Link]]
+
+    @property
+    def number(self) -> int:
+        """Of the version."""
+        return int(self.path.name)
+
+    @property
+    def deltas(self) -> int:
+        """How many deltas the longest chain has."""
+        return max((len(links) - 1 for links in self.chains.values()), default=0)
+
+    def bytes(self) -> tuple[int, int]:
+        """Returns the bytes of all files, and of those that no other directory links to."""
+        sizes = [
+            (stat.st_size, stat.st_nlink)
+            for stat in (file.stat() for file in self.path.rglob("*") if file.is_file())
+        ]
+        return sum(size for size, _ in sizes), sum(size for size, links in sizes if links == 1)
+
+
+def published(path: pathlib.Path) -> Published | None:
+    """Returns the version in a directory, or None where it was not published."""
+    assets = sorted(path.glob(f"assets/*{chain_file.SUFFIX}"))
+    if not assets or not (path / "saved_model.pb").is_file():
+        return None
+    return Published(path, {asset.name: chain_file.read(asset) for asset in assets})
+
+
+def all_in(root: pathlib.Path) -> list[Published]:
+    """Returns the published versions in a directory, the oldest first."""
+    found = (published(root / str(number)) for number in version.numbers_in(root))
+    return [each for each in found if each is not None]
+
+
+@contextlib.contextmanager
+def alone_in(root: pathlib.Path) -> Iterator[None]:
+    """Keeps other publishers out, and removes what one that was killed has left."""
+    root.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        for left in root.glob(f"{WORK_PREFIX}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def prune(root: pathlib.Path, count: int | None) -> list[int]:
+    """Deletes the oldest published versions but `count`; others in the directory stay.
+
+    A version holds every file that it needs, if only as a further name of a file of an older one,
+    so none of those that stay loses anything.
+
+    Args:
+        root: The directory; nobody else may publish into it meanwhile.
+        count: How many stay; None for all.
+
+    Returns:
+        The numbers of those deleted.
+    """
+    if count is None or len(version.numbers_in(root)) <= count:
+        return []
+    old = all_in(root)[:-count]
+    for each in old:
+        gone = root / f"{WORK_PREFIX}{each.number}-deleted"
+        each.path.rename(gone)  # at once, so that no server sees half of it
+        shutil.rmtree(gone, ignore_errors=True)
+    return [each.number for each in old]
+
+
+def link(source: pathlib.Path, target: pathlib.Path) -> None:
+    """Gives a file a second name, or copies it where the file system cannot do that."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        shutil.copyfile(source, target)

@@ -1,0 +1,237 @@
+"""How a table goes into an exported model: which rows, stored as what, what other ids read as."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import numbers
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base.checks import received
+from de_core.base.ops import library
+from de_core.exports import unknown_ids
+from de_core.tables.sharded import ShardedTable
+from de_core.tables.table import Table
+from de_core.variable.slots import RESERVED_OWNER
+
+_STORED = ("float32", "float16", "bfloat16", "int8")
+
+
+@dataclasses.dataclass(frozen=True)
+class KeepRows:
+    """The rows that an exported model gets: those that satisfy all of what is given.
+
+    Frequency, last use and score are columns that a Variable keeps of its rows where its `eviction`
+    or `restrict_policy` needs them.
+
+    Args:
+        min_uses: Least number of writes of a row (`de.EvictionLFU`, `FrequencyRestrictPolicy`).
+        max_age_seconds: Longest time since its last write (`de.EvictionLRU`,
+            `TimestampRestrictPolicy`).
+        min_score: Least score (`de.EvictionScore`).
+        where: A function of keys [n] that returns for each whether it is wanted, bool [n].
+
+    Raises:
+        TypeError: A bound is no number, or `where` cannot be called.
+        ValueError: Nothing is given, or a bound is not finite.
+
+    Example:
+    >>> import tempfile, de_core as de
+    >>> users = de.Variable(dim=1, name="users", restrict_policy=de.FrequencyRestrictPolicy)
+    >>> users.upsert([1, 1, 2], [[1.0], [2.0], [3.0]])
+    >>> module = tf.Module()
+    >>> module.users = users
+    >>> specs = [tf.TensorSpec([None], tf.int64, name="ids")]
+    >>> module.look = tf.function(users.lookup, input_signature=specs)
+    >>> path = de.export(module, tempfile.mkdtemp(), module.look, keep=de.KeepRows(min_uses=2))
+    >>> path.report["tables"]["users"]["rows"]
+    1
+    """
+
+    min_uses: float | None = None
+    max_age_seconds: float | None = None
+    min_score: float | None = None
+    where: Callable[[tf.Tensor], Any] | None = None
+
+    def __post_init__(self) -> None:
+        bounds = {
+            "min_uses": self.min_uses,
+            "max_age_seconds": self.max_age_seconds,
+            "min_score": self.min_score,
+        }
+        for name, bound in bounds.items():
+            if bound is None:
+                continue
+            if isinstance(bound, bool) or not isinstance(bound, numbers.Real):
+                raise TypeError(f"`{name}` must be a number. {received(**{name: bound})}")
+            if not math.isfinite(bound):
+                raise ValueError(f"`{name}` must be finite. {received(**{name: bound})}")
+        if self.where is not None and not callable(self.where):
+            raise TypeError(f"`where` must be a function of keys. {received(where=self.where)}")
+        if self.where is None and all(bound is None for bound in bounds.values()):
+            raise ValueError("A bound or `where` must be given. Received: none of them.")
+
+    def bounds(self) -> dict[str, float]:
+        """Returns the least value of each metadata column that matters, by its name."""
+        least: dict[str, float] = {}
+        if self.min_uses is not None:
+            least["uses"] = self.min_uses
+        if self.max_age_seconds is not None:
+            least["time"] = round((time.time() - self.max_age_seconds) * 1e6)
+        if self.min_score is not None:
+            least["score"] = self.min_score
+        return least
+
+
+@dataclasses.dataclass(frozen=True)
+class ServedRows:
+    """How one table goes into a SavedModel.
+
+    Attributes:
+        dtype: What values are stored as; None for their own dtype.
+        oov: What other ids read as; see `unknown_ids.metadata`.
+        keep: Which rows; None for all.
+    """
+
+    dtype: str | None = None
+    oov: Any = "initial"
+    keep: KeepRows | None = None
+
+    def attributes(self, store: ShardedTable, table: Table) -> dict[str, Any]:
+        """Returns the attributes of `library.de_table_save` for one of a Variable's tables."""
+        attributes: dict[str, Any] = {
+            "values_only": True,
+            "metadata": [*table.metadata, *unknown_ids.metadata(self.oov, store.spec)],
+        }
+        if self.dtype is not None:
+            attributes["store_as"] = self.dtype
+        if self.keep is not None and (bounds := self.keep.bounds()):
+            slots = store.slots()
+            for column in bounds:
+                if f"{RESERVED_OWNER}/{column}" not in slots:
+                    raise ValueError(
+                        f"Table {store.name!r} must keep the column {column!r} of its rows: make "
+                        "the Variable with an `eviction` or `restrict_policy` that needs it. "
+                        f"Received: keep={self.keep}."
+                    )
+                attributes.setdefault("keep_slots", []).extend([RESERVED_OWNER, column])
+            attributes["keep_at_least"] = [repr(bound) for bound in bounds.values()]
+        return attributes
+
+    def write(
+        self, store: ShardedTable, table: Table, path: str, **attributes: Any
+    ) -> dict[str, Any]:
+        """Writes one of a Variable's tables to a snapshot file and returns the op's report.
+
+        Args:
+            store: The Variable's tables.
+            table: One of them.
+            path: Of the file.
+            **attributes: Further ones of `library.de_table_save`, such as `chain`.
+        """
+        attributes |= self.attributes(store, table)
+        if self.keep is not None and self.keep.where is not None:
+            keys = _chosen_keys(table, self.keep.where)
+            report = table.run(library.de_table_save_keys, path, keys, **attributes)
+        else:
+            report = table.run(library.de_table_save, path, **attributes)
+        return dict(json.loads(report.numpy()))
+
+
+def of_tables(
+    names: Mapping[str, ShardedTable], dtype: Any, oov: Any, keep: Any
+) -> dict[str, ServedRows]:
+    """Returns how each table is stored.
+
+    Args:
+        names: The tables.
+        dtype: As for `de.export`; that and the next are for all tables, or a dict by their names.
+        oov: What other ids read as.
+        keep: Which rows.
+
+    Raises:
+        TypeError: An argument is of a wrong type.
+        ValueError: It is out of range, or names a table that is not there.
+    """
+    for argument, value in (("dtype", dtype), ("oov", oov), ("keep", keep)):
+        unknown = sorted(set(value) - set(names)) if isinstance(value, Mapping) else []
+        if unknown:
+            raise ValueError(
+                f"`{argument}` must name tables of the model, {sorted(names)}. Received: {unknown}."
+            )
+    rows = {}
+    for name, store in names.items():
+        own = _of(keep, name, None)
+        if own is not None and not isinstance(own, KeepRows):
+            raise TypeError(f"`keep` must be a de.KeepRows. {received(keep=own)}")
+        policy = _of(oov, name, "initial")
+        unknown_ids.metadata(policy, store.spec)
+        rows[name] = ServedRows(_dtype(dtype, name, store), policy, own)
+    return rows
+
+
+def total(reports: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Adds up the reports of a Variable's tables: `rows`, `bytes`, `max_error`, `mean_error`."""
+    reports = list(reports)
+    rows = sum(report["rows"] for report in reports)
+    summed = {
+        "rows": rows,
+        "tombstones": sum(report["tombstones"] for report in reports),
+        "bytes": sum(report["bytes"] for report in reports),
+    }
+    if "max_error" in reports[0]:
+        # JSON has no infinity, which an element too large for its dtype is off by.
+        maxima, means = (
+            [math.inf if report[name] is None else report[name] for report in reports]
+            for name in ("max_error", "mean_error")
+        )
+        weighted = sum(
+            mean * report["rows"]
+            for mean, report in zip(means, reports, strict=True)
+            if report["rows"]
+        )
+        summed["max_error"] = max(maxima)
+        summed["mean_error"] = weighted / rows if rows else 0.0
+    return summed
+
+
+def _of(value: Any, name: str, default: Any) -> Any:
+    return value.get(name, default) if isinstance(value, Mapping) else value
+
+
+def _dtype(dtype: Any, name: str, store: ShardedTable) -> str | None:
+    own = _of(dtype, name, None)
+    if own is None:
+        return None
+    try:
+        stored = tf.as_dtype(own).name
+    except TypeError:
+        stored = ""
+    if stored not in _STORED:
+        raise ValueError(f"`dtype` must be one of {', '.join(_STORED)}. {received(dtype=own)}")
+    if store.spec.value_dtype.is_floating:
+        return stored
+    if isinstance(dtype, Mapping):
+        raise ValueError(
+            f"Only floating-point values are stored as another dtype. Received: dtype={stored!r} "
+            f"for table {name!r} of {store.spec.value_dtype.name}."
+        )
+    return None
+
+
+def _chosen_keys(table: Table, where: Callable[[tf.Tensor], Any]) -> tf.Tensor:
+    chosen = [tf.zeros([0], table.spec.key_dtype)]
+    for keys, _ in table.export_batches():
+        mask = tf.convert_to_tensor(where(keys))
+        if mask.dtype != tf.bool or mask.shape != keys.shape:
+            raise ValueError(
+                "`where` must return a bool for each key. "
+                + received(dtype=mask.dtype.name, shape=tuple(mask.shape), keys=tuple(keys.shape))
+            )
+        chosen.append(tf.boolean_mask(keys, mask))
+    return tf.concat(chosen, 0)

@@ -1,0 +1,148 @@
+"""The serving signatures of a model: concrete functions by name, inputs and outputs named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base.checks import received
+from de_core.base.keras import keras
+from de_core.exports import components
+
+SERVING_DEFAULT = "serving_default"
+
+
+def serving_functions(model: Any, signatures: Any, inputs: Any) -> dict[str, Any]:
+    """Returns the concrete functions to export.
+
+    Args:
+        model: A Keras 3 model or a `tf.Module`.
+        signatures: A function or a dict of them; None for the model's own call.
+        inputs: Specs to call the model with, also ragged and sparse ones; None where the model
+            knows them.
+
+    Raises:
+        TypeError: A signature is no function, or `inputs` are no specs.
+        ValueError: The model's inputs are not known, or a function has no input signature.
+    """
+    if signatures is None:
+        return {SERVING_DEFAULT: _of_model(model, inputs)}
+    if inputs is not None:
+        raise ValueError(
+            "`inputs` describe the model's own call, so they go without `signatures`. "
+            + received(inputs=inputs)
+        )
+    if not isinstance(signatures, dict):
+        signatures = {SERVING_DEFAULT: signatures}
+    return {name: _concrete(name, function) for name, function in signatures.items()}
+
+
+def _concrete(name: str, function: Any) -> Any:
+    if isinstance(function, tf.types.experimental.ConcreteFunction):
+        return function
+    if not isinstance(function, tf.types.experimental.PolymorphicFunction):
+        raise TypeError(
+            f"Signature {name!r} must be a tf.function or one of its concrete functions. "
+            + received(function=function)
+        )
+    try:
+        return function.get_concrete_function()
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"Signature {name!r} must say what it takes: decorate it with "
+            "tf.function(input_signature=[...]) or pass function.get_concrete_function(...). "
+            + received(function=function)
+        ) from error
+
+
+def _of_model(model: Any, inputs: Any) -> Any:
+    if inputs is None and not isinstance(model, keras.Model):
+        own_call = getattr(model, "__call__", None)  # noqa: B004  the function itself is wanted
+        if isinstance(own_call, tf.types.experimental.PolymorphicFunction):
+            return _concrete(SERVING_DEFAULT, own_call)
+    specs = _keras_inputs(model) if inputs is None else _checked_specs(inputs)
+    if specs is None or not callable(model):
+        raise ValueError(
+            "It must be known what the model is called with: pass `inputs`, for example "
+            "inputs={'user': tf.TensorSpec([None], tf.int64)}, or `signatures`. "
+            f"Received: model={type(model).__name__}, inputs={inputs!r}."
+        )
+    named = dict(zip(_names(specs), map(_plain, tf.nest.flatten(specs)), strict=True))
+    dense = [each for name, spec in named.items() for each in components.specs_of(name, spec)]
+    if len({spec.name for spec in dense}) < len(dense):
+        raise ValueError(
+            "The inputs of a signature must have distinct names, also <name>_values and "
+            "<name>_row_lengths of a ragged one: rename an input. "
+            f"Received: {sorted(spec.name for spec in dense)}."
+        )
+    call: Callable[..., Any] = model
+    if isinstance(model, keras.Model):
+
+        def call(features: Any) -> Any:
+            return model(features, training=False)
+
+    @tf.function(autograph=False)
+    def serve(**features: tf.Tensor) -> dict[str, tf.Tensor]:
+        ordered = [components.joined(name, spec, features) for name, spec in named.items()]
+        return _named_outputs(model, call(tf.nest.pack_sequence_as(specs, ordered)))
+
+    return serve.get_concrete_function(**{spec.name: spec for spec in dense})
+
+
+def _plain(leaf: Any) -> Any:
+    return leaf if isinstance(leaf, components.SPECS) else components.of_keras_input(leaf)
+
+
+def _keras_inputs(model: Any) -> Any:
+    """Returns what Keras knows of a model's inputs: its own tensors, or specs; or None."""
+    if not isinstance(model, keras.Model):
+        return None
+    if not getattr(model, "inputs", None):
+        return _specs_of_call(model)
+    structure = getattr(model, "input", None)
+    if structure is None or isinstance(model, keras.Sequential):
+        structure = model.inputs[0] if len(model.inputs) == 1 else model.inputs
+    return structure
+
+
+def _specs_of_call(model: Any) -> Any:
+    """Returns the specs that tf_keras keeps of a subclassed model's first call, or None."""
+    save_spec = getattr(model, "save_spec", None)
+    arguments = None if save_spec is None else save_spec()
+    return arguments[0][0] if arguments is not None and len(arguments[0]) == 1 else None
+
+
+def _checked_specs(inputs: Any) -> Any:
+    for spec in tf.nest.flatten(inputs):
+        if not isinstance(spec, components.SPECS):
+            raise TypeError(
+                "`inputs` must be a tf.TensorSpec, a tf.RaggedTensorSpec or a "
+                f"tf.SparseTensorSpec, or a list or dict of them. {received(spec=spec)}"
+            )
+    return inputs
+
+
+def _names(specs: Any) -> list[str]:
+    """Names the inputs: by the keys of a dict, else by the specs' names, else by number."""
+    flat = tf.nest.flatten(specs)
+    if isinstance(specs, dict) and not any(map(tf.nest.is_nested, specs.values())):
+        return sorted(specs)  # the order in which tf.nest flattens a dict
+    plain = ["inputs"] if len(flat) == 1 else [f"input_{index}" for index in range(len(flat))]
+    given = [getattr(spec, "name", None) for spec in flat]
+    # Keras numbers inputs without a name anew in every process: no name to publish.
+    given = [None if (name or "").startswith("keras_tensor") else name for name in given]
+    names = [name or default for name, default in zip(given, plain, strict=True)]
+    return names if len(set(names)) == len(names) else plain
+
+
+def _named_outputs(model: Any, outputs: Any) -> dict[str, tf.Tensor]:
+    if not isinstance(outputs, dict):
+        flat = tf.nest.flatten(outputs)
+        names = getattr(model, "output_names", None)
+        if not names or len(names) != len(flat) or len(flat) == 1:
+            names = [f"output_{index}" for index in range(len(flat))]
+        outputs = dict(zip(names, flat, strict=True))
+    parts = [components.named(str(name), value) for name, value in outputs.items()]
+    return {name: value for part in parts for name, value in part.items()}

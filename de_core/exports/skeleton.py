@@ -1,0 +1,142 @@
+"""A SavedModel of a model without the rows of its tables: functions, weights, vocabularies."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base.ops import library
+from de_core.exports.signatures import SERVING_DEFAULT, serving_functions
+from de_core.tables.served_copy import FrozenCopy, deferred_writes
+from de_core.tables.sharded import ShardedTable, tables_behind
+from de_core.tables.table import Table
+
+LOOKUP_PREFIX = "de_lookup/"
+STATS = "de_stats"
+
+
+class Skeleton:
+    """What of a model is exported.
+
+    Args:
+        model: As for `de.export`.
+        signatures: The same.
+        inputs: The same.
+
+    Raises:
+        TypeError: An argument is of a wrong type.
+        ValueError: No signature can be made, or none uses a table.
+    """
+
+    def __init__(self, model: Any, signatures: Any, inputs: Any) -> None:
+        #: The model's own signatures, concrete functions by name.
+        with deferred_writes():
+            self.functions = serving_functions(model, signatures, inputs)
+        stores = tables_behind(
+            handle for function in self.functions.values() for handle in function.captured_inputs
+        )
+        if not stores:
+            raise ValueError(
+                "The signatures must use a dynamic table; for a model without one use "
+                f"tf.saved_model.save. Received: signatures={sorted(self.functions)}."
+            )
+        #: The tables by the names that they have in the SavedModel.
+        self.names = _unique_names(stores)
+        tables = [table for store in stores for table in store.tables]
+        self.module = tf.Module()
+        self.module.tables = tables
+        self.module.used_variables = [
+            variable for function in self.functions.values() for variable in function.variables
+        ]
+        self.module.used_resources = _other_resources(model, self.functions.values(), set(tables))
+        lookups = {LOOKUP_PREFIX + name: _lookup(store) for name, store in self.names.items()}
+        if reserved := sorted({*lookups, STATS} & set(self.functions)):
+            raise ValueError(
+                "`signatures` must have other names than those that an export adds. "
+                f"Received: {reserved}."
+            )
+        self._signatures = {**self.functions, **lookups, STATS: _stats(self.names)}
+
+    @property
+    def main_signature(self) -> str:
+        """The signature that samples are for: `serving_default`, or the first."""
+        return SERVING_DEFAULT if SERVING_DEFAULT in self.functions else min(self.functions)
+
+    def save(self, folder: pathlib.Path, suffix: str) -> dict[Table, FrozenCopy]:
+        """Writes the SavedModel. Its tables' assets are empty files.
+
+        Args:
+            folder: An empty directory.
+            suffix: How the names of these assets end.
+
+        Returns:
+            For each table what stands for it; its `file` has the asset's name.
+        """
+        with deferred_writes(suffix):
+            copies = {table: table.frozen_copy(new=True) for table in self.module.tables}
+            tf.saved_model.save(self.module, str(folder), signatures=self._signatures)
+        return copies
+
+
+def _lookup(store: ShardedTable) -> Callable[..., Any]:
+    @tf.function(input_signature=[tf.TensorSpec([None], store.spec.key_dtype, name="ids")])
+    def lookup(ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        embeddings, found = store.find(ids)
+        return {"embeddings": embeddings, "found": found}
+
+    return lookup
+
+
+def _stats(stores: dict[str, ShardedTable]) -> Callable[..., Any]:
+    names = [name for name, store in stores.items() for _ in store.tables]
+    handles = [table.resource_handle for store in stores.values() for table in store.tables]
+
+    @tf.function(input_signature=[])
+    def stats() -> dict[str, tf.Tensor]:
+        return {"stats": library.de_serving_stats(handles, tables=names)}
+
+    return stats
+
+
+def _unique_names(stores: Iterable[ShardedTable]) -> dict[str, ShardedTable]:
+    """Names each table; of several of one name the later ones get a number."""
+    names: dict[str, ShardedTable] = {}
+    for store in stores:
+        name, number = store.name, 0
+        while name in names:
+            number += 1
+            name = f"{store.name}_{number}"
+        names[name] = store
+    return names
+
+
+class _SavedModelView(tf.train.TrackableView):
+    """Walks an object as a SavedModel of it would."""
+
+    @classmethod
+    def children(cls, obj: Any, save_type: str = "savedmodel", **kwargs: Any) -> Any:
+        return super().children(obj, save_type, **{"cache": {}, **kwargs})
+
+
+def _other_resources(model: Any, functions: Iterable[Any], tables: set[Any]) -> list[Any]:
+    """Returns further resources that the functions use, such as vocabularies of the model."""
+    captured = {
+        id(tensor)
+        for function in functions
+        for tensor in function.captured_inputs
+        if tensor.dtype == tf.resource
+    }
+    known = {id(v.handle) for function in functions for v in function.variables}
+    known |= {id(table.resource_handle) for table in tables}
+    if captured <= known:
+        return []
+    with deferred_writes():
+        return [
+            each
+            for each in _SavedModelView(model).descendants()
+            if isinstance(each, tf.saved_model.experimental.TrackableResource)
+            and id(each.resource_handle) in captured - known
+        ]

@@ -1,0 +1,152 @@
+"""The numbered version directories of a model: each appears whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+from de_core.base import paths
+from de_core.base.checks import received
+
+#: Of a version, where TensorFlow Serving looks for warm-up requests and ignores the rest.
+EXTRA = "assets.extra"
+_REPORT = "de_report.json"
+
+
+class Version(str):
+    """The path of a version directory, a string.
+
+    Attributes:
+        report: What was written: `tables`, by name `rows`, `tombstones`, `bytes` and, where values
+            were stored as another dtype, the `max_error` and `mean_error` of an element. With a
+            sample also `scores`: by output name how far the answers are from the live model's.
+    """
+
+    report: dict[str, Any]
+
+    def __new__(cls, path: str, report: dict[str, Any]) -> Version:
+        """Makes it of the directory's path."""
+        made = super().__new__(cls, path)
+        made.report = report
+        return made
+
+
+def local(path: str | os.PathLike[str], name: str) -> pathlib.Path:
+    """Returns a directory of this machine, the only ones where versions can be linked and renamed.
+
+    Args:
+        path: The directory.
+        name: Of the argument, for the error.
+
+    Raises:
+        ValueError: It is on another file system of TensorFlow's, or TensorFlow cannot read it.
+    """
+    text = os.fspath(path).removeprefix("file://")
+    if "://" in text:
+        raise ValueError(
+            f"`{name}` must be a directory of this machine. {received(**{name: text})} Write it "
+            "there and copy the finished version with `tf.io.gfile`."
+        )
+    paths.check_readable(text, name)
+    return pathlib.Path(text)
+
+
+def numbers_in(root: pathlib.Path) -> list[int]:
+    """Returns the numbers of the versions in a directory, the oldest first."""
+    if not root.is_dir():
+        return []
+    return sorted(int(each.name) for each in root.iterdir() if each.name.isdecimal())
+
+
+def next_in(root: pathlib.Path, version: int | None) -> pathlib.Path:
+    """Returns the directory of the next version, and makes the one above it.
+
+    Args:
+        root: Where the versions are.
+        version: Its number; None for one more than the newest.
+
+    Raises:
+        ValueError: `version` is no positive integer.
+        FileExistsError: It exists.
+    """
+    if version is None:
+        version = max(numbers_in(root), default=0) + 1
+    elif isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise ValueError(f"`version` must be a positive integer. {received(version=version)}")
+    target = root / str(version)
+    if target.exists():
+        raise FileExistsError(
+            f"A version directory must not exist yet. Received: {target}. Pass another `version`, "
+            "or None for the next one."
+        )
+    root.mkdir(parents=True, exist_ok=True)
+    return target
+
+
+@contextlib.contextmanager
+def being_written(target: pathlib.Path, prefix: str = ".export-") -> Iterator[pathlib.Path]:
+    """Yields a directory that becomes `target` if nothing is raised, and else leaves nothing.
+
+    Args:
+        target: A version directory that does not exist.
+        prefix: How the name of the directory begins that it is written in.
+    """
+    # Beside the versions, so that it can be renamed; not a number, so that no server loads it.
+    work = pathlib.Path(tempfile.mkdtemp(prefix=f"{prefix}{target.name}-", dir=target.parent))
+    try:
+        made = work / "model"
+        made.mkdir()
+        yield made
+        _sync_all(str(made))
+        made.rename(target)
+        paths.sync(str(target.parent))
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _sync_all(folder: str) -> None:
+    """Waits until a directory and all in it are on the disk.
+
+    A file that has a second name is a finished version's too, and was synced with that one.
+    """
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                _sync_all(entry.path)
+            elif entry.stat(follow_symlinks=False).st_nlink == 1:
+                paths.sync(entry.path)
+    paths.sync(folder)
+
+
+def write_report(folder: pathlib.Path, report: dict[str, Any]) -> None:
+    """Keeps a report in a version directory.
+
+    JSON has no infinities and no NaN: they become the strings "inf", "-inf" and "nan".
+    """
+    text = json.dumps(_finite(report), indent=1, allow_nan=False)
+    (folder / EXTRA).mkdir(exist_ok=True)
+    (folder / EXTRA / _REPORT).write_text(text + "\n", "utf-8")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def read_report(folder: pathlib.Path) -> dict[str, Any]:
+    """Returns what `write_report` kept; empty where there is nothing."""
+    file = folder / EXTRA / _REPORT
+    try:
+        return dict(json.loads(file.read_text("utf-8")))
+    except (FileNotFoundError, ValueError):
+        return {}

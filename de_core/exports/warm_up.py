@@ -1,0 +1,88 @@
+"""Requests by which a server warms a version up before it takes traffic.
+
+TensorFlow Serving reads them from `assets.extra/tf_serving_warmup_requests`: TFRecords of
+`PredictionLog` messages. The few fields that matter are encoded here, as the package with these
+messages is the server's and no trainer needs it.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base.checks import received
+from de_core.exports.version import EXTRA
+
+FILE = f"{EXTRA}/tf_serving_warmup_requests"
+#: TensorFlow Serving refuses a file of more.
+MOST_REQUESTS = 1000
+# Field numbers of PredictionLog, PredictLog, PredictRequest, ModelSpec and a map's entries.
+_PREDICT_LOG, _REQUEST = 6, 1
+_MODEL_SPEC, _INPUTS, _NAME, _SIGNATURE = 1, 2, 1, 3
+_KEY, _VALUE = 1, 2
+
+
+def requests(sample: Any, function: Any) -> list[dict[str, tf.Tensor]]:
+    """Returns a sample as requests to a signature, checked.
+
+    Args:
+        sample: Inputs by name, or a list of such requests.
+        function: The signature, a concrete function.
+
+    Raises:
+        TypeError: A request is no dict.
+        ValueError: Its names are not the signature's inputs, there are too many, or none.
+    """
+    flat = tf.nest.flatten(function.structured_input_signature)
+    # Python values, such as defaults of further arguments, are no inputs.
+    specs = {spec.name: spec for spec in flat if isinstance(spec, tf.TensorSpec)}
+    found = [sample] if isinstance(sample, Mapping) else list(sample)
+    if not 0 < len(found) <= MOST_REQUESTS:
+        raise ValueError(f"`sample` must be 1 to {MOST_REQUESTS} requests. Received: {len(found)}.")
+    made = []
+    for request in found:
+        if not isinstance(request, Mapping):
+            raise TypeError(f"A request is a dict of inputs by name. {received(request=request)}")
+        if set(request) != set(specs):
+            raise ValueError(
+                f"A request must have the signature's inputs, {sorted(specs)}. "
+                f"Received: {sorted(request)}."
+            )
+        made.append(
+            {name: tf.convert_to_tensor(request[name], specs[name].dtype) for name in specs}
+        )
+    return made
+
+
+def write(
+    folder: pathlib.Path, model: str, signature: str, made: Iterable[Mapping[str, tf.Tensor]]
+) -> None:
+    """Writes requests where a server looks for them.
+
+    Args:
+        folder: The version directory.
+        model: Name of the model.
+        signature: Name of the signature.
+        made: The requests.
+    """
+    spec = _bytes(_NAME, model.encode()) + _bytes(_SIGNATURE, signature.encode())
+    (folder / EXTRA).mkdir(exist_ok=True)
+    with tf.io.TFRecordWriter(str(folder / FILE)) as file:
+        for inputs in made:
+            request = _bytes(_MODEL_SPEC, spec)
+            for name, tensor in inputs.items():
+                proto = tf.make_tensor_proto(tensor.numpy()).SerializeToString()
+                request += _bytes(_INPUTS, _bytes(_KEY, name.encode()) + _bytes(_VALUE, proto))
+            file.write(_bytes(_PREDICT_LOG, _bytes(_REQUEST, request)))
+
+
+def _bytes(field: int, content: bytes) -> bytes:
+    """Encodes a field of bytes: its tag, a length of seven bits a byte, the content."""
+    length, encoded = len(content), bytes([field << 3 | 2])
+    while length >= 128:
+        encoded += bytes([length & 127 | 128])
+        length >>= 7
+    return encoded + bytes([length]) + content

@@ -1,0 +1,1 @@
+"""Lookups: dense, ragged, sparse, pooled, and many tables at once."""

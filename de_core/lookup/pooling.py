@@ -1,0 +1,140 @@
+"""Pooled lookups: the rows of each segment of ids summed, without ever being held all at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base.checks import received
+from de_core.base.ops import library
+from de_core.lookup.segments import segment_ids
+from de_core.tables import keys_and_values
+from de_core.tables.table import Table
+from de_core.variable.trainable_wrapper import lookup_rows
+
+#: How rows are pooled: their sum, over the sum of the weights, over the root of its squares' sum.
+COMBINERS = ("sum", "mean", "sqrtn")
+
+
+def checked_combiner(combiner: str | None) -> str:
+    """Returns `combiner`, "mean" for None.
+
+    Raises:
+        ValueError: It is not one of `COMBINERS`.
+    """
+    if combiner is None:
+        return "mean"
+    if combiner not in COMBINERS:
+        raise ValueError(
+            f"`combiner` must be one of {', '.join(COMBINERS)}. {received(combiner=combiner)}"
+        )
+    return combiner
+
+
+def pooled_rows(
+    variable: Any,
+    ids: tf.Tensor,
+    row_splits: tf.Tensor,
+    *,
+    weights: tf.Tensor | None = None,
+    combiner: str = "sum",
+    max_norm: float | None = None,
+) -> tf.Tensor:
+    """Looks ids up and pools the rows of each segment.
+
+    The sums are made in one op that reads some rows at a time; so is their gradient, one slice for
+    each distinct id. Rows of float16 and bfloat16 are summed in float32. With `max_norm`, for rows
+    of integers, for tables on several devices or in other processes, and for those in a storage of
+    a `KVCreator`, all rows are held at once.
+
+    Args:
+        variable: The `Variable`.
+        ids: Of its key dtype, [n].
+        row_splits: int64 [segments + 1]; segment i is ids[row_splits[i]:row_splits[i + 1]].
+        weights: Factors of the rows, [n], of a floating-point dtype; None for 1.
+        combiner: One of `COMBINERS`.
+        max_norm: Rows longer than this are scaled down to it before they are pooled.
+
+    Returns:
+        Of the value dtype, [segments, dim]; zeros for a segment without ids.
+
+    Raises:
+        TypeError: `ids` are not of the key dtype, or the rows no numbers, or integers that are not
+            just summed.
+    """
+    ids = keys_and_values.checked_keys(ids, variable)
+    value_dtype = variable.value_dtype
+    if not value_dtype.is_floating and (not value_dtype.is_integer or combiner != "sum"):
+        raise TypeError(
+            "Pooled rows must be of a floating-point dtype, or integers with combiner='sum'. "
+            f"Received: value_dtype={value_dtype.name}, combiner={combiner!r} for table "
+            f"{variable.name!r}."
+        )
+    real = value_dtype if value_dtype in (tf.float64, tf.int8, tf.int32, tf.int64) else tf.float32
+    if weights is not None:
+        weights = tf.cast(weights, real)
+    pools = value_dtype.is_floating and all(table.pools for table in variable.tables)
+    pools = pools and variable._store.is_on_one_device
+    if max_norm is None and pools:
+        sums = _sums(variable, ids, row_splits, weights, real)
+    else:
+        rows = tf.cast(lookup_rows(variable, ids, max_norm), real)
+        sums = _segment_sum(rows if weights is None else rows * weights[:, None], row_splits)
+    sums = tf.ensure_shape(sums, [None, variable.dim])
+    if combiner != "sum":
+        norms = _norms(row_splits, weights, combiner, real)
+        sums = tf.math.divide_no_nan(sums, norms[:, None])
+    return tf.cast(sums, value_dtype)
+
+
+def _sums(
+    variable: Any,
+    ids: tf.Tensor,
+    row_splits: tf.Tensor,
+    weights: tf.Tensor | None,
+    real: tf.DType,
+) -> tf.Tensor:
+    store = variable._store
+    anchors = variable._anchor_tensors()
+    variable._collect_regularization_loss(ids)
+
+    def of_table(table: Table, part: tf.Tensor, splits: tf.Tensor, factors: Any) -> tf.Tensor:
+        return table.run(
+            library.de_table_pool,
+            part,
+            splits,
+            tf.zeros([0], real) if factors is None else factors,
+            anchors,
+            weighted=factors is not None,
+            Tvalues=store.spec.value_dtype,
+            dim=store.spec.dim,
+        )
+
+    if len(store.tables) == 1:
+        return of_table(store.tables[0], ids, row_splits, weights)
+    segments = tf.size(row_splits, tf.int64) - 1
+    batch = [ids, segment_ids(row_splits), *([] if weights is None else [weights])]
+    sums = []
+    for table, (part, segments_of, *factors) in zip(
+        store.tables, store.router.split(*batch), strict=True
+    ):
+        splits = library.de_row_splits(segments_of, segments)
+        sums.append(of_table(table, part, splits, factors[0] if factors else None))
+    return tf.add_n(sums)
+
+
+def _norms(
+    row_splits: tf.Tensor, weights: tf.Tensor | None, combiner: str, real: tf.DType
+) -> tf.Tensor:
+    if weights is None:
+        total = tf.cast(row_splits[1:] - row_splits[:-1], real)
+    else:
+        squares = weights if combiner == "mean" else tf.square(weights)
+        total = _segment_sum(squares, row_splits)
+    return total if combiner == "mean" else tf.sqrt(total)
+
+
+def _segment_sum(values: tf.Tensor, row_splits: tf.Tensor) -> tf.Tensor:
+    count = tf.size(row_splits) - 1
+    return tf.math.unsorted_segment_sum(values, segment_ids(row_splits), count)

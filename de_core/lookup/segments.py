@@ -1,0 +1,147 @@
+"""Dividing ids, dense, sparse or ragged, into the segments whose rows are pooled."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base.ops import library
+
+
+@dataclasses.dataclass(frozen=True)
+class Segments:
+    """Ids whose rows are pooled, segment by segment.
+
+    Attributes:
+        ids: [n].
+        row_splits: int64 [segments + 1]; segment i is ids[row_splits[i]:row_splits[i + 1]].
+        weights: [n], or None.
+    """
+
+    ids: tf.Tensor
+    row_splits: tf.Tensor
+    weights: tf.Tensor | None = None
+
+    def count(self) -> tf.Tensor:
+        """Returns the number of segments, an int64 scalar."""
+        return tf.size(self.row_splits, tf.int64) - 1
+
+    def of_ids(self) -> tf.Tensor:
+        """Returns the segment of each id, int64 [n]."""
+        return segment_ids(self.row_splits)
+
+    def where(self, kept: tf.Tensor) -> Segments:
+        """Returns the same segments with some of the ids.
+
+        Args:
+            kept: Which, bool [n].
+        """
+        return self.regrouped(tf.where(kept, self.of_ids(), -1), self.count())
+
+    def regrouped(self, segments: tf.Tensor, count: tf.Tensor) -> Segments:
+        """Returns other segments of the same ids.
+
+        Args:
+            segments: int64 [n], the new segment of each id; a negative one leaves the id out.
+            count: int64 scalar, the number of new segments.
+        """
+        order, splits = library.de_segment_order(segments, count)
+        weights = None if self.weights is None else tf.gather(self.weights, order)
+        return Segments(tf.gather(self.ids, order), splits, weights)
+
+
+def segment_ids(row_splits: tf.Tensor) -> tf.Tensor:
+    """Returns the segment of each element, int64 [n], of where they begin."""
+    places = tf.range(row_splits[-1])
+    return tf.RaggedTensor.from_row_splits(places, row_splits, validate=False).value_rowids()
+
+
+def by_first_dimension(ids: Any, weights: Any = None) -> Segments:
+    """Makes one segment of all ids of an index of the first dimension.
+
+    Args:
+        ids: A dense, sparse or ragged tensor of rank 1 or more; a sparse one in row-major order.
+        weights: Of the same kind and shape, or None.
+    """
+    if isinstance(ids, tf.RaggedTensor):
+        ids, weights = _all_ragged(ids), _all_ragged(weights)
+        splits = ids.nested_row_splits[-1]
+        for each in reversed(ids.nested_row_splits[:-1]):
+            splits = tf.gather(splits, each)
+        return Segments(ids.flat_values, tf.cast(splits, tf.int64), _flat(weights))
+    if isinstance(ids, tf.SparseTensor):
+        splits = library.de_row_splits(ids.indices[:, 0], ids.dense_shape[0])
+        return Segments(ids.values, splits, _flat(weights))
+    return _of_dense(ids, weights, tf.shape(ids, tf.int64)[:1])
+
+
+def by_last_dimension(ids: Any, weights: Any = None) -> Segments:
+    """Makes one segment of each innermost row of ids.
+
+    Args:
+        ids: A dense, sparse or ragged tensor of rank 1 or more; a sparse one in row-major order.
+        weights: Of the same kind and shape, or None.
+    """
+    if isinstance(ids, tf.RaggedTensor):
+        ids, weights = _all_ragged(ids), _all_ragged(weights)
+        splits = tf.cast(ids.nested_row_splits[-1], tf.int64)
+        return Segments(ids.flat_values, splits, _flat(weights))
+    if isinstance(ids, tf.SparseTensor):
+        last = ids.dense_shape[-1]
+        flat = tf.sparse.reshape(ids, tf.stack([tf.reduce_prod(ids.dense_shape[:-1]), last]))
+        splits = library.de_row_splits(flat.indices[:, 0], flat.dense_shape[0])
+        return Segments(ids.values, splits, _flat(weights))
+    return _of_dense(ids, weights, tf.shape(ids, tf.int64)[:-1])
+
+
+def with_outer_dimensions(ids: Any, rows: tf.Tensor, dim: int) -> Any:
+    """Gives the pooled rows of `by_last_dimension` the dimensions of the ids but the last.
+
+    Args:
+        ids: What the segments are made of.
+        rows: [segments, dim].
+        dim: Values a row.
+
+    Returns:
+        A tensor ids.shape[:-1] + [dim], or for ragged ids of rank 3 or more a `tf.RaggedTensor`.
+    """
+    if isinstance(ids, tf.RaggedTensor):
+        ids = _all_ragged(ids)
+        outer = ids.nested_row_splits[:-1]
+        if outer:
+            return tf.RaggedTensor.from_nested_row_splits(rows, outer, validate=False)
+        return tf.ensure_shape(rows, [ids.shape[0], dim])
+    sparse = isinstance(ids, tf.SparseTensor)
+    shape = ids.dense_shape[:-1] if sparse else tf.shape(ids, tf.int64)[:-1]
+    static = None if ids.shape.rank is None else [*ids.shape[:-1], dim]
+    return tf.ensure_shape(tf.reshape(rows, tf.concat([shape, [dim]], 0)), static)
+
+
+def flat_values(ids: Any) -> tf.Tensor:
+    """Returns the ids of a dense, sparse or ragged tensor, [n]."""
+    if isinstance(ids, tf.SparseTensor):
+        return ids.values
+    return tf.reshape(ids.flat_values if isinstance(ids, tf.RaggedTensor) else ids, [-1])
+
+
+def _flat(weights: Any) -> tf.Tensor | None:
+    return None if weights is None else flat_values(weights)
+
+
+def _of_dense(ids: tf.Tensor, weights: Any, outer: tf.Tensor) -> Segments:
+    segments = tf.reduce_prod(outer)
+    width = tf.size(ids, tf.int64) // tf.maximum(segments, 1)
+    return Segments(flat_values(ids), tf.range(segments + 1) * width, _flat(weights))
+
+
+def _all_ragged(ragged: Any) -> Any:
+    """Makes dense dimensions inside a ragged tensor ragged ones of equal lengths."""
+    if ragged is None or ragged.flat_values.shape.rank in (None, 1):
+        return ragged
+    values = ragged.flat_values
+    inner = tf.RaggedTensor.from_tensor(
+        values, ragged_rank=values.shape.rank - 1, row_splits_dtype=ragged.row_splits.dtype
+    )
+    return ragged.with_flat_values(inner)

@@ -1,0 +1,1 @@
+"""Optimizers of tf_keras over tables."""

@@ -1,0 +1,175 @@
+"""Copies of tf_keras optimizers, new and legacy, that run over the gathered rows of tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from de_core.optimizers.changed_copy import ChangedCopy, changed_copy
+from de_core.optimizers.gathered_rows import GatheredRows
+from de_core.tables.sharded import ShardedTable
+
+
+class Keras2Copies:
+    """One copy of a new tf_keras optimizer a table.
+
+    Args:
+        optimizer: Whose settings, learning rate and count of steps hold.
+    """
+
+    def __init__(self, optimizer: Any) -> None:
+        self._optimizer = optimizer
+        self._copies: dict[int, Any] = {}
+        # State that is made once; the copies make their own.
+        self._unmade = [name for name, value in vars(optimizer).items() if value is None]
+
+    def rows_of(self, table: ShardedTable) -> GatheredRows:
+        """Returns the variables of one table, made when it is first asked for."""
+        if id(table) not in self._copies:
+            with tf.init_scope():
+                self._copies[id(table)] = self._new_copy(GatheredRows(table))
+        gathered: GatheredRows = self._copies[id(table)].gathered
+        return gathered
+
+    def _new_copy(self, gathered: GatheredRows) -> Any:
+        copy = changed_copy(
+            self._optimizer,
+            _OverRows,
+            gathered=gathered,
+            shared_variables=[],
+            use_ema=False,
+            _built=False,
+        )
+        copy.build([gathered.template()])
+        return copy
+
+    def begin(self) -> None:
+        """Sets the learning rate of a schedule."""
+        self._optimizer._compute_current_learning_rate()
+
+    def update(self, table: ShardedTable, gradient: tf.Tensor) -> Any:
+        """Changes the gathered rows and slots of a table by their gradient, [n, dim]."""
+        return self._copies[id(table)].update_step(gradient, self.rows_of(table).rows)
+
+    def end(self, done: list[Any]) -> None:
+        """Does nothing: the original counts the step."""
+
+    def shared_variables(self, table: ShardedTable) -> list[Any]:
+        """Returns the state of a table's copy that belongs to no row."""
+        self.rows_of(table)
+        copy = self._copies[id(table)]
+        direct = [each for each in vars(copy).values() if isinstance(each, tf.Variable)]
+        known = {id(each): each for each in [*copy.shared_variables, *direct]}
+        return list(known.values())
+
+
+class LegacyCopies(Keras2Copies):
+    """One copy of a legacy tf_keras optimizer a table.
+
+    Args:
+        optimizer: Whose settings, learning rate and count of steps hold.
+    """
+
+    def _new_copy(self, gathered: GatheredRows) -> Any:
+        optimizer = self._optimizer
+        own = dict.fromkeys(self._unmade, None)
+        copy = changed_copy(
+            optimizer,
+            _OverRowsLegacy,
+            **{**own, "gathered": gathered, "shared_variables": [], "slots_by_name": {}},
+            _weights=[],
+        )
+        optimizer._create_hypers()
+        copy._create_slots([gathered.template()])
+        return copy
+
+    def begin(self) -> None:
+        """Does nothing: the learning rate is read in the update."""
+
+    def update(self, table: ShardedTable, gradient: tf.Tensor) -> Any:
+        """Changes the gathered rows and slots of a table by their gradient, [n, dim]."""
+        copy, rows = self._copies[id(table)], self.rows_of(table).rows
+        state = copy._prepare([rows])
+        takes_state = "apply_state" in copy._dense_apply_args
+        return copy._resource_apply_dense(
+            gradient, rows, **({"apply_state": state} if takes_state else {})
+        )
+
+
+class _OverRows(ChangedCopy):
+    """The part of a new tf_keras optimizer that makes its slots."""
+
+    gathered: GatheredRows
+    shared_variables: list[Any]
+
+    def _var_key(self, variable: Any) -> str:
+        """Returns one key for the template and the rows."""
+        del variable
+        return "rows"
+
+    def add_variable_from_reference(
+        self, model_variable: Any, variable_name: str, shape: Any = None, initial_value: Any = None
+    ) -> Any:
+        """Makes a slot in each row, or, of a shape without the rows, one for all of them."""
+        if initial_value is None:
+            shape = model_variable.shape if shape is None else shape
+            initial_value = tf.zeros(shape, model_variable.dtype)
+        return _made(self, variable_name, tf.convert_to_tensor(initial_value))
+
+    def add_variable(
+        self, shape: Any, dtype: Any = None, initializer: Any = "zeros", name: str | None = None
+    ) -> Any:
+        """Makes the same."""
+        dtype = tf_keras.backend.floatx() if dtype is None else dtype
+        value = tf_keras.initializers.get(initializer)([] if shape is None else shape, dtype)
+        return _made(self, name or "variable", value)
+
+
+class _OverRowsLegacy(ChangedCopy):
+    """The part of a legacy tf_keras optimizer that makes its slots."""
+
+    gathered: GatheredRows
+    shared_variables: list[Any]
+    slots_by_name: dict[str, Any]
+
+    @property
+    def iterations(self) -> Any:
+        """Steps done, by the original."""
+        return self.original.iterations
+
+    def add_slot(
+        self, var: Any, slot_name: str, initializer: Any = "zeros", shape: Any = None
+    ) -> Any:
+        """Makes a slot in each row, or, of a shape without the rows, one for all of them."""
+        if slot_name in self.slots_by_name:
+            return self.slots_by_name[slot_name]
+        if isinstance(initializer, str) or callable(initializer):
+            shape = var.shape if shape is None else shape
+            value = tf_keras.initializers.get(initializer)(shape, dtype=var.dtype)
+        else:
+            value = initializer
+        self.slots_by_name[slot_name] = slot = _made(self, slot_name, tf.convert_to_tensor(value))
+        return slot
+
+    def get_slot(self, var: Any, slot_name: str) -> Any:
+        """Returns a slot of the rows."""
+        del var
+        return self.slots_by_name[slot_name]
+
+    def add_weight(
+        self, name: str, shape: Any, dtype: Any = None, initializer: Any = "zeros", **_: Any
+    ) -> Any:
+        """Makes a variable for all rows."""
+        dtype = tf.float32 if dtype is None else dtype
+        return _made(self, name, tf_keras.initializers.get(initializer)(shape, dtype))
+
+
+def _made(copy: _OverRows | _OverRowsLegacy, name: str, value: tf.Tensor) -> tf.Variable:
+    """Makes a slot in each row, or, of a shape without the rows, one variable for all of them."""
+    if copy.gathered.is_of_rows(value.shape):
+        return copy.gathered.add(name.partition("/")[0], value)
+    variable = tf.Variable(value, trainable=False, name=name)
+    copy.shared_variables.append(variable)
+    return variable

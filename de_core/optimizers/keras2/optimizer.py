@@ -1,0 +1,282 @@
+"""The tf_keras (Keras 2) optimizers for models with dynamic tables; needs tf_keras."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from de_core.base.plain_python import plain_python
+from de_core.optimizers import clipping, plan
+from de_core.optimizers.accumulation import Trained
+from de_core.optimizers.keras2 import rules
+from de_core.optimizers.keras2.copies import Keras2Copies, LegacyCopies
+from de_core.optimizers.row_updates import RowUpdates
+from de_core.optimizers.targets import Targets, to_differentiate
+from de_core.optimizers.wrapping import Decaying, Wrapping
+from de_core.tables.sharded import ShardedTable
+
+
+class TablesAndOthers(Wrapping):
+    """What both kinds of tf_keras optimizer share: tables here, the rest to the one wrapped.
+
+    Args:
+        optimizer: The optimizer to wrap.
+        bp_v2: See `DynamicEmbeddingOptimizer`.
+        reject_nonfinite: See `DynamicEmbeddingOptimizer`.
+        name: Of the optimizer.
+
+    Raises:
+        NotImplementedError: It has no rule inside the tables, and no formula for dense gradients.
+    """
+
+    rule_of: Callable[[Any], rules.Rule | None]
+    copies_of: type[Keras2Copies]
+
+    def __init__(
+        self,
+        optimizer: Any,
+        bp_v2: bool = False,
+        reject_nonfinite: bool = False,
+        name: str | None = None,
+    ) -> None:
+        rule = type(self).rule_of(optimizer)
+        # Which the base class's constructor asks for; it tracks nothing before.
+        object.__setattr__(self, "inner_optimizer", optimizer)
+        given = optimizer.name if hasattr(optimizer, "name") else optimizer._name
+        super().__init__(name=name or given)  # type: ignore[call-arg]
+        # Set to what it is already, an attribute is not tracked and not in checkpoints.
+        object.__delattr__(self, "inner_optimizer")
+        self.inner_optimizer = optimizer
+        self.bp_v2 = bool(bp_v2)
+        self.reject_nonfinite = bool(reject_nonfinite)
+        self._rule = rule
+        self._copies = None if rule else type(self).copies_of(optimizer)
+        self._generic = (
+            None if self._copies is None else RowUpdates(optimizer, self._copies, self.bp_v2)
+        )
+        self._of_no_row: list[tf.Variable] = []
+        self._tables = []
+        with tf.init_scope():
+            self.slots_id = tf.Variable(secrets.randbits(60), dtype=tf.int64, trainable=False)
+            self.u_product = tf.Variable(1.0, trainable=False)
+            self._rejected = tf.Variable(0, dtype=tf.int64, trainable=False)
+
+    def minimize(self, loss: Any, var_list: Any, *args: Any, **options: Any) -> Any:
+        """Does one step, by the gradients of a loss.
+
+        Args:
+            loss: As the optimizers of the family take it.
+            var_list: Ordinary variables, anchors, `de.Variable`s and wrappers of lookups, or a
+                function that returns them.
+            *args: The rest of what the family takes.
+            **options: The same.
+        """
+        minimize = super().minimize  # type: ignore[misc]
+        return minimize(loss, to_differentiate(var_list), *args, **options)
+
+    @plain_python
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, Any]], name: str | None = None, **settings: Any
+    ) -> Any:
+        """Does one step.
+
+        Args:
+            grads_and_vars: Pairs of a gradient, or None, and its variable.
+            name: Of the operation.
+            **settings: As the wrapped optimizer takes them.
+
+        Returns:
+            What the wrapped optimizer returns, or the number of steps.
+
+        Raises:
+            TypeError: A table's values are no floating-point numbers.
+            ValueError: There is no gradient at all.
+        """
+        targets = Targets.of_pairs(grads_and_vars)
+        for _, table in targets.trained:
+            self._add_table(table)
+        dense = targets.others
+        checks = targets.require_finite(self._rejected) if self.reject_nonfinite else []
+        with tf.control_dependencies(checks):
+            gradients, scale = clipping.clip_tables(
+                self.inner_optimizer,
+                [gradient for gradient, _ in targets.trained],
+                [gradient for gradient, _ in dense],
+            )
+            tables = [table for _, table in targets.trained]
+            done = self._apply_to_tables(list(zip(gradients, tables, strict=True)))
+        # A table that refuses its gradient stops the step before the rest.
+        with tf.control_dependencies(done):
+            if not dense:
+                return self.inner_optimizer.iterations.assign_add(1)
+            if scale is not None:
+                dense = [(clipping.scaled(each, scale), variable) for each, variable in dense]
+            return self.inner_optimizer.apply_gradients(dense, name=name, **settings)
+
+    def _apply_to_tables(self, trained: Trained) -> list[Any]:
+        if not trained:
+            return []
+        inner = self.inner_optimizer
+        momentum = inner.ema_momentum if getattr(inner, "use_ema", False) else None
+        overwrite = self._overwrite_is_due()
+        rule = "" if self._rule is None else self._rule.name(inner)
+        decay = getattr(inner, "weight_decay", None)
+        step = plan.Plan(rule, self._settings_of_step, decay, momentum)
+        apply = plan.apply if self._generic is None else self._generic.apply
+        done = apply(step, trained, self.slots_owner, self._is_decayed)
+        done = [each for each in done if each is not None]
+        self._take_averages_after(done, overwrite)
+        return done
+
+    def _settings_of_step(self, dtype: tf.DType) -> list[Any]:
+        inner = self.inner_optimizer
+        if self._rule is None:
+            return [rules.learning_rate(inner)]
+        step = tf.convert_to_tensor(inner.iterations) + 1
+        product = None
+        if self._rule.name(inner) == "nadam":
+            now = self._rule.u(inner, step, tf.float32)
+            product = self.u_product.assign(self.u_product * now)
+        return list(self._rule.hyper(inner, step, product, dtype))
+
+    def _is_decayed(self, table: ShardedTable) -> bool:
+        del table
+        return True
+
+    def _add_table(self, table: ShardedTable) -> None:
+        is_new = table not in self._tables
+        super()._add_table(table)
+        if self._copies is not None and is_new:
+            shared = self._copies.shared_variables(table)
+            self._of_no_row = [*self._of_no_row, *shared]
+
+    @property
+    def _slots_number(self) -> tf.Tensor:
+        return tf.convert_to_tensor(self.slots_id)
+
+    @property
+    def rejected_steps(self) -> tf.Variable:
+        """Steps that `reject_nonfinite` refused, an int64 variable."""
+        return self._rejected
+
+    @property
+    def _own_state(self) -> list[tf.Variable]:
+        return [self.slots_id, self.u_product, self._rejected, *self._of_no_row]
+
+    @property
+    def iterations(self) -> Any:
+        """Steps done, by the wrapped optimizer."""
+        return self.inner_optimizer.iterations
+
+    @iterations.setter
+    def iterations(self, variable: Any) -> None:
+        self.inner_optimizer.iterations = variable
+
+    lr = Wrapping.learning_rate
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns what `from_config` makes an equal optimizer of."""
+        return {
+            "name": self.name,  # type: ignore[attr-defined]
+            "optimizer": tf_keras.saving.serialize_keras_object(self.inner_optimizer),
+            "bp_v2": self.bp_v2,
+            "reject_nonfinite": self.reject_nonfinite,
+        }
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None
+    ) -> TablesAndOthers:
+        """Makes an optimizer of `get_config`'s result."""
+        serialized = config["optimizer"]
+        # A SavedModel names the class alone, and tf_keras has two of most names.
+        deserialize = (
+            tf_keras.saving.deserialize_keras_object
+            if "module" in serialized
+            else tf_keras.optimizers.deserialize
+        )
+        inner = deserialize(serialized, custom_objects=custom_objects)
+        return cls(**{**config, "optimizer": inner})
+
+
+@tf_keras.saving.register_keras_serializable(package="de_core")
+class Keras2Optimizer(Decaying, TablesAndOthers, tf_keras.optimizers.Optimizer):
+    """A tf_keras optimizer that also trains dynamic tables; `DynamicEmbeddingOptimizer` makes it.
+
+    Its arguments are those of `TablesAndOthers`.
+    """
+
+    rule_of = staticmethod(rules.rule_of)
+    copies_of = Keras2Copies
+
+    def _add_table(self, table: ShardedTable) -> None:
+        known = len(self._of_no_row)
+        super()._add_table(table)
+        # The one list whose later additions tf_keras puts into checkpoints, too.
+        self._variables.extend(self._of_no_row[known:])
+
+    def build(self, var_list: Sequence[Any]) -> None:
+        """Makes the wrapped optimizer's slots of the ordinary variables.
+
+        Args:
+            var_list: All trainable variables, anchors included.
+        """
+        self._build_others(var_list)
+        self._built = True
+
+    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> Any:
+        """Returns pairs of a gradient and its variable, a table's being its anchor.
+
+        Args:
+            loss: A tensor that `tape` saw computed, or a function that returns one.
+            var_list: As for `minimize`.
+            tape: A `tf.GradientTape`, or None for a function.
+        """
+        return super().compute_gradients(loss, to_differentiate(var_list), tape)
+
+    @property
+    def variables(self) -> Any:
+        """The state that is saved with a model: its own and the wrapped optimizer's."""
+        return [*self._own_state, *self.inner_optimizer.variables]
+
+
+@tf_keras.saving.register_keras_serializable(package="de_core")
+class Keras2LegacyOptimizer(TablesAndOthers, tf_keras.optimizers.legacy.Optimizer):
+    """A legacy tf_keras optimizer that also trains dynamic tables.
+
+    Args:
+        *args: Those of `TablesAndOthers`.
+        **kwargs: The same.
+    """
+
+    rule_of = staticmethod(rules.legacy_rule_of)
+    copies_of = LegacyCopies
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in ("inner_optimizer", "slots_id", "u_product", "_rejected"):
+            self._track_trackable(getattr(self, name), name)
+
+    def _add_table(self, table: ShardedTable) -> None:
+        known = len(self._of_no_row)
+        super()._add_table(table)
+        for number, variable in enumerate(self._of_no_row[known:], known):
+            self._track_trackable(variable, f"of_no_row_{number}")
+
+    @property
+    def name(self) -> str:
+        """The name it was given, or the wrapped optimizer's."""
+        return str(self._name)
+
+    @property
+    def weights(self) -> list[Any]:
+        """The state that is saved with a model: its own and the wrapped optimizer's."""
+        return [*self._own_state, *self.inner_optimizer.weights]
+
+    def variables(self) -> list[Any]:
+        """Returns the same as `weights`."""
+        return self.weights

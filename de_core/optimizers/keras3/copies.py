@@ -1,0 +1,119 @@
+"""Copies of a Keras 3 optimizer that run over the gathered rows of tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from de_core.optimizers.gathered_rows import GatheredRows
+from de_core.tables.sharded import ShardedTable
+
+
+class KerasCopies:
+    """One copy of an optimizer a table, built for a variable as high as there are gathered rows.
+
+    Args:
+        optimizer: Whose settings, learning rate and count of steps hold.
+    """
+
+    def __init__(self, optimizer: Any) -> None:
+        self._optimizer = optimizer
+        self._copies: dict[int, Any] = {}
+
+    def rows_of(self, table: ShardedTable) -> GatheredRows:
+        """Returns the variables of one table, made when it is first asked for."""
+        gathered: GatheredRows = self._copy_for(table).gathered
+        return gathered
+
+    def begin(self) -> None:
+        """Does nothing: the copies keep no state of a step."""
+
+    def update(self, table: ShardedTable, gradient: tf.Tensor) -> None:
+        """Changes the gathered rows and slots of a table by their gradient, [n, dim]."""
+        copy = self._copy_for(table)
+        rate = tf.cast(self._optimizer.learning_rate, gradient.dtype)
+        copy._backend_update_step([gradient], [copy.gathered.rows], rate)
+
+    def end(self, done: list[Any]) -> None:
+        """Does nothing: the original counts the step."""
+
+    def shared_variables(self, table: ShardedTable) -> list[Any]:
+        """Returns the state of a table's copy that belongs to no row."""
+        copy = self._copy_for(table)
+        of_keras = [each for each in vars(copy).values() if isinstance(each, keras.Variable)]
+        counted = (copy._iterations, copy._learning_rate)
+        own = [each for each in of_keras if not any(each is other for other in counted)]
+        return [*copy.shared_variables, *own]
+
+    def _copy_for(self, table: ShardedTable) -> Any:
+        if id(table) not in self._copies:
+            with tf.init_scope():
+                self._copies[id(table)] = _copy_of(self._optimizer, table)
+        return self._copies[id(table)]
+
+
+def _copy_of(optimizer: Any, table: ShardedTable) -> Any:
+    kind = type(optimizer)
+    over_rows: Any = type(f"RowsOf{kind.__name__}", (_OverRows, kind), {})
+    config = {**optimizer.get_config(), "use_ema": False, "gradient_accumulation_steps": None}
+    copy = over_rows.from_config(config)
+    copy.start(optimizer, table)
+    return copy
+
+
+class _OverRows:
+    """What makes a copy of an optimizer work on rows: mixed in before the optimizer's class."""
+
+    def start(self, original: Any, table: ShardedTable) -> None:
+        """Makes the slots.
+
+        Args:
+            original: Which counts the steps.
+            table: Whose rows are updated.
+        """
+        self.original = original
+        self.gathered = GatheredRows(table)
+        # As Keras's own variables have one: by it Muon tells embeddings, which it leaves to AdamW.
+        self.gathered.rows.path = f"{table.name}/embeddings"
+        self.shared_variables: list[Any] = []
+        self.build([self.gathered.rows])  # type: ignore[attr-defined]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Not tracked: what lasts of it is in the table, or tracked by the original.
+        object.__setattr__(self, name, value)
+
+    @property
+    def iterations(self) -> Any:
+        """Steps done, by the original."""
+        original = self.__dict__.get("original")
+        return self.__dict__["_iterations"] if original is None else original.iterations
+
+    def add_variable_from_reference(
+        self, reference_variable: Any, name: str = "slot", initializer: Any = "zeros"
+    ) -> Any:
+        """Makes a slot of the shape of a variable."""
+        shape = tuple(reference_variable.shape)
+        return self.add_variable(shape, initializer, reference_variable.dtype, name=name)
+
+    def add_variable(
+        self,
+        shape: Any,
+        initializer: Any = "zeros",
+        dtype: Any = None,
+        aggregation: str = "none",
+        layout: Any = None,
+        name: str | None = None,
+    ) -> Any:
+        """Makes a slot in each row, or, of a shape without the rows, one for all of them."""
+        shape = tuple(shape)
+        if not shape or shape[0] is not None:
+            variable = super().add_variable(  # type: ignore[misc]
+                shape, initializer, dtype, aggregation=aggregation, layout=layout, name=name
+            )
+            self.shared_variables.append(variable)
+            return variable
+        dtype = tf.as_dtype(dtype or tf.float32)
+        value = keras.initializers.get(initializer)((1, *shape[1:]), dtype=dtype.name)
+        return self.gathered.add(name or "slot", value)

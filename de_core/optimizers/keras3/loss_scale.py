@@ -1,0 +1,122 @@
+"""Dynamic loss scaling around an optimizer of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from de_core.base.checks import received
+from de_core.base.plain_python import plain_python
+from de_core.optimizers import clipping
+from de_core.optimizers.keras3.optimizer import KerasOptimizer
+from de_core.optimizers.targets import anchor_of, once_per_table
+from de_core.tables.sharded import ShardedTable
+
+
+@keras.saving.register_keras_serializable(package="de_core", name="LossScaleOptimizer")
+class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
+    """A `keras.optimizers.LossScaleOptimizer` that keeps the gradients of tables sparse.
+
+    A step with a gradient that is not finite is left out, for tables and variables alike, and
+    halves the scale.
+
+    Args:
+        inner_optimizer: An optimizer that `de.DynamicEmbeddingOptimizer` returned.
+        initial_scale: The scale to begin with.
+        dynamic_growth_steps: The scale doubles after this many finite steps.
+        name: Name of the optimizer.
+
+    Raises:
+        TypeError: `inner_optimizer` is no optimizer of tables.
+
+    Example:
+    >>> import keras
+    >>> import de_core as de
+    >>> adam = de.DynamicEmbeddingOptimizer(keras.optimizers.Adam())
+    >>> de.LossScaleOptimizer(adam, initial_scale=8.0).initial_scale
+    8.0
+    """
+
+    def __init__(
+        self,
+        inner_optimizer: KerasOptimizer,
+        initial_scale: float = 2.0**15,
+        dynamic_growth_steps: int = 2000,
+        name: str | None = None,
+    ) -> None:
+        if not isinstance(inner_optimizer, KerasOptimizer):
+            raise TypeError(
+                "`inner_optimizer` must be an optimizer of tables. "
+                + received(inner_optimizer=inner_optimizer)
+                + " Wrap it: de.LossScaleOptimizer(de.DynamicEmbeddingOptimizer(optimizer))."
+            )
+        inner_optimizer.is_loss_scaled = True
+        super().__init__(inner_optimizer, initial_scale, dynamic_growth_steps, name=name)
+
+    def build(self, var_list: Iterable[Any]) -> None:
+        """Makes the state, and that of the wrapped optimizer.
+
+        Args:
+            var_list: All trainable variables, anchors and `de.Variable`s included.
+        """
+        anchors = map(anchor_of, var_list)
+        super().build([each for each in anchors if each is not None])
+
+    @plain_python
+    def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Any] | None = None) -> None:
+        """Does one step, unless a gradient is not finite.
+
+        Args:
+            grads: Gradients of the scaled loss, one per variable; None where there is none.
+            trainable_variables: The variables; None for those it was built with.
+        """
+        if trainable_variables is None:
+            trainable_variables = self._trainable_variables
+        pairs = once_per_table(grads, trainable_variables)
+        gradients = [gradient for gradient, _ in pairs]
+        variables = [variable for _, variable in pairs]
+        if not self.built:
+            self.build(variables)
+
+        def update() -> None:
+            scale = self.dynamic_scale.value
+            unscaled = [
+                None if each is None else clipping.scaled(each, 1.0 / scale) for each in gradients
+            ]
+            self.inner_optimizer.apply(unscaled, variables)
+            grown = tf.equal(self.step_counter.value, self.dynamic_growth_steps - 1)
+            self.dynamic_scale.assign(tf.where(grown, scale * 2.0, scale))
+            count = self.step_counter.value
+            self.step_counter.assign(tf.where(grown, tf.zeros_like(count), count + 1))
+
+        def skip() -> None:
+            self.step_counter.assign(0)
+            self.dynamic_scale.assign(self.dynamic_scale.value * 0.5)
+
+        tf.cond(self.check_finite(gradients), update, skip)
+
+    def check_finite(self, grads: Iterable[Any]) -> tf.Tensor:
+        """Returns whether no gradient holds a NaN or an infinity, a bool scalar.
+
+        Args:
+            grads: Gradients, some of which may be None.
+        """
+        return clipping.is_finite([each for each in grads if each is not None])
+
+    def load_own_variables(self, store: Any) -> None:
+        """Reads back what `save_own_variables` wrote into a Keras file."""
+        values = self.inner_optimizer.numbered_values(store, self.variables)
+        super().load_own_variables(values)
+
+    @property
+    def slots_owner(self) -> tf.Tensor:
+        """The name under which the tables keep the wrapped optimizer's slots."""
+        return self.inner_optimizer.slots_owner
+
+    @property
+    def tables(self) -> list[ShardedTable]:
+        """The tables that the wrapped optimizer was built for."""
+        return list(self.inner_optimizer.tables)

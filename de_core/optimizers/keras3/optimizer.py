@@ -1,0 +1,395 @@
+"""The Keras 3 optimizer for models with dynamic tables."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Sequence
+from types import FrameType
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from de_core.base import call_stack
+from de_core.base.plain_python import plain_python
+from de_core.base.private_names import SWAPPER_OF_AVERAGES
+from de_core.optimizers import clipping, plan, replicas
+from de_core.optimizers.accumulation import Accumulation, Trained
+from de_core.optimizers.keras3 import rules
+from de_core.optimizers.keras3.copies import KerasCopies
+from de_core.optimizers.keras3.rowwise_adagrad import RowwiseAdagrad
+from de_core.optimizers.row_updates import RowUpdates
+from de_core.optimizers.targets import Targets, anchor_of
+from de_core.optimizers.wrapping import Decaying, Wrapping
+from de_core.tables.sharded import ShardedTable
+
+
+class Native:
+    """Where the classes of `rules.RULES` are looked up: Keras's and this library's own."""
+
+    RowwiseAdagrad = RowwiseAdagrad
+
+
+@keras.saving.register_keras_serializable(package="de_core", name="DynamicEmbeddingOptimizer")
+class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
+    """A Keras optimizer that also trains dynamic tables; `DynamicEmbeddingOptimizer` makes it.
+
+    Gradients of ordinary variables go to the wrapped optimizer. Those of tables are applied inside
+    the table. Learning rate and schedules, clipping, weight decay, moving averages, gradient
+    accumulation and the loss scale of the wrapped optimizer hold for both.
+
+    Args:
+        optimizer: The optimizer to wrap, built or not.
+        bp_v2: See `DynamicEmbeddingOptimizer`.
+        synchronous: False.
+        reject_nonfinite: See `DynamicEmbeddingOptimizer`.
+        name: Of the optimizer.
+    """
+
+    def __init__(
+        self,
+        optimizer: Any,
+        bp_v2: bool = False,
+        synchronous: bool = False,
+        reject_nonfinite: bool = False,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate=0.0, name=name)
+        self.is_loss_scaled = False
+        self.inner_optimizer = optimizer
+        self.bp_v2 = bool(bp_v2)
+        self.synchronous = bool(synchronous)
+        self.reject_nonfinite = bool(reject_nonfinite)
+        self._rule = rules.rule_of(optimizer, keras.optimizers, Native)
+        self._copies = None if self._rule else KerasCopies(optimizer)
+        self._generic = (
+            None if self._copies is None else RowUpdates(optimizer, self._copies, self.bp_v2)
+        )
+        self._tables: list[ShardedTable] = []
+        self._accumulation: Accumulation | None = None
+        self._slots_id = _slots_id_variable()
+        self._track_variable(self._slots_id)
+        self._rejected = self.add_variable((), "zeros", "int64", name="rejected_steps")
+        self._u_product = self.add_variable((), "ones", "float32", name="u_product")
+
+    def build(self, variables: Sequence[Any]) -> None:
+        """Makes the wrapped optimizer's slots of the ordinary variables.
+
+        Args:
+            variables: All trainable variables, anchors included.
+        """
+        if self.built:
+            return
+        dense = self._build_others(variables)
+        inner = self.inner_optimizer
+        if inner.gradient_accumulation_steps:
+            self._accumulation = Accumulation(self._tables, dense if inner.global_clipnorm else [])
+        super().build([each for each in map(anchor_of, variables) if each is not None])
+
+    def _add_table(self, table: ShardedTable) -> None:
+        if self._accumulation is not None and table not in self._tables:
+            raise ValueError(
+                "An optimizer that accumulates gradients must be built with all tables: pass them "
+                f"all to `build`, or to the first step. Received: {table.name!r} in a later one."
+            )
+        is_new = table not in self._tables
+        super()._add_table(table)
+        if self._copies is not None and is_new:
+            for variable in self._copies.shared_variables(table):
+                self._track_variable(variable)
+
+    @plain_python
+    def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Any] | None = None) -> None:
+        """Does one step.
+
+        Args:
+            grads: One a variable; None where there is none.
+            trainable_variables: What they belong to; None for those the optimizer was built with.
+
+        Raises:
+            TypeError: A table's values are no floating-point numbers.
+            ValueError: There is no gradient at all.
+            tf.errors.InvalidArgumentError: With `reject_nonfinite`, a gradient has a NaN or an
+                infinity. Nothing is changed then, but `rejected_steps`.
+        """
+        if trainable_variables is None:
+            variables = list(self._trainable_variables)
+        else:
+            variables = list(trainable_variables)
+        targets = Targets.of(grads, variables)
+        targets.require_one()
+        self.build(variables)
+        for _, table in targets.trained:
+            self._add_table(table)
+            self._check_replicas(table)
+        checks = targets.require_finite(self._rejected.value) if self.reject_nonfinite else []
+        with tf.control_dependencies(checks):
+            factor = self.inner_optimizer.loss_scale_factor
+            if factor is not None:
+                targets = _scaled(targets, 1.0 / factor)
+            if replicas.several_here():
+                replicas.update_once(targets.trained, self._apply_to_tables)
+                self._apply_to_others(targets.others)
+                return
+            overwrite = self._overwrite_is_due()
+            done, dense = self._update(targets)
+            self._take_averages_after(done, overwrite)
+            # A table that refuses its gradient stops the step before the rest.
+            with tf.control_dependencies(done):
+                self._apply_to_others(dense)
+
+    @plain_python
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> Any:
+        """Does one step and returns the number of steps.
+
+        Args:
+            grads_and_vars: Pairs of a gradient and its variable.
+        """
+        pairs = list(grads_and_vars)
+        self.apply([gradient for gradient, _ in pairs], [variable for _, variable in pairs])
+        return self.iterations
+
+    def _check_replicas(self, table: ShardedTable) -> None:
+        inner, settings = self.inner_optimizer, {"reject_nonfinite": self.reject_nonfinite}
+        if self._generic is not None:
+            settings[f"{type(inner).__name__}, which has no rule inside tables,"] = True
+        if replicas.several_here():
+            for name in ("use_ema", "gradient_accumulation_steps", *clipping.SETTINGS):
+                settings[name] = getattr(inner, name)
+        settings["global_clipnorm"] = inner.global_clipnorm
+        settings["a dynamic loss scale"] = self.is_loss_scaled
+        replicas.check_step(table, **settings)
+
+    def _update(self, targets: Targets) -> tuple[list[Any], list[tuple[Any, Any]]]:
+        """Updates the tables.
+
+        Returns:
+            What the rest must wait for, and the gradients left for ordinary variables.
+        """
+        dense = targets.others
+        steps = self.inner_optimizer.gradient_accumulation_steps
+        if steps and self._accumulation is not None:
+            due = tf.equal((self._steps + 1) % steps, 0)
+            return self._accumulation.step(
+                targets, due, steps, lambda tables, others: self._clip_and_apply(tables, others)[1]
+            )
+        done, scale = self._clip_and_apply(targets.trained, [gradient for gradient, _ in dense])
+        if scale is not None:
+            dense = [(clipping.scaled(each, scale), variable) for each, variable in dense]
+        return done, dense
+
+    def _clip_and_apply(
+        self, trained: Trained, others: list[Any]
+    ) -> tuple[list[Any], tf.Tensor | None]:
+        """Updates the tables; returns the operations and what `others` must be scaled by."""
+        gradients = [gradient for gradient, _ in trained]
+        gradients, scale = clipping.clip_tables(self.inner_optimizer, gradients, others)
+        tables = [table for _, table in trained]
+        return self._apply_to_tables(list(zip(gradients, tables, strict=True))), scale
+
+    def _apply_to_tables(self, trained: Trained) -> list[Any]:
+        """Updates tables by gradients that are ready to use."""
+        if not trained:
+            return []
+        inner = self.inner_optimizer
+        momentum = None
+        if inner.use_ema:
+            momentum = tf.cast(tf.not_equal(inner.iterations, 0), tf.float64) * inner.ema_momentum
+        rule = "" if self._rule is None else self._rule.name(inner)
+        step = plan.Plan(rule, self._hyper, inner.weight_decay, momentum)
+        apply = plan.apply if self._generic is None else self._generic.apply
+        done = apply(step, trained, self.slots_owner, self._is_decayed)
+        return [each for each in done if each is not None]
+
+    def _hyper(self, dtype: tf.DType) -> list[Any]:
+        inner = self.inner_optimizer
+        if self._rule is None:
+            return [inner.learning_rate]
+        step = tf.convert_to_tensor(inner.iterations) + 1
+        product = None
+        if self._rule.name(inner) == "nadam":
+            now = rules.nadam_u(inner, step, tf.float32)
+            product = self._u_product.value.assign(self._u_product.value * now)
+        moment = rules.Moment(step, inner.learning_rate, product, dtype)
+        return [inner.learning_rate, *self._rule.settings(inner, moment)]
+
+    def _apply_to_others(self, dense: list[tuple[Any, Any]]) -> None:
+        """Lets the wrapped optimizer do its part, and count the step."""
+        if all(gradient is None for gradient, _ in dense):
+            self._steps.assign_add(1)
+            return
+        factor = self.inner_optimizer.loss_scale_factor
+        gradients = [
+            # Which it takes off itself.
+            each if each is None or factor is None else clipping.scaled(each, factor)
+            for each, _ in dense
+        ]
+        self.inner_optimizer.apply(gradients, [variable for _, variable in dense])
+
+    @property
+    def inner_optimizer(self) -> Any:
+        """The wrapped optimizer.
+
+        Raises:
+            NotImplementedError: `keras.callbacks.SwapEMAWeights` asks for it, which would swap the
+                averages of ordinary variables and not those of rows.
+        """
+        own = vars(self)
+        if "inner_optimizer" not in own:
+            raise AttributeError("inner_optimizer")  # in Keras's own constructor
+        if own.get("_tables") and call_stack.is_called_by(SWAPPER_OF_AVERAGES):
+            raise NotImplementedError(
+                "keras.callbacks.SwapEMAWeights must not be used with dynamic tables, whose "
+                "averages it does not know. Set `ema_overwrite_frequency`, or evaluate after "
+                "`fit`, which ends with the averages in the model. Received: the tables "
+                f"{[table.name for table in self._tables]}."
+            )
+        return own["inner_optimizer"]
+
+    @inner_optimizer.setter
+    def inner_optimizer(self, optimizer: Any) -> None:
+        self.__dict__["inner_optimizer"] = optimizer
+
+    @property
+    def _slots_number(self) -> tf.Tensor:
+        return self._slots_id.value
+
+    @property
+    def rejected_steps(self) -> Any:
+        """Steps that `reject_nonfinite` refused, an int64 variable."""
+        return self._rejected
+
+    @property
+    def variables(self) -> list[Any]:
+        """The state that is saved with a model: its own and the wrapped optimizer's."""
+        return [*_distinct(self._variables), *self.inner_optimizer.variables]
+
+    @property
+    def _steps(self) -> Any:
+        """The wrapped optimizer's count of calls, its first variable."""
+        return self.inner_optimizer.variables[0]
+
+    @property
+    def iterations(self) -> Any:
+        """Steps done."""
+        return self.inner_optimizer.iterations
+
+    @property
+    def loss_scale_factor(self) -> float | None:
+        """That of the wrapped optimizer."""
+        inner = getattr(self, "inner_optimizer", None)
+        return None if inner is None else inner.loss_scale_factor
+
+    @loss_scale_factor.setter
+    def loss_scale_factor(self, factor: float | None) -> None:
+        inner = getattr(self, "inner_optimizer", None)
+        if inner is not None:  # it is None in Keras's own constructor
+            inner.loss_scale_factor = factor
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Sets an attribute; refuses to be wrapped by Keras's own LossScaleOptimizer.
+
+        That sets `loss_scale_factor` of the optimizer that it wraps to None, as a MultiOptimizer
+        does. It divides the gradient of no variable with `overwrite_with_gradient` by the scale:
+        rows would move 2**15 times too far.
+
+        Raises:
+            TypeError: A `keras.optimizers.LossScaleOptimizer` is being made around this one.
+        """
+        is_made = "inner_optimizer" in self.__dict__
+        if name == "loss_scale_factor" and value is None and is_made and not self.is_loss_scaled:
+            _check_not_scaled_by_keras()
+        super().__setattr__(name, value)
+
+    def scale_loss(self, loss: Any) -> Any:
+        """Returns the loss scaled as the wrapped optimizer asks for."""
+        return self.inner_optimizer.scale_loss(loss)
+
+    def save_own_variables(self, store: Any) -> None:
+        """Writes the state into a Keras file, gradients that wait included."""
+        super().save_own_variables(store)
+        if self._accumulation is not None:
+            self._accumulation.save(store)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Reads back what `save_own_variables` wrote."""
+        names = list(store.keys())
+        super().load_own_variables(self.numbered_values(store, self.variables))
+        if self._accumulation is not None and "waiting_0" in names:
+            self._accumulation.load(store)
+
+    def numbered_values(self, store: Any, variables: list[Any]) -> dict[str, Any]:
+        """Returns the values that a Keras file holds of variables, by their numbers.
+
+        Older files hold the number of the slots' owner twice. Its second value is left out.
+
+        Args:
+            store: The file, or a dict.
+            variables: The optimizer's, or those of a loss scale around it.
+        """
+        values = [store[name] for name in sorted(filter(str.isdigit, store.keys()), key=int)]
+        if len(values) == len(variables) + 1:
+            values.pop([id(each) for each in variables].index(id(self._slots_id)))
+        return {str(number): value for number, value in enumerate(values)}
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns what `from_config` makes an equal optimizer of."""
+        return {
+            "name": self.name,
+            "optimizer": keras.saving.serialize_keras_object(self.inner_optimizer),
+            "bp_v2": self.bp_v2,
+            "synchronous": self.synchronous,
+            "reject_nonfinite": self.reject_nonfinite,
+        }
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None
+    ) -> KerasOptimizer:
+        """Makes an optimizer of `get_config`'s result.
+
+        Args:
+            config: Changed neither here nor later.
+            custom_objects: Names of the wrapped optimizer's classes that are not registered.
+        """
+        inner = keras.saving.deserialize_keras_object(
+            config["optimizer"], custom_objects=custom_objects
+        )
+        return cls(**{**config, "optimizer": inner})
+
+
+def _check_not_scaled_by_keras() -> None:
+    def is_scale(frame: FrameType) -> bool:
+        return isinstance(frame.f_locals.get("self"), keras.optimizers.LossScaleOptimizer)
+
+    if call_stack.nearest(is_scale) is not None:
+        raise TypeError(
+            "A dynamic loss scale around an optimizer of tables must be a de.LossScaleOptimizer. "
+            "Received: a keras.optimizers.LossScaleOptimizer. "
+            "Use de.LossScaleOptimizer(optimizer)."
+        )
+
+
+def _scaled(targets: Targets, factor: Any) -> Targets:
+    return Targets(
+        [(clipping.scaled(each, factor), table) for each, table in targets.trained],
+        [
+            (None if each is None else clipping.scaled(each, factor), variable)
+            for each, variable in targets.dense
+        ],
+    )
+
+
+def _distinct(variables: Iterable[Any]) -> list[Any]:
+    return list({id(each): each for each in variables}.values())
+
+
+def _slots_id_variable() -> keras.Variable:
+    number = secrets.randbits(60)
+    return keras.Variable(
+        lambda shape, dtype: tf.fill(shape, tf.constant(number, tf.int64)),  # noqa: ARG005
+        shape=(),
+        dtype="int64",
+        trainable=False,
+        name="slots_id",
+    )

@@ -1,0 +1,1 @@
+"""Optimizers of TensorFlow 1 over tables."""

@@ -1,0 +1,221 @@
+"""The TensorFlow 1 optimizer for models with dynamic tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base.checks import received
+from de_core.base.plain_python import plain_python
+from de_core.optimizers import plan
+from de_core.optimizers.row_updates import RowUpdates
+from de_core.optimizers.targets import Targets, to_differentiate
+from de_core.optimizers.tf1 import rules
+from de_core.optimizers.tf1.copies import Tf1Copies
+from de_core.tables.sharded import ShardedTable
+
+# Collection of the names by which optimizers of a graph keep their slots.
+_OWNERS = "dynamic_embedding_slot_owners"
+_eager_owners: list[str] = []
+
+
+class Tf1Optimizer(tf.compat.v1.train.Optimizer):
+    """A `tf.compat.v1.train.Optimizer` that also trains dynamic tables.
+
+    `DynamicEmbeddingOptimizer` makes it. `compute_gradients`, `apply_gradients` and `minimize` work
+    as those of the wrapped optimizer, which gets the gradients of ordinary variables.
+
+    Args:
+        optimizer: The optimizer to wrap.
+        bp_v2: See `DynamicEmbeddingOptimizer`.
+        reject_nonfinite: See `DynamicEmbeddingOptimizer`.
+        name: Of the optimizer; the slots in the tables go by it.
+
+    Raises:
+        NotImplementedError: It has no rule inside the tables, and no formula for dense gradients.
+    """
+
+    def __init__(
+        self,
+        optimizer: Any,
+        bp_v2: bool = False,
+        reject_nonfinite: bool = False,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(use_locking=False, name=name or optimizer.get_name())
+        self.inner_optimizer = optimizer
+        self.bp_v2 = bool(bp_v2)
+        self.reject_nonfinite = bool(reject_nonfinite)
+        self._rule = rules.rule_of(optimizer)
+        self._copies = None if self._rule else Tf1Copies(optimizer)
+        self._generic = (
+            None if self._copies is None else RowUpdates(optimizer, self._copies, self.bp_v2)
+        )
+        self._tables: list[ShardedTable] = []
+        self._count: tf.Variable | None = None
+        self._rejected: tf.Variable | None = None
+        scope = self.get_name().replace("/", "_")
+        # Of a second optimizer of the same name the slots are others.
+        self._owner = _unique(scope)
+
+    def compute_gradients(self, loss: Any, var_list: Any = None, **options: Any) -> Any:
+        """Returns pairs of a gradient and its variable, a table's being its anchor.
+
+        Args:
+            loss: As `tf.compat.v1.train.Optimizer.compute_gradients` takes it.
+            var_list: Ordinary variables, anchors, `de.Variable`s and wrappers of lookups; None for
+                all trainable ones. Tables that are not trainable are left out.
+            **options: The rest of what that takes.
+        """
+        if var_list is not None:
+            var_list = to_differentiate(var_list)
+        return super().compute_gradients(loss, var_list, **options)
+
+    @plain_python
+    def apply_gradients(
+        self,
+        grads_and_vars: Iterable[tuple[Any, Any]],
+        global_step: Any = None,
+        name: str | None = None,
+    ) -> Any:
+        """Does one step.
+
+        Args:
+            grads_and_vars: Pairs of a gradient, or None, and its variable.
+            global_step: A variable to increment after the step, or None.
+            name: Of the operation.
+
+        Returns:
+            The operation; None in eager mode.
+
+        Raises:
+            TypeError: A table's values are no floating-point numbers.
+            ValueError: There is no gradient at all.
+        """
+        targets = Targets.of_pairs(grads_and_vars)
+        for gradient, table in targets.trained:
+            _check_not_averaged(gradient, table)
+            if table not in self._tables:
+                self._tables.append(table)
+        dense = targets.others
+        checks = targets.require_finite(self.rejected_steps) if self.reject_nonfinite else []
+        with tf.control_dependencies(checks):
+            done = self._apply_to_tables(targets) if self._tables else []
+        # A table that refuses its gradient stops the step before the rest.
+        with tf.control_dependencies(done):
+            if dense:
+                return self.inner_optimizer.apply_gradients(dense, global_step, name)
+            if global_step is not None:
+                counted = tf.compat.v1.assign_add(global_step, tf.ones_like(global_step))
+                done = [*done, counted.op] if not tf.executing_eagerly() else done
+        return None if tf.executing_eagerly() else tf.group(*done, name=name)
+
+    def _apply_to_tables(self, targets: Targets) -> list[Any]:
+        owner = tf.constant(self._owner)
+        if self._rule is None:
+            assert self._generic is not None
+            done = self._generic.apply(plan.Plan("", lambda _: []), targets.trained, owner)
+        else:
+            rule, inner = self._rule, self.inner_optimizer
+            step = self._next_step() if rule.counts else tf.constant(0, tf.int64)
+            native = plan.Plan(rule.name(inner), lambda dtype: rule.settings(inner, step, dtype))
+            done = plan.apply(native, targets.trained, owner)
+        return [each for each in done if each is not None]
+
+    def _next_step(self) -> tf.Tensor:
+        """Returns the number of this step, counted from 1, having counted it."""
+        if self._count is None:
+            self._count = self._counter("de_steps")
+        count = self._count.assign_add(1, read_value=True)
+        with tf.control_dependencies([count]):
+            return tf.cast(count, tf.int64)
+
+    @property
+    def rejected_steps(self) -> tf.Variable:
+        """Steps that `reject_nonfinite` refused, an int64 variable, made when it is needed."""
+        if self._rejected is None:
+            self._rejected = self._counter("de_rejected_steps")
+        return self._rejected
+
+    def _counter(self, name: str) -> tf.Variable:
+        with tf.init_scope(), tf.name_scope(""):
+            counter = tf.compat.v1.get_variable(
+                f"{self._owner}/{name}",
+                shape=[],
+                dtype=tf.int64,
+                initializer=tf.compat.v1.zeros_initializer(),
+                trainable=False,
+                use_resource=True,
+            )
+        return counter
+
+    def get_slot(self, var: Any, name: str) -> Any:
+        """Returns the wrapped optimizer's slot of an ordinary variable, or None."""
+        return self.inner_optimizer.get_slot(var, name)
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
+        """Refuses to be saved by `tf.train.Checkpoint`, which would leave state behind.
+
+        Raises:
+            NotImplementedError: It is asked for what a checkpoint shall hold.
+        """
+        if save_type == "checkpoint":
+            raise NotImplementedError(
+                "An optimizer of TensorFlow 1 with tables must be saved by a "
+                "tf.compat.v1.train.Saver in a graph: for tf.train.Checkpoint take one of Keras. "
+                + received(optimizer=self.get_name())
+            )
+        return super()._trackable_children(save_type, **kwargs)
+
+    def get_slot_names(self) -> list[str]:
+        """Returns the names of the wrapped optimizer's slots of ordinary variables."""
+        return list(self.inner_optimizer.get_slot_names())
+
+    def variables(self) -> list[Any]:
+        """Returns the state that is no row's: the wrapped optimizer's and the count of steps."""
+        own = [each for each in (self._count, self._rejected) if each is not None]
+        shared = [] if self._copies is None else self._copies.variables
+        return [*own, *shared, *self.inner_optimizer.variables()]
+
+    @property
+    def tables(self) -> list[ShardedTable]:
+        """The tables that it trained."""
+        return list(self._tables)
+
+    @property
+    def slots_owner(self) -> tf.Tensor:
+        """The name under which the tables keep this optimizer's slots, a scalar string tensor."""
+        return tf.constant(self._owner)
+
+    def slots_in(self, table: ShardedTable) -> dict[str, int]:
+        """Returns the width of each slot of a table by its name, as the rule makes them."""
+        if self._copies is not None:
+            return {slot.name: slot.width for slot in self._copies.rows_of(table).slots}
+        assert self._rule is not None
+        return dict.fromkeys(self._rule.slots(self.inner_optimizer), table.spec.dim)
+
+
+def _check_not_averaged(gradient: tf.IndexedSlices, table: ShardedTable) -> None:
+    symbolic = tf.is_symbolic_tensor(gradient.values)
+    if symbolic and gradient.values.op.type == "SparseAccumulatorTakeGradient":
+        raise NotImplementedError(
+            "TensorFlow's SyncReplicasOptimizer divides the gradient of a row by the number of "
+            "replicas that had it, not of all: use de.optimizers.SyncReplicasOptimizer instead. "
+            f"Received: a gradient that it joined, for table {table.name!r}."
+        )
+
+
+def _unique(name: str) -> str:
+    """Returns a name that no other optimizer of this graph, or of eager mode, keeps slots by."""
+    eager = tf.executing_eagerly()
+    # A MetaGraph takes the collection along: what it trains with is another optimizer, too.
+    found = _eager_owners if eager else tf.compat.v1.get_collection_ref(_OWNERS)
+    taken = {tf.compat.as_str(each).rpartition("/")[2] for each in found}
+    unique, number = name, 0
+    while unique in taken:
+        number += 1
+        unique = f"{name}_{number}"
+    found.append(unique)
+    return unique

@@ -1,0 +1,159 @@
+"""Which optimizers of TensorFlow 1 run inside the tables, and with which hyperparameters.
+
+Formulae are those of TensorFlow's training ops. The settings of these classes have no public names:
+they are read where the classes keep them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from de_core.base.checks import received
+from de_core.optimizers.plan import power
+
+
+class Rule(NamedTuple):
+    """One native update rule.
+
+    Attributes:
+        name: The engine's name for it, given an optimizer.
+        settings: The hyperparameters, given an optimizer, the number of this step counted from 1,
+            and the dtype that rows are computed in.
+        slots: Names of the slots, given an optimizer.
+        counts: Whether the number of the step matters.
+    """
+
+    name: Callable[[Any], str]
+    settings: Callable[[Any, tf.Tensor, tf.DType], list[Any]]
+    slots: Callable[[Any], list[str]]
+    counts: bool = False
+
+
+def _value(setting: Any) -> Any:
+    return setting() if callable(setting) and not tf.is_tensor(setting) else setting
+
+
+def _settings(*names: str) -> Callable[[Any, tf.Tensor, tf.DType], list[Any]]:
+    def read(optimizer: Any, step: tf.Tensor, dtype: tf.DType) -> list[Any]:
+        del step, dtype
+        return [_value(getattr(optimizer, f"_{name}")) for name in names]
+
+    return read
+
+
+def _adam(optimizer: Any, step: tf.Tensor, dtype: tf.DType) -> list[Any]:
+    rate, beta_1, beta_2, epsilon = _settings("lr", "beta1", "beta2", "epsilon")(
+        optimizer, step, dtype
+    )
+    powers = [power(beta, step, dtype) for beta in (beta_1, beta_2)]
+    return [rate, beta_1, beta_2, epsilon, *powers, False]
+
+
+def _adagrad_da(optimizer: Any, step: tf.Tensor, dtype: tf.DType) -> list[Any]:
+    del step
+    names = ("l1_regularization_strength", "l2_regularization_strength")
+    rest = _settings("learning_rate", *names, "initial_gradient_squared_accumulator_value")
+    # It counts by the global step it was made with, which is incremented after it.
+    return [*rest(optimizer, None, dtype), tf.cast(optimizer._global_step, tf.int64) + 1]
+
+
+def _rmsprop(optimizer: Any, step: tf.Tensor, dtype: tf.DType) -> list[Any]:
+    settings = _settings("learning_rate", "decay", "momentum", "epsilon", "centered")
+    return [*settings(optimizer, step, dtype), 1.0]
+
+
+def _rmsprop_slots(optimizer: Any) -> list[str]:
+    momentum = ["momentum"] if _value(optimizer._momentum) else []
+    return ["rms", *momentum, *(["mg"] if optimizer._centered else [])]
+
+
+def _named(name: str) -> Callable[[Any], str]:
+    return lambda _: name
+
+
+def _slots(*names: str) -> Callable[[Any], list[str]]:
+    return lambda _: list(names)
+
+
+_L1_L2 = ("l1_regularization_strength", "l2_regularization_strength")
+#: By the name of the class in `tf.compat.v1.train`, without "Optimizer".
+RULES = {
+    "GradientDescent": Rule(_named("sgd"), _settings("learning_rate"), _slots()),
+    "Momentum": Rule(
+        _named("tf1_momentum"),
+        _settings("learning_rate", "momentum", "use_nesterov"),
+        _slots("momentum"),
+    ),
+    "Adagrad": Rule(
+        _named("adagrad"),
+        lambda optimizer, *_: [
+            _value(optimizer._learning_rate),
+            0.0,
+            optimizer._initial_accumulator_value,
+        ],
+        _slots("accumulator"),
+    ),
+    "AdagradDA": Rule(
+        _named("adagrad_da"),
+        _adagrad_da,
+        _slots("gradient_accumulator", "gradient_squared_accumulator"),
+    ),
+    "Adadelta": Rule(
+        _named("adadelta"), _settings("lr", "rho", "epsilon"), _slots("accum_grad", "accum_var")
+    ),
+    "Adam": Rule(_named("adam"), _adam, _slots("m", "v"), counts=True),
+    "Ftrl": Rule(
+        _named("ftrl"),
+        _settings(
+            "learning_rate",
+            "learning_rate_power",
+            *_L1_L2,
+            "l2_shrinkage_regularization_strength",
+            "beta",
+            "initial_accumulator_value",
+        ),
+        _slots("accumulator", "linear"),
+    ),
+    "RMSProp": Rule(_named("rmsprop"), _rmsprop, _rmsprop_slots),
+    "ProximalGradientDescent": Rule(
+        _named("proximal_sgd"), _settings("learning_rate", *_L1_L2), _slots()
+    ),
+    "ProximalAdagrad": Rule(
+        _named("proximal_adagrad"),
+        _settings("learning_rate", *_L1_L2, "initial_accumulator_value"),
+        _slots("accumulator"),
+    ),
+}
+
+
+# What a subclass changes the formula by.
+_FORMULA = ("_resource_apply_dense", "_prepare", "_finish")
+
+
+def rule_of(optimizer: Any) -> Rule | None:
+    """Returns the native rule of an optimizer of TensorFlow 1, or None if it has none.
+
+    A subclass has the rule of its base as long as it does not change the formula.
+
+    Raises:
+        NotImplementedError: It has no formula for dense gradients.
+    """
+    for name, rule in RULES.items():
+        known = getattr(tf.compat.v1.train, f"{name}Optimizer")
+        if isinstance(optimizer, known) and all(
+            getattr(type(optimizer), part) is getattr(known, part) for part in _FORMULA
+        ):
+            return rule
+    base = tf.compat.v1.train.Optimizer
+    if all(
+        getattr(type(optimizer), dense) is getattr(base, dense)
+        for dense in ("_resource_apply_dense", "_apply_dense")
+    ):
+        raise NotImplementedError(
+            "An optimizer of tables must have a formula for dense gradients: define "
+            f"`_resource_apply_dense`. {received(opt=optimizer)}"
+        )
+    return None

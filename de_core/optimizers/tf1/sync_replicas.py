@@ -1,0 +1,165 @@
+"""TensorFlow 1's synchronous training, for models with dynamic tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base.checks import received
+from de_core.optimizers import clipping
+from de_core.optimizers.targets import Targets
+from de_core.optimizers.tf1.optimizer import Tf1Optimizer
+
+
+class SyncReplicasOptimizer(tf.compat.v1.train.SyncReplicasOptimizer):
+    """A `tf.compat.v1.train.SyncReplicasOptimizer` that gives a row the mean over all replicas.
+
+    That of TensorFlow divides the gradient of each row by the number of replicas that had the row,
+    so a rare id learns as from a small batch. Here it is divided by the number of all, as that of a
+    dense variable is: N workers give the numbers of one worker with the N-fold batch.
+
+    Hooks are those of TensorFlow's class; no replica runs ahead, which there is the default.
+
+    Args:
+        opt: What `de.DynamicEmbeddingOptimizer` made of a TensorFlow 1 optimizer.
+        replicas_to_aggregate: Replicas whose gradients make a step.
+        total_num_replicas: The same number, or None.
+        variable_averages: See TensorFlow's class, as for all further arguments.
+        variables_to_average: See there.
+        use_locking: See there.
+        name: Of the optimizer.
+
+    Raises:
+        TypeError: `opt` is another optimizer.
+        NotImplementedError: There shall be spare replicas.
+
+    Example:
+    >>> import de_core as de
+    >>> plain = tf.compat.v1.train.AdagradOptimizer(0.1)
+    >>> wrapped = de.DynamicEmbeddingOptimizer(plain)
+    >>> optimizer = de.optimizers.SyncReplicasOptimizer(wrapped, replicas_to_aggregate=2)
+    """
+
+    def __init__(
+        self,
+        opt: Any,
+        replicas_to_aggregate: int,
+        total_num_replicas: int | None = None,
+        variable_averages: Any = None,
+        variables_to_average: Any = None,
+        use_locking: bool = False,
+        name: str = "sync_replicas",
+    ) -> None:
+        if not isinstance(opt, Tf1Optimizer):
+            raise TypeError(
+                "`opt` must be what de.DynamicEmbeddingOptimizer made of an optimizer of "
+                f"tf.compat.v1.train. {received(opt=opt)}"
+            )
+        if total_num_replicas not in (None, replicas_to_aggregate):
+            raise NotImplementedError(
+                "All replicas must take part in each step: leave `total_num_replicas` None. "
+                + received(
+                    replicas_to_aggregate=replicas_to_aggregate,
+                    total_num_replicas=total_num_replicas,
+                )
+            )
+        super().__init__(
+            _Joining(opt, self, replicas_to_aggregate),
+            replicas_to_aggregate,
+            total_num_replicas,
+            variable_averages,
+            variables_to_average,
+            use_locking,
+            name,
+        )
+
+    def get_init_tokens_op(self, num_tokens: int = -1) -> Any:
+        """Returns the op that lets replicas run ahead of the first step.
+
+        Args:
+            num_tokens: By how many runs in all; -1 for none. With some, a fast replica takes part
+                in a step twice and a slow one not at all.
+        """
+        return super().get_init_tokens_op(max(num_tokens, 0))
+
+    def apply_gradients(
+        self,
+        grads_and_vars: Iterable[tuple[Any, Any]],
+        global_step: Any = None,
+        name: str | None = None,
+    ) -> Any:
+        """Adds this replica's gradients to those of the others, and waits for the step.
+
+        Args:
+            grads_and_vars: What the optimizer inside takes, as is `name`.
+            global_step: The variable that counts steps.
+            name: See there.
+
+        Returns:
+            What the step is done with, an op.
+
+        Raises:
+            TypeError: The ids of a table are strings.
+            ValueError: There is no gradient at all, or no `global_step`.
+        """
+        pairs = list(grads_and_vars)
+        targets = Targets.of_pairs(pairs)
+        own = {id(gradient) for gradient, _ in targets.trained}
+        for gradient, table in targets.trained:
+            if gradient.indices.dtype == tf.string:
+                raise TypeError(
+                    "The ids of tables that replicas train together must be integers: hash them. "
+                    f"Received: table={table.name!r} of string ids."
+                )
+        # TensorFlow's class hands its optimizer all variables, those without a gradient too.
+        others = [(None if id(each) in own else each, variable) for each, variable in pairs]
+        joining: _Joining = self._opt
+        joining.of_tables = [(each, variable) for each, variable in pairs if id(each) in own]
+        train = super().apply_gradients(others, global_step, name)
+        return tf.group(train, *joining.added)
+
+
+class _Joining:
+    """Stands for the optimizer, and joins the gradients of tables as it is asked for the update.
+
+    Args:
+        optimizer: The optimizer.
+        sync: Whom it works for; it has made what tells the step by then.
+        replicas: Their number.
+    """
+
+    def __init__(self, optimizer: Tf1Optimizer, sync: Any, replicas: int) -> None:
+        self._optimizer = optimizer
+        self._sync = sync
+        self._replicas = replicas
+        self.of_tables: list[tuple[tf.IndexedSlices, Any]] = []
+        self.added: list[tf.Operation] = []
+
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any) -> Any:
+        """Updates everything by the means over all replicas."""
+        joined = {id(variable): self._mean(each, variable) for each, variable in self.of_tables}
+        pairs = [(joined.get(id(variable), each), variable) for each, variable in grads_and_vars]
+        return self._optimizer.apply_gradients(pairs, global_step)
+
+    def _mean(self, gradient: tf.IndexedSlices, variable: Any) -> tf.IndexedSlices:
+        with tf.device(variable.device):
+            sums = tf.compat.v1.SparseConditionalAccumulator(
+                gradient.values.dtype,
+                shape=(),
+                shared_name=f"{variable.name}/grad_sum",
+                reduction_type="SUM",
+            )
+            # It joins slices as one merges lists that are in order.
+            gradient = clipping.summed(gradient)
+            ids = tf.cast(gradient.indices, tf.int64)
+            order = tf.argsort(ids)
+            ordered = tf.IndexedSlices(tf.gather(gradient.values, order), tf.gather(ids, order))
+            self.added.append(sums.apply_indexed_slices_grad(ordered, self._sync._local_step))
+            joined = sums.take_indexed_slices_grad(self._replicas)
+            self._sync._accumulator_list.append((sums, variable.device))
+            return clipping.scaled(joined, 1.0 / self._replicas)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._optimizer, name)

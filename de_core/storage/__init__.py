@@ -1,0 +1,1 @@
+"""Tables whose rows lie outside this process, behind a store such as Redis."""

@@ -1,0 +1,97 @@
+"""Snapshot files of a table that lives in a storage: its rows pass through memory."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base.ops import library
+from de_core.storage.columns import columns_of, ensure, find_slot
+from de_core.storage.row_bytes import encoded_keys, encoded_rows
+from de_core.storage.rows import StoredRows
+
+
+def save(rows: StoredRows, path: tf.Tensor, **attributes: Any) -> tf.Tensor:
+    """Writes a snapshot file of all rows and returns its report.
+
+    Args:
+        rows: What is saved. Others may write meanwhile: each row is written whole, not all of one
+            moment.
+        path: A scalar string.
+        **attributes: Of `library.de_table_save`.
+
+    Raises:
+        NotImplementedError: A delta is asked for.
+    """
+    if attributes.get("delta"):
+        raise NotImplementedError(
+            "Deltas need a table in main memory: save the whole table. "
+            f"Received: a delta of table {rows.name!r}, which lives in a storage."
+        )
+    table = rows.work.new_table()
+    known = [] if attributes.get("values_only") else list(rows.known().values())
+    for column in known:
+        ensure(table, column)
+    names = [rows.store.VALUE, *(column.text for column in known)]
+    for keys in rows.store.scan():
+        rows.work.load(table, keys, known, rows.store.read(names, keys))
+    return table.run(library.de_table_save, path, **attributes)
+
+
+def restore(rows: StoredRows, op: Any, *inputs: Any, **attributes: Any) -> None:
+    """Reads snapshot files: first into memory, where they are checked, then into the storage.
+
+    Args:
+        rows: Where to.
+        op: One of the ops that restore.
+        *inputs: Of the op.
+        **attributes: Of the op.
+
+    Raises:
+        NotImplementedError: Rows of a delta are chosen by a function.
+    """
+    table = rows.work.new_table()
+    if "replace" in attributes:
+        _note_layout(rows, inputs[0], attributes)
+    else:
+        _require_no_tombstones(rows, inputs[0])
+    replace = attributes.get("replace", False)
+    attributes.update({name: True for name in ("replace",) if name in attributes})
+    table.run(op, *inputs, **attributes)
+    if replace:
+        rows.store.clear()
+    known = rows.known()
+    slots = [name.decode() for name in table.run(library.de_table_slots)[0].numpy().tolist()]
+    columns = [known[slot] for slot in slots if slot in known]
+    for keys, values in table.export_batches():
+        data = {rows.store.VALUE: encoded_rows(values)}
+        for column in columns:
+            data[column.text] = encoded_rows(find_slot(table, keys, column))
+        rows.store.write(encoded_keys(keys), data)
+
+
+def _note_layout(rows: StoredRows, files: tf.Tensor, attributes: dict[str, Any]) -> None:
+    """Learns from files what their slots begin as, and what a key without a row reads as."""
+    blank = rows.work.new_table()
+    blank.run(
+        library.de_table_restore_keys,
+        files,
+        tf.zeros([0], rows.spec.key_dtype),
+        replace=True,
+        slots=attributes["slots"],
+        convert=attributes["convert"],
+    )
+    # The columns of the library's own policies stay behind: a storage has none.
+    rows.remember(each for each in columns_of(blank, "") if not each.slot.startswith("de/"))
+    if attributes["replace"]:
+        rows.work.adopt(blank)
+
+
+def _require_no_tombstones(rows: StoredRows, path: tf.Tensor) -> None:
+    if json.loads(library.de_snapshot_info(path, verify=False).numpy())["tombstones"]:
+        raise NotImplementedError(
+            "Rows of a delta can be chosen by keys, or by a function for a table in main memory. "
+            f"Received: a function, for table {rows.name!r}, which lives in a storage."
+        )

@@ -1,0 +1,203 @@
+"""How to reach Redis and how rows lie in it: the names that `tfra.dynamic_embedding` gave them."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from de_core.base.checks import received
+
+CLUSTER, SENTINEL, STANDALONE = 0, 1, 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The parameters of a configuration; times are milliseconds unless the name says otherwise."""
+
+    redis_connection_mode: int = SENTINEL  #: 0 Cluster, 1 Sentinel, 2 standalone.
+    redis_master_name: str = "master"  #: What the Sentinels call the master.
+    redis_host_ip: tuple[str, ...] = ("127.0.0.1",)  #: Of nodes, Sentinels, or the one server.
+    redis_host_port: tuple[int, ...] = (6379,)  #: One a host.
+    redis_user: str = "default"
+    redis_password: str = ""
+    redis_db: int = 0  #: A Cluster has only 0.
+    redis_read_access_slave: bool = False  #: Replicas lag behind: they answer no reads.
+    redis_connect_keep_alive: bool = False
+    redis_connect_timeout: int = 1000
+    redis_socket_timeout: int = 1000  #: For each answer.
+    redis_conn_pool_size: int = 20
+    redis_wait_timeout: int = 100000000  #: For a free connection of the pool.
+    redis_sentinel_user: str = "default"
+    redis_sentinel_password: str = ""
+    redis_sentinel_connect_timeout: int = 1000
+    redis_sentinel_socket_timeout: int = 1000
+    redis_retries: int = 3  #: Attempts after the first, each on a new connection if need be.
+    redis_use_tls: bool = False
+    redis_tls_ca_file: str = ""  #: Certificates to trust; the system's without it.
+    redis_tls_cert_file: str = ""  #: Of this client, where the server asks for one.
+    redis_tls_key_file: str = ""
+    storage_slice: int = 0  #: Parts that a table's keys are divided among; 0: 32 in a Cluster, 1.
+    redis_hash_tags_runtime: tuple[str, ...] = ()  #: Of the parts; chosen without it.
+    keys_sending_size: int = 1024  #: Keys a command.
+    using_md5_prefix_name: bool = False  #: Whether tables are known by the MD5 of their names.
+    model_tag_runtime: str = "test"  #: First part of all names in Redis.
+    table_store_mode: int = 2  #: 2: a table is what is in Redis. The only one.
+
+    @property
+    def slices(self) -> int:
+        """Parts that a table's keys are divided among."""
+        if self.redis_hash_tags_runtime:
+            return len(self.redis_hash_tags_runtime)
+        return self.storage_slice or (32 if self.redis_connection_mode == CLUSTER else 1)
+
+    @classmethod
+    def checked(cls, parameters: Mapping[str, Any]) -> Settings:
+        """Makes settings of a configuration.
+
+        Raises:
+            TypeError: A parameter is of a wrong type.
+            ValueError: A name is unknown, or a parameter out of range.
+        """
+        known = {field.name: field for field in dataclasses.fields(cls)}
+        chosen: dict[str, Any] = {}
+        for name, value in parameters.items():
+            name = _OLDER.get(name, name)
+            if name not in known:
+                close = difflib.get_close_matches(name, known, 1)
+                hint = f"Did you mean {close[0]!r}?" if close else f"Known are {sorted(known)}."
+                raise ValueError(
+                    "The parameters of a Redis configuration must be known ones: rows in Redis "
+                    f"stay there, and checkpoints are files. {received(**{name: value})} {hint}"
+                )
+            default: Any = known[name].default
+            if isinstance(default, tuple) and isinstance(value, (list, tuple)):
+                value = tuple(value)
+            if isinstance(default, bool) and value in (0, 1):
+                value = bool(value)
+            if type(value) is not type(default):
+                kind = "list" if isinstance(default, tuple) else type(default).__name__
+                raise TypeError(f"`{name}` must be a {kind}. {received(**{name: value})}")
+            chosen[name] = value
+        settings = cls(**chosen)
+        settings._check()
+        return settings
+
+    def _check(self) -> None:
+        for name, allowed in (
+            ("redis_connection_mode", (CLUSTER, SENTINEL, STANDALONE)),
+            ("table_store_mode", (2,)),
+            ("redis_read_access_slave", (False,)),
+        ):
+            if getattr(self, name) not in allowed:
+                values = ", ".join(map(str, allowed))
+                raise ValueError(
+                    f"`{name}` must be one of {values}. " + received(**{name: getattr(self, name)})
+                )
+        for name, least in _AT_LEAST.items():
+            value = getattr(self, name)
+            if value < least:
+                raise ValueError(f"`{name}` must be at least {least}. {received(**{name: value})}")
+        if not self.redis_host_ip or len(self.redis_host_ip) != len(self.redis_host_port):
+            raise ValueError(
+                "There must be one `redis_host_port` for each `redis_host_ip`. "
+                + received(redis_host_ip=self.redis_host_ip, redis_host_port=self.redis_host_port)
+            )
+        if self.redis_connection_mode == CLUSTER and self.redis_db != 0:
+            raise ValueError(f"A Cluster has only `redis_db` 0. {received(redis_db=self.redis_db)}")
+
+
+_AT_LEAST = {
+    "redis_db": 0,
+    "redis_connect_timeout": 1,
+    "redis_socket_timeout": 1,
+    "redis_sentinel_connect_timeout": 1,
+    "redis_sentinel_socket_timeout": 1,
+    "redis_conn_pool_size": 1,
+    "redis_wait_timeout": 1,
+    "redis_retries": 0,
+    "storage_slice": 0,
+    "keys_sending_size": 1,
+}
+_OLDER = {"model_tag_new": "model_tag_runtime"}
+#: Parameters of the ancestor that decide nothing here, whatever they are.
+_IDLE = (
+    "expire_model_tag_in_seconds",
+    "expire_model_tag_import",
+    "expire_model_tag_runtime",
+    "model_lib_abs_dir",
+    "model_tag_import",
+    "model_tag_old",
+    "redis_connection_lifetime",
+    "redis_hash_tags_import",
+    "storage_slice_import",
+    "using_hash_storage_slice",
+    "using_model_lib",
+)
+
+
+class RedisTableConfig:
+    """How to reach Redis: a JSON file, the environment variable that names one, or a dict.
+
+    Args:
+        redis_config_abs_dir: Path of a JSON file of parameters; see `Settings` in
+            `de_core/storage/redis/config.py`.
+        redis_config_abs_dir_env: Name of an environment variable that holds such a path; it comes
+            first where it is set.
+        params: The parameters themselves; they come before those of a file.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        TypeError: A parameter is of a wrong type.
+        ValueError: A name is unknown, a parameter out of range, or there is no parameter at all.
+
+    Example:
+    >>> import de_core as de
+    >>> config = de.RedisTableConfig(params={"redis_connection_mode": 2, "redis_host_port": [6380]})
+    >>> config.settings.redis_host_port
+    (6380,)
+    """
+
+    def __init__(
+        self,
+        redis_config_abs_dir: str | None = None,
+        redis_config_abs_dir_env: str | None = None,
+        *,
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        path = redis_config_abs_dir
+        if redis_config_abs_dir_env is not None:
+            path = os.environ.get(redis_config_abs_dir_env, path)
+        if path is None and params is None:
+            raise ValueError(
+                "A Redis configuration needs a file, the environment variable of one, or `params`. "
+                + received(
+                    redis_config_abs_dir=redis_config_abs_dir,
+                    redis_config_abs_dir_env=redis_config_abs_dir_env,
+                )
+            )
+        self.redis_config_abs_dir = path
+        self.redis_config_abs_dir_env = redis_config_abs_dir_env
+        parameters = {**(_read(path) if path is not None else {}), **(params or {})}
+        idle = [name for name in parameters if name in _IDLE]
+        for name in idle:
+            del parameters[name]
+        if path is not None and parameters.get("table_store_mode") in (0, 1):
+            del parameters["table_store_mode"]  # files of the ancestor say where it kept copies
+        self.settings = Settings.checked(parameters)
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        found = json.loads(pathlib.Path(path).read_text("utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"A Redis configuration must be JSON. Received: {path!r}, {error}."
+        ) from error
+    if not isinstance(found, dict):
+        raise TypeError(f"A Redis configuration must be a JSON object. {received(found=found)}")
+    return found

@@ -1,0 +1,187 @@
+"""Connections to Redis, and commands that are sent together."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Sequence
+from typing import Any
+
+import hiredis
+import redis
+from redis.backoff import ExponentialBackoff
+from redis.cluster import ClusterNode, RedisCluster
+from redis.retry import Retry
+from redis.sentinel import Sentinel
+
+from de_core.storage.redis.config import CLUSTER, SENTINEL, Settings
+
+#: What a command may fail with.
+Failure = redis.RedisError | OSError
+_FAILURES = (redis.RedisError, OSError)
+_Command = tuple[Any, ...]
+
+
+class Connection:
+    """A client of one of the three kinds of Redis.
+
+    Args:
+        settings: How to reach it.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._client: Any = None
+
+    def run(self, commands: Sequence[_Command]) -> list[Any]:
+        """Runs commands, those of one server in one go, and returns an answer or failure for each.
+
+        A failed one is tried again, on a new connection or where the Cluster has its key now, as
+        often as the settings say. After that no further command of that server is tried.
+
+        Args:
+            commands: Each a name, the key that decides on the server, and further arguments.
+        """
+        answers: list[Any] = [None] * len(commands)
+        for numbers in self._by_server(commands):
+            self._run_together(commands, numbers, answers)
+        return answers
+
+    def _run_together(
+        self, commands: Sequence[_Command], numbers: list[int], out: list[Any]
+    ) -> None:
+        try:
+            client = self._server_of(commands[numbers[0]])
+            found = _pipelined(client, [commands[number] for number in numbers])
+        except _FAILURES as error:
+            found = [error] * len(numbers)
+        lost: BaseException | None = None
+        for number, answer in zip(numbers, found, strict=True):
+            if isinstance(answer, _FAILURES) and lost is None:
+                try:
+                    answer = self._connected().execute_command(*commands[number])
+                except _FAILURES as error:
+                    answer = error
+                    lost = error if isinstance(error, _UNREACHABLE) else None
+            out[number] = answer if lost is None or not isinstance(answer, _FAILURES) else lost
+
+    def _by_server(self, commands: Sequence[_Command]) -> list[list[int]]:
+        if self._settings.redis_connection_mode != CLUSTER:
+            return [[*range(len(commands))]] if commands else []
+        groups = collections.defaultdict(list)
+        for number, command in enumerate(commands):
+            try:
+                groups[self._connected().get_node_from_key(_key(command)).name].append(number)
+            except _FAILURES:
+                groups[""].append(number)
+        return list(groups.values())
+
+    def _server_of(self, command: _Command) -> Any:
+        client = self._connected()
+        if self._settings.redis_connection_mode != CLUSTER:
+            return client
+        return client.get_redis_connection(client.get_node_from_key(_key(command)))
+
+    def _connected(self) -> Any:
+        if self._client is None:
+            self._client = _client(self._settings)
+        return self._client
+
+
+def _pipelined(client: Any, commands: Sequence[_Command]) -> list[Any]:
+    """Runs commands on one server in one go, and returns an answer or what it refused for each.
+
+    The server gets each command as soon as it is packed, and is at it while the next one is, which
+    the client's own pipelines do not do.
+    """
+    pool = client.connection_pool
+    connection = pool.get_connection()
+    try:
+        for command in commands:
+            connection.send_packed_command([hiredis.pack_command(command)])
+        return [_answer(connection) for _ in commands]
+    except BaseException:
+        connection.disconnect()  # or the next to have it would read what is left of the answers
+        raise
+    finally:
+        pool.release(connection)
+
+
+def _answer(connection: Any) -> Any:
+    try:
+        return connection.read_response(disable_decoding=True)
+    except redis.ResponseError as error:
+        return error
+
+
+_UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, OSError)
+
+
+def _key(command: _Command) -> Any:
+    return command[3] if command[0] == "EVAL" else command[1]
+
+
+def _client(settings: Settings) -> Any:
+    hosts = [*zip(settings.redis_host_ip, settings.redis_host_port, strict=True)]
+    common: dict[str, Any] = {
+        "username": settings.redis_user if settings.redis_password else None,
+        "password": settings.redis_password or None,
+        "socket_connect_timeout": settings.redis_connect_timeout / 1000,
+        "socket_timeout": settings.redis_socket_timeout / 1000,
+        "socket_keepalive": settings.redis_connect_keep_alive,
+        "protocol": 2,
+        **_tls(settings),
+    }
+    if settings.redis_connection_mode == CLUSTER:
+        return RedisCluster(
+            startup_nodes=[ClusterNode(*host) for host in hosts],
+            max_connections=settings.redis_conn_pool_size,
+            retry=_retry(settings),
+            **common,
+        )
+    common["retry"] = _retry(settings)
+    common["retry_on_error"] = [redis.ConnectionError, redis.TimeoutError]
+    if settings.redis_connection_mode == SENTINEL:
+        sentinel = Sentinel(
+            hosts,
+            sentinel_kwargs={
+                "username": settings.redis_sentinel_user
+                if settings.redis_sentinel_password
+                else None,
+                "password": settings.redis_sentinel_password or None,
+                "socket_connect_timeout": settings.redis_sentinel_connect_timeout / 1000,
+                "socket_timeout": settings.redis_sentinel_socket_timeout / 1000,
+                **_tls(settings),
+            },
+        )
+        return sentinel.master_for(
+            settings.redis_master_name,
+            db=settings.redis_db,
+            max_connections=settings.redis_conn_pool_size,
+            **common,
+        )
+    kind = redis.SSLConnection if common.pop("ssl", False) else redis.Connection
+    pool = redis.BlockingConnectionPool(
+        connection_class=kind,
+        max_connections=settings.redis_conn_pool_size,
+        timeout=settings.redis_wait_timeout / 1000,
+        host=hosts[0][0],
+        port=hosts[0][1],
+        db=settings.redis_db,
+        **common,
+    )
+    return redis.Redis(connection_pool=pool)
+
+
+def _retry(settings: Settings) -> Retry:
+    return Retry(ExponentialBackoff(cap=0.5, base=0.02), settings.redis_retries)
+
+
+def _tls(settings: Settings) -> dict[str, Any]:
+    if not settings.redis_use_tls:
+        return {}
+    files = {
+        "ssl_ca_certs": settings.redis_tls_ca_file,
+        "ssl_certfile": settings.redis_tls_cert_file,
+        "ssl_keyfile": settings.redis_tls_key_file,
+    }
+    return {"ssl": True, **{name: file for name, file in files.items() if file}}

@@ -1,0 +1,62 @@
+"""The `kv_creator` that keeps rows in Redis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from de_core.base.checks import received
+from de_core.storage.creator import KVCreator
+from de_core.storage.redis.config import RedisTableConfig
+from de_core.storage.row_store import RowStore
+
+
+class RedisTableCreator(KVCreator):
+    """Keeps the rows of a Variable in Redis, where all processes that name it find them.
+
+    Needs `pip install "redis[hiredis]"`. Rows stay in Redis when the process ends; `clear` removes
+    them. A row that cannot be read or written is an error, which names how many keys it concerns.
+
+    Args:
+        config: How to reach Redis.
+        saver: Kept for compatibility.
+
+    Raises:
+        TypeError: `config` is no `RedisTableConfig`.
+
+    Example:
+    >>> import de_core as de
+    >>> config = de.RedisTableConfig(params={"redis_connection_mode": 2})
+    >>> users = de.Variable(dim=16, name="users",
+    ...                     kv_creator=de.RedisTableCreator(config))  # doctest: +SKIP
+    """
+
+    def __init__(self, config: RedisTableConfig | None = None, saver: Any = None) -> None:
+        if not isinstance(config, RedisTableConfig):
+            raise TypeError(f"`config` must be a de.RedisTableConfig. {received(config=config)}")
+        super().__init__(config, saver)
+
+    def create(
+        self,
+        key_dtype: Any = None,
+        value_dtype: Any = None,
+        default_value: Any = None,
+        name: str | None = None,
+        checkpoint: Any = None,
+        init_size: int | None = None,
+        config: Any = None,
+        device: str | None = None,
+    ) -> RowStore:
+        """Opens the rows of one table; see `KVCreator.create`."""
+        del key_dtype, value_dtype, default_value, checkpoint, init_size, config, device
+        try:
+            from de_core.storage.redis.store import RedisStore
+        except ImportError as error:
+            raise ImportError(
+                "Rows in Redis need its Python client. Install it: pip install 'redis[hiredis]'. "
+                f"Received: {error}."
+            ) from error
+        return RedisStore(str(name), self.config.settings)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments that it was made with."""
+        return {"config": self.config, "saver": self.saver}

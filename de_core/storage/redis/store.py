@@ -1,0 +1,283 @@
+"""Rows in Redis: a hash for each column of each slice of a table's keys.
+
+All columns of one slice have the same hash tag, so in a Cluster a row's value and its optimizers'
+slots lie on one node, and one script changes them together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import threading
+import uuid
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from redis.crc import key_slot
+
+from de_core.storage.redis.config import Settings
+from de_core.storage.redis.connection import Connection
+from de_core.storage.row_store import Row, RowStore
+
+_SLOTS = 16384
+# Keys: what the last call of this thread for this part of a batch returned, then the columns.
+# Arguments: the call's number, the number of rows, and for each row its key, the old row of each
+# column ('' for none), and the new. An answer may be lost on its way: the call is then sent again,
+# and must not be done again.
+_SWAP = """
+local last = redis.call('HMGET', KEYS[1], 'call', 'answer')
+if last[1] == ARGV[1] then return last[2] end
+local columns, at, answer = #KEYS - 1, 2, {}
+for row = 1, tonumber(ARGV[2]) do
+  local key, same = ARGV[at + 1], '1'
+  for column = 1, columns do
+    local now = redis.call('HGET', KEYS[column + 1], key) or ''
+    if now ~= ARGV[at + 1 + column] then same = '0' break end
+  end
+  if same == '1' then
+    for column = 1, columns do
+      redis.call('HSET', KEYS[column + 1], key, ARGV[at + 1 + columns + column])
+    end
+  end
+  answer[row] = same
+  at = at + 1 + 2 * columns
+end
+answer = table.concat(answer)
+redis.call('HSET', KEYS[1], 'call', ARGV[1], 'answer', answer)
+redis.call('EXPIRE', KEYS[1], 3600)
+return answer
+"""
+
+
+class RedisStore(RowStore):
+    """The rows of one table.
+
+    Args:
+        name: Of the table.
+        settings: Of the creator.
+    """
+
+    def __init__(self, name: str, settings: Settings) -> None:
+        self._name = name
+        self._settings = settings
+        known_by = (
+            hashlib.md5(name.encode()).hexdigest() if settings.using_md5_prefix_name else name
+        )
+        self._prefix = f"{settings.model_tag_runtime}:{known_by}"
+        self._tags = settings.redis_hash_tags_runtime or _spread_tags(settings.slices)
+        self._connection = Connection(settings)
+        self._client = uuid.uuid4().hex
+        self._calls = itertools.count()
+        self._noted: set[str] = set()
+
+    def read(self, columns: Sequence[str], keys: Sequence[bytes]) -> list[list[Row]]:
+        """Returns for each column the rows of `keys`."""
+        parts = self._parts(keys)
+        commands = [
+            ("HMGET", self._hash(column, part), *_of(keys, numbers))
+            for column in columns
+            for part, numbers in parts
+        ]
+        numbers = [numbers for _ in columns for _, numbers in parts]
+        answers = iter(self._run(commands, numbers, "read"))
+        found: list[list[Row]] = []
+        for _ in columns:
+            rows: list[Row] = [None] * len(keys)
+            for _, numbers_of in parts:
+                if isinstance(numbers_of, range):
+                    rows[numbers_of.start : numbers_of.stop] = next(answers)
+                    continue
+                for number, row in zip(numbers_of, next(answers), strict=True):
+                    rows[number] = row
+            found.append(rows)
+        return found
+
+    def write(self, keys: Sequence[bytes], columns: Mapping[str, Sequence[bytes]]) -> None:
+        """Inserts or overwrites rows."""
+        self._note(columns)
+        parts = self._parts(keys)
+        commands = [
+            (
+                "HSET",
+                self._hash(column, part),
+                *itertools.chain.from_iterable(
+                    zip(_of(keys, numbers), _of(rows, numbers), strict=True)
+                ),
+            )
+            for part, numbers in parts
+            for column, rows in columns.items()
+        ]
+        self._run(commands, [numbers for _, numbers in parts for _ in columns], "written")
+
+    def swap(
+        self,
+        keys: Sequence[bytes],
+        old: Mapping[str, Sequence[Row]],
+        new: Mapping[str, Sequence[bytes]],
+    ) -> list[bool]:
+        """Writes each key's new rows if its old ones are still there, atomically for each key."""
+        self._note(new)
+        parts = self._parts(keys)
+        commands = []
+        for at, (part, numbers) in enumerate(parts):
+            arguments: list[Any] = [next(self._calls), len(numbers)]
+            for number in numbers:
+                arguments.append(keys[number])
+                arguments.extend(old[column][number] or b"" for column in new)
+                arguments.extend(rows[number] for rows in new.values())
+            names = [self._hash(f"call:{self._client}:{threading.get_ident()}:{at}", part)]
+            names += [self._hash(column, part) for column in new]
+            commands.append(("EVAL", _SWAP, len(names), *names, *arguments))
+        answers = self._run(commands, [numbers for _, numbers in parts], "changed")
+        done = [False] * len(keys)
+        for (_, numbers), answer in zip(parts, answers, strict=True):
+            for number, flag in zip(numbers, answer, strict=True):
+                done[number] = flag == ord("1")
+        return done
+
+    def erase(self, keys: Sequence[bytes]) -> None:
+        """Removes the rows of `keys` from all columns."""
+        names, parts = [self.VALUE, *self.columns()], self._parts(keys)
+        commands = [
+            ("HDEL", self._hash(column, part), *(keys[number] for number in numbers))
+            for part, numbers in parts
+            for column in dict.fromkeys(names)
+        ]
+        repeated = len(dict.fromkeys(names))
+        self._run(commands, [n for _, n in parts for _ in range(repeated)], "removed")
+
+    def drop(self, column: str) -> None:
+        """Removes a column with all its rows."""
+        self._each_slice("UNLINK", column)
+        self._run([("SREM", self._hash("columns", 0), column)])
+        self._noted.discard(column)
+
+    def columns(self) -> list[str]:
+        """Returns the names of all columns that were written."""
+        [names] = self._run([("SMEMBERS", self._hash("columns", 0))])
+        return sorted(name.decode() for name in names)
+
+    def scan(self) -> Iterator[Sequence[bytes]]:
+        """Yields the keys, some at a time; one that is there throughout comes exactly once."""
+        for part in range(len(self._tags)):
+            cursor: bytes | None = b"0"
+            seen: set[bytes] = set()
+            while cursor is not None:
+                name, count = self._hash(self.VALUE, part), self._settings.keys_sending_size
+                [answer] = self._run([("HSCAN", name, cursor, "COUNT", count)])
+                following, keys = _scanned(answer)
+                new = [key for key in dict.fromkeys(keys) if key not in seen]
+                seen.update(new)  # Redis may return a key again while the hash grows
+                if new:
+                    yield new
+                cursor = following
+
+    def size(self) -> int:
+        """Returns the number of keys."""
+        return int(sum(self._each_slice("HLEN", self.VALUE)))
+
+    def clear(self) -> None:
+        """Removes everything but the description."""
+        for column in dict.fromkeys([self.VALUE, *self.columns()]):
+            self._each_slice("UNLINK", column)
+        self._run([("UNLINK", self._hash("columns", 0))])
+        self._noted.clear()
+
+    def describe(self, text: str) -> str:
+        """Returns the description that the rows were first kept under; keeps `text` if none was."""
+        name = self._hash("description", 0)
+        slices = str(len(self._tags))
+        self._run([("HSETNX", name, "table", text), ("HSETNX", name, "slices", slices)])
+        [[found, kept]] = self._run([("HMGET", name, "table", "slices")])
+        if kept.decode() != slices:
+            raise ValueError(
+                "`storage_slice` must be what it was when the table was made, or keys would be "
+                f"looked for elsewhere: {kept.decode()}. Received: {slices}, for table "
+                f"{self._name!r}."
+            )
+        return str(found.decode())
+
+    def _each_slice(self, command: str, column: str) -> list[Any]:
+        return self._run([(command, self._hash(column, part)) for part in range(len(self._tags))])
+
+    def _note(self, columns: Mapping[str, Any]) -> None:
+        new = [column for column in columns if column not in self._noted]
+        if new:
+            self._run([("SADD", self._hash("columns", 0), *new)])
+            self._noted.update(new)
+
+    def _hash(self, column: str, part: int) -> str:
+        return f"{{{self._tags[part]}}}{self._prefix}:{column}"
+
+    def _parts(self, keys: Sequence[bytes]) -> list[tuple[int, Sequence[int]]]:
+        """Returns slices and numbers of the keys in them, as many as a command may have."""
+        count, size = len(self._tags), self._settings.keys_sending_size
+        numbers: list[Sequence[int]] = [range(len(keys))]
+        if count > 1:
+            lists: list[list[int]] = [[] for _ in range(count)]
+            for number, key in enumerate(keys):
+                lists[zlib.crc32(key) % count].append(number)
+            numbers = [*lists]
+        return [
+            (part, own[at : at + size])
+            for part, own in enumerate(numbers)
+            for at in range(0, len(own), size)
+        ]
+
+    def _run(
+        self, commands: list[tuple[Any, ...]], numbers: Sequence[Sequence[int]] = (), verb: str = ""
+    ) -> list[Any]:
+        """Runs commands and returns their answers.
+
+        Args:
+            commands: See `Connection.run`.
+            numbers: Of the keys that each command is about.
+            verb: What a failure kept from being done to them.
+
+        Raises:
+            tf.errors.UnavailableError: A command failed, whatever became of the others.
+        """
+        answers = self._connection.run(commands)
+        failed = [at for at, each in enumerate(answers) if isinstance(each, Exception)]
+        if not failed:
+            return answers
+        error = answers[failed[0]]
+        if verb:
+            lost = {number for at in failed for number in numbers[at]}
+            every = {number for each in numbers for number in each}
+            what = f"{len(lost)} of {len(every)} keys could not be {verb}"
+        else:
+            what = f"{len(failed)} of {len(commands)} commands failed"
+        raise tf.errors.UnavailableError(
+            None,
+            None,
+            f"Redis must answer within {self._settings.redis_socket_timeout} ms. Received: "
+            f"{what}, of table {self._name!r}: {type(error).__name__}: {error}",
+        ) from error
+
+
+def _of(items: Sequence[bytes], numbers: Sequence[int]) -> Sequence[bytes]:
+    """Returns the items of these numbers; ranges without gaps are quicker."""
+    if isinstance(numbers, range):
+        return items[numbers.start : numbers.stop]
+    return [items[number] for number in numbers]
+
+
+def _scanned(answer: Any) -> tuple[bytes | None, list[bytes]]:
+    """Returns where a scan goes on, or None at its end, and the keys of this answer."""
+    cursor, rows = answer
+    keys = list(rows) if isinstance(rows, dict) else list(rows[::2])
+    return (None if int(cursor) == 0 else str(int(cursor)).encode()), keys
+
+
+def _spread_tags(count: int) -> tuple[str, ...]:
+    """Returns hash tags whose slots of a Cluster lie evenly: one in each equal range of them."""
+    tags = []
+    for part in range(count):
+        wanted = range(part * _SLOTS // count, (part + 1) * _SLOTS // count)
+        tags.append(
+            next(tag for tag in map(str, itertools.count()) if key_slot(tag.encode()) in wanted)
+        )
+    return tuple(tags)

@@ -1,0 +1,279 @@
+"""The verbs of a table over a `RowStore`: eager, on tensors in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from de_core.base.ops import library
+from de_core.storage.columns import Column, columns_in, slot_dtype
+from de_core.storage.row_bytes import decoded_keys, decoded_rows, encoded_keys, encoded_rows
+from de_core.storage.row_store import Row, RowStore
+from de_core.storage.workbench import Workbench
+from de_core.tables.initial_rows import InitialRow
+from de_core.tables.spec import TableSpec
+from de_core.tables.table import Table
+
+
+class StoredRows:
+    """The rows of one table in a storage.
+
+    Args:
+        name: Of the table, for messages.
+        spec: Dtypes and dim.
+        initial: What a key without a row reads as.
+        store: The storage.
+    """
+
+    def __init__(self, name: str, spec: TableSpec, initial: InitialRow, store: RowStore) -> None:
+        self.name = name
+        self.spec = spec
+        self.store = store
+        self.work = Workbench(name, spec, initial, store)
+        self._columns: dict[str, Column] = {}
+        self._hits = self._misses = 0
+
+    def find(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns values, keys.shape + [dim], and whether each key has a row, keys.shape."""
+        raw = encoded_keys(tf.reshape(keys, [-1]))
+        distinct, places = _distinct(raw)
+        [rows] = self.store.read([self.store.VALUE], distinct)
+        values, found = self._values(distinct, rows)
+        self._count(found if places is None else found[places])
+        if places is not None:
+            values, found = tf.gather(values, places), found[places]
+        shape = tf.concat([tf.shape(keys), [self.spec.dim]], 0)
+        return tf.reshape(values, shape), tf.reshape(tf.constant(found, tf.bool), tf.shape(keys))
+
+    def find_or_insert(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `find`, and stores the initial row of every key that had none."""
+        values, found = self.find(keys)
+        absent = tf.boolean_mask(tf.reshape(keys, [-1]), ~tf.reshape(found, [-1]))
+        self.work.update([absent], [], lambda *_: None, insert=True)
+        return values, found
+
+    def contains(self, keys: tf.Tensor) -> tf.Tensor:
+        """Returns whether each key has a row, keys.shape."""
+        raw = encoded_keys(tf.reshape(keys, [-1]))
+        distinct, places = _distinct(raw)
+        [rows] = self.store.read([self.store.VALUE], distinct)
+        found = np.array([row is not None for row in rows], bool)
+        return tf.reshape(found if places is None else found[places], tf.shape(keys))
+
+    def upsert(self, keys: tf.Tensor, values: tf.Tensor) -> None:
+        """Inserts or overwrites rows; of several for one key the last wins."""
+        pairs = dict(zip(encoded_keys(keys), encoded_rows(values), strict=True))
+        self.store.write(list(pairs), {self.store.VALUE: list(pairs.values())})
+
+    def accum(self, keys: tf.Tensor, old: tf.Tensor, new: tf.Tensor) -> None:
+        """Adds `new - old` to rows; a key without one gets `new`."""
+
+        def add(table: Table, batch: list[tf.Tensor]) -> None:
+            table.run(library.de_table_accum, *batch)
+
+        self.work.update([keys, old, new], [], add)
+
+    def erase(self, keys: tf.Tensor) -> None:
+        """Removes rows and their slots."""
+        self.store.erase(list(dict.fromkeys(encoded_keys(keys))))
+
+    def clear(self) -> None:
+        """Removes all rows."""
+        self.store.clear()
+
+    def size(self) -> tf.Tensor:
+        """Returns the number of rows, an int64 scalar."""
+        return tf.constant(self.store.size(), tf.int64)
+
+    def nothing(self, *_: Any, **__: Any) -> None:
+        """Makes no room and tidies nothing: the storage minds its memory itself."""
+
+    def chains(self) -> tf.Tensor:
+        """Returns the series of saves that deltas may follow: none, for no changes are noted."""
+        return tf.constant('{"chains": []}')
+
+    def apply(
+        self,
+        keys: tf.Tensor,
+        gradients: tf.Tensor,
+        hyper: tf.Tensor,
+        owner: tf.Tensor,
+        *,
+        rule: str,
+        average: bool,
+    ) -> None:
+        """Runs one optimizer step; see `ShardedTable.apply`."""
+
+        def step(table: Table, batch: list[tf.Tensor]) -> None:
+            table.run(library.de_table_apply, *batch, hyper, owner, rule=rule, average=average)
+
+        # Of no keys at all, a step just adds the rule's slots.
+        columns = self.work.columns_after(step, [keys[:0], gradients[:0]], _text(owner))
+        self.remember(columns)
+        self.work.update([keys, gradients], columns, step)
+
+    def take_averages(self, owner: tf.Tensor) -> None:
+        """Makes each row the moving average that `owner` keeps of it."""
+        prefix = f"{_text(owner)}/"
+        columns = [each for each in self.known().values() if each.slot.startswith(prefix)]
+        for keys in self._scanned():
+            self.work.update(
+                [keys], columns, lambda table, _: table.run(library.de_table_take_averages, owner)
+            )
+
+    def ensure_slots(
+        self, owner: tf.Tensor, initial: tf.Tensor, *, names: Sequence[str], widths: Sequence[int]
+    ) -> None:
+        """Notes what an optimizer's slots begin as."""
+        starts = initial.numpy().tolist()
+        self.remember(
+            Column(f"{_text(owner)}/{name}", width, start)
+            for name, width, start in zip(names, widths, starts, strict=True)
+        )
+
+    def slots(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns names, string [k], and widths, int64 [k], of all slots."""
+        columns = list(self.known().values())
+        names = tf.constant([each.slot for each in columns], tf.string)
+        return names, tf.constant([each.width for each in columns], tf.int64)
+
+    def find_slot(self, keys: tf.Tensor, slot: tf.Tensor, **_: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns one slot, keys.shape + [width], and whether each key has a row."""
+        column = self._column(_text(slot))
+        raw = encoded_keys(tf.reshape(keys, [-1]))
+        distinct, places = _distinct(raw)
+        values, rows = self.store.read([self.store.VALUE, column.text], distinct)
+        found = np.array([row is not None for row in values], bool)
+        slots = self._slot_rows(column, rows)
+        if places is not None:
+            slots, found = tf.gather(slots, places), found[places]
+        shape = tf.concat([tf.shape(keys), [column.width]], 0)
+        return tf.reshape(slots, shape), tf.reshape(tf.constant(found, tf.bool), tf.shape(keys))
+
+    def assign_slot(self, keys: tf.Tensor, values: tf.Tensor, slot: tf.Tensor) -> None:
+        """Writes one slot of those keys that have a row."""
+        column = self._column(_text(slot))
+        has_row = self.contains(keys)
+        pairs = dict(
+            zip(
+                encoded_keys(tf.boolean_mask(keys, has_row)),
+                encoded_rows(tf.boolean_mask(values, has_row)),
+                strict=True,
+            )
+        )
+        self.store.write(list(pairs), {column.text: list(pairs.values())})
+
+    def drop_slots(self, owner: tf.Tensor) -> None:
+        """Takes an optimizer's slots out of all rows."""
+        prefix = f"{_text(owner)}/"
+        for slot, column in self.known().items():
+            if slot.startswith(prefix):
+                self.store.drop(column.text)
+                self._columns.pop(slot, None)
+        self.work.forget()
+
+    def batches(self, slot: str = "") -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
+        """Yields keys [n] and their values, or one slot, some at a time."""
+        column = self._column(slot) if slot else None
+        for keys in self.store.scan():
+            names = [self.store.VALUE, *([] if column is None else [column.text])]
+            values, *slots = self.store.read(names, keys)
+            kept = [index for index, row in enumerate(values) if row is not None]
+            present = [keys[index] for index in kept]
+            if not present:
+                continue
+            if column is None:
+                rows = self._values(present, [values[index] for index in kept])[0]
+            else:
+                rows = self._slot_rows(column, [slots[0][index] for index in kept])
+            yield decoded_keys(present, self.spec), rows
+
+    def export(self, slot: str = "") -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns all keys [n] and their values, or one slot."""
+        column = self._column(slot) if slot else None
+        width = self.spec.dim if column is None else column.width
+        dtype = self.spec.value_dtype if column is None else slot_dtype(self.spec.value_dtype)
+        batches = [*self.batches(slot)]
+        none = tf.zeros([0], self.spec.key_dtype), tf.zeros([0, width], dtype)
+        keys, values = zip(none, *batches, strict=True)
+        return tf.concat(list(keys), 0), tf.concat(list(values), 0)
+
+    def stats(self) -> dict[str, Any]:
+        """Returns what a table tells of itself, as far as a storage knows it."""
+        parts = ("index", "rows", "slots", "strings", "policy", "free")
+        return {
+            "rows": self.store.size(),
+            "hits": self._hits,
+            "misses": self._misses,
+            "evicted": 0,
+            "refused": 0,
+            "load_factor": 0.0,
+            "probe_lengths": [],
+            "bytes": dict.fromkeys(parts, 0),
+        }
+
+    def _values(self, keys: list[bytes], rows: list[Row]) -> tuple[tf.Tensor, Any]:
+        """Returns rows [n, dim], where there are none the initial ones, and where there are."""
+        present = [row for row in rows if row is not None]
+        if len(present) == len(rows):
+            values = decoded_rows(present, self.spec.value_dtype, self.spec.dim)
+            return values, np.ones(len(rows), bool)
+        found = np.array([row is not None for row in rows], bool)
+        initial = self.work.blank.find(decoded_keys(keys, self.spec))[0]
+        if not present:
+            return initial, found
+        mixed = initial.numpy().copy()
+        mixed[found] = decoded_rows(present, self.spec.value_dtype, self.spec.dim).numpy()
+        return tf.constant(mixed, self.spec.value_dtype), found
+
+    def _slot_rows(self, column: Column, rows: list[Row]) -> tf.Tensor:
+        dtype = slot_dtype(self.spec.value_dtype)
+        initial = tf.fill([1, column.width], tf.cast(column.initial, dtype))
+        begins = encoded_rows(initial)[0]
+        full = [begins if row is None else row for row in rows]
+        return decoded_rows(full, dtype, column.width)
+
+    def _scanned(self) -> Iterator[tf.Tensor]:
+        for keys in self.store.scan():
+            yield decoded_keys(keys, self.spec)
+
+    def _column(self, slot: str) -> Column:
+        column = self._columns.get(slot) or self.known().get(slot)
+        if column is None:
+            raise tf.errors.NotFoundError(
+                None,
+                None,
+                f"The slot must be one of table {self.name!r}: {sorted(self.known())}. "
+                f"Received: {slot!r}.",
+            )
+        return column
+
+    def known(self) -> dict[str, Column]:
+        """Returns the slots of the rows by name: those in the storage, and those noted."""
+        return {**self._columns, **columns_in(self.store)}
+
+    def remember(self, columns: Iterable[Column]) -> None:
+        """Notes slots that the storage may not have yet."""
+        self._columns.update({column.slot: column for column in columns})
+
+    def _count(self, found: Any) -> None:
+        hits = int(found.sum())
+        self._hits += hits
+        self._misses += len(found) - hits
+
+
+def _distinct(keys: list[bytes]) -> tuple[list[bytes], Any]:
+    """Returns distinct keys, and the place of each key among them, or None if all were."""
+    places = dict.fromkeys(keys)
+    if len(places) == len(keys):
+        return keys, None
+    distinct = list(places)
+    numbers = {key: number for number, key in enumerate(distinct)}
+    return distinct, np.fromiter((numbers[key] for key in keys), np.int64, len(keys))
+
+
+def _text(value: tf.Tensor) -> str:
+    return bytes(tf.convert_to_tensor(value).numpy()).decode()

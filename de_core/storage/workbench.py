@@ -1,0 +1,205 @@
+"""Where rows of a `RowStore` are worked on: small tables in memory.
+
+An update reads the rows it is about into such a table, lets the engine do there what it would do
+anyway, and swaps the rows in the storage for the results; rows that somebody else changed meanwhile
+are done again. So every optimizer works, and concurrent updates add up.
+"""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from de_core.base.ops import library
+from de_core.storage.columns import Column, columns_of, ensure, find_slot, slot_dtype
+from de_core.storage.row_bytes import decoded_keys, decoded_rows, encoded_keys, encoded_rows
+from de_core.storage.row_store import Row, RowStore
+from de_core.tables.initial_rows import InitialRow
+from de_core.tables.spec import TableSpec
+from de_core.tables.table import Table
+
+# Rows that others change as often as this while one update tries are given up.
+_ATTEMPTS = 1000
+
+#: Gets a table that holds the rows, and those of the batch's keys and tensors that are to do.
+Compute = Callable[[Table, list[tf.Tensor]], Any]
+
+
+class Workbench:
+    """The tables in memory that serve one table of a storage.
+
+    Args:
+        name: Of the table.
+        spec: Dtypes and dim.
+        initial: What a key without a row reads as.
+        store: The storage.
+    """
+
+    def __init__(self, name: str, spec: TableSpec, initial: InitialRow, store: RowStore) -> None:
+        self._name = name
+        self._spec = spec
+        self._initial = initial
+        self._store = store
+        self._lock = threading.Lock()
+        self._table: Table | None = None
+        self._blank_file = ""
+
+    @functools.cached_property
+    def blank(self) -> Table:
+        """A table without rows: it reads as the initial rows."""
+        return self.new_table()
+
+    def new_table(self) -> Table:
+        """Makes a table like the one in the storage, in memory."""
+        table = Table(f"{self._name}_work", self._spec, self._initial, "/CPU:0", 0)
+        if self._blank_file:
+            table.run(
+                library.de_table_restore,
+                [self._blank_file],
+                replace=True,
+                shard_index=0,
+                shard_count=1,
+                chain="",
+                slots=False,
+                convert=False,
+            )
+        return table
+
+    def adopt(self, blank: Table) -> None:
+        """Makes keys without a row read as they do in an empty table, from now on."""
+        folder = tempfile.TemporaryDirectory(prefix="de_core_blank_")
+        weakref.finalize(self, folder.cleanup)
+        path = f"{folder.name}/blank.de"
+        blank.run(library.de_table_save, path, values_only=True)
+        with self._lock:
+            self._blank_file = path
+            self._table = None
+            self.blank = blank
+
+    def forget(self) -> None:
+        """Drops the table of the updates, with the slots that it knows."""
+        with self._lock:
+            self._table = None
+
+    def columns_after(self, compute: Compute, batch: list[tf.Tensor], owner: str) -> list[Column]:
+        """Returns the slots of an optimizer once it computed something.
+
+        Args:
+            compute: Its step.
+            batch: What it gets.
+            owner: Its name.
+        """
+        with self._lock:
+            table = self._emptied()
+            compute(table, batch)
+            return columns_of(table, owner)
+
+    def update(
+        self,
+        batch: list[tf.Tensor],
+        columns: list[Column],
+        compute: Compute,
+        *,
+        insert: bool = False,
+    ) -> None:
+        """Changes rows by what is computed in memory, over again where another was faster.
+
+        Args:
+            batch: Keys [n], and what belongs to them.
+            columns: The slots that take part.
+            compute: What is done to them.
+            insert: Whether only rows that are not there are written.
+
+        Raises:
+            tf.errors.AbortedError: Others were faster all the time.
+        """
+        names = [self._store.VALUE, *(column.text for column in columns)]
+        raw = encoded_keys(batch[0])
+        todo = list(dict.fromkeys(raw))
+        for _ in range(_ATTEMPTS):
+            old = self._store.read(names, todo)
+            if insert:
+                todo = [key for key, row in zip(todo, old[0], strict=True) if row is None]
+                old = [[None] * len(todo) for _ in names]
+            if not todo:
+                return
+            new = self._computed(todo, columns, old, compute, batch)
+            swapped = self._store.swap(
+                todo, dict(zip(names, old, strict=True)), dict(zip(names, new, strict=True))
+            )
+            todo = [key for key, done in zip(todo, swapped, strict=True) if not done]
+            if not todo:
+                return
+            left = set(todo)
+            mask = np.array([key in left for key in raw], bool)
+            batch = [tf.boolean_mask(each, mask) for each in batch]
+            raw = [key for key in raw if key in left]
+        raise tf.errors.AbortedError(
+            None,
+            None,
+            f"Rows must hold still for the moment of an update. Received: {len(todo)} keys of "
+            f"table {self._name!r} that others changed during each of {_ATTEMPTS} attempts.",
+        )
+
+    def load(
+        self, table: Table, keys: Sequence[bytes], columns: list[Column], rows: list[list[Row]]
+    ) -> None:
+        """Puts rows out of the storage into a table in memory that has the columns' slots.
+
+        Args:
+            table: In memory.
+            keys: Of the rows.
+            columns: The slots.
+            rows: The values, and then the rows of each column.
+        """
+        real = slot_dtype(self._spec.value_dtype)
+        for index, each in enumerate(rows):
+            pairs = [
+                (key, row)
+                for key, row, value in zip(keys, each, rows[0], strict=True)
+                if row is not None and value is not None
+            ]
+            if not pairs:
+                continue
+            there = decoded_keys([key for key, _ in pairs], self._spec)
+            data = [row for _, row in pairs]
+            if index == 0:
+                values = decoded_rows(data, self._spec.value_dtype, self._spec.dim)
+                table.run(library.de_table_insert_or_assign, there, values)
+            else:
+                column = columns[index - 1]
+                slots = decoded_rows(data, real, column.width)
+                table.run(library.de_table_assign_slot, there, slots, tf.constant(column.slot))
+
+    def _computed(
+        self,
+        keys: list[bytes],
+        columns: list[Column],
+        old: list[list[Row]],
+        compute: Compute,
+        batch: list[tf.Tensor],
+    ) -> list[list[bytes]]:
+        wanted = decoded_keys(keys, self._spec)
+        with self._lock:
+            table = self._emptied()
+            for column in columns:
+                ensure(table, column)
+            self.load(table, keys, columns, old)
+            compute(table, batch)
+            values, _ = table.find(wanted)
+            slots = [find_slot(table, wanted, column) for column in columns]
+        return [encoded_rows(values), *map(encoded_rows, slots)]
+
+    def _emptied(self) -> Table:
+        if self._table is None:
+            self._table = self.new_table()
+        else:
+            self._table.run(library.de_table_clear)
+        return self._table

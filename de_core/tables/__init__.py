@@ -1,0 +1,1 @@
+"""One table, several as one, and the policies that say which rows they hold."""

@@ -1,0 +1,179 @@
+"""Which keys get a row: the policies of a `Variable`'s argument `admission`.
+
+A key that is not admitted reads as its initial row, its gradient is dropped, and nothing of it is
+stored but what the policy needs to count. Optimizer steps and `find_or_insert` ask for admission;
+what names its keys and rows itself (`upsert`, `accum`, a restored checkpoint) is always stored.
+Counts and filters are saved and restored with the rows. They are the same however many tables a
+Variable has, for each key is counted in one of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import numbers
+import struct
+from typing import Any
+
+from de_core.base.checks import received
+from de_core.base.keras import keras
+
+
+class Admission:
+    """What all admission policies are. Equal policies compare equal."""
+
+    def fields(self, tables: int) -> dict[str, int]:
+        """Returns what the engine is told for each of `tables` tables."""
+        raise NotImplementedError
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns what `from_config` makes an equal policy of."""
+        return dict(vars(self))
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Admission:
+        """Makes a policy of `get_config`'s result."""
+        return cls(**config)
+
+
+@keras.saving.register_keras_serializable(package="de_core")
+@dataclasses.dataclass(frozen=True)
+class AdmissionCount(Admission):
+    """Admits a key at its `min_count`-th occurrence; counts are exact.
+
+    An optimizer step counts a key once, however often its batch holds it. A key that lost its row
+    is counted from 0 again. Memory: 16 to 32 bytes for each key that was seen and has no row yet.
+
+    Args:
+        min_count: 1 to 2^32 - 1; 1 admits every key.
+
+    Raises:
+        TypeError: `min_count` is no whole number.
+        ValueError: It is out of range.
+
+    Example:
+    >>> import de_core as de
+    >>> users = de.Variable(dim=1, admission=de.AdmissionCount(2))
+    >>> users.find_or_insert([7]), int(users.size())
+    (<tf.Tensor: shape=(1, 1), dtype=float32, numpy=array([[0.]], dtype=float32)>, 0)
+    >>> _ = users.find_or_insert([7])
+    >>> int(users.size())
+    1
+    """
+
+    min_count: int
+
+    def __post_init__(self) -> None:
+        check_integer("min_count", self.min_count, 1, 2**32 - 1)
+
+    def fields(self, tables: int) -> dict[str, int]:
+        """Returns what the engine is told."""
+        del tables
+        return {"admission": 1, "min_count": self.min_count}
+
+
+@keras.saving.register_keras_serializable(package="de_core")
+@dataclasses.dataclass(frozen=True)
+class AdmissionBloom(Admission):
+    """Admits a key at its `min_count`-th occurrence as a counting Bloom filter counts it.
+
+    The count is never too low. It may be too high: of `capacity` distinct keys at most the part
+    `error` is admitted early. The memory is fixed: 4 / -ln(1 - error^(1/4)) bytes a key of
+    `capacity`, which is 10.5 for an error of 0.01, and a few percent more because keys spread
+    unevenly. The filter keeps its counts: a key that lost its row is admitted again at once.
+
+    Args:
+        min_count: 1 to 255.
+        capacity: Distinct keys for which `error` holds, those with a row included.
+        error: Above 0 and below 1.
+
+    Raises:
+        TypeError: An argument is no number.
+        ValueError: An argument is out of range.
+
+    Example:
+    >>> AdmissionBloom(3, capacity=1_000_000)
+    AdmissionBloom(min_count=3, capacity=1000000, error=0.01)
+    """
+
+    min_count: int
+    capacity: int
+    error: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_integer("min_count", self.min_count, 1, 255)
+        check_integer("capacity", self.capacity, 1, 2**40)
+        _check_part("error", self.error, one=False)
+
+    def fields(self, tables: int) -> dict[str, int]:
+        """Returns what the engine is told: a table's share, and room for an uneven one."""
+        share = self.capacity / tables
+        if tables > 1:
+            share += 4 * math.sqrt(share)
+        return {
+            "admission": 2,
+            "min_count": self.min_count,
+            "capacity": math.ceil(share),
+            "error_bits": _bits(self.error),
+        }
+
+
+@keras.saving.register_keras_serializable(package="de_core")
+@dataclasses.dataclass(frozen=True)
+class AdmissionProbability(Admission):
+    """Admits a key with a probability each time it comes; no memory.
+
+    Whether it does is a function of the seed, the key and the number of optimizer steps that the
+    table has seen, so a run that is repeated or resumed admits the same keys. A key comes through
+    within 1 / probability optimizer steps on average.
+
+    Args:
+        probability: Above 0 and at most 1.
+        seed: 0 to 2^63 - 1.
+
+    Raises:
+        TypeError: An argument is no number.
+        ValueError: An argument is out of range.
+
+    Example:
+    >>> AdmissionProbability(0.1)
+    AdmissionProbability(probability=0.1, seed=0)
+    """
+
+    probability: float
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _check_part("probability", self.probability, one=True)
+        check_integer("seed", self.seed, 0, 2**63 - 1)
+
+    def fields(self, tables: int) -> dict[str, int]:
+        """Returns what the engine is told."""
+        del tables
+        return {"admission": 3, "probability_bits": _bits(self.probability), "seed": self.seed}
+
+
+def check_integer(name: str, value: Any, least: int, most: int) -> None:
+    """Raises unless `value` is a whole number from `least` to `most`.
+
+    Raises:
+        TypeError: It is no whole number.
+        ValueError: It is out of range.
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"`{name}` must be an integer. {received(**{name: value})}")
+    if not least <= int(value) <= most:
+        raise ValueError(f"`{name}` must be from {least} to {most}. {received(**{name: value})}")
+
+
+def _check_part(name: str, value: Any, *, one: bool) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"`{name}` must be a number. {received(**{name: value})}")
+    if not (0 < float(value) < 1 or (one and value == 1)):
+        most = "at most 1" if one else "below 1"
+        raise ValueError(f"`{name}` must be above 0 and {most}. {received(**{name: value})}")
+
+
+def _bits(value: float) -> int:
+    """Returns the bits of a double: the engine's text has whole numbers only."""
+    return int.from_bytes(struct.pack("<d", float(value)), "little")

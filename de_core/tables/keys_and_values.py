@@ -1,0 +1,110 @@
+"""Checks the keys and values that users pass to a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from de_core.base.keras import only_builds
+
+
+def checked_keys(keys: Any, table: Any) -> tf.Tensor:
+    """Returns `keys` as a tensor of the table's key dtype.
+
+    Tensors and arrays must be of that dtype: nothing is cast. Python numbers and strings are
+    converted where that loses nothing.
+
+    Args:
+        keys: Any shape.
+        table: The `Variable`, for its `key_dtype` and `name`.
+
+    Raises:
+        TypeError: They are of another dtype.
+    """
+    if tf.is_tensor(keys) and only_builds(keys):
+        return placeholder_keys(keys, table.key_dtype)
+    return converted("keys", keys, table.key_dtype, table.name)
+
+
+def placeholder_keys(ids: Any, key_dtype: tf.DType) -> Any:
+    """Returns keys in the shape of ids that Keras knows nothing else of (see `only_builds`).
+
+    Args:
+        ids: Dense, sparse or ragged placeholders of floats.
+        key_dtype: The table's.
+    """
+    if isinstance(ids, tf.SparseTensor):
+        return ids.with_values(tf.zeros_like(ids.values, key_dtype))
+    return tf.ragged.map_flat_values(lambda flat: tf.zeros_like(flat, key_dtype), ids)
+
+
+def checked_pairs(keys: Any, values: Any, table: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns keys [n] and values [n, dim] as tensors of the table's dtypes.
+
+    Args:
+        keys: Any shape.
+        values: keys.shape + [dim]; where dim is 1 also keys.shape.
+        table: The `Variable`.
+
+    Raises:
+        TypeError: They are of other dtypes.
+        ValueError: The shapes do not fit.
+    """
+    keys = checked_keys(keys, table)
+    values = converted("values", values, table.value_dtype, table.name)
+    if table.dim == 1 and values.shape.rank is not None and values.shape.rank == keys.shape.rank:
+        values = tf.expand_dims(values, -1)
+    wanted = keys.shape.concatenate([table.dim])
+    if not values.shape.is_compatible_with(wanted):
+        raise ValueError(
+            f"`values` must be of shape keys.shape + [dim], here {wanted}, one row for each key of "
+            f"table {table.name!r}. Received: values.shape={values.shape}, "
+            f"keys.shape={keys.shape}."
+        )
+    if not values.shape.is_fully_defined():
+        check = tf.debugging.Assert(
+            tf.reduce_all(tf.equal(tf.shape(values), tf.concat([tf.shape(keys), [table.dim]], 0))),
+            [
+                "`values` must be of shape keys.shape + [dim]. Received: values.shape=",
+                tf.shape(values),
+                "keys.shape=",
+                tf.shape(keys),
+            ],
+        )
+        with tf.control_dependencies([check]):
+            values = tf.identity(values)
+    return tf.reshape(keys, [-1]), tf.reshape(values, [-1, table.dim])
+
+
+def converted(argument: str, value: Any, dtype: tf.DType, table_name: str) -> tf.Tensor:
+    """Returns `value` as a tensor of a dtype, or raises a TypeError that names the argument."""
+    given = _dtype_of(value)
+    if given is None:
+        try:
+            return tf.convert_to_tensor(value, dtype=dtype)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"`{argument}` of table {table_name!r} must be {dtype.name}. "
+                f"Received: {argument}={value!r} (of type {type(value).__name__})."
+            ) from error
+    if given != dtype:
+        remedy = f"Pass {dtype.name}, or make the table for {given.name}."
+        if given.is_integer and dtype.is_integer:
+            remedy = f"Cast them with tf.cast({argument}, tf.{dtype.name})."
+        elif given.is_floating and argument == "keys":
+            remedy = "Only integers and strings are ids."
+        raise TypeError(
+            f"`{argument}` of table {table_name!r} must be {dtype.name}. "
+            f"Received: {argument}.dtype={given.name} (of type {type(value).__name__}). {remedy}"
+        )
+    return tf.convert_to_tensor(value)
+
+
+def _dtype_of(value: Any) -> tf.DType | None:
+    """Returns the dtype of a tensor or array, or None for Python values, which convert to any."""
+    if tf.is_tensor(value) or isinstance(value, (np.ndarray, np.generic)):
+        dtype = tf.as_dtype(value.dtype)
+        return tf.string if dtype in (tf.string, tf.variant) else dtype
+    return None

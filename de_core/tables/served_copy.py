@@ -1,0 +1,128 @@
+"""A table inside a SavedModel: read-only, over a snapshot file that is one of its assets."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import pathlib
+import re
+import tempfile
+import uuid
+import weakref
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from de_core.base.ops import library
+
+if TYPE_CHECKING:
+    from de_core.tables.table import Table
+
+
+#: How snapshot files' names end.
+SUFFIX = ".de"
+# Longer names are shortened: file systems take 255 bytes, of which endings need some.
+_STEM_BYTES = 150
+_PART = re.compile(r"\d+of\d+")  # which of a Variable's tables
+# While somebody else writes the assets: how their names end.
+_deferred: contextvars.ContextVar[str | None] = contextvars.ContextVar(
+    "de_core_deferred", default=None
+)
+
+
+def is_exporting() -> bool:
+    """Returns whether an export is being made, which writes the tables' files itself."""
+    return _deferred.get() is not None
+
+
+@contextlib.contextmanager
+def deferred_writes(suffix: str = SUFFIX) -> Iterator[None]:
+    """Makes copies leave their files empty, for a caller that writes the assets in place itself.
+
+    Args:
+        suffix: How the names of these assets end.
+    """
+    token = _deferred.set(suffix)
+    try:
+        yield
+    finally:
+        _deferred.reset(token)
+
+
+class FrozenCopy(tf.Module):
+    """What stands for one live table in one SavedModel.
+
+    TensorFlow's saver maps the live table's handle to the one `create_resource` makes, in every
+    function it saves. So nothing is traced again: the op that reads rows takes either handle.
+
+    Args:
+        table: The live table.
+    """
+
+    def __init__(self, table: Table) -> None:
+        super().__init__()
+        self.spec = table.spec
+        self.handle = table.resource_handle
+        # Every graph its own, so that versions that one process serves never share a table.
+        unique = uuid.uuid4().hex
+        self._metadata = list(table.metadata)
+        self._shared_name = f"{table.name}_{unique}"
+        folder = tempfile.TemporaryDirectory(prefix="de_core_export_")
+        weakref.finalize(self, folder.cleanup)
+        suffix = _deferred.get() or SUFFIX
+        self.file = pathlib.Path(folder.name) / f"{file_stem(table.name)}-{unique[:8]}{suffix}"
+        self.file.touch()
+        self._asset = tf.saved_model.Asset(str(self.file))
+
+    def create_resource(self) -> tf.Tensor:
+        """Makes the read-only table's handle in the current graph."""
+        return library.de_frozen_table(
+            shared_name=self._shared_name,
+            key_dtype=self.spec.key_dtype,
+            value_dtype=self.spec.value_dtype,
+            dim=self.spec.dim,
+        )
+
+    def children(self) -> dict[str, Any]:
+        """Returns what the SavedModel stores: how to make, open and close the table, its file.
+
+        TensorFlow and Keras ask for it once or more before they save, in eager mode; the rows are
+        those of the last time.
+        """
+        if _deferred.get() is None:
+            attributes = {"values_only": True, "metadata": self._metadata}
+            library.de_table_save(self.handle, str(self.file), **attributes)
+
+        @tf.function(input_signature=[], autograph=False)
+        def create() -> tf.Tensor:
+            return self.create_resource()
+
+        @tf.function(input_signature=[], autograph=False)
+        def initialize() -> int:
+            library.de_frozen_table_open(self.handle, self._asset.asset_path)
+            return 1
+
+        @tf.function(input_signature=[], autograph=False)
+        def destroy() -> int:
+            library.de_frozen_table_close(self.handle)
+            return 1
+
+        return {
+            "_create_resource": create,
+            "_initialize": initialize,
+            "_destroy_resource": destroy,
+            "snapshot": self._asset,
+        }
+
+
+def file_stem(name: str) -> str:
+    """Returns a table's name as the beginning of a file name, which has room for an ending."""
+    whole, part, number = name.rpartition("_mht_")
+    if part and _PART.fullmatch(number):
+        return file_stem(whole) + part + number
+    stem = "".join(each if each.isalnum() or each in "._-" else "_" for each in name)
+    if len(stem.encode()) <= _STEM_BYTES:
+        return stem
+    return stem.encode()[:_STEM_BYTES].decode(errors="ignore") + f"-{zlib.crc32(name.encode()):08x}"

@@ -1,0 +1,357 @@
+"""Several tables that act as one: the storage behind a `Variable`."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base.ops import library
+from de_core.tables.initial_rows import InitialRow
+from de_core.tables.policy import TablePolicy
+from de_core.tables.router import Router, summed_rows
+from de_core.tables.spec import TableSpec
+from de_core.tables.table import Table, is_remote
+
+# In the order in which they were made.
+_all: weakref.WeakValueDictionary[int, ShardedTable] = weakref.WeakValueDictionary()
+_numbers = itertools.count()
+
+_EXPORT_ELSEWHERE = "Save a checkpoint, restore it in one process and export there."
+
+
+def tables_behind(handles: Iterable[Any]) -> list[ShardedTable]:
+    """Returns the tables whose resource handles are among the tensors that a function captured."""
+    wanted = {id(handle) for handle in handles}
+    return [
+        store
+        for _, store in sorted(_all.items())
+        if any(id(table.resource_handle) in wanted for table in store.tables)
+    ]
+
+
+def living() -> list[ShardedTable]:
+    """Returns the tables of the current graph, or in eager mode those of this process."""
+    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    return [store for _, store in sorted(_all.items()) if _graph_of(store) is graph]
+
+
+def in_memory(
+    name: str,
+    spec: TableSpec,
+    initial: InitialRow,
+    init_size: int,
+    policy: TablePolicy,
+    router: Router,
+) -> list[Table]:
+    """Makes the tables of a Variable in main memory, one on each device.
+
+    Args:
+        name: Of the Variable; the tables' names follow from it.
+        spec: Dtypes, dim and devices.
+        initial: What a key without a row reads as.
+        init_size: Rows to make room for, divided among the tables.
+        policy: Which keys get a row and which rows go.
+        router: Divides the keys.
+    """
+    return [
+        Table(
+            router.table_name(name, number),
+            spec,
+            initial,
+            device,
+            init_size // router.count,
+            policy.text(number, router.count),
+            router.about(name, number),
+        )
+        for number, device in enumerate(spec.devices, router.first)
+    ]
+
+
+def _graph_of(store: ShardedTable) -> tf.Graph | None:
+    handle = store.tables[0].resource_handle
+    return handle.graph if tf.is_symbolic_tensor(handle) else None
+
+
+class ShardedTable:
+    """One table on each device of a spec, and the batched verbs over all of them.
+
+    A plain object on purpose: neither Keras nor TensorFlow looks for state inside it.
+
+    Args:
+        name: Of the Variable; the tables' names follow from it.
+        spec: Dtypes, dim and devices.
+        tables: One for each device, such as `in_memory` makes.
+        router: Divides the keys. If other processes hold some of the tables, all of them call the
+            verbs on keys, `size` and `export`, which are then about the rows of all.
+        policy: Which keys get a row and which rows go; None for all and none.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        spec: TableSpec,
+        tables: Iterable[Table],
+        router: Router,
+        policy: TablePolicy | None = None,
+    ) -> None:
+        self.name = name
+        self.spec = spec
+        self.policy = TablePolicy() if policy is None else policy
+        #: Whether its tables live in other processes; then distinct keys travel, not all.
+        self.is_remote = router.is_spread or any(map(is_remote, spec.devices))
+        #: Whether one op may take a table and the anchor.
+        self.is_on_one_device = not self.is_remote and len(set(spec.devices)) == 1
+        #: Returns an op that notes, where the tables live, that they have the rows they should.
+        self.presence: Callable[[], tf.Operation] | None = None
+        #: Hears of the keys [n] of each optimizer step.
+        self.on_update: Callable[[tf.Tensor], Any] | None = None
+        #: What publishes these tables, by directory.
+        self.publications: dict[str, Any] = {}
+        self.router = router
+        self.tables = tuple(tables)
+        _all[next(_numbers)] = self
+
+    def in_saved_model(self) -> dict[str, Any]:
+        """Returns what TensorFlow shall put into a SavedModel, by name.
+
+        Raises:
+            NotImplementedError: Other processes hold some of the tables.
+        """
+        self.router.require_whole("A SavedModel", _EXPORT_ELSEWHERE)
+        return {f"table_{index}": table for index, table in enumerate(self.tables)}
+
+    @property
+    def outlives_its_process(self) -> bool:
+        """Whether the rows live in a storage, and are there before and after this process."""
+        return self.tables[0].outlives_its_process
+
+    def find(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Reads rows.
+
+        Args:
+            keys: Any shape.
+
+        Returns:
+            Values, keys.shape + [dim], and whether each key has a row, keys.shape.
+        """
+        return self._read(keys, lambda table, part: table.find(part))
+
+    def find_or_insert(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `find`, and stores the initial row of every key that had none."""
+        return self._read(keys, lambda table, part: table.find(part, insert=True))
+
+    def contains(self, keys: tf.Tensor) -> tf.Tensor:
+        """Returns whether each key has a row, a bool tensor of the shape of `keys`."""
+
+        def read(table: Table, part: tf.Tensor) -> tuple[tf.Tensor]:
+            return (table.run(library.de_table_contains, part),)
+
+        if self.router.count == 1:
+            return read(self.tables[0], keys)[0]
+        flat_keys = tf.reshape(keys, [-1])
+        found = self.router.gather(flat_keys, lambda index, part: read(self.tables[index], part))
+        return tf.ensure_shape(tf.reshape(found[0], tf.shape(keys)), keys.shape)
+
+    def write(self, op: Any, batch: Sequence[tf.Tensor], *inputs: Any, **attributes: Any) -> Any:
+        """Runs one of the ops that take keys and something for each of them.
+
+        Args:
+            op: Such as `library.de_table_insert_or_assign`.
+            batch: Keys [n], and what belongs to them, each [n, dim].
+            *inputs: The op's further inputs.
+            **attributes: Of the op.
+        """
+        parts = self.router.split(*batch)
+        return _grouped(
+            table.run(op, *part, *inputs, **attributes)
+            for table, part in zip(self.tables, parts, strict=True)
+        )
+
+    def apply(
+        self,
+        gradient: tf.IndexedSlices,
+        hyper: tf.Tensor,
+        *,
+        rule: str,
+        owner: tf.Tensor,
+        average: bool = False,
+    ) -> Any:
+        """Runs one optimizer step inside the tables: duplicates summed, one update a key.
+
+        Args:
+            gradient: Values [n, dim]; indices [n], the keys.
+            hyper: double [k], the rule's hyperparameters.
+            rule: Such as "adam".
+            owner: Scalar string; the optimizer whose slots are meant.
+            average: Whether each row's moving average is kept as well; its momentum is then the
+                last of `hyper`.
+        """
+        keys = self.keys_of(gradient)
+        batch = (keys, gradient.values)
+        if self.is_remote:
+            batch = summed_rows(*batch)
+        attributes = {"rule": rule, "average": average}
+        done = self.write(library.de_table_apply, batch, hyper, owner, **attributes)
+        return self.updated(keys, done)
+
+    def keys_of(self, gradient: tf.IndexedSlices) -> tf.Tensor:
+        """Returns the keys [n] that the slices of a gradient belong to."""
+        keys = gradient.indices
+        # TensorFlow widens int32 where it joins some.
+        return keys if keys.dtype == self.spec.key_dtype else tf.cast(keys, self.spec.key_dtype)
+
+    def take_averages(self, owner: tf.Tensor) -> Any:
+        """Makes each row the moving average that `owner`, a scalar string, keeps of it."""
+        return _grouped(table.run(library.de_table_take_averages, owner) for table in self.tables)
+
+    def ensure_slots(self, owner: tf.Tensor, slots: dict[str, tuple[int, float]]) -> Any:
+        """Adds an optimizer's slots where they are not there yet.
+
+        Args:
+            owner: Scalar string.
+            slots: The width of each and what it begins as, by name.
+        """
+        widths, initial = zip(*slots.values(), strict=True)
+        return _grouped(
+            table.run(
+                library.de_table_ensure_slots,
+                owner,
+                tf.constant(initial, tf.float64),
+                names=list(slots),
+                widths=list(widths),
+            )
+            for table in self.tables
+        )
+
+    def find_slot(self, keys: tf.Tensor, slot: tf.Tensor, width: int) -> tf.Tensor:
+        """Reads one slot of the rows of `keys`, keys.shape + [width].
+
+        Args:
+            keys: Any shape.
+            slot: Scalar string, "owner/name".
+            width: Of the slot.
+        """
+        dtype = tf.float64 if self.spec.value_dtype == tf.float64 else tf.float32
+
+        def read(table: Table, part: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            attributes = {"Tvalues": dtype, "dim": width}
+            return tuple(table.run(library.de_table_find_slot, part, slot, **attributes))
+
+        return self._read(keys, read, width)[0]
+
+    def assign_slot(self, keys: tf.Tensor, values: tf.Tensor, slot: tf.Tensor) -> Any:
+        """Writes one slot of the rows of `keys` [n]; `values` are [n, width]."""
+        return self.write(library.de_table_assign_slot, (keys, values), slot)
+
+    def drop_slots(self, owner: Any) -> Any:
+        """Takes an optimizer's slots out of all rows."""
+        return _grouped(table.run(library.de_table_drop_slots, owner) for table in self.tables)
+
+    def slots(self) -> dict[str, int]:
+        """Returns the width of each slot that any table has, by "owner/name"; eager mode only."""
+        found = {}
+        for table in self.tables:
+            names, widths = table.run(library.de_table_slots)
+            pairs = zip(names.numpy().tolist(), widths.numpy().tolist(), strict=True)
+            found.update({name.decode(): width for name, width in pairs})
+        return found
+
+    def begin_step(self, keys: tf.Tensor) -> tf.Tensor:
+        """Counts an optimizer step that is computed outside the tables, and asks for admission.
+
+        Args:
+            keys: [n], distinct.
+
+        Returns:
+            Which of them have a row then, bool [n].
+        """
+        dtype = self.spec.value_dtype
+        nothing = tf.zeros([tf.size(keys), self.spec.dim], dtype)
+        learning_rate, owner = tf.zeros([1], tf.float64), tf.constant("none")
+        batch = (keys, nothing)
+        done = self.write(library.de_table_apply, batch, learning_rate, owner, rule="sgd")
+        with tf.control_dependencies([] if done is None else [done]):
+            return self.contains(tf.identity(keys))
+
+    def updated(self, keys: tf.Tensor, done: Any) -> Any:
+        """Tells who wants to hear it that an optimizer step wrote `keys`, after it was `done`."""
+        if self.on_update is None:
+            return done
+        with tf.control_dependencies([] if done is None else [done]):
+            heard = self.on_update(keys)
+        return _grouped([done] if heard is None else [done, heard])
+
+    def each(self, run: Callable[[Table], Any]) -> Any:
+        """Runs something on each table and returns one op, or None in eager mode."""
+        return _grouped(run(table) for table in self.tables)
+
+    def evict_expired(self) -> Any:
+        """Removes the rows that outlived their time."""
+        return self.each(lambda table: table.run(library.de_table_evict_expired))
+
+    def erase(self, keys: tf.Tensor) -> Any:
+        """Removes the rows of `keys` [n]."""
+        return self.write(library.de_table_erase, (keys,))
+
+    def clear(self) -> Any:
+        """Removes all rows."""
+        return _grouped(table.run(library.de_table_clear) for table in self.tables)
+
+    def start(self) -> Any:
+        """Empties the tables in memory, as the initializer of a variable does; keeps others."""
+        return tf.no_op() if self.outlives_its_process else self.clear()
+
+    def reserve(self, rows: int) -> Any:
+        """Makes room for `rows` rows in all, divided among the tables."""
+        share = tf.constant(-(-rows // self.router.count), tf.int64)
+        return _grouped(table.run(library.de_table_reserve, share) for table in self.tables)
+
+    def shrink_to_fit(self) -> Any:
+        """Gives the memory of removed rows back."""
+        return _grouped(table.run(library.de_table_shrink_to_fit) for table in self.tables)
+
+    def size(self, index: int | None = None) -> tf.Tensor:
+        """Returns the number of rows of one table or of all, an int64 scalar."""
+        tables = self.tables if index is None else (self.tables[index],)
+        sizes = [table.run(library.de_table_size) for table in tables]
+        size = sizes[0] if len(sizes) == 1 else tf.add_n(sizes)
+        return size if index is not None else self.router.total(size)
+
+    def export(self, slot: str = "") -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns all keys [n] and values [n, dim], or one optimizer slot [n, width]."""
+        parts = [table.export(slot) for table in self.tables]
+        if len(parts) > 1:
+            keys, values = zip(*parts, strict=True)
+            return tf.concat(list(keys), 0), tf.concat(list(values), 0)
+        keys, values = self.router.everyones(*parts[0])
+        return keys, values
+
+    def _read(
+        self,
+        keys: tf.Tensor,
+        read: Callable[[Table, tf.Tensor], tuple[tf.Tensor, tf.Tensor]],
+        width: int | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        if len(self.tables) == 1 and not self.is_remote:
+            return read(self.tables[0], keys)
+        flat = tf.reshape(keys, [-1])
+        places = None
+        if self.is_remote:
+            flat, places = tf.unique(flat)
+        values, found = self.router.gather(flat, lambda index, part: read(self.tables[index], part))
+        if places is not None:
+            values, found = tf.gather(values, places), tf.gather(found, places)
+        width = self.spec.dim if width is None else width
+        rows_shape = tf.concat([tf.shape(keys), [width]], 0)
+        values = tf.ensure_shape(tf.reshape(values, rows_shape), keys.shape.concatenate([width]))
+        return values, tf.ensure_shape(tf.reshape(found, tf.shape(keys)), keys.shape)
+
+
+def _grouped(ops: Any) -> Any:
+    """Returns one op for many, or None in eager mode, where they have run."""
+    ops = list(ops)
+    return None if tf.executing_eagerly() else tf.group(*ops)

@@ -1,0 +1,121 @@
+"""What a table is made of: the checked arguments of a ``de.Variable``."""
+
+from __future__ import annotations
+
+import dataclasses
+import numbers
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base.checks import received
+
+#: Dtypes a table's keys may have.
+KEY_DTYPES = (tf.int64, tf.int32, tf.string)
+#: Dtypes a table's values may have.
+VALUE_DTYPES = (
+    tf.float32,
+    tf.float64,
+    tf.float16,
+    tf.bfloat16,
+    tf.int8,
+    tf.int32,
+    tf.int64,
+    tf.bool,
+    tf.string,
+)
+#: The longest row a table holds.
+MAX_DIM = 4096
+# In the name of a device, but not in that of a job.
+_ACCELERATOR = re.compile(r"(^|/|device:)([GT]PU|XLA_\w+)(:|$)", re.IGNORECASE)
+
+
+@dataclasses.dataclass(frozen=True)
+class TableSpec:
+    """The properties that a second request for the same table must share.
+
+    Attributes:
+        key_dtype: Dtype of the keys.
+        value_dtype: Dtype of the values.
+        dim: Values a row, 1 to `MAX_DIM`.
+        devices: One table is made on each.
+    """
+
+    key_dtype: tf.DType
+    value_dtype: tf.DType
+    dim: int
+    devices: tuple[str, ...]
+
+    @classmethod
+    def checked(cls, key_dtype: Any, value_dtype: Any, dim: Any, devices: Any) -> TableSpec:
+        """Makes a spec of a user's arguments.
+
+        Raises:
+            TypeError: A dtype is not supported, or `dim` or `devices` is of a wrong type.
+            ValueError: `dim` is not in [1, 4096], or `devices` is empty or names a GPU.
+        """
+        return cls(
+            _dtype("key_dtype", key_dtype, KEY_DTYPES),
+            _dtype("value_dtype", value_dtype, VALUE_DTYPES),
+            _dim(dim),
+            _devices(devices),
+        )
+
+    def difference(self, other: TableSpec) -> str:
+        """Returns the first property that differs with both values, or an empty string."""
+        for field in dataclasses.fields(self):
+            mine, theirs = getattr(self, field.name), getattr(other, field.name)
+            if mine != theirs:
+                return f"{field.name}={_plain(theirs)!r}, but it exists with {_plain(mine)!r}"
+        return ""
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tf.DType):
+        return value.name
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _dtype(name: str, value: Any, allowed: tuple[tf.DType, ...]) -> tf.DType:
+    try:
+        dtype = tf.as_dtype(value)
+    except TypeError:
+        dtype = None
+    if dtype not in allowed:
+        names = ", ".join(each.name for each in allowed)
+        raise TypeError(f"`{name}` must be one of {names}. {received(**{name: value})}")
+    return dtype
+
+
+def _dim(dim: Any) -> int:
+    if isinstance(dim, bool) or not isinstance(dim, numbers.Integral):
+        raise TypeError(f"`dim` must be an integer from 1 to {MAX_DIM}. {received(dim=dim)}")
+    if not 1 <= int(dim) <= MAX_DIM:
+        raise ValueError(f"`dim` must be from 1 to {MAX_DIM}. {received(dim=dim)}")
+    return int(dim)
+
+
+def _devices(devices: Any) -> tuple[str, ...]:
+    if devices is None:
+        return ("/CPU:0",)
+    if isinstance(devices, str):
+        devices = (devices,)
+    if not isinstance(devices, Iterable):
+        raise TypeError(f"`devices` must be a list of device names. {received(devices=devices)}")
+    names = tuple(devices)
+    if not names:
+        raise ValueError(
+            "`devices` must name at least one device, or be None for the CPU. "
+            + received(devices=devices)
+        )
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"`devices` must hold device names. {received(device=name)}")
+        if _ACCELERATOR.search(name):
+            raise ValueError(
+                "`devices` must name CPUs, such as '/CPU:0': tables are kept in main memory, and "
+                f"the rows of a lookup go to a GPU by themselves. {received(device=name)}"
+            )
+    return names

@@ -1,0 +1,175 @@
+"""Names of the reference API that are another name here, or have nothing left to do."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base.removed_names import missing
+from de_core.tfra import keras_layers
+from de_core.variable.anchor import table_of
+from de_core.variable.graph import graph_mode
+
+
+class _Names(types.SimpleNamespace):
+    """Stands for a module of the reference API. Errors for a removed name say what replaces it."""
+
+    def __init__(self, module: str, removed: dict[str, str], **names: Any) -> None:
+        super().__init__(_module=module, _removed=removed, **names)
+
+    def __getattr__(self, name: str) -> Any:
+        raise missing(f"module {vars(self).get('_module')!r}", name, vars(self).get("_removed", {}))
+
+
+class GraphKeys:
+    """Keys of graph collections.
+
+    They hold the anchors, the variables that stand for the tables in TensorFlow's own collections:
+    fit for `var_list`, and for a MetaGraph.
+
+    Attributes:
+        DYNAMIC_EMBEDDING_VARIABLES: The anchors of all Variables.
+        TRAINABLE_DYNAMIC_EMBEDDING_VARIABLES: The anchors of the trainable Variables.
+
+    Example:
+    >>> import tensorflow as tf, de_core as de
+    >>> with tf.Graph().as_default():
+    ...     users = de.get_variable("users")
+    ...     anchors = tf.compat.v1.get_collection(de.GraphKeys.DYNAMIC_EMBEDDING_VARIABLES)
+    >>> [anchor.name for anchor in anchors]
+    ['users/anchor:0']
+    """
+
+    DYNAMIC_EMBEDDING_VARIABLES = graph_mode.DYNAMIC_EMBEDDING_VARIABLES
+    TRAINABLE_DYNAMIC_EMBEDDING_VARIABLES = graph_mode.TRAINABLE_DYNAMIC_EMBEDDING_VARIABLES
+
+
+class ModelMode:
+    """The process's mode, which is remembered and changes nothing.
+
+    A lookup is a pure read that any number of threads may do at once, in training as in inference.
+    An export's content is decided when it is written. So there is nothing to switch.
+
+    Attributes:
+        TRAIN: The mode at first.
+        INFERENCE: The other mode.
+        CURRENT_SETTING: The mode that was enabled last.
+    """
+
+    TRAIN = "train"
+    INFERENCE = "inference"
+    CURRENT_SETTING = TRAIN
+
+
+def get_model_mode() -> str:
+    """Returns the mode that was enabled last: "train" or "inference".
+
+    Example:
+    >>> get_model_mode()
+    'train'
+    """
+    return ModelMode.CURRENT_SETTING
+
+
+def enable_train_mode() -> None:
+    """Makes `get_model_mode` return "train"; nothing else depends on it."""
+    ModelMode.CURRENT_SETTING = ModelMode.TRAIN
+
+
+def enable_inference_mode() -> None:
+    """Makes `get_model_mode` return "inference"; nothing else depends on it."""
+    ModelMode.CURRENT_SETTING = ModelMode.INFERENCE
+
+
+def register_all(custom_kernels: bool = True) -> None:
+    """Does nothing: importing `de_core` registers the ops, their gradients and the Keras classes.
+
+    Args:
+        custom_kernels: Not used.
+    """
+    del custom_kernels
+
+
+def patch_on_tf() -> None:
+    """Does nothing: TensorFlow is never changed. Wrap optimizers in `DynamicEmbeddingOptimizer`."""
+
+
+def patch_on_tf_save_restore() -> None:
+    """Does nothing: checkpoints and Savers include the tables by TensorFlow's own interfaces."""
+
+
+def trainable_wrapper_filter(
+    iterable_object_in: Iterable[Any],
+    test_unaggregated_function: Callable[[Any], bool] | None = None,
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Divides variables into dense ones and those that stand for dynamic tables.
+
+    Args:
+        iterable_object_in: Variables, in any order.
+        test_unaggregated_function: Returns True for a variable of the second part; None asks
+            whether it is the anchor or the `TrainableWrapper` of a dynamic Variable.
+
+    Returns:
+        The dense ones and the others, each in the order they came in.
+
+    Example:
+    >>> import tensorflow as tf, de_core as de
+    >>> users, dense = de.Variable(dim=2), tf.Variable(1.0)
+    >>> others, tables = trainable_wrapper_filter([dense, *users.trainable_variables])
+    >>> len(others), len(tables)
+    (1, 1)
+    """
+    test = test_unaggregated_function or (lambda variable: table_of(variable) is not None)
+    dense: list[Any] = []
+    tables: list[Any] = []
+    for variable in iterable_object_in:
+        (tables if test(variable) else dense).append(variable)
+    return tuple(dense), tuple(tables)
+
+
+def _dynamic_stitch(
+    indices: Sequence[Any], data: Sequence[Any], use_fast: bool = True, name: str | None = None
+) -> tf.Tensor:
+    """Returns `tf.dynamic_stitch(indices, data)`; `use_fast` is not used."""
+    del use_fast
+    return tf.dynamic_stitch(list(indices), list(data), name=name)
+
+
+def _sparse_segment_sum(
+    data: Any, indices: Any, segment_ids: Any, name: str | None = None, num_segments: Any = None
+) -> tf.Tensor:
+    """Returns `tf.sparse.segment_sum`, with the arguments in the order of TensorFlow 1."""
+    return tf.sparse.segment_sum(data, indices, segment_ids, num_segments=num_segments, name=name)
+
+
+data_flow = _Names(
+    "de_core.data_flow", {}, dynamic_partition=tf.dynamic_partition, dynamic_stitch=_dynamic_stitch
+)
+math = _Names(
+    "de_core.math",
+    {},
+    sparse_fill_empty_rows=tf.sparse.fill_empty_rows,
+    sparse_reshape=tf.sparse.reshape,
+    sparse_segment_sum=_sparse_segment_sum,
+)
+keras = _Names(
+    "de_core.keras",
+    {
+        "callbacks": "keras.callbacks.ModelCheckpoint includes the tables",
+        "models": "model.save, model.export and de.export include the tables",
+    },
+    layers=keras_layers,
+)
+train = _Names(
+    "de_core.train",
+    {
+        "checkpoint": "its DECheckpoint is de.train.DECheckpoint",
+        "saver": "tf.compat.v1.train.Saver includes the tables",
+        "DEHvdSaver": "Horovod is not used; tf.compat.v1.train.Saver includes the tables",
+    },
+    Checkpoint=tf.train.Checkpoint,
+    DECheckpoint=tf.train.Checkpoint,
+)

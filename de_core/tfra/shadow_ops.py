@@ -1,0 +1,114 @@
+"""Shadow variables: lookups by another name. Any lookup trains in eager mode and in functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from de_core.base.checks import received
+from de_core.base.removed_names import removed_names
+from de_core.lookup.lookup import embedding_lookup as lookup
+from de_core.variable.trainable_wrapper import TrainableWrapper
+from de_core.variable.variable import Variable
+
+
+class ShadowVariable(TrainableWrapper):
+    """Stands for a `Variable` in lookups, in `tape.gradient` and in lists of variables to train.
+
+    Args:
+        params: The `Variable`.
+        name: Not used: it is known by the name of `params`.
+        max_norm: If given, rows longer than this are scaled down to it in lookups.
+        trainable: Must be what `params` was made with.
+        distribute_strategy: Not used.
+
+    Raises:
+        ValueError: `trainable` is not that of `params`.
+
+    Example:
+    >>> import tensorflow as tf, de_core as de
+    >>> shadow = de.shadow_ops.ShadowVariable(de.Variable(dim=2, initializer=1.0))
+    >>> with tf.GradientTape() as tape:
+    ...     loss = tf.reduce_sum(de.shadow_ops.embedding_lookup(shadow, [3, 4]))
+    >>> tape.gradient(loss, shadow).indices.numpy().tolist()
+    [3, 4]
+    """
+
+    def __init__(
+        self,
+        params: Variable,
+        name: str = "ShadowVariable",
+        max_norm: float | None = None,
+        trainable: bool = True,
+        distribute_strategy: Any = None,
+    ) -> None:
+        del name, distribute_strategy
+        super().__init__(params, [], max_norm)
+        if bool(trainable) != self.trainable:
+            raise ValueError(
+                "`trainable` must be that of the Variable, which is made trainable or not once "
+                f"and for all. {received(trainable=trainable, params=params)}"
+            )
+
+    def embedding_lookup(
+        self, ids: Any, name: str | None = None, max_norm: float | None = None
+    ) -> tuple[Any, ShadowVariable]:
+        """Returns the rows of `ids`, ids.shape + [dim], and what trains them."""
+        norm = self.max_norm if max_norm is None else max_norm
+        return lookup(self.params, ids, name=name, max_norm=norm), self
+
+
+def embedding_lookup(
+    shadow: ShadowVariable,
+    ids: Any,
+    partition_strategy: str | None = None,
+    name: str | None = None,
+    validate_indices: bool | None = None,
+) -> Any:
+    """Returns the rows of `ids`, ids.shape + [dim]; see `de_core.embedding_lookup`.
+
+    Args:
+        shadow: What is looked up.
+        ids: Of its key dtype, any shape.
+        partition_strategy: Not used.
+        name: Of the operation.
+        validate_indices: Not used.
+    """
+    del partition_strategy, validate_indices
+    return shadow.embedding_lookup(ids, name=name)[0]
+
+
+def embedding_lookup_unique(
+    shadow: ShadowVariable,
+    ids: Any,
+    embedding_size: int | None = None,
+    with_unique: bool = True,
+    name: str | None = None,
+) -> Any:
+    """Returns the rows of `ids`, as `embedding_lookup` does: it sums gradients of duplicates.
+
+    Args:
+        shadow: What is looked up.
+        ids: Of its key dtype, any shape.
+        embedding_size: Must be the Variable's dim, or None.
+        with_unique: Not used.
+        name: Of the operation.
+
+    Raises:
+        ValueError: `embedding_size` is not the dim.
+    """
+    del with_unique
+    if embedding_size not in (None, shadow.params.dim):
+        raise ValueError(
+            f"`embedding_size` must be the dim of the Variable, {shadow.params.dim}. "
+            + received(embedding_size=embedding_size)
+        )
+    return embedding_lookup(shadow, ids, name=name)
+
+
+__getattr__ = removed_names(
+    __name__,
+    EmbeddingWeights="pass a Variable, or what wraps it",
+    embedding_lookup_unique_base="de.embedding_lookup_unique does the same",
+    DEResourceVariable="a lookup makes no variable; pass de.TrainableWrapper where one is wanted",
+    HvdVariable="Horovod is not used; `devices` puts the tables of a Variable on several machines",
+)

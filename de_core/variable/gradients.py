@@ -1,0 +1,191 @@
+"""The gradient of a lookup: the rows' gradients together with the ids they belong to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base.ops import library
+
+# First dimension of a gradient's dense shape: a table's height is unbounded. TensorShape reads it
+# as None. TensorFlow refuses to make such a gradient dense.
+# int32, because tf.cond gives int32 to the branch without a lookup.
+_UNBOUNDED = -1
+
+
+@tf.RegisterGradient("DeEmbeddingAnchor")
+def _anchor_gradient(op: Any, gradient: tf.Tensor) -> tuple[Any, None, None]:
+    """Returns the gradient with respect to the anchor: one slice for each id looked up.
+
+    Args:
+        op: The forward op; its inputs are the anchor, keys [...] and rows [..., dim].
+        gradient: Of the output, [..., dim].
+    """
+    anchor, keys, rows = op.inputs
+    if isinstance(gradient, tf.IndexedSlices):  # of a gather from the rows
+        gradient = tf.math.unsorted_segment_sum(
+            gradient.values, gradient.indices, tf.shape(keys)[0]
+        )
+    return _of_anchor(anchor, _flat(keys, []), _flat(gradient, [rows.shape[-1]])), None, None
+
+
+@tf.RegisterGradient("DeTablePool")
+def _pool_gradient(op: Any, gradient: tf.Tensor) -> list[Any]:
+    """Returns the gradients with respect to weights and anchor: one slice for each distinct id.
+
+    Args:
+        op: The forward op; its inputs are the table, keys [n], row_splits [s + 1], weights,
+            and no anchor or one.
+        gradient: Of the sums, [s, dim].
+    """
+    table, keys, splits, weights, *anchors = op.inputs
+    value_dtype, weighted = op.get_attr("Tvalues"), op.get_attr("weighted")
+    if gradient.shape.rank is None or gradient.shape[-1] is None:  # of a tf.py_function
+        gradient = tf.ensure_shape(gradient, [None, op.get_attr("dim")])
+    of_weights = None
+    if weighted and _is_wanted(op, 3):
+        of_weights = library.de_table_pool_dots(
+            table, keys, splits, gradient, anchors, Tvalues=value_dtype
+        )
+    of_anchors = [
+        _of_pooled(anchor, keys, splits, weights, gradient, weighted, value_dtype)
+        for anchor in anchors
+    ]
+    return [None, None, None, of_weights, *of_anchors]
+
+
+@tf.RegisterGradient("DeTablePoolDots")
+def _pool_dots_gradient(op: Any, of_dots: tf.Tensor) -> list[Any]:
+    """Returns the gradients of a pooled lookup's gradient with respect to its weights.
+
+    A dot is a row times the gradient of its segment: a sum of them is a pooled lookup of other
+    weights.
+
+    Args:
+        op: The forward op; its inputs are the table, keys [n], row_splits [s + 1], the gradient
+            of the sums, [s, dim], and no anchor or one; it returns one number a key.
+        of_dots: [n].
+    """
+    table, keys, splits, gradient, *anchors = op.inputs
+    value_dtype = op.get_attr("Tvalues")
+    of_gradient = None
+    if _is_wanted(op, 3):
+        of_gradient = library.de_table_pool(
+            table,
+            keys,
+            splits,
+            of_dots,
+            anchors,
+            weighted=True,
+            Tvalues=value_dtype,
+            dim=gradient.shape[-1],
+        )
+    of_anchors = [
+        _of_pooled(anchor, keys, splits, of_dots, gradient, True, value_dtype) for anchor in anchors
+    ]
+    return [None, None, None, of_gradient, *of_anchors]
+
+
+@tf.RegisterGradient("DePoolGradient")
+def _pool_gradient_gradient(op: Any, _: Any, of_values: tf.Tensor) -> list[Any]:
+    """Returns the gradients of a pooled lookup's gradient, for penalties on what a table learns.
+
+    Args:
+        op: The forward op; its inputs are keys [n], row_splits [s + 1], weights and the gradient
+            of the sums, [s, dim]; it returns distinct keys [u] and their slices [u, dim].
+        of_values: Of these slices.
+    """
+    keys, splits, weights, gradient = op.inputs
+    distinct = op.outputs[0]
+    _, places = tf.unique(tf.concat([distinct, keys], 0))
+    rows = tf.cast(tf.gather(of_values, places[tf.size(distinct) :]), gradient.dtype)
+    segments = tf.ragged.row_splits_to_segment_ids(splits)
+    of_weights = None
+    if op.get_attr("weighted"):
+        of_weights = tf.reduce_sum(rows * tf.gather(gradient, segments), 1)
+        rows *= weights[:, None]
+    of_gradient = tf.math.unsorted_segment_sum(rows, segments, tf.size(splits) - 1)
+    return [None, None, of_weights, of_gradient]
+
+
+@tf.RegisterGradient("DeLoopAnchor")
+def _loop_anchor_gradient(op: Any, gradient: tf.Tensor) -> tf.IndexedSlices:
+    """Returns the gradients that lookups in a branch or a loop left, as those of the anchor.
+
+    Args:
+        op: The forward op; its input is the anchor.
+        gradient: Of the token, a variant.
+    """
+    dim = op.get_attr("dim")
+    keys, values = library.de_row_gradients_concat(
+        gradient, Tkeys=op.get_attr("Tkeys"), Tvalues=op.get_attr("Tvalues"), dim=dim
+    )
+    return _slices(keys, values, dim)
+
+
+def _flat(tensor: tf.Tensor, row: list[int]) -> tf.Tensor:
+    """Returns a tensor as [n, *row], here and now.
+
+    One that is so already stays: TensorFlow hands what is ready beside an op to other threads.
+
+    Args:
+        tensor: [..., *row]; may be of the graph around the current one.
+        row: The dimensions that stay.
+    """
+    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    is_here = graph is (tensor.graph if tf.is_symbolic_tensor(tensor) else None)
+    is_flat = tensor.shape.rank == 1 + len(row) and tensor.shape[1:].as_list() == row
+    return tensor if is_here and is_flat else tf.reshape(tensor, [-1, *row])
+
+
+def _of_anchor(anchor: tf.Tensor, keys: tf.Tensor, values: tf.Tensor) -> Any:
+    """Returns the gradient with respect to an anchor, or to a token of it."""
+    if anchor.dtype == tf.variant:
+        return library.de_row_gradients(keys, values)
+    return _slices(keys, values, values.shape[-1])
+
+
+def _of_pooled(
+    anchor: tf.Tensor,
+    keys: tf.Tensor,
+    splits: tf.Tensor,
+    weights: tf.Tensor,
+    gradient: tf.Tensor,
+    weighted: bool,
+    value_dtype: tf.DType,
+) -> Any:
+    """Returns the gradient of pooled rows with respect to an anchor, or to a token of it."""
+    unique, values = library.de_pool_gradient(
+        keys, splits, weights, gradient, weighted=weighted, Tvalues=value_dtype
+    )
+    return _of_anchor(anchor, unique, values)
+
+
+def _slices(keys: tf.Tensor, values: tf.Tensor, dim: int) -> tf.IndexedSlices:
+    return tf.IndexedSlices(values, keys, tf.constant([_UNBOUNDED, dim], tf.int32))
+
+
+def _is_wanted(op: Any, index: int) -> bool:
+    """Returns whether a tape asks for the gradient of an input; in a graph all are made."""
+    try:
+        skipped = op.skip_input_indices
+    except AttributeError:
+        return True
+    return skipped is None or index not in skipped
+
+
+for _name in (
+    "DeTableFind",
+    "DeTableContains",
+    "DeTableSize",
+    "DeTableStats",
+    "DeTableExport",
+    "DeTableFindOrInsert",
+    "DeShardOf",
+    "DeRowSplits",
+    "DeSegmentOrder",
+    "DeStringsToWords",
+    "DeWordsToStrings",
+):
+    tf.no_gradient(_name)

@@ -1,0 +1,1 @@
+"""What only TensorFlow 1 graphs need."""

@@ -1,0 +1,173 @@
+"""Which rows of a `Variable` stay: its methods that give rows up and tell what ranks them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base.checks import received
+from de_core.base.ops import library
+from de_core.base.plain_python import plain_python
+from de_core.tables import keys_and_values
+from de_core.tables.admission import Admission, check_integer
+from de_core.tables.eviction import Eviction
+from de_core.tables.policy import TablePolicy
+from de_core.tables.restrict import RestrictPolicy, export_column
+from de_core.tables.sharded import ShardedTable
+
+
+class Retention:
+    """The part of a `Variable` that gives rows up."""
+
+    name: str
+    _store: ShardedTable
+    _restrict_policy: RestrictPolicy | None
+
+    @property
+    def restrict_policy(self) -> RestrictPolicy | None:
+        """The rule of `restrict`, or None."""
+        return self._restrict_policy
+
+    @property
+    def admission(self) -> Admission | None:
+        """Which keys get a row; None for all."""
+        return self._store.policy.admission
+
+    @property
+    def eviction(self) -> tuple[Eviction, ...]:
+        """Which rows go by themselves."""
+        return self._store.policy.evictions
+
+    @plain_python
+    def restrict(self, num_reserved: Any, **kwargs: Any) -> Any:
+        """Removes all but the best rows by the rule of `restrict_policy`.
+
+        Optimizer slots and the policy's status go with their rows.
+
+        Args:
+            num_reserved: Rows that stay, exactly, of all tables together.
+            **kwargs: Of the policy's `apply_restriction`, such as `trigger`.
+
+        Returns:
+            The operation; None in eager mode, or where there is no restrict policy.
+        """
+        if self._restrict_policy is None:
+            return None
+        with tf.name_scope("restrict"):
+            return self._restrict_policy.apply_restriction(num_reserved, **kwargs)
+
+    @plain_python
+    def evict_expired(self, name: str | None = None) -> Any:
+        """Removes all rows that outlived the time to live of `de.EvictionTTL`.
+
+        Args:
+            name: Of the operation.
+
+        Returns:
+            The operation, or None in eager mode.
+        """
+        with tf.name_scope(name or "evict_expired"):
+            return self._store.evict_expired()
+
+    @plain_python
+    def assign_scores(self, keys: Any, scores: Any, name: str | None = None) -> Any:
+        """Sets the scores by which `de.EvictionScore` ranks rows; keys without a row are ignored.
+
+        Args:
+            keys: Of the key dtype, any shape.
+            scores: int64, keys.shape; the rows with the lowest go first.
+            name: Of the operation.
+
+        Returns:
+            The operation, or None in eager mode.
+
+        Raises:
+            TypeError: `keys` are not of the key dtype.
+            ValueError: The table has no scores, or `scores` another shape.
+        """
+        if self._store.policy.rank_column != "score":
+            raise ValueError(
+                f"Table {self.name!r} must have been made with eviction=de.EvictionScore(…) to "
+                f"have scores. {received(eviction=self.eviction)}"
+            )
+        with tf.name_scope(name or "assign_scores"):
+            keys = keys_and_values.checked_keys(keys, self)
+            scores = tf.convert_to_tensor(scores, tf.int64)
+            if not scores.shape.is_compatible_with(keys.shape):
+                raise ValueError(
+                    f"`scores` must have the shape of `keys`, {keys.shape}. "
+                    + received(scores_shape=scores.shape)
+                )
+            flat = (tf.reshape(keys, [-1]), tf.reshape(scores, [-1]))
+            return self._store.write(library.de_table_write_column, flat, column="score")
+
+    @plain_python
+    def export_keys_and_scores(
+        self, split_size: int = 1, name: str | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns all keys and what ranks their rows, in no particular order.
+
+        The rank is that of `eviction`, else of `restrict_policy`: the time of the last write, the
+        number of writes, or the score.
+
+        Args:
+            split_size: Kept for compatibility: the table is always read in small parts.
+            name: Of the operation.
+
+        Returns:
+            Keys [n] and scores, int64 [n].
+
+        Raises:
+            ValueError: Nothing ranks the rows, or `split_size` is not positive.
+        """
+        check_integer("split_size", split_size, 1, 2**62)
+        column = self._store.policy.rank_column
+        if not column:
+            raise ValueError(
+                f"Table {self.name!r} must have been made with an `eviction` or `restrict_policy` "
+                "that ranks rows to have scores. "
+                + received(eviction=self.eviction, restrict_policy=self.restrict_policy)
+            )
+        with tf.name_scope(name or "export_keys_and_scores"):
+            keys, scores = export_column(self._store, column)
+            return keys, tf.squeeze(scores, -1)
+
+    def policies(self) -> dict[str, Any]:
+        """Returns the arguments that say which rows stay."""
+        return {
+            "restrict_policy": None
+            if self._restrict_policy is None
+            else type(self._restrict_policy),
+            "admission": self.admission,
+            "eviction": list(self.eviction),
+        }
+
+    def has_policies(self, restrict_policy: Any, admission: Any, eviction: Any) -> bool:
+        """Returns whether these arguments are those that the Variable was made with."""
+        mine = self.policies()["restrict_policy"]
+        wanted = checked_policy(restrict_policy, admission, eviction)
+        return mine is restrict_policy and wanted == self._store.policy
+
+    def _start_restriction(self, restrict_policy: type[RestrictPolicy] | None) -> None:
+        """Makes the policy; each step tells it unless the tables' columns are all it goes by."""
+        self._restrict_policy = None if restrict_policy is None else restrict_policy(self)  # type: ignore[arg-type]
+        if self._restrict_policy is not None and self._restrict_policy.hears_of_steps():
+            self._store.on_update = self._restrict_policy.apply_update
+
+
+def checked_policy(restrict_policy: Any, admission: Any, eviction: Any) -> TablePolicy:
+    """Returns what the tables are made with.
+
+    Raises:
+        TypeError: An argument is no policy.
+        ValueError: Two `eviction` policies say the same thing.
+    """
+    is_policy = isinstance(restrict_policy, type) and issubclass(restrict_policy, RestrictPolicy)
+    if restrict_policy is not None and not is_policy:
+        raise TypeError(
+            "`restrict_policy` must be a subclass of de.RestrictPolicy, such as "
+            "de.TimestampRestrictPolicy, or None. " + received(restrict_policy=restrict_policy)
+        )
+    columns = () if restrict_policy is None else restrict_policy.columns
+    return TablePolicy.checked(columns, admission, eviction)

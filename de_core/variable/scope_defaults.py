@@ -1,0 +1,63 @@
+"""What a `tf.compat.v1.variable_scope` adds to a request for a Variable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base.checks import received
+
+# A scope's partitioner divides a dense variable; a table has as many rows as there are keys.
+_ROWS = 2**62
+_MOST_TABLES = 1024
+
+
+def applied(scope: Any, arguments: dict[str, Any], name: str) -> dict[str, Any]:
+    """Returns the arguments of `Variable` with the scope's defaults in place of those not given.
+
+    Args:
+        scope: The current `tf.compat.v1.VariableScope`.
+        arguments: As the user gave them.
+        name: Of the Variable, for error messages.
+
+    Raises:
+        NotImplementedError: The scope has a constraint.
+        ValueError: The scope's partitioner cannot divide a table.
+    """
+    if scope.constraint is not None:
+        raise NotImplementedError(
+            f"A variable_scope with a `constraint` cannot hold the dynamic Variable {name}: no "
+            f"optimizer would apply it to rows. {received(constraint=scope.constraint)}"
+        )
+    arguments = dict(arguments)
+    for argument in ("initializer", "regularizer"):
+        if arguments[argument] is None:
+            arguments[argument] = getattr(scope, argument)
+    if scope.partitioner is not None:
+        arguments["devices"] = _divided(scope.partitioner, arguments, name)
+    return arguments
+
+
+def _divided(partitioner: Any, arguments: dict[str, Any], name: str) -> Sequence[str]:
+    """Returns one device for each of the tables that a dense variable's partitioner asks for."""
+    shape = tf.TensorShape([_ROWS, arguments["dim"]])
+    parts = list(partitioner(shape=shape, dtype=tf.as_dtype(arguments["value_dtype"])))
+    if len(parts) != 2 or parts[1] != 1 or not 1 <= parts[0] <= _MOST_TABLES:
+        raise ValueError(
+            f"The partitioner of a variable_scope must divide the rows of the dynamic Variable "
+            f"{name} among 1 to {_MOST_TABLES} tables and leave each row whole. A table has no "
+            "height: give a partitioner that divides by size a largest number of shards. "
+            f"Received: {parts} parts of a variable of shape [rows, {arguments['dim']}]."
+        )
+    count, devices = int(parts[0]), arguments["devices"]
+    if devices is None:
+        return ["/CPU:0"] * count
+    named = [devices] if isinstance(devices, str) else list(devices)
+    if len(named) != count:
+        raise ValueError(
+            f"`devices` of Variable {name} must be as many as the tables that the partitioner of "
+            f"its variable_scope asks for, {count}. {received(devices=devices)}"
+        )
+    return named

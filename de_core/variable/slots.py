@@ -1,0 +1,205 @@
+"""What optimizers keep in the rows of a table, seen as tables of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base.checks import received
+from de_core.base.plain_python import plain_python
+from de_core.tables import keys_and_values
+from de_core.tables.sharded import ShardedTable
+
+#: Columns of the library's own, no optimizer's.
+RESERVED_OWNER = "de"
+
+
+class SlotVariable:
+    """A view of one slot that an optimizer keeps in the rows of a table.
+
+    It has the keys of the table, is saved and restored with it, and cannot be written.
+
+    Args:
+        store: The table.
+        owner: The optimizer's name in it, a string or a scalar string tensor.
+        slot: The slot's name, such as "m".
+        width: Numbers a row.
+    """
+
+    def __init__(self, store: ShardedTable, owner: Any, slot: str, width: int) -> None:
+        self._store = store
+        self._owner = owner
+        self.slot_name = slot
+        self.dim = width
+
+    @property
+    def name(self) -> str:
+        """The table's name and the slot's, such as "users/m"."""
+        return f"{self._store.name}/{self.slot_name}"
+
+    @property
+    def key_dtype(self) -> tf.DType:
+        """Dtype of the keys."""
+        return self._store.spec.key_dtype
+
+    @property
+    def value_dtype(self) -> tf.DType:
+        """Dtype of the slot: float64 for a table of float64, float32 for any other."""
+        return tf.float64 if self._store.spec.value_dtype == tf.float64 else tf.float32
+
+    @plain_python
+    def lookup(self, keys: Any, name: str | None = None) -> tf.Tensor:
+        """Returns the slot of each key, keys.shape + [dim]; a pure read.
+
+        Args:
+            keys: Of the key dtype, any shape. A key without a row has what the slot begins as.
+            name: Of the operation.
+
+        Raises:
+            TypeError: `keys` are not of the key dtype.
+            tf.errors.NotFoundError: The slot was dropped.
+        """
+        with tf.name_scope(name or "lookup_slot"):
+            return self._read(keys_and_values.checked_keys(keys, self))
+
+    @plain_python
+    def export(self, name: str | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns all keys [n] and their slots [n, dim], in no particular order."""
+        with tf.name_scope(name or "export_slot"):
+            keys, _ = self._store.export()
+            return keys, self._read(keys)
+
+    @plain_python
+    def size(self, name: str | None = None) -> tf.Tensor:
+        """Returns the number of rows, an int64 scalar."""
+        with tf.name_scope(name or "size"):
+            return self._store.size()
+
+    def _read(self, keys: tf.Tensor) -> tf.Tensor:
+        full_name = tf.strings.join([self._owner, "/", self.slot_name])
+        return self._store.find_slot(keys, full_name, self.dim)
+
+    def __repr__(self) -> str:
+        return f"<de.SlotVariable {self.name!r} [{self.dim}]>"
+
+
+def get_slot_variables(optimizer: Any) -> list[SlotVariable]:
+    """Returns the slots that an optimizer keeps in all tables it trains.
+
+    Args:
+        optimizer: From `DynamicEmbeddingOptimizer`.
+
+    Returns:
+        One view a table and slot. None before the first step: slots are made by it.
+
+    Raises:
+        TypeError: It is no optimizer of tables.
+
+    Example:
+    >>> import keras
+    >>> import de_core as de
+    >>> users = de.Variable(dim=2, name="users")
+    >>> optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(1.0, momentum=0.9))
+    >>> gradient = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([7], tf.int64))
+    >>> optimizer.apply([gradient], [users])
+    >>> [slot] = de.get_slot_variables(optimizer)
+    >>> slot.name, slot.lookup([7]).numpy().tolist()
+    ('users/momentum', [[-1.0, -1.0]])
+    """
+    _check_optimizer(optimizer)
+    return [slot for table in optimizer.tables for slot in slots_of(table, optimizer)]
+
+
+def slots_of(store: ShardedTable, optimizer: Any) -> list[SlotVariable]:
+    """Returns the slots that an optimizer keeps in one table.
+
+    Args:
+        store: The table.
+        optimizer: From `DynamicEmbeddingOptimizer`.
+    """
+    with tf.init_scope():  # which leaves the graph of a tf.function, not one of TensorFlow 1
+        if tf.executing_eagerly():
+            prefix = f"{optimizer.slots_owner.numpy().decode()}/"
+            found = {
+                name.removeprefix(prefix): width
+                for name, width in store.slots().items()
+                if name.startswith(prefix)
+            }
+        else:
+            found = optimizer.slots_in(store)
+    owner = optimizer.slots_owner
+    return [SlotVariable(store, owner, name, width) for name, width in found.items()]
+
+
+class Slots:
+    """The part of a `Variable` that concerns what optimizers keep in its rows."""
+
+    _store: ShardedTable
+
+    @plain_python
+    def get_slot_variables(self, optimizer: Any) -> list[SlotVariable]:
+        """Returns the slots that an optimizer keeps in the rows, as views with their keys.
+
+        Args:
+            optimizer: From `DynamicEmbeddingOptimizer`.
+
+        Returns:
+            One view a slot; none before the optimizer's first step.
+
+        Raises:
+            TypeError: It is no optimizer of tables.
+        """
+        _check_optimizer(optimizer)
+        return slots_of(self._store, optimizer)
+
+    @plain_python
+    def slot_owners(self) -> list[str]:
+        """Returns the names of the optimizers that keep slots in the rows; eager mode only."""
+        if not tf.executing_eagerly():
+            raise RuntimeError(
+                "`slot_owners` must be called in eager mode: it returns Python values. "
+                "Received: a call in a graph. Call it outside of the function."
+            )
+        owners = (name.rpartition("/")[0] for name in self._store.slots())
+        return [each for each in dict.fromkeys(owners) if each != RESERVED_OWNER]
+
+    @plain_python
+    def drop_slots(self, optimizer: Any) -> tf.Operation | None:
+        """Takes the slots of an optimizer that is not used any more out of all rows.
+
+        Values stay as they are, and so do the slots of other optimizers. The optimizer may go on:
+        its slots then begin anew.
+
+        Args:
+            optimizer: From `DynamicEmbeddingOptimizer`, or a name out of `slot_owners()`.
+
+        Returns:
+            The operation, or None in eager mode.
+
+        Raises:
+            TypeError: It is neither.
+
+        Example:
+        >>> import keras
+        >>> import de_core as de
+        >>> users = de.Variable(dim=2, name="users")
+        >>> optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adam())
+        >>> gradient = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([7], tf.int64))
+        >>> optimizer.apply([gradient], [users])
+        >>> users.drop_slots(optimizer)
+        >>> users.slot_owners()
+        []
+        """
+        if isinstance(optimizer, str) and optimizer != RESERVED_OWNER:
+            return self._store.drop_slots(optimizer)
+        _check_optimizer(optimizer)
+        return self._store.drop_slots(optimizer.slots_owner)
+
+
+def _check_optimizer(optimizer: Any) -> None:
+    if not hasattr(optimizer, "slots_owner"):
+        raise TypeError(
+            "`optimizer` must be one that trains tables: wrap it in de.DynamicEmbeddingOptimizer. "
+            + received(optimizer=optimizer)
+        )

@@ -1,0 +1,132 @@
+"""What one lookup hands to an optimizer: its table, seen through the ids that were looked up."""
+
+from __future__ import annotations
+
+import numbers
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from de_core.base.checks import received
+from de_core.variable.anchor import table_of, tensor_variable
+
+if TYPE_CHECKING:
+    from de_core.tables.sharded import ShardedTable
+    from de_core.variable.variable import Variable
+
+
+def lookup_rows(params: Variable, ids: Any, max_norm: float | None) -> Any:
+    """Returns the rows of `ids` as they are now, scaled down to `max_norm` where that is given.
+
+    Args:
+        params: What is looked up.
+        ids: Of its key dtype, any shape, also ragged.
+        max_norm: None, or the norm that no row of the result is to exceed.
+
+    Raises:
+        ValueError: `max_norm` is a number that is not above 0.
+    """
+    if isinstance(max_norm, numbers.Real) and not max_norm > 0:
+        raise ValueError(f"`max_norm` must be None or above 0. {received(max_norm=max_norm)}")
+    if isinstance(ids, tf.RaggedTensor):
+        return ids.with_flat_values(lookup_rows(params, ids.flat_values, max_norm))
+    rows = params.lookup(ids)
+    return rows if max_norm is None else tf.clip_by_norm(rows, max_norm, axes=[-1])
+
+
+class TrainableWrapper:
+    """Stands for a table in `tape.gradient` and in lists of variables to train.
+
+    All wrappers of one `Variable`, and the one variable in its `trainable_variables`, mean the same
+    to a tape: the gradient with respect to any of them is the gradient of all lookups. An optimizer
+    that is given several takes it once.
+
+    Args:
+        params: The `Variable` that was looked up.
+        ids: What was looked up.
+        max_norm: As it was given to the lookup.
+
+    The gradient of a Variable that is not trainable is None.
+
+    Example:
+    >>> import de_core as de
+    >>> items = de.Variable(dim=2, name="items", initializer=1.0)
+    >>> with tf.GradientTape() as tape:
+    ...     rows, wrapper = de.embedding_lookup(items, [3, 5], return_trainable=True)
+    ...     loss = tf.reduce_sum(rows)
+    >>> tape.gradient(loss, wrapper).indices.numpy().tolist()
+    [3, 5]
+    """
+
+    overwrite_with_gradient = True
+    # TensorFlow's tapes take an object that says so by its `handle`.
+    _should_act_as_resource_variable = True
+
+    def __init__(self, params: Variable, ids: Any, max_norm: float | None = None) -> None:
+        self.params = params
+        self.ids = ids
+        self.max_norm = max_norm
+        anchor = next(iter(params.trainable_variables), None)
+        self.trainable = anchor is not None
+        self._anchor: Any = _unconnected() if anchor is None else tensor_variable(anchor)
+
+    @property
+    def name(self) -> str:
+        """The name of the Variable."""
+        return self.params.name
+
+    @property
+    def handle(self) -> tf.Tensor:
+        """What a tape knows the table by."""
+        return self._anchor.handle
+
+    @property
+    def dtype(self) -> tf.DType:
+        """Dtype of the rows."""
+        return self.params.value_dtype
+
+    @property
+    def shape(self) -> tf.TensorShape:
+        """That of the rows looked up, ids.shape + [dim]."""
+        ids = self.ids if isinstance(self.ids, tf.RaggedTensor) else tf.convert_to_tensor(self.ids)
+        return ids.shape.concatenate([self.params.dim])
+
+    @property
+    def _de_table(self) -> ShardedTable | None:
+        return table_of(self._anchor)
+
+    @property
+    def _unique_id(self) -> str:
+        return str(self._anchor._unique_id)
+
+    def read_value(self) -> Any:
+        """Looks the ids up again: the rows as they are now, ids.shape + [dim]."""
+        return lookup_rows(self.params, self.ids, self.max_norm)
+
+    prefetch_values = value = read_value
+
+    def update_op(self) -> tf.Operation | None:
+        """Does nothing: an optimizer's step writes the rows by itself."""
+        return None if tf.executing_eagerly() else tf.no_op()
+
+    def size(self) -> tf.Tensor:
+        """Returns the number of rows of the table, an int64 scalar."""
+        return self.params.size()
+
+    if not TYPE_CHECKING:  # where every attribute would pass
+
+        def __getattr__(self, name: str) -> Any:
+            """Raises AttributeError, with what replaces a name of the reference API."""
+            from de_core.base import removed_names  # which knows this class itself
+
+            raise removed_names.missing(
+                f"{type(self).__name__!r} object", name, removed_names.TRAINABLE_WRAPPER
+            )
+
+    def __repr__(self) -> str:
+        return f"<de.TrainableWrapper of {self.params!r}>"
+
+
+def _unconnected() -> tf.Variable:
+    with tf.init_scope():
+        return tf.Variable(tf.zeros([0]), trainable=False, name="not_trainable")

@@ -1,0 +1,161 @@
+"""The value of a table's weight: an empty array that carries a snapshot of the rows.
+
+Keras moves the state of a model as the arrays of `get_weights` and `set_weights`. The weight of a
+table is empty, [0, dim], so its array keeps the rows in files beside it.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import tempfile
+import weakref
+from typing import Any
+
+import numpy as np
+
+from de_core.snapshot import table_files
+from de_core.tables.sharded import ShardedTable
+
+_REMEDY = (
+    "Assign what `get_weights` returned as it is; change rows with `Variable.upsert`, and save "
+    "models as .keras or .weights.h5 files or in checkpoints."
+)
+
+
+class Snapshot:
+    """The rows of a table in temporary files, which go with this object.
+
+    Attributes:
+        paths: One file a table.
+        source: The tables, while they live.
+    """
+
+    def __init__(self, paths: list[str], folder: str, source: ShardedTable | None = None) -> None:
+        self.paths = paths
+        self.source = (lambda: None) if source is None else weakref.ref(source)
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+
+    @classmethod
+    def of(cls, store: ShardedTable) -> Snapshot:
+        """Writes the rows and slots of tables into files.
+
+        Raises:
+            NotImplementedError: This process holds a part of the rows only.
+            tf.errors.OpError: The files cannot be written.
+        """
+        store.router.require_whole("The value of a weight", "Use tf.train.Checkpoint.")
+        folder = tempfile.mkdtemp(prefix="de_core_weights_")
+        paths = [str(pathlib.Path(folder) / f"{index}.de") for index in range(len(store.tables))]
+        snapshot = cls(paths, folder, store)
+        table_files.write(store, paths)
+        return snapshot
+
+    @classmethod
+    def of_contents(cls, contents: list[bytes]) -> Snapshot:
+        """Makes a snapshot of the bytes of another one's files."""
+        folder = tempfile.mkdtemp(prefix="de_core_weights_")
+        paths = []
+        for index, content in enumerate(contents):
+            file = pathlib.Path(folder) / f"{index}.de"
+            file.write_bytes(content)
+            paths.append(str(file))
+        return cls(paths, folder)
+
+    def restore(self, store: ShardedTable) -> None:
+        """Replaces the rows of tables; slots come back in the tables that the snapshot is of.
+
+        Raises:
+            tf.errors.InvalidArgumentError: The tables are of another dtype or dim. Nothing changes.
+        """
+        reading = table_files.Reading(slots=self.source() is store)
+        table_files.restore(store, self.paths, reading)
+
+
+class WeightValue(np.ndarray[Any, Any]):
+    """An array [0, dim] that carries the rows of a table; views carry them too.
+
+    Attributes:
+        snapshot: The rows; None in an array that was made of another one's elements.
+    """
+
+    snapshot: Snapshot | None = None
+
+    @classmethod
+    def of(cls, store: ShardedTable) -> WeightValue:
+        """Returns the value of a table's weight. Its memory is on the disk.
+
+        Raises:
+            NotImplementedError: This process holds a part of the rows only.
+            tf.errors.OpError: The rows cannot be written.
+        """
+        return cls.carrying(
+            Snapshot.of(store), store.spec.dim, np.dtype(store.spec.value_dtype.as_numpy_dtype)
+        )
+
+    @classmethod
+    def carrying(cls, snapshot: Snapshot, dim: int, dtype: np.dtype[Any]) -> WeightValue:
+        """Returns an array that carries a snapshot."""
+        # It owns its memory, so that `np.asarray`, which tf_keras calls, makes a view of it.
+        value = np.ndarray.__new__(cls, (0, dim), dtype)
+        value.snapshot = snapshot
+        return value
+
+    def copy(self, order: Any = "C") -> WeightValue:
+        """Returns another array that carries the same rows."""
+        del order
+        snapshot = carried_by(self)
+        if snapshot is None:
+            return self
+        return self.carrying(snapshot, self.shape[-1], self.dtype)
+
+    def __copy__(self) -> WeightValue:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> WeightValue:
+        return self.copy()
+
+    def __reduce__(self) -> Any:
+        snapshot = carried_by(self)
+        if snapshot is None:
+            return super().__reduce__()
+        contents = [pathlib.Path(path).read_bytes() for path in snapshot.paths]
+        return _unpickled, (contents, self.shape[-1], self.dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """Raises TypeError: it would compute with no rows."""
+        del method, inputs, options
+        raise TypeError(
+            "The value of a table's weight must not be computed with: it holds no rows, it carries "
+            f"a snapshot of them. {_REMEDY} Received: numpy.{ufunc.__name__}."
+        )
+
+
+def carried_by(value: Any) -> Snapshot | None:
+    """Returns the rows that a value carries, or None.
+
+    Args:
+        value: A `WeightValue`, a view of one, or anything else.
+    """
+    for each in (value, getattr(value, "base", None)):
+        if isinstance(each, WeightValue) and each.snapshot is not None:
+            return each.snapshot
+    return None
+
+
+def without_rows(table_name: str, where: str) -> ValueError:
+    """Returns the error that says that a table's rows would be lost.
+
+    Args:
+        table_name: The table's.
+        where: What would lose them.
+    """
+    return ValueError(
+        "The value of a table's weight must carry its rows, as those of `get_weights` do; "
+        "arithmetic, tensors, np.save and older .h5 files lose them. "
+        f"{_REMEDY} Received: {where} of the table {table_name!r}."
+    )
+
+
+def _unpickled(contents: list[bytes], dim: int, dtype: np.dtype[Any]) -> WeightValue:
+    return WeightValue.carrying(Snapshot.of_contents(contents), dim, dtype)
