@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.redis import servers
-from tests.redis.servers import creator_for
+from tests.storage import servers
+from tests.storage.servers import creator_for
 
 ROWS, DIM, ROUNDS = 10_000, 64, 15
 

@@ -13,13 +13,11 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.integration import (
-    oracle,
-    test_generic_optimizers,
-    test_optimizer_keras2,
-    test_optimizer_rules,
-    test_optimizer_tf1,
-)
+from tests.optimizers import test_generic_optimizers
+from tests.optimizers import test_keras2 as test_optimizer_keras2
+from tests.optimizers import test_rules as test_optimizer_rules
+from tests.optimizers import test_tf1 as test_optimizer_tf1
+from tests.support import oracle
 
 tf_keras = pytest.importorskip("tf_keras")
 v1 = tf.compat.v1.train

@@ -1,0 +1,158 @@
+"""What a worker of TensorFlow 1 sees when one of its two servers is slow, cut off or gone."""
+
+import json
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from tests.distributed.processes import PROGRAMS, result_of
+from tests.distributed.proxy import Proxy
+
+tf1 = tf.compat.v1
+IDS = np.arange(64)
+_kept = []
+pytestmark = pytest.mark.slow
+
+
+class Training:
+    """A table on two server processes, the second behind a proxy, and a session that trains it."""
+
+    def __init__(self, processes):
+        self.processes = processes
+        ports = [int(address.rpartition(":")[2]) for address in processes.jobs["ps"]]
+        for task in range(2):
+            processes.serve("ps", task)
+        self.proxy = Proxy(ports[1])
+        addresses = {
+            "ps": [f"127.0.0.1:{ports[0]}", f"127.0.0.1:{self.proxy.port}"],
+            "worker": processes.jobs["worker"],
+        }
+        self.server = tf1.train.Server(tf.train.ClusterSpec(addresses), "worker", 0)
+        with tf.Graph().as_default(), tf1.device("/job:worker/task:0"):
+            devices = [f"/job:ps/replica:0/task:{task}/device:CPU:0" for task in range(2)]
+            table = de.get_variable("users", dim=2, devices=devices, initializer=0.0)
+            [rows] = de.embedding_lookup_many([table], [tf.constant(IDS)])
+            optimizer = de.DynamicEmbeddingOptimizer(tf1.train.GradientDescentOptimizer(1.0))
+            self.train = optimizer.minimize(-tf.reduce_sum(rows))
+            self.rows = table.lookup(IDS)
+            start = tf1.global_variables_initializer()
+            self.session = tf1.Session(self.server.target)
+            for name in ("ps_0", "ps_1"):
+                processes.wait_until_printed(name, "is ready")
+            self.session.run(start)
+
+    def steps(self, count, seconds=None):
+        """Does steps and returns how long they took each."""
+        options = None if seconds is None else tf1.RunOptions(timeout_in_ms=int(seconds * 1000))
+        begin = time.monotonic()
+        for _ in range(count):
+            self.session.run(self.train, options=options)
+        return (time.monotonic() - begin) / count
+
+    def found(self):
+        """Returns how many steps each row has had."""
+        return self.session.run(self.rows)
+
+    def stop(self):
+        self.proxy.stop()
+        _kept.append(self.session)  # to close it would wait for servers that are gone
+
+
+@pytest.fixture
+def training(cluster):
+    made = Training(cluster(ps=2, worker=1))
+    yield made
+    made.stop()
+
+
+def test_a_server_ten_times_as_slow_slows_the_steps_and_loses_nothing(training):
+    training.steps(20)
+    before = training.steps(40)
+    server = training.processes.processes["ps_1"]
+    done = threading.Event()
+
+    def slow_down():
+        while not done.is_set():
+            server.send_signal(signal.SIGSTOP)
+            time.sleep(0.09)
+            server.send_signal(signal.SIGCONT)
+            time.sleep(0.01)
+
+    slowing = threading.Thread(target=slow_down)
+    slowing.start()
+    try:
+        during = training.steps(40)
+    finally:
+        done.set()
+        slowing.join()
+    print(f"a step {before * 1e3:.1f} ms, with the slow server {during * 1e3:.1f} ms")
+    assert during > before
+    assert (training.found() == 100).all()
+
+
+def test_a_server_that_is_cut_off_is_waited_for_or_times_out(training):
+    training.steps(10)
+    training.proxy.hold()
+    begin = time.monotonic()
+    with pytest.raises(tf.errors.DeadlineExceededError):
+        training.steps(1, seconds=3)
+    assert time.monotonic() - begin < 10
+    # Without a time-out a step waits as long as it takes.
+    threading.Timer(5, training.proxy.release).start()
+    begin = time.monotonic()
+    training.steps(1)
+    assert time.monotonic() - begin > 1
+    training.steps(4)
+    # What timed out may have been done on one server, on both or on none.
+    assert set(np.unique(training.found())) <= {15, 16}
+
+
+def test_a_server_that_is_gone_is_an_error_at_once(training):
+    training.steps(10)
+    training.processes.processes["ps_1"].kill()
+    begin = time.monotonic()
+    with pytest.raises((tf.errors.UnavailableError, tf.errors.AbortedError)) as error:
+        training.steps(3)
+    print(f"after {time.monotonic() - begin:.1f} s {type(error.value).__name__}")
+    assert time.monotonic() - begin < 30
+
+
+@pytest.mark.parametrize("victim", ["worker_1", "ps_1"])
+def test_what_a_coordinator_sees_of_a_process_that_is_killed(cluster, tmp_path, victim):
+    processes = cluster(chief=1, ps=2, worker=2)
+    for job, count in (("ps", 2), ("worker", 2)):
+        for task in range(count):
+            processes.serve(job, task)
+    go = tmp_path / "go"
+    processes.start("chief", PROGRAMS / "scheduling_chief.py", go)
+    processes.wait_until_printed("chief", "waiting")
+    processes.processes[victim].kill()
+    go.touch()
+    found = result_of(processes.finish("chief"))
+    print(json.dumps(found))
+    if victim == "worker_1":
+        # The other worker does all; what the killed one was at may be done twice.
+        assert found["error"] is None
+        assert found["steps"] <= found["least"] <= found["most"] <= found["steps"] + 2
+    else:
+        assert found["error"] in ("UnavailableError", "AbortedError")
+        assert found["seconds"] < 60
+
+
+def test_workers_in_step_fail_when_one_of_them_is_gone(cluster):
+    processes = cluster(worker=2)
+    names = [f"worker_{task}" for task in range(2)]
+    for task, name in enumerate(names):
+        processes.start(name, PROGRAMS / "lasting_worker.py", task)
+    for name in names:
+        processes.wait_until_printed(name, "training")
+    processes.processes["worker_1"].kill()
+    found = result_of(processes.finish("worker_0"))
+    print(json.dumps(found))
+    assert found["error"] in ("UnavailableError", "AbortedError", "InternalError")
+    assert found["seconds"] < 60

@@ -1,0 +1,108 @@
+"""Replicas and workers that train in step: the numbers of one process with the whole batch."""
+
+import pytest
+
+import de_core as de
+from tests.distributed.processes import PROGRAMS, result_of
+
+IDS = 50
+
+
+def check(found, here, rows):
+    for rule in ("SGD", "Adam"):
+        about = found[rule]
+        assert about["rows"] < 1e-6
+        assert about["dense"] < 1e-6
+        assert about["found"]
+        assert about["size"] == 0
+        # Every id's row lies in one table.
+        assert len(about["here"]) == here
+    assert found["verbs"]["contained"] == [False, True, True]
+    assert found["verbs"]["exported"] == [rows] * 2
+    assert found["verbs"]["as looked up"] == 0
+    assert found["verbs"]["pooled"] < 1e-6
+    assert found["restored"] == [[0, rows]] * 2
+    assert found["files"] == 2
+
+
+def test_replicas_of_one_process_train_as_one(cluster, tmp_path):
+    processes = cluster()
+    processes.start("mirrored", PROGRAMS / "in_step.py", "mirrored", tmp_path)
+    found = result_of(processes.finish("mirrored"))
+    check(found, here=2, rows=IDS + 2)
+    assert sum(found["Adam"]["here"]) == IDS
+    assert found["losses"][1] < found["losses"][0] / 2
+
+
+def test_workers_train_as_one_and_save_one_checkpoint(cluster, tmp_path):
+    processes = cluster(worker=2)
+    for task in range(2):
+        name = f"worker_{task}"
+        processes.start(name, PROGRAMS / "in_step.py", "worker", task, tmp_path)
+    first, second = (result_of(processes.finish(f"worker_{task}")) for task in range(2))
+    for found in (first, second):
+        check(found, here=1, rows=IDS + 3)
+    for name in ("text", "export_batches", "a SavedModel", "deltas"):
+        assert "Received: " in first["refused"][name]
+    assert "reject_nonfinite off" in first["refused"]["reject_nonfinite"]
+    assert first["Adam"]["here"][0] + second["Adam"]["here"][0] == IDS
+    assert min(first["Adam"]["here"] + second["Adam"]["here"]) > IDS / 3
+    assert first["verbs"]["upserted"][0] in (0, 1)
+
+    # Into another number of tables.
+    here = de.Variable(dim=3, name="users", devices=["/CPU:0"] * 3)
+    for path in (tmp_path / "tables", tmp_path / "of_0" / "model"):
+        here.clear()
+        assert de.checkpoint.restore(here, path) == {"users": IDS + 3}
+        assert here.lookup([102]).numpy().tolist() == [[first["verbs"]["upserted"][1]] * 3]
+
+
+@pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_many_features_share_collectives_and_strings_travel(cluster, tmp_path, workers):
+    processes = cluster(worker=workers)
+    names = [f"worker_{task}" for task in range(workers)]
+    for task, name in enumerate(names):
+        processes.start(name, PROGRAMS / "in_step_many.py", task, tmp_path)
+    for name in names:
+        found = result_of(processes.finish(name))
+        # Counts, keys and rows, forth and with their gradients; rows of a second dtype by
+        # themselves.
+        counts = {"1, 1": 6, "3, 8": 8} if workers == 2 else {"1, 5": 6, "3, 3": 8}
+        assert found["collectives"] == counts
+        assert max(found["differences"]) < 1e-6
+        assert all(found["found"])
+        words = found["words"]
+        assert words["contained"] == [True, True, True, False]
+        assert len(set(words["size"])) == 1
+        assert words["as looked up"] == 0
+        assert words["empty batch"] == [0, 2]
+        assert words["restored"] == [words["size"][0], 0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [3, 1])
+def test_another_number_of_workers_goes_on_from_a_checkpoint_of_two(cluster, tmp_path, workers):
+    program = PROGRAMS / "resuming_worker.py"
+    writers, readers = cluster(worker=2), cluster(worker=workers)
+    for task in range(2):
+        writers.start(f"writer_{task}", program, task, "first", tmp_path)
+    written = [result_of(writers.finish(f"writer_{task}"))["here"] for task in range(2)]
+    assert min(written) > 0
+    names = [f"reader_{task}" for task in range(workers)]
+    for task, name in enumerate(names):
+        readers.start(name, program, task if workers > 1 else -1, "then", tmp_path)
+    found = [result_of(readers.finish(name))["steps"] for name in names]
+    for steps in zip(*found, strict=True):
+        for about in steps:
+            assert about["rows"] < 1e-6
+            assert len(about["slots"]) == 2
+            assert max(about["slots"]) < 1e-6
+            assert about["slots not zero"]
+            assert about["dense"] < 1e-6
+            assert about["found"]
+            assert about["iterations"][0] == about["iterations"][1]
+        # Every id's row lies on one worker, whoever wrote it.
+        here = [about["here"] for about in steps]
+        assert min(here) > 0
+        assert sum(here) == steps[0]["size"]
+    assert found[0][0]["size"] == sum(written) < found[0][-1]["size"]

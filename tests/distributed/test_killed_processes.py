@@ -1,0 +1,75 @@
+"""What workers of TensorFlow 1 in monitored sessions see of processes that are killed."""
+
+import time
+
+import pytest
+import tensorflow as tf
+
+from tests.distributed.processes import PROGRAMS, result_of
+from tests.distributed.steps import steps_of, wait_for_steps
+
+WORKERS = ("worker_0", "worker_1")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def training(cluster, tmp_path):
+    """Starts two servers, and two workers that train for ever; returns when they are at it."""
+
+    def start():
+        processes = cluster(ps=2, worker=2)
+        for task in range(2):
+            processes.serve("ps", task)
+        for task, name in enumerate(WORKERS):
+            arguments = (task, tmp_path / "saved", 0, tmp_path / "enough")
+            processes.start(name, PROGRAMS / "session_worker.py", *arguments)
+        for name in WORKERS:
+            wait_for_steps(processes, name, 20)
+        return processes
+
+    return start
+
+
+def killed(processes, name):
+    processes.processes[name].kill()
+    processes.processes[name].wait()
+    return time.monotonic()
+
+
+def test_workers_wait_for_a_server_that_was_killed_and_see_no_empty_table(training, tmp_path):
+    processes = training()
+    gone = killed(processes, "ps_1")
+    restored = int(tf.train.latest_checkpoint(str(tmp_path / "saved")).rpartition("-")[2])
+    time.sleep(10)
+    for name in WORKERS:
+        assert processes.processes[name].poll() is None
+        # A step asks both servers.
+        assert steps_of(processes, name)[-1][0] < gone + 1
+    processes.output_file("ps_1").unlink()
+    processes.serve("ps", 1)
+    processes.wait_until_printed("ps_1", "is ready")
+    back = time.monotonic()
+    waited = [wait_for_steps(processes, name, 20, gone + 1) - back for name in WORKERS]
+    print("after", *(f"{each:.1f} s" for each in waited))
+    assert max(waited) < 60
+    (tmp_path / "enough").touch()
+    for name in WORKERS:
+        assert result_of(processes.finish(name))["step"] > restored
+        for when, step, most in steps_of(processes, name):
+            # Each step takes at least 1 from each row; the last may be on its way.
+            assert most <= 0.5 - (step - 2)
+            if when > gone + 1:
+                assert most <= 0.5 - (restored - 2)
+
+
+@pytest.mark.parametrize("victim", WORKERS)
+def test_a_worker_goes_on_without_the_other_one(training, tmp_path, victim):
+    processes = training()
+    [other] = set(WORKERS) - {victim}
+    gone = killed(processes, victim)
+    before = steps_of(processes, other)[-1][1]
+    waited = wait_for_steps(processes, other, 40, gone) - gone
+    print(f"after {waited:.1f} s")
+    assert waited < 10
+    (tmp_path / "enough").touch()
+    assert result_of(processes.finish(other))["step"] >= before + 40

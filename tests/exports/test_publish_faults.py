@@ -1,0 +1,256 @@
+"""What goes wrong while a version is published or loaded, and that it is said."""
+
+import gc
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from de_core.snapshot import chain_file
+
+ROOT = Path(__file__).resolve().parents[2]
+ROWS = 3000
+ASKED = tf.constant([*range(100), -1], tf.int64)
+
+
+class Scores(tf.Module):
+    def __init__(self, dim=8):
+        super().__init__()
+        self.users = de.Variable(dim=dim, name="users")
+        self.users.upsert(np.arange(ROWS), np.ones([ROWS, dim], np.float32))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, name="user")])
+    def __call__(self, user):
+        return {"score": tf.reduce_sum(self.users.lookup(user), -1)}
+
+
+def answers(path):
+    loaded = tf.saved_model.load(str(path))
+    return loaded.signatures["serving_default"](user=ASKED)["score"]
+
+
+@pytest.fixture
+def versions(tmp_path):
+    """Two published versions, the second a delta; the path of the second."""
+    module = Scores()
+    de.publish(module, tmp_path / "versions")
+    module.users.upsert(np.arange(10), np.zeros([10, 8], np.float32))
+    return Path(de.publish(module, tmp_path / "versions"))
+
+
+def links(path):
+    asset = next(path.glob("assets/*.chain"))
+    return asset, chain_file.read(asset)
+
+
+def refused(path, reason, *names):
+    # TensorFlow makes a missing file Python's own error.
+    with pytest.raises((tf.errors.OpError, FileNotFoundError), match=reason) as raised:
+        answers(path)
+    for name in names:
+        assert name in str(raised.value)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_missing_file_is_named(versions, which):
+    _, chain = links(versions)
+    (versions / "assets" / chain[which].name).unlink()
+    refused(versions, "No such file", chain[which].name)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("part", [0.0, 0.3, 0.99])
+def test_a_truncated_file_is_named(versions, which, part):
+    _, chain = links(versions)
+    file = versions / "assets" / chain[which].name
+    content = file.read_bytes()
+    file.unlink()
+    file.write_bytes(content[: int(part * len(content))])
+    refused(versions, "must|cannot be mapped|not a snapshot", file.name)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_damaged_header_or_index_is_named(versions, which):
+    _, chain = links(versions)
+    file = versions / "assets" / chain[which].name
+    content = bytearray(file.read_bytes())
+    file.unlink()
+    for at in (40, len(content) - 20):
+        damaged = content.copy()
+        damaged[at] ^= 4
+        file.write_bytes(damaged)
+        refused(versions, "checksum", file.name)
+
+
+def test_full_verification_finds_a_flipped_bit_among_the_rows(versions, monkeypatch):
+    _, chain = links(versions)
+    file = versions / "assets" / chain[0].name
+    content = bytearray(file.read_bytes())
+    file.unlink()
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    tf.saved_model.load(str(versions))  # rows are checked in the background
+    monkeypatch.setenv("DE_VERIFY", "full")
+    refused(versions, "checksum", file.name)
+
+
+def test_files_out_of_order_twice_or_of_another_base_are_refused(versions, tmp_path):
+    asset, (base, delta) = links(versions)
+    expected = answers(versions)
+    chain_file.write(asset, [delta, base])
+    refused(versions, "behind the base", base.name)
+    chain_file.write(asset, [base, delta, delta])
+    refused(versions, "must not be there twice")
+    other = Path(de.publish(Scores(), tmp_path / "other"))
+    _, (foreign,) = links(other)
+    shutil.copy(other / "assets" / foreign.name, versions / "assets" / foreign.name)
+    chain_file.write(asset, [foreign, delta])
+    refused(versions, "directly behind its parent")
+    chain_file.write(asset, [chain_file.Link(base.identity, foreign.name), delta])
+    refused(versions, "must be the one that the chain file", foreign.name)
+    chain_file.write(asset, [base, delta])
+    np.testing.assert_array_equal(answers(versions), expected)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "de_core chain 1\n", "de_core chain 1\nend 0\n", "de_core chain 1\nxyz a.de\nend 1\n",
+     "de_core chain 1\n" + "0" * 32 + " ../../a.de\nend 1\n",
+     "de_core chain 1\n" + "0" * 32 + " a.de\nend 2\n", "de_core chain 1\n" + "0" * 32 + " a.de\n",
+     "\0" * 1000],
+)  # fmt: skip
+def test_a_chain_file_that_is_not_as_written_is_refused(versions, text):
+    asset, _ = links(versions)
+    asset.write_text(text)
+    refused(versions, "must be|cannot be mapped|not a snapshot", asset.name)
+
+
+def test_a_file_replaced_under_a_loaded_model_hurts_nobody(versions):
+    loaded = tf.saved_model.load(str(versions))
+    expected = loaded.signatures["serving_default"](user=ASKED)["score"]
+    _, chain = links(versions)
+    for link in chain:
+        file = versions / "assets" / link.name
+        other = file.with_suffix(".new")
+        other.write_bytes(b"something else")
+        other.replace(file)
+    np.testing.assert_array_equal(
+        loaded.signatures["serving_default"](user=ASKED)["score"], expected
+    )
+    shutil.rmtree(versions)
+    np.testing.assert_array_equal(
+        loaded.signatures["serving_default"](user=ASKED)["score"], expected
+    )
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 2 MiB in memory."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(command, check=False).returncode:
+        pytest.skip("needs the right to mount a tmpfs")
+    yield folder
+    gc.collect()  # what was loaded, with its mapped files: TensorFlow's functions are in cycles
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_leaves_no_version_and_loses_no_change(small_disk):
+    module = Scores()
+    de.publish(module, small_disk)
+    filler = small_disk / "filler"
+    with filler.open("wb", buffering=0) as file:
+        while True:
+            try:
+                if file.write(bytes(4096)) < 4096:
+                    break
+            except OSError:
+                break
+    module.users.upsert(np.arange(2000), np.full([2000, 8], 3.0, np.float32))
+    before = sorted(each.name for each in small_disk.iterdir())
+    for full in (False, True):
+        with pytest.raises((tf.errors.OpError, OSError), match=r"[Nn]o space|exhausted"):
+            de.publish(module, small_disk, full=full)
+        assert sorted(each.name for each in small_disk.iterdir()) == before
+    filler.unlink()
+    path = de.publish(module, small_disk)
+    assert path.report["kind"] == "delta"
+    assert Path(path).name == "2"
+    np.testing.assert_array_equal(answers(path), module(ASKED)["score"])
+    np.testing.assert_array_equal(answers(small_disk / "1"), [*[8.0] * 100, 0.0])
+
+
+PUBLISHER = """
+    import sys
+    import numpy as np
+    import tensorflow as tf
+    import de_core as de
+    from tests.exports.test_publish_faults import ROWS, Scores
+
+    module, number = Scores(), 0
+    while True:
+        number += 1
+        ids = np.arange(ROWS)
+        module.users.upsert(ids, np.full([ROWS, 8], float(number), np.float32))
+        de.publish(module, sys.argv[1], full_part=10, full_every=4, keep_versions=4,
+                   consistent=True)
+        print(number, flush=True)
+"""
+
+
+@pytest.mark.parametrize("run", range(3))
+def test_a_killed_publisher_leaves_whole_versions(run, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(PUBLISHER), str(tmp_path)],
+        cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    for _ in range(3 + run):
+        assert process.stdout.readline()
+    time.sleep(0.013 * (run + 1))
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    numbers = [int(each.name) for each in tmp_path.iterdir() if each.name.isdecimal()]
+    assert numbers
+    for number in numbers:
+        scores = answers(tmp_path / str(number)).numpy()
+        assert set(scores[:-1].tolist()) == {8.0 * number}
+    # The next publisher clears up and goes on.
+    path = de.publish(Scores(), tmp_path)
+    assert int(Path(path).name) == max(numbers) + 1
+    assert [each.name for each in tmp_path.glob(".*")] == [".publish.lock"]
+
+
+def test_all_of_a_version_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    synced, synced_when_named = set(), []
+
+    def identity(stat):
+        return stat.st_dev, stat.st_ino
+
+    def fsync(descriptor, real=os.fsync):
+        real(descriptor)
+        synced.add(identity(os.fstat(descriptor)))
+
+    def rename(source, target, real=Path.rename):
+        synced_when_named.append(set(synced))
+        return real(source, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "rename", rename)
+    module = Scores()
+    for number in range(3):
+        path = Path(de.publish(module, tmp_path, keep_versions=None))
+        module.users.upsert([number], np.ones([1, 8], np.float32))
+        wanted = {identity(each.stat()) for each in [path, *path.rglob("*")]}
+        assert wanted <= synced_when_named[number]
+        assert identity(tmp_path.stat()) in synced
+        synced.remove(identity(tmp_path.stat()))

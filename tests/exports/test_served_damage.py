@@ -1,0 +1,96 @@
+"""Files of a served model that are damaged on the disk: found, told, refused."""
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from de_core.snapshot import chain_file
+from tests.exports.test_publish import ASKED, Scores, change
+
+
+def told(loaded):
+    (text,) = loaded.signatures["de_stats"]().values()
+    (table,) = json.loads(text.numpy())
+    return table
+
+
+def checked(loaded):
+    """Returns the statistics of the only table once its files were checked."""
+    deadline = time.monotonic() + 120
+    while told(loaded)["health"] == "unchecked":
+        assert time.monotonic() < deadline, told(loaded)
+        time.sleep(0.01)
+    return told(loaded)
+
+
+def scores(loaded):
+    return loaded.signatures["serving_default"](user=ASKED)["score"].numpy()
+
+
+@pytest.fixture(params=[1, 2], ids=["one table", "two tables"])
+def version(request, tmp_path):
+    """Publishes a base and a delta; the path of the second version."""
+    module = Scores(request.param)
+    de.publish(module, tmp_path)
+    change(module, 1)
+    return Path(de.publish(module, tmp_path))
+
+
+def files_of(version):
+    return [
+        version / "assets" / link.name
+        for asset in sorted(version.glob("assets/*.chain"))
+        for link in chain_file.read(asset)
+    ]
+
+
+def flip_among_the_rows(file):
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.unlink()  # other versions have links to it
+    file.write_bytes(content)
+
+
+def test_intact_files_are_checked_behind_the_lookups(version):
+    loaded = tf.saved_model.load(str(version))
+    table = checked(loaded)
+    assert table["health"] == "intact"
+    assert table["checked_bytes"] == table["bytes"]
+    assert "damage" not in table
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_version_with_a_flipped_bit_is_refused_by_the_files_name(version, which):
+    file = files_of(version)[which]
+    flip_among_the_rows(file)
+    loaded = tf.saved_model.load(str(version))
+    table = checked(loaded)
+    assert table["health"] == "damaged"
+    for text in (file.name, "checksum", "section"):
+        assert text in table["damage"]
+    with pytest.raises(tf.errors.DataLossError, match="is refused") as raised:
+        scores(loaded)
+    assert file.name in str(raised.value)
+    for text in (str(raised.value), table["damage"]):
+        assert str(version.parent) not in text
+    with pytest.raises(tf.errors.DataLossError, match=file.name):
+        loaded.signatures["de_lookup/users"](ids=tf.constant([1], tf.int64))
+
+
+def test_verified_before_it_is_opened_it_is_intact_at_once(version, monkeypatch):
+    monkeypatch.setenv("DE_VERIFY", "full")
+    assert told(tf.saved_model.load(str(version)))["health"] == "intact"
+
+
+def test_a_deleted_file_is_checked_where_it_is_mapped(version):
+    before = scores(tf.saved_model.load(str(version)))
+    loaded = tf.saved_model.load(str(version))
+    for file in files_of(version):
+        file.unlink()
+    assert checked(loaded)["health"] == "intact"
+    np.testing.assert_array_equal(scores(loaded), before)

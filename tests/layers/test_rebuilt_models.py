@@ -1,0 +1,62 @@
+"""Subclassed models of ids come back from `.keras` files, of whichever Keras the process uses."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import keras as keras_3
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from de_core.base.keras import LEGACY, keras
+from tests.support.rebuilt_models import INPUTS, OfNumbers, train_on
+
+# Keras reads its variables through an `__array__` that numpy 2 no longer likes.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_they_answer_the_same_in_another_process(tmp_path):
+    for model_class, inputs in INPUTS.items():
+        model = model_class()
+        model.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1)), "mse")
+        name = model_class.__name__
+        np.save(tmp_path / f"{name}.npy", train_on(model, inputs))
+        model.save(tmp_path / f"{name}.keras")
+        np.save(tmp_path / f"{name}_later.npy", train_on(model, inputs))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.rebuilt_models", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+def test_ids_that_are_floats_are_refused_where_there_are_numbers():
+    model = OfNumbers()
+    floats = tf.constant([[1.0, 2.0]])
+    for call in (model, tf.function(model)):
+        with pytest.raises(TypeError, match=r"must be int64(?s:.)*ids.dtype=float32"):
+            call(floats)
+    model.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.SGD()), "mse")
+    with pytest.raises(TypeError, match=r"must be int64(?s:.)*ids.dtype=float32"):
+        model.fit(floats, tf.ones([1, 1]), verbose=0)
+    table = de.Variable(dim=2)
+    with pytest.raises(TypeError, match="Only integers and strings are ids"):
+        tf.function(table.lookup)(floats)
+
+
+@pytest.mark.skipif(LEGACY, reason="tf_keras calls layers in the model's own graph")
+def test_an_input_that_was_left_a_float_is_refused():
+    inputs = keras_3.Input([2])
+    with pytest.raises(TypeError, match=r"keras.Input\(..., dtype='int64'\)"):
+        de.layers.Embedding(2)(inputs)
+    scores = OfNumbers()(inputs)  # Keras only asks for their shape here
+    model = keras_3.Model(inputs, scores)
+    with pytest.raises(TypeError, match=r"must be int64(?s:.)*ids.dtype=float32"):
+        model(tf.constant([[1, 2]], tf.int64))

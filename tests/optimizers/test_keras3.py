@@ -1,0 +1,190 @@
+"""Optimizers of tables in Keras models: loss scales, mixed precision, saving, being resumed."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from tests.optimizers.test_rules import OPTIMIZERS
+from tests.support import oracle
+
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+
+@pytest.fixture
+def mixed_float16():
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_float16")
+    yield
+    keras.config.set_dtype_policy(before)
+
+
+def small_model(value_dtype=tf.float32):
+    table = de.Variable(dim=4, name="users", initializer=0.1, value_dtype=value_dtype)
+    inputs = keras.Input((), dtype="int64")
+    rows = keras.layers.Lambda(lambda x: tf.cast(x, keras.config.dtype_policy().compute_dtype))(
+        table(inputs)
+    )
+    return table, keras.Model(inputs, keras.layers.Dense(1, dtype="float32")(rows))
+
+
+IDS = np.arange(64, dtype=np.int64) % 16
+LABELS = (IDS % 3).astype(np.float32)[:, None]
+
+
+@pytest.mark.usefixtures("mixed_float16")
+@pytest.mark.parametrize("inside", [True, False], ids=["given", "by the policy"])
+@pytest.mark.parametrize("value_dtype", [tf.float32, tf.bfloat16])
+def test_mixed_float16_fits_with_a_dynamic_loss_scale(inside, value_dtype):
+    table, model = small_model(value_dtype)
+    adam = keras.optimizers.Adam(0.1)
+    given = keras.optimizers.LossScaleOptimizer(adam, dynamic_growth_steps=3) if inside else adam
+    optimizer = de.DynamicEmbeddingOptimizer(given)
+    model.compile(optimizer, "mse")
+    assert model.optimizer is optimizer
+    losses = model.fit(IDS, LABELS, batch_size=16, epochs=8, verbose=0).history["loss"]
+    assert losses[-1] < losses[0] / 4
+    assert int(table.size()) == 16
+    grown = 2.0 ** (32 // 3) if inside else 1.0
+    assert float(optimizer.dynamic_scale) <= 2.0**15 * grown
+    config = json.dumps(keras.optimizers.serialize(optimizer))
+    copy = keras.optimizers.deserialize(json.loads(config))
+    assert json.dumps(keras.optimizers.serialize(copy)) == config
+
+
+def scaled_inside(optimizer, **settings):
+    return de.DynamicEmbeddingOptimizer(keras.optimizers.LossScaleOptimizer(optimizer, **settings))
+
+
+def scaled_around(optimizer, **settings):
+    return de.LossScaleOptimizer(de.DynamicEmbeddingOptimizer(optimizer), **settings)
+
+
+@pytest.mark.parametrize("scaled", [scaled_inside, scaled_around])
+def test_a_step_that_is_not_finite_is_left_out(scaled):
+    table, dense = de.Variable(dim=2, name="t"), tf.Variable([1.0])
+    optimizer = scaled(keras.optimizers.SGD(1.0), initial_scale=4.0)
+    ids = tf.constant([1], tf.int64)
+
+    @tf.function
+    def step(gradient):
+        optimizer.apply([tf.IndexedSlices(gradient[None], ids), tf.ones([1])], [table, dense])
+
+    optimizer.build([table, dense])
+    step(tf.constant([4.0, 8.0]))
+    step(tf.constant([1.0, np.inf]))
+    step(tf.constant([2.0, 2.0]))
+    np.testing.assert_array_equal(table.lookup([1]), [[-2.0, -3.0]])
+    np.testing.assert_array_equal(dense, [0.25])
+    assert float(optimizer.dynamic_scale) == 2.0
+    assert int(optimizer.iterations) == 2
+
+
+def test_a_loss_scale_around_it_fits_and_is_saved():
+    table, model = small_model(tf.float32)
+    model.compile(scaled_around(keras.optimizers.Adam(0.1), dynamic_growth_steps=3), "mse")
+    losses = model.fit(IDS, LABELS, batch_size=16, epochs=8, verbose=0).history["loss"]
+    assert losses[-1] < losses[0] / 4
+    assert int(table.size()) == 16
+    config = json.dumps(keras.optimizers.serialize(model.optimizer))
+    copy = keras.optimizers.deserialize(json.loads(config))
+    assert json.dumps(keras.optimizers.serialize(copy)) == config
+
+
+def test_a_loss_scale_of_keras_is_refused():
+    with pytest.raises(TypeError, match=r"must be a de\.LossScaleOptimizer.*Received: a keras"):
+        keras.optimizers.LossScaleOptimizer(de.DynamicEmbeddingOptimizer("sgd"))
+    _, model = small_model()
+    model.dtype_policy = keras.DTypePolicy("mixed_float16")
+    with pytest.raises(TypeError, match=r"Use de\.LossScaleOptimizer"):
+        model.compile(de.DynamicEmbeddingOptimizer("sgd"), "mse")
+
+
+def test_a_loss_scale_around_an_optimizer_that_was_not_wrapped_is_refused():
+    with pytest.raises(TypeError, match=r"Received: .*SGD.* Wrap it: de\.LossScale"):
+        de.LossScaleOptimizer(keras.optimizers.SGD())
+
+
+def test_a_model_with_a_loss_scale_is_loaded_by_a_fixed_name(run_python, tmp_path):
+    model = keras.Sequential([de.layers.Embedding(2), keras.layers.Dense(1)])
+    model.compile(scaled_around(keras.optimizers.Adam(0.1), initial_scale=8.0), "mse")
+    model.fit(IDS, LABELS, batch_size=16, verbose=0)
+    model.save(tmp_path / "model.keras")
+    config = keras.saving.serialize_keras_object(model.optimizer)
+    assert config["registered_name"] == "de_core>LossScaleOptimizer"
+    program = (
+        "import sys\nimport keras\nimport de_core\n"
+        "optimizer = keras.models.load_model(sys.argv[1]).optimizer\n"
+        "print(float(optimizer.dynamic_scale), int(optimizer.iterations))\n"
+    )
+    assert run_python(program, tmp_path / "model.keras").split()[-2:] == ["8.0", "4"]
+
+
+RESUMED = {
+    "adam": {},
+    "nadam": {},
+    "rmsprop centered": {"use_ema": True},
+    "sgd": {"gradient_accumulation_steps": 2},
+}
+RESUME = """
+import sys
+import numpy as np, tensorflow as tf
+import de_core as de
+from tests.support import oracle
+from tests.optimizers.test_keras3 import RESUMED
+from tests.optimizers.test_rules import OPTIMIZERS
+
+folder, part = sys.argv[1:]
+data = list(oracle.batches(6))
+for name, settings in RESUMED.items():
+    optimizer = de.DynamicEmbeddingOptimizer(OPTIMIZERS[name](**settings))
+    tables = oracle.Tables(optimizer, shards=2 if part == "first" else 3)
+    optimizer.build(tables.variables)
+    checkpoint = tf.train.Checkpoint(dense=tables.dense, optimizer=optimizer, **tables.tables)
+    path = f"{folder}/{name}".replace(" ", "_")
+    if part == "first":
+        tables.run(data[:3])
+        checkpoint.write(path)
+    else:
+        checkpoint.read(path).assert_consumed()
+        tables.run(data[3:])
+        np.savez(path + ".npz", *tables.finish())
+"""
+
+
+def test_a_run_is_resumed_in_another_process(run_python, tmp_path):
+    run_python(RESUME, tmp_path, "first")
+    run_python(RESUME, tmp_path, "second")
+    data = list(oracle.batches(6))
+    for name, settings in RESUMED.items():
+        dense = oracle.Dense(OPTIMIZERS[name](**settings))
+        dense.run(data)
+        with np.load(f"{tmp_path}/{name}.npz".replace(" ", "_")) as saved:
+            oracle.assert_same([saved[key] for key in saved.files], dense.finish())
+
+
+def test_gradients_that_wait_are_saved_with_the_model(tmp_path):
+    def make():
+        table, model = small_model()
+        sgd = keras.optimizers.SGD(0.1, gradient_accumulation_steps=4, global_clipnorm=1.0)
+        model.compile(de.DynamicEmbeddingOptimizer(sgd), "mse")
+        return table, model
+
+    table, model = make()
+    model.optimizer.build(model.trainable_variables)
+    start = model.get_weights()
+    model.fit(IDS, LABELS, batch_size=16, shuffle=False, verbose=0)
+    expected = table.lookup(np.arange(16)).numpy()
+    _, first = make()
+    first.set_weights(start)
+    first.optimizer.build(first.trainable_variables)
+    first.fit(IDS[:32], LABELS[:32], batch_size=16, shuffle=False, verbose=0)
+    first.save_weights(tmp_path / "half.weights.h5")
+    resumed, second = make()
+    second.optimizer.build(second.trainable_variables)
+    second.load_weights(tmp_path / "half.weights.h5")
+    second.fit(IDS[32:], LABELS[32:], batch_size=16, shuffle=False, verbose=0)
+    np.testing.assert_allclose(resumed.lookup(np.arange(16)), expected, rtol=1e-5, atol=1e-6)

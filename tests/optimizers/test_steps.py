@@ -1,0 +1,298 @@
+"""What a step of an optimizer of tables is beside its formula: safe, and one of its family."""
+
+import threading
+import warnings
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from tests.support import oracle
+
+IDS = np.arange(64)
+
+
+def slices(ids, values, dim=2):
+    values = np.broadcast_to(np.asarray(values, np.float32)[..., None], [len(ids), dim])
+    return tf.IndexedSlices(tf.constant(values), tf.constant(ids, tf.int64))
+
+
+def new_table(name="t", dim=2, **arguments):
+    return de.Variable(dim=dim, name=name, **arguments)
+
+
+def adam(**settings):
+    return de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1), **settings)
+
+
+@pytest.mark.parametrize("mode", ["eager", "function"])
+def test_a_refused_gradient_changes_nothing_and_is_counted(mode):
+    first, second = new_table("first"), new_table("second")
+    dense = tf.Variable([1.0, 1.0])
+    optimizer = adam(reject_nonfinite=True)
+    variables = [*first.trainable_variables, *second.trainable_variables, dense]
+    optimizer.build(variables)
+
+    def step(bad):
+        gradients = [slices([1], [1.0]), slices([2], [1.0]), tf.ones([2])]
+        gradients[1] = tf.IndexedSlices(gradients[1].values * bad, gradients[1].indices)
+        optimizer.apply(gradients, variables)
+
+    step = tf.function(step) if mode == "function" else step
+    step(tf.constant(1.0))
+    before = [first.export()[1].numpy(), second.export()[1].numpy(), dense.numpy()]
+    for bad in (np.nan, np.inf):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="must be finite"):
+            step(tf.constant(bad, tf.float32))
+    after = [first.export()[1].numpy(), second.export()[1].numpy(), dense.numpy()]
+    for old, new in zip(before, after, strict=True):
+        np.testing.assert_array_equal(old, new)
+    assert int(optimizer.iterations) == 1
+    assert int(optimizer.rejected_steps) == 2
+
+
+def test_by_default_a_nan_is_trained_as_a_dense_variable_would():
+    table = new_table()
+    adam().apply([slices([1], [np.nan])], [table])
+    assert np.isnan(table.lookup([1])).all()
+
+
+def test_a_learning_rate_that_is_no_number_changes_nothing():
+    table, dense = new_table(), tf.Variable([1.0])
+    optimizer = adam()
+    optimizer.learning_rate = float("nan")
+
+    @tf.function
+    def step():
+        optimizer.apply([slices([1], [1.0]), tf.ones([1])], [table, dense])
+
+    optimizer.build([table, dense])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must be finite"):
+        step()
+    assert int(table.size()) == 0
+    assert dense.numpy() == [1.0]
+    assert int(optimizer.iterations) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "gradient", "error", "message"),
+    [
+        ({"value_dtype": tf.int32}, slices([1], [1.0]), TypeError, "must hold floating-point"),
+        ({"key_dtype": tf.string}, slices([1], [1.0]), TypeError, "must be of its key dtype"),
+        ({"dim": 3}, slices([1], [1.0]), ValueError, r"shape \[ids, dim\]"),
+    ],
+)
+def test_what_a_table_cannot_take_is_named(arguments, gradient, error, message):
+    table, other = new_table(**arguments), new_table("other")
+    with pytest.raises(error, match=message):
+        adam().apply([slices([1], [1.0]), gradient], [other, table])
+    assert int(other.size()) == int(table.size()) == 0
+
+
+def test_a_table_that_is_not_trainable_is_skipped():
+    fixed, other = new_table("fixed", trainable=False), new_table("other")
+    optimizer = adam()
+    optimizer.apply([slices([1], [1.0]), slices([1], [1.0])], [fixed, other])
+    assert (int(fixed.size()), int(other.size())) == (0, 1)
+    other.trainable = False
+    with pytest.raises(ValueError, match="At least one variable must have a gradient"):
+        optimizer.apply([slices([2], [1.0])], [other])
+    assert int(other.size()) == 1
+
+
+def test_the_wrapper_of_a_table_that_cannot_be_trained_means_the_table():
+    fixed, whole = new_table("fixed", trainable=False), new_table("whole", value_dtype=tf.int32)
+    other = new_table("other")
+    ids, optimizer = tf.constant([1], tf.int64), adam()
+    _, of_fixed = de.embedding_lookup(fixed, ids, return_trainable=True)
+    optimizer.apply([slices([1], [1.0]), slices([1], [1.0])], [of_fixed, other])
+    assert (int(fixed.size()), int(other.size())) == (0, 1)
+    _, of_whole = de.embedding_lookup(whole, ids, return_trainable=True)
+    with pytest.raises(TypeError, match="must hold floating-point"):
+        optimizer.apply([slices([1], [1.0])], [of_whole])
+
+
+def test_a_table_that_comes_late_is_trained_or_named():
+    first, late = new_table("first"), new_table("late")
+    optimizer = adam()
+    for table in (first, late):
+        optimizer.apply([slices([1], [1.0])], [table])
+    assert [each.name for each in de.get_slot_variables(optimizer)] == [
+        "first/m",
+        "first/v",
+        "late/m",
+        "late/v",
+    ]
+    accumulating = keras.optimizers.SGD(1.0, gradient_accumulation_steps=2)
+    optimizer = de.DynamicEmbeddingOptimizer(accumulating)
+    optimizer.apply([slices([1], [1.0])], [first])
+    with pytest.raises(ValueError, match="must be built with all tables"):
+        optimizer.apply([slices([1], [1.0])], [late])
+
+
+def test_gradients_and_variables_must_be_as_many():
+    with pytest.raises(ValueError, match="2 gradients for 1 variables"):
+        adam().apply([slices([1], [1.0])] * 2, [new_table()])
+
+
+@pytest.mark.parametrize("wrong", [None, 3, object(), keras.layers.Dense(1)])
+def test_what_is_no_optimizer_is_named(wrong):
+    with pytest.raises(TypeError, match="`opt` must be"):
+        de.DynamicEmbeddingOptimizer(wrong)
+    with pytest.raises(TypeError, match="not wrapped yet"):
+        de.DynamicEmbeddingOptimizer(adam())
+
+
+def test_two_optimizers_keep_their_own_slots_and_one_can_be_dropped():
+    table = new_table()
+    first, second = adam(), de.DynamicEmbeddingOptimizer(keras.optimizers.Adagrad(0.1))
+    for optimizer in (first, second, first):
+        optimizer.apply([slices([1, 2], [1.0, 2.0])], [table])
+    assert [each.slot_name for each in table.get_slot_variables(first)] == ["m", "v"]
+    [accumulator] = table.get_slot_variables(second)
+    np.testing.assert_allclose(accumulator.lookup([1, 2, 3])[:, 0], [1.1, 4.1, 0.1], rtol=1e-6)
+    assert int(accumulator.size()) == 2
+    keys, values = accumulator.export()
+    assert dict(zip(keys.numpy(), values.numpy()[:, 0].round(1), strict=True)) == {1: 1.1, 2: 4.1}
+    rows = table.lookup([1, 2]).numpy()
+    table.drop_slots(first)
+    assert table.get_slot_variables(first) == []
+    assert len(table.slot_owners()) == 1
+    np.testing.assert_array_equal(table.lookup([1, 2]), rows)
+    np.testing.assert_allclose(accumulator.lookup([1, 2, 3])[:, 0], [1.1, 4.1, 0.1], rtol=1e-6)
+    first.apply([slices([1], [1.0])], [table])  # which begins anew
+    assert [each.slot_name for each in de.get_slot_variables(first)] == ["m", "v"]
+    with pytest.raises(tf.errors.NotFoundError, match="slot must name"):
+        table._store.find_slot(tf.constant([1], tf.int64), tf.constant("nobody/m"), 2)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="belong to the table"):
+        table._store.drop_slots("de")
+
+
+@pytest.mark.parametrize("key_dtype", [tf.int64, tf.string])
+@pytest.mark.parametrize("value_dtype", [tf.float32, tf.float64, tf.bfloat16])
+def test_slots_are_dropped_from_rows_of_any_type(key_dtype, value_dtype):
+    table = de.Variable(key_dtype, value_dtype, dim=3, name="t", devices=["/CPU:0"] * 2)
+    keys = (
+        tf.strings.as_string(tf.range(50))
+        if key_dtype == tf.string
+        else tf.range(50, dtype=tf.int64)
+    )
+    optimizers = [
+        de.DynamicEmbeddingOptimizer(make(0.1))
+        for make in (keras.optimizers.Adagrad, keras.optimizers.Adam, de.optimizers.RowwiseAdagrad)
+    ]
+    gradient = tf.IndexedSlices(tf.ones([50, 3], value_dtype), keys)
+    for optimizer in optimizers:
+        optimizer.apply([gradient], [table])
+    before = table.lookup(keys).numpy()
+    kept = [each.lookup(keys).numpy() for each in table.get_slot_variables(optimizers[0])]
+    last = [each.lookup(keys).numpy() for each in table.get_slot_variables(optimizers[2])]
+    table.drop_slots(optimizers[1])
+    np.testing.assert_array_equal(table.lookup(keys).numpy(), before)
+    for optimizer, old in ((optimizers[0], kept), (optimizers[2], last)):
+        for slot, values in zip(table.get_slot_variables(optimizer), old, strict=True):
+            np.testing.assert_array_equal(slot.lookup(keys), values)
+
+
+class ByHand(keras.optimizers.Optimizer):
+    """A rule of a user's own: the sign of a running sum."""
+
+    def build(self, variables):
+        super().build(variables)
+        self.sums = self.add_optimizer_variables(variables, "sum", initializer="ones")
+
+    def update_step(self, gradient, variable, learning_rate):
+        total = self.sums[self._get_variable_index(variable)]
+        self.assign_add(total, gradient)
+        self.assign_sub(variable, learning_rate * keras.ops.sign(total))
+
+
+GENERIC = {
+    "a user's own": ByHand,
+    "with moments": type(
+        "MyAdam",
+        (keras.optimizers.Adam,),
+        {"update_step": lambda *a: keras.optimizers.Adam.update_step(*a)},
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"weight_decay": 0.1}, {"clipnorm": 0.1}, {"use_ema": True}]
+)
+@pytest.mark.parametrize("name", GENERIC)
+def test_an_optimizer_without_a_rule_works_on_gathered_rows_and_says_so(name, settings):
+    with pytest.warns(UserWarning, match="has no rule inside the tables"):
+        tables, dense = oracle.check(lambda: GENERIC[name](0.01, **settings), shards=2)
+    if settings.get("use_ema"):
+        dense.optimizer.finalize_variable_values(dense.variables)
+        tables.optimizer.finalize_variable_values(tables.variables)
+        oracle.assert_same(tables.finish(), dense.finish())
+    [slot, *_] = tables.tables["users"].get_slot_variables(tables.optimizer)
+    assert slot.dim == oracle.DIM
+
+
+def test_adafactor_runs_with_its_factors_over_the_rows():
+    with pytest.warns(UserWarning, match="Adafactor has no rule"):
+        optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adafactor(0.1))
+    table = new_table()
+    before = table.lookup([1, 2]).numpy()
+    for _ in range(3):
+        optimizer.apply([slices([1, 2], [1.0, 2.0])], [table])
+    assert (table.lookup([1, 2]).numpy() < before).all()
+    assert int(optimizer.iterations) == 3
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_updates_of_several_threads_add_up(native):
+    table = new_table(dim=1)
+    make = (
+        keras.optimizers.SGD
+        if native
+        else type(
+            "OwnSgd",
+            (keras.optimizers.SGD,),
+            {"update_step": lambda *a: keras.optimizers.SGD.update_step(*a)},
+        )
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        optimizers = [de.DynamicEmbeddingOptimizer(make(1.0), bp_v2=True) for _ in range(4)]
+    for optimizer in optimizers:
+        optimizer.apply([slices([0], [1.0], dim=1)], [table])
+
+    def train(optimizer):
+        step = tf.function(lambda: optimizer.apply([slices(IDS, np.ones(64), dim=1)], [table]))
+        for _ in range(20):
+            step()
+
+    threads = [threading.Thread(target=train, args=[each]) for each in optimizers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    np.testing.assert_array_equal(table.lookup(IDS)[:, 0], [-84.0] + [-80.0] * 63)
+
+
+def test_row_wise_adagrad_keeps_one_number_a_row():
+    table = new_table(dim=4)
+    dense = tf.Variable(tf.zeros([3, 4]))
+    values = tf.constant(np.random.default_rng(0).normal(size=[3, 4]), tf.float32)
+    ids = tf.constant([0, 1, 2], tf.int64)
+    optimizer = de.DynamicEmbeddingOptimizer(de.optimizers.RowwiseAdagrad(0.1))
+    accumulator = np.full([3, 1], 0.1)
+    rows = np.zeros([3, 4])
+    for scale in (1.0, 2.0):
+        optimizer.apply([tf.IndexedSlices(values * scale, ids), values * scale], [table, dense])
+        gradient = values.numpy().astype(np.float64) * scale
+        accumulator += (gradient**2).mean(1, keepdims=True)
+        rows -= 0.1 * gradient / (np.sqrt(accumulator) + 1e-7)
+    np.testing.assert_allclose(table.lookup(ids), rows, rtol=1e-5)
+    np.testing.assert_allclose(dense, rows, rtol=1e-5)
+    [slot] = table.get_slot_variables(optimizer)
+    assert slot.dim == 1
+    np.testing.assert_allclose(slot.lookup(ids), accumulator, rtol=1e-5)
+    copy = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+    assert copy.get_config() == optimizer.get_config()

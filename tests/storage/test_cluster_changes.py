@@ -1,0 +1,108 @@
+"""A Redis Cluster that moves its slots, or loses a master, while rows are trained and read."""
+
+import re
+import threading
+import time
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from tests.storage import servers
+from tests.storage.servers import creator_for
+
+ROWS = 300
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    """Three masters, which tell a lost one within a second."""
+    servers.require_redis()
+    found = servers.cluster(tmp_path, "--cluster-node-timeout", "1000")
+    yield found
+    for node in found:
+        node.stop()
+
+
+def identity(node):
+    return node.command("cluster", "myid")
+
+
+def test_no_update_is_lost_while_slots_move(nodes):
+    table = de.Variable(dim=2, name="moved", kv_creator=creator_for(nodes))
+    table.upsert(range(ROWS), tf.zeros([ROWS, 2]))
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(1.0))
+    gradient = tf.IndexedSlices(-tf.ones([ROWS, 2]), tf.range(ROWS, dtype=tf.int64))
+    moved = threading.Event()
+
+    def move():
+        try:
+            servers.cli(
+                *("--cluster", "reshard", f"127.0.0.1:{nodes[0].port}", "--cluster-yes"),
+                *("--cluster-from", identity(nodes[0]), "--cluster-to", identity(nodes[1])),
+                *("--cluster-slots", 5000, "--cluster-pipeline", 10),
+            )
+        finally:
+            moved.set()
+
+    moving = threading.Thread(target=move)
+    moving.start()
+    steps = 0
+    while not moved.is_set() or steps < 10:
+        optimizer.apply([gradient], [table])
+        steps += 1
+        np.testing.assert_array_equal(table.lookup(range(ROWS)), np.full([ROWS, 2], steps))
+    moving.join()
+    slots = re.search(r"cluster_slots_assigned:(\d+)", nodes[1].command("cluster", "info"))
+    assert int(slots[1]) == 16384
+    assert steps >= 10
+
+
+def test_a_lost_master_is_counted_errors_until_its_replica_takes_over(nodes, tmp_path):
+    folder = tmp_path / "replica"
+    folder.mkdir()
+    replica = servers.Server(
+        folder, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
+        "--cluster-require-full-coverage", "no",
+    )  # fmt: skip
+    try:
+        servers.cli(
+            *("--cluster", "add-node", f"127.0.0.1:{replica.port}", f"127.0.0.1:{nodes[0].port}"),
+            *("--cluster-slave", "--cluster-master-id", identity(nodes[0])),
+        )
+        table = de.Variable(
+            dim=2,
+            name="failover",
+            kv_creator=creator_for(nodes, redis_socket_timeout=500, redis_connect_timeout=500),
+        )
+        table.upsert(range(ROWS), tf.ones([ROWS, 2]))
+        servers.wait_for(
+            lambda: "master_link_status:up" in replica.command("info", "replication"), "no replica"
+        )
+        servers.wait_for(
+            lambda: replica.command("dbsize") == nodes[0].command("dbsize"), "not replicated"
+        )
+        nodes[0].stop()
+        end = time.monotonic() + 60
+        refused = read_after = 0
+        while read_after < 3:
+            try:
+                rows = table.lookup(range(ROWS)).numpy()
+            except tf.errors.UnavailableError as error:
+                lost = int(re.search(rf"(\d+) of {ROWS} keys could not be read", str(error))[1])
+                assert 0 < lost < ROWS
+                refused += 1
+                assert time.monotonic() < end
+                time.sleep(0.05)
+            else:
+                # A row that cannot be read never reads as zeros.
+                np.testing.assert_array_equal(rows, np.ones([ROWS, 2]))
+                read_after += 1
+        assert refused > 0
+        table.upsert(range(ROWS), tf.fill([ROWS, 2], 2.0))
+        np.testing.assert_array_equal(table.lookup(range(ROWS)), np.full([ROWS, 2], 2.0))
+    finally:
+        replica.stop()

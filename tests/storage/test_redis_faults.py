@@ -1,0 +1,237 @@
+"""What users of rows in Redis see when servers, passwords and networks fail."""
+
+import re
+import signal
+import subprocess
+import threading
+import time
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from tests.storage import servers
+from tests.storage.servers import creator_for
+
+QUICK = {
+    "redis_socket_timeout": 1000,
+    "redis_connect_timeout": 1000,
+    "redis_retries": 1,
+}
+
+
+@pytest.fixture
+def own_server(tmp_path):
+    """A server that a test may kill."""
+    servers.require_redis()
+    server = servers.Server(tmp_path)
+    yield server
+    server.process.send_signal(signal.SIGCONT)
+    server.stop()
+
+
+def filled(creator, rows=10):
+    table = de.Variable(dim=2, name="f", kv_creator=creator)
+    table.upsert(range(rows), tf.ones([rows, 2]))
+    return table
+
+
+def test_a_server_that_is_gone_is_an_error_and_comes_back(own_server):
+    table = filled(creator_for([own_server], **QUICK))
+    own_server.stop()
+    with pytest.raises(tf.errors.UnavailableError, match="10 of 10 keys could not be read, of"):
+        table.lookup(range(10))
+    with pytest.raises(tf.errors.UnavailableError, match="3 of 3 keys could not be written, of"):
+        table.upsert([1, 2, 3], tf.zeros([3, 2]))
+    with pytest.raises(Exception, match="2 of 2 keys could not be read, of"):
+        tf.function(table.lookup)(tf.constant([1, 2], tf.int64))
+    own_server.start()
+    table.upsert([1], [[5.0, 5.0]])
+    np.testing.assert_array_equal(table.lookup([1]), [[5.0, 5.0]])
+
+
+def test_a_server_that_hangs_is_an_error_in_time(own_server):
+    table = filled(creator_for([own_server], **QUICK))
+    own_server.process.send_signal(signal.SIGSTOP)
+    begin = time.monotonic()
+    with pytest.raises(tf.errors.UnavailableError, match="within 1000 ms"):
+        table.lookup(range(10))
+    assert time.monotonic() - begin < 20
+    own_server.process.send_signal(signal.SIGCONT)
+    np.testing.assert_array_equal(table.lookup([1]), [[1.0, 1.0]])
+
+
+def test_there_must_be_a_server():
+    servers.require_redis()
+    config = {"redis_connection_mode": 2, "redis_host_port": [servers.free_port()], **QUICK}
+    creator = de.RedisTableCreator(de.RedisTableConfig(params=config))
+    with pytest.raises(tf.errors.UnavailableError, match="Connection refused"):
+        de.Variable(dim=2, kv_creator=creator)
+
+
+def test_keys_of_a_lost_node_are_counted_and_others_are_read(tmp_path):
+    servers.require_redis()
+    nodes = servers.cluster(tmp_path)
+    try:
+        table = filled(creator_for(nodes, **QUICK), 300)
+        nodes[0].stop()
+        with pytest.raises(tf.errors.UnavailableError) as raised:
+            table.lookup(range(300))
+        lost = int(re.search(r"(\d+) of 300 keys could not be read", str(raised.value))[1])
+        assert 0 < lost < 300
+        read = 0
+        for key in range(0, 300, 10):
+            try:
+                np.testing.assert_array_equal(table.lookup([key]), [[1.0, 1.0]])
+                read += 1
+            except tf.errors.UnavailableError:
+                pass
+        assert 0 < read < 30
+    finally:
+        for node in nodes:
+            node.stop()
+
+
+def test_a_row_and_its_slots_lie_on_one_node_and_rows_on_all(cluster):
+    creator = creator_for(cluster)
+    tag = creator.config.settings.model_tag_runtime
+    table = filled(creator, 300)
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adam())
+    optimizer.apply([tf.IndexedSlices(tf.ones([300, 2]), tf.range(300, dtype=tf.int64))], [table])
+    slices = {}
+    for node in cluster:
+        for key in node.command("keys", f"*{tag}*").split():
+            if key.endswith((":value", "/m#2#0.0", "/v#2#0.0")):
+                slices.setdefault(key[: key.index("}")], []).append((node.port, key))
+    assert len(slices) == 32
+    assert {len(keys) for keys in slices.values()} == {3}
+    assert all(len({port for port, _ in keys}) == 1 for keys in slices.values())
+    assert {port for keys in slices.values() for port, _ in keys} == {n.port for n in cluster}
+
+
+def test_concurrent_steps_of_several_clients_all_count(server):
+    creator = creator_for([server])
+    keys, steps = list(range(20)), 15
+
+    def add(errors):
+        try:
+            table = de.Variable(dim=2, name="together", kv_creator=creator)
+            optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(1.0))
+            for _ in range(steps):
+                gradient = tf.IndexedSlices(-tf.ones([20, 2]), tf.constant(keys, tf.int64))
+                optimizer.apply([gradient], [table])
+                table.accum(keys, tf.zeros([20, 2]), tf.ones([20, 2]))
+        except Exception as error:
+            errors.append(error)
+
+    errors = []
+    threads = [threading.Thread(target=add, args=[errors]) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    total = de.Variable(dim=2, name="together", kv_creator=creator).lookup(keys)
+    np.testing.assert_array_equal(total, np.full([20, 2], 2.0 * 3 * steps))
+
+
+def test_an_update_whose_answer_was_lost_is_not_done_twice(server, monkeypatch):
+    from de_core.storage.redis.connection import Connection
+
+    run = Connection.run
+
+    def twice(self, commands):
+        run(self, commands)
+        return run(self, commands)
+
+    monkeypatch.setattr(Connection, "run", twice)
+    table = de.Variable(dim=2, name="twice", kv_creator=creator_for([server]))
+    for _ in range(3):
+        table.accum([1, 2], tf.zeros([2, 2]), tf.ones([2, 2]))
+    np.testing.assert_array_equal(table.lookup([1, 2]), np.full([2, 2], 3.0))
+
+
+def test_passwords_are_sent_and_wrong_ones_told(tmp_path):
+    servers.require_redis()
+    server = servers.Server(tmp_path, "--requirepass", "secret")
+    try:
+        filled(creator_for([server], redis_password="secret"))
+        for password in ("", "wrong"):
+            with pytest.raises(tf.errors.UnavailableError, match=r"Auth|NOAUTH|WRONGPASS"):
+                filled(creator_for([server], redis_password=password))
+    finally:
+        server.stop()
+
+
+def test_tls_checks_the_server(tmp_path):
+    servers.require_redis()
+    key, certificate = str(tmp_path / "key.pem"), str(tmp_path / "cert.pem")
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key),
+            *("-out", certificate, "-days", "2", *subject),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    tls = ["--tls-port", "{port}", "--port", "0", "--tls-cert-file", certificate]
+    tls += ["--tls-key-file", key, "--tls-ca-cert-file", certificate, "--tls-auth-clients", "no"]
+    server = servers.Server(tmp_path, *tls)
+    try:
+        trusting = {"redis_use_tls": True, "redis_tls_ca_file": certificate}
+        filled(creator_for([server], **trusting))
+        with pytest.raises(tf.errors.UnavailableError, match=r"(?i)certificate"):
+            filled(creator_for([server], redis_use_tls=True, **QUICK))
+        with pytest.raises(tf.errors.UnavailableError):
+            filled(creator_for([server], **QUICK))
+    finally:
+        server.stop()
+
+
+def test_a_sentinel_names_the_new_master(tmp_path):
+    servers.require_redis()
+    for name in ("a", "b", "s"):
+        (tmp_path / name).mkdir()
+    master = servers.Server(tmp_path / "a")
+    replica = servers.Server(tmp_path / "b", "--replicaof", f"127.0.0.1 {master.port}")
+    file = tmp_path / "s" / "sentinel.conf"
+    port = servers.free_port()
+    file.write_text(
+        f"port {port}\nsentinel monitor main 127.0.0.1 {master.port} 1\n"
+        "sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 3000\n"
+    )
+    sentinel = subprocess.Popen(
+        [servers.PROGRAM, str(file), "--sentinel"], stdout=subprocess.DEVNULL
+    )
+    try:
+        servers.wait_for(lambda: servers.connects(port), "no Sentinel")
+        servers.wait_for(
+            lambda: "master_link_status:up" in replica.command("info", "replication"), "no replica"
+        )
+        waiting = {
+            "redis_connection_mode": 1,
+            "redis_master_name": "main",
+            "redis_host_port": [port],
+            **QUICK,
+            "redis_retries": 100,  # the Sentinel takes seconds to notice and to choose
+        }
+        table = filled(de.RedisTableCreator(de.RedisTableConfig(params=waiting)))
+        assert replica.command("wait", "0", "100") is not None
+        servers.wait_for(lambda: int(replica.command("dbsize")) > 0, "nothing was replicated")
+        servers.wait_for(
+            lambda: f"port={replica.port}" in master.command("info", "replication"), "unknown"
+        )
+        servers.wait_for(
+            lambda: str(replica.port) in servers.cli("-p", port, "sentinel", "replicas", "main"),
+            "the Sentinel knows no replica",
+        )
+        master.stop()
+        table.upsert([77], [[7.0, 7.0]])
+        np.testing.assert_array_equal(table.lookup([1, 77]), [[1.0, 1.0], [7.0, 7.0]])
+    finally:
+        for process in (sentinel, master.process, replica.process):
+            process.kill()
+            process.wait()

@@ -1,0 +1,262 @@
+"""`Variable.restrict` and its policies, sentence by sentence; bad arguments of all policies."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import Sequential, layers
+from keras.optimizers import SGD
+
+import de_core as de
+from tests.support.policy_model import tie_of
+
+POLICIES = [de.TimestampRestrictPolicy, de.FrequencyRestrictPolicy]
+
+
+def new(tables=1, **arguments):
+    return de.Variable(dim=2, devices=["/CPU:0"] * tables, **arguments)
+
+
+def keys_of(variable):
+    return sorted(variable.export()[0].numpy().tolist())
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("tables", [1, 2, 5])
+def test_restrict_keeps_exactly_the_best_of_all_tables(policy, tables):
+    users = new(tables, restrict_policy=policy)
+    users.upsert(range(200), tf.ones([200, 2]))
+    best = list(range(40, 48))
+    for key in best:
+        users.upsert([key], [[2.0, 2.0]])
+    assert users.restrict(8) is None
+    assert keys_of(users) == best
+    assert int(users.restrict_policy.status.size()) == 8
+    users.restrict(0)
+    assert int(users.size()) == 0
+
+
+def test_equal_rows_stay_by_the_hash_of_their_keys():
+    users = new(3, restrict_policy=de.FrequencyRestrictPolicy)
+    users.upsert(range(100), tf.ones([100, 2]))
+    users.restrict(7)
+    assert keys_of(users) == sorted(sorted(range(100), key=tie_of)[-7:])
+
+
+@pytest.mark.parametrize("tables", [1, 3])
+def test_nothing_happens_up_to_the_trigger(tables):
+    users = new(tables, restrict_policy=de.TimestampRestrictPolicy)
+    users.upsert(range(20), tf.ones([20, 2]))
+    users.restrict(5, trigger=20)
+    assert int(users.size()) == 20
+    users.upsert([20], [[1.0, 1.0]])
+    users.restrict(5, trigger=20)
+    assert int(users.size()) == 5
+    users.restrict(50)
+    assert int(users.size()) == 5
+
+
+def test_slots_and_status_follow_the_rows():
+    layer = de.layers.Embedding(2, restrict_policy=de.FrequencyRestrictPolicy)
+    model = Sequential([layer, layers.Dense(1)])
+    model.compile(de.DynamicEmbeddingOptimizer("adagrad"), "mse")
+    model.fit(tf.range(64, dtype=tf.int64), tf.zeros([64, 1]), batch_size=16, verbose=0)
+    model.fit(tf.range(10, dtype=tf.int64), tf.zeros([10, 1]), verbose=0)
+    table = layer.table
+    slot = f"{model.optimizer.slots_owner.numpy().decode()}/accumulator"
+    table.restrict(10)
+    assert keys_of(table) == list(range(10))
+    status, counts = table.restrict_policy.status.export()
+    assert sorted(status.numpy().tolist()) == list(range(10))
+    assert counts.dtype == tf.int64
+    assert set(counts.numpy().ravel().tolist()) == {2}
+    assert sorted(table.tables[0].export(slot)[0].numpy().tolist()) == list(range(10))
+    assert table.restrict_policy.status.lookup([3, 63]).numpy().tolist() == [[2], [0]]
+
+
+def test_times_are_microseconds_in_64_bits_and_rise():
+    users = new(restrict_policy=de.TimestampRestrictPolicy)
+    for key in range(50):
+        users.upsert([key], [[0.0, 0.0]])
+    times = users.restrict_policy.status.lookup(range(50)).numpy().ravel()
+    assert times.dtype == np.int64
+    assert (np.diff(times) > 0).all()
+    assert abs(times[-1] / 1e6 - float(tf.timestamp())) < 60
+
+
+def test_apply_update_marks_rows_that_are_there():
+    users = new(2, restrict_policy=de.FrequencyRestrictPolicy)
+    users.upsert([1, 2], tf.zeros([2, 2]))
+    assert users.restrict_policy.apply_update([[1], [9]]) is None
+    assert users.restrict_policy.status.lookup([1, 2, 9]).numpy().ravel().tolist() == [2, 1, 0]
+    assert int(users.size()) == 2
+
+
+def test_string_keys_are_restricted():
+    users = new(2, key_dtype=tf.string, restrict_policy=de.TimestampRestrictPolicy)
+    users.upsert([f"user{i}" for i in range(50)], tf.ones([50, 2]))
+    users.upsert(["user7", "user8"], tf.ones([2, 2]))
+    users.restrict(2)
+    assert keys_of(users) == [b"user7", b"user8"]
+
+
+def test_restrict_inside_a_function():
+    users = new(2, restrict_policy=de.TimestampRestrictPolicy)
+
+    @tf.function
+    def fill_and_restrict(first, count):
+        users.upsert(first + tf.range(30, dtype=tf.int64), tf.ones([30, 2]))
+        users.restrict(count, trigger=40)
+        return users.size()
+
+    assert int(fill_and_restrict(tf.constant(0, tf.int64), tf.constant(8))) == 30
+    assert int(fill_and_restrict(tf.constant(100, tf.int64), tf.constant(8))) == 8
+    assert min(keys_of(users)) >= 100
+
+
+def test_restrict_in_a_graph_of_tensorflow_1():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        users = new(3, restrict_policy=de.FrequencyRestrictPolicy, name="restricted_in_a_graph")
+        fill = users.upsert(list(range(40)), tf.ones([40, 2]))
+        again = users.upsert([3, 5], tf.ones([2, 2]))
+        restrict = users.restrict(2)
+        keys = users.export()[0]
+        counts = users.restrict_policy.status.lookup([3, 4])
+        session.run(tf.compat.v1.global_variables_initializer())
+        session.run(fill)
+        session.run(again)
+        session.run(restrict)
+        assert sorted(session.run(keys).tolist()) == [3, 5]
+        assert session.run(counts).tolist() == [[2], [0]]
+
+
+class RarestFirst(de.RestrictPolicy):
+    """A user's own policy, which counts in a Variable of its own."""
+
+    def __init__(self, var):
+        super().__init__(var)
+        self.counts = de.Variable(dim=1, value_dtype=tf.int64)
+
+    def apply_update(self, ids):
+        ids = tf.unique(tf.reshape(ids, [-1]))[0]
+        return self.counts.upsert(ids, self.counts.lookup(ids) + 1)
+
+    def apply_restriction(self, num_reserved, **kwargs):
+        assert kwargs == {"why": "test"}
+        keys, counts = self.counts.export()
+        order = tf.argsort(counts[:, 0], direction="DESCENDING")
+        gone = tf.gather(keys, order[num_reserved:])
+        self.counts.remove(gone)
+        return self.var.remove(gone)
+
+    @property
+    def status(self):
+        return self.counts
+
+
+def test_a_policy_of_the_users_own_hears_of_each_step():
+    layer = de.layers.Embedding(2, restrict_policy=RarestFirst, devices=["/CPU:0"] * 2)
+    model = Sequential([layer, layers.Dense(1)])
+    model.compile(de.DynamicEmbeddingOptimizer("sgd"), "mse")
+    model.fit(tf.range(8, dtype=tf.int64), tf.zeros([8, 1]), verbose=0)
+    model.fit(tf.constant([2, 2, 5], tf.int64), tf.zeros([3, 1]), verbose=0)
+    policy = layer.table.restrict_policy
+    assert policy.status.lookup([2, 5, 6, 99]).numpy().ravel().tolist() == [2, 2, 1, 0]
+    layer.table.restrict(2, why="test")
+    assert keys_of(layer.table) == [2, 5]
+    assert policy.var is layer.table
+
+
+class OnlyEven(de.FrequencyRestrictPolicy):
+    """Counts even ids twice, by the column that the tables keep."""
+
+    def apply_update(self, ids):
+        return super().apply_update(tf.boolean_mask(ids, ids % 2 == 0))
+
+
+def test_a_policy_with_columns_hears_of_steps_where_it_wants_to():
+    optimizer = de.DynamicEmbeddingOptimizer(SGD(1.0))
+    for policy, counts in ((OnlyEven, [1, 2]), (de.FrequencyRestrictPolicy, [1, 1])):
+        users = new(2, restrict_policy=policy)
+        step = tf.IndexedSlices(tf.ones([2, 2]), tf.constant([1, 2], tf.int64))
+        optimizer.apply([step], [users])
+        assert users.restrict_policy.status.lookup([1, 2]).numpy().ravel().tolist() == counts
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"restrict_policy": de.TimestampRestrictPolicy, "call": [-1]}, ValueError, "num_reserved"),
+        ({"restrict_policy": de.TimestampRestrictPolicy, "call": [1.5]}, TypeError, "num_reserved"),
+        (
+            {"restrict_policy": de.TimestampRestrictPolicy, "call": [True]},
+            TypeError,
+            "num_reserved",
+        ),
+        (
+            {"restrict_policy": de.TimestampRestrictPolicy, "call": [3], "trigger": -2},
+            ValueError,
+            "trigger",
+        ),
+        (
+            {"restrict_policy": de.TimestampRestrictPolicy, "call": [3], "when": 1},
+            TypeError,
+            "when",
+        ),
+        (
+            {"restrict_policy": de.RestrictPolicy, "call": [3]},
+            NotImplementedError,
+            "must define `apply_restriction`",
+        ),
+        ({"restrict_policy": "time"}, TypeError, "subclass of de.RestrictPolicy"),
+        ({"restrict_policy": de.Variable}, TypeError, "subclass of de.RestrictPolicy"),
+        ({"admission": 2}, TypeError, "`admission`"),
+        ({"eviction": [1]}, TypeError, "`eviction`"),
+        (
+            {"eviction": [de.EvictionLRU(max_rows=9), de.EvictionLFU(max_rows=9)]},
+            ValueError,
+            "bounds the table",
+        ),
+        (
+            {"eviction": de.EvictionLRU(max_rows=1), "devices": ["/CPU:0"] * 2},
+            ValueError,
+            "max_rows",
+        ),
+    ],
+)
+def test_bad_arguments_are_named(arguments, error, message):
+    call = arguments.pop("call", None)
+    trigger = {k: arguments.pop(k) for k in ("trigger", "when") if k in arguments}
+
+    def make_and_restrict():
+        variable = de.Variable(dim=2, **arguments)
+        variable.upsert(range(5), tf.ones([5, 2]))
+        variable.restrict(*call, **trigger)
+
+    with pytest.raises(error, match=message):
+        make_and_restrict()
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: de.AdmissionCount(0), ValueError, "min_count.*min_count=0"),
+        (lambda: de.AdmissionCount(1.0), TypeError, "min_count"),
+        (lambda: de.AdmissionBloom(256, capacity=10), ValueError, "min_count"),
+        (lambda: de.AdmissionBloom(2, capacity=0), ValueError, "capacity"),
+        (lambda: de.AdmissionBloom(2, capacity=9, error=1), ValueError, "error"),
+        (lambda: de.AdmissionProbability(0), ValueError, "probability"),
+        (lambda: de.AdmissionProbability("x"), TypeError, "probability"),
+        (lambda: de.AdmissionProbability(0.5, seed=-1), ValueError, "seed"),
+        (de.EvictionLRU, ValueError, "max_rows"),
+        (lambda: de.EvictionLFU(max_rows=0), ValueError, "max_rows"),
+        (lambda: de.EvictionScore(max_bytes=100), ValueError, "max_bytes"),
+        (de.EvictionTTL, ValueError, "steps"),
+        (lambda: de.EvictionTTL(steps=0), ValueError, "steps"),
+        (lambda: de.EvictionTTL(seconds=float("nan")), ValueError, "seconds"),
+        (lambda: de.EvictionTTL(seconds="1"), TypeError, "seconds"),
+    ],
+)
+def test_bad_policies_are_named(make, error, message):
+    with pytest.raises(error, match=message) as caught:
+        make()
+    assert "Received: " in str(caught.value)

@@ -1,0 +1,176 @@
+import pathlib
+import re
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from de_core.base import removed_names
+from tests.support import execution_modes
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def test_the_mode_is_remembered_and_changes_nothing():
+    table = de.Variable(dim=1, initializer=1.0)
+    try:
+        assert de.get_model_mode() == de.ModelMode.TRAIN == "train"
+        de.enable_inference_mode()
+        assert de.get_model_mode() == de.ModelMode.CURRENT_SETTING == "inference"
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(de.embedding_lookup(table, [1]))
+        assert tape.gradient(loss, table.trainable_variables)[0].indices.numpy().tolist() == [1]
+    finally:
+        de.enable_train_mode()
+    assert de.get_model_mode() == "train"
+
+
+def test_what_once_changed_tensorflow_does_nothing():
+    def attributes():
+        patched_once = (tf.train.Checkpoint, tf.compat.v1.train.Saver, tf.Module, tf.Variable)
+        return [dict(vars(each)) for each in (*patched_once, keras.optimizers.Optimizer)]
+
+    before = attributes()
+    de.register_all()
+    de.register_all(custom_kernels=False)
+    de.patch_on_tf()
+    de.patch_on_tf_save_restore()
+    assert attributes() == before
+
+
+def test_graph_keys_hold_the_anchors():
+    with execution_modes.entered("graph"):
+        users, counts = de.get_variable("users"), de.get_variable("counts", trainable=False)
+        get = tf.compat.v1.get_collection
+        everything = get(de.GraphKeys.DYNAMIC_EMBEDDING_VARIABLES)
+        assert everything == [*users.variables, *counts.variables]
+        trainable = get(de.GraphKeys.TRAINABLE_DYNAMIC_EMBEDDING_VARIABLES)
+        assert trainable == users.trainable_variables
+
+
+def test_the_filter_tells_tables_from_dense_variables():
+    users, dense = de.Variable(dim=2), tf.Variable(1.0)
+    _, wrapper = de.embedding_lookup(users, [1], return_trainable=True)
+    anchor = users.trainable_variables[0]
+    others, tables = de.trainable_wrapper_filter([wrapper, dense, anchor])
+    assert others == (dense,)
+    assert len(tables) == 2
+    assert tables[0] is wrapper
+    assert tables[1] is anchor
+    by_test = de.trainable_wrapper_filter(iter([1, 2, 3]), lambda number: number > 1)
+    assert by_test == ((1,), (2, 3))
+
+
+def test_math_is_tensorflows():
+    data = tf.constant([[1.0], [2.0], [4.0]])
+    summed = de.math.sparse_segment_sum(data, [0, 1, 2], [0, 0, 2], num_segments=4)
+    assert summed.numpy().tolist() == [[3], [0], [4], [0]]
+    sparse = tf.sparse.from_dense([[1, 0], [0, 0]])
+    full, empty = de.math.sparse_fill_empty_rows(sparse, 7)
+    assert tf.sparse.to_dense(full).numpy().tolist() == [[1, 0], [7, 0]]
+    assert empty.numpy().tolist() == [False, True]
+    assert de.math.sparse_reshape(sparse, [4]).shape == [4]
+
+
+def test_data_flow_is_tensorflows():
+    parts = de.data_flow.dynamic_partition(tf.range(4), [0, 1, 0, 1], 2)
+    assert [part.numpy().tolist() for part in parts] == [[0, 2], [1, 3]]
+    joined = de.data_flow.dynamic_stitch([[0, 2], [1, 3]], parts, use_fast=False)
+    assert joined.numpy().tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("lookup", ["embedding_lookup", "embedding_lookup_unique"])
+def test_shadow_variables_look_up_and_train(lookup):
+    users = de.Variable(dim=2, initializer=[3.0, 4.0])
+    shadow = de.shadow_ops.ShadowVariable(users, name="shadow", max_norm=1.0)
+    with tf.GradientTape() as tape:
+        rows = getattr(de.shadow_ops, lookup)(shadow, [[7], [7]])
+        loss = tf.reduce_sum(rows)
+    np.testing.assert_allclose(rows, [[[0.6, 0.8]]] * 2, rtol=1e-6)
+    gradient = tape.gradient(loss, shadow)
+    assert gradient.indices.numpy().tolist() == [7, 7]
+    assert de.trainable_wrapper_filter([shadow])[1] == (shadow,)
+
+
+def test_shadow_variables_refuse_what_they_cannot_do():
+    users = de.Variable(dim=2)
+    with pytest.raises(ValueError, match="`trainable` must be that of the Variable"):
+        de.shadow_ops.ShadowVariable(users, trainable=False)
+    with pytest.raises(ValueError, match="`embedding_size` must be the dim of the Variable, 2"):
+        de.shadow_ops.embedding_lookup_unique(de.shadow_ops.ShadowVariable(users), [1], 3)
+
+
+def test_layers_and_checkpoints_have_their_old_names_too():
+    assert issubclass(de.keras.layers.Embedding, de.layers.Embedding)
+    assert de.train.Checkpoint is de.train.DECheckpoint is tf.train.Checkpoint
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "replacement"),
+    [
+        (de, "HkvHashTableCreator", "eviction policy"),
+        (de.layers, "HvdAllToAllEmbedding", "devices"),
+        (de.keras.layers, "LayerNormalization", "keras.layers.LayerNormalization"),
+        (de.shadow_ops, "embedding_lookup_unique_base", "embedding_lookup_unique"),
+        (de.shadow_ops, "EmbeddingWeights", "pass a Variable"),
+        (de.train, "checkpoint", "DECheckpoint"),
+        (de.train, "saver", "Saver includes the tables"),
+        (de, "RedisTable", "kv_creator"),
+        (de, "CuckooHashTable", "de.Variable"),
+        (de, "create_slots", "get_slot_variables"),
+        (de.shadow_ops, "HvdVariable", "devices"),
+        (de.keras, "models", "de.export"),
+        (de.train, "DEHvdSaver", "Saver"),
+    ],
+)
+def test_a_name_that_is_gone_says_what_to_use(module, name, replacement):
+    with pytest.raises(AttributeError, match=rf"no attribute '{name}': .*{replacement}"):
+        getattr(module, name)
+    assert not hasattr(module, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'never_was'$"):
+        module.never_was  # noqa: B018
+
+
+@pytest.mark.parametrize("name", sorted(removed_names.VARIABLE))
+def test_a_method_that_is_gone_says_what_to_use(name):
+    table = de.Variable()
+    with pytest.raises(AttributeError, match=rf"'Variable' object has no attribute '{name}': \w"):
+        getattr(table, name)
+    assert not hasattr(table, name)
+    with pytest.raises(AttributeError, match=r"'Variable' object has no attribute 'never_was'$"):
+        table.never_was  # noqa: B018
+
+
+@pytest.mark.parametrize("name", sorted(removed_names.TRAINABLE_WRAPPER))
+def test_a_method_of_a_wrapper_that_is_gone_says_what_to_use(name):
+    wrapper = de.TrainableWrapper(de.Variable(), [1])
+    with pytest.raises(AttributeError, match=rf"has no attribute '{name}': \w"):
+        getattr(wrapper, name)
+
+
+def test_every_name_in_the_guide_is_there_or_says_what_to_use():
+    guide = (ROOT / "docs/migrating.md").read_text("utf-8")
+    names = sorted(set(re.findall(r"`de\.([A-Za-z_.]+\w)", guide)))
+    assert len(names) > 10
+    for name in names:
+        found = de
+        for part in name.split("."):
+            try:
+                found = getattr(found, part)
+            except AttributeError as error:
+                assert re.search(f"no attribute '{part}': .", str(error)), name  # noqa: PT017
+                break
+
+
+def test_what_is_no_storage_is_refused():
+    class Mine(de.KVCreator):
+        pass
+
+    with pytest.raises(NotImplementedError, match=r"must define `create`.*Received: .*Mine"):
+        de.Variable(kv_creator=Mine())
+    with pytest.raises(TypeError, match=r"`kv_creator` must be a de.KVCreator. Received: .*'x'"):
+        de.Variable(kv_creator="x")
+    with pytest.raises(ValueError, match="`save_path` must be None"):
+        de.FileSystemSaver(save_path="/tmp/rows")

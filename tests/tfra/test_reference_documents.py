@@ -1,0 +1,411 @@
+"""What the documents of the reference API promise, promise by promise, in every execution mode."""
+
+import inspect
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from tests.support import execution_modes
+from tests.support.execution_modes import int64
+
+v1 = tf.compat.v1
+CPU = "/CPU:0"
+
+
+@pytest.fixture(params=execution_modes.NAMES)
+def mode(request):
+    with execution_modes.entered(request.param) as mode:
+        yield mode
+
+
+def filled(**arguments):
+    """Returns a table, and the function that writes a row i, i, … for each key i in 1 to 3."""
+    table = de.Variable(dim=2, **arguments)
+    return table, lambda: table.upsert(int64(1, 2, 3), [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]])
+
+
+class TestArguments:
+    """Of Variable and get_variable."""
+
+    def test_both_take_the_documented_arguments_in_order(self):
+        documented = [
+            "key_dtype",
+            "value_dtype",
+            "dim",
+            "devices",
+            "partitioner",
+            "shared_name",
+            "name",
+            "initializer",
+            "trainable",
+            "checkpoint",
+            "init_size",
+            "kv_creator",
+            "restrict_policy",
+            "bp_v2",
+            "short_file_name",
+        ]
+        positional = [
+            name
+            for name, each in inspect.signature(de.Variable.__init__).parameters.items()
+            if each.kind is each.POSITIONAL_OR_KEYWORD
+        ]
+        assert positional == ["self", *documented]
+        shared = inspect.signature(de.get_variable).parameters
+        documented.remove("name")
+        assert [
+            name for name, each in shared.items() if each.kind is each.POSITIONAL_OR_KEYWORD
+        ] == ["name", *documented]
+        defaults = {name: each.default for name, each in shared.items()}
+        assert defaults["key_dtype"] == tf.int64
+        assert defaults["value_dtype"] == tf.float32
+        assert defaults["partitioner"] is de.default_partition_fn
+        assert defaults["shared_name"] == "get_variable"
+        assert [defaults[each] for each in ("dim", "init_size", "trainable", "checkpoint")] == [
+            1,
+            0,
+            True,
+            True,
+        ]
+        for each in ("devices", "initializer", "kv_creator", "restrict_policy"):
+            assert defaults[each] is None
+        assert not defaults["bp_v2"]
+        assert not defaults["short_file_name"]
+
+    @pytest.mark.parametrize("key_dtype", [tf.int64, tf.int32, tf.string])
+    @pytest.mark.parametrize("value_dtype", [tf.float32, tf.bfloat16, tf.int64])
+    def test_dtypes_are_those_of_key_and_value_tensors(self, mode, key_dtype, value_dtype):
+        table = de.Variable(key_dtype, value_dtype, dim=3)
+        keys = ["1", "2"] if key_dtype == tf.string else [1, 2]
+        mode.run(lambda: table.upsert(keys, tf.cast([[1, 2, 3], [4, 5, 6]], value_dtype)))
+        exported_keys, values = mode.run(table.export)
+        assert tf.as_dtype(exported_keys.dtype) == key_dtype
+        assert tf.as_dtype(values.dtype) == value_dtype
+        assert sorted(values.tolist()) == [[1, 2, 3], [4, 5, 6]]
+
+    def test_dim_is_the_length_of_each_keys_row(self, mode):
+        table = de.Variable(dim=7)
+        assert mode.run(table.lookup, int64(5)).shape == (1, 7)
+
+    def test_one_table_is_made_on_each_device(self, mode):
+        table = de.Variable(dim=1, devices=[CPU, "/device:CPU:0", "cpu:0"])
+        assert len(table.tables) == table.shard_num == 3
+        assert table.devices == [CPU, "/device:CPU:0", "cpu:0"]
+        keys = np.arange(60, dtype=np.int64)
+        mode.run(lambda: table.upsert(keys, tf.ones([60, 1])))
+        sizes = [int(mode.run(lambda i=i: table.size(i))) for i in range(3)]
+        assert sum(sizes) == 60
+        assert min(sizes) > 0
+
+    def test_the_documented_partition_function_says_the_table_of_each_key(self, mode):
+        def default_partition_fn(keys, shard_num):
+            return tf.cast(keys % shard_num, dtype=tf.int32)
+
+        table = de.Variable(dim=1, devices=[CPU] * 3, partitioner=default_partition_fn)
+        mode.run(lambda: table.upsert(int64(0, 1, 3, 6), tf.ones([4, 1])))
+        assert [int(mode.run(lambda i=i: table.size(i))) for i in range(3)] == [3, 1, 0]
+        assert table.partition_fn is default_partition_fn
+
+    @pytest.mark.parametrize("wrong", [3, -1])
+    def test_a_partition_out_of_range_is_named(self, mode, wrong):
+        table = de.Variable(
+            dim=1, devices=[CPU] * 3, partitioner=lambda keys, _: tf.fill(tf.shape(keys), wrong)
+        )
+        with pytest.raises((ValueError, tf.errors.InvalidArgumentError)) as raised:
+            mode.run(table.lookup, int64(1))
+        assert "shards in [0, 3), one for each device. Received: shard=" in str(raised.value)
+        assert str(wrong) in str(raised.value)
+
+    def test_the_shared_name_is_not_used(self, mode):
+        first, second = (de.Variable(dim=1, shared_name="one") for _ in range(2))
+        mode.run(lambda: first.upsert(int64(1), [[1.0]]))
+        assert mode.run(second.size) == 0
+
+    @pytest.mark.parametrize(
+        ("initializer", "row"),
+        [
+            (None, [0, 0]),
+            (-1.5, [-1.5, -1.5]),
+            (2, [2, 2]),
+            (np.float64(0.5), [0.5, 0.5]),
+            (np.array([1.0, 2.0]), [1, 2]),
+            ([1.0, 2.0], [1, 2]),
+            (tf.ones_initializer(), [1, 1]),
+            (tf.constant_initializer([3.0, 4.0]), [3, 4]),
+            (v1.constant_initializer(3.0), [3, 3]),
+            (tf.keras.initializers.Ones(), [1, 1]),
+            ("ones", [1, 1]),
+            (lambda shape, dtype: tf.fill(shape, tf.cast(7, dtype)), [7, 7]),
+        ],
+    )
+    def test_a_missing_key_reads_as_the_initializer_says(self, mode, initializer, row):
+        table = de.Variable(dim=2, initializer=initializer)
+        assert mode.run(table.lookup, int64(1, -1)).tolist() == [row, row]
+        assert mode.run(table.size) == 0
+
+    def test_the_initializer_may_be_a_tensor(self, mode):
+        table = de.Variable(dim=2, initializer=tf.constant([1.0, 2.0]) * 2.0)
+        assert mode.run(table.lookup, int64(1)).tolist() == [[2, 4]]
+
+    @pytest.mark.parametrize(
+        "initializer",
+        [
+            tf.random_uniform_initializer(1.0, 2.0),
+            v1.random_uniform_initializer(1.0, 2.0),
+            tf.keras.initializers.RandomUniform(1.0, 2.0),
+            lambda shape: np.random.default_rng(0).uniform(1.0, 2.0, shape),
+        ],
+    )
+    def test_random_initializers_give_each_missing_key_its_own_row(self, mode, initializer):
+        table = de.Variable(dim=4, initializer=initializer)
+        rows = mode.run(table.lookup, int64(*range(100)))
+        assert ((rows >= 1) & (rows <= 2)).all()
+        assert len(np.unique(rows, axis=0)) == 100
+        np.testing.assert_array_equal(mode.run(table.lookup, int64(3, 3)), rows[[3, 3]])
+
+    def test_the_initial_size_is_divided_among_the_devices(self):
+        bytes_of = {
+            size: [
+                each.stats()["bytes"]["index"]
+                for each in de.Variable(
+                    dim=1, devices=[CPU] * shards, init_size=size * shards
+                ).tables
+            ]
+            for size, shards in ((1_000, 1), (250_000, 4), (500_000, 2), (1_000_000, 1))
+        }
+        assert len(set(bytes_of[250_000])) == 1
+        assert bytes_of[1_000][0] < bytes_of[250_000][0] < bytes_of[500_000][0]
+        assert bytes_of[500_000][0] < bytes_of[1_000_000][0]
+
+    def test_without_a_restrict_policy_restrict_returns_none(self, mode):
+        table, write = filled()
+        mode.run(write)
+        assert table.restrict_policy is None
+        assert table.restrict(1) is None
+        assert mode.run(table.size) == 3
+
+    @pytest.mark.parametrize(
+        "creator", [None, de.CuckooHashTableCreator(saver=de.FileSystemSaver())]
+    )
+    def test_the_creator_is_that_of_the_table_in_memory(self, mode, creator):
+        table = de.get_variable("created", dim=1, kv_creator=creator)
+        assert mode.run(table.size) == 0
+
+    def test_the_attributes_are_there(self, mode):
+        del mode
+        table = de.Variable(dim=2, devices=[CPU] * 2)
+        assert table.resource_handle.dtype == tf.resource
+        assert [each.name for each in table.tables] == [
+            f"{table.name}_mht_1of2",
+            f"{table.name}_mht_2of2",
+        ]
+
+
+class TestVerbs:
+    def test_export_returns_all_keys_and_all_values(self, mode):
+        table, write = filled(devices=[CPU] * 2)
+        mode.run(write)
+        keys, values = mode.run(lambda: table.export(name="all"))
+        assert sorted(keys) == [1, 2, 3]
+        assert (values == keys[:, None]).all()
+
+    @pytest.mark.parametrize("shape", [(), (4,), (2, 1, 2), (0,), (3, 0)])
+    def test_lookup_takes_keys_of_any_shape(self, mode, shape):
+        table, write = filled(initializer=9.0)
+        mode.run(write)
+        keys = (np.arange(np.prod(shape), dtype=np.int64) % 5).reshape(shape)
+        rows = mode.run(lambda ids: table.lookup(ids, name="rows"), keys)
+        expected = np.where((keys >= 1) & (keys <= 3), keys, 9).astype(np.float32)
+        np.testing.assert_array_equal(rows, np.stack([expected, expected], -1))
+
+    def test_the_name_may_follow_the_keys_as_it_once_did(self, mode):
+        table = de.Variable(dim=2, initializer=9.0)
+        assert mode.run(lambda: table.lookup(int64(1), "rows")).tolist() == [[9, 9]]
+
+    def test_remove_ignores_keys_that_are_not_there(self, mode):
+        table, write = filled()
+        mode.run(write)
+        assert mode.run(lambda ids: table.remove(ids, name="gone"), int64(1, 77)[:, None]) is None
+        assert sorted(mode.run(table.export)[0]) == [2, 3]
+
+    def test_upsert_inserts_and_updates_keys_of_any_shape(self, mode):
+        table, write = filled()
+        mode.run(write)
+        rows = np.arange(8, dtype=np.float32).reshape(2, 2, 2)
+        mode.run(lambda ids, rows: table.upsert(ids, rows), int64(3, 4, 5, 6).reshape(2, 2), rows)
+        read = mode.run(table.lookup, int64(1, 3, 4, 5, 6))
+        assert read.tolist() == [[1, 1], [0, 1], [2, 3], [4, 5], [6, 7]]
+
+    def test_values_of_the_shape_of_keys_are_rows_of_one(self, mode):
+        table = de.Variable(value_dtype=tf.int32)
+        mode.run(table.upsert, int64(1, 2), np.array([10, 20], np.int32))
+        mode.run(table.accum, int64(2), np.array([20], np.int32), np.array([21], np.int32))
+        assert mode.run(table.lookup, int64(1, 2)).tolist() == [[10], [21]]
+
+    def test_size_is_of_one_table_or_of_all(self, mode):
+        table, write = filled(devices=[CPU] * 2, partitioner=lambda keys, n: keys % n)
+        mode.run(write)
+        assert mode.run(table.size) == 3
+        assert mode.run(lambda: table.size(0, name="first")) == 1
+        assert mode.run(lambda: table.size(index=1)) == 2
+
+    def test_clear_removes_all(self, mode):
+        table, write = filled()
+        mode.run(write)
+        mode.run(table.clear)
+        assert mode.run(table.size) == 0
+
+    @pytest.mark.parametrize("keys", [np.array([1], np.int32), np.array([1.5]), np.array(["a"])])
+    @pytest.mark.parametrize("verb", ["lookup", "remove", "upsert"])
+    def test_keys_of_another_dtype_are_a_type_error(self, mode, verb, keys):
+        table, write = filled()
+        mode.run(write)
+        values = [np.ones([1, 2], np.float32)] if verb == "upsert" else []
+        with pytest.raises(TypeError, match=r"`keys` of table .* must be int64"):
+            mode.run(lambda *given: getattr(table, verb)(*given), keys, *values)
+        assert mode.run(table.size) == 3
+
+    def test_values_of_another_dtype_are_a_type_error(self, mode):
+        table, write = filled()
+        mode.run(write)
+        with pytest.raises(TypeError, match=r"`values` of table .* must be float32"):
+            mode.run(lambda: table.upsert(int64(1), np.ones([1, 2], np.float64)))
+        assert mode.run(table.lookup, int64(1)).tolist() == [[1, 1]]
+
+    def test_verbs_in_a_graph_return_the_operation(self):
+        with execution_modes.entered("graph"):
+            table, write = filled()
+            for operation in (write(), table.remove(int64(1)), table.clear()):
+                assert isinstance(operation, tf.Operation)
+
+
+class TestSharing:
+    """The rules of tf.get_variable and tf.get_local_variable."""
+
+    @pytest.mark.parametrize("get", [de.get_variable, de.get_local_variable])
+    def test_the_documented_example(self, mode, get):
+        def foo():
+            with v1.variable_scope("foo", reuse=v1.AUTO_REUSE):
+                return get(f"v_{mode.name}_{get.__name__}", dim=1)
+
+        v_1 = foo()  # Creates v.
+        v_2 = foo()  # Gets the same, existing v.
+        assert v_1 is v_2
+        assert v_1.name.startswith("foo/v_")
+
+    def test_a_function_gets_the_variable_that_exists(self, mode):
+        with v1.variable_scope("", reuse=v1.AUTO_REUSE):
+            outer = de.get_variable(f"in_{mode.name}", dim=1, initializer=1.0)
+
+            def look(ids):
+                with v1.variable_scope("", reuse=v1.AUTO_REUSE):
+                    return de.get_variable(f"in_{mode.name}", dim=1).lookup(ids)
+
+            mode.run(lambda: outer.upsert(int64(1), [[5.0]]))
+            assert mode.run(look, int64(1, 2)).tolist() == [[5], [1]]
+
+    @pytest.mark.parametrize("get", [de.get_variable, de.get_local_variable])
+    def test_the_scopes_initializer_stands_in(self, mode, get):
+        name = f"init_{mode.name}_{get.__name__}"
+        with v1.variable_scope(f"scope_{name}", initializer=v1.constant_initializer(4.0)):
+            inherited, own = get("a", dim=1), get("b", dim=1, initializer=5.0)
+        assert mode.run(inherited.lookup, int64(1)).tolist() == [[4]]
+        assert mode.run(own.lookup, int64(1)).tolist() == [[5]]
+        assert mode.run(get(name).lookup, int64(1)).tolist() == [[0]]
+
+    def test_a_custom_getter_changes_the_request(self, mode):
+        seen = {}
+
+        def custom_getter(getter, name, *args, **kwargs):
+            seen.update(kwargs)
+            kwargs["dim"] = 3
+            return getter(name + "_suffix", *args, **kwargs)
+
+        with v1.variable_scope(f"getter_{mode.name}", custom_getter=custom_getter):
+            table = de.get_variable("v", dim=2)
+        assert table.name == f"getter_{mode.name}/v_suffix"
+        assert table.dim == 3
+        assert seen["dim"] == 2
+        assert seen["key_dtype"] == tf.int64
+
+    def test_a_local_variable_is_never_trainable(self, mode):
+        table = de.get_local_variable(f"local_{mode.name}", trainable=True)
+        assert not table.trainable
+        assert table.trainable_variables == []
+        assert not table.checkpoint
+
+    def test_a_table_goes_by_its_name_in_a_server(self):
+        server = v1.train.Server.create_local_server()
+        for run in range(2):
+            with tf.Graph().as_default(), v1.Session(server.target) as session:
+                users = de.get_variable("shared_by_name", dim=1)
+                key = session.run(users.size())
+                assert key == run
+                session.run(users.upsert(int64(key), [[1.0]]))
+
+
+class TestScopesInGraphs:
+    """What only a graph's variable_scope can be asked for."""
+
+    @pytest.fixture(autouse=True)
+    def graph(self):
+        with execution_modes.entered("graph") as mode:
+            yield mode
+
+    @pytest.mark.parametrize("get", [de.get_variable, de.get_local_variable])
+    def test_reuse_is_checked(self, get):
+        with v1.variable_scope("s"):
+            table = get("v")
+            with pytest.raises(ValueError, match="Variable s/v already exists"):
+                get("v")
+        with v1.variable_scope("s", reuse=True):
+            assert get("v") is table
+            with pytest.raises(ValueError, match="Variable s/w does not exist"):
+                get("w")
+
+    @pytest.mark.parametrize(
+        ("partitioner", "tables"),
+        [
+            (v1.fixed_size_partitioner(3), 3),
+            (v1.variable_axis_size_partitioner(1 << 20, max_shards=5), 5),
+            (v1.min_max_variable_partitioner(max_partitions=4), 4),
+        ],
+    )
+    def test_the_scopes_partitioner_decides_the_number_of_tables(self, partitioner, tables):
+        with v1.variable_scope("s", partitioner=partitioner):
+            assert de.get_variable("v", dim=8).devices == [CPU] * tables
+            assert de.get_variable("w", dim=8, devices=["cpu:0"] * tables).shard_num == tables
+            with pytest.raises(ValueError, match=f"asks for, {tables}. Received: devices="):
+                de.get_variable("x", dim=8, devices=["cpu:0"] * 2)
+
+    @pytest.mark.parametrize(
+        "partitioner",
+        [
+            v1.fixed_size_partitioner(2, axis=1),
+            v1.variable_axis_size_partitioner(1 << 20),
+        ],
+    )
+    def test_one_that_cannot_divide_a_table_is_an_error(self, partitioner):
+        with (
+            v1.variable_scope("s", partitioner=partitioner),
+            pytest.raises(ValueError, match="leave each row whole"),
+        ):
+            de.get_variable("v", dim=8)
+
+    def test_a_constraint_is_refused(self):
+        with (
+            v1.variable_scope("s", constraint=tf.keras.constraints.NonNeg()),
+            pytest.raises(NotImplementedError, match="`constraint`"),
+        ):
+            de.get_variable("v")
+
+    def test_a_caching_device_has_no_effect(self, graph):
+        with v1.variable_scope("s", caching_device=CPU):
+            table = de.get_variable("v", initializer=2.0)
+        assert graph.run(table.lookup, int64(1)).tolist() == [[2]]
+
+    def test_a_regularizer_that_is_no_function_is_refused(self):
+        with pytest.raises(TypeError, match="`regularizer` must be a function of rows"):
+            de.get_variable("v", regularizer=0.1)

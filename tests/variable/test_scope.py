@@ -1,0 +1,175 @@
+import gc
+
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from tests.support import execution_modes
+
+v1 = tf.compat.v1
+
+
+def test_a_name_is_shared():
+    table = de.get_variable("shared_users", dim=3, initializer=2.0)
+    assert de.get_variable("shared_users", dim=3) is table
+    assert de.get_variable("shared_items", dim=3) is not table
+
+
+def test_the_scopes_name_comes_first():
+    with v1.variable_scope("outer"), v1.variable_scope("inner"):
+        table = de.get_variable("t", dim=1)
+    assert table.name == "outer/inner/t"
+    assert de.get_variable("outer/inner/t", dim=1) is table
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"dim": 4}, "dim=4, but it exists with 3"),
+        ({"value_dtype": tf.float64}, "value_dtype='float64', but it exists with 'float32'"),
+        ({"key_dtype": tf.string}, "key_dtype='string', but it exists with 'int64'"),
+        ({"devices": ["/CPU:0"] * 2}, r"devices=\['/CPU:0', '/CPU:0'\], but it exists with"),
+    ],
+)
+def test_another_request_for_a_name_must_ask_for_the_same(arguments, message):
+    table = de.get_variable("mismatch", dim=3)
+    with pytest.raises(ValueError, match=message):
+        de.get_variable("mismatch", **{"dim": 3, **arguments})
+    assert de.get_variable("mismatch", dim=3) is table
+
+
+@pytest.mark.parametrize("name", ["", None, 3])
+def test_a_name_is_needed(name):
+    with pytest.raises(TypeError, match="`name` must be a non-empty string"):
+        de.get_variable(name)
+
+
+def test_a_name_is_free_again_when_nobody_holds_the_variable():
+    table = de.get_variable("short_lived", dim=3)
+    table.upsert([1], [[1, 1, 1]])
+    del table
+    gc.collect()
+    assert int(de.get_variable("short_lived", dim=4).size()) == 0
+
+
+def test_a_function_shares_at_every_trace():
+    outer = de.get_variable("in_function", dim=2, initializer=1.0)
+
+    @tf.function
+    def look(ids):
+        return de.embedding_lookup(de.get_variable("in_function", dim=2), ids)
+
+    look(tf.constant([1], tf.int64))
+    look(tf.constant([1, 2], tf.int64))
+    outer.upsert([1], [[5, 5]])
+    assert look(tf.constant([1], tf.int64)).numpy().tolist() == [[5, 5]]
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.int64])
+def test_a_function_keeps_what_it_asked_for(dtype):
+    name = f"made_in_function_{dtype.name}"
+
+    @tf.function
+    def write(ids):
+        table = de.get_variable(name, dim=1, value_dtype=dtype)
+        table.upsert(ids, tf.ones([tf.size(ids), 1], dtype))
+        return table.size()
+
+    assert int(write(tf.constant([1], tf.int64))) == 1
+    gc.collect()
+    assert int(write(tf.constant([2, 3], tf.int64))) == 3
+    assert int(de.get_variable(name, dim=1, value_dtype=dtype).size()) == 3
+    del write
+    gc.collect()
+    assert int(de.get_variable(name, dim=2, value_dtype=dtype).size()) == 0
+
+
+@pytest.mark.parametrize(
+    "getter",
+    [
+        lambda getter, name, **_: getter(name, dim=3),
+        lambda getter, name, **_: getter(name, tf.int64, tf.float32, 3),
+    ],
+)
+def test_what_a_custom_getter_leaves_out_stays_as_it_was(getter):
+    with v1.variable_scope("own_getter", custom_getter=getter):
+        table = de.get_local_variable("t", initializer=2.0)
+        assert de.get_local_variable("t") is table
+    assert table.lookup([1]).numpy().tolist() == [[2.0] * 3]
+    assert not table.trainable
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+def test_a_request_may_bring_its_own_getter_collections_and_caching_device(mode):
+    asked = []
+
+    def suffixed(getter, name, **arguments):
+        asked.append(name)
+        return getter(f"{name}_suffix", **arguments)
+
+    def never(**arguments):
+        raise AssertionError(arguments)
+
+    with execution_modes.entered(mode), v1.variable_scope("outer", custom_getter=never):
+        request = {"custom_getter": suffixed, "caching_device": "/CPU:0", "collections": ["mine"]}
+        made = de.get_variable("own", dim=2, **request)
+        local = de.get_local_variable("local", **request)
+        assert asked == ["outer/own", "outer/local"]
+        assert (made.name, made.dim) == ("outer/own_suffix", 2)
+        if mode == "graph":
+            assert v1.get_collection("mine") == [*made.variables, *local.variables]
+            assert v1.get_collection(v1.GraphKeys.LOCAL_VARIABLES) == local.variables
+            assert v1.get_collection(v1.GraphKeys.GLOBAL_VARIABLES) == []
+
+
+class TestGraphs:
+    """The rules of tf.compat.v1.get_variable, which hold in graphs."""
+
+    def test_a_duplicate_without_reuse_raises(self):
+        with tf.Graph().as_default():
+            de.get_variable("t", dim=1)
+            with pytest.raises(ValueError, match="Variable t already exists"):
+                de.get_variable("t", dim=1)
+
+    def test_reuse_of_a_missing_variable_raises(self):
+        with (
+            tf.Graph().as_default(),
+            v1.variable_scope("s", reuse=True),
+            pytest.raises(ValueError, match="Variable s/t does not exist"),
+        ):
+            de.get_variable("t", dim=1)
+
+    @pytest.mark.parametrize("reuse", [True, v1.AUTO_REUSE])
+    def test_reuse_shares(self, reuse):
+        with tf.Graph().as_default():
+            with v1.variable_scope("s"):
+                table = de.get_variable("t", dim=1)
+            with v1.variable_scope("s", reuse=reuse):
+                assert de.get_variable("t", dim=1) is table
+
+    def test_graphs_share_nothing(self):
+        with tf.Graph().as_default():
+            first = de.get_variable("t", dim=1)
+        with tf.Graph().as_default():
+            assert de.get_variable("t", dim=2) is not first
+
+    def test_a_session_looks_up_and_writes(self):
+        with tf.Graph().as_default(), v1.Session() as session:
+            table = de.get_variable("t", dim=2, initializer=0.5)
+            keys = tf.constant([1, 2], tf.int64)
+            write = table.upsert(keys[:1], [[1.0, 2.0]])
+            read = table.lookup(keys)
+            session.run(v1.global_variables_initializer())
+            session.run(write)
+            assert session.run(read).tolist() == [[1, 2], [0.5, 0.5]]
+            assert session.run(table.size()) == 1
+            session.run(table.remove(keys))
+            assert session.run(table.size()) == 0
+
+    def test_a_graphs_gradient_is_of_the_ids(self):
+        with tf.Graph().as_default(), v1.Session() as session:
+            table = de.get_variable("t", dim=2)
+            loss = tf.reduce_sum(de.embedding_lookup(table, tf.constant([4, 4, 5], tf.int64)))
+            (gradient,) = tf.gradients(loss, v1.trainable_variables())
+            session.run(v1.global_variables_initializer())
+            assert session.run(gradient).indices.tolist() == [4, 4, 5]
