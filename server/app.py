@@ -89,7 +89,9 @@ def create_app(
     routed = engine if isinstance(engine, RoutedEngine) else RoutedEngine(engine)
     plane = plane or DataPlane(routed, settings, keys)
     if accounts is None:
-        accounts = Accounts(metrics, LiveView(), routed.model_names, settings.log_sample)
+        accounts = Accounts(
+            metrics, LiveView() if settings.ui else None, routed.model_names, settings.log_sample
+        )
     snapshots = Snapshots(routed, metrics)
     edge = HttpEdge(plane, settings.body_seconds)
 
@@ -121,14 +123,13 @@ def create_app(
     )
     app.add_exception_handler(HTTPException, _http_error)
     # The last one added is the outermost.
-    app.add_middleware(
-        RawPaths,
-        planes={
-            PREFIX: V1(edge, settings.cors_origin),
-            b"/v2": V2Plane(edge, state),
-            PAGE_PREFIX: Page(edge, accounts.live, snapshots),
-        },
-    )
+    planes: dict[bytes, ASGIApp] = {
+        PREFIX: V1(edge, settings.cors_origin),
+        b"/v2": V2Plane(edge, state),
+    }
+    if accounts.live is not None:
+        planes[PAGE_PREFIX] = Page(edge, accounts.live, snapshots)
+    app.add_middleware(RawPaths, planes=planes)
     app.add_middleware(CompressedRequest, max_bytes=settings.max_decompressed_bytes)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(HeaderLimit, max_bytes=settings.max_header_bytes)
@@ -157,7 +158,7 @@ def create_admin_app(settings: Settings, engine: RoutedEngine, keys: KeyRing | N
     edge = HttpEdge(DataPlane(engine, settings, keys), settings.body_seconds)
     limited = BodyLimit(AdminPlane(engine, edge), max_bytes=64 << 10)
     headed = HeaderLimit(limited, max_bytes=settings.max_header_bytes)
-    return RequestContext(headed, Accounts(Metrics(), LiveView(), engine.model_names))
+    return RequestContext(headed, Accounts(Metrics(), None, engine.model_names))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

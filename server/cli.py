@@ -53,8 +53,8 @@ Serve the model that lies in models/ranker/1, and ask it:
        http://127.0.0.1:8501/v1/models/ranker:lookup
 
 What there is: GET /v1/models/ranker, /v1/models/ranker/metadata, /v1/models/ranker/tables,
-/openapi.json, /readyz, /metrics, and a page at /ui. Write models/ranker/2 and it serves within
---poll-seconds.
+/openapi.json, /readyz, /metrics, and with --ui a page at /ui. Write models/ranker/2 and it serves
+within --poll-seconds.
 
 Stand in front of two model servers instead:
 
@@ -151,6 +151,8 @@ def _add_flag(group: Any, name: str, field: Any) -> None:
         dest=name,
         metavar=_metavar(name),
         help="\n".join(textwrap.wrap(_help(field), 60)).replace("%", "%%"),
+        # `--ui` alone means `--ui true`.
+        **({"nargs": "?", "const": "true"} if field.annotation is bool else {}),
     )
 
 
@@ -159,7 +161,8 @@ _GROUPS = {
     "warm_up poll_seconds",
     "model servers behind the gateway (--engine tfserving)": "upstreams models upstream_ca "
     "upstream_cert upstream_key upstream_token_file retry_budget breaker_failures breaker_seconds",
-    "ports": "host port grpc_port admin_port admin_host tls_cert tls_key tls_client_ca cors_origin",
+    "ports": "host port grpc_port admin_port admin_host tls_cert tls_key tls_client_ca cors_origin "
+    "ui",
     "keys and tokens": "keys_file jwt_keys_file jwt_issuer jwt_audience",
     "processes, threads and batches": "workers threads max_waiting batch_rows batch_delay_ms",
     "limits on one request": "request_seconds head_seconds body_seconds max_header_bytes "

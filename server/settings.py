@@ -211,6 +211,11 @@ class Settings(BaseSettings):
     max_ids: int = Field(
         default=100_000, ge=1, description="Ids in one lookup, or examples in one request."
     )
+    ui: bool = Field(
+        default=False,
+        description="Serve the page at /ui. It shows ids that were looked up to every key of the "
+        "scope lookup, and to everyone if no key is needed.",
+    )
     cors_origin: str = Field(
         default="",
         description="Web origin that browsers may call from, * for all; none if empty.",

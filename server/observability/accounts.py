@@ -16,7 +16,7 @@ class Accounts:
     def __init__(
         self,
         metrics: Metrics,
-        live: LiveView,
+        live: LiveView | None,
         known_models: Callable[[], frozenset[str]],
         log_sample: float = 0.0,
     ) -> None:
@@ -24,7 +24,7 @@ class Accounts:
 
         Args:
             metrics: Counts the requests.
-            live: Counts them for the page.
+            live: Counts them for the page; None without a page.
             known_models: Returns the names that may become a label of a metric.
             log_sample: Fraction of the answered requests that is logged.
         """
@@ -56,7 +56,8 @@ class Accounts:
             )
             if request.lookups and known:
                 self._metrics.observe_lookups(model, request.lookups)
-            self.live.observe(status, seconds, model, request.lookups, request.sample)
+            if self.live is not None:
+                self.live.observe(status, seconds, model, request.lookups, request.sample)
         if status >= 400 or (self._log_sample and random.random() < self._log_sample):
             _log(request, status, seconds)
 

@@ -120,7 +120,10 @@ class Gateway:
         workers = WorkerMetrics(worker.folder if worker else None, worker.index if worker else 0)
         plane = DataPlane(self._engine, settings, self._keys)
         accounts = Accounts(
-            self._metrics, LiveView(), self._engine.model_names, settings.log_sample
+            self._metrics,
+            LiveView() if settings.ui else None,
+            self._engine.model_names,
+            settings.log_sample,
         )
         app = create_app(
             settings,

@@ -51,6 +51,6 @@ def gateway(
     folder = tmp_path_factory.mktemp("served") / "ranker"
     shutil.copytree(saved_models / "1", folder / "1")
     log = folder.parent / "log"
-    with GatewayProcess(folder, log, "--max-body-bytes", "1000000") as process:
+    with GatewayProcess(folder, log, "--max-body-bytes", "1000000", "--ui") as process:
         process.wait_ready()
         yield process

@@ -88,13 +88,36 @@ def test_a_lookup_has_its_bound_by_any_verb(request_):
     "headers", [{}, {"authorization": "Bearer no"}, {"authorization": "Basic eDp5"}]
 )
 def test_without_a_known_key_nothing_but_health_is_told(keys, headers):
-    app = make_app(keys[0])
+    app = make_app(keys[0], ui="true")
     for request in (PREDICT, LOOKUP, ("GET", "/v1/models/m"), ("GET", "/ui/data")):
         reply = ask(app, *request, headers=headers)
         assert reply.status == 401
         assert reply.headers["www-authenticate"].startswith("Bearer")
     for path in ("/livez", "/readyz", "/metrics", "/ui"):
-        assert ask(make_app(keys[0]), "GET", path, headers=headers).status == 200
+        assert ask(make_app(keys[0], ui="true"), "GET", path, headers=headers).status == 200
+
+
+def test_the_page_is_off_unless_it_is_asked_for():
+    for path in ("/ui", "/ui/data", "/ui/sample?model=m&table=user"):
+        assert ask(make_app(), "GET", path).status == 404
+        assert ask(make_app(ui="true"), "GET", path).status == 200
+
+
+def test_ids_that_others_looked_up_are_for_the_scope_lookup(keys):
+    ring, values = keys
+    app = make_app(ring, ui="true")
+
+    async def run():
+        assert (await send(app, *LOOKUP, headers={"x-api-key": values["lookup"]})).status == 200
+        path = "/ui/sample?model=m&table=user"
+        return {
+            name: await send(app, "GET", path, headers={"x-api-key": key})
+            for name, key in values.items()
+        }
+
+    replies = asyncio.run(run())
+    assert [replies[name].status for name in ("predict", "admin", "lookup")] == [403, 403, 200]
+    assert replies["lookup"].json() == {"ids": ["7"]}
 
 
 @pytest.mark.parametrize(

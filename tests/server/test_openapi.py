@@ -57,7 +57,7 @@ def test_every_path_exists_and_names_its_parameters(path, method, operation):
     if path.startswith(("/v1/", "/v2/models", "/v2/repository")):
         parse(method.upper(), path.encode())
     else:
-        app = create_app(load_settings(model_dir="x"), NumpyEngine())
+        app = create_app(load_settings(model_dir="x", ui="true"), NumpyEngine())
         assert ask(app, method.upper(), path).status == 200
 
 
@@ -99,7 +99,7 @@ def test_examples_of_lookups_are_lookups():
 
 
 def test_a_model_has_a_document_of_its_own():
-    app = create_app(load_settings(model_dir="x"), NumpyEngine())
+    app = create_app(load_settings(model_dir="x", ui="true"), NumpyEngine())
     document = ask(app, "GET", "/v1/models/m/openapi.json").json()
     (path,) = document["paths"]
     assert path == "/v1/models/m:predict"

@@ -13,7 +13,6 @@ from server.edge.grpc.model_service import ModelService
 from server.edge.grpc.prediction_service import PredictionService
 from server.edge.grpc.reflection import add_reflection
 from server.observability.accounts import Accounts
-from server.observability.live import LiveView
 from server.observability.metrics import Metrics
 
 _SERVICES = (
@@ -69,7 +68,7 @@ class GrpcServer:
             lifecycle: Tells whether the gateway takes traffic; always if not given.
         """
         self._plane = plane
-        self._accounts = accounts or Accounts(Metrics(), LiveView(), plane.engine.model_names)
+        self._accounts = accounts or Accounts(Metrics(), None, plane.engine.model_names)
         self._options = options
         self._lifecycle = lifecycle or Lifecycle()
         self._health: Health | None = None

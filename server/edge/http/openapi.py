@@ -259,7 +259,7 @@ def _operation_paths() -> dict[str, Any]:
     paths["/ui"] = {
         "get": {
             "operationId": "page",
-            "summary": "A page that shows what is served",
+            "summary": "A page that shows what is served; only with --ui",
             "responses": {
                 "200": {
                     "description": "HTML",

@@ -51,7 +51,7 @@ class Page:
                 return json_response(await ask((), self._data))
             if request.path == b"/ui/sample":
                 query = dict(parse_qsl(request.query.decode("latin-1")))
-                return json_response(await ask((), lambda _: self._sample(query)))
+                return json_response(await ask(("lookup",), lambda _: self._sample(query)))
         raise ServingError(Code.NOT_FOUND, "There is only the page: GET /ui")
 
     async def _data(self, _: bytes) -> bytes:
