@@ -111,7 +111,7 @@ async def ready(plane: DataPlane, spec: ModelSpec) -> int:
     """Returns the version that a model serves.
 
     Raises:
-        ServingError: NOT_FOUND if it does not serve.
+        ServingError: NOT_FOUND if it does not serve, UNAVAILABLE while it is being loaded.
     """
     try:
         async with plane.lease(spec) as servable:

@@ -155,7 +155,7 @@ class Engine(Protocol):
         ...
 
     def ready(self) -> bool:
-        """Returns whether there is a model, and every model has a version that serves."""
+        """Returns whether a model serves, and so do all that were promised and are still there."""
         ...
 
     async def reload(self) -> None:
@@ -178,8 +178,8 @@ class Engine(Protocol):
         """Returns the state of a model's versions, highest first.
 
         Raises:
-            ServingError: NOT_FOUND for an unknown model or version, INVALID_ARGUMENT for
-                an unknown label.
+            ServingError: NOT_FOUND for an unknown model or version, UNAVAILABLE before the
+                models are known, INVALID_ARGUMENT for an unknown label.
         """
         ...
 
@@ -187,7 +187,7 @@ class Engine(Protocol):
         """Leases the version that `spec` means at this moment.
 
         Raises:
-            ServingError: On entering: NOT_FOUND if it does not serve, INVALID_ARGUMENT for
-                an unknown label.
+            ServingError: On entering: NOT_FOUND if it does not serve, UNAVAILABLE while it is
+                being loaded, INVALID_ARGUMENT for an unknown label.
         """
         ...

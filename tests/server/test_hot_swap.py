@@ -195,6 +195,14 @@ def test_several_models_come_later_and_ctrl_c_finishes_what_runs(saved_models, t
             gateway.wait_for(f"/v1/models/{model}/metadata", lambda reply: reply.status == 200)
             reply = gateway.ask("POST", f"/v1/models/{model}:predict", ROW)
             assert (reply.status, reply.headers["x-model-version"]) == (200, version)
+
+        broken = models / "broken" / "1"
+        broken.mkdir(parents=True)
+        (broken / "saved_model.pb").write_bytes(b"none")
+        gateway.wait_for("/v1/models/broken", lambda reply: b'"END"' in reply.body)
+        assert gateway.ask("GET", "/readyz").status == 200
+        shutil.rmtree(broken.parent)
+        gateway.wait_for("/v1/models/broken", lambda reply: reply.status == 404)
         thread, replies = slow_request(gateway, rounds=3000)
         gateway.process.send_signal(signal.SIGINT)
         assert gateway.process.wait(90) == 0

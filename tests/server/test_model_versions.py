@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
 from pathlib import Path
 
@@ -36,6 +37,9 @@ class FakeModel:
         content = (path / "saved_model.pb").read_text()
         if content == "broken":
             raise ValueError("broken file")
+        if content == "slow":
+            assert hold is not None
+            assert hold.wait(60)
         self.number = int(path.name)
         self.signatures = {SPEC.name: SPEC, STATS.name: STATS}
         self.described = [SPEC]
@@ -74,9 +78,9 @@ class World:
         self.loaded.append(FakeModel(path, self.hold))
         return self.loaded[-1]
 
-    def write(self, version, content="fine"):
-        folder = self.path / str(version)
-        folder.mkdir(exist_ok=True)
+    def write(self, version, content="fine", model="m"):
+        folder = self.path.with_name(model) / str(version)
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / "saved_model.pb").write_text(content)
 
     def remove(self, version):
@@ -384,5 +388,94 @@ def test_engine_leases_only_what_serves(world, spec, message):
         finally:
             await engine.close()
         assert caught.value.message == message
+
+    asyncio.run(scenario())
+
+
+async def lease_error(engine, spec):
+    with pytest.raises(ServingError) as caught:
+        async with engine.lease(spec):
+            pass
+    return caught.value
+
+
+def test_a_model_that_comes_later_changes_nothing_for_readiness(world):
+    async def scenario():
+        world.hold = threading.Event()
+        world.write(1)
+        engine = engine_of(world, folder=world.path.parent)
+        await engine.start()
+        await eventually(engine.ready)
+
+        world.write(1, "broken", model="later")
+        await eventually(lambda: "later" in engine.model_names())
+        while (await engine.status(ModelSpec("later")))[0].state is not VersionState.END:
+            assert engine.ready()
+            await asyncio.sleep(0.01)
+        assert engine.ready()
+        shutil.rmtree(world.path.with_name("later"))
+        await eventually(lambda: "later" not in engine.model_names())
+
+        world.write(1, "slow", model="slow")
+        await eventually(lambda: "slow" in engine.model_names())
+        assert engine.ready()
+        world.hold.set()
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_promised_model_counts_until_it_is_removed(world):
+    async def scenario():
+        world.write(1)
+        world.write(1, "broken", model="first")
+        engine = engine_of(world, folder=world.path.parent)
+        await engine.start()
+        await eventually(engine.started)
+        assert not engine.ready()
+        shutil.rmtree(world.path.with_name("first"))
+        await eventually(engine.ready)
+        await engine.close()
+
+        # Another process may have promised less than it finds.
+        world.write(1, "broken", model="first")
+        engine = engine_of(world, folder=world.path.parent, promised=frozenset({"m"}))
+        await engine.start()
+        await eventually(engine.started)
+        assert engine.ready()
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
+def test_what_is_being_loaded_is_unavailable_and_not_unknown(world):
+    async def scenario():
+        world.hold = threading.Event()
+        world.write(1, "slow")
+        world.write(1, model="next")
+        engine = engine_of(world, folder=world.path.parent)
+        await engine.start()
+        for name in ("m", "next", "unknown"):
+            error = await lease_error(engine, ModelSpec(name))
+            assert (error.code, error.retry_after) == (Code.UNAVAILABLE, 1.0)
+        await eventually(engine.model_names)
+        for spec in (ModelSpec("m", 1), ModelSpec("next"), ModelSpec("next", 1)):
+            assert (await lease_error(engine, spec)).code is Code.UNAVAILABLE
+        assert not engine.ready()
+        world.hold.set()
+        await eventually(engine.started)
+        assert engine.ready()
+        assert (await lease_error(engine, ModelSpec("unknown"))).code is Code.NOT_FOUND
+
+        world.hold.clear()
+        world.write(2, "slow")
+        while len(await engine.status(ModelSpec("m"))) == 1:
+            await asyncio.sleep(0.01)
+        assert (await lease_error(engine, ModelSpec("m", 2))).code is Code.UNAVAILABLE
+        assert (await lease_error(engine, ModelSpec("m", 3))).code is Code.NOT_FOUND
+        async with engine.lease(ModelSpec("m")) as servable:
+            assert servable.version == 1
+        world.hold.set()
+        await engine.close()
 
     asyncio.run(scenario())

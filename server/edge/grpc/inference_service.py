@@ -49,7 +49,7 @@ class InferenceService:
         try:
             await infer.ready(self._plane, spec)
         except ServingError as error:
-            if error.code is not Code.NOT_FOUND:
+            if error.code not in (Code.NOT_FOUND, Code.UNAVAILABLE):
                 raise
             return _message("ModelReadyResponse", ready=False)
         return _message("ModelReadyResponse", ready=True)

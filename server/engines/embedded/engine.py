@@ -37,6 +37,8 @@ class EmbeddedOptions:
         batching: How requests are batched.
         warm_up: Whether versions run before they take traffic.
         brief_seconds: Runs that take no longer are done in the event loop, see `BriefRuns`.
+        promised: The models that readiness waits for, as long as they are there; those that are
+            found first if None.
     """
 
     folder: ModelFolder
@@ -47,6 +49,7 @@ class EmbeddedOptions:
     batching: BatchOptions = dataclasses.field(default_factory=BatchOptions)
     warm_up: bool = False
     brief_seconds: float = 0.0
+    promised: frozenset[str] | None = None
 
 
 class EmbeddedEngine:
@@ -67,6 +70,7 @@ class EmbeddedEngine:
         # Loading and releasing queue up without bound: there are as many as versions.
         self._loader = WorkerPool("loader", 1, 10_000)
         self._models: dict[str, ModelVersions] = {}
+        self._promised = options.promised
         self._started = False
         self._watcher: asyncio.Task[None] | None = None
 
@@ -94,9 +98,9 @@ class EmbeddedEngine:
 
     def ready(self) -> bool:
         """See `Engine.ready`."""
-        return bool(self._models) and all(
-            model.current() is not None for model in self._models.values()
-        )
+        serving = {name for name, model in self._models.items() if model.current() is not None}
+        promised = self._promised or frozenset()
+        return bool(serving) and promised & self._models.keys() <= serving
 
     @property
     def waiting(self) -> int:
@@ -126,6 +130,8 @@ class EmbeddedEngine:
         statuses = model.statuses() if model else []
         if spec.label is not None:
             raise spec.unknown_label()
+        if not statuses and not self._started:
+            raise _loading(spec)
         if not statuses:
             raise ServingError(Code.NOT_FOUND, f"Could not find any versions of model {spec.name}")
         if spec.version is None:
@@ -148,14 +154,13 @@ class EmbeddedEngine:
             version.release()
 
     def _find(self, spec: ModelSpec) -> LeasedVersion:
-        model = self._models.get(spec.name)
-        if model is None:
-            raise spec.not_found()
         if spec.label is not None:
             raise spec.unknown_label()
-        found = model.current() if spec.version is None else model.get(spec.version)
+        model = self._models.get(spec.name)
+        found = model.find(spec.version) if model else None
         if found is None:
-            raise spec.not_found()
+            awaited = model is not None and model.awaits(spec.version)
+            raise spec.not_found() if self._started and not awaited else _loading(spec)
         return found
 
     async def _watch(self) -> None:
@@ -177,6 +182,11 @@ class EmbeddedEngine:
         except OSError as error:
             _LOG.warning("the model folder cannot be read: %s", error)
             return
+        if self._promised is None:
+            self._promised = frozenset(found)
+        for name in self._models.keys() - found.keys():
+            if self._models[name].is_empty():
+                del self._models[name]
         for name, folders in found.items():
             if name not in self._models:
                 self._models[name] = ModelVersions(
@@ -188,6 +198,8 @@ class EmbeddedEngine:
                     self._options.batching,
                     self._options.brief_seconds,
                 )
+            self._models[name].expect(folders)
+        for name, folders in found.items():
             await self._models[name].update(folders)
 
     def _load_saved_model(self, path: Path) -> SavedModel:
@@ -195,3 +207,9 @@ class EmbeddedEngine:
         if self._options.warm_up:
             warm_up(model, path)
         return model
+
+
+def _loading(spec: ModelSpec) -> ServingError:
+    return ServingError(
+        Code.UNAVAILABLE, f"Model {spec.name} is being loaded. Try again later.", retry_after=1.0
+    )

@@ -30,6 +30,7 @@ from server.tensors import Array, Example, SignatureSpec, Tensors
 
 _LOG = logging.getLogger("server.models")
 _REMEMBERED = 16
+_AWAITED = (VersionState.START, VersionState.LOADING)
 # The signature that tells of a model's tables.
 _STATS = "de_stats"
 
@@ -275,6 +276,31 @@ class ModelVersions:
         record = self._records.get(version)
         return record.serving if record else None
 
+    def find(self, version: int | None) -> LeasedVersion | None:
+        """Returns a version, or the newest for None, if it serves."""
+        return self.current() if version is None else self.get(version)
+
+    def awaits(self, version: int | None) -> bool:
+        """Returns whether a version, or any for None, is being loaded or will be."""
+        return any(
+            record.status.state in _AWAITED
+            for number, record in self._records.items()
+            if version in (None, number)
+        )
+
+    def is_empty(self) -> bool:
+        """Returns whether no version is in memory. Not to be asked during an `update`."""
+        held = (VersionState.AVAILABLE, VersionState.UNLOADING)
+        return all(record.status.state not in held for record in self._records.values())
+
+    def expect(self, folders: Versions) -> None:
+        """Notes the versions that the next `update` tries first: they are awaited from now on."""
+        for version in self._policy.candidates(folders)[: self._policy.count]:
+            self._expect(version)
+
+    def _expect(self, version: int) -> None:
+        self._records.setdefault(version, _Record(VersionStatus(version, VersionState.START)))
+
     def statuses(self) -> list[VersionStatus]:
         """Returns the state of every version known, highest first."""
         return [record.status for _, record in sorted(self._records.items(), reverse=True)]
@@ -340,9 +366,10 @@ class ModelVersions:
         return [r.serving for r in self._records.values() if r.serving is not None]
 
     async def _try_load(self, version: int, path: Path) -> bool:
-        before = self._records.get(version)
+        self._expect(version)
+        before = self._records[version]
         files = await self._loader.run(lambda: fingerprint(path))
-        if before is not None and before.failed_fingerprint == files:
+        if before.failed_fingerprint == files:
             return False
         record = _Record(VersionStatus(version, VersionState.LOADING))
         self._records[version] = record
@@ -376,7 +403,10 @@ class ModelVersions:
         _LOG.info("model %s version %d is released", self._name, version.version)
 
     def _forget(self, folders: Versions) -> None:
-        """Drops failures whose folder is gone, and the oldest of many ended versions."""
+        """Drops what was never loaded and is gone, and the oldest of many ended versions."""
+        for version in self._records.keys() - folders.keys():
+            if self._records[version].status.state is VersionState.START:
+                del self._records[version]
         ended = [v for v, r in self._records.items() if r.status.state is VersionState.END]
         for version in sorted(ended, reverse=True):
             failed = self._records[version].failed_fingerprint is not None
