@@ -12,7 +12,7 @@ import pytest
 
 from server.engines.embedded.batching import BatchOptions
 from server.engines.embedded.brief_runs import BriefRuns
-from server.engines.embedded.model_versions import LeasedVersion
+from server.engines.embedded.leased_version import LeasedVersion
 from server.engines.embedded.steady_graphs import steady_signatures
 from server.engines.embedded.worker_pool import WorkerPool
 from server.protos.modules import load_protos

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from server.engines.base import ModelSpec, Servable, VersionStatus
 from server.engines.embedded.batching import BatchOptions
+from server.engines.embedded.leased_version import LeasedVersion, LoadModel
 from server.engines.embedded.model_folder import ModelFolder
-from server.engines.embedded.model_versions import LeasedVersion, LoadModel, ModelVersions
+from server.engines.embedded.model_versions import ModelVersions
 from server.engines.embedded.saved_model import SavedModel, component_versions
 from server.engines.embedded.version_policy import LATEST, VersionPolicy
 from server.engines.embedded.warm_up import warm_up

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from server.engines.base import CLASSIFY_METHOD, REGRESS_METHOD
-from server.engines.embedded.model_versions import LoadedModel
+from server.engines.embedded.leased_version import LoadedModel
 from server.errors import ServingError
 from server.protos.modules import load_protos
 from server.protos.tensors import to_array

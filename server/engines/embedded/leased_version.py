@@ -1,0 +1,206 @@
+"""One version of a model in memory, for as long as somebody holds it."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import orjson
+
+from server.engines.base import Classifications
+from server.engines.embedded.batching import Batcher, BatchOptions, batchable
+from server.engines.embedded.brief_runs import BriefRuns
+from server.engines.embedded.worker_pool import WorkerPool
+from server.request import Request, current_request
+from server.tensors import Array, Example, SignatureSpec, Tensors
+
+# The signature that tells of a model's tables.
+_STATS = "de_stats"
+
+T = TypeVar("T")
+
+
+class LoadedModel(Protocol):
+    """A model in memory. Its methods block; see `engines.base.Servable` for what they do."""
+
+    @property
+    def signatures(self) -> Mapping[str, SignatureSpec]:
+        """The signatures that can be run, by name."""
+        ...
+
+    @property
+    def described(self) -> Sequence[SignatureSpec]:
+        """All signatures the model declares."""
+        ...
+
+    @property
+    def steady(self) -> frozenset[str]:
+        """The signatures whose time depends on the sizes of their inputs only."""
+        ...
+
+    def run(
+        self, signature: str, inputs: Tensors, seconds: float | None = None
+    ) -> dict[str, Array]:
+        """Runs a signature; ends after at most twice so many seconds if they are given."""
+        ...
+
+    def classify(
+        self,
+        signature: str,
+        examples: Sequence[Example],
+        context: Example | None,
+        request: Request,
+    ) -> Classifications:
+        """Runs a classification signature within the request's deadline."""
+        ...
+
+    def regress(
+        self,
+        signature: str,
+        examples: Sequence[Example],
+        context: Example | None,
+        request: Request,
+    ) -> Array:
+        """Runs a regression signature within the request's deadline."""
+        ...
+
+    def close(self) -> None:
+        """Releases the model. Nothing runs any more."""
+        ...
+
+
+LoadModel = Callable[[Path], LoadedModel]
+
+
+class LeasedVersion:
+    """One loaded version, and how many hold it; a `Servable`."""
+
+    def __init__(
+        self,
+        version: int,
+        model: LoadedModel,
+        pool: WorkerPool,
+        batching: BatchOptions,
+        brief_seconds: float,
+    ) -> None:
+        """Makes the version; nobody holds it yet. `brief_seconds` as for `BriefRuns`."""
+        self.version = version
+        self._model = model
+        self._pool = pool
+        self._batcher = Batcher(self._run_now, batching) if batching.rows else None
+        self._brief = BriefRuns(brief_seconds, model.steady)
+        # The check of its tables' files has ended, or there are none.
+        self._checked = _STATS not in model.signatures
+        self._holders = 0
+        self._free = asyncio.Event()
+        self._free.set()
+
+    @property
+    def signatures(self) -> Mapping[str, SignatureSpec]:
+        """See `Servable.signatures`."""
+        return self._model.signatures
+
+    @property
+    def described(self) -> Sequence[SignatureSpec]:
+        """See `Servable.described`."""
+        return self._model.described
+
+    async def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
+        """See `Servable.run`."""
+        spec = self._model.signatures[signature]
+        if self._batcher is None or not batchable(spec):
+            return await self._run_now(signature, inputs)
+        begun = time.perf_counter()
+        try:
+            return await self._batcher.run(spec, inputs)
+        finally:
+            current_request().spent("run", time.perf_counter() - begun)
+
+    async def _run_now(self, signature: str, inputs: Tensors) -> dict[str, Array]:
+        spec = self._model.signatures[signature]
+        if self._brief.expects(spec, inputs):
+            return self._run_here(spec, inputs)
+
+        request = current_request()
+        # TensorFlow does not end a run on our thread; one on its threads tells no CPU time of ours.
+        untimed = self._brief.may_be_brief(spec, inputs)
+
+        def run() -> dict[str, Array]:
+            seconds = request.remaining()
+            clock = time.thread_time if untimed else time.perf_counter
+            begun = clock()
+            try:
+                return self._model.run(signature, inputs, None if untimed else seconds)
+            finally:
+                self._brief.ran_on_thread(spec, inputs, clock() - begun)
+
+        return await self._timed(run)
+
+    def _run_here(self, spec: SignatureSpec, inputs: Tensors) -> dict[str, Array]:
+        begun = time.perf_counter()
+        try:
+            return self._model.run(spec.name, inputs)
+        finally:
+            seconds = time.perf_counter() - begun
+            self._brief.ran_here(spec, inputs, seconds)
+            current_request().spent("run", seconds)
+
+    async def _timed(self, work: Callable[[], T]) -> T:
+        """Runs work of the model on the pool; tells its time from that of waiting."""
+        call = current_request()
+        asked = time.perf_counter()
+
+        def timed() -> T:
+            begun = time.perf_counter()
+            call.spent("queue", begun - asked)
+            try:
+                return work()
+            finally:
+                call.spent("run", time.perf_counter() - begun)
+
+        self.hold()
+        return await self._pool.run(timed, self.release)
+
+    async def classify(
+        self, signature: str, examples: Sequence[Example], context: Example | None
+    ) -> Classifications:
+        """See `Servable.classify`."""
+        request = current_request()
+        return await self._timed(
+            lambda: self._model.classify(signature, examples, context, request)
+        )
+
+    async def regress(
+        self, signature: str, examples: Sequence[Example], context: Example | None
+    ) -> Array:
+        """See `Servable.regress`."""
+        request = current_request()
+        return await self._timed(lambda: self._model.regress(signature, examples, context, request))
+
+    def damage(self) -> str:
+        """Returns what the check of the tables' files found wrong so far. Blocks."""
+        if self._checked:
+            return ""
+        with contextlib.suppress(Exception):  # The model tells nothing of its tables then.
+            stats = orjson.loads(self._model.run(_STATS, {})["stats"].item())
+            self._checked = all(table.get("health") != "unchecked" for table in stats)
+            return next((str(table["damage"]) for table in stats if "damage" in table), "")
+        return ""
+
+    def hold(self) -> None:
+        """Counts one more holder: a request, and also a run that outlives its request."""
+        self._holders += 1
+        self._free.clear()
+
+    def release(self) -> None:
+        """Counts one holder less."""
+        self._holders -= 1
+        if not self._holders:
+            self._free.set()
+
+    async def close(self, run: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
+        """Waits until nobody holds the version, then releases the model by means of `run`."""
+        await self._free.wait()
+        await run(self._model.close)
