@@ -131,12 +131,16 @@ bool DirtyRows::IsDirty(uint32_t row, uint64_t since) const noexcept {
   return false;
 }
 
-void DirtyRows::Generation::Absorb(Generation* later) {
-  if (everything) return;
-  if (later->everything) {
+void DirtyRows::Generation::Absorb(Generation* later) noexcept {
+  try {
+    if (!everything) Merge(later);
+  } catch (const std::exception&) {
     GiveUp();
-    return;
   }
+}
+
+void DirtyRows::Generation::Merge(Generation* later) {
+  if (later->everything) return GiveUp();
   if (bits.size() < later->bits.size()) bits.resize(later->bits.size());
   for (size_t i = 0; i < later->bits.size(); ++i) bits[i] |= later->bits[i];
   overflow = overflow || later->overflow;
@@ -152,6 +156,7 @@ void DirtyRows::Generation::Absorb(Generation* later) {
 
 void DirtyRows::Keep(const std::vector<uint64_t>& marks) {
   std::vector<Generation> kept;
+  kept.reserve(generations_.size());  // nothing behind this throws: changes must not get lost
   for (Generation& generation : generations_) {
     const bool last = &generation == &generations_.back();
     // A mark in (the number before, this number] tells this generation from the one before.

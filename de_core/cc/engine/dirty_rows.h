@@ -71,7 +71,7 @@ class DirtyRows {
   bool IsDirty(uint32_t row, uint64_t since) const noexcept;
 
   /// Forgets what nobody asks for any more: all there is to ask for are these generations, in
-  /// ascending order.
+  /// ascending order. Throws std::bad_alloc and then forgets nothing.
   void Keep(const std::vector<uint64_t>& marks);
 
   uint64_t bytes() const noexcept;
@@ -90,7 +90,8 @@ class DirtyRows {
     size_t erased_limit = kLeastLog;
 
     void GiveUp() noexcept;
-    void Absorb(Generation* later);
+    void Absorb(Generation* later) noexcept;
+    void Merge(Generation* later);
   };
 
   static constexpr size_t kLeastLog = 4096;

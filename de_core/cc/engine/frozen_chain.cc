@@ -88,6 +88,7 @@ bool FrozenChain::MayOverride(uint64_t hash) const noexcept {
 template <typename Base, typename Layer>
 Status FrozenChain::Run(const Keys& keys, bool* found, bool wanted, const Base& base,
                         const Layer& layer) const {
+  DE_RETURN_IF_ERROR(CheckBatch(keys.size));
   bool own_found[kChunk];
   uint32_t hits[kChunk];
   const bool strict = wanted && oov().kind == OovPolicy::Kind::kError;

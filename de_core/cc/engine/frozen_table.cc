@@ -155,6 +155,7 @@ FrozenStats FrozenTable::stats() const noexcept {
 }
 
 Status FrozenTable::CheckKeys(const Keys& keys, bool string_values) const {
+  DE_RETURN_IF_ERROR(CheckBatch(keys.size));
   const bool fits = key_type() == KeyType::kInt64 ? keys.ints != nullptr : keys.strings != nullptr;
   if (!fits && keys.size > 0) {
     return Status::InvalidArgument(std::string("keys must be of the table's type, ") +

@@ -41,9 +41,12 @@ class FirstFailure {
 /// Calls task(0) … task(count - 1), which return a Status, on `executor` or, if it is nullptr, one
 /// after the other, and returns a failure of one when all are done.
 template <typename Task>
-Status RunGuarded(Executor* executor, size_t count, const Task& task) {
+Status RunGuarded(Executor* executor, size_t count, const Task& task) noexcept {
   FirstFailure failure;
-  RunTasks(executor, count, [&](size_t at) { failure.Run([&] { return task(at); }); });
+  failure.Run([&] {
+    RunTasks(executor, count, [&](size_t at) { failure.Run([&] { return task(at); }); });
+    return Status::Ok();
+  });
   return failure.Take();
 }
 

@@ -109,9 +109,10 @@ DotRows RowProduct(DType dtype) noexcept {
 }
 
 Status PooledGradient::Build(const Keys& keys, const Segments& segments, Executor* executor) {
-  if (keys.size > 0xfffffffeULL || segments.count > 0xffffffffULL) {
-    return Status::InvalidArgument("a batch must hold less than 2^32 - 1 keys. Received: " +
-                                   std::to_string(keys.size));
+  DE_RETURN_IF_ERROR(CheckBatch(keys.size));
+  if (segments.count > 0xffffffffULL) {
+    return Status::InvalidArgument("a batch must have at most 2^32 - 1 segments. Received: " +
+                                   std::to_string(segments.count) + " segments");
   }
   DE_RETURN_IF_ERROR(segments.Check(keys.size));
   return Guarded([&] {
@@ -138,8 +139,11 @@ Status PooledGradient::Build(const Keys& keys, const Segments& segments, Executo
 
 Status PooledGradient::Sum(DType dtype, const void* weights, const void* gradients, size_t dim,
                            void* sums, Executor* executor) const {
-  Status status = Status::InvalidArgument(
-      "pooling needs values of a floating-point type. Received: " + std::string(NameOf(dtype)));
+  if (!IsFloating(dtype)) {
+    return Status::InvalidArgument("pooling needs values of a floating-point type. Received: " +
+                                   std::string(NameOf(dtype)));
+  }
+  Status status;
   VisitFloating<bool>(dtype, false, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using Real = typename Scalar<T>::Real;

@@ -49,6 +49,24 @@ class RowLayout {
   size_t stride() const noexcept { return stride_; }
   size_t key_offset() const noexcept { return key_offset_; }
 
+  /// Errors where a slot of one owner is here with another width or dtype, and else adds those that
+  /// are missing to `missing`.
+  Status FindMissing(const std::string& owner, const std::vector<SlotSpec>& specs,
+                     std::vector<SlotSpec>* missing) const {
+    for (const SlotSpec& spec : specs) {
+      const RowSlot* slot = FindSlot(owner, spec.name);
+      if (slot == nullptr) {
+        missing->push_back(spec);
+      } else if (slot->spec.width != spec.width || slot->spec.dtype != spec.dtype) {
+        return Status::InvalidArgument(
+            "slot '" + spec.name + "' of optimizer '" + owner +
+            "' must keep its width and dtype. Received: width=" + std::to_string(spec.width) +
+            " where the table holds width=" + std::to_string(slot->spec.width));
+      }
+    }
+    return Status::Ok();
+  }
+
   /// Appends the slots of one owner; existing slots keep their offsets.
   void Append(std::string_view owner, const std::vector<SlotSpec>& specs) {
     for (const SlotSpec& spec : specs) slots_.push_back({std::string(owner), spec, 0});

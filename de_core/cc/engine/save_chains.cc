@@ -75,10 +75,7 @@ Status SaveChains::Commit(const std::string& chain, const SnapshotId& id) {
 void SaveChains::Abandon() {
   const std::lock_guard<std::mutex> hold(mutex_);
   --saves_;
-  (void)Guarded([&] {
-    Tidy();
-    return Status::Ok();
-  });
+  Tidy();
 }
 
 Status SaveChains::Drop(const std::string& chain) {
@@ -93,8 +90,16 @@ Status SaveChains::Drop(const std::string& chain) {
 }
 
 /// Forgets the changes that no chain's next delta needs.
-void SaveChains::Tidy() {
-  if (saves_ > 0) return;  // a save that is under way may ask for any of them
+void SaveChains::Tidy() noexcept {
+  // A save that is under way may ask for any of them. Without memory to tell them apart they stay.
+  if (saves_ > 0) return;
+  (void)Guarded([this] {
+    ForgetUnmarked();
+    return Status::Ok();
+  });
+}
+
+void SaveChains::ForgetUnmarked() {
   std::vector<uint64_t> marks;
   for (const auto& [name, chain] : chains_) {
     if (chain.last.has_value()) marks.push_back(chain.last->generation);

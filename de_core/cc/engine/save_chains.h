@@ -64,7 +64,8 @@ class SaveChains {
     std::optional<SavePoint> pending;
   };
 
-  void Tidy();
+  void Tidy() noexcept;
+  void ForgetUnmarked();
 
   std::vector<std::unique_ptr<Shard>>* shards_;
   mutable std::mutex mutex_;

@@ -26,13 +26,9 @@ constexpr size_t kPlacesASegment = 64;
 }  // namespace
 
 Shard::Shard(const RowLayout& layout, Arena* arena)
-    : memory_(arena),
-      slab_(layout.stride(), arena),
-      key_type_(layout.key_type()),
-      value_dtype_(layout.value_dtype()),
-      dim_(layout.dim()),
-      key_offset_(layout.key_offset()) {
-  ResetIndex(kFirstLines, 0);
+    : Shard(arena, layout.stride(), layout.key_type(), layout.value_dtype(), layout.dim(),
+            layout.key_offset()) {
+  MakeIndex(kFirstLines, 0);
 }
 
 IndexLine* Shard::AllocateLines(uint32_t lines) {
@@ -49,8 +45,7 @@ void Shard::FreeIndex() noexcept {
   directory_.clear();
 }
 
-void Shard::ResetIndex(uint32_t lines, uint32_t depth) {
-  FreeIndex();
+void Shard::MakeIndex(uint32_t lines, uint32_t depth) {
   shift_ = 63 - depth;
   const uint32_t count = 1U << depth;
   segments_.reserve(count);
@@ -62,22 +57,38 @@ void Shard::ResetIndex(uint32_t lines, uint32_t depth) {
   }
 }
 
+void Shard::SwapIndex(Shard* other) noexcept {
+  directory_.swap(other->directory_);
+  segments_.swap(other->segments_);
+  std::swap(shift_, other->shift_);
+}
+
+void Shard::SwapRows(Shard* other) noexcept {
+  slab_.Swap(&other->slab_);
+  std::swap(arena_, other->arena_);
+  ++renumbered_;
+}
+
+/// Where an absent key goes.
+const Shard::Place& Shard::PlaceWithRoom(uint64_t hash) {
+  const Place& place = PlaceOf(hash);
+  if (segments_[place.segment].count < Limit(place.size)) return place;
+  MakeRoom(hash);
+  return PlaceOf(hash);
+}
+
 uint32_t Shard::Insert(const IndexKey& key) {
-  const Place* place = &PlaceOf(key.hash);
-  if (segments_[place->segment].count >= Limit(place->size)) {
-    MakeRoom(key.hash);
-    place = &PlaceOf(key.hash);
-  }
+  const Place& place = PlaceWithRoom(key.hash);
   const uint32_t row = slab_.Allocate();
   if (key.bytes != nullptr) StoreRef(Row(row) + key_offset_, arena_.Put(*key.bytes));
   if (value_dtype_ == DType::kString) std::memset(Row(row), 0, dim_ * sizeof(StringArena::Ref));
-  LineIndex(place->lines, place->size).Insert(key.word, key.hash, row);
-  ++segments_[place->segment].count;
+  LineIndex(place.lines, place.size).Insert(key.word, key.hash, row);
+  ++segments_[place.segment].count;
   SetSize(size() + 1);
   return row;
 }
 
-bool Shard::Erase(const IndexKey& key) {
+bool Shard::Erase(const IndexKey& key) noexcept {
   const Place& place = PlaceOf(key.hash);
   LineIndex index(place.lines, place.size);
   const auto at = index.Find(key.word, key.hash, [&](uint32_t row) { return IsRowOf(row, key); });
@@ -93,20 +104,37 @@ bool Shard::Erase(const IndexKey& key) {
   return true;
 }
 
-void Shard::FreeStrings(char* row) {
+void Shard::FreeStrings(char* row) noexcept {
   if (key_type_ == KeyType::kString) arena_.Free(LoadRef(row + key_offset_));
   if (value_dtype_ == DType::kString) {
     for (size_t i = 0; i < dim_; ++i) arena_.Free(LoadRef(row + i * sizeof(StringArena::Ref)));
   }
 }
 
+void Shard::ReplaceStrings(char* row, const std::string_view* values) {
+  fresh_strings_.reserve(dim_);
+  try {
+    for (size_t i = 0; i < dim_; ++i) fresh_strings_.push_back(arena_.Put(values[i]));
+  } catch (const std::bad_alloc&) {
+    for (const StringArena::Ref ref : fresh_strings_) arena_.Free(ref);
+    fresh_strings_.clear();
+    throw;
+  }
+  for (size_t i = 0; i < dim_; ++i) {
+    char* const at = row + i * sizeof(StringArena::Ref);
+    arena_.Free(LoadRef(at));
+    StoreRef(at, fresh_strings_[i]);
+  }
+  fresh_strings_.clear();
+}
+
 void Shard::Clear() {
+  Shard fresh(*this, Empty());
+  fresh.MakeIndex(kFirstLines, 0);
   if (watch != nullptr) watch->Cleared();
-  slab_ = Slab(slab_.stride(), memory_);
-  arena_ = StringArena();
-  ++renumbered_;
+  SwapIndex(&fresh);
+  SwapRows(&fresh);
   SetSize(0);
-  ResetIndex(kFirstLines, 0);
 }
 
 void Shard::MakeRoom(uint64_t hash) {
@@ -147,6 +175,7 @@ void Shard::Split(uint32_t segment, uint64_t hash) {
     --shift_;
   }
   const uint64_t bit = uint64_t{1} << (63 - kShardBits - old.depth);
+  if (segments_.size() == segments_.capacity()) segments_.reserve(2 * segments_.size());
   Segment halves[2];
   for (Segment& half : halves) half = {AllocateLines(old.size), old.size, 0, old.depth + 1};
   LineIndex(old.lines, old.size).ForEach([&](uint64_t word, uint32_t row) {
@@ -184,46 +213,48 @@ void Shard::Rebuild(uint64_t rows, bool compact) {
       entries.emplace_back(word, row);
     });
   }
-  if (compact) {
-    // Rows and strings move together in the order of their old addresses.
-    std::sort(entries.begin(), entries.end(),
-              [](const auto& a, const auto& b) { return a.second < b.second; });
-    Slab packed(slab_.stride(), memory_);
-    StringArena strings;
-    std::vector<std::pair<uint32_t, uint32_t>> moves;
-    for (auto& [word, row] : entries) {
-      const uint32_t fresh = packed.Allocate();
-      char* to = packed.Row(fresh);
-      std::memcpy(to, Row(row), slab_.stride());
-      const auto move = [&](char* at) { StoreRef(at, strings.Put(StringArena::Get(LoadRef(at)))); };
-      if (key_type_ == KeyType::kString) move(to + key_offset_);
-      if (value_dtype_ == DType::kString) {
-        for (size_t i = 0; i < dim_; ++i) move(to + i * sizeof(StringArena::Ref));
-      }
-      if (watch != nullptr) moves.emplace_back(row, fresh);
-      row = fresh;
-    }
-    slab_ = std::move(packed);
-    arena_ = std::move(strings);
-    ++renumbered_;
-    if (watch != nullptr) watch->Renumber(moves);
-  }
+  Shard fresh(*this, Empty());
+  std::vector<std::pair<uint32_t, uint32_t>> moves;
+  if (compact) fresh.CopyPacked(*this, &entries, watch == nullptr ? nullptr : &moves);
   rows = std::max<uint64_t>(rows, entries.size());
-  slab_.Reserve(rows);
+  (compact ? fresh.slab_ : slab_).Reserve(rows);
   uint32_t depth = 0;
   while ((uint64_t{Roomy(kSegmentLines)} << depth) < rows && depth < 30) ++depth;
   const uint64_t lines = (rows >> depth) * 2 / kEntriesPerLine + kFirstLines;
-  ResetIndex(static_cast<uint32_t>(std::min<uint64_t>(lines, kSegmentLines)), depth);
+  fresh.MakeIndex(static_cast<uint32_t>(std::min<uint64_t>(lines, kSegmentLines)), depth);
   for (const auto& [word, row] : entries) {
     const uint64_t hash = Mix64(word);
-    if (segments_[PlaceOf(hash).segment].count >= Limit(PlaceOf(hash).size)) MakeRoom(hash);
-    const Place& place = PlaceOf(hash);
+    const Place& place = fresh.PlaceWithRoom(hash);
     LineIndex(place.lines, place.size).Insert(word, hash, row);
-    ++segments_[place.segment].count;
+    ++fresh.segments_[place.segment].count;
+  }
+  SwapIndex(&fresh);
+  if (!compact) return;
+  SwapRows(&fresh);
+  if (watch != nullptr) watch->Renumber(moves);
+}
+
+/// Copies the rows and strings of all entries (word, row) in the order of their old addresses, and
+/// gives the entries their new rows. `moves` becomes (old row, new row) unless it is nullptr.
+void Shard::CopyPacked(const Shard& from, std::vector<std::pair<uint64_t, uint32_t>>* entries,
+                       std::vector<std::pair<uint32_t, uint32_t>>* moves) {
+  std::sort(entries->begin(), entries->end(),
+            [](const auto& a, const auto& b) { return a.second < b.second; });
+  for (auto& [word, row] : *entries) {
+    const uint32_t fresh = slab_.Allocate();
+    char* to = Row(fresh);
+    std::memcpy(to, from.Row(row), slab_.stride());
+    const auto copy = [&](char* at) { StoreRef(at, arena_.Put(StringArena::Get(LoadRef(at)))); };
+    if (key_type_ == KeyType::kString) copy(to + key_offset_);
+    if (value_dtype_ == DType::kString) {
+      for (size_t i = 0; i < dim_; ++i) copy(to + i * sizeof(StringArena::Ref));
+    }
+    if (moves != nullptr) moves->emplace_back(row, fresh);
+    row = fresh;
   }
 }
 
-void Shard::Relayout(const RowLayout& from, const RowLayout& to) {
+Slab Shard::Relaid(const RowLayout& from, const RowLayout& to) const {
   Slab moved(to.stride(), memory_);
   moved.ResizeLike(slab_);
   const bool appended = to.slots().size() >= from.slots().size();
@@ -245,8 +276,7 @@ void Shard::Relayout(const RowLayout& from, const RowLayout& to) {
                   sizeof(StringArena::Ref));
     }
   }
-  slab_ = std::move(moved);
-  key_offset_ = to.key_offset();
+  return moved;
 }
 
 size_t Shard::index_lines() const noexcept {

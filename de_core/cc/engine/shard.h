@@ -121,15 +121,26 @@ class Shard {
   uint32_t Insert(const IndexKey& key);
 
   /// Removes the key; true if it was there.
-  bool Erase(const IndexKey& key);
+  bool Erase(const IndexKey& key) noexcept;
+
+  /// Replaces the strings of a row's value, (dim) each: all of them, or none where it throws.
+  void ReplaceStrings(char* row, const std::string_view* values);
+
+  // What follows throws std::bad_alloc and then changes nothing.
 
   void Clear();
 
   /// Makes room for `rows` rows, or with `compact` packs the rows there are into fresh memory.
   void Rebuild(uint64_t rows, bool compact);
 
-  /// Moves every row to a layout with slots appended or taken away; row numbers stay.
-  void Relayout(const RowLayout& from, const RowLayout& to);
+  /// A copy of all rows in a layout with slots appended or taken away; row numbers stay.
+  Slab Relaid(const RowLayout& from, const RowLayout& to) const;
+
+  /// Takes over what Relaid made of this shard, and leaves the old rows in `rows`.
+  void Adopt(Slab* rows, const RowLayout& layout) noexcept {
+    slab_.Swap(rows);
+    key_offset_ = layout.key_offset();
+  }
 
   /// Calls visit(word, row) for all entries of the segment that holds `hash` and returns the last
   /// hash that belongs to that segment.
@@ -190,18 +201,38 @@ class Shard {
     uint32_t depth;
   };
 
+  /// Without an index.
+  Shard(Arena* arena, size_t stride, KeyType key_type, DType value_dtype, size_t dim,
+        size_t key_offset) noexcept
+      : memory_(arena),
+        slab_(stride, arena),
+        key_type_(key_type),
+        value_dtype_(value_dtype),
+        dim_(dim),
+        key_offset_(key_offset) {}
+  struct Empty {};
+  /// Without an index or rows, of the layout of `like`: to be filled and then swapped with it.
+  Shard(const Shard& like, Empty) noexcept
+      : Shard(like.memory_, like.slab_.stride(), like.key_type_, like.value_dtype_, like.dim_,
+              like.key_offset_) {}
+
   const Place& PlaceOf(uint64_t hash) const noexcept {
     return directory_[((hash << kShardBits) >> 1) >> shift_];
   }
   IndexLine* AllocateLines(uint32_t lines);
   void FreeLines(IndexLine* lines, uint32_t count) noexcept;
   void FreeIndex() noexcept;
-  void ResetIndex(uint32_t lines, uint32_t depth);
+  void MakeIndex(uint32_t lines, uint32_t depth);
+  void SwapIndex(Shard* other) noexcept;
+  void SwapRows(Shard* other) noexcept;
+  const Place& PlaceWithRoom(uint64_t hash);
+  void CopyPacked(const Shard& from, std::vector<std::pair<uint64_t, uint32_t>>* entries,
+                  std::vector<std::pair<uint32_t, uint32_t>>* moves);
   void MakeRoom(uint64_t hash);
   void Resize(uint32_t segment, uint32_t lines);
   void Split(uint32_t segment, uint64_t hash);
   void PointAt(uint32_t segment, uint64_t hash);
-  void FreeStrings(char* row);
+  void FreeStrings(char* row) noexcept;
   void SetSize(uint64_t size) noexcept { size_.store(size, std::memory_order_relaxed); }
 
   std::vector<Place> directory_;
@@ -210,7 +241,8 @@ class Shard {
   Arena* memory_;
   Slab slab_;
   StringArena arena_;
-  std::atomic<uint64_t> size_{0};  ///< written under the lock
+  std::vector<StringArena::Ref> fresh_strings_;  ///< of ReplaceStrings, empty between its calls
+  std::atomic<uint64_t> size_{0};                ///< written under the lock
   uint64_t renumbered_ = 0;
   KeyType key_type_;
   DType value_dtype_;

@@ -57,7 +57,13 @@ class Slab {
     return used_++;
   }
 
-  void Free(uint32_t row) { free_.push_back(row); }
+  void Free(uint32_t row) noexcept {
+    try {
+      free_.push_back(row);
+    } catch (const std::bad_alloc&) {
+      // No memory to remember a free row by: it is lost until the slab goes.
+    }
+  }
 
   /// Makes room to remember `rows` rows, so that only memory itself is still to be found.
   void Reserve(uint64_t rows) { extents_.reserve((rows >> log2_) + 1); }
@@ -67,6 +73,15 @@ class Slab {
     while (extents_.size() << log2_ < other.used_) AddExtent();
     used_ = other.used_;
     free_ = other.free_;
+  }
+
+  void Swap(Slab* other) noexcept {
+    std::swap(arena_, other->arena_);
+    std::swap(stride_, other->stride_);
+    std::swap(log2_, other->log2_);
+    std::swap(used_, other->used_);
+    extents_.swap(other->extents_);
+    free_.swap(other->free_);
   }
 
   size_t stride() const noexcept { return stride_; }
@@ -97,15 +112,6 @@ class Slab {
   void Release() noexcept {
     for (char* extent : extents_) arena_->Free(extent, extent_bytes());
     extents_.clear();
-  }
-
-  void Swap(Slab* other) noexcept {
-    std::swap(arena_, other->arena_);
-    std::swap(stride_, other->stride_);
-    std::swap(log2_, other->log2_);
-    std::swap(used_, other->used_);
-    extents_.swap(other->extents_);
-    free_.swap(other->free_);
   }
 
   Arena* arena_ = nullptr;

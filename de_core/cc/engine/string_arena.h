@@ -28,17 +28,22 @@ class StringArena {
   Ref Put(std::string_view bytes) {
     if (bytes.empty()) return 0;
     char* cell = Allocate(CellSize(bytes.size()));
+    live_bytes_ += CellSize(bytes.size());
     const uint64_t length = bytes.size();
     std::memcpy(cell, &length, sizeof(length));
     std::memcpy(cell + sizeof(length), bytes.data(), bytes.size());
     return static_cast<Ref>(reinterpret_cast<uintptr_t>(cell));
   }
 
-  void Free(Ref ref) {
+  void Free(Ref ref) noexcept {
     if (ref == 0) return;
     const size_t size = CellSize(Get(ref).size());
-    free_[size].push_back(reinterpret_cast<char*>(static_cast<uintptr_t>(ref)));
     live_bytes_ -= size;
+    try {
+      free_[size].push_back(reinterpret_cast<char*>(static_cast<uintptr_t>(ref)));
+    } catch (const std::bad_alloc&) {
+      // No memory to remember a free cell by: it is lost until the arena goes.
+    }
   }
 
   /// Replaces the string of `ref`, in place where the new one fits its cell exactly.
@@ -58,7 +63,6 @@ class StringArena {
   static size_t CellSize(size_t length) noexcept { return (length + 8 + 7) / 8 * 8; }
 
   char* Allocate(size_t size) {
-    live_bytes_ += size;
     const auto cells = free_.find(size);
     if (cells != free_.end() && !cells->second.empty()) {
       char* cell = cells->second.back();

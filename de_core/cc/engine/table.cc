@@ -112,6 +112,11 @@ Status Table::Clear() {
 }
 
 Status Table::Reserve(uint64_t rows) {
+  if (rows > kMaxRows) {
+    return Status::InvalidArgument(
+        "a table must hold at most " + std::to_string(kMaxRows) +
+        " rows: reserve as many as there will be. Received: rows=" + std::to_string(rows));
+  }
   return Guarded([&] {
     const std::shared_lock<ShardLock> hold(layout_lock_);
     for (auto& shard : shards_) {
@@ -136,37 +141,20 @@ Status Table::ShrinkToFit() {
 
 Status Table::EnsureSlots(const std::string& owner, const std::vector<SlotSpec>& specs) {
   return Guarded([&]() -> Status {
-    const auto missing = [&] {
-      std::vector<SlotSpec> absent;
-      for (const SlotSpec& spec : specs) {
-        if (layout_.FindSlot(owner, spec.name) == nullptr) absent.push_back(spec);
-      }
-      return absent;
-    };
+    std::vector<SlotSpec> missing;
     {
       const std::shared_lock<ShardLock> hold(layout_lock_);
-      for (const SlotSpec& spec : specs) {
-        const RowSlot* slot = layout_.FindSlot(owner, spec.name);
-        if (slot != nullptr && (slot->spec.width != spec.width || slot->spec.dtype != spec.dtype)) {
-          return Status::InvalidArgument(
-              "slot '" + spec.name + "' of optimizer '" + owner +
-              "' must keep its width and dtype. Received: width=" + std::to_string(spec.width) +
-              " where the table holds width=" + std::to_string(slot->spec.width));
-        }
-      }
-      if (missing().empty()) return Status::Ok();
+      DE_RETURN_IF_ERROR(layout_.FindMissing(owner, specs, &missing));
+      if (missing.empty()) return Status::Ok();
     }
     const std::lock_guard<std::mutex> replacing(replacing_lock_);
     const std::lock_guard<ShardLock> hold(layout_lock_);
-    const std::vector<SlotSpec> absent = missing();
-    if (absent.empty()) return Status::Ok();
+    missing.clear();
+    DE_RETURN_IF_ERROR(layout_.FindMissing(owner, specs, &missing));
+    if (missing.empty()) return Status::Ok();
     RowLayout wider = layout_;
-    wider.Append(owner, absent);
-    for (auto& shard : shards_) {
-      if (shard->watch != nullptr && shard->watch->held != nullptr) shard->watch->held->Cleared();
-    }
-    for (auto& shard : shards_) shard->Relayout(layout_, wider);
-    layout_ = std::move(wider);
+    wider.Append(owner, missing);
+    Relayout(std::move(wider));
     return Status::Ok();
   });
 }

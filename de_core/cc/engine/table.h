@@ -13,8 +13,9 @@
 // Addresses of rows never leave the table, and rows move only in ShrinkToFit and when slots are
 // added.
 //
-// Errors. No verb throws or aborts. A verb that fails for its arguments changes nothing; one that
-// runs out of memory may have applied part of its batch.
+// Errors. No verb throws or aborts. A verb that fails for its arguments changes nothing. A verb on
+// a batch that runs out of memory may have applied part of it, and leaves each row as it was or as
+// it should become; Reserve, ShrinkToFit, and adding or dropping slots change no row then.
 #ifndef DE_CORE_ENGINE_TABLE_H_
 #define DE_CORE_ENGINE_TABLE_H_
 
@@ -50,6 +51,9 @@ struct TableOptions {
   InitializerOptions initializer;  ///< what a key without a row reads as
   RowPolicyOptions policy;         ///< which keys get a row, which rows go
 };
+
+/// Most rows of a table: each shard numbers its own by 32 bits.
+inline constexpr uint64_t kMaxRows = uint64_t{kShards} * 0xffff0000;
 
 struct TableStats {
   uint64_t rows = 0;
@@ -114,6 +118,7 @@ class Table {
                  uint64_t* erased);
 
   Status Clear();
+  /// Makes room for `rows` rows, at most kMaxRows, beside the index as it is.
   Status Reserve(uint64_t rows);
   Status ShrinkToFit();
 
@@ -200,8 +205,13 @@ class Table {
   class ScratchLease;
 
   Status Prepare(const Keys& keys) const;
+  Status Step(const OptimizerRule& rule, const std::string& owner,
+              const std::vector<SlotSpec>& specs, const std::vector<double>& hyper,
+              const Keys& keys, const void* grads, Executor* executor,
+              const double* average_momentum);
   Status CheckColumn(RowColumn column) const;
   uint64_t RowsTooMany() const noexcept;
+  void Relayout(RowLayout layout);
   void MakeRoom();
   void SweepExpired(uint64_t rows);
   void AfterWrite(size_t keys);
@@ -240,7 +250,8 @@ class Table {
   void ReadRow(const char* row, size_t position, const ValuesOut& out) const;
   void ReadInitial(const IndexKey& key, size_t position, const ValuesOut& out) const;
   void WriteInitial(Shard& shard, const IndexKey& key, char* row) const;
-  void WriteStrings(Shard& shard, char* row, size_t position, const Values& values) const;
+  void WriteStrings(Shard& shard, const IndexKey& key, char* row, size_t position,
+                    const Values& values, bool inserted) const;
 
   TableOptions options_;
   RowLayout layout_;

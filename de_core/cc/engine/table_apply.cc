@@ -89,18 +89,30 @@ void UpdateKnown(const OneShardsKeys& batch, const Keys& keys, const KnownKeys::
 Status Table::Apply(const OptimizerRule& rule, const std::string& owner,
                     const std::vector<double>& hyper, const Keys& keys, const void* grads,
                     Executor* executor, const double* average_momentum) {
-  if (!IsFloating(options_.value_dtype)) {
-    return Status::InvalidArgument(
-        "an optimizer needs a table of floating-point values. Received: value_dtype=" +
-        std::string(NameOf(options_.value_dtype)));
-  }
-  DE_RETURN_IF_ERROR(CheckHyper(rule, hyper.data(), hyper.size()));
-  DE_RETURN_IF_ERROR(Prepare(keys));
-  std::vector<SlotSpec> specs =
-      rule.slots(options_.dim, options_.value_dtype, hyper.data(), hyper.size());
+  return Guarded([&]() -> Status {
+    if (!IsFloating(options_.value_dtype)) {
+      return Status::InvalidArgument(
+          "an optimizer needs a table of floating-point values. Received: value_dtype=" +
+          std::string(NameOf(options_.value_dtype)));
+    }
+    DE_RETURN_IF_ERROR(CheckHyper(rule, hyper.data(), hyper.size()));
+    DE_RETURN_IF_ERROR(Prepare(keys));
+    std::vector<SlotSpec> specs =
+        rule.slots(options_.dim, options_.value_dtype, hyper.data(), hyper.size());
+    if (average_momentum != nullptr) {
+      specs.push_back(AverageSlot(options_.value_dtype, options_.dim));
+    }
+    DE_RETURN_IF_ERROR(EnsureSlots(owner, specs));
+    return Step(rule, owner, specs, hyper, keys, grads, executor, average_momentum);
+  });
+}
+
+/// Apply where the slots are there, the average's last.
+Status Table::Step(const OptimizerRule& rule, const std::string& owner,
+                   const std::vector<SlotSpec>& specs, const std::vector<double>& hyper,
+                   const Keys& keys, const void* grads, Executor* executor,
+                   const double* average_momentum) {
   const bool averaged = average_momentum != nullptr;
-  if (averaged) specs.push_back(AverageSlot(options_.value_dtype, options_.dim));
-  DE_RETURN_IF_ERROR(EnsureSlots(owner, specs));
   const RuleKernel kernel = rule.kernel(options_.value_dtype);
   const AverageKernels average = AverageKernelsOf(options_.value_dtype);
   const std::shared_lock<ShardLock> hold(layout_lock_);

@@ -3,7 +3,7 @@
 #include <type_traits>
 
 #include "de_core/cc/engine/all_shards.h"
-#include "de_core/cc/engine/guard.h"
+#include "de_core/cc/engine/guarded_tasks.h"
 #include "de_core/cc/engine/pipeline.h"
 #include "de_core/cc/engine/prefetch.h"
 #include "de_core/cc/engine/table_scratch.h"
@@ -47,10 +47,7 @@ inline const IndexLine* LineAfterHome(const Shard::Reader& reader, uint64_t hash
 }  // namespace
 
 Status Table::Prepare(const Keys& keys) const {
-  if (keys.size > 0xffffffffULL) {
-    return Status::InvalidArgument("a batch must hold at most 2^32 - 1 keys. Received: " +
-                                   std::to_string(keys.size));
-  }
+  DE_RETURN_IF_ERROR(CheckBatch(keys.size));
   const bool strings = options_.key_type == KeyType::kString;
   if (keys.size > 0 && (strings ? keys.strings == nullptr : keys.ints == nullptr)) {
     return Status::InvalidArgument("keys must be of the table's type, " +
@@ -316,7 +313,7 @@ void Table::FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOu
 
 Status Table::Find(const Keys& keys, const ValuesOut& out, bool* found, Executor* executor) const {
   DE_RETURN_IF_ERROR(Prepare(keys));
-  return Guarded([&] {
+  return Guarded([&]() -> Status {
     const std::shared_lock<ShardLock> hold(layout_lock_);
     // Common widths get copies of a width known to the compiler; all others share one.
     const auto find_range = [&] {
@@ -343,8 +340,9 @@ Status Table::Find(const Keys& keys, const ValuesOut& out, bool* found, Executor
     if (worth <= 1) {
       range(0, keys.size);
     } else {
-      executor->Run(tasks, [&](size_t task) {
+      return RunGuarded(executor, tasks, [&](size_t task) {
         range(keys.size * task / tasks, keys.size * (task + 1) / tasks);
+        return Status::Ok();
       });
     }
     return Status::Ok();

@@ -326,6 +326,7 @@ Status Table::Touch(const Keys& keys) {
 Status Table::ReadColumn(RowColumn column, const Keys& keys, int64_t* values, bool* found) const {
   const std::shared_lock<ShardLock> hold(layout_lock_);
   DE_RETURN_IF_ERROR(CheckColumn(column));
+  DE_RETURN_IF_ERROR(Prepare(keys));
   std::fill_n(values, keys.size, int64_t{0});
   if (found != nullptr) std::fill_n(found, keys.size, false);
   const Stamp now = policy_.Now();

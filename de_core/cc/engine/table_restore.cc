@@ -87,6 +87,24 @@ Status AddKeys(const SnapshotReader& file, KeySet* keys) {
 
 }  // namespace
 
+Status MissingSlots(RowLayout layout, const std::vector<const SnapshotReader*>& files,
+                    std::vector<OwnedSlots>* missing) {
+  for (const SnapshotReader* file : files) {
+    for (const RowSlot& slot : file->header().layout.slots()) {
+      if (slot.owner == kScaleOwner) continue;
+      std::vector<SlotSpec> specs;
+      DE_RETURN_IF_ERROR(layout.FindMissing(slot.owner, {slot.spec}, &specs));
+      if (specs.empty()) continue;
+      layout.Append(slot.owner, specs);
+      const auto is_owners = [&](const OwnedSlots& each) { return each.owner == slot.owner; };
+      auto at = std::find_if(missing->begin(), missing->end(), is_owners);
+      if (at == missing->end()) at = missing->insert(at, {slot.owner, {}});
+      at->specs.push_back(slot.spec);
+    }
+  }
+  return Status::Ok();
+}
+
 Status VerifySections(const SnapshotReader& file, Executor* executor) {
   return ForEachSection(file, executor, [](const SnapshotSection&) { return Status::Ok(); });
 }
@@ -242,21 +260,16 @@ Status RestoreTable(Table* table, const std::vector<const SnapshotReader*>& file
                                                options.convert, &loaders[i]));
     }
     for (const SnapshotReader* file : files) DE_RETURN_IF_ERROR(VerifySections(*file, executor));
-    // From here on only the medium can fail.
-    uint64_t rows = 0;
-    for (const ChainSpan& chain : chains) {
-      for (size_t at = chain.from; at < chain.end; ++at) {
-        for (const RowSlot& slot : files[at]->header().layout.slots()) {
-          if (!options.slots || slot.owner == kScaleOwner) continue;
-          DE_RETURN_IF_ERROR(table->EnsureSlots(slot.owner, {slot.spec}));
-        }
-      }
-      rows += files[chain.from]->rows();
-    }
+    std::vector<OwnedSlots> missing;
+    if (options.slots) DE_RETURN_IF_ERROR(MissingSlots(table->layout(), files, &missing));
+    // From here on only the medium and memory can fail. Rows that go are not moved first.
     if (options.replace) {
       DE_RETURN_IF_ERROR(table->SetInitializer(files.back()->header().initializer));
       DE_RETURN_IF_ERROR(table->Clear());
     }
+    for (const auto& [owner, specs] : missing) DE_RETURN_IF_ERROR(table->EnsureSlots(owner, specs));
+    uint64_t rows = 0;
+    for (const ChainSpan& chain : chains) rows += files[chain.from]->rows();
     for (const ChainSpan& chain : chains) {
       if (!options.slots) break;
       DE_RETURN_IF_ERROR(table->LoadState(files[chain.end - 1]->header().metadata,

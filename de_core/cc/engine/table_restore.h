@@ -35,6 +35,17 @@ struct RestoreReport {
 Status RestoreTable(Table* table, const std::vector<const SnapshotReader*>& files,
                     const RestoreOptions& options, Executor* executor, RestoreReport* report);
 
+/// Slots of one optimizer.
+struct OwnedSlots {
+  std::string owner;
+  std::vector<SlotSpec> specs;
+};
+
+/// The slots of `files` that a table of `layout` lacks, each owner once. InvalidArgument where a
+/// slot has another width or dtype.
+Status MissingSlots(RowLayout layout, const std::vector<const SnapshotReader*>& files,
+                    std::vector<OwnedSlots>* missing);
+
 /// Verifies every byte, on several threads.
 Status VerifySections(const SnapshotReader& file, Executor* executor);
 

@@ -115,15 +115,29 @@ Status Table::DropSlots(const std::string& owner) {
     if (!layout_.HasOwner(owner)) return Status::Ok();
     RowLayout narrower = layout_;
     narrower.Remove(owner);
-    // A base holds the dropped slots: the next delta must replace it.
-    for (auto& shard : shards_) {
-      if (shard->watch != nullptr) shard->watch->Cleared();
-    }
-    for (auto& shard : shards_) shard->Relayout(layout_, narrower);
-    layout_ = std::move(narrower);
-    arena_.Trim();
+    Relayout(std::move(narrower));
     return Status::Ok();
   });
+}
+
+/// Moves all rows to a layout with slots appended or taken away, or throws std::bad_alloc and
+/// changes nothing. Takes the memory of the rows as they are beside them. Nobody else uses the
+/// table meanwhile.
+void Table::Relayout(RowLayout layout) {
+  // A base holds the slots that go: the next delta must replace it.
+  const bool dropped = layout.slots().size() < layout_.slots().size();
+  std::vector<Slab> rows;
+  rows.reserve(kShards);
+  for (const auto& shard : shards_) rows.push_back(shard->Relaid(layout_, layout));
+  for (size_t i = 0; i < kShards; ++i) {
+    RowWatch* const watch = shards_[i]->watch.get();
+    if (watch != nullptr && dropped) watch->Cleared();
+    if (watch != nullptr && watch->held != nullptr) watch->held->Cleared();
+    shards_[i]->Adopt(&rows[i], layout);
+  }
+  layout_ = std::move(layout);
+  rows.clear();  // no row of the old layout will be asked for
+  arena_.Trim();
 }
 
 }  // namespace de::engine

@@ -59,11 +59,15 @@ AddValues AdditionOf(DType dtype) {
 
 }  // namespace
 
-void Table::WriteStrings(Shard& shard, char* row, size_t position, const Values& values) const {
-  for (size_t i = 0; i < options_.dim; ++i) {
-    char* at = row + i * sizeof(StringArena::Ref);
-    Shard::StoreRef(
-        at, shard.arena().Replace(Shard::LoadRef(at), values.strings[position * options_.dim + i]));
+/// Writes a row's strings: all, or none where memory runs out, and then a row that was `inserted`
+/// is no more.
+void Table::WriteStrings(Shard& shard, const IndexKey& key, char* row, size_t position,
+                         const Values& values, bool inserted) const {
+  try {
+    shard.ReplaceStrings(row, values.strings + position * options_.dim);
+  } catch (const std::bad_alloc&) {
+    if (inserted) shard.Erase(key);
+    throw;
   }
 }
 
@@ -77,12 +81,12 @@ Status Table::InsertOrAssign(const Keys& keys, const Values& values, Executor* e
   const auto update = [&](const auto& plain) {
     return UpdateRows(
         keys, executor, touch, gate,
-        [&](Shard& shard, const IndexKey&, char* row, size_t position, bool inserted) {
+        [&](Shard& shard, const IndexKey& key, char* row, size_t position, bool inserted) {
           if (inserted) layout_.FillSlots(row, 0);
           if (values.data != nullptr) {
             CopyBytes(row, values.data + position * bytes, bytes);
           } else {
-            WriteStrings(shard, row, position, values);
+            WriteStrings(shard, key, row, position, values, inserted);
           }
           policy_.Touch(row, stamp);
         },
@@ -178,29 +182,32 @@ Status Table::LoadRows(const RowLayout& from, const Keys& keys, const Values& ro
                                    " keys, " + std::string(NameOf(options_.value_dtype)) +
                                    " values of dim=" + std::to_string(options_.dim));
   }
-  const std::shared_lock<ShardLock> hold(layout_lock_);
-  std::vector<std::pair<const RowSlot*, const RowSlot*>> shared;  // (to, from)
-  for (const RowSlot& slot : layout_.slots()) {
-    const RowSlot* source = from.FindSlot(slot.owner, slot.spec.name);
-    if (source != nullptr && source->bytes() == slot.bytes()) shared.emplace_back(&slot, source);
-  }
-  const size_t stride = from.stride();
-  const Stamp stamp = policy_.BeginWrite();
-  const TableGate gate(this, stamp, /*admits_all=*/true);
-  return UpdateRows(keys, executor, layout_.stride(), gate,
-                    [&](Shard& shard, const IndexKey&, char* row, size_t position, bool) {
-                      const char* source = rows.data + position * stride;
-                      layout_.FillSlots(row, 0);
-                      policy_.Touch(row, stamp);  // what the rows come without
-                      if (rows.strings != nullptr) {
-                        WriteStrings(shard, row, position, rows);
-                      } else {
-                        CopyBytes(row, source, layout_.value_bytes());
-                      }
-                      for (const auto& [to, slot] : shared) {
-                        CopyBytes(row + to->offset, source + slot->offset, slot->bytes());
-                      }
-                    });
+  return Guarded([&]() -> Status {
+    const std::shared_lock<ShardLock> hold(layout_lock_);
+    std::vector<std::pair<const RowSlot*, const RowSlot*>> shared;  // (to, from)
+    for (const RowSlot& slot : layout_.slots()) {
+      const RowSlot* source = from.FindSlot(slot.owner, slot.spec.name);
+      if (source != nullptr && source->bytes() == slot.bytes()) shared.emplace_back(&slot, source);
+    }
+    const size_t stride = from.stride();
+    const Stamp stamp = policy_.BeginWrite();
+    const TableGate gate(this, stamp, /*admits_all=*/true);
+    return UpdateRows(
+        keys, executor, layout_.stride(), gate,
+        [&](Shard& shard, const IndexKey& key, char* row, size_t position, bool inserted) {
+          const char* source = rows.data + position * stride;
+          if (rows.strings != nullptr) {
+            WriteStrings(shard, key, row, position, rows, inserted);
+          } else {
+            CopyBytes(row, source, layout_.value_bytes());
+          }
+          layout_.FillSlots(row, 0);
+          policy_.Touch(row, stamp);  // what the rows come without
+          for (const auto& [to, slot] : shared) {
+            CopyBytes(row + to->offset, source + slot->offset, slot->bytes());
+          }
+        });
+  });
 }
 
 Status Table::Erase(const Keys& keys, Executor* executor) {

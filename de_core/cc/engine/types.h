@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "de_core/cc/engine/status.h"
+
 namespace de::engine {
 
 /// Element types of a row. The numbers are part of the snapshot format: never renumber.
@@ -93,6 +95,16 @@ struct Keys {
 
 /// Largest row value the table accepts, in elements.
 inline constexpr size_t kMaxDim = 4096;
+
+/// Most keys of a batch: vector instructions take positions in it as signed 32 bits.
+inline constexpr size_t kMaxBatch = 0x7fffffff;
+
+/// InvalidArgument for a batch of too many keys; reads none of them.
+inline Status CheckBatch(size_t keys) {
+  if (keys <= kMaxBatch) return Status::Ok();
+  return Status::InvalidArgument("a batch must hold at most 2^31 - 1 keys: divide it. Received: " +
+                                 std::to_string(keys) + " keys");
+}
 
 }  // namespace de::engine
 

@@ -109,11 +109,11 @@ class UniqueKeys {
 
   void MakeRoom(size_t count) {
     if (count < unique_of_.size()) return;
-    unique_of_.resize(count + 1);
-    // Of these the place behind the last is written, too.
+    // The loops write one place behind the last.
     words_.resize(count + 1);
     positions_.resize(count + 1);
     again_.resize(count + 1);
+    unique_of_.resize(count + 1);  // last: its size says that all have room
   }
 
   std::vector<uint16_t> small_places_;  ///< open addressing

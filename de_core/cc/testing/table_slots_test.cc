@@ -204,6 +204,24 @@ TEST(TableSlots, AveragesFollowTheRowsAndReplaceThem) {
   }
 }
 
+TEST(TableSlots, TheMemoryOfNarrowerRowsGoesBack) {
+  TableOptions options;
+  options.dim = 64;
+  std::unique_ptr<Table> table;
+  ASSERT_TRUE(Table::Create(options, &table).ok());
+  std::vector<int64_t> keys(40000);
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i);
+  const std::vector<float> rows(keys.size() * options.dim, 1.0F);
+  ASSERT_TRUE(table
+                  ->InsertOrAssign({keys.data(), nullptr, keys.size()},
+                                   {reinterpret_cast<const char*>(rows.data()), nullptr}, nullptr)
+                  .ok());
+  const uint64_t row_bytes = table->Stats().row_bytes;
+  ASSERT_GT(row_bytes, 10000000U);
+  ASSERT_TRUE(table->EnsureSlots("adam", {{"m", DType::kFloat32, 64, 0}}).ok());
+  EXPECT_LT(table->Stats().free_bytes, row_bytes / 100);
+}
+
 TEST(TableSlots, ManyThreadsReadWhileOthersWriteAndWiden) {
   const auto table = Make();
   const Batch batch(2000);

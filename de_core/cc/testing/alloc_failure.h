@@ -1,0 +1,205 @@
+// Runs verbs while memory runs out: the n-th allocation fails, for every n, each time in a process
+// of its own. Afterwards memory is back and the table must be as a verb that failed may leave it.
+//
+// alloc_failure.cc replaces the global operator new and wraps mmap, the engine's page memory.
+// ThreadSanitizer's build leaves these tests out: they fork while nothing else runs, thousands of
+// times, and look for no races.
+#ifndef DE_CORE_TESTING_ALLOC_FAILURE_H_
+#define DE_CORE_TESTING_ALLOC_FAILURE_H_
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <mutex>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "de_core/cc/engine/executor.h"
+#include "de_core/cc/engine/status.h"
+
+namespace de::engine::testing {
+
+/// Which allocations fail.
+enum class Fault : uint8_t {
+  kOnce,     ///< the n-th alone
+  kForGood,  ///< the n-th and all that follow, until memory is back
+};
+
+/// Counts allocations of all threads while it is armed.
+struct Faults {
+  static inline std::atomic<bool> armed{false};
+  static inline std::atomic<int64_t> calls{0};
+  static inline std::atomic<bool> fired{false};
+  static inline std::atomic<uint64_t> mapped{0};  ///< bytes of page memory
+  static inline int64_t at = 0;
+  static inline Fault fault = Fault::kOnce;
+  static inline thread_local bool quiet = false;
+
+  static void Arm(Fault kind, int64_t nth) {
+    calls = 0;
+    mapped = 0;
+    fired = false;
+    at = nth;
+    fault = kind;
+    armed = true;
+  }
+  static void Disarm() { armed = false; }
+
+  /// Calls make(), whose allocations on this thread do not count.
+  template <typename Make>
+  static auto Quietly(const Make& make) {
+    quiet = true;
+    auto made = make();
+    quiet = false;
+    return made;
+  }
+
+  static bool Hits() noexcept {
+    if (!armed.load(std::memory_order_relaxed) || quiet) return false;
+    const int64_t call = calls.fetch_add(1, std::memory_order_relaxed) + 1;
+    if (fault == Fault::kOnce ? call != at : call < at) return false;
+    fired = true;
+    return true;
+  }
+};
+
+/// Threads that wait for tasks. Run allocates nothing, and the caller takes no task: an exception
+/// that leaves a task ends the process, as in TensorFlow's pool.
+class PoolThreads final : public Executor {
+ public:
+  explicit PoolThreads(size_t count) {
+    for (size_t i = 0; i < count; ++i) threads_.emplace_back([this] { Work(); });
+  }
+  ~PoolThreads() override {
+    {
+      const std::lock_guard<std::mutex> guard(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  size_t threads() const override { return threads_.size(); }
+
+  void Run(size_t count, const std::function<void(size_t)>& task) override {
+    std::unique_lock<std::mutex> lock(mutex_);
+    task_ = &task;
+    next_ = done_ = 0;
+    count_ = count;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return done_ == count_; });
+    count_ = next_ = done_ = 0;
+  }
+
+ private:
+  void Work() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return stop_ || next_ < count_; });
+      if (stop_) return;
+      const size_t at = next_++;
+      lock.unlock();
+      (*task_)(at);
+      lock.lock();
+      if (++done_ == count_) changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  const std::function<void(size_t)>* task_ = nullptr;
+  size_t next_ = 0, count_ = 0, done_ = 0;
+  bool stop_ = false;
+  std::vector<std::thread> threads_;
+};
+
+/// What became of one child process, in memory that it shares with its parent.
+struct ChildReport {
+  bool reached;         ///< an allocation failed
+  char complaint[480];  ///< empty if all was well
+};
+
+/// The sweep of one verb.
+struct SweepResult {
+  std::string verb;
+  uint64_t injected = 0;
+  uint64_t bad = 0;
+  std::string first_complaint;
+};
+
+/// Calls body(fault, n) in a child process; it arms Faults around the verb and returns a complaint,
+/// or nothing. `report` is shared memory.
+template <typename Body>
+void RunChild(const Body& body, Fault fault, int64_t nth, ChildReport* report) {
+  *report = {};
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(60);  // a verb that waits for ever ends so
+    std::string complaint;
+    try {
+      complaint = body(fault, nth);
+    } catch (const std::exception& error) {
+      Faults::Disarm();
+      complaint = std::string("it threw: ") + error.what();
+    }
+    report->reached = Faults::fired;
+    std::snprintf(report->complaint, sizeof(report->complaint), "%s", complaint.c_str());
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
+  report->reached = true;
+  std::snprintf(report->complaint, sizeof(report->complaint),
+                WIFSIGNALED(status) ? "ended by signal %d" : "exit status %d",
+                WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+}
+
+/// Runs `body` for every n until none fails any more. Unless the environment says
+/// DE_ALLOC_SWEEP=full they are sampled: the first `dense` of them, and then fewer and fewer.
+template <typename Body>
+SweepResult Sweep(const std::string& verb, int64_t dense, const Body& body) {
+  const char* wish = std::getenv("DE_ALLOC_SWEEP");
+  const bool full = wish != nullptr && std::string(wish) == "full";
+  SweepResult result{verb, 0, 0, ""};
+  auto* const report = static_cast<ChildReport*>(mmap(
+      nullptr, sizeof(ChildReport), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  for (const Fault fault : {Fault::kOnce, Fault::kForGood}) {
+    for (int64_t nth = 1;; nth += full ? 1 : 1 + nth / dense) {
+      RunChild(body, fault, nth, report);
+      const bool bad = report->complaint[0] != '\0';
+      if (report->reached) ++result.injected;
+      if (bad && result.bad++ == 0) {
+        result.first_complaint = (fault == Fault::kOnce ? "once, n=" : "for good, n=") +
+                                 std::to_string(nth) + ": " + report->complaint;
+      }
+      if (!report->reached) break;
+    }
+  }
+  munmap(report, sizeof(ChildReport));
+  return result;
+}
+
+/// Prints a line of the table (verb, failures injected, bad outcomes), and expects no bad one.
+inline void Report(const SweepResult& result) {
+  std::printf("%-44s %8llu injected %6llu bad\n", result.verb.c_str(),
+              static_cast<unsigned long long>(result.injected),
+              static_cast<unsigned long long>(result.bad));
+  EXPECT_EQ(result.bad, 0U) << result.verb << ": " << result.first_complaint;
+}
+
+}  // namespace de::engine::testing
+
+#endif  // DE_CORE_TESTING_ALLOC_FAILURE_H_
