@@ -111,6 +111,8 @@ class Inspection:
         Raises:
             TypeError: `rows` is no whole number.
             ValueError: `rows` is negative.
+            tf.errors.InvalidArgumentError: `rows` are more than a table can number, some 6.8e10.
+            tf.errors.ResourceExhaustedError: There is no memory for them. The table is as before.
 
         Example:
         >>> import de_core as de

@@ -219,23 +219,25 @@ class ShrinkToFitOp final : public LiveTableOp {
   }
 };
 
-class ShardOfOp final : public OpKernel {
+class ShardOfOp final : public GuardedOp {
  public:
-  explicit ShardOfOp(OpKernelConstruction* context) : OpKernel(context) {
+  explicit ShardOfOp(OpKernelConstruction* context) : GuardedOp(context) {
     OP_REQUIRES_OK(context, context->GetAttr("num_shards", &shards_));
     OP_REQUIRES(context, shards_ <= 0x7fffffff,
                 absl::InvalidArgumentError(
                     absl::StrCat("num_shards must fit in int32. Received: ", shards_)));
   }
-  void Compute(OpKernelContext* context) override {
+  absl::Status Execute(OpKernelContext* context) override {
+    TF_RETURN_IF_ERROR(CheckKeyCount(context->input(0)));
     const KeyBatch batch(context->input(0));
     Tensor* shards = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, context->input(0).shape(), &shards));
+    TF_RETURN_IF_ERROR(context->allocate_output(0, context->input(0).shape(), &shards));
     int32_t* out = shards->flat<int32_t>().data();
     for (size_t i = 0; i < batch.keys().size; ++i) {
       out[i] = static_cast<int32_t>(
           engine::ShardOfKey(engine::WordOf(batch.keys(), i), static_cast<uint32_t>(shards_)));
     }
+    return absl::OkStatus();
   }
 
  private:

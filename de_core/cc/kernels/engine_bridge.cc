@@ -151,23 +151,32 @@ void PoolExecutor::Run(size_t count, const std::function<void(size_t)>& task) {
   };
   const auto help = [take_tasks] { take_tasks([] {}); };
   const size_t helpers = std::min(threads(), count) - 1;
-  for (size_t i = 1; i < helpers; ++i) pool_->Schedule(help);
+  // Whom there is no memory to ask is no helper: those that were asked already have the task.
+  const auto ask = [](const auto& schedule) noexcept {
+    try {
+      schedule();
+    } catch (const std::bad_alloc&) {
+    }
+  };
+  for (size_t i = 1; i < helpers; ++i) ask([&] { pool_->Schedule(help); });
   // The last helper is asked for among the threads that run ops: one that has none looks for work
   // for a while before it sleeps. It is there at once, and would else keep a core from one that is
   // woken for this.
   if (helpers > 0 && runner_ != nullptr) {
-    (*runner_)([help, shared, caller = std::this_thread::get_id()] {
-      if (std::this_thread::get_id() == caller) {
-        shared->declined = true;
-        return;
-      }
-      shared->joined = true;
-      help();
+    ask([&] {
+      (*runner_)([help, shared, caller = std::this_thread::get_id()] {
+        if (std::this_thread::get_id() == caller) {
+          shared->declined = true;
+          return;
+        }
+        shared->joined = true;
+        help();
+      });
     });
   }
   bool wanted = helpers > 0;
   const auto wake_helper = [&] {
-    if (wanted && !shared->joined) pool_->Schedule(help);
+    if (wanted && !shared->joined) ask([&] { pool_->Schedule(help); });
     wanted = false;
   };
   if (runner_ == nullptr || shared->declined) wake_helper();
@@ -222,6 +231,17 @@ void ValueTarget::Set(size_t element, std::string_view bytes) {
 absl::Status RowsShape(const Tensor& keys, int64_t width, tensorflow::TensorShape* shape) {
   *shape = keys.shape();
   return shape->AddDimWithStatus(width);
+}
+
+absl::Status AllocateOutput(tensorflow::OpKernelContext* context, int index,
+                            std::initializer_list<int64_t> dims, Tensor** output) {
+  tensorflow::TensorShape shape;
+  TF_RETURN_IF_ERROR(tensorflow::TensorShape::BuildTensorShape(dims, &shape));
+  return context->allocate_output(index, shape, output);
+}
+
+absl::Status CheckKeyCount(const Tensor& keys) {
+  return ToAbsl(engine::CheckBatch(static_cast<size_t>(keys.NumElements())));
 }
 
 }  // namespace de::kernels

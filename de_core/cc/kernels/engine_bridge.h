@@ -3,11 +3,13 @@
 #define DE_CORE_KERNELS_ENGINE_BRIDGE_H_
 
 #include <functional>
+#include <initializer_list>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "de_core/cc/engine/executor.h"
+#include "de_core/cc/engine/guard.h"
 #include "de_core/cc/engine/status.h"
 #include "de_core/cc/engine/types.h"
 #include "de_core/cc/engine/values.h"
@@ -18,6 +20,17 @@
 namespace de::kernels {
 
 absl::Status ToAbsl(engine::Status status);
+
+/// Runs `kernel`, which returns an absl::Status; what the standard library throws becomes one.
+template <typename Kernel>
+absl::Status GuardedKernel(const Kernel& kernel) {
+  absl::Status status;
+  const engine::Status guarded = engine::Guarded([&] {
+    status = kernel();
+    return engine::Status::Ok();
+  });
+  return guarded.ok() ? status : ToAbsl(guarded);
+}
 
 /// The engine's name of a TensorFlow type, or an error for a type no table holds.
 absl::Status ToEngine(tensorflow::DataType dtype, engine::DType* out);
@@ -74,6 +87,13 @@ class ValueTarget final : public engine::ValueSink {
 /// keys.shape + [width].
 absl::Status RowsShape(const tensorflow::Tensor& keys, int64_t width,
                        tensorflow::TensorShape* shape);
+
+/// Allocates output `index` of the shape `dims`, which a caller's numbers may make impossible.
+absl::Status AllocateOutput(tensorflow::OpKernelContext* context, int index,
+                            std::initializer_list<int64_t> dims, tensorflow::Tensor** output);
+
+/// InvalidArgument for a tensor of more keys than a batch may hold.
+absl::Status CheckKeyCount(const tensorflow::Tensor& keys);
 
 }  // namespace de::kernels
 

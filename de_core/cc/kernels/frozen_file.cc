@@ -148,7 +148,8 @@ absl::Status FrozenFile::Find(const engine::Keys& keys, engine::ValuesOut out, b
   if (tasks <= 1) return Answer(range(0, keys.size));
   std::vector<engine::Status> parts(tasks);
   executor->Run(tasks, [&](size_t task) {
-    parts[task] = range(keys.size * task / tasks, keys.size * (task + 1) / tasks);
+    parts[task] = engine::Guarded(
+        [&] { return range(keys.size * task / tasks, keys.size * (task + 1) / tasks); });
   });
   for (engine::Status& part : parts) {  // the first, so that it is always the same key's
     if (!part.ok()) return Answer(std::move(part));

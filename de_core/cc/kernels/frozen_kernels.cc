@@ -9,18 +9,17 @@ namespace {
 using tensorflow::OpKernel;
 using tensorflow::OpKernelContext;
 
-class FrozenTableOpenOp final : public OpKernel {
+class FrozenTableOpenOp final : public TableOp {
  public:
-  using OpKernel::OpKernel;
-  void Compute(OpKernelContext* context) override {
-    tensorflow::core::RefCountPtr<TableResource> table;
-    OP_REQUIRES_OK(context, TableOf(context, &table));
+  using TableOp::TableOp;
+  absl::Status Run(OpKernelContext* context, TableResource* table) override {
     std::vector<std::string> paths;
-    OP_REQUIRES_OK(context, PathsOf(context, 1, &paths));
+    TF_RETURN_IF_ERROR(PathsOf(context, 1, &paths));
     std::shared_ptr<const FrozenFile> file;
-    OP_REQUIRES_OK(context, FrozenFile::Open(context->env(), paths, &file));
-    OP_REQUIRES_OK(context, CheckServes(*table, paths[0], file->header()));
+    TF_RETURN_IF_ERROR(FrozenFile::Open(context->env(), paths, &file));
+    TF_RETURN_IF_ERROR(CheckServes(*table, paths[0], file->header()));
     table->OpenFrozen(std::move(file));
+    return absl::OkStatus();
   }
 };
 

@@ -17,35 +17,33 @@ using tensorflow::TensorShape;
 
 /// DeTableFind, and DeTableFindOrInsert with `insert`.
 template <bool insert>
-class FindOp final : public OpKernel {
+class FindOp final : public TableOp {
  public:
-  explicit FindOp(OpKernelConstruction* context) : OpKernel(context) {
+  explicit FindOp(OpKernelConstruction* context) : TableOp(context) {
     OP_REQUIRES_OK(context, context->GetAttr("Tvalues", &value_dtype_));
     OP_REQUIRES_OK(context, context->GetAttr("dim", &dim_));
   }
 
-  void Compute(OpKernelContext* context) override {
-    tensorflow::core::RefCountPtr<TableResource> table;
-    OP_REQUIRES_OK(context, TableOf(context, &table));
+  absl::Status Run(OpKernelContext* context, TableResource* table) override {
     const Tensor& keys = context->input(1);
-    OP_REQUIRES_OK(context, table->CheckKeys(keys.dtype()));
-    OP_REQUIRES_OK(context, table->CheckValues(value_dtype_, dim_));
+    TF_RETURN_IF_ERROR(table->CheckKeys(keys));
+    TF_RETURN_IF_ERROR(table->CheckValues(value_dtype_, dim_));
     TensorShape shape;
-    OP_REQUIRES_OK(context, RowsShape(keys, dim_, &shape));
+    TF_RETURN_IF_ERROR(RowsShape(keys, dim_, &shape));
     Tensor* values = nullptr;
     Tensor* found = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, shape, &values));
-    OP_REQUIRES_OK(context, context->allocate_output(1, keys.shape(), &found));
+    TF_RETURN_IF_ERROR(context->allocate_output(0, shape, &values));
+    TF_RETURN_IF_ERROR(context->allocate_output(1, keys.shape(), &found));
     const KeyBatch batch(keys);
     ValueTarget target(values);
     PoolExecutor executor(context);
     bool* flags = found->flat<bool>().data();
     if constexpr (insert) {
       std::shared_ptr<engine::Table> live;
-      OP_REQUIRES_OK(context, table->Live(&live));
-      DE_OP_REQUIRES_OK(context, live->FindOrInsert(batch.keys(), target.out(), flags, &executor));
+      TF_RETURN_IF_ERROR(table->Live(&live));
+      return ToAbsl(live->FindOrInsert(batch.keys(), target.out(), flags, &executor));
     } else {
-      OP_REQUIRES_OK(context, table->Find(batch.keys(), target.out(), flags, &executor));
+      return table->Find(batch.keys(), target.out(), flags, &executor);
     }
   }
 
@@ -54,20 +52,17 @@ class FindOp final : public OpKernel {
   int64_t dim_ = 0;
 };
 
-class ContainsOp final : public OpKernel {
+class ContainsOp final : public TableOp {
  public:
-  using OpKernel::OpKernel;
-  void Compute(OpKernelContext* context) override {
-    tensorflow::core::RefCountPtr<TableResource> table;
-    OP_REQUIRES_OK(context, TableOf(context, &table));
+  using TableOp::TableOp;
+  absl::Status Run(OpKernelContext* context, TableResource* table) override {
     const Tensor& keys = context->input(1);
-    OP_REQUIRES_OK(context, table->CheckKeys(keys.dtype()));
+    TF_RETURN_IF_ERROR(table->CheckKeys(keys));
     Tensor* found = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, keys.shape(), &found));
+    TF_RETURN_IF_ERROR(context->allocate_output(0, keys.shape(), &found));
     const KeyBatch batch(keys);
     PoolExecutor executor(context);
-    OP_REQUIRES_OK(context, table->Find(batch.keys(), engine::ValuesOut{},
-                                        found->flat<bool>().data(), &executor));
+    return table->Find(batch.keys(), engine::ValuesOut{}, found->flat<bool>().data(), &executor);
   }
 };
 
@@ -80,46 +75,46 @@ class EmbeddingAnchorOp final : public OpKernel {
 
 /// DeTableExport, and DeTableExportBatch with `one_batch`.
 template <bool one_batch>
-class ExportOp final : public OpKernel {
+class ExportOp final : public TableOp {
  public:
-  explicit ExportOp(OpKernelConstruction* context) : OpKernel(context) {
+  explicit ExportOp(OpKernelConstruction* context) : TableOp(context) {
     OP_REQUIRES_OK(context, context->GetAttr("slot", &slot_));
     OP_REQUIRES_OK(context, context->GetAttr("Tvalues", &value_dtype_));
     OP_REQUIRES_OK(context, context->GetAttr("Tkeys", &key_dtype_));
   }
 
-  void Compute(OpKernelContext* context) override {
-    tensorflow::core::RefCountPtr<TableResource> table;
-    OP_REQUIRES_OK(context, TableOf(context, &table));
+  absl::Status Run(OpKernelContext* context, TableResource* table) override {
     std::shared_ptr<engine::Table> live;
-    OP_REQUIRES_OK(context, table->Live(&live));
-    OP_REQUIRES_OK(context, table->CheckKeys(key_dtype_));
+    TF_RETURN_IF_ERROR(table->Live(&live));
+    TF_RETURN_IF_ERROR(table->CheckKeys(key_dtype_));
     RowPart part;
-    OP_REQUIRES_OK(context, PartOf(live->layout(), &part));
-    OP_REQUIRES(context, ToTensorFlow(part.dtype) == value_dtype_,
-                absl::InvalidArgumentError(absl::StrCat(
-                    "Tvalues must be the dtype of what is exported, ", engine::NameOf(part.dtype),
-                    ". Received: ", tensorflow::DataTypeString(value_dtype_))));
+    TF_RETURN_IF_ERROR(PartOf(live->layout(), &part));
+    if (ToTensorFlow(part.dtype) != value_dtype_) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "Tvalues must be the dtype of what is exported, ", engine::NameOf(part.dtype),
+          ". Received: ", tensorflow::DataTypeString(value_dtype_)));
+    }
     std::vector<int64_t> words;
     std::vector<tensorflow::tstring> names, strings;
     std::string rows;
     engine::RowBatch batch;
     engine::ExportCursor cursor;
     if (one_batch) {
-      OP_REQUIRES_OK(context, CheckScalar(context, 1, "cursor"));
+      TF_RETURN_IF_ERROR(CheckScalar(context, 1, "cursor"));
       cursor.next_hash = context->input(1).scalar<uint64_t>()();
     }
     for (bool more = true; more; more = !one_batch && !cursor.done) {
-      DE_OP_REQUIRES_OK(context, live->ExportBatch(&cursor, &batch));
+      TF_RETURN_IF_ERROR(ToAbsl(live->ExportBatch(&cursor, &batch)));
       if (batch.size() == 0) continue;
       // Slots may come and go between two batches.
       RowPart now;
-      OP_REQUIRES_OK(context, PartOf(batch.layout, &now));
-      OP_REQUIRES(context, now.width == part.width && now.dtype == part.dtype,
-                  absl::FailedPreconditionError(absl::StrCat(
-                      "a slot must keep its width and dtype while it is exported; export it again. "
-                      "Received: slot='",
-                      slot_, "', width=", now.width, ", first of width=", part.width)));
+      TF_RETURN_IF_ERROR(PartOf(batch.layout, &now));
+      if (now.width != part.width || now.dtype != part.dtype) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            "a slot must keep its width and dtype while it is exported; export it again. "
+            "Received: slot='",
+            slot_, "', width=", now.width, ", first of width=", part.width));
+      }
       const size_t stride = batch.layout.stride();
       for (size_t i = 0; i < batch.size(); ++i) {
         words.push_back(static_cast<int64_t>(batch.words[i]));
@@ -131,10 +126,9 @@ class ExportOp final : public OpKernel {
     const auto count = static_cast<int64_t>(words.size());
     Tensor* keys = nullptr;
     Tensor* values = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({count}), &keys));
-    OP_REQUIRES_OK(
-        context, context->allocate_output(1, TensorShape({count, static_cast<int64_t>(part.width)}),
-                                          &values));
+    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({count}), &keys));
+    TF_RETURN_IF_ERROR(context->allocate_output(
+        1, TensorShape({count, static_cast<int64_t>(part.width)}), &values));
     if (key_dtype_ == tensorflow::DT_STRING) {
       std::move(names.begin(), names.end(), keys->flat<tensorflow::tstring>().data());
     } else if (key_dtype_ == tensorflow::DT_INT32) {
@@ -145,14 +139,15 @@ class ExportOp final : public OpKernel {
       std::copy(words.begin(), words.end(), keys->flat<int64_t>().data());
     }
     if (one_batch) {
-      OP_REQUIRES_OK(context, OutputScalar<uint64_t>(context, 2, cursor.next_hash));
-      OP_REQUIRES_OK(context, OutputScalar<bool>(context, 3, cursor.done));
+      TF_RETURN_IF_ERROR(OutputScalar<uint64_t>(context, 2, cursor.next_hash));
+      TF_RETURN_IF_ERROR(OutputScalar<bool>(context, 3, cursor.done));
     }
     if (value_dtype_ == tensorflow::DT_STRING) {
       std::move(strings.begin(), strings.end(), values->flat<tensorflow::tstring>().data());
     } else if (count > 0) {
       std::memcpy(const_cast<char*>(values->tensor_data().data()), rows.data(), rows.size());
     }
+    return absl::OkStatus();
   }
 
  private:

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "de_core/cc/kernels/engine_bridge.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/variant.h"
 #include "tensorflow/core/framework/variant_op_registry.h"
@@ -174,8 +175,8 @@ class RowGradientsConcatOp final : public OpKernel {
     }
     Tensor* all_keys = nullptr;
     Tensor* all_values = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({count}), &all_keys));
-    OP_REQUIRES_OK(context, context->allocate_output(1, TensorShape({count, dim_}), &all_values));
+    OP_REQUIRES_OK(context, AllocateOutput(context, 0, {count}, &all_keys));
+    OP_REQUIRES_OK(context, AllocateOutput(context, 1, {count, dim_}, &all_values));
     int64_t at = 0;
     for (const auto& [keys, values] : parts) {
       if (key_dtype_ == tensorflow::DT_STRING) {

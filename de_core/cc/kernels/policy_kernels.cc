@@ -7,7 +7,6 @@
 namespace de::kernels {
 namespace {
 
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
@@ -33,7 +32,7 @@ class TouchOp final : public LiveTableOp {
   using LiveTableOp::LiveTableOp;
   absl::Status RunLive(OpKernelContext* context, const TableResource& table,
                        engine::Table* live) override {
-    TF_RETURN_IF_ERROR(table.CheckKeys(context->input(1).dtype()));
+    TF_RETURN_IF_ERROR(table.CheckKeys(context->input(1)));
     return ToAbsl(live->Touch(KeyBatch(context->input(1)).keys()));
   }
 };
@@ -57,7 +56,7 @@ class ReadColumnOp final : public ColumnOp {
   absl::Status RunLive(OpKernelContext* context, const TableResource& table,
                        engine::Table* live) override {
     const Tensor& keys = context->input(1);
-    TF_RETURN_IF_ERROR(table.CheckKeys(keys.dtype()));
+    TF_RETURN_IF_ERROR(table.CheckKeys(keys));
     Tensor *values = nullptr, *found = nullptr;
     TF_RETURN_IF_ERROR(context->allocate_output(0, keys.shape(), &values));
     TF_RETURN_IF_ERROR(context->allocate_output(1, keys.shape(), &found));
@@ -74,7 +73,7 @@ class WriteColumnOp final : public ColumnOp {
                        engine::Table* live) override {
     const Tensor& keys = context->input(1);
     const Tensor& values = context->input(2);
-    TF_RETURN_IF_ERROR(table.CheckKeys(keys.dtype()));
+    TF_RETURN_IF_ERROR(table.CheckKeys(keys));
     if (values.shape() != keys.shape()) {
       return absl::InvalidArgumentError(
           absl::StrCat("values must have the shape of keys, ", keys.shape().DebugString(),
@@ -107,18 +106,19 @@ class RankCandidatesOp final : public ColumnOp {
   }
 };
 
-class FirstKeptOp final : public OpKernel {
+class FirstKeptOp final : public GuardedOp {
  public:
-  using OpKernel::OpKernel;
-  void Compute(OpKernelContext* context) override {
+  using GuardedOp::GuardedOp;
+  absl::Status Execute(OpKernelContext* context) override {
     uint64_t total = 0, reserved = 0;
-    OP_REQUIRES_OK(context, ReadQuota(context, 2, &total, &reserved));
+    TF_RETURN_IF_ERROR(ReadQuota(context, 2, &total, &reserved));
     const Tensor& ranks = context->input(0);
     const Tensor& hashes = context->input(1);
-    OP_REQUIRES(context, ranks.shape() == hashes.shape(),
-                absl::InvalidArgumentError(absl::StrCat(
-                    "ranks and hashes must have one shape. Received: ", ranks.shape().DebugString(),
-                    " and ", hashes.shape().DebugString())));
+    if (ranks.shape() != hashes.shape()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "ranks and hashes must have one shape. Received: ", ranks.shape().DebugString(), " and ",
+          hashes.shape().DebugString()));
+    }
     std::vector<engine::RowRank> rows;
     for (int64_t i = 0; i < ranks.NumElements(); ++i) {
       rows.push_back({ranks.flat<uint64_t>().data()[i], hashes.flat<uint64_t>().data()[i]});
@@ -126,9 +126,10 @@ class FirstKeptOp final : public OpKernel {
     const engine::RowRank kept =
         engine::FirstKept(engine::Candidates(total, reserved), std::move(rows), reserved == 0);
     Tensor* output = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({2}), &output));
+    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({2}), &output));
     output->flat<uint64_t>()(0) = kept.rank;
     output->flat<uint64_t>()(1) = kept.hash;
+    return absl::OkStatus();
   }
 };
 

@@ -91,14 +91,14 @@ class PoolingOp : public TableOp {
     const size_t size = batch.keys().size;
     const size_t worth = std::min(executor.threads(), size / kPooledKeysAThread + 1);
     const size_t tasks = worth <= 1 ? 1 : std::min(worth * kTasksAThread, segments.count + 1);
-    std::vector<absl::Status> statuses(tasks);
     const auto begin_of = [&](size_t task) {
       if (task == 0 || task == tasks) return task == 0 ? size_t{0} : size;
       return static_cast<size_t>(segments.splits[segments.Of(size * task / tasks)]);
     };
-    const auto run = [&](size_t task) {
+    std::vector<absl::Status> statuses(tasks);
+    const auto run = [&](size_t task) -> absl::Status {
       const size_t begin = begin_of(task), end = begin_of(task + 1);
-      if (begin >= end) return;
+      if (begin >= end) return absl::OkStatus();
       // Not filled first, as a vector's elements are.
       const std::unique_ptr<double[]> rows(
           new double[(std::min(at_once, end - begin) * row_bytes + 7) / sizeof(double)]);
@@ -106,9 +106,8 @@ class PoolingOp : public TableOp {
       size_t segment = segments.Of(begin);
       for (size_t at = begin; at < end;) {
         const size_t count = std::min(at_once, end - at);
-        statuses[task] =
-            table.Find(batch.keys().Slice(at, count), {data, nullptr}, nullptr, nullptr);
-        if (!statuses[task].ok()) return;
+        TF_RETURN_IF_ERROR(
+            table.Find(batch.keys().Slice(at, count), {data, nullptr}, nullptr, nullptr));
         for (size_t i = 0; i < count;) {
           while (static_cast<size_t>(segments.splits[segment + 1]) <= at + i) ++segment;
           const size_t last =
@@ -118,12 +117,11 @@ class PoolingOp : public TableOp {
         }
         at += count;
       }
+      return absl::OkStatus();
     };
-    if (tasks <= 1) {
-      run(0);
-    } else {
-      executor.Run(tasks, run);
-    }
+    engine::RunTasks(tasks > 1 ? &executor : nullptr, tasks, [&](size_t task) {
+      statuses[task] = GuardedKernel([&] { return run(task); });
+    });
     for (const absl::Status& status : statuses) TF_RETURN_IF_ERROR(status);
     return absl::OkStatus();
   }
@@ -143,15 +141,15 @@ class TablePoolOp final : public PoolingOp {
  protected:
   absl::Status Run(OpKernelContext* context, TableResource* table) final {
     const Tensor& keys = context->input(1);
-    TF_RETURN_IF_ERROR(table->CheckKeys(keys.dtype()));
+    TF_RETURN_IF_ERROR(table->CheckKeys(keys));
     TF_RETURN_IF_ERROR(table->CheckValues(value_dtype_, dim_));
     engine::Segments segments;
     TF_RETURN_IF_ERROR(SegmentsOf(keys, context->input(2), &segments));
     const void* weights = nullptr;
     if (weighted_) TF_RETURN_IF_ERROR(WeightsOf(context, 3, keys, &weights));
     Tensor* sums = nullptr;
-    TF_RETURN_IF_ERROR(context->allocate_output(
-        0, TensorShape({static_cast<int64_t>(segments.count), dim_}), &sums));
+    TF_RETURN_IF_ERROR(
+        AllocateOutput(context, 0, {static_cast<int64_t>(segments.count), dim_}, &sums));
     char* const out = const_cast<char*>(sums->tensor_data().data());
     std::memset(out, 0, sums->tensor_data().size());
     const auto dim = static_cast<size_t>(dim_);
@@ -177,7 +175,7 @@ class TablePoolDotsOp final : public PoolingOp {
   absl::Status Run(OpKernelContext* context, TableResource* table) final {
     const Tensor& keys = context->input(1);
     const Tensor& gradient = context->input(3);
-    TF_RETURN_IF_ERROR(table->CheckKeys(keys.dtype()));
+    TF_RETURN_IF_ERROR(table->CheckKeys(keys));
     TF_RETURN_IF_ERROR(table->CheckValues(value_dtype_, table->dim()));
     engine::Segments segments;
     TF_RETURN_IF_ERROR(SegmentsOf(keys, context->input(2), &segments));
@@ -204,38 +202,38 @@ void CopyKeys(const Tensor& keys, int64_t count, const First& first, Tensor* out
   for (int64_t j = 0; j < count; ++j) to(j) = from(first(j));
 }
 
-class PoolGradientOp final : public OpKernel {
+class PoolGradientOp final : public GuardedOp {
  public:
-  explicit PoolGradientOp(OpKernelConstruction* context) : OpKernel(context) {
+  explicit PoolGradientOp(OpKernelConstruction* context) : GuardedOp(context) {
     DataType values;
     OP_REQUIRES_OK(context, context->GetAttr("Tvalues", &values));
     OP_REQUIRES_OK(context, ToEngine(values, &dtype_));
     OP_REQUIRES_OK(context, context->GetAttr("weighted", &weighted_));
   }
 
-  void Compute(OpKernelContext* context) override {
+  absl::Status Execute(OpKernelContext* context) override {
     const Tensor& keys = context->input(0);
+    TF_RETURN_IF_ERROR(CheckKeyCount(keys));
     const Tensor& gradient = context->input(3);
     engine::Segments segments;
-    OP_REQUIRES_OK(context, SegmentsOf(keys, context->input(1), &segments));
-    OP_REQUIRES_OK(context, CheckGradient(gradient, segments, -1));
-    OP_REQUIRES(context, ToTensorFlow(engine::RealOf(dtype_)) == gradient.dtype(),
-                absl::InvalidArgumentError(
-                    absl::StrCat("gradient must be float, or double for values of double. "
-                                 "Received: ",
-                                 DataTypeString(gradient.dtype()))));
+    TF_RETURN_IF_ERROR(SegmentsOf(keys, context->input(1), &segments));
+    TF_RETURN_IF_ERROR(CheckGradient(gradient, segments, -1));
+    if (ToTensorFlow(engine::RealOf(dtype_)) != gradient.dtype()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("gradient must be float, or double for values of double. Received: ",
+                       DataTypeString(gradient.dtype())));
+    }
     const void* weights = nullptr;
-    if (weighted_) OP_REQUIRES_OK(context, WeightsOf(context, 2, keys, &weights));
+    if (weighted_) TF_RETURN_IF_ERROR(WeightsOf(context, 2, keys, &weights));
     const KeyBatch batch(keys);
     engine::PooledGradient pooled;
     PoolExecutor executor(context);
-    DE_OP_REQUIRES_OK(context, pooled.Build(batch.keys(), segments, &executor));
+    TF_RETURN_IF_ERROR(ToAbsl(pooled.Build(batch.keys(), segments, &executor)));
     const auto count = static_cast<int64_t>(pooled.size());
     Tensor* unique = nullptr;
     Tensor* values = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({count}), &unique));
-    OP_REQUIRES_OK(
-        context, context->allocate_output(1, TensorShape({count, gradient.dim_size(1)}), &values));
+    TF_RETURN_IF_ERROR(AllocateOutput(context, 0, {count}, &unique));
+    TF_RETURN_IF_ERROR(AllocateOutput(context, 1, {count, gradient.dim_size(1)}, &values));
     const auto first = [&](int64_t j) {
       return static_cast<int64_t>(pooled.first(static_cast<size_t>(j)));
     };
@@ -246,10 +244,9 @@ class PoolGradientOp final : public OpKernel {
     } else {
       CopyKeys<int64_t>(keys, count, first, unique);
     }
-    DE_OP_REQUIRES_OK(context,
-                      pooled.Sum(dtype_, weights, gradient.tensor_data().data(),
-                                 static_cast<size_t>(gradient.dim_size(1)),
-                                 const_cast<char*>(values->tensor_data().data()), &executor));
+    return ToAbsl(pooled.Sum(dtype_, weights, gradient.tensor_data().data(),
+                             static_cast<size_t>(gradient.dim_size(1)),
+                             const_cast<char*>(values->tensor_data().data()), &executor));
   }
 
  private:
@@ -258,23 +255,28 @@ class PoolGradientOp final : public OpKernel {
 };
 
 /// A kernel on the segments that elements belong to: input 0, of as many segments as input 1 says.
-class SegmentIdsOp : public OpKernel {
+class SegmentIdsOp : public GuardedOp {
  public:
-  using OpKernel::OpKernel;
-
-  void Compute(OpKernelContext* context) final {
-    OP_REQUIRES_OK(context, CheckScalar(context, 1, "segments"));
-    const int64_t segments = context->input(1).scalar<int64_t>()();
-    OP_REQUIRES(context, segments >= 0,
-                absl::InvalidArgumentError(
-                    absl::StrCat("segments must not be negative. Received: ", segments)));
-    OP_REQUIRES_OK(context, Run(context, context->input(0).flat<int64_t>(), segments));
-  }
+  using GuardedOp::GuardedOp;
 
  protected:
   using Ids = tensorflow::TTypes<int64_t>::ConstFlat;
 
+  absl::Status Execute(OpKernelContext* context) final {
+    TF_RETURN_IF_ERROR(CheckScalar(context, 1, "segments"));
+    const int64_t segments = context->input(1).scalar<int64_t>()();
+    if (segments < 0 || segments >= kMostSegments) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "segments must be from 0 to ", kMostSegments - 1, ". Received: segments=", segments));
+    }
+    return Run(context, context->input(0).flat<int64_t>(), segments);
+  }
+
   virtual absl::Status Run(OpKernelContext* context, const Ids& ids, int64_t segments) = 0;
+
+ private:
+  // Their splits are 8 bytes each, of which a tensor cannot have 2^63.
+  static constexpr int64_t kMostSegments = int64_t{1} << 59;
 };
 
 class RowSplitsOp final : public SegmentIdsOp {
@@ -284,7 +286,7 @@ class RowSplitsOp final : public SegmentIdsOp {
  protected:
   absl::Status Run(OpKernelContext* context, const Ids& ids, int64_t segments) final {
     Tensor* splits = nullptr;
-    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({segments + 1}), &splits));
+    TF_RETURN_IF_ERROR(AllocateOutput(context, 0, {segments + 1}, &splits));
     auto out = splits->flat<int64_t>();
     int64_t segment = 0;
     out(0) = 0;
@@ -309,7 +311,7 @@ class SegmentOrderOp final : public SegmentIdsOp {
  protected:
   absl::Status Run(OpKernelContext* context, const Ids& ids, int64_t segments) final {
     Tensor* splits = nullptr;
-    TF_RETURN_IF_ERROR(context->allocate_output(1, TensorShape({segments + 1}), &splits));
+    TF_RETURN_IF_ERROR(AllocateOutput(context, 1, {segments + 1}, &splits));
     auto begins = splits->flat<int64_t>();
     begins.setZero();
     for (int64_t i = 0; i < ids.size(); ++i) {
@@ -321,7 +323,7 @@ class SegmentOrderOp final : public SegmentIdsOp {
     }
     for (int64_t i = 0; i < segments; ++i) begins(i + 1) += begins(i);
     Tensor* order = nullptr;
-    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({begins(segments)}), &order));
+    TF_RETURN_IF_ERROR(AllocateOutput(context, 0, {begins(segments)}, &order));
     auto out = order->flat<int64_t>();
     std::vector<int64_t> next(begins.data(), begins.data() + segments);
     for (int64_t i = 0; i < ids.size(); ++i) {

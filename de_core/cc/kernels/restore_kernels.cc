@@ -158,9 +158,13 @@ class RestorePartOp final : public LiveTableOp {
     for (size_t i = first; i < end; ++i) {
       TF_RETURN_IF_ERROR(InFile(path, reader.ReadSection(i, &buffer)));
     }
-    for (const engine::RowSlot& slot : reader.header().layout.slots()) {
-      if (!slots_ || slot.owner == engine::kScaleOwner) continue;
-      TF_RETURN_IF_ERROR(InFile(path, live->EnsureSlots(slot.owner, {slot.spec})));
+    std::vector<engine::OwnedSlots> missing;
+    if (slots_) {
+      TF_RETURN_IF_ERROR(
+          InFile(path, engine::MissingSlots(live->layout(), files.readers(), &missing)));
+    }
+    for (const auto& [owner, specs] : missing) {
+      TF_RETURN_IF_ERROR(InFile(path, live->EnsureSlots(owner, specs)));
     }
     const bool* next = mask.flat<bool>().data();
     for (size_t i = first; i < end; ++i) {

@@ -112,7 +112,7 @@ class FindSlotOp final : public LiveTableOp {
   absl::Status RunLive(OpKernelContext* context, const TableResource& table,
                        engine::Table* live) override {
     const Tensor& keys = context->input(1);
-    TF_RETURN_IF_ERROR(table.CheckKeys(keys.dtype()));
+    TF_RETURN_IF_ERROR(table.CheckKeys(keys));
     TF_RETURN_IF_ERROR(CheckDtype(*live, dtype_));
     SlotName slot;
     TF_RETURN_IF_ERROR(slot.Read(context, 2, *live));
@@ -146,7 +146,7 @@ class AssignSlotOp final : public LiveTableOp {
                        engine::Table* live) override {
     const Tensor& keys = context->input(1);
     const Tensor& values = context->input(2);
-    TF_RETURN_IF_ERROR(table.CheckKeys(keys.dtype()));
+    TF_RETURN_IF_ERROR(table.CheckKeys(keys));
     TF_RETURN_IF_ERROR(CheckDtype(*live, values.dtype()));
     SlotName slot;
     TF_RETURN_IF_ERROR(slot.Read(context, 3, *live));

@@ -43,7 +43,7 @@ absl::Status ChosenKeys(tensorflow::OpKernelContext* context, const TableResourc
                         std::optional<KeyBatch>* keys) {
   if (context->num_inputs() < 3) return absl::OkStatus();
   const tensorflow::Tensor& input = context->input(2);
-  TF_RETURN_IF_ERROR(table.CheckKeys(input.dtype()));
+  TF_RETURN_IF_ERROR(table.CheckKeys(input));
   if (input.dims() != 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("keys must be a vector. Received: shape=", input.shape().DebugString()));

@@ -8,18 +8,31 @@
 
 namespace de::kernels {
 
-/// A kernel on the table of input 0.
-class TableOp : public tensorflow::OpKernel {
+/// A kernel that returns its error; what the standard library throws is one.
+class GuardedOp : public tensorflow::OpKernel {
  public:
   using OpKernel::OpKernel;
 
   void Compute(tensorflow::OpKernelContext* context) final {
-    tensorflow::core::RefCountPtr<TableResource> table;
-    OP_REQUIRES_OK(context, TableOf(context, &table));
-    OP_REQUIRES_OK(context, Run(context, table.get()));
+    OP_REQUIRES_OK(context, GuardedKernel([&] { return Execute(context); }));
   }
 
  protected:
+  virtual absl::Status Execute(tensorflow::OpKernelContext* context) = 0;
+};
+
+/// A kernel on the table of input 0.
+class TableOp : public GuardedOp {
+ public:
+  using GuardedOp::GuardedOp;
+
+ protected:
+  absl::Status Execute(tensorflow::OpKernelContext* context) final {
+    tensorflow::core::RefCountPtr<TableResource> table;
+    TF_RETURN_IF_ERROR(TableOf(context, &table));
+    return Run(context, table.get());
+  }
+
   virtual absl::Status Run(tensorflow::OpKernelContext* context, TableResource* table) = 0;
 };
 

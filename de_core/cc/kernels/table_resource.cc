@@ -115,6 +115,11 @@ absl::Status TableResource::CheckKeys(tensorflow::DataType dtype) const {
                                                  ". Received: ", DataTypeString(dtype)));
 }
 
+absl::Status TableResource::CheckKeys(const tensorflow::Tensor& keys) const {
+  TF_RETURN_IF_ERROR(CheckKeys(keys.dtype()));
+  return CheckKeyCount(keys);
+}
+
 absl::Status TableResource::CheckValues(tensorflow::DataType dtype, int64_t dim) const {
   if (dtype == value_dtype_ && dim == dim_) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("rows must be ", dim_, " values of ",

@@ -64,6 +64,8 @@ class TableResource final : public tensorflow::ResourceBase {
 
   /// Errors unless keys and values have the table's types and the rows its width.
   absl::Status CheckKeys(tensorflow::DataType dtype) const;
+  /// The same for a batch, which also must not be too large. Before anything of it is read.
+  absl::Status CheckKeys(const tensorflow::Tensor& keys) const;
   absl::Status CheckValues(tensorflow::DataType dtype, int64_t dim) const;
 
   tensorflow::DataType key_dtype() const noexcept { return key_dtype_; }

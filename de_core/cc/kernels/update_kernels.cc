@@ -32,7 +32,7 @@ class LiveKeysOp : public LiveTableOp {
  protected:
   absl::Status RunLive(OpKernelContext* context, const TableResource& table,
                        engine::Table* live) final {
-    TF_RETURN_IF_ERROR(table.CheckKeys(context->input(1).dtype()));
+    TF_RETURN_IF_ERROR(table.CheckKeys(context->input(1)));
     const KeyBatch batch(context->input(1));
     PoolExecutor executor(context);
     return RunKeys(context, table, live, batch.keys(), &executor);

@@ -1,0 +1,148 @@
+"""Run with alloc_failures.cc before all else: every allocation of each kernel fails once.
+
+Prints a line for each verb: its name, the failures injected, the bad outcomes.
+"""
+
+import ctypes
+import sys
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from de_core._ops import library
+
+MEMORY = ctypes.CDLL(sys.argv[1])
+# So many that all threads of the pool take part.
+SIZE = 9000
+OLD = np.arange(2 * SIZE)
+BATCH = OLD[:SIZE]
+Verb = Callable[[], object]
+
+
+def as_keys(numbers: np.ndarray, dtype: tf.DType) -> tf.Tensor:
+    return tf.as_string(numbers) if dtype == tf.string else tf.constant(numbers, dtype)
+
+
+def rows_of(numbers: np.ndarray, dtype: tf.DType) -> tf.Tensor:
+    rows = np.stack([numbers, numbers + 1], 1)
+    return (
+        tf.strings.join(["row ", tf.as_string(rows)])
+        if dtype == tf.string
+        else tf.constant(rows, dtype)
+    )
+
+
+class World:
+    """A live table and a file of its rows that is served."""
+
+    def __init__(self, key_dtype: tf.DType, value_dtype: tf.DType, path: str) -> None:
+        types = {"key_dtype": key_dtype, "value_dtype": value_dtype, "dim": 2}
+        self.value_dtype, self.path = value_dtype, path
+        self.table = library.de_table(anonymous=True, **types)
+        self.keys, self.rows = as_keys(OLD, key_dtype), rows_of(OLD, value_dtype)
+        self.batch, self.batch_rows = as_keys(BATCH, key_dtype), rows_of(BATCH, value_dtype)
+        library.de_table_insert_or_assign(self.table, self.keys, self.rows)
+        library.de_table_save(self.table, path)
+        self.frozen = library.de_frozen_table(shared_name=path, **types)
+        library.de_frozen_table_open(self.frozen, path)
+
+    def find(self, table: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
+        return library.de_table_find(table, keys, Tvalues=self.value_dtype, dim=2)[0]
+
+    def check(self) -> None:
+        for table in (self.table, self.frozen):
+            np.testing.assert_array_equal(self.find(table, self.keys), self.rows)
+        assert int(library.de_table_size(self.table)) == len(OLD)
+
+    def verbs(self) -> Iterator[tuple[str, Verb]]:
+        ops, table, frozen, batch = library, self.table, self.frozen, self.batch
+        types = {"Tkeys": batch.dtype, "Tvalues": self.value_dtype}
+        yield "find", lambda: self.find(table, batch)
+        yield "find, served", lambda: self.find(frozen, batch)
+        yield "contains", lambda: ops.de_table_contains(table, batch)
+        yield "contains, served", lambda: ops.de_table_contains(frozen, batch)
+        yield (
+            "find_or_insert",
+            lambda: ops.de_table_find_or_insert(table, batch, Tvalues=self.value_dtype, dim=2),
+        )
+        yield (
+            "insert_or_assign",
+            lambda: ops.de_table_insert_or_assign(table, batch, self.batch_rows),
+        )
+        yield "export", lambda: ops.de_table_export(table, **types)
+        yield "save", lambda: ops.de_table_save(table, self.path + ".again")
+        yield "restore", lambda: ops.de_table_restore(table, self.path, replace=False)
+        yield "open", lambda: ops.de_frozen_table_open(frozen, self.path)
+        yield "stats", lambda: ops.de_table_stats(table)
+        yield "reserve", lambda: ops.de_table_reserve(table, tf.constant(10**5, tf.int64))
+        yield "shrink_to_fit", lambda: ops.de_table_shrink_to_fit(table)
+        yield "shard_of", lambda: ops.de_shard_of(batch, num_shards=3)
+        if self.value_dtype != tf.float32:
+            return
+        splits = tf.range(0, SIZE + 1, 3, tf.int64)
+        gradient = tf.ones([SIZE // 3, 2])
+        for name, each in (("pool", table), ("pool, served", frozen)):
+            yield (
+                name,
+                lambda each=each: ops.de_table_pool(
+                    each, batch, splits, [0.0], [], Tvalues=tf.float32, dim=2, weighted=False
+                ),
+            )
+        yield (
+            "pool_gradient",
+            lambda: ops.de_pool_gradient(
+                batch, splits, [0.0], gradient, Tvalues=tf.float32, weighted=False
+            ),
+        )
+        yield (
+            "segment_order",
+            lambda: ops.de_segment_order(
+                tf.range(SIZE, dtype=tf.int64), tf.constant(SIZE, tf.int64)
+            ),
+        )
+        nothing = tf.zeros([SIZE, 2])
+        hyper = tf.constant([0.0, 0.0, 0.0], tf.float64)
+        yield (
+            "apply",
+            lambda: ops.de_table_apply(table, batch, nothing, hyper, "owner", rule="momentum"),
+        )
+        yield (
+            "find_slot",
+            lambda: ops.de_table_find_slot(
+                table, batch, "owner/momentum", Tvalues=tf.float32, dim=2
+            ),
+        )
+
+
+def sweep(world: World, verb: Verb) -> tuple[int, int]:
+    injected = bad = 0
+    verb()
+    for for_good in (0, 1):
+        nth = 1
+        while True:
+            assert MEMORY.de_arm(nth, for_good)
+            try:
+                verb()
+            except tf.errors.ResourceExhaustedError:
+                pass
+            except Exception as error:
+                bad += 1
+                print(f"once, n={nth}" if not for_good else f"for good, n={nth}", repr(error))
+            if not MEMORY.de_disarm():
+                break
+            injected += 1
+            world.check()
+            verb()
+            nth += 1 + nth // 5
+    return injected, bad
+
+
+for number, types in enumerate(
+    [(tf.int64, tf.float32), (tf.string, tf.float32), (tf.string, tf.string)]
+):
+    world = World(*types, f"{sys.argv[2]}/{number}.de")
+    for name, verb in world.verbs():
+        print("begin", name, types[0].name, types[1].name, flush=True)
+        injected, bad = sweep(world, verb)
+        print(f"{name}: {injected} injected, {bad} bad", flush=True)

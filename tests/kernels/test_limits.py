@@ -1,0 +1,82 @@
+"""A caller's numbers that no tensor, batch or table can have are errors, and end no process."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from de_core._ops import library
+
+TOO_MANY = 2**31
+REFUSED = r"at most 2\^31 - 1 keys.* Received: 2147483648 keys"
+
+
+@pytest.fixture(scope="module")
+def too_many_keys():
+    """2^31 int32 keys in memory that nobody touches."""
+    try:
+        keys = tf.raw_ops.Empty(shape=[2**16, 2**15], dtype=tf.int32, init=False)
+    except tf.errors.ResourceExhaustedError:
+        pytest.skip("the system gives no address space of 8 GiB away")
+    return tf.reshape(keys, tf.constant([TOO_MANY], tf.int64))
+
+
+ROW = tf.zeros([1, 2])
+VERBS = {
+    "find": lambda t, keys: library.de_table_find(t, keys, Tvalues=tf.float32, dim=2),
+    "find_or_insert": lambda t, keys: library.de_table_find_or_insert(
+        t, keys, Tvalues=tf.float32, dim=2
+    ),
+    "contains": library.de_table_contains,
+    "insert_or_assign": lambda t, keys: library.de_table_insert_or_assign(t, keys, ROW),
+    "accum_or_assign": lambda t, keys: library.de_table_accum_or_assign(t, keys, ROW),
+    "accum": lambda t, keys: library.de_table_accum(t, keys, ROW, ROW),
+    "apply": lambda t, keys: library.de_table_apply(
+        t, keys, ROW, tf.constant([0.1], tf.float64), "owner", rule="sgd"
+    ),
+    "erase": library.de_table_erase,
+    "touch": library.de_table_touch,
+    "read_column": lambda t, keys: library.de_table_read_column(t, keys, column="uses"),
+    "find_slot": lambda t, keys: library.de_table_find_slot(
+        t, keys, "owner/slot", Tvalues=tf.float32, dim=2
+    ),
+    "assign_slot": lambda t, keys: library.de_table_assign_slot(t, keys, ROW, "owner/slot"),
+    "pool": lambda t, keys: library.de_table_pool(
+        t, keys, tf.constant([0, TOO_MANY], tf.int64), [0.0], [],
+        Tvalues=tf.float32, dim=2, weighted=False,
+    ),
+    "pool_gradient": lambda _, keys: library.de_pool_gradient(
+        keys, tf.constant([0, TOO_MANY], tf.int64), [0.0], ROW,
+        Tvalues=tf.float32, weighted=False,
+    ),
+    "shard_of": lambda _, keys: library.de_shard_of(keys, num_shards=2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_batch_of_2_to_the_31_keys_is_refused_before_it_is_read(make_table, too_many_keys, verb):
+    table = make_table(key_dtype=tf.int32)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=REFUSED):
+        VERBS[verb](table, too_many_keys)
+
+
+@pytest.mark.parametrize("segments", [-1, 2**40, 2**59, 2**62, 2**63 - 1])
+@pytest.mark.parametrize("op", [library.de_row_splits, library.de_segment_order])
+def test_segments_without_memory_or_a_shape_are_an_error(op, segments):
+    with pytest.raises((tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError)):
+        op(tf.constant([0], tf.int64), tf.constant(segments, tf.int64))
+
+
+def test_a_sparse_tensor_of_a_shape_too_large_is_an_error():
+    table = de.Variable(dim=2)
+    ids = tf.SparseTensor([[0, 0]], tf.constant([5], tf.int64), [2**62, 1])
+    with pytest.raises((tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError)):
+        de.embedding_lookup_sparse(table, ids, None)
+
+
+def test_room_for_more_rows_than_a_table_holds_is_refused():
+    table = de.Variable(dim=2)
+    table.upsert([1, 2], tf.ones([2, 2]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"a table must hold at most .* rows"):
+        table.reserve(int(3.2e13))
+    np.testing.assert_array_equal(table.lookup([1, 2]), np.ones([2, 2]))

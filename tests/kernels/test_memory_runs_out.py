@@ -1,0 +1,35 @@
+"""Kernels while memory runs out: an error each time, never the end of the process."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def test_every_allocation_of_a_kernel_may_fail(tmp_path):
+    compiler = shutil.which("c++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    library = tmp_path / "alloc_failures.so"
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-std=c++17", HERE / "alloc_failures.cc", "-o", library],
+        check=True,
+    )
+    done = subprocess.run(
+        [sys.executable, HERE / "memory_runs_out.py", library, tmp_path],
+        env={**os.environ, "LD_PRELOAD": str(library), "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
+    results = re.findall(r"^(.*): (\d+) injected, (\d+) bad$", done.stdout, re.MULTILINE)
+    print(done.stdout)
+    assert len(results) > 40
+    assert sum(int(injected) for _, injected, _ in results) > 300
+    assert [each for each in results if each[2] != "0"] == [], done.stdout
