@@ -4,7 +4,8 @@
 #include <exception>
 #include <memory>
 
-#include "de_core/cc/engine/shard.h"
+#include "de_core/cc/engine/shard_number.h"
+#include "de_core/cc/engine/string_arena.h"
 
 namespace de::engine {
 namespace {
@@ -81,7 +82,7 @@ std::string* HeldRows::TextsOf(const char* row) const {
   if (count == 0) return nullptr;
   auto texts = std::make_unique<std::string[]>(count);
   std::string* to = texts.get();
-  const auto keep = [&](const char* at) { *to++ = StringArena::Get(Shard::LoadRef(at)); };
+  const auto keep = [&](const char* at) { *to++ = StringArena::Get(StringArena::LoadRef(at)); };
   if (layout_.key_type() == KeyType::kString) keep(row + layout_.key_offset());
   for (size_t i = 0; layout_.value_dtype() == DType::kString && i < layout_.dim(); ++i) {
     keep(row + i * sizeof(StringArena::Ref));

@@ -44,18 +44,11 @@
 #include <string_view>
 #include <vector>
 
+#include "de_core/cc/engine/slot_spec.h"
 #include "de_core/cc/engine/status.h"
 #include "de_core/cc/engine/types.h"
 
 namespace de::engine {
-
-/// A part of a row that belongs to an optimizer.
-struct SlotSpec {
-  std::string name;
-  DType dtype;
-  size_t width;    ///< in elements
-  double initial;  ///< what each element is before the first update
-};
 
 /// Updates some rows, all different. No allocation, no lock. The gradients are float, or double for
 /// float64 rows; each is the sum over all occurrences of its row in the batch, and must not overlap

@@ -12,7 +12,7 @@
 
 #include "de_core/cc/engine/executor.h"
 #include "de_core/cc/engine/hash.h"
-#include "de_core/cc/engine/shard.h"
+#include "de_core/cc/engine/shard_number.h"
 #include "de_core/cc/engine/types.h"
 
 namespace de::engine {

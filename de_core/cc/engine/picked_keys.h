@@ -9,7 +9,7 @@
 #include "de_core/cc/engine/hash.h"
 #include "de_core/cc/engine/partition.h"
 #include "de_core/cc/engine/pipeline.h"
-#include "de_core/cc/engine/shard.h"
+#include "de_core/cc/engine/shard_number.h"
 #include "de_core/cc/engine/types.h"
 
 namespace de::engine {

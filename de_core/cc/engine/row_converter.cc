@@ -5,8 +5,6 @@
 #include <cstring>
 #include <string>
 
-#include "de_core/cc/engine/snapshot_header.h"
-
 namespace de::engine {
 namespace {
 

@@ -12,12 +12,16 @@
 #include <string_view>
 #include <vector>
 
-#include "de_core/cc/engine/optimizer_rules.h"
 #include "de_core/cc/engine/scalar_types.h"
+#include "de_core/cc/engine/slot_spec.h"
 #include "de_core/cc/engine/status.h"
 #include "de_core/cc/engine/types.h"
 
 namespace de::engine {
+
+/// The slot that holds the scale of a row of int8: value = stored * scale.
+inline constexpr std::string_view kScaleOwner = "de.stored";
+inline constexpr std::string_view kScaleName = "scale";
 
 /// One optimizer slot in a row. `owner` names the optimizer it belongs to.
 struct RowSlot {

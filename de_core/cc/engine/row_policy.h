@@ -20,7 +20,7 @@
 
 #include "de_core/cc/engine/admission.h"
 #include "de_core/cc/engine/row_layout.h"
-#include "de_core/cc/engine/shard.h"
+#include "de_core/cc/engine/shard_number.h"
 #include "de_core/cc/engine/status.h"
 #include "de_core/cc/engine/values.h"
 

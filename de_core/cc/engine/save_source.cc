@@ -164,7 +164,7 @@ bool SaveSource::IsKept(const char* row) const {
 
 std::string_view SaveSource::KeyOf(const Entry& entry) const {
   if (entry.texts != nullptr) return entry.texts[0];
-  return StringArena::Get(Shard::LoadRef(entry.row + layout_.key_offset()));
+  return StringArena::Get(StringArena::LoadRef(entry.row + layout_.key_offset()));
 }
 
 bool SaveSource::IsSelected(const Entry& entry) const {
@@ -190,7 +190,7 @@ void SaveSource::Take(const Entry& entry, SavedRows* rows) const {
     if (entry.texts != nullptr) {
       append(entry.texts[i + (string_keys ? 1 : 0)]);
     } else {
-      append(StringArena::Get(Shard::LoadRef(entry.row + i * sizeof(StringArena::Ref))));
+      append(StringArena::Get(StringArena::LoadRef(entry.row + i * sizeof(StringArena::Ref))));
     }
   }
 }

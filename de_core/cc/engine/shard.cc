@@ -80,7 +80,7 @@ const Shard::Place& Shard::PlaceWithRoom(uint64_t hash) {
 uint32_t Shard::Insert(const IndexKey& key) {
   const Place& place = PlaceWithRoom(key.hash);
   const uint32_t row = slab_.Allocate();
-  if (key.bytes != nullptr) StoreRef(Row(row) + key_offset_, arena_.Put(*key.bytes));
+  if (key.bytes != nullptr) StringArena::StoreRef(Row(row) + key_offset_, arena_.Put(*key.bytes));
   if (value_dtype_ == DType::kString) std::memset(Row(row), 0, dim_ * sizeof(StringArena::Ref));
   LineIndex(place.lines, place.size).Insert(key.word, key.hash, row);
   ++segments_[place.segment].count;
@@ -105,9 +105,10 @@ bool Shard::Erase(const IndexKey& key) noexcept {
 }
 
 void Shard::FreeStrings(char* row) noexcept {
-  if (key_type_ == KeyType::kString) arena_.Free(LoadRef(row + key_offset_));
+  if (key_type_ == KeyType::kString) arena_.Free(StringArena::LoadRef(row + key_offset_));
   if (value_dtype_ == DType::kString) {
-    for (size_t i = 0; i < dim_; ++i) arena_.Free(LoadRef(row + i * sizeof(StringArena::Ref)));
+    for (size_t i = 0; i < dim_; ++i)
+      arena_.Free(StringArena::LoadRef(row + i * sizeof(StringArena::Ref)));
   }
 }
 
@@ -122,8 +123,8 @@ void Shard::ReplaceStrings(char* row, const std::string_view* values) {
   }
   for (size_t i = 0; i < dim_; ++i) {
     char* const at = row + i * sizeof(StringArena::Ref);
-    arena_.Free(LoadRef(at));
-    StoreRef(at, fresh_strings_[i]);
+    arena_.Free(StringArena::LoadRef(at));
+    StringArena::StoreRef(at, fresh_strings_[i]);
   }
   fresh_strings_.clear();
 }
@@ -244,7 +245,9 @@ void Shard::CopyPacked(const Shard& from, std::vector<std::pair<uint64_t, uint32
     const uint32_t fresh = slab_.Allocate();
     char* to = Row(fresh);
     std::memcpy(to, from.Row(row), slab_.stride());
-    const auto copy = [&](char* at) { StoreRef(at, arena_.Put(StringArena::Get(LoadRef(at)))); };
+    const auto copy = [&](char* at) {
+      StringArena::StoreRef(at, arena_.Put(StringArena::Get(StringArena::LoadRef(at))));
+    };
     if (key_type_ == KeyType::kString) copy(to + key_offset_);
     if (value_dtype_ == DType::kString) {
       for (size_t i = 0; i < dim_; ++i) copy(to + i * sizeof(StringArena::Ref));

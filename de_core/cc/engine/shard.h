@@ -18,48 +18,17 @@
 #include "de_core/cc/engine/row_layout.h"
 #include "de_core/cc/engine/row_watch.h"
 #include "de_core/cc/engine/shard_lock.h"
+#include "de_core/cc/engine/shard_number.h"
+#include "de_core/cc/engine/shard_reader.h"
 #include "de_core/cc/engine/slab.h"
 #include "de_core/cc/engine/string_arena.h"
 
 namespace de::engine {
 
-/// Shards of a table are told apart by the top bits of the hash.
-inline constexpr uint32_t kShardBits = 4;
-inline constexpr uint32_t kShards = 1U << kShardBits;
-
-inline uint32_t ShardOfHash(uint64_t hash) noexcept {
-  return static_cast<uint32_t>(hash >> (64 - kShardBits));
-}
-
-/// A key as the index sees it. `bytes` is set for string keys only.
-struct IndexKey {
-  uint64_t word;
-  uint64_t hash;
-  const std::string_view* bytes;
-};
-
 class Shard {
  public:
-  /// Where the index lines of a range of hashes lie.
-  struct Place {
-    IndexLine* lines;
-    uint32_t size;
-    uint32_t segment;
-  };
-
-  /// What a reader needs of a shard, kept at hand for as long as it holds the lock. The directory
-  /// is addressed by the shard's bits and its own at once, so it begins before its first place.
-  struct Reader {
-    uintptr_t directory;
-    uint32_t shift;
-    char* const* extents;
-
-    const IndexLine* HomeLine(uint64_t hash) const noexcept {
-      const Place& place =
-          *reinterpret_cast<const Place*>(directory + (hash >> shift) * sizeof(Place));
-      return place.lines + ReduceLow32(hash, place.size);
-    }
-  };
+  using Place = LinePlace;
+  using Reader = ShardReader;
 
   /// `arena` outlives the shard.
   Shard(const RowLayout& layout, Arena* arena);
@@ -91,7 +60,8 @@ class Shard {
 
   /// Asks for the bytes of a row's string key, whose reference should be in the cache by now.
   void PrefetchKey(const char* row) const noexcept {
-    PrefetchFar(reinterpret_cast<const char*>(static_cast<uintptr_t>(LoadRef(row + key_offset_))));
+    PrefetchFar(reinterpret_cast<const char*>(
+        static_cast<uintptr_t>(StringArena::LoadRef(row + key_offset_))));
   }
 
   /// Row number of the key, or kNoRow.
@@ -111,7 +81,7 @@ class Shard {
   /// The key bytes of a row of a string-keyed table.
   std::string_view KeyBytes(uint32_t row) const noexcept { return KeyBytes(Row(row)); }
   std::string_view KeyBytes(const char* row) const noexcept {
-    return StringArena::Get(LoadRef(row + key_offset_));
+    return StringArena::Get(StringArena::LoadRef(row + key_offset_));
   }
 
   /// Arena::Prefault of the table's memory.
@@ -178,15 +148,6 @@ class Shard {
 
   /// probes[i] += keys found at the (i + 1)-th line visited; the last bucket takes the rest.
   void CountProbes(std::vector<uint64_t>* probes) const;
-
-  static StringArena::Ref LoadRef(const char* at) noexcept {
-    StringArena::Ref ref;
-    std::memcpy(&ref, at, sizeof(ref));
-    return ref;
-  }
-  static void StoreRef(char* at, StringArena::Ref ref) noexcept {
-    std::memcpy(at, &ref, sizeof(ref));
-  }
 
   mutable ShardLock lock;
 

@@ -81,10 +81,6 @@ static_assert(sizeof(HeaderRecord) == 128, "part of the format");
 inline constexpr uint64_t kMaxHeaderBytes = uint64_t{256} << 20;
 inline constexpr size_t kMaxSlots = 64;
 
-/// The slot that holds the scale of a row of int8: value = stored * scale.
-inline constexpr std::string_view kScaleOwner = "de.stored";
-inline constexpr std::string_view kScaleName = "scale";
-
 constexpr uint64_t RoundUpTo(uint64_t bytes, uint64_t unit) noexcept {
   return (bytes + unit - 1) / unit * unit;
 }

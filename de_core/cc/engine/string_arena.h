@@ -17,6 +17,14 @@ class StringArena {
   /// What a row stores for a string; 0 is the empty string. Stable until freed.
   using Ref = uint64_t;
 
+  /// Reads or writes a reference that a row holds, at any alignment.
+  static Ref LoadRef(const char* at) noexcept {
+    Ref ref;
+    std::memcpy(&ref, at, sizeof(ref));
+    return ref;
+  }
+  static void StoreRef(char* at, Ref ref) noexcept { std::memcpy(at, &ref, sizeof(ref)); }
+
   static std::string_view Get(Ref ref) noexcept {
     if (ref == 0) return {};
     const char* cell = reinterpret_cast<const char*>(static_cast<uintptr_t>(ref));

@@ -39,7 +39,7 @@ Status Table::ExportBatch(ExportCursor* cursor, RowBatch* batch) const {
         if (string_keys) append(shard.KeyBytes(number));
         if (string_values) {
           for (size_t i = 0; i < options_.dim; ++i) {
-            append(StringArena::Get(Shard::LoadRef(row + i * sizeof(StringArena::Ref))));
+            append(StringArena::Get(StringArena::LoadRef(row + i * sizeof(StringArena::Ref))));
           }
         }
       });

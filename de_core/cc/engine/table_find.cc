@@ -72,7 +72,7 @@ void Table::ReadInitial(const IndexKey& key, size_t position, const ValuesOut& o
 void Table::ReadStrings(const char* row, size_t position, const ValuesOut& out) const {
   for (size_t i = 0; i < options_.dim; ++i) {
     const StringArena::Ref ref =
-        row == nullptr ? 0 : Shard::LoadRef(row + i * sizeof(StringArena::Ref));
+        row == nullptr ? 0 : StringArena::LoadRef(row + i * sizeof(StringArena::Ref));
     out.strings->Set(position * options_.dim + i, StringArena::Get(ref));
   }
 }

@@ -165,8 +165,8 @@ void Table::WriteInitial(Shard& shard, const IndexKey& key, char* row) const {
   if (options_.value_dtype != DType::kString) return initializer_->Fill(key.word, row);
   for (size_t i = 0; i < options_.dim; ++i) {  // the strings of an expired row
     char* at = row + i * sizeof(StringArena::Ref);
-    shard.arena().Free(Shard::LoadRef(at));
-    Shard::StoreRef(at, 0);
+    shard.arena().Free(StringArena::LoadRef(at));
+    StringArena::StoreRef(at, 0);
   }
 }
 

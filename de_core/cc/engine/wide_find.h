@@ -13,7 +13,9 @@
 #include "de_core/cc/engine/hash.h"
 #include "de_core/cc/engine/line_index.h"
 #include "de_core/cc/engine/prefetch.h"
-#include "de_core/cc/engine/shard.h"
+#include "de_core/cc/engine/shard_number.h"
+#include "de_core/cc/engine/shard_reader.h"
+#include "de_core/cc/engine/slab.h"
 
 namespace de::engine {
 
@@ -89,7 +91,7 @@ class WideFind {
   static constexpr size_t kTogether = 8;  ///< keys
 
   /// The index lines and rows of every shard.
-  WideFind(const Shard::Reader* readers, const Slab::Map& map, const Words& words,
+  WideFind(const ShardReader* readers, const Slab::Map& map, const Words& words,
            Rows* rows) noexcept
       : readers_(readers), map_(map), words_(words), use_(*rows) {}
 
@@ -227,7 +229,7 @@ class WideFind {
     const IndexLine* lines[kTogether];
   };
 
-  const Shard::Reader* const readers_;
+  const ShardReader* const readers_;
   const Slab::Map map_;
   const Words words_;
   Rows& use_;

@@ -1,0 +1,27 @@
+// Which shard of a table holds a key.
+#ifndef DE_CORE_ENGINE_SHARD_NUMBER_H_
+#define DE_CORE_ENGINE_SHARD_NUMBER_H_
+
+#include <cstdint>
+#include <string_view>
+
+namespace de::engine {
+
+/// The top bits of a key's hash are the number of its shard.
+inline constexpr uint32_t kShardBits = 4;
+inline constexpr uint32_t kShards = 1U << kShardBits;
+
+inline uint32_t ShardOfHash(uint64_t hash) noexcept {
+  return static_cast<uint32_t>(hash >> (64 - kShardBits));
+}
+
+/// A key as the index sees it. `bytes` is set for string keys only.
+struct IndexKey {
+  uint64_t word;
+  uint64_t hash;
+  const std::string_view* bytes;
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_SHARD_NUMBER_H_
