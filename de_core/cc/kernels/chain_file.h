@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "de_core/cc/engine/snapshot_header.h"
+#include "de_core/cc/engine/snapshot/snapshot_header.h"
 #include "tensorflow/core/platform/env.h"
 
 namespace de::kernels {

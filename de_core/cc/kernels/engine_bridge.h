@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "de_core/cc/engine/executor.h"
-#include "de_core/cc/engine/guard.h"
-#include "de_core/cc/engine/status.h"
-#include "de_core/cc/engine/types.h"
-#include "de_core/cc/engine/values.h"
+#include "de_core/cc/engine/base/executor.h"
+#include "de_core/cc/engine/base/guard.h"
+#include "de_core/cc/engine/base/status.h"
+#include "de_core/cc/engine/base/types.h"
+#include "de_core/cc/engine/rows/values.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/types.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "de_core/cc/engine/byte_stream.h"
+#include "de_core/cc/engine/base/byte_stream.h"
 #include "tensorflow/core/platform/env.h"
 
 namespace de::kernels {

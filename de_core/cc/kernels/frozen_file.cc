@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "de_core/cc/engine/snapshot_reader.h"
+#include "de_core/cc/engine/snapshot/snapshot_reader.h"
 #include "de_core/cc/kernels/chain_file.h"
 #include "de_core/cc/kernels/env_stream.h"
 #include "de_core/cc/kernels/served_file_check.h"

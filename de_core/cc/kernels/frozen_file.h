@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "de_core/cc/engine/frozen_chain.h"
+#include "de_core/cc/engine/serving/frozen_chain.h"
 #include "de_core/cc/kernels/engine_bridge.h"
 #include "tensorflow/core/platform/env.h"
 

@@ -1,6 +1,6 @@
 // Kernels on the metadata of rows, and those that give rows up.
 #include "absl/strings/str_cat.h"
-#include "de_core/cc/engine/row_rank.h"
+#include "de_core/cc/engine/policy/row_rank.h"
 #include "de_core/cc/kernels/table_op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 

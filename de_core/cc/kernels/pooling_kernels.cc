@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "de_core/cc/engine/pooling.h"
-#include "de_core/cc/engine/scalar_types.h"
+#include "de_core/cc/engine/batch/pooling.h"
+#include "de_core/cc/engine/rows/scalar_types.h"
 #include "de_core/cc/kernels/table_op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 

@@ -2,7 +2,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "de_core/cc/engine/table_restore.h"
+#include "de_core/cc/engine/save/table_restore.h"
 #include "de_core/cc/kernels/snapshot_json.h"
 #include "de_core/cc/kernels/snapshot_paths.h"
 #include "de_core/cc/kernels/table_op.h"

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "de_core/cc/engine/cpu_quota.h"
+#include "de_core/cc/engine/base/cpu_quota.h"
 #include "de_core/cc/kernels/work_clock.h"
 
 namespace de::kernels {

@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "de_core/cc/engine/snapshot_reader.h"
+#include "de_core/cc/engine/snapshot/snapshot_reader.h"
 #include "de_core/cc/kernels/background_threads.h"
 #include "de_core/cc/kernels/env_stream.h"
 

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
-#include "de_core/cc/engine/oov_policy.h"
+#include "de_core/cc/engine/policy/oov_policy.h"
 #include "de_core/cc/kernels/snapshot_json.h"
 #include "de_core/cc/kernels/table_op.h"
 #include "tensorflow/core/framework/op_kernel.h"

@@ -2,9 +2,9 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "de_core/cc/engine/snapshot_compact.h"
-#include "de_core/cc/engine/table_restore.h"
-#include "de_core/cc/engine/value_reader.h"
+#include "de_core/cc/engine/rows/value_reader.h"
+#include "de_core/cc/engine/save/table_restore.h"
+#include "de_core/cc/engine/snapshot/snapshot_compact.h"
 #include "de_core/cc/kernels/background_threads.h"
 #include "de_core/cc/kernels/snapshot_json.h"
 #include "de_core/cc/kernels/snapshot_paths.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "de_core/cc/engine/snapshot_reader.h"
+#include "de_core/cc/engine/snapshot/snapshot_reader.h"
 
 namespace de::kernels {
 

@@ -7,7 +7,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "de_core/cc/engine/table_save.h"
+#include "de_core/cc/engine/save/table_save.h"
 #include "de_core/cc/kernels/background_threads.h"
 #include "de_core/cc/kernels/env_stream.h"
 #include "de_core/cc/kernels/save_pace.h"

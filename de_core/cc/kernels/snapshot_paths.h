@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "de_core/cc/engine/snapshot_reader.h"
+#include "de_core/cc/engine/snapshot/snapshot_reader.h"
 #include "de_core/cc/kernels/env_stream.h"
 #include "de_core/cc/kernels/table_resource.h"
 #include "tensorflow/core/framework/op_kernel.h"

@@ -8,8 +8,8 @@
 #include <mutex>
 #include <string>
 
-#include "de_core/cc/engine/stand_in.h"
-#include "de_core/cc/engine/table.h"
+#include "de_core/cc/engine/serving/stand_in.h"
+#include "de_core/cc/engine/table/table.h"
 #include "de_core/cc/kernels/engine_bridge.h"
 #include "de_core/cc/kernels/frozen_file.h"
 #include "tensorflow/core/framework/resource_base.h"

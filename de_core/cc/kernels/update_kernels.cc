@@ -1,6 +1,6 @@
 // Kernels that write and remove rows.
 #include "absl/strings/str_cat.h"
-#include "de_core/cc/engine/scalar_types.h"
+#include "de_core/cc/engine/rows/scalar_types.h"
 #include "de_core/cc/kernels/table_op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 

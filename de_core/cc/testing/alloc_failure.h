@@ -24,8 +24,8 @@
 #include <thread>
 #include <vector>
 
-#include "de_core/cc/engine/executor.h"
-#include "de_core/cc/engine/status.h"
+#include "de_core/cc/engine/base/executor.h"
+#include "de_core/cc/engine/base/status.h"
 
 namespace de::engine::testing {
 

@@ -1,10 +1,10 @@
 // Saves, restores and frozen files while memory runs out: every allocation that can fail does.
 #include <utility>
 
-#include "de_core/cc/engine/frozen_chain.h"
-#include "de_core/cc/engine/guard.h"
-#include "de_core/cc/engine/table_restore.h"
-#include "de_core/cc/engine/table_save.h"
+#include "de_core/cc/engine/base/guard.h"
+#include "de_core/cc/engine/save/table_restore.h"
+#include "de_core/cc/engine/save/table_save.h"
+#include "de_core/cc/engine/serving/frozen_chain.h"
 #include "de_core/cc/testing/alloc_failure_world.h"
 #include "de_core/cc/testing/snapshot_fixture.h"
 

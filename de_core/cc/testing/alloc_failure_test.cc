@@ -1,9 +1,9 @@
 // Verbs of a table while memory runs out: every allocation that can fail does.
 #include <utility>
 
-#include "de_core/cc/engine/optimizer_rules.h"
-#include "de_core/cc/engine/pooling.h"
-#include "de_core/cc/engine/row_rank.h"
+#include "de_core/cc/engine/batch/pooling.h"
+#include "de_core/cc/engine/optimizer/optimizer_rules.h"
+#include "de_core/cc/engine/policy/row_rank.h"
 #include "de_core/cc/testing/alloc_failure_world.h"
 
 namespace de::engine {

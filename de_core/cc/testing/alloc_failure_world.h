@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "de_core/cc/engine/table.h"
+#include "de_core/cc/engine/table/table.h"
 #include "de_core/cc/testing/alloc_failure.h"
 
 namespace de::engine::testing {

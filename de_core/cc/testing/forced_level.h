@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "de_core/cc/engine/simd_level.h"
+#include "de_core/cc/engine/base/simd_level.h"
 
 namespace de::engine {
 

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "de_core/cc/engine/byte_stream.h"
+#include "de_core/cc/engine/base/byte_stream.h"
 
 namespace de::engine::testing {
 

@@ -15,9 +15,9 @@
 #include <string_view>
 #include <vector>
 
-#include "de_core/cc/engine/crc32c.h"
-#include "de_core/cc/engine/hash.h"
-#include "de_core/cc/engine/snapshot_writer.h"
+#include "de_core/cc/engine/base/crc32c.h"
+#include "de_core/cc/engine/base/hash.h"
+#include "de_core/cc/engine/snapshot/snapshot_writer.h"
 
 namespace de::engine::testing {
 

@@ -9,8 +9,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "de_core/cc/engine/initializer.h"
-#include "de_core/cc/engine/table.h"
+#include "de_core/cc/engine/initial/initializer.h"
+#include "de_core/cc/engine/table/table.h"
 
 namespace de::engine::testing {
 

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "de_core/cc/engine/executor.h"
+#include "de_core/cc/engine/base/executor.h"
 
 namespace de::engine {
 

@@ -1,0 +1,71 @@
+// Where snapshot bytes go to and come from. The kernels implement these on TensorFlow's file
+// systems; the span and string below serve mapped files and tests.
+#ifndef DE_CORE_ENGINE_BYTE_STREAM_H_
+#define DE_CORE_ENGINE_BYTE_STREAM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "de_core/cc/engine/base/status.h"
+
+namespace de::engine {
+
+/// Takes the bytes of a file from first to last. Used by one thread at a time.
+class ByteSink {
+ public:
+  virtual ~ByteSink() = default;
+  /// Appends `size` bytes. After an error the sink is not used again.
+  virtual Status Append(const void* data, size_t size) = 0;
+};
+
+/// Bytes that can be read at any offset, by several threads at once.
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  virtual uint64_t size() const noexcept = 0;
+  /// Fills out[0, size) from `offset`. Reading past the end is an error, never a short read.
+  virtual Status Read(uint64_t offset, size_t size, void* out) const = 0;
+  /// The bytes themselves where they lie in memory (a mapped file), else nullptr.
+  virtual const char* data() const noexcept { return nullptr; }
+};
+
+/// Appends to a string it owns.
+class StringSink final : public ByteSink {
+ public:
+  Status Append(const void* data, size_t size) override {
+    bytes_.append(static_cast<const char*>(data), size);
+    return Status::Ok();
+  }
+  const std::string& bytes() const noexcept { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
+/// Reads a span that it does not own and that outlives it.
+class SpanSource final : public ByteSource {
+ public:
+  SpanSource(const char* data, size_t size) noexcept : data_(data), size_(size) {}
+
+  uint64_t size() const noexcept override { return size_; }
+  const char* data() const noexcept override { return data_; }
+  Status Read(uint64_t offset, size_t size, void* out) const override {
+    if (offset > size_ || size > size_ - offset) {
+      return Status::DataLoss(
+          "a read must end inside the file. Received: offset=" + std::to_string(offset) +
+          ", bytes=" + std::to_string(size) + ", file size=" + std::to_string(size_));
+    }
+    if (size > 0) std::memcpy(out, data_ + offset, size);
+    return Status::Ok();
+  }
+
+ private:
+  const char* data_;
+  size_t size_;
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_BYTE_STREAM_H_

@@ -1,0 +1,70 @@
+#include "de_core/cc/engine/base/cpu_quota.h"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+namespace de::engine {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::infinity();
+
+/// "max 100000" or "50000 100000" of version 2. Of version 1 the two numbers lie in two files, and
+/// -1 says that there is no quota.
+double QuotaIn(const std::string& folder, bool unified) {
+  double quota = -1;
+  double period = 0;
+  if (unified) {
+    std::ifstream(folder + "/cpu.max") >> quota >> period;  // "max" leaves 0
+  } else {
+    std::ifstream(folder + "/cpu.cfs_quota_us") >> quota;
+    std::ifstream(folder + "/cpu.cfs_period_us") >> period;
+  }
+  return quota > 0 && period > 0 ? quota / period : kNone;
+}
+
+/// In a container the path may be the host's, of which only the end, or nothing, is mounted.
+double LeastQuota(const std::string& mount, std::string path, bool unified) {
+  double least = QuotaIn(mount, unified);
+  while (!path.empty() && path != "/") {
+    least = std::min(least, QuotaIn(mount + path, unified));
+    path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
+  }
+  return least;
+}
+
+bool Lists(const std::string& controllers, const std::string& name) {
+  return ("," + controllers + ",").find("," + name + ",") != std::string::npos;
+}
+
+double Read(const std::string& root) {
+  double least = kNone;
+  std::ifstream groups(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {  // number:controllers:path
+    std::istringstream parts(line);
+    std::string number, controllers, path;
+    std::getline(parts, number, ':');
+    std::getline(parts, controllers, ':');
+    std::getline(parts, path);
+    const std::string mount = root + "/sys/fs/cgroup";
+    if (controllers.empty()) {
+      least = std::min(least, LeastQuota(mount, path, true));
+    } else if (Lists(controllers, "cpu")) {
+      least = std::min(least, LeastQuota(mount + "/cpu", path, false));
+    }
+  }
+  return least;
+}
+
+}  // namespace
+
+double CpuQuota(const std::string& root) noexcept {
+  try {
+    return Read(root);
+  } catch (...) {  // without memory
+    return kNone;
+  }
+}
+
+}  // namespace de::engine

@@ -1,0 +1,130 @@
+#include "de_core/cc/engine/base/crc32c.h"
+
+#include <array>
+#include <atomic>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <nmmintrin.h>
+#endif
+#if defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
+#include <arm_acle.h>
+#endif
+
+namespace de::engine {
+namespace {
+
+constexpr uint32_t kPolynomial = 0x82f63b78U;  // reflected 0x1edc6f41
+
+using Tables = std::array<std::array<uint32_t, 256>, 8>;
+
+constexpr Tables MakeTables() {
+  Tables tables{};
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? kPolynomial : 0);
+    tables[0][byte] = crc;
+  }
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    for (size_t k = 1; k < 8; ++k) {
+      const uint32_t before = tables[k - 1][byte];
+      tables[k][byte] = (before >> 8) ^ tables[0][before & 0xff];
+    }
+  }
+  return tables;
+}
+
+constexpr Tables kTables = MakeTables();
+
+uint32_t ExtendBytes(uint32_t state, const unsigned char* at, size_t size) noexcept {
+  for (; size > 0; --size, ++at) state = (state >> 8) ^ kTables[0][(state ^ *at) & 0xff];
+  return state;
+}
+
+uint32_t LoadLittle32(const unsigned char* at) noexcept {
+  return static_cast<uint32_t>(at[0]) | static_cast<uint32_t>(at[1]) << 8 |
+         static_cast<uint32_t>(at[2]) << 16 | static_cast<uint32_t>(at[3]) << 24;
+}
+
+uint32_t Portable(uint32_t state, const unsigned char* at, size_t size) noexcept {
+  for (; size >= 8; size -= 8, at += 8) {
+    const uint32_t low = state ^ LoadLittle32(at);
+    const uint32_t high = LoadLittle32(at + 4);
+    state = kTables[7][low & 0xff] ^ kTables[6][(low >> 8) & 0xff] ^
+            kTables[5][(low >> 16) & 0xff] ^ kTables[4][low >> 24] ^ kTables[3][high & 0xff] ^
+            kTables[2][(high >> 8) & 0xff] ^ kTables[1][(high >> 16) & 0xff] ^
+            kTables[0][high >> 24];
+  }
+  return ExtendBytes(state, at, size);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("sse4.2"))) uint32_t Sse42(uint32_t state, const unsigned char* at,
+                                                 size_t size) noexcept {
+  uint64_t wide = state;
+  for (; size >= 8; size -= 8, at += 8) {
+    uint64_t word;
+    std::memcpy(&word, at, sizeof(word));
+    wide = _mm_crc32_u64(wide, word);
+  }
+  state = static_cast<uint32_t>(wide);
+  for (; size > 0; --size, ++at) state = _mm_crc32_u8(state, *at);
+  return state;
+}
+#endif
+
+#if defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
+uint32_t Armv8(uint32_t state, const unsigned char* at, size_t size) noexcept {
+  for (; size >= 8; size -= 8, at += 8) {
+    uint64_t word;
+    std::memcpy(&word, at, sizeof(word));
+    state = __crc32cd(state, word);
+  }
+  for (; size > 0; --size, ++at) state = __crc32cb(state, *at);
+  return state;
+}
+#endif
+
+using Extend = uint32_t (*)(uint32_t, const unsigned char*, size_t) noexcept;
+
+Extend Choose(Crc32cKind kind) noexcept {
+#if defined(__x86_64__)
+  if (kind == Crc32cKind::kSse42 && __builtin_cpu_supports("sse4.2")) return Sse42;
+#endif
+#if defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
+  if (kind == Crc32cKind::kArmv8) return Armv8;
+#endif
+  return kind == Crc32cKind::kPortable ? Portable : nullptr;
+}
+
+Extend Fastest() noexcept {
+  for (const Crc32cKind kind : {Crc32cKind::kSse42, Crc32cKind::kArmv8}) {
+    if (const Extend extend = Choose(kind)) return extend;
+  }
+  return Portable;
+}
+
+uint32_t Run(Extend extend, uint32_t crc, const void* data, size_t size) noexcept {
+  return ~extend(~crc, static_cast<const unsigned char*>(data), size);
+}
+
+}  // namespace
+
+bool Crc32cSupported(Crc32cKind kind) noexcept { return Choose(kind) != nullptr; }
+
+uint32_t Crc32cExtend(uint32_t crc, const void* data, size_t size) noexcept {
+  static std::atomic<Extend> chosen{nullptr};
+  Extend extend = chosen.load(std::memory_order_relaxed);
+  if (extend == nullptr) {
+    extend = Fastest();
+    chosen.store(extend, std::memory_order_relaxed);
+  }
+  return Run(extend, crc, data, size);
+}
+
+uint32_t Crc32cExtendWith(Crc32cKind kind, uint32_t crc, const void* data, size_t size) noexcept {
+  const Extend extend = Choose(kind);
+  return Run(extend != nullptr ? extend : Portable, crc, data, size);
+}
+
+}  // namespace de::engine

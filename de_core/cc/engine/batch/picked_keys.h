@@ -1,0 +1,101 @@
+// The keys of a batch that some neighbouring shards hold, picked from it a few hundred at a time.
+#ifndef DE_CORE_ENGINE_PICKED_KEYS_H_
+#define DE_CORE_ENGINE_PICKED_KEYS_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "de_core/cc/engine/base/hash.h"
+#include "de_core/cc/engine/base/shard_number.h"
+#include "de_core/cc/engine/base/types.h"
+#include "de_core/cc/engine/batch/partition.h"
+#include "de_core/cc/engine/index/pipeline.h"
+
+namespace de::engine {
+
+/// Keys a writer handles before it lets readers in.
+inline constexpr size_t kKeysALock = 512;
+
+/// Reads the batch once and keeps its order, also within a shard. Several of them, each with shards
+/// of its own, are how threads share a batch without sorting it first: each reads all keys, which
+/// costs about a nanosecond a key, and none waits for another.
+class PickedKeys {
+ public:
+  /// Of keys [begin, end) those in shards [first, last].
+  PickedKeys(const Keys& keys, size_t begin, size_t end, uint32_t first, uint32_t last) noexcept
+      : keys_(keys), at_(begin), end_(end), first_(first), last_(last) {}
+
+  /// Picks the next kKeysALock keys, or what is left. False when there are none.
+  bool Next() noexcept {
+    count_ = 0;
+    if (keys_.ints != nullptr) {
+      Pick([ints = keys_.ints](size_t i)
+               DE_ALWAYS_INLINE { return static_cast<uint64_t>(ints[i]); });
+    } else {
+      Pick([strings = keys_.strings](size_t i) DE_ALWAYS_INLINE { return HashBytes(strings[i]); });
+    }
+    return count_ > 0;
+  }
+
+  uint32_t first() const noexcept { return first_; }
+  uint32_t last() const noexcept { return last_; }
+
+  // What was picked, in the order of the batch.
+  size_t count() const noexcept { return count_; }
+  const uint64_t* hashes() const noexcept { return hashes_; }
+  const uint32_t* positions() const noexcept { return positions_; }
+
+  /// Calls use(shard, its keys) for each shard that has some of what was picked.
+  template <typename Use>
+  void ForEachShard(const Use& use) const {
+    uint64_t words[kKeysALock];
+    uint32_t positions[kKeysALock];
+    size_t begins[kShards + 1] = {}, next[kShards];
+    for (size_t i = 0; i < count_; ++i) ++begins[ShardOfHash(hashes_[i]) + 1];
+    for (uint32_t shard = 0; shard < kShards; ++shard) {
+      next[shard] = begins[shard];
+      begins[shard + 1] += begins[shard];
+    }
+    for (size_t i = 0; i < count_; ++i) {
+      const size_t to = next[ShardOfHash(hashes_[i])]++;
+      words[to] = UnMix64(hashes_[i]);
+      positions[to] = positions_[i];
+    }
+    for (uint32_t shard = first_; shard <= last_; ++shard) {
+      const size_t begin = begins[shard], count = begins[shard + 1] - begin;
+      if (count > 0) use(shard, ShardKeys{words + begin, positions + begin, count});
+    }
+  }
+
+ private:
+  template <typename WordAt>
+  void Pick(const WordAt& word_at) noexcept {
+    // Without a branch on the key's shard: every key is written where the next one belongs.
+    const uint64_t first = uint64_t{first_} << (64 - kShardBits);
+    const uint64_t span = (uint64_t{last_ - first_ + 1} << (64 - kShardBits)) - 1;
+    size_t at = at_, count = 0;
+    while (at < end_ && count < kKeysALock) {
+      for (const size_t stop = std::min(end_, at + (kKeysALock - count)); at < stop; ++at) {
+        const uint64_t hash = Mix64(word_at(at));
+        hashes_[count] = hash;
+        positions_[count] = static_cast<uint32_t>(at);
+        count += static_cast<size_t>(hash - first <= span);
+      }
+    }
+    at_ = at;
+    count_ = count;
+  }
+
+  const Keys keys_;
+  size_t at_;
+  const size_t end_;
+  const uint32_t first_, last_;
+  size_t count_ = 0;
+  uint64_t hashes_[kKeysALock];
+  uint32_t positions_[kKeysALock];
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_PICKED_KEYS_H_

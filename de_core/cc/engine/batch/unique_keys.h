@@ -1,0 +1,131 @@
+// The distinct keys of a batch, or of one shard's share of it.
+#ifndef DE_CORE_ENGINE_UNIQUE_KEYS_H_
+#define DE_CORE_ENGINE_UNIQUE_KEYS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "de_core/cc/engine/base/hash.h"
+#include "de_core/cc/engine/base/prefetch.h"
+#include "de_core/cc/engine/base/types.h"
+#include "de_core/cc/engine/batch/partition.h"
+
+namespace de::engine {
+
+class UniqueKeys {
+ public:
+  /// Finds the distinct keys of `group`. An object keeps its memory from batch to batch.
+  void Find(const Keys& keys, const ShardKeys& group) {
+    if (keys.strings == nullptr) {
+      FindAmong(group, [](uint32_t, uint32_t) { return true; });
+    } else {
+      FindAmong(group,
+                [&keys](uint32_t a, uint32_t b) { return keys.strings[a] == keys.strings[b]; });
+    }
+  }
+
+  /// The distinct keys, in order of first occurrence.
+  ShardKeys keys() const noexcept { return {words_.data(), positions_.data(), size_}; }
+  size_t size() const noexcept { return size_; }
+
+  /// The keys of the group that have occurred before in it, and which distinct keys all are. As
+  /// pointers, which a loop that writes bytes need not read anew for each key.
+  struct Repeats {
+    const uint32_t* keys;  // (count) of the group
+    size_t count;
+    const uint32_t* unique_of;  // (group)
+  };
+  Repeats repeats() const noexcept { return {again_.data(), again_count_, unique_of_.data()}; }
+
+ private:
+  // Places of the map for each key: so many that another key's is seldom met, for then whether a
+  // key is new is all that cannot be predicted, and nothing branches on that.
+  static constexpr size_t kPlacesAKey = 4;
+
+  /// `same_bytes(a, b)`: whether keys a and b of the batch, of one word, are equal.
+  template <typename SameBytes>
+  void FindAmong(const ShardKeys& group, const SameBytes& same_bytes) {
+    // Places of 16 bits, where they are enough, leave the nearest cache to the keys.
+    if (group.count <= 0xffff) {
+      FindIn(&small_places_, group, same_bytes);
+    } else {
+      FindIn(&places_, group, same_bytes);
+    }
+  }
+
+  /// A place holds the index in `group` of the first key of its kind, or a number beyond.
+  template <typename Place, typename SameBytes>
+  void FindIn(std::vector<Place>* map, const ShardKeys& group, const SameBytes& same_bytes) {
+    size_t places = 16;
+    while (places < kPlacesAKey * group.count) places *= 2;
+    map->assign(places, std::numeric_limits<Place>::max());
+    MakeRoom(group.count);
+    // Two loops, for all that both need does not fit into registers. The first one notes which key
+    // of the group is the first of its kind.
+    const size_t count = group.count;
+    uint32_t* const unique_of = unique_of_.data();
+    const uint64_t* const group_words = group.words;
+    const uint32_t* const group_positions = group.positions;
+    Place* const place_of = map->data();
+    for (size_t j = 0, mask = places - 1; j < count; ++j) {
+      const uint64_t word = group_words[j];
+      size_t at = static_cast<size_t>(Mix64(word)) & mask;
+      // A free place leads to the key itself, so that whether it is free is not branched on. Keys
+      // are compared with what is never written here: a load behind a store would wait for it.
+      const auto first_at = [&] { return std::min(j, static_cast<size_t>(place_of[at])); };
+      size_t first = first_at();
+      const auto is_another = [&] {
+        return group_words[first] != word ||
+               !same_bytes(group_positions[j], group_positions[first]);
+      };
+      while (__builtin_expect(is_another(), 0)) {
+        at = (at + 1) & mask;
+        first = first_at();
+      }
+      place_of[at] = static_cast<Place>(first);
+      unique_of[j] = static_cast<uint32_t>(first);
+    }
+    uint64_t* const words = words_.data();
+    uint32_t* const positions = positions_.data();
+    uint32_t* const again = again_.data();
+    uint32_t size = 0, repeated = 0;
+    for (uint32_t j = 0; j < count; ++j) {
+      const uint32_t first = unique_of[j];
+      uint32_t fresh = first == j ? 1 : 0;
+      HideFromCompiler(&fresh);
+      words[size] = group_words[j];
+      positions[size] = group_positions[j];
+      again[repeated] = j;
+      const uint32_t known = unique_of[first];
+      unique_of[j] = known ^ ((known ^ size) & (0U - fresh));
+      repeated += 1 - fresh;
+      size += fresh;
+    }
+    size_ = size;
+    again_count_ = repeated;
+  }
+
+  void MakeRoom(size_t count) {
+    if (count < unique_of_.size()) return;
+    // The loops write one place behind the last.
+    words_.resize(count + 1);
+    positions_.resize(count + 1);
+    again_.resize(count + 1);
+    unique_of_.resize(count + 1);  // last: its size says that all have room
+  }
+
+  std::vector<uint16_t> small_places_;  ///< open addressing
+  std::vector<uint32_t> places_;        ///< the same, for many keys
+  std::vector<uint32_t> unique_of_;     // (group)
+  std::vector<uint32_t> again_;         // (again)
+  std::vector<uint64_t> words_;         // (unique)
+  std::vector<uint32_t> positions_;     // (unique)
+  size_t size_ = 0;
+  size_t again_count_ = 0;
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_UNIQUE_KEYS_H_

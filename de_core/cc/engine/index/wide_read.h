@@ -1,0 +1,82 @@
+// What a lookup does with the rows that WideFind finds.
+#ifndef DE_CORE_ENGINE_WIDE_READ_H_
+#define DE_CORE_ENGINE_WIDE_READ_H_
+
+#include "de_core/cc/engine/index/wide_find.h"
+
+#if defined(DE_WIDE_DRAWS)
+
+#include "de_core/cc/engine/initial/initializer.h"
+
+namespace de::engine {
+
+/// Copies rows of kRowBytes, a multiple of 64 or 32, to `out`, and writes the initial rows of keys
+/// that the home line shows to be nowhere; keys that may be behind it are away.
+template <size_t kRowBytes>
+class WideRead {
+ public:
+  /// Whether keys were found is written where `found` is not null.
+  WideRead(const Initializer& initializer, char* out, bool* found) noexcept
+      : initializer_(initializer), out_(out), found_(found) {}
+
+  DE_SIXTEEN void Ask(size_t key) const noexcept {
+    if (!mixed_) return;
+    // Behind the last key that is some memory that nobody writes, which does no harm.
+    const char* const to = out_ + key * kRowBytes;
+    for (size_t byte = 0; byte < kRowBytes; byte += 64) PrefetchToWrite(to + byte);
+  }
+
+  DE_SIXTEEN void Fetch(size_t, const char* row) const noexcept { PrefetchBytes<kRowBytes>(row); }
+
+  DE_SIXTEEN void Use(size_t key, const char* row) const noexcept {
+    CopyRow<kRowBytes>(out_ + key * kRowBytes, row);
+  }
+
+  DE_SIXTEEN __mmask8 Misses(size_t first, __mmask8 keys, __mmask8 hits, __mmask8 passed,
+                             __m512i words, __m512i numbers) noexcept {
+    const __mmask8 misses = keys & static_cast<__mmask8>(~hits);
+    const __mmask8 absent = misses & static_cast<__mmask8>(~passed);
+    const __m512i to = _mm512_add_epi64(
+        _mm512_set1_epi64(static_cast<long long>(reinterpret_cast<uintptr_t>(out_))),
+        _mm512_mullo_epi64(numbers, _mm512_set1_epi64(kRowBytes)));
+    _mm512_storeu_si512(absent_words_ + absent_, _mm512_maskz_compress_epi64(absent, words));
+    _mm512_storeu_si512(absent_rows_ + absent_, _mm512_maskz_compress_epi64(absent, to));
+    absent_ += static_cast<uint32_t>(__builtin_popcount(absent));
+    // Rows of hits alone are written one after the other, which the processor foresees.
+    misses_ += static_cast<uint32_t>(__builtin_popcount(misses));
+    mixed_ = 8 * misses_ > first + 8;
+    if (found_ != nullptr) {
+      _mm_mask_storeu_epi8(found_ + first, keys, _mm_maskz_set1_epi8(hits, 1));
+    }
+    return passed;
+  }
+
+  DE_SIXTEEN void Between() noexcept {
+    if (absent_ < kAbsentTogether) return;
+    initializer_.FillRows(absent_words_, absent_rows_, kAbsentTogether);
+    absent_ -= kAbsentTogether;
+    _mm512_storeu_si512(absent_words_, _mm512_loadu_si512(absent_words_ + kAbsentTogether));
+    _mm512_storeu_si512(absent_rows_, _mm512_loadu_si512(absent_rows_ + kAbsentTogether));
+  }
+
+  DE_SIXTEEN void End() const noexcept {
+    initializer_.FillRows(absent_words_, absent_rows_, absent_);
+  }
+
+ private:
+  // Initial rows that are drawn together.
+  static constexpr size_t kAbsentTogether = 32;
+
+  const Initializer& initializer_;
+  char* const out_;
+  bool* const found_;
+  size_t absent_ = 0, misses_ = 0;
+  bool mixed_ = false;                          ///< more than one key in eight was no hit
+  uint64_t absent_words_[kAbsentTogether + 8];  ///< a group may come to the last but one
+  void* absent_rows_[kAbsentTogether + 8];
+};
+
+}  // namespace de::engine
+
+#endif  // defined(DE_WIDE_DRAWS)
+#endif  // DE_CORE_ENGINE_WIDE_READ_H_

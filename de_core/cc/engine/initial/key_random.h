@@ -1,0 +1,137 @@
+// Random words of a row: a function of (seed, key word, element) alone, the same on every machine.
+//
+// Counter-based: element words are mixes of a counter, so any element can be computed by itself.
+// The function is a persistent promise (a missing row must read the same for ever): a change of any
+// bit breaks served models.
+#ifndef DE_CORE_ENGINE_KEY_RANDOM_H_
+#define DE_CORE_ENGINE_KEY_RANDOM_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "de_core/cc/engine/base/hash.h"
+
+namespace de::engine {
+
+/// What of KeyRandom depends on the seed alone.
+struct RandomSeed {
+  explicit RandomSeed(uint64_t seed) noexcept
+      : rows(Mix64(seed + 0x9e3779b97f4a7c15ULL)), blocks(Mix64(rows + 0x9e3779b97f4a7c15ULL)) {}
+
+  uint64_t rows;
+  uint64_t blocks;
+};
+
+/// The words of one row. 32-bit words serve float, half and bfloat16 elements, 64-bit ones double.
+class KeyRandom {
+ public:
+  KeyRandom(RandomSeed seed, uint64_t key_word) noexcept : state_(seed, key_word) {}
+
+  /// Words of elements [first, first + count).
+  ///
+  /// 32-bit lanes, so that the loop vectorises on plain SSE2: a 32-bit finalizer over a counter,
+  /// keyed midway with one half of the row's state; the other half is the counter's step. The
+  /// counter starts where the finalizer makes the word of element 0 a DistinctWord.
+  /// Source of the finalizer: C. Wellons, hash-prospector, without its last step, which improves
+  /// the lower bits only.
+  void Fill(size_t first, size_t count, uint32_t* words) const noexcept {
+    const auto step = static_cast<uint32_t>(state_.row) | 1U, key = state_.key();
+    const uint32_t start = Start(state_.DistinctWord(), key) + static_cast<uint32_t>(first) * step;
+    for (uint32_t i = 0; i < count; ++i) {
+      const uint32_t x = ((start + i * step) ^ key) * kFirstFactor;
+      words[i] = (x ^ (x >> 15)) * kSecondFactor;
+    }
+  }
+
+  static constexpr uint32_t kFirstFactor = 0x21f0aaadU;
+  static constexpr uint32_t kSecondFactor = 0x735a2d97U;
+
+  /// What the 32-bit words of several rows are made of.
+  template <size_t kRows>
+  struct Counters {
+    static constexpr size_t kTogether = 16;  ///< at most what is computed in vain
+    static_assert(kRows % kTogether == 0, "rows come in groups");
+
+    uint32_t start[kRows], step[kRows], key[kRows];
+
+    /// Of the first `count` rows. In loops over what is alike and of a length known to the
+    /// compiler, which vectorise as a whole.
+    [[gnu::always_inline]] inline void Fill(RandomSeed seed, const uint64_t* key_words,
+                                            size_t count) noexcept {
+      uint64_t words[kRows];
+      const size_t padded = (count + kTogether - 1) / kTogether * kTogether;
+      for (size_t i = 0; i < count; ++i) words[i] = key_words[i];
+      for (size_t i = count; i < padded; ++i) words[i] = 0;
+      for (size_t some = 0; some < padded; some += kTogether) {
+        uint32_t low[kTogether], high[kTogether], in_block[kTogether];
+        for (size_t i = 0; i < kTogether; ++i) {
+          const State state(seed, words[some + i]);
+          step[some + i] = static_cast<uint32_t>(state.row) | 1U;
+          key[some + i] = state.key();
+          low[i] = static_cast<uint32_t>(state.block);
+          high[i] = static_cast<uint32_t>(state.block >> 32);
+          in_block[i] = state.in_block;
+        }
+        for (size_t i = 0; i < kTogether; ++i) {
+          start[some + i] = Start(Distinct(in_block[i], low[i], high[i]), key[some + i]);
+        }
+      }
+    }
+  };
+
+  void Fill(size_t first, size_t count, uint64_t* words) const noexcept {
+    uint64_t counter = state_.row + first * kGolden;
+    for (size_t i = 0; i < count; ++i) words[i] = Mix64(counter += kGolden);
+  }
+
+ private:
+  static constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
+  static constexpr unsigned kBlockBits = 23;
+  static constexpr uint32_t kBlockMask = (1U << kBlockBits) - 1;
+
+  struct State {
+    uint64_t row, block;
+    uint32_t in_block;
+
+    [[gnu::always_inline]] inline State(const RandomSeed& seed, uint64_t key_word) noexcept
+        : row(Mix64(key_word ^ seed.rows)),
+          block(Mix64((key_word >> kBlockBits) ^ seed.blocks)),
+          in_block(static_cast<uint32_t>(key_word) & kBlockMask) {}
+    uint32_t key() const noexcept { return static_cast<uint32_t>(row >> 32); }
+    uint32_t DistinctWord() const noexcept {
+      return Distinct(in_block, static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32));
+    }
+  };
+
+  /// The counter of element 0, by the inverse of the finalizer in Fill.
+  [[gnu::always_inline]] static inline uint32_t Start(uint32_t word, uint32_t key) noexcept {
+    const uint32_t x = word * 0x97132227U;                     // kSecondFactor^-1 modulo 2^32
+    return ((x ^ (x >> 15) ^ (x >> 30)) * 0x333c4925U) ^ key;  // kFirstFactor^-1
+  }
+
+  /// The word of element 0. A draw of a float has about 2^23 equally spaced values, so among a
+  /// million rows of one random float thousands would be equal. Here the 2^23 keys of a block
+  /// (those that share their upper 41 bits, as most sequential ids do) are permuted instead: no two
+  /// of them share this word's upper 23 bits, and its lower bits are the middle of what is left.
+  /// Normal deviates of such words, scaled and rounded to float, are distinct too; one more bit
+  /// would be too many.
+  [[gnu::always_inline]] static inline uint32_t Distinct(uint32_t in_block, uint32_t low,
+                                                         uint32_t high) noexcept {
+    uint32_t x = in_block ^ (low & kBlockMask);
+    x = (x * 0x6b43a9b5U) & kBlockMask;  // odd factors and shifts of itself: each step is bijective
+    x ^= x >> 13;
+    x = ((x ^ (low >> 8)) * 0x52a4bf1dU) & kBlockMask;
+    x ^= x >> 11;
+    x = ((x ^ (high & kBlockMask)) * 0x1d7f3b2bU) & kBlockMask;
+    x ^= x >> 13;
+    x = ((x ^ (high >> 8)) * 0x68e31da5U) & kBlockMask;
+    x ^= x >> 12;
+    return x << (32 - kBlockBits) | 1U << (31 - kBlockBits);
+  }
+
+  State state_;
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_KEY_RANDOM_H_

@@ -1,0 +1,46 @@
+// Random rows of floats by vectors of eight and of sixteen elements, where the processor has them:
+// eight_lanes::DrawRows and sixteen_lanes::DrawRows, to be called from functions of those targets.
+#ifndef DE_CORE_ENGINE_WIDE_DRAWS_H_
+#define DE_CORE_ENGINE_WIDE_DRAWS_H_
+
+#include "de_core/cc/engine/base/wide_lanes.h"
+
+#if defined(DE_WIDE_DRAWS)
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "de_core/cc/engine/initial/key_random.h"
+#include "de_core/cc/engine/initial/random_draws.h"
+#include "de_core/cc/engine/rows/scalar_types.h"
+
+namespace de::engine {
+
+/// Rows whose counters are prepared together.
+inline constexpr size_t kRowsAhead = 32;
+
+#define DE_LANES EightLanes
+#define DE_TARGET DE_EIGHT
+#define DE_TARGET_CALL [[gnu::target(DE_EIGHT_LANES), gnu::flatten, gnu::noinline]]
+namespace eight_lanes {
+#include "de_core/cc/engine/initial/wide_draws.inc"
+}  // namespace eight_lanes
+#undef DE_LANES
+#undef DE_TARGET
+#undef DE_TARGET_CALL
+
+#define DE_LANES SixteenLanes
+#define DE_TARGET DE_SIXTEEN
+#define DE_TARGET_CALL DE_SIXTEEN_CALL
+namespace sixteen_lanes {
+#include "de_core/cc/engine/initial/wide_draws.inc"
+}  // namespace sixteen_lanes
+#undef DE_LANES
+#undef DE_TARGET
+#undef DE_TARGET_CALL
+
+}  // namespace de::engine
+
+#endif  // defined(DE_WIDE_DRAWS)
+#endif  // DE_CORE_ENGINE_WIDE_DRAWS_H_

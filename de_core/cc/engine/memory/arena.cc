@@ -1,0 +1,184 @@
+#include "de_core/cc/engine/memory/arena.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <utility>
+
+namespace de::engine {
+namespace {
+
+// Blocks grow with the table, so that few are needed and a small table reserves little.
+constexpr size_t kSmallestBlock = size_t{1} << 20;
+constexpr size_t kLargestBlock = size_t{256} << 20;
+// Of a table that is no longer small.
+constexpr size_t kHugeBlock = PageMemory::kHugeBlock;
+// What Prefault has memory found for: more than a writer takes while it holds a lock.
+constexpr size_t kAhead = PageMemory::kHugePage;
+
+}  // namespace
+
+char* Arena::Allocate(size_t bytes, bool zeroed) {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  const auto cells = free_.find(bytes);
+  if (cells != free_.end()) {
+    std::vector<char*>& dirty = cells->second.dirty;
+    std::vector<char*>& trimmed = cells->second.trimmed;
+    std::vector<char*>& from = dirty.empty() ? trimmed : dirty;
+    if (!from.empty()) {
+      char* cell = from.back();
+      from.pop_back();
+      live_ += bytes;
+      if (&from == &dirty) {
+        dirty_ -= bytes;
+        if (zeroed) std::memset(cell, 0, bytes);
+      }
+      if (!trimmed.empty() && bytes <= kAhead / 2 && dirty.size() * bytes < kAhead / 2) {
+        wanted_ = bytes;
+      }
+      return cell;
+    }
+  }
+  if (left_ < bytes) AddBlock(bytes);
+  char* cell = next_;
+  next_ += bytes;
+  left_ -= bytes;
+  live_ += bytes;
+  return cell;
+}
+
+size_t Arena::NextBlock(size_t bytes) const noexcept {
+  const size_t least = held_ < kHugeBlock / 2 ? kSmallestBlock : kHugeBlock;
+  return std::max(bytes, std::clamp(held_ / 2, least, kLargestBlock));
+}
+
+void Arena::AddBlock(size_t bytes) {
+  // The rest of the old block stays untouched: it costs addresses, not memory.
+  if (spare_.bytes() >= bytes) {
+    blocks_.push_back(std::move(spare_));
+    spare_ = PageMemory();
+    ready_ = blocks_.back().data() + kAhead;
+  } else {
+    blocks_.emplace_back(NextBlock(bytes));
+    ready_ = blocks_.back().data();
+  }
+  next_ = blocks_.back().data();
+  left_ = blocks_.back().bytes();
+  held_ += left_;
+}
+
+bool Arena::PrefaultTrimmed() noexcept {
+  std::vector<char*> cells;
+  size_t bytes = 0;
+  try {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (wanted_ == 0) return false;
+    bytes = std::exchange(wanted_, 0);
+    FreeCells& free = free_[bytes];
+    const size_t most = kAhead / bytes;
+    cells.reserve(most);
+    std::vector<char*>& from = free.trimmed;
+    while (!from.empty() && cells.size() < most &&
+           (cells.empty() || from.back() == cells.back() + bytes)) {
+      cells.push_back(from.back());
+      from.pop_back();
+    }
+  } catch (const std::bad_alloc&) {
+    return false;  // whoever needs memory will say so
+  }
+  if (cells.empty()) return false;
+  PageMemory::Populate(cells.front(), cells.size() * bytes);
+  const std::lock_guard<std::mutex> guard(mutex_);
+  for (auto cell = cells.rbegin(); cell != cells.rend(); ++cell) KeepDirty(*cell, bytes);
+  return true;
+}
+
+void Arena::Prefault() noexcept {
+  if (PrefaultTrimmed()) return;
+  char* from = nullptr;
+  size_t bytes = 0;
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (blocks_.empty() || blocks_.back().bytes() < kHugeBlock) return;
+    char* const end = next_ + left_;
+    // Nothing is taken twice: cells may have used what lies before.
+    from = std::max(ready_, next_);
+    if (from < std::min(next_ + kAhead, end)) {
+      bytes = std::min(PageMemory::kHugePage, static_cast<size_t>(end - from));
+      ready_ = from + bytes;
+    } else if (left_ < kAhead && spare_.bytes() == 0) {
+      try {
+        spare_ = PageMemory(NextBlock(0));
+      } catch (const std::bad_alloc&) {
+        return;  // whoever needs the block will say so
+      }
+      from = spare_.data();
+      bytes = kAhead;
+    } else {
+      return;
+    }
+  }
+  PageMemory::Populate(from, bytes);
+}
+
+void Arena::Free(char* cell, size_t bytes) noexcept {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  live_ -= bytes;
+  KeepDirty(cell, bytes);
+}
+
+void Arena::KeepDirty(char* cell, size_t bytes) noexcept {
+  try {
+    free_[bytes].dirty.push_back(cell);
+    dirty_ += bytes;
+  } catch (const std::bad_alloc&) {
+    // No memory to remember a free cell by: it is lost until the table goes.
+  }
+}
+
+void Arena::Trim() noexcept {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  struct Cell {
+    char* at;
+    size_t bytes;
+  };
+  std::vector<Cell> cells;
+  try {
+    for (auto& [bytes, free] : free_) {
+      if (bytes < PageMemory::kPage * 2) continue;
+      free.trimmed.reserve(free.trimmed.size() + free.dirty.size());
+      for (char* cell : free.dirty) cells.push_back({cell, bytes});
+    }
+  } catch (const std::bad_alloc&) {
+    return;  // they stay as they are
+  }
+  std::sort(cells.begin(), cells.end(),
+            [](const Cell& left, const Cell& right) { return left.at < right.at; });
+  // Neighbours at once: of a huge page that goes in parts, small pages would take the place.
+  for (size_t i = 0; i < cells.size();) {
+    char* const from = cells[i].at;
+    char* end = from;
+    for (; i < cells.size() && cells[i].at == end; ++i) end += cells[i].bytes;
+    PageMemory::Discard(from, static_cast<size_t>(end - from));
+    dirty_ -= static_cast<size_t>(end - from);
+  }
+  for (auto& [bytes, free] : free_) {
+    if (bytes < PageMemory::kPage * 2) continue;
+    free.trimmed.insert(free.trimmed.end(), free.dirty.begin(), free.dirty.end());
+    free.dirty.clear();
+    // The last is handed out first.
+    std::sort(free.trimmed.begin(), free.trimmed.end(), std::greater<>());
+  }
+}
+
+size_t Arena::live_bytes() const noexcept {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  return live_;
+}
+
+size_t Arena::free_bytes() const noexcept {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  return dirty_;
+}
+
+}  // namespace de::engine

@@ -1,0 +1,144 @@
+// Rules with moving averages of the gradient and of its size: Adam, Adamax, Nadam, Lamb.
+#include "de_core/cc/engine/optimizer/rule_kernel.h"
+
+namespace de::engine {
+namespace {
+
+std::vector<SlotSpec> MomentSlots(size_t dim, DType value, const double*, size_t) {
+  return {{"m", RealOf(value), dim, 0}, {"v", RealOf(value), dim, 0}};
+}
+
+std::vector<SlotSpec> AdamSlots(size_t dim, DType value, const double* hyper, size_t n) {
+  std::vector<SlotSpec> slots = MomentSlots(dim, value, hyper, n);
+  if (hyper[6] != 0) slots.push_back({"vhat", RealOf(value), dim, 0});
+  return slots;
+}
+
+/// What the rules of the family share. 1 - beta is taken in double, as Keras takes it in Python:
+/// in float, 1 - 0.999 would be wrong in the fifth digit.
+template <typename Real>
+struct Moments {
+  explicit Moments(const double* h) noexcept
+      : lr(static_cast<Real>(h[0])),
+        rest1(static_cast<Real>(1 - h[1])),
+        rest2(static_cast<Real>(1 - h[2])),
+        eps(static_cast<Real>(h[3])) {}
+  void Advance(Real g, Real& m, Real& v) const noexcept {
+    m += (g - m) * rest1;
+    v += (g * g - v) * rest2;
+  }
+  Real lr, rest1, rest2, eps;
+};
+
+template <typename Real>
+struct Adam : Moments<Real> {
+  static constexpr size_t kHyper = 7;
+  explicit Adam(const double* h) noexcept
+      : Moments<Real>(h),
+        alpha(this->lr * std::sqrt(1 - static_cast<Real>(h[5])) / (1 - static_cast<Real>(h[4]))) {}
+  void operator()(Real g, Real& w, Real& m, Real& v) const noexcept {
+    this->Advance(g, m, v);
+    w -= m * alpha / (std::sqrt(v) + this->eps);
+  }
+  Real alpha;
+};
+
+template <typename Real>
+struct Amsgrad : Adam<Real> {
+  using Adam<Real>::Adam;
+  void operator()(Real g, Real& w, Real& m, Real& v, Real& most) const noexcept {
+    this->Advance(g, m, v);
+    most = most < v ? v : most;
+    w -= m * this->alpha / (std::sqrt(most) + this->eps);
+  }
+};
+
+template <typename T>
+struct AdamRow {
+  static void Update(const RowsUpdate& updates) noexcept {
+    updates.hyper[6] != 0 ? UpdateElements<T, Amsgrad, 3>(updates)
+                          : UpdateElements<T, Adam, 2>(updates);
+  }
+};
+
+template <typename Real>
+struct Adamax : Moments<Real> {
+  static constexpr size_t kHyper = 5;
+  explicit Adamax(const double* h) noexcept
+      : Moments<Real>(h), beta2(static_cast<Real>(h[2])), unbias(1 - static_cast<Real>(h[4])) {}
+  void operator()(Real g, Real& w, Real& m, Real& u) const noexcept {
+    m += (g - m) * this->rest1;
+    const Real faded = beta2 * u;
+    const Real size = std::fabs(g);
+    u = faded < size ? size : faded;
+    w -= this->lr * m / (unbias * (u + this->eps));
+  }
+  Real beta2, unbias;
+};
+
+/// Keras takes 1 - beta in the variable's dtype here.
+template <typename Real>
+struct Nadam : Moments<Real> {
+  static constexpr size_t kHyper = 8;
+  explicit Nadam(const double* h) noexcept
+      : Moments<Real>(h),
+        unbias2(1 - static_cast<Real>(h[4])),
+        now(1 - static_cast<Real>(h[5])),
+        next(static_cast<Real>(h[6])),
+        unbias_now(1 - static_cast<Real>(h[7])),
+        unbias_next(1 - static_cast<Real>(h[7]) * next) {
+    this->rest1 = 1 - static_cast<Real>(h[1]);
+    this->rest2 = 1 - static_cast<Real>(h[2]);
+  }
+  void operator()(Real g, Real& w, Real& m, Real& v) const noexcept {
+    this->Advance(g, m, v);
+    const Real m_hat = next * m / unbias_next + now * g / unbias_now;
+    w -= m_hat * this->lr / (std::sqrt(v / unbias2) + this->eps);
+  }
+  Real unbias2, now, next, unbias_now, unbias_next;
+};
+
+/// The trust ratio is that of the row: a table has no norm of the whole variable to take.
+template <typename T>
+struct LambRow {
+  static void Update(const RowsUpdate& updates) noexcept { updates.ForEach(UpdateRow); }
+  static void UpdateRow(const RowUpdate& update) noexcept {
+    using Real = typename Scalar<T>::Real;
+    DecayRow<T>(update, 6);
+    const Moments<Real> moments(update.hyper);
+    const Real unbias1 = 1 - static_cast<Real>(update.hyper[4]);
+    const Real unbias2 = 1 - static_cast<Real>(update.hyper[5]);
+    const Real eps = moments.eps;
+    const Real* gradient = static_cast<const Real*>(update.gradient);
+    Real* m = update.slot<Real>(0);
+    Real* v = update.slot<Real>(1);
+    T* value = update.value<T>();
+    const auto step = [unbias1, unbias2, eps](Real first, Real second) {
+      return first / unbias1 / (std::sqrt(second / unbias2) + eps);
+    };
+    ForElements(
+        [&moments](Real g, Real&, Real& first, Real& second) { moments.Advance(g, first, second); },
+        update.dim, value, gradient, m, v);
+    const Real row_norm = std::sqrt(
+        SumOfSquares<Real>(update.dim, [value](size_t i) { return Scalar<T>::Load(value[i]); }));
+    const Real step_norm =
+        std::sqrt(SumOfSquares<Real>(update.dim, [&](size_t i) { return step(m[i], v[i]); }));
+    const Real rate = (row_norm > 0 && step_norm > 0 ? row_norm / step_norm : 1) * moments.lr;
+    ForElements([rate, &step](Real, Real& w, Real& first,
+                              Real& second) { w -= rate * step(first, second); },
+                update.dim, value, gradient, m, v);
+  }
+};
+
+constexpr OptimizerRule kRules[] = {
+    {"adam", 7, 8, AdamSlots, KernelOf<AdamRow>},
+    {"adamax", 5, 6, MomentSlots, KernelOf<ElementRow<Adamax, 2>::Of>},
+    {"nadam", 8, 9, MomentSlots, KernelOf<ElementRow<Nadam, 2>::Of>},
+    {"lamb", 6, 7, MomentSlots, KernelOf<LambRow>},
+};
+
+}  // namespace
+
+RuleFamily AdamRules() { return {kRules, std::size(kRules)}; }
+
+}  // namespace de::engine

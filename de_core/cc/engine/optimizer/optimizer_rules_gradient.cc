@@ -1,0 +1,102 @@
+// Gradient descent, plain, with momentum, and by the sign of the momentum (Lion).
+#include "de_core/cc/engine/optimizer/rule_kernel.h"
+
+namespace de::engine {
+namespace {
+
+std::vector<SlotSpec> NoSlots(size_t, DType, const double*, size_t) { return {}; }
+
+std::vector<SlotSpec> MomentumSlot(size_t dim, DType value, const double*, size_t) {
+  return {{"momentum", RealOf(value), dim, 0}};
+}
+
+template <typename Real>
+struct Sgd {
+  static constexpr size_t kHyper = 1;
+  explicit Sgd(const double* h) noexcept : lr(static_cast<Real>(h[0])) {}
+  void operator()(Real g, Real& w) const noexcept { w -= g * lr; }
+  Real lr;
+};
+
+template <typename Real>
+struct Momentum {
+  static constexpr size_t kHyper = 3;
+  explicit Momentum(const double* h) noexcept
+      : lr(static_cast<Real>(h[0])), momentum(static_cast<Real>(h[1])) {}
+  void operator()(Real g, Real& w, Real& m) const noexcept {
+    m = m * momentum - g * lr;
+    w += m;
+  }
+  Real lr, momentum;
+};
+
+template <typename Real>
+struct Nesterov : Momentum<Real> {
+  using Momentum<Real>::Momentum;
+  void operator()(Real g, Real& w, Real& m) const noexcept {
+    m = m * this->momentum - g * this->lr;
+    w += m * this->momentum - g * this->lr;
+  }
+};
+
+/// tf.compat.v1.train.MomentumOptimizer: the slot accumulates gradients, not steps, so a change of
+/// the learning rate acts on the whole past.
+template <typename Real>
+struct Tf1Momentum : Momentum<Real> {
+  using Momentum<Real>::Momentum;
+  void operator()(Real g, Real& w, Real& m) const noexcept {
+    m = m * this->momentum + g;
+    w -= this->lr * m;
+  }
+};
+
+template <typename Real>
+struct Tf1Nesterov : Momentum<Real> {
+  using Momentum<Real>::Momentum;
+  void operator()(Real g, Real& w, Real& m) const noexcept {
+    m = m * this->momentum + g;
+    w -= g * this->lr + m * this->momentum * this->lr;
+  }
+};
+
+template <template <typename> class Plain, template <typename> class Ahead>
+struct MomentumRow {
+  template <typename T>
+  struct Of {
+    static void Update(const RowsUpdate& updates) noexcept {
+      const bool nesterov = updates.hyper[2] != 0;
+      nesterov ? UpdateElements<T, Ahead, 1>(updates) : UpdateElements<T, Plain, 1>(updates);
+    }
+  };
+};
+
+template <typename Real>
+struct Lion {
+  static constexpr size_t kHyper = 3;
+  explicit Lion(const double* h) noexcept
+      : lr(static_cast<Real>(h[0])),
+        beta1(static_cast<Real>(h[1])),
+        beta2(static_cast<Real>(h[2])),
+        rest1(1 - beta1),
+        rest2(1 - beta2) {}
+  void operator()(Real g, Real& w, Real& m) const noexcept {
+    const Real direction = m * beta1 + g * rest1;
+    const Real up = direction > 0 ? lr : 0;
+    w -= direction < 0 ? -lr : up;
+    m = m * beta2 + g * rest2;
+  }
+  Real lr, beta1, beta2, rest1, rest2;
+};
+
+constexpr OptimizerRule kRules[] = {
+    {"sgd", 1, 2, NoSlots, KernelOf<ElementRow<Sgd, 0>::Of>},
+    {"momentum", 3, 4, MomentumSlot, KernelOf<MomentumRow<Momentum, Nesterov>::Of>},
+    {"tf1_momentum", 3, 4, MomentumSlot, KernelOf<MomentumRow<Tf1Momentum, Tf1Nesterov>::Of>},
+    {"lion", 3, 4, MomentumSlot, KernelOf<ElementRow<Lion, 1>::Of>},
+};
+
+}  // namespace
+
+RuleFamily GradientRules() { return {kRules, std::size(kRules)}; }
+
+}  // namespace de::engine

@@ -1,0 +1,130 @@
+// Rules that can hold elements at exactly zero: Ftrl, and TensorFlow's proximal gradient descent,
+// proximal Adagrad and Adagrad with dual averaging.
+#include "de_core/cc/engine/optimizer/rule_kernel.h"
+
+namespace de::engine {
+namespace {
+
+std::vector<SlotSpec> NoSlots(size_t, DType, const double*, size_t) { return {}; }
+
+std::vector<SlotSpec> AccumulatorSlot(size_t dim, DType value, const double* hyper, size_t) {
+  return {{"accumulator", RealOf(value), dim, hyper[3]}};
+}
+
+std::vector<SlotSpec> DualSlots(size_t dim, DType value, const double* hyper, size_t) {
+  return {{"gradient_accumulator", RealOf(value), dim, 0},
+          {"gradient_squared_accumulator", RealOf(value), dim, hyper[3]}};
+}
+
+std::vector<SlotSpec> FtrlSlots(size_t dim, DType value, const double* hyper, size_t) {
+  return {{"accumulator", RealOf(value), dim, hyper[6]}, {"linear", RealOf(value), dim, 0}};
+}
+
+/// x moved towards 0 by `by`, and not beyond.
+template <typename Real>
+Real Shrink(Real x, Real by) noexcept {
+  const Real size = std::fabs(x) - by;
+  const Real left = size > 0 ? size : 0;
+  return x < 0 ? -left : left;
+}
+
+template <typename Real>
+struct ProximalSgd {
+  static constexpr size_t kHyper = 3;
+  explicit ProximalSgd(const double* h) noexcept
+      : lr(static_cast<Real>(h[0])),
+        l1(lr * static_cast<Real>(h[1])),
+        l2(1 + lr * static_cast<Real>(h[2])) {}
+  void operator()(Real g, Real& w) const noexcept { w = Shrink(w - g * lr, l1) / l2; }
+  Real lr, l1, l2;
+};
+
+template <typename Real>
+struct ProximalAdagrad {
+  static constexpr size_t kHyper = 4;
+  explicit ProximalAdagrad(const double* h) noexcept
+      : lr(static_cast<Real>(h[0])), l1(static_cast<Real>(h[1])), l2(static_cast<Real>(h[2])) {}
+  void operator()(Real g, Real& w, Real& sum) const noexcept {
+    sum += g * g;
+    const Real rate = lr / std::sqrt(sum);
+    w = Shrink(w - g * rate, rate * l1) / (1 + l2 * rate);
+  }
+  Real lr, l1, l2;
+};
+
+/// The row is a function of the sums alone: its initial value counts until the first update only.
+template <typename Real>
+struct AdagradDa {
+  static constexpr size_t kHyper = 5;
+  explicit AdagradDa(const double* h) noexcept
+      : lr(static_cast<Real>(h[0])),
+        l1(static_cast<Real>(h[4]) * static_cast<Real>(h[1])),
+        l2(static_cast<Real>(h[2]) * static_cast<Real>(h[4]) * lr) {}
+  void operator()(Real g, Real& w, Real& sum, Real& squares) const noexcept {
+    sum += g;
+    squares += g * g;
+    w = -(lr * Shrink(sum, l1) / (l2 + std::sqrt(squares)));
+  }
+  Real lr, l1, l2;
+};
+
+/// `Power` maps an accumulator to accumulator^(-lr power).
+template <typename Real, typename Power>
+struct FtrlStep {
+  static constexpr size_t kHyper = 7;
+  explicit FtrlStep(const double* h) noexcept
+      : power(h),
+        lr(static_cast<Real>(h[0])),
+        l1(static_cast<Real>(h[2])),
+        two_l2(2 * (static_cast<Real>(h[3]) + static_cast<Real>(h[5]) / (2 * lr))),
+        two_shrinkage(static_cast<Real>(2 * h[4])) {}
+  void operator()(Real g, Real& w, Real& sum, Real& linear) const noexcept {
+    const Real pull = g + two_shrinkage * w;
+    const Real next = sum + g * g;
+    const Real next_root = power(next);
+    linear += pull - (next_root - power(sum)) / lr * w;
+    w = -(Shrink(linear, l1) / (next_root / lr + two_l2));
+    sum = next;
+  }
+  Power power;
+  Real lr, l1, two_l2, two_shrinkage;
+};
+
+template <typename Real>
+struct RootPower {
+  explicit RootPower(const double*) noexcept {}
+  Real operator()(Real x) const noexcept { return std::sqrt(x); }
+};
+
+template <typename Real>
+struct AnyPower {
+  explicit AnyPower(const double* h) noexcept : exponent(static_cast<Real>(-h[1])) {}
+  Real operator()(Real x) const noexcept { return std::pow(x, exponent); }
+  Real exponent;
+};
+
+template <typename Real>
+using Ftrl = FtrlStep<Real, RootPower<Real>>;
+template <typename Real>
+using FtrlAnyPower = FtrlStep<Real, AnyPower<Real>>;
+
+template <typename T>
+struct FtrlRow {
+  static void Update(const RowsUpdate& updates) noexcept {
+    updates.hyper[1] == -0.5 ? UpdateElements<T, Ftrl, 2>(updates)
+                             : UpdateElements<T, FtrlAnyPower, 2>(updates);
+  }
+};
+
+constexpr OptimizerRule kRules[] = {
+    {"proximal_sgd", 3, 4, NoSlots, KernelOf<ElementRow<ProximalSgd, 0>::Of>},
+    {"proximal_adagrad", 4, 5, AccumulatorSlot, KernelOf<ElementRow<ProximalAdagrad, 1>::Of>},
+    {"adagrad_da", 5, 6, DualSlots, KernelOf<ElementRow<AdagradDa, 2>::Of>},
+    {"ftrl", 7, 8, FtrlSlots, KernelOf<FtrlRow>},
+};
+
+}  // namespace
+
+RuleFamily ProximalRules() { return {kRules, std::size(kRules)}; }
+
+}  // namespace de::engine

@@ -1,0 +1,67 @@
+// The moving average of a row's value, kept in a slot beside those of the optimizer.
+//
+// A slot that holds NaN has not begun. It begins at the row's value before the row's first update,
+// which is what the average of a dense variable that did not move would be by then.
+#ifndef DE_CORE_ENGINE_ROW_AVERAGE_H_
+#define DE_CORE_ENGINE_ROW_AVERAGE_H_
+
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+#include "de_core/cc/engine/optimizer/optimizer_rules.h"
+#include "de_core/cc/engine/rows/scalar_types.h"
+
+namespace de::engine {
+
+/// The slot of the average of rows of `value`.
+inline SlotSpec AverageSlot(DType value, size_t dim) {
+  return {"average", RealOf(value), dim, std::numeric_limits<double>::quiet_NaN()};
+}
+
+/// Three passes over one row (dim) and its average (dim). All elements of an average begin at once,
+/// so that the first tells of all.
+struct AverageKernels {
+  void (*begin)(const char* row, char* average, size_t dim) noexcept;
+  void (*blend)(const char* row, char* average, size_t dim, double momentum) noexcept;
+  void (*take)(char* row, const char* average, size_t dim) noexcept;
+};
+
+template <typename T>
+struct RowAverage {
+  using Real = typename Scalar<T>::Real;
+
+  static void Begin(const char* row, char* average, size_t dim) noexcept {
+    const T* value = reinterpret_cast<const T*>(row);
+    Real* mean = reinterpret_cast<Real*>(average);
+    if (!std::isnan(mean[0])) return;
+    for (size_t i = 0; i < dim; ++i) mean[i] = Scalar<T>::Load(value[i]);
+  }
+  static void Blend(const char* row, char* average, size_t dim, double momentum) noexcept {
+    const T* value = reinterpret_cast<const T*>(row);
+    Real* mean = reinterpret_cast<Real*>(average);
+    const Real kept = static_cast<Real>(momentum);
+    const Real rest = 1 - kept;
+    for (size_t i = 0; i < dim; ++i) {
+      mean[i] = kept * mean[i] + rest * Scalar<T>::Load(value[i]);
+    }
+  }
+  static void Take(char* row, const char* average, size_t dim) noexcept {
+    const Real* mean = reinterpret_cast<const Real*>(average);
+    T* value = reinterpret_cast<T*>(row);
+    if (std::isnan(mean[0])) return;
+    for (size_t i = 0; i < dim; ++i) value[i] = Scalar<T>::Store(mean[i]);
+  }
+};
+
+/// The kernels for rows of a floating-point dtype.
+inline AverageKernels AverageKernelsOf(DType value) noexcept {
+  return VisitFloating<AverageKernels>(value, {}, [](auto tag) -> AverageKernels {
+    using Average = RowAverage<typename decltype(tag)::type>;
+    return {Average::Begin, Average::Blend, Average::Take};
+  });
+}
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_ROW_AVERAGE_H_

@@ -1,0 +1,171 @@
+// How an update rule becomes a kernel: a rule says what happens to one element, the templates here
+// loop over a row, for every dtype.
+//
+// A rule is a struct template over Real, the type of arithmetic:
+//   static constexpr size_t kHyper;            // hyperparameters, without the weight decay
+//   explicit Rule(const double* hyper);        // keeps what the elements need
+//   void operator()(Real g, Real& w, Real& slot...) const;   // updates the element
+// Weight decay, loading and storing are not its business.
+#ifndef DE_CORE_ENGINE_RULE_KERNEL_H_
+#define DE_CORE_ENGINE_RULE_KERNEL_H_
+
+#include <cmath>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "de_core/cc/engine/base/wide_vectors.h"
+#include "de_core/cc/engine/optimizer/optimizer_rules.h"
+#include "de_core/cc/engine/rows/scalar_types.h"
+
+namespace de::engine {
+
+/// The rules of one family, for FindRule.
+struct RuleFamily {
+  const OptimizerRule* rules;
+  size_t size;
+};
+RuleFamily GradientRules();
+RuleFamily AdagradRules();
+RuleFamily AdamRules();
+RuleFamily ProximalRules();
+
+/// A row of those that a kernel receives.
+struct RowUpdate {
+  const double* hyper;
+  size_t n_hyper;
+  size_t dim;
+  char* row;
+  const size_t* slot_offsets;
+  const void* gradient;
+
+  template <typename T>
+  T* value() const noexcept {
+    return reinterpret_cast<T*>(row);
+  }
+  template <typename Real>
+  Real* slot(size_t i) const noexcept {
+    return reinterpret_cast<Real*>(row + slot_offsets[i]);
+  }
+};
+
+/// The rows as a kernel receives them.
+struct RowsUpdate {
+  const double* hyper;
+  size_t n_hyper;
+  size_t dim;
+  char* const* rows;
+  const size_t* slot_offsets;
+  const void* const* gradients;
+  size_t count;
+
+  /// Calls update(RowUpdate) for each row.
+  template <typename Update>
+  void ForEach(const Update& update) const noexcept {
+    for (size_t i = 0; i < count; ++i) {
+      update(RowUpdate{hyper, n_hyper, dim, rows[i], slot_offsets, gradients[i]});
+    }
+  }
+};
+
+/// w -= w * decay * lr, where the update names a decay as hyperparameter `at`.
+template <typename T>
+void DecayRow(const RowUpdate& update, size_t at) noexcept {
+  using Real = typename Scalar<T>::Real;
+  if (update.n_hyper <= at || update.hyper[at] == 0) return;
+  const Real decay = static_cast<Real>(update.hyper[at]);
+  const Real lr = static_cast<Real>(update.hyper[0]);
+  T* __restrict value = update.value<T>();
+  for (size_t i = 0; i < update.dim; ++i) {
+    const Real w = Scalar<T>::Load(value[i]);
+    value[i] = Scalar<T>::Store(w - w * decay * lr);
+  }
+}
+
+template <typename T, typename Step, typename Real, typename... Slots>
+void ForElements(const Step& step, size_t dim, T* __restrict value, const Real* __restrict gradient,
+                 Slots* __restrict... slots) noexcept {
+  for (size_t i = 0; i < dim; ++i) {
+    Real w = Scalar<T>::Load(value[i]);
+    step(gradient[i], w, slots[i]...);
+    value[i] = Scalar<T>::Store(w);
+  }
+}
+
+/// Runs an element rule with `kSlots` slots over rows. What it computes of the hyperparameters
+/// alone it computes once, which for short rows is as much as a row's arithmetic.
+template <typename T, template <typename> class Rule, size_t kSlots>
+void UpdateElements(const RowsUpdate& updates) noexcept {
+  using Real = typename Scalar<T>::Real;
+  const Rule<Real> step(updates.hyper);
+  updates.ForEach([&step](const RowUpdate& update) {
+    DecayRow<T>(update, Rule<Real>::kHyper);
+    const Real* gradient = static_cast<const Real*>(update.gradient);
+    T* value = update.value<T>();
+    if constexpr (kSlots == 0) {
+      ForElements(step, update.dim, value, gradient);
+    } else if constexpr (kSlots == 1) {
+      ForElements(step, update.dim, value, gradient, update.slot<Real>(0));
+    } else if constexpr (kSlots == 2) {
+      ForElements(step, update.dim, value, gradient, update.slot<Real>(0), update.slot<Real>(1));
+    } else {
+      static_assert(kSlots == 3, "no rule has more slots");
+      ForElements(step, update.dim, value, gradient, update.slot<Real>(0), update.slot<Real>(1),
+                  update.slot<Real>(2));
+    }
+  });
+}
+
+/// The two compilations of a `Row` with a static void Update(const RowsUpdate&).
+template <typename Row>
+struct RowKernels {
+  static void Narrow(const double* hyper, size_t n_hyper, size_t dim, char* const* rows,
+                     const size_t* slot_offsets, const void* const* gradients,
+                     size_t count) noexcept {
+    Row::Update({hyper, n_hyper, dim, rows, slot_offsets, gradients, count});
+  }
+  DE_WIDE_VECTORS static void Wide(const double* hyper, size_t n_hyper, size_t dim,
+                                   char* const* rows, const size_t* slot_offsets,
+                                   const void* const* gradients, size_t count) noexcept {
+    Row::Update({hyper, n_hyper, dim, rows, slot_offsets, gradients, count});
+  }
+};
+
+/// The kernel of a `Row<T>` for rows of `value`, with the vectors that the processor has.
+template <template <typename> class Row>
+RuleKernel KernelOf(DType value) noexcept {
+  return VisitFloating<RuleKernel>(value, nullptr, [](auto tag) -> RuleKernel {
+    using Kernels = RowKernels<Row<typename decltype(tag)::type>>;
+    return HasWideVectors() ? Kernels::Wide : Kernels::Narrow;
+  });
+}
+
+/// Rows of an element rule that always has the same slots.
+template <template <typename> class Rule, size_t kSlots>
+struct ElementRow {
+  template <typename T>
+  struct Of {
+    static void Update(const RowsUpdate& updates) noexcept {
+      UpdateElements<T, Rule, kSlots>(updates);
+    }
+  };
+};
+
+/// Sum of squares in eight lanes, so that the loop vectorises; the order is fixed.
+template <typename Real, typename At>
+Real SumOfSquares(size_t count, const At& at) noexcept {
+  constexpr size_t kLanes = 8;
+  Real lanes[kLanes] = {};
+  size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += at(i + lane) * at(i + lane);
+  }
+  for (size_t lane = 0; i < count; ++i, ++lane) lanes[lane] += at(i) * at(i);
+  Real sum = 0;
+  for (const Real lane : lanes) sum += lane;
+  return sum;
+}
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_RULE_KERNEL_H_

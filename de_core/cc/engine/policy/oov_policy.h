@@ -1,0 +1,42 @@
+// What a frozen table answers for a key it does not hold.
+#ifndef DE_CORE_ENGINE_OOV_POLICY_H_
+#define DE_CORE_ENGINE_OOV_POLICY_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "de_core/cc/engine/base/status.h"
+
+namespace de::engine {
+
+/// Kept in a snapshot's metadata as "oov" (the kind's name) and, where it has one, "oov_value".
+struct OovPolicy {
+  enum class Kind : uint8_t {
+    kInitial,   ///< its initial row, as while training: the default
+    kZeros,     ///< zeros; empty strings
+    kConstant,  ///< `value` in every element
+    kRow,       ///< the row `value`
+    kError,     ///< the lookup fails and names the key
+  };
+
+  Kind kind = Kind::kInitial;
+  /// kConstant: a decimal number, or for string values the string itself.
+  /// kRow: the bytes of one row value, dim elements of the table's value dtype, little-endian.
+  std::string value;
+
+  /// Writes the policy into `metadata`.
+  void Store(std::map<std::string, std::string>* metadata) const;
+
+  /// Reads the policy of `metadata`; kInitial where it has none. InvalidArgument for a name that is
+  /// none of those `NameOf` gives.
+  static Status Load(const std::map<std::string, std::string>& metadata, OovPolicy* policy);
+};
+
+/// "initial", "zeros", "constant", "row" or "error".
+std::string_view NameOf(OovPolicy::Kind kind) noexcept;
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_OOV_POLICY_H_

@@ -1,0 +1,196 @@
+// What a table remembers of its rows beside their values, which keys get a row, which rows go.
+//
+// The metadata are ordinary columns of the row layout, of owner "de" and one int64 each: `time`
+// (microseconds since 1970 of the last write, rising from verb to verb), `step` (optimizer steps
+// the table had seen then), `uses` (writes; several in one optimizer step count once) and `score`
+// (the caller's own). So snapshots, restores and widened rows carry them like optimizer slots. A
+// table without a policy has none of them. A table whose lookups count as uses always has `time`:
+// deltas find the rows that were only looked up by it.
+#ifndef DE_CORE_ENGINE_ROW_POLICY_H_
+#define DE_CORE_ENGINE_ROW_POLICY_H_
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "de_core/cc/engine/base/shard_number.h"
+#include "de_core/cc/engine/base/status.h"
+#include "de_core/cc/engine/policy/admission.h"
+#include "de_core/cc/engine/rows/row_layout.h"
+#include "de_core/cc/engine/rows/values.h"
+
+namespace de::engine {
+
+/// The owner of the metadata columns.
+inline constexpr std::string_view kMetadataOwner = "de";
+
+/// Metadata columns. The numbers are part of the op's attribute.
+enum class RowColumn : uint8_t { kNone = 0, kTime = 1, kUses = 2, kScore = 3, kStep = 4 };
+inline constexpr size_t kRowColumns = 5;
+
+std::string_view NameOf(RowColumn column) noexcept;
+/// kNone for a name that is none.
+RowColumn RowColumnOf(std::string_view name) noexcept;
+
+struct RowPolicyOptions {
+  bool columns[kRowColumns] = {};         ///< kept beside those that the rest needs
+  AdmissionOptions admission;             ///< which keys get a row
+  RowColumn evict_by = RowColumn::kNone;  ///< a full table gives up the rows lowest in this
+  uint64_t max_rows = 0;                  ///< 0: no bound
+  uint64_t max_bytes = 0;                 ///< 0: no bound; rows, index and strings in use
+  int64_t ttl_steps = 0;     ///< optimizer steps without a write a row outlives; 0: all
+  int64_t ttl_micros = 0;    ///< the same in microseconds
+  bool count_reads = false;  ///< lookups count as uses, too
+
+  Status Check() const;
+};
+
+/// Parses "name=number;name=number…"; an empty text asks for nothing.
+Status ParseRowPolicy(std::string_view text, RowPolicyOptions* options);
+
+/// When something happens to a row.
+struct Stamp {
+  int64_t micros = 0;
+  int64_t step = 0;
+};
+
+class RowPolicy {
+ public:
+  /// Appends the policy's columns to the layout of an empty table.
+  RowPolicy(const RowPolicyOptions& options, RowLayout* layout);
+
+  const RowPolicyOptions& options() const noexcept { return options_; }
+  bool tracks() const noexcept { return end_ > 0; }
+  bool expires() const noexcept { return options_.ttl_steps > 0 || options_.ttl_micros > 0; }
+  bool bounded() const noexcept { return options_.evict_by != RowColumn::kNone; }
+  bool admits_all() const noexcept {
+    return options_.admission.kind == AdmissionOptions::Kind::kAll;
+  }
+  /// Whether a read has to look at the metadata.
+  bool watches_reads() const noexcept { return expires() || options_.count_reads; }
+  bool count_reads() const noexcept { return options_.count_reads; }
+
+  /// Bytes from the row's start of a column, or 0 where the table has it not.
+  size_t offset(RowColumn column) const noexcept { return offsets_[static_cast<size_t>(column)]; }
+  /// Bytes from the row's start to the end of the metadata; 0 without any.
+  size_t end() const noexcept { return end_; }
+
+  /// The stamp of an optimizer's step, of another write, of a read.
+  Stamp BeginStep() noexcept;
+  Stamp BeginWrite() noexcept;
+  Stamp Now() const noexcept;
+
+  /// A write under the shard's lock.
+  void Touch(char* row, const Stamp& stamp) const noexcept {
+    if (!tracks()) return;
+    Store(row, RowColumn::kTime, stamp.micros);
+    Store(row, RowColumn::kStep, stamp.step);
+    if (const size_t at = offset(RowColumn::kUses); at != 0)
+      StoreAt(row + at, LoadAt(row + at) + 1);
+  }
+
+  /// A use by one of several readers at once.
+  void TouchShared(char* row, const Stamp& stamp) const noexcept;
+
+  bool Expired(const char* row, const Stamp& now) const noexcept {
+    if (options_.ttl_steps > 0 &&
+        now.step - ReadShared(row, RowColumn::kStep) > options_.ttl_steps) {
+      return true;
+    }
+    return options_.ttl_micros > 0 &&
+           now.micros - ReadShared(row, RowColumn::kTime) > options_.ttl_micros;
+  }
+
+  /// Copies a row of `bytes` beside readers that count as uses.
+  void CopyRow(char* to, const char* row, size_t bytes) const noexcept {
+    if (!count_reads()) return CopyBytes(to, row, bytes);
+    CopyBytes(to, row, begin_);
+    for (size_t at = begin_; at < end_; at += sizeof(int64_t)) {
+      StoreAt(to + at, LoadShared(row + at));
+    }
+    CopyBytes(to + end_, row + end_, bytes - end_);
+  }
+
+  /// Whether a row was written or used at `micros` or later. Only where reads count.
+  bool UsedSince(const char* row, int64_t micros) const noexcept {
+    return ReadShared(row, RowColumn::kTime) >= micros;
+  }
+
+  /// Whether a key without a row gets one. Under its shard's lock.
+  bool Admit(const IndexKey& key, const Stamp& stamp) {
+    if (filters_[ShardOfHash(key.hash)].Admit(key.word, key.hash, stamp.step)) return true;
+    refused_.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
+
+  /// The column's value of a row; the column must be there.
+  int64_t Read(const char* row, RowColumn column) const noexcept {
+    return LoadAt(row + offset(column));
+  }
+  /// The same beside readers that count as uses.
+  int64_t ReadShared(const char* row, RowColumn column) const noexcept {
+    return LoadShared(row + offset(column));
+  }
+  void Write(char* row, RowColumn column, int64_t value) const noexcept {
+    StoreAt(row + offset(column), value);
+  }
+
+  /// The filter of a shard; guarded by its lock.
+  AdmissionFilter& filter(size_t shard) noexcept { return filters_[shard]; }
+  const AdmissionFilter& filter(size_t shard) const noexcept { return filters_[shard]; }
+  bool has_filters() const noexcept { return !filters_.empty(); }
+  size_t filter_bytes(size_t shard) const noexcept {
+    return has_filters() ? filters_[shard].bytes() : 0;
+  }
+  /// Under the shard's lock, whose rows are gone.
+  void Forget(size_t shard) {
+    if (has_filters()) filters_[shard].Clear();
+    weights[shard].store(0, std::memory_order_relaxed);
+  }
+
+  int64_t steps() const noexcept { return step_.load(std::memory_order_relaxed); }
+  /// The table saw at least `steps` steps, as its snapshot tells.
+  void WitnessSteps(int64_t steps) noexcept;
+
+  uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
+  uint64_t evicted() const noexcept { return evicted_.load(std::memory_order_relaxed); }
+  void CountEvicted(uint64_t rows) noexcept { evicted_.fetch_add(rows, std::memory_order_relaxed); }
+
+  std::mutex evicting;                       ///< held by the one writer that makes room
+  std::atomic<uint64_t> sweep_hash{0};       ///< where the next search for expired rows begins
+  std::atomic<int64_t> sweep_credit{0};      ///< rows that this search may visit
+  std::atomic<uint64_t> weights[kShards]{};  ///< bytes of each shard when it was last written
+
+ private:
+  static int64_t LoadShared(const char* at) noexcept {
+    return __atomic_load_n(reinterpret_cast<const int64_t*>(at), __ATOMIC_RELAXED);
+  }
+  static int64_t LoadAt(const char* at) noexcept {
+    int64_t value;
+    std::memcpy(&value, at, sizeof(value));
+    return value;
+  }
+  static void StoreAt(char* at, int64_t value) noexcept { std::memcpy(at, &value, sizeof(value)); }
+  void Store(char* row, RowColumn column, int64_t value) const noexcept {
+    if (const size_t at = offset(column); at != 0) StoreAt(row + at, value);
+  }
+
+  RowPolicyOptions options_;
+  size_t offsets_[kRowColumns] = {};
+  size_t begin_ = 0;  ///< of the columns, which lie side by side
+  size_t end_ = 0;
+  std::vector<AdmissionFilter> filters_;  // (kShards), or none where all keys are admitted
+  std::atomic<int64_t> last_micros_{0};
+  std::atomic<int64_t> step_{0};
+  std::atomic<uint64_t> refused_{0};
+  std::atomic<uint64_t> evicted_{0};
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_ROW_POLICY_H_

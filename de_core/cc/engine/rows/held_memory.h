@@ -1,0 +1,74 @@
+// Memory for the copies that a consistent save keeps: chunks that go from a shard whose rows the
+// save has collected to those whose rows still change.
+#ifndef DE_CORE_ENGINE_HELD_MEMORY_H_
+#define DE_CORE_ENGINE_HELD_MEMORY_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "de_core/cc/engine/memory/page_memory.h"
+
+namespace de::engine {
+
+/// Thread-safe. Chunks are of one size; all memory goes back to the system with this.
+class HeldMemory {
+ public:
+  /// `chunk_bytes` is a multiple of 8.
+  explicit HeldMemory(size_t chunk_bytes) noexcept : chunk_bytes_(chunk_bytes) {}
+
+  /// A chunk, aligned to 8 bytes, with anything in it. Throws std::bad_alloc.
+  char* Take() {
+    while (true) {
+      {
+        const std::lock_guard<std::mutex> guard(mutex_);
+        if (!free_.empty()) {
+          char* const chunk = free_.back();
+          free_.pop_back();
+          return chunk;
+        }
+      }
+      AddBlock();
+    }
+  }
+
+  void Give(const std::vector<char*>& chunks) noexcept {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    free_.insert(free_.end(), chunks.begin(), chunks.end());  // AddBlock made room for all
+  }
+
+  /// Has the system find memory for up to `bytes` of chunks to come, for which it needs longer than
+  /// a writer to copy the rows. For the save, now and then. Throws std::bad_alloc.
+  void Prepare(size_t bytes) {
+    for (bytes = std::min(bytes, kAhead);; AddBlock()) {
+      const std::lock_guard<std::mutex> guard(mutex_);
+      if (free_.size() * chunk_bytes_ >= bytes) return;
+    }
+  }
+
+ private:
+  static constexpr size_t kBlock = size_t{1} << 20;
+  static constexpr size_t kAhead = 8 * kBlock;
+
+  void AddBlock() {
+    const size_t chunks = std::max<size_t>(kBlock / chunk_bytes_, 1);
+    PageMemory block(chunks * chunk_bytes_);
+    char* const data = block.data();
+    PageMemory::Populate(data, block.bytes());  // at once: a page at a time takes twice as long
+    const std::lock_guard<std::mutex> guard(mutex_);
+    free_.reserve((blocks_.size() + 1) * chunks);
+    blocks_.push_back(std::move(block));
+    for (size_t i = chunks; i-- > 0;) free_.push_back(data + i * chunk_bytes_);
+  }
+
+  const size_t chunk_bytes_;
+  std::mutex mutex_;
+  std::vector<PageMemory> blocks_;
+  std::vector<char*> free_;
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_HELD_MEMORY_H_

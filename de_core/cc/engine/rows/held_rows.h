@@ -1,0 +1,131 @@
+// Rows of one shard as they were when a consistent save began: copied before their first change
+// after that, until the save has written them. Copy on write, a row at a time.
+#ifndef DE_CORE_ENGINE_HELD_ROWS_H_
+#define DE_CORE_ENGINE_HELD_ROWS_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "de_core/cc/engine/base/hash.h"
+#include "de_core/cc/engine/base/prefetch.h"
+#include "de_core/cc/engine/rows/held_memory.h"
+#include "de_core/cc/engine/rows/row_layout.h"
+
+namespace de::engine {
+
+/// What all shards of one save share.
+struct HeldBudget {
+  HeldBudget(const RowLayout& layout, uint64_t bytes);
+
+  const uint64_t limit;            ///< bytes that copies may take
+  std::atomic<uint64_t> bytes{0};  ///< that they take now
+  std::atomic<uint64_t> peak{0};
+  HeldMemory memory;
+  // Read for each row that is written, so away from what changes with each copy.
+  alignas(64) std::atomic<bool> exceeded{false};  ///< a copy found no room: the moment is lost
+  std::atomic<bool> replaced{false};   ///< the table was cleared or laid out anew: it is lost too
+  std::atomic<uint64_t> collected{0};  ///< rows of hashes below it need no copies any more
+
+  bool lost() const noexcept { return exceeded || replaced; }
+};
+
+/// Not thread-safe: the shard's lock guards it.
+class HeldRows {
+ public:
+  /// `rows` is how many the shard has, about.
+  HeldRows(const RowLayout& layout, uint64_t rows, HeldBudget* budget);
+  ~HeldRows();
+  HeldRows(const HeldRows&) = delete;
+  HeldRows& operator=(const HeldRows&) = delete;
+
+  /// Bytes of a copy without its strings.
+  static size_t BytesACopy(const RowLayout& layout) noexcept;
+
+  /// A row is about to change or to be erased.
+  void BeforeChange(uint64_t word, uint64_t hash, uint32_t number, const char* row) noexcept {
+    if (IsTouched(number) || hash < budget_->collected.load(std::memory_order_relaxed)) return;
+    Keep(word, hash, number, row);
+  }
+
+  /// Asks for what BeforeChange reads.
+  void Prefetch(uint32_t number) const noexcept {
+    if (number / 64 < touched_.size()) PrefetchFar(&touched_[number / 64]);
+  }
+
+  /// A row was inserted, which the save must not see.
+  void Inserted(uint32_t number) noexcept;
+
+  void Cleared() noexcept { budget_->replaced = true; }
+  void Renumber(const std::vector<std::pair<uint32_t, uint32_t>>& moves) noexcept;
+
+  /// Whether the row is not what it was when the save began.
+  bool IsTouched(uint32_t number) const noexcept {
+    return number / 64 < touched_.size() && (touched_[number / 64] >> (number % 64) & 1) != 0;
+  }
+
+  /// Calls visit(word, row, texts) for the copies whose hashes lie in [begin, last]; `texts` are
+  /// the key and the values of a row of strings, else nullptr.
+  template <typename Visit>
+  void ForEach(uint64_t begin, uint64_t last, const Visit& visit) const {
+    for (size_t at = BucketOf(begin); at <= BucketOf(last); ++at) {
+      for (uint32_t i = newest_[at]; i != kNone;) {
+        const char* const place = PlaceOf(i);
+        const Copy copy = CopyAt(place);
+        const uint64_t hash = Mix64(copy.word);
+        if (hash >= begin && hash <= last) visit(copy.word, place + sizeof(Copy), copy.texts);
+        i = copy.before;
+      }
+    }
+  }
+
+ private:
+  /// What precedes the row in a copy.
+  struct Copy {
+    uint64_t word;
+    std::string* texts;  ///< the key and values that are strings, or nullptr
+    uint32_t before;     ///< the copy before this one of the same bucket, or kNone
+    uint32_t unused;
+  };
+
+  static constexpr uint32_t kBucketBits = 10;
+  static constexpr uint32_t kBitsOfShard = 4;  ///< leading bits of a hash that all rows here share
+  static constexpr uint32_t kNone = 0xffffffffU;
+
+  /// `hash` is of this shard.
+  static size_t BucketOf(uint64_t hash) noexcept {
+    return static_cast<size_t>((hash << kBitsOfShard) >> (64 - kBucketBits));
+  }
+  char* PlaceOf(uint32_t copy) const noexcept {
+    return chunks_[copy >> chunk_bits_] + (copy & ((1U << chunk_bits_) - 1)) * bytes_a_copy_;
+  }
+  static Copy CopyAt(const char* place) noexcept {
+    Copy copy;
+    std::memcpy(&copy, place, sizeof(copy));
+    return copy;
+  }
+  std::string* TextsOf(const char* row) const;
+  size_t TextsARow() const noexcept;
+  void Keep(uint64_t word, uint64_t hash, uint32_t number, const char* row) noexcept;
+  char* Place();
+  void Charge(uint64_t bytes) noexcept;
+  void Touch(uint32_t number);
+
+  RowLayout layout_;
+  HeldBudget* budget_;
+  const size_t bytes_a_copy_;
+  const uint32_t chunk_bits_;                              ///< of the number of copies in a chunk
+  std::vector<uint64_t> touched_;                          ///< a bit a row number
+  std::array<uint32_t, size_t{1} << kBucketBits> newest_;  ///< copy of a bucket, or kNone
+  std::vector<char*> chunks_;                              ///< of the budget's memory
+  uint32_t count_ = 0;                                     ///< copies
+  uint64_t charged_ = 0;                                   ///< to the budget
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_HELD_ROWS_H_

@@ -1,0 +1,36 @@
+// Rows copied out of a table, a segment at a time, in ascending order of hash prefix.
+#ifndef DE_CORE_ENGINE_ROW_BATCH_H_
+#define DE_CORE_ENGINE_ROW_BATCH_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "de_core/cc/engine/base/types.h"
+#include "de_core/cc/engine/rows/row_layout.h"
+
+namespace de::engine {
+
+/// Where an enumeration stands: the first hash it has not covered.
+struct ExportCursor {
+  uint64_t next_hash = 0;
+  bool done = false;
+};
+
+struct RowBatch {
+  uint64_t hash_begin = 0;
+  uint64_t hash_last = 0;                                 ///< inclusive
+  std::vector<uint64_t> words;                            // (count)
+  std::vector<char> rows;                                 // (count, stride) of `layout`
+  RowLayout layout{KeyType::kInt64, DType::kFloat32, 1};  ///< the table's, when it was copied
+  std::vector<std::string_view> keys;                     // (count) for string keys
+  std::vector<std::string_view> values;                   // (count, dim) for string values
+  std::string bytes;                                      ///< what `keys` and `values` point into
+
+  size_t size() const noexcept { return words.size(); }
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_ROW_BATCH_H_

@@ -1,0 +1,160 @@
+// Where the parts of a row lie: [value | slots of the first optimizer | slots of the next … | key].
+//
+// The layout is data, fixed at run time: one code path serves every dtype, dim and optimizer. Slots
+// are appended when an optimizer first meets the table, and move only when those of another are
+// taken away.
+#ifndef DE_CORE_ENGINE_ROW_LAYOUT_H_
+#define DE_CORE_ENGINE_ROW_LAYOUT_H_
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "de_core/cc/engine/base/status.h"
+#include "de_core/cc/engine/base/types.h"
+#include "de_core/cc/engine/rows/scalar_types.h"
+#include "de_core/cc/engine/rows/slot_spec.h"
+
+namespace de::engine {
+
+/// The slot that holds the scale of a row of int8: value = stored * scale.
+inline constexpr std::string_view kScaleOwner = "de.stored";
+inline constexpr std::string_view kScaleName = "scale";
+
+/// One optimizer slot in a row. `owner` names the optimizer it belongs to.
+struct RowSlot {
+  std::string owner;
+  SlotSpec spec;
+  size_t offset = 0;  ///< bytes from the start of the row
+
+  size_t bytes() const noexcept { return spec.width * SizeOf(spec.dtype); }
+};
+
+class RowLayout {
+ public:
+  RowLayout(KeyType key_type, DType value_dtype, size_t dim)
+      : key_type_(key_type), value_dtype_(value_dtype), dim_(dim) {
+    Place();
+  }
+
+  KeyType key_type() const noexcept { return key_type_; }
+  DType value_dtype() const noexcept { return value_dtype_; }
+  size_t dim() const noexcept { return dim_; }
+  size_t value_bytes() const noexcept { return dim_ * SizeOf(value_dtype_); }
+  const std::vector<RowSlot>& slots() const noexcept { return slots_; }
+
+  /// How often slots were added or taken away. Layouts of one table with the same number are equal,
+  /// so whoever copies rows by an earlier copy of the layout compares this.
+  uint64_t generation() const noexcept { return generation_; }
+
+  /// Bytes from the start of one row to the next. A string key's reference is the last 8 of them.
+  size_t stride() const noexcept { return stride_; }
+  size_t key_offset() const noexcept { return key_offset_; }
+
+  /// Errors where a slot of one owner is here with another width or dtype, and else adds those that
+  /// are missing to `missing`.
+  Status FindMissing(const std::string& owner, const std::vector<SlotSpec>& specs,
+                     std::vector<SlotSpec>* missing) const {
+    for (const SlotSpec& spec : specs) {
+      const RowSlot* slot = FindSlot(owner, spec.name);
+      if (slot == nullptr) {
+        missing->push_back(spec);
+      } else if (slot->spec.width != spec.width || slot->spec.dtype != spec.dtype) {
+        return Status::InvalidArgument(
+            "slot '" + spec.name + "' of optimizer '" + owner +
+            "' must keep its width and dtype. Received: width=" + std::to_string(spec.width) +
+            " where the table holds width=" + std::to_string(slot->spec.width));
+      }
+    }
+    return Status::Ok();
+  }
+
+  /// Appends the slots of one owner; existing slots keep their offsets.
+  void Append(std::string_view owner, const std::vector<SlotSpec>& specs) {
+    for (const SlotSpec& spec : specs) slots_.push_back({std::string(owner), spec, 0});
+    ++generation_;
+    Place();
+  }
+
+  /// Takes away the slots of one owner; those behind them move forward.
+  void Remove(std::string_view owner) {
+    const auto is_owners = [owner](const RowSlot& slot) { return slot.owner == owner; };
+    slots_.erase(std::remove_if(slots_.begin(), slots_.end(), is_owners), slots_.end());
+    ++generation_;
+    Place();
+  }
+
+  /// Writes the initial values of slots [first, …) into a row.
+  void FillSlots(char* row, size_t first) const noexcept {
+    if (first >= slots_.size()) return;
+    // From the value on, so that padding never holds what lay there before.
+    const size_t begin = first == 0 ? value_bytes() : slots_[first].offset;
+    const size_t end = slots_.back().offset + slots_.back().bytes();
+    std::memcpy(row + begin, initial_.data() + begin, end - begin);
+  }
+
+  /// Whether any slot of `owner` is there.
+  bool HasOwner(std::string_view owner) const noexcept {
+    for (const RowSlot& slot : slots_) {
+      if (slot.owner == owner) return true;
+    }
+    return false;
+  }
+
+  /// The slot `name` of `owner`, or nullptr.
+  const RowSlot* FindSlot(std::string_view owner, std::string_view name) const noexcept {
+    for (const RowSlot& slot : slots_) {
+      if (slot.owner == owner && slot.spec.name == name) return &slot;
+    }
+    return nullptr;
+  }
+
+ private:
+  static constexpr size_t RoundUp(size_t bytes, size_t to) noexcept {
+    return (bytes + to - 1) / to * to;
+  }
+
+  void Place() {
+    size_t at = value_bytes();
+    size_t align = SizeOf(value_dtype_);
+    for (RowSlot& slot : slots_) {
+      const size_t element = SizeOf(slot.spec.dtype);
+      at = RoundUp(at, element);
+      slot.offset = at;
+      at += slot.bytes();
+      align = align < element ? element : align;
+    }
+    if (key_type_ == KeyType::kString) {
+      key_offset_ = at = RoundUp(at, 8);
+      at += 8;
+      align = 8;
+    }
+    stride_ = RoundUp(at, align);
+    FillInitial();
+  }
+
+  void FillInitial() {
+    initial_.assign(stride_, 0);
+    for (const RowSlot& slot : slots_) {
+      for (size_t i = 0; i < slot.spec.width; ++i) {
+        StoreReal(slot.spec.dtype, slot.spec.initial,
+                  initial_.data() + slot.offset + i * SizeOf(slot.spec.dtype));
+      }
+    }
+  }
+
+  KeyType key_type_;
+  DType value_dtype_;
+  size_t dim_;
+  std::vector<RowSlot> slots_;
+  uint64_t generation_ = 0;
+  size_t key_offset_ = 0;
+  size_t stride_ = 0;
+  std::vector<char> initial_;  ///< a row with every slot at its initial value
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_ROW_LAYOUT_H_

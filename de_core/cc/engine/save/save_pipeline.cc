@@ -1,0 +1,166 @@
+#include "de_core/cc/engine/save/save_pipeline.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "de_core/cc/engine/base/guard.h"
+
+namespace de::engine {
+namespace {
+
+constexpr size_t kMostBytes = size_t{4} << 20;  // of rows, after which a batch is full
+constexpr std::chrono::milliseconds kPatience(20);
+
+/// How many batches there may be between copying and the disk: of large ones a few, of a list's
+/// small ones so many that nobody waits while a block of the file is written.
+size_t BatchesFor(const SaveSource& source, size_t helpers) {
+  const RowLayout& layout = source.layout();
+  const bool strings =
+      layout.key_type() == KeyType::kString || layout.value_dtype() == DType::kString;
+  size_t largest = 1;  // in bytes
+  for (const SaveSource::Range& range : source.ranges()) {
+    const size_t rows = range.end - range.first;
+    largest = std::max(largest, range.listed && !strings ? rows * layout.stride() : kMostBytes);
+  }
+  const size_t few = std::clamp<size_t>(3 * helpers, 2, 16);
+  return std::clamp(few * kMostBytes / largest, few, 4 * few);
+}
+
+}  // namespace
+
+SavePipeline::SavePipeline(SaveSource* source, SnapshotWriter* writer,
+                           const std::function<bool()>& rest, size_t helpers)
+    : source_(source), writer_(writer), rest_(rest), helpers_(helpers) {
+  batches_.resize(BatchesFor(*source, helpers));
+}
+
+Status SavePipeline::Run(Executor* executor) {
+  const auto task = [this](size_t number) {
+    const Status status = Guarded([&] {
+      if (Claims(number)) {
+        Copy();
+      } else {
+        Help();
+      }
+      return Status::Ok();
+    });
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (!status.ok()) Fail(status);
+  };
+  if (executor == nullptr) {
+    task(0);
+  } else {
+    executor->Run(helpers_ + 1, task);
+  }
+  return status_;
+}
+
+/// Whether this task copies: task 0, on the caller's thread, or one that it keeps waiting, for an
+/// executor may run tasks one after the other in any order.
+bool SavePipeline::Claims(size_t number) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (number != 0) changed_.wait_for(lock, kPatience, [this] { return copier_; });
+  if (copier_) return false;
+  copier_ = true;
+  changed_.notify_all();
+  return true;
+}
+
+void SavePipeline::Copy() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (const SaveSource::Range& range : source_->ranges()) {
+    const Status status = CopyRange(range, &lock);
+    if (!lock.owns_lock()) lock.lock();
+    if (!status.ok()) Fail(status);
+    if (!status_.ok()) break;
+  }
+  copying_ = false;
+  changed_.notify_all();
+  while (status_.ok() && written_ < copied_) Wait(&lock);
+}
+
+/// Called and, unless it fails, left with the lock.
+Status SavePipeline::CopyRange(SaveSource::Range range, std::unique_lock<std::mutex>* lock) {
+  for (bool done = false; !done;) {
+    while (status_.ok() && copied_ - written_ == batches_.size()) Wait(lock);
+    if (!status_.ok()) return Status::Ok();
+    Batch* const batch = At(copied_);
+    batch->rows.Clear();
+    batch->begin = range.begin;
+    do {
+      lock->unlock();
+      DE_RETURN_IF_ERROR(source_->Collect(&range, &batch->rows, &batch->last, &done));
+      lock->lock();
+      Rest(lock);
+    } while (!done && batch->rows.bytes() < kMostBytes);
+    source_->FreeCollected();
+    ++copied_;
+    changed_.notify_all();
+  }
+  return Status::Ok();
+}
+
+void SavePipeline::Help() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  ++helping_;
+  while (status_.ok() && (copying_ || written_ < copied_)) {
+    if ((alone_ && !source_->urgent()) || !Step(&lock)) changed_.wait(lock);
+  }
+}
+
+void SavePipeline::Rest(std::unique_lock<std::mutex>* lock) {
+  if (!rest_) return;
+  if (lock->owns_lock()) lock->unlock();
+  const bool alone = !source_->urgent() && rest_();
+  lock->lock();
+  if (alone_ != alone) changed_.notify_all();
+  alone_ = alone;
+}
+
+/// Until something changes, or for a while. Helps where nobody else does, or not fast enough: the
+/// others may hardly get a core.
+void SavePipeline::Wait(std::unique_lock<std::mutex>* lock) {
+  const bool patient = helping_ > 0 && !alone_ && !source_->urgent();
+  if (patient && changed_.wait_for(*lock, kPatience) == std::cv_status::no_timeout) return;
+  if (Step(lock)) {
+    Rest(lock);
+  } else if (!patient && helping_ > 0) {  // one of them is at work, and will tell
+    changed_.wait(*lock);
+  }
+}
+
+bool SavePipeline::Step(std::unique_lock<std::mutex>* lock) {
+  if (!writing_ && written_ < claimed_ && At(written_)->encoded) {
+    writing_ = true;
+    Batch* const batch = At(written_);
+    lock->unlock();
+    const Status status = writer_->Append(&batch->section);
+    lock->lock();
+    writing_ = false;
+    batch->encoded = false;
+    ++written_;
+    if (!status.ok()) Fail(status);
+  } else if (claimed_ < copied_) {
+    Batch* const batch = At(claimed_++);
+    lock->unlock();
+    const Status status = Guarded([&] {
+      return writer_->Encode(batch->rows.section(source_->layout(), batch->begin, batch->last),
+                             &batch->section);
+    });
+    lock->lock();
+    batch->encoded = true;
+    if (!status.ok()) Fail(status);
+  } else {
+    return false;
+  }
+  changed_.notify_all();
+  return true;
+}
+
+void SavePipeline::Fail(Status status) {
+  if (status_.ok()) status_ = std::move(status);
+  changed_.notify_all();
+}
+
+}  // namespace de::engine

@@ -1,0 +1,171 @@
+// What a save reads in which order: the planning half of SaveSource.
+#include <algorithm>
+#include <mutex>
+#include <shared_mutex>
+
+#include "de_core/cc/engine/base/guard.h"
+#include "de_core/cc/engine/save/save_source.h"
+
+namespace de::engine {
+namespace {
+
+constexpr size_t kRangeBytes = size_t{2} << 20;  // of rows that a range is planned to have
+constexpr size_t kRangeRows = 8192;
+constexpr size_t kLeastRanges = 8;  // that the listed rows of a shard are divided into
+// What a writer may have to wait for: tens of microseconds.
+constexpr size_t kBytesAHold = size_t{128} << 10;
+constexpr size_t kMostRowsAHold = 1024;
+
+uint64_t FirstHash(uint32_t shard) noexcept { return uint64_t{shard} << (64 - kShardBits); }
+uint64_t LastHash(uint32_t shard) noexcept {
+  return FirstHash(shard) | (~uint64_t{0} >> kShardBits);
+}
+
+}  // namespace
+
+Status SaveSource::Begin(SaveSelection selection, uint64_t held_bytes, bool undisturbed) {
+  return Guarded([&]() -> Status {
+    selection_ = std::move(selection);
+    if (undisturbed) replacing_ = std::unique_lock<std::mutex>(table_->replacing_lock_);
+    if (held_bytes > 0) {
+      // Memory first: nobody waits for it.
+      std::vector<std::unique_ptr<HeldRows>> held;
+      std::vector<std::unique_ptr<RowWatch>> watches;
+      const RowLayout layout = table_->layout();
+      budget_ = std::make_unique<HeldBudget>(layout, held_bytes);
+      for (const auto& shard : table_->shards_) most_held_ += shard->size();
+      most_held_ *= HeldRows::BytesACopy(layout);
+      budget_->memory.Prepare(most_held_);
+      for (const auto& shard : table_->shards_) {
+        held.push_back(std::make_unique<HeldRows>(layout, shard->size(), budget_.get()));
+        watches.push_back(std::make_unique<RowWatch>());
+      }
+      const std::lock_guard<ShardLock> moment(table_->layout_lock_);
+      layout_ = table_->layout_;
+      initializer_ = table_->initializer_->options();
+      relaid_ = layout_.generation() != layout.generation();
+      for (const auto& shard : table_->shards_) {
+        if (shard->watch != nullptr && shard->watch->held != nullptr) {
+          return Status::FailedPrecondition(
+              "a table can be in one consistent save at a time; wait for the "
+              "one under way");
+        }
+      }
+      for (uint32_t i = 0; i < kShards && !relaid_; ++i) {
+        Shard& shard = *table_->shards_[i];
+        if (shard.watch == nullptr) shard.watch = std::move(watches[i]);
+        shard.watch->held = std::move(held[i]);
+        holding_ = true;
+      }
+    } else {
+      const std::shared_lock<ShardLock> hold(table_->layout_lock_);
+      layout_ = table_->layout_;
+      initializer_ = table_->initializer_->options();
+    }
+    DE_RETURN_IF_ERROR(PlanKeep());
+    by_bits_.assign(kShards, false);
+    if (selection_.keys != nullptr) {
+      PlanKeys();
+      return Status::Ok();
+    }
+    for (uint32_t shard = 0; shard < kShards; ++shard) {
+      if (selection_.changes_only) {
+        PlanChanges(shard);
+      } else {
+        PlanUniform(shard);
+      }
+    }
+    if (!everything_) return Status::Ok();
+    list_.clear();
+    ranges_.clear();
+    by_bits_.assign(kShards, false);
+    for (uint32_t shard = 0; shard < kShards; ++shard) PlanUniform(shard);
+    return Status::Ok();
+  });
+}
+
+Status SaveSource::PlanKeep() {
+  for (const KeepRule& rule : selection_.keep) {
+    const RowSlot* slot = layout_.FindSlot(rule.owner, rule.slot);
+    if (slot == nullptr) {
+      return Status::NotFound("rows can be chosen by slots that the table has. Received: slot=" +
+                              rule.slot + " of owner=" + rule.owner);
+    }
+    keep_.push_back({slot->offset, slot->spec.dtype, rule.at_least});
+  }
+  return Status::Ok();
+}
+
+size_t SaveSource::RowsARange() const noexcept {
+  return std::clamp<size_t>(kRangeBytes / layout_.stride(), 1, kRangeRows);
+}
+
+size_t SaveSource::RowsAHold() const noexcept {
+  return std::clamp<size_t>(kBytesAHold / layout_.stride(), 16, kMostRowsAHold);
+}
+
+void SaveSource::PlanKeys() {
+  const Keys& keys = *selection_.keys;
+  std::vector<uint64_t> words(keys.size);
+  for (size_t i = 0; i < keys.size; ++i) words[i] = WordOf(keys, i);
+  if (keys.strings != nullptr) {
+    selected_.assign(keys.strings, keys.strings + keys.size);
+    std::sort(selected_.begin(), selected_.end());
+  }
+  std::sort(words.begin(), words.end(), [](uint64_t a, uint64_t b) { return Mix64(a) < Mix64(b); });
+  words.erase(std::unique(words.begin(), words.end()), words.end());
+  for (size_t i = 0; i < words.size();) {
+    const uint32_t shard = ShardOfHash(Mix64(words[i]));
+    const size_t first = list_.size();
+    for (; i < words.size() && ShardOfHash(Mix64(words[i])) == shard; ++i) {
+      list_.push_back({Mix64(words[i]), words[i], nullptr});
+    }
+    PlanList(first);
+  }
+}
+
+/// Ranges of equal width over a shard.
+void SaveSource::PlanUniform(uint32_t number) {
+  const Shard& shard = *table_->shards_[number];
+  uint64_t rows = 0;
+  {
+    const std::shared_lock<ShardLock> guard(shard.lock);
+    rows = shard.size();
+  }
+  uint32_t bits = 0;
+  while ((rows >> bits) > RowsARange() && bits < 32) ++bits;
+  const uint64_t width = LastHash(0) >> bits;  // less one
+  const uint64_t step = width / std::max<uint64_t>((rows >> bits) / RowsAHold(), 1);
+  auto at = list_.begin();
+  for (uint64_t i = 0; i < uint64_t{1} << bits; ++i) {
+    const uint64_t begin = FirstHash(number) + i * (width + 1);
+    // The erased keys of the range, where it is scanned for changes.
+    const auto by_hash = [](const Listed& a, uint64_t hash) { return a.hash < hash; };
+    at = std::lower_bound(at, list_.end(), begin, by_hash);
+    auto end = at;
+    while (end != list_.end() && end->hash <= begin + width) ++end;
+    ranges_.push_back({begin, begin + width, step, false, static_cast<size_t>(at - list_.begin()),
+                       static_cast<size_t>(end - list_.begin())});
+    at = end;
+  }
+}
+
+/// Ranges that hold list_[first, …), all of one shard; keys of one hash stay
+/// together.
+void SaveSource::PlanList(size_t first) {
+  if (first == list_.size()) return;
+  // Few rows make many ranges too, so that copying, encoding and writing go on at once.
+  const size_t even = (list_.size() - first) / kLeastRanges;
+  const size_t rows = std::min(RowsARange(), std::max(even, RowsAHold()));
+  uint64_t begin = FirstHash(ShardOfHash(list_[first].hash));
+  while (first < list_.size()) {
+    size_t end = std::min(list_.size(), first + rows);
+    while (end < list_.size() && list_[end].hash == list_[end - 1].hash) ++end;
+    const uint64_t last = list_[end - 1].hash;
+    ranges_.push_back({begin, last, 0, true, first, end});
+    begin = last + 1;
+    first = end;
+  }
+}
+
+}  // namespace de::engine

@@ -1,0 +1,378 @@
+#include "de_core/cc/engine/save/save_source.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <mutex>
+#include <shared_mutex>
+
+#include "de_core/cc/engine/base/guard.h"
+#include "de_core/cc/engine/base/prefetch.h"
+#include "de_core/cc/engine/batch/hash_order.h"
+#include "de_core/cc/engine/rows/scalar_types.h"
+#include "de_core/cc/engine/rows/values.h"
+
+namespace de::engine {
+namespace {
+
+constexpr size_t kMostListed = size_t{1} << 20;  // of a shard; more changed rows are found by bits
+constexpr size_t kStringBytesAHold = size_t{512} << 10;
+constexpr size_t kAhead = 16;  // index lines and rows that are asked for while others are read
+
+double NumberAt(const char* at, DType dtype) {
+  const auto load = [at](auto value) {
+    std::memcpy(&value, at, sizeof(value));
+    return static_cast<double>(value);
+  };
+  switch (dtype) {
+    case DType::kInt8:
+      return load(int8_t{});
+    case DType::kInt32:
+      return load(int32_t{});
+    case DType::kInt64:  // metadata, which readers may write meanwhile
+      return static_cast<double>(
+          __atomic_load_n(reinterpret_cast<const int64_t*>(at), __ATOMIC_RELAXED));
+    case DType::kBool:
+      return load(uint8_t{});
+    default:
+      return VisitFloating<double>(dtype, 0, [at](auto tag) {
+        using T = typename decltype(tag)::type;
+        T value;
+        std::memcpy(&value, at, sizeof(value));
+        return static_cast<double>(Scalar<T>::Load(value));
+      });
+  }
+}
+
+}  // namespace
+
+/// Holds a shard for reading and notes for how long.
+class SaveSource::Hold {
+ public:
+  Hold(const Shard& shard, std::atomic<uint64_t>* longest)
+      : guard_(shard.lock), longest_(longest), begin_(std::chrono::steady_clock::now()) {}
+  ~Hold() {
+    guard_.unlock();
+    const auto nanos = static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                                 std::chrono::steady_clock::now() - begin_)
+                                                 .count());
+    uint64_t seen = *longest_;
+    while (seen < nanos && !longest_->compare_exchange_weak(seen, nanos)) {
+    }
+  }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+ private:
+  std::shared_lock<ShardLock> guard_;
+  std::atomic<uint64_t>* longest_;
+  std::chrono::steady_clock::time_point begin_;
+};
+
+void SaveSource::PlanChanges(uint32_t number) {
+  const Shard& shard = *table_->shards_[number];
+  DirtyKeys changed;
+  {
+    const Hold hold(shard, &hold_nanos_);
+    if (shard.watch == nullptr || shard.watch->dirty == nullptr) {
+      changed.everything = true;
+    } else {
+      changed = shard.watch->dirty->Since(selection_.since);
+    }
+  }
+  everything_ = everything_ || changed.everything;
+  if (everything_) return;
+  // Rows that were only looked up are in no log.
+  const bool by_bits =
+      selection_.used_since > 0 || changed.by_bits || changed.words.size() > kMostListed;
+  by_bits_[number] = by_bits;
+  const size_t first = list_.size();
+  std::vector<uint64_t> words;
+  if (!by_bits) words = std::move(changed.words);
+  words.insert(words.end(), changed.erased.begin(), changed.erased.end());
+  for (const uint64_t word : words) list_.push_back({Mix64(word), word, nullptr});
+  for (std::string& text : changed.erased_texts) {
+    const uint64_t word = HashBytes(text);
+    list_.push_back({Mix64(word), word, &erased_texts_.emplace_back(std::move(text))});
+  }
+  SortByHash(list_.data() + first, list_.size() - first, kShardBits,
+             [](const Listed& a, const Listed& b) {
+               if (a.hash != b.hash) return a.hash < b.hash;
+               return a.erased_text == nullptr && b.erased_text != nullptr;
+             });
+  // A key may have changed since several moments, and be both changed and
+  // erased.
+  list_.erase(std::unique(list_.begin() + static_cast<std::ptrdiff_t>(first), list_.end(),
+                          [](const Listed& a, const Listed& b) {
+                            return a.hash == b.hash && a.erased_text == nullptr &&
+                                   b.erased_text == nullptr;
+                          }),
+              list_.end());
+  if (by_bits) {
+    PlanUniform(number);
+  } else {
+    PlanList(first);
+  }
+}
+
+bool SaveSource::SameLayout() const { return table_->layout_.generation() == layout_.generation(); }
+
+bool SaveSource::outdated() const noexcept {
+  return relaid_ || (budget_ != nullptr && budget_->replaced);
+}
+
+Status SaveSource::Lost() const {
+  if (outdated()) {
+    return Status::FailedPrecondition(
+        "the table must not be cleared, and no optimizer's slots may be added or dropped, during a "
+        "save; save again");
+  }
+  return Status::ResourceExhausted(
+      "the rows that changed during a consistent save must fit in "
+      "consistent_bytes; give it more, "
+      "or save while less is written. Received: consistent_bytes=" +
+      std::to_string(budget_->limit));
+}
+
+Status SaveSource::Collect(Range* range, SavedRows* rows, uint64_t* last, bool* done) {
+  return Guarded([&] {
+    rows->Reserve(2 * RowsAHold(), layout_.stride());
+    const std::shared_lock<ShardLock> hold(table_->layout_lock_);
+    if (!SameLayout()) relaid_ = true;
+    if (relaid_ || (budget_ != nullptr && budget_->lost())) return Lost();
+    if (range->listed) {
+      LookUp(range, rows, last, done);
+    } else {
+      Scan(range, rows, last, done);
+    }
+    if (budget_ == nullptr) return Status::Ok();
+    // What was read before is whole; what is lost from here on would be the
+    // next piece's.
+    if (budget_->lost()) return Lost();
+    budget_->collected = *last == ~uint64_t{0} ? *last : *last + 1;
+    budget_->memory.Prepare(most_held_);
+    return Status::Ok();
+  });
+}
+
+bool SaveSource::IsKept(const char* row) const {
+  for (const Keep& keep : keep_) {
+    if (!(NumberAt(row + keep.offset, keep.dtype) >= keep.at_least)) return false;
+  }
+  return true;
+}
+
+std::string_view SaveSource::KeyOf(const Entry& entry) const {
+  if (entry.texts != nullptr) return entry.texts[0];
+  return StringArena::Get(StringArena::LoadRef(entry.row + layout_.key_offset()));
+}
+
+bool SaveSource::IsSelected(const Entry& entry) const {
+  if (selection_.keys == nullptr || layout_.key_type() != KeyType::kString) return true;
+  return std::binary_search(selected_.begin(), selected_.end(), KeyOf(entry), std::less<>());
+}
+
+void SaveSource::Take(const Entry& entry, SavedRows* rows) const {
+  const size_t stride = layout_.stride();
+  if (rows->row_bytes_ + stride > rows->rows_.size()) {
+    rows->rows_.resize(std::max(2 * rows->rows_.size(), rows->row_bytes_ + stride));
+  }
+  table_->policy_.CopyRow(rows->rows_.data() + rows->row_bytes_, entry.row, stride);
+  rows->row_bytes_ += stride;
+  rows->words_.push_back(entry.word);
+  const auto append = [rows](std::string_view text) {
+    rows->lengths_.push_back(text.size());
+    rows->bytes_.append(text);
+  };
+  const bool string_keys = layout_.key_type() == KeyType::kString;
+  if (string_keys) append(KeyOf(entry));
+  for (size_t i = 0; layout_.value_dtype() == DType::kString && i < layout_.dim(); ++i) {
+    if (entry.texts != nullptr) {
+      append(entry.texts[i + (string_keys ? 1 : 0)]);
+    } else {
+      append(StringArena::Get(StringArena::LoadRef(entry.row + i * sizeof(StringArena::Ref))));
+    }
+  }
+}
+
+void SaveSource::TakeKept(const Entry& entry, SavedRows* rows) const {
+  if (IsKept(entry.row)) {
+    Take(entry, rows);
+  } else if (selection_.changes_only && !everything_) {  // the parent may have kept it
+    const bool string_keys = layout_.key_type() == KeyType::kString;
+    TakeGone(entry.word, string_keys ? KeyOf(entry) : std::string_view(), rows);
+  }
+}
+
+void SaveSource::TakeGone(const Listed& erased, SavedRows* rows) const {
+  const std::string* text = erased.erased_text;
+  TakeGone(erased.word, text == nullptr ? std::string_view() : std::string_view(*text), rows);
+}
+
+void SaveSource::TakeGone(uint64_t word, std::string_view text, SavedRows* rows) const {
+  rows->gone_.push_back(word);
+  if (layout_.key_type() != KeyType::kString) return;
+  rows->gone_bytes_.append(text);
+  rows->gone_lengths_.push_back(text.size());
+}
+
+uint64_t SaveSource::TakeAll(std::vector<Entry>* entries, uint64_t last, SavedRows* rows) const {
+  // Strings may be so long that a few of them are a piece.
+  const bool sorted =
+      layout_.key_type() == KeyType::kString || layout_.value_dtype() == DType::kString;
+  const size_t most = rows->bytes() + kStringBytesAHold;
+  if (sorted) {
+    std::sort(entries->begin(), entries->end(),
+              [](const Entry& a, const Entry& b) { return a.hash < b.hash; });
+  }
+  for (size_t i = 0; i < entries->size(); ++i) {
+    const Entry& entry = (*entries)[i];
+    if (i + kAhead < entries->size()) {
+      PrefetchBytes((*entries)[i + kAhead].row, layout_.stride());
+    }
+    if (sorted && i > 0 && rows->bytes() >= most && entry.hash != (*entries)[i - 1].hash) {
+      return (*entries)[i - 1].hash;
+    }
+    TakeKept(entry, rows);
+  }
+  return last;
+}
+
+/// The rows of a word: one, or those of several string keys.
+void SaveSource::Gather(const Shard& shard, uint64_t hash, uint64_t word,
+                        std::vector<Entry>* entries) const {
+  const HeldRows* held =
+      budget_ == nullptr || shard.watch == nullptr ? nullptr : shard.watch->held.get();
+  shard.VisitWord(word, hash, [&](uint32_t row) {
+    if (held != nullptr && held->IsTouched(row)) return;
+    entries->push_back({hash, word, shard.Row(row), nullptr});
+  });
+  if (held == nullptr) return;
+  held->ForEach(hash, hash, [&](uint64_t, const char* row, const std::string* texts) {
+    entries->push_back({hash, word, row, texts});
+  });
+}
+
+bool SaveSource::IsThere(const Shard& shard, const Listed& listed) const {
+  std::vector<Entry> entries;
+  Gather(shard, listed.hash, listed.word, &entries);
+  return std::any_of(entries.begin(), entries.end(), [&](const Entry& entry) {
+    return listed.erased_text == nullptr || KeyOf(entry) == *listed.erased_text;
+  });
+}
+
+void SaveSource::Scan(Range* range, SavedRows* rows, uint64_t* last, bool* done) const {
+  const uint32_t number = ShardOfHash(range->begin);
+  const Shard& shard = *table_->shards_[number];
+  const bool by_bits = by_bits_[number];
+  std::vector<Entry>& entries = rows->entries_;
+  entries.clear();
+  std::vector<Entry>& others = rows->others_;
+  others.clear();
+  const uint64_t most = range->last - range->begin;
+  const uint64_t end = range->begin + std::min(range->step, most);
+  const Hold hold(shard, &hold_nanos_);
+  const RowWatch* const watch = shard.watch.get();
+  const HeldRows* held = budget_ == nullptr || watch == nullptr ? nullptr : watch->held.get();
+  const DirtyRows* dirty = by_bits && watch != nullptr ? watch->dirty.get() : nullptr;
+  const auto visit = [&](uint64_t word, uint32_t row) {
+    const uint64_t hash = Mix64(word);
+    if (hash < range->begin || hash > end) return;
+    if (held != nullptr && held->IsTouched(row)) return;
+    if (dirty != nullptr && !dirty->IsDirty(row, selection_.since)) {
+      if (selection_.used_since == 0) return;
+      others.push_back({hash, word, shard.Row(row), nullptr});
+      return;
+    }
+    entries.push_back({hash, word, shard.Row(row), nullptr});
+  };
+  *last = std::min(shard.VisitSegment(range->begin, visit), end);
+  const RowPolicy& policy = table_->policy_;
+  for (size_t i = 0; i < others.size(); ++i) {
+    if (i + kAhead < others.size()) PrefetchFar(others[i + kAhead].row + policy.end() - 1);
+    if (policy.UsedSince(others[i].row, selection_.used_since)) entries.push_back(others[i]);
+  }
+  // The table may have grown since the ranges were planned.
+  const size_t parts = entries.size() / RowsAHold();
+  if (parts > 1) *last = range->begin + (*last - range->begin) / parts;
+  if (held != nullptr) {
+    held->ForEach(range->begin, *last,
+                  [&](uint64_t word, const char* row, const std::string* texts) {
+                    entries.push_back({Mix64(word), word, row, texts});
+                  });
+  }
+  // The piece may end within the segment.
+  entries.erase(std::remove_if(entries.begin(), entries.end(),
+                               [&](const Entry& entry) { return entry.hash > *last; }),
+                entries.end());
+  *last = TakeAll(&entries, *last, rows);
+  for (; by_bits && range->first < range->end && list_[range->first].hash <= *last;
+       ++range->first) {
+    const Listed& erased = list_[range->first];
+    if (!IsThere(shard, erased)) TakeGone(erased, rows);
+  }
+  *done = *last == range->last;
+  range->begin = *last + 1;
+}
+
+void SaveSource::LookUp(Range* range, SavedRows* rows, uint64_t* last, bool* done) const {
+  const Shard& shard = *table_->shards_[ShardOfHash(range->last)];
+  const bool tombstones = selection_.changes_only;
+  size_t end = std::min(range->end, range->first + RowsAHold());
+  while (end < range->end && list_[end].hash == list_[end - 1].hash) ++end;
+  std::vector<Entry>& entries = rows->entries_;
+  entries.clear();
+  const Hold hold(shard, &hold_nanos_);
+  for (size_t i = range->first; i < end; ++i) {
+    if (i + kAhead < end) shard.PrefetchLine(list_[i + kAhead].hash);
+    const Listed& listed = list_[i];
+    if (listed.erased_text != nullptr) {
+      if (!IsThere(shard, listed)) TakeGone(listed, rows);
+      continue;
+    }
+    const size_t before = entries.size();
+    Gather(shard, listed.hash, listed.word, &entries);
+    if (entries.size() == before && tombstones && layout_.key_type() == KeyType::kInt64) {
+      TakeGone(listed.word, {}, rows);
+    }
+  }
+  if (selection_.keys != nullptr) {
+    entries.erase(std::remove_if(entries.begin(), entries.end(),
+                                 [&](const Entry& entry) { return !IsSelected(entry); }),
+                  entries.end());
+  }
+  // All of them, however long: their tombstones are taken already.
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (i + kAhead < entries.size()) PrefetchBytes(entries[i + kAhead].row, layout_.stride());
+    TakeKept(entries[i], rows);
+  }
+  range->first = end;
+  *done = end == range->end;
+  *last = *done ? range->last : list_[end - 1].hash;
+  range->begin = *last + 1;
+}
+
+void SaveSource::FreeCollected() noexcept {
+  if (budget_ == nullptr) return;
+  // The last shard's are left for End: they say that there is a save.
+  for (; let_go_ < ShardOfHash(budget_->collected); ++let_go_) LetGo(*table_->shards_[let_go_]);
+}
+
+/// Nobody asks what the shard's rows were any more.
+void SaveSource::LetGo(Shard& shard) noexcept {
+  std::unique_ptr<HeldRows> held;  // freed when nobody waits for it
+  std::unique_ptr<RowWatch> watch;
+  const std::lock_guard<ShardLock> guard(shard.lock);
+  if (shard.watch == nullptr) return;
+  held = std::move(shard.watch->held);
+  if (shard.watch->dirty == nullptr) watch = std::move(shard.watch);
+}
+
+void SaveSource::End() noexcept {
+  for (; holding_ && let_go_ < kShards; ++let_go_) LetGo(*table_->shards_[let_go_]);
+  holding_ = false;
+  budget_.reset();
+  if (replacing_.owns_lock()) replacing_.unlock();
+}
+
+}  // namespace de::engine

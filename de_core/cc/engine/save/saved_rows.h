@@ -1,0 +1,53 @@
+// Rows that a save has copied out of a table, on their way into a section of a file.
+#ifndef DE_CORE_ENGINE_SAVED_ROWS_H_
+#define DE_CORE_ENGINE_SAVED_ROWS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "de_core/cc/engine/rows/row_layout.h"
+#include "de_core/cc/engine/snapshot/snapshot_format.h"
+
+namespace de::engine {
+
+/// Rows copied out of a table, and keys that are gone. Reuse one to reuse its memory.
+class SavedRows {
+ public:
+  void Clear() noexcept;
+  size_t count() const noexcept { return words_.size() + gone_.size(); }
+  size_t bytes() const noexcept { return row_bytes_ + bytes_.size() + 8 * gone_.size(); }
+  /// Refers to this object's memory.
+  SnapshotSection section(const RowLayout& layout, uint64_t begin, uint64_t last);
+
+ private:
+  friend class SaveSource;
+
+  /// A row to take: a live one, or one held from before.
+  struct Entry {
+    uint64_t hash;
+    uint64_t word;
+    const char* row;
+    const std::string* texts;  ///< key and values of a held row of strings
+  };
+
+  /// Makes room, so that no more is asked of the system while a shard is held.
+  void Reserve(size_t rows, size_t stride);
+
+  std::vector<Entry> entries_;  ///< of one piece
+  std::vector<Entry> others_;   ///< rows of the piece that were not written since the last save
+  std::vector<uint64_t> words_, gone_;
+  std::vector<char> rows_;  ///< grows only
+  size_t row_bytes_ = 0;    ///< of `rows_` that are in use
+  std::string bytes_;       ///< of strings: of each row its key, then its values
+  std::vector<size_t> lengths_;
+  std::string gone_bytes_;  ///< of string keys that are gone
+  std::vector<size_t> gone_lengths_;
+  std::vector<std::string_view> keys_, values_;
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_SAVED_ROWS_H_

@@ -1,0 +1,290 @@
+#include "de_core/cc/engine/save/table_restore.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "de_core/cc/engine/base/guarded_tasks.h"
+#include "de_core/cc/engine/base/hash.h"
+#include "de_core/cc/engine/table/save_chains.h"
+
+namespace de::engine {
+namespace {
+
+/// Runs task(section number, buffer) for all sections of a file, neighbours on one thread, since
+/// they are of one shard of the table. Returns the first error.
+template <typename Task>
+Status ForEachSection(const SnapshotReader& file, Executor* executor, const Task& task) {
+  const size_t sections = file.sections().size();
+  const size_t threads = executor == nullptr ? 1 : std::max<size_t>(executor->threads(), 1);
+  const size_t parts = std::min(sections, threads);
+  FirstFailure failure;
+  const auto part = [&](size_t number) {
+    failure.Run([&] {
+      SectionBuffer buffer;
+      const size_t end = sections * (number + 1) / parts;
+      for (size_t i = sections * number / parts; i < end && !failure.failed(); ++i) {
+        DE_RETURN_IF_ERROR(file.ReadSection(i, &buffer));
+        DE_RETURN_IF_ERROR(task(buffer.section));
+      }
+      return Status::Ok();
+    });
+  };
+  RunTasks(parts > 1 ? executor : nullptr, parts, part);
+  return failure.Take();
+}
+
+/// The keys that a restore takes.
+struct Filter {
+  uint32_t shard_index = 0;
+  uint32_t shard_count = 1;
+  bool chosen = false;
+  KeySet keys;                    ///< with `chosen`, only these
+  const KeySet* newer = nullptr;  ///< not these: a later file has them
+
+  bool active() const noexcept { return shard_count > 1 || chosen || newer != nullptr; }
+  bool Takes(uint64_t word, const std::string_view* text) const noexcept {
+    if (shard_count > 1 && ShardOfKey(word, shard_count) != shard_index) return false;
+    if (chosen && !keys.Contains(word, text)) return false;
+    return newer == nullptr || !newer->Contains(word, text);
+  }
+};
+
+void MaskOf(const SnapshotSection& section, const Filter& filter, bool tombstones,
+            std::vector<bool>* mask) {
+  mask->assign(section.count + section.tombstones, false);
+  for (size_t i = 0; i < section.count; ++i) {
+    (*mask)[i] =
+        filter.Takes(section.words[i], section.keys == nullptr ? nullptr : section.keys + i);
+  }
+  for (size_t i = 0; tombstones && i < section.tombstones; ++i) {
+    (*mask)[section.count + i] =
+        filter.Takes(section.tombstone_words[i],
+                     section.tombstone_keys == nullptr ? nullptr : section.tombstone_keys + i);
+  }
+}
+
+Keys KeysOf(const uint64_t* words, const std::string_view* texts, size_t count) noexcept {
+  Keys keys;
+  keys.size = count;
+  if (texts != nullptr) {
+    keys.strings = texts;
+  } else {
+    keys.ints = reinterpret_cast<const int64_t*>(words);
+  }
+  return keys;
+}
+
+Status AddKeys(const SnapshotReader& file, KeySet* keys) {
+  SectionBuffer buffer;
+  for (size_t i = 0; i < file.sections().size(); ++i) {
+    DE_RETURN_IF_ERROR(file.ReadSection(i, &buffer));
+    for (const std::string_view text : buffer.keys) keys->Add(text);
+    if (!buffer.keys.empty()) continue;
+    for (const uint64_t word : buffer.words) keys->Add(word);
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status MissingSlots(RowLayout layout, const std::vector<const SnapshotReader*>& files,
+                    std::vector<OwnedSlots>* missing) {
+  for (const SnapshotReader* file : files) {
+    for (const RowSlot& slot : file->header().layout.slots()) {
+      if (slot.owner == kScaleOwner) continue;
+      std::vector<SlotSpec> specs;
+      DE_RETURN_IF_ERROR(layout.FindMissing(slot.owner, {slot.spec}, &specs));
+      if (specs.empty()) continue;
+      layout.Append(slot.owner, specs);
+      const auto is_owners = [&](const OwnedSlots& each) { return each.owner == slot.owner; };
+      auto at = std::find_if(missing->begin(), missing->end(), is_owners);
+      if (at == missing->end()) at = missing->insert(at, {slot.owner, {}});
+      at->specs.push_back(slot.spec);
+    }
+  }
+  return Status::Ok();
+}
+
+Status VerifySections(const SnapshotReader& file, Executor* executor) {
+  return ForEachSection(file, executor, [](const SnapshotSection&) { return Status::Ok(); });
+}
+
+Status SectionLoader::Create(Table* table, const SnapshotHeader& header, bool slots, bool convert,
+                             SectionLoader* loader) {
+  const TableOptions& options = table->options();
+  const RowLayout& file = header.layout;
+  const bool same = file.value_dtype() == options.value_dtype && !header.converted.has_value();
+  if (!same && !convert && IsFloating(header.reads_as()) && IsFloating(options.value_dtype)) {
+    return Status::InvalidArgument(
+        "values must be of the table's dtype, or be converted when asked to. Received: " +
+        std::string(NameOf(header.reads_as())) + " stored as " +
+        std::string(NameOf(file.value_dtype())) + " for a table of " +
+        std::string(NameOf(options.value_dtype)));
+  }
+  loader->table_ = table;
+  loader->file_ = file;
+  loader->target_ = RowLayout(options.key_type, options.value_dtype, options.dim);
+  for (const RowSlot& slot : file.slots()) {
+    if (slots && slot.owner != kScaleOwner) loader->target_.Append(slot.owner, {slot.spec});
+  }
+  // Checks types and dim, changes nothing.
+  DE_RETURN_IF_ERROR(table->LoadRows(
+      same ? file : RowLayout(file.key_type(), options.value_dtype, file.dim()), {}, {}, nullptr));
+  DE_RETURN_IF_ERROR(RowConverter::Create(file, loader->target_, slots, &loader->converter_));
+  return Status::Ok();
+}
+
+Status SectionLoader::Load(const SnapshotSection& section, const std::vector<bool>* mask) const {
+  return Guarded([&] {
+    const bool whole = mask == nullptr;
+    const size_t from = file_.stride();
+    const size_t to = target_.stride();
+    std::vector<uint64_t> words;
+    std::vector<std::string_view> keys, values;
+    std::vector<char> rows;
+    SnapshotSection taken = section;
+    if (!whole || !converter_.identity()) {
+      taken.count = 0;
+      rows.resize(section.count * to);
+      for (size_t i = 0; i < section.count; ++i) {
+        if (!whole && !(*mask)[i]) continue;
+        converter_.Convert(section.rows + i * from, rows.data() + taken.count * to);
+        if (section.keys != nullptr) keys.push_back(section.keys[i]);
+        if (section.keys == nullptr) words.push_back(section.words[i]);
+        if (section.values != nullptr) {
+          values.insert(values.end(), section.values + i * file_.dim(),
+                        section.values + (i + 1) * file_.dim());
+        }
+        ++taken.count;
+      }
+      taken.rows = rows.data();
+      taken.words = words.data();
+      if (section.keys != nullptr) taken.keys = keys.data();
+      if (section.values != nullptr) taken.values = values.data();
+    }
+    if (taken.count > 0) {
+      DE_RETURN_IF_ERROR(table_->LoadRows(target_, KeysOf(taken.words, taken.keys, taken.count),
+                                          {taken.rows, taken.values}, nullptr));
+    }
+    words.clear();
+    keys.clear();
+    size_t gone = 0;
+    for (size_t i = 0; i < section.tombstones; ++i) {
+      if (!whole && !(*mask)[section.count + i]) continue;
+      ++gone;
+      if (section.tombstone_keys != nullptr) {
+        keys.push_back(section.tombstone_keys[i]);
+      } else {
+        words.push_back(section.tombstone_words[i]);
+      }
+    }
+    if (gone == 0) return Status::Ok();
+    return table_->Erase(
+        KeysOf(words.data(), section.tombstone_keys == nullptr ? nullptr : keys.data(), gone),
+        nullptr);
+  });
+}
+
+namespace {
+
+Status CheckOptions(const std::vector<ChainSpan>& chains, const RestoreOptions& options,
+                    bool same_dtype) {
+  if (options.shard_index >= options.shard_count) {
+    return Status::InvalidArgument("shard_index must be below shard_count. Received: shard_index=" +
+                                   std::to_string(options.shard_index) +
+                                   ", shard_count=" + std::to_string(options.shard_count));
+  }
+  const bool whole = options.replace && options.slots && (!options.convert || same_dtype) &&
+                     options.shard_count == 1 && options.keys == nullptr && chains.size() == 1;
+  if (!options.chain.empty() && !whole) {
+    return Status::InvalidArgument(
+        "a chain of saves goes on behind one base and its deltas that are read whole, as they are, "
+        "into an empty or replaced table. Received: chain=" +
+        options.chain);
+  }
+  return Status::Ok();
+}
+
+Status Apply(const std::vector<const SnapshotReader*>& files, const std::vector<ChainSpan>& chains,
+             const std::vector<SectionLoader>& loaders, const RestoreOptions& options,
+             Executor* executor, RestoreReport* report) {
+  Filter filter;
+  filter.shard_index = options.shard_index;
+  filter.shard_count = options.shard_count;
+  filter.chosen = options.keys != nullptr;
+  for (size_t i = 0; filter.chosen && i < options.keys->size; ++i) {
+    if (options.keys->strings != nullptr) {
+      filter.keys.Add(options.keys->strings[i]);
+    } else {
+      filter.keys.Add(static_cast<uint64_t>(options.keys->ints[i]));
+    }
+  }
+  filter.keys.Seal();
+  std::atomic<uint64_t> read{0};
+  for (const ChainSpan& chain : chains) {
+    for (size_t at = chain.from; at < chain.end; ++at) {
+      // Rows of its own that the table keeps are not the files' to delete: take what they end with.
+      KeySet newer;
+      for (size_t later = at + 1; !options.replace && later < chain.end; ++later) {
+        DE_RETURN_IF_ERROR(AddKeys(*files[later], &newer));
+      }
+      newer.Seal();
+      filter.newer = newer.empty() ? nullptr : &newer;
+      DE_RETURN_IF_ERROR(ForEachSection(*files[at], executor, [&](const SnapshotSection& section) {
+        read += section.count + section.tombstones;
+        if (!filter.active() && options.replace) return loaders[at].Load(section, nullptr);
+        std::vector<bool> mask;
+        MaskOf(section, filter, options.replace, &mask);
+        return loaders[at].Load(section, &mask);
+      }));
+      report->bytes += files[at]->file_bytes();
+    }
+  }
+  report->read = read;
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status RestoreTable(Table* table, const std::vector<const SnapshotReader*>& files,
+                    const RestoreOptions& options, Executor* executor, RestoreReport* report) {
+  return Guarded([&]() -> Status {
+    std::vector<ChainSpan> chains;
+    DE_RETURN_IF_ERROR(CheckChains(files, &chains));
+    // All files read as one dtype. Stored as another, they are the same table's still.
+    const bool same_dtype = files[0]->header().reads_as() == table->layout().value_dtype();
+    DE_RETURN_IF_ERROR(CheckOptions(chains, options, same_dtype));
+    std::vector<SectionLoader> loaders(files.size());
+    for (size_t i = 0; i < files.size(); ++i) {
+      DE_RETURN_IF_ERROR(SectionLoader::Create(table, files[i]->header(), options.slots,
+                                               options.convert, &loaders[i]));
+    }
+    for (const SnapshotReader* file : files) DE_RETURN_IF_ERROR(VerifySections(*file, executor));
+    std::vector<OwnedSlots> missing;
+    if (options.slots) DE_RETURN_IF_ERROR(MissingSlots(table->layout(), files, &missing));
+    // From here on only the medium and memory can fail. Rows that go are not moved first.
+    if (options.replace) {
+      DE_RETURN_IF_ERROR(table->SetInitializer(files.back()->header().initializer));
+      DE_RETURN_IF_ERROR(table->Clear());
+    }
+    for (const auto& [owner, specs] : missing) DE_RETURN_IF_ERROR(table->EnsureSlots(owner, specs));
+    uint64_t rows = 0;
+    for (const ChainSpan& chain : chains) rows += files[chain.from]->rows();
+    for (const ChainSpan& chain : chains) {
+      if (!options.slots) break;
+      DE_RETURN_IF_ERROR(table->LoadState(files[chain.end - 1]->header().metadata,
+                                          options.shard_index, options.shard_count));
+    }
+    rows /= options.shard_count;
+    if (options.keys != nullptr) rows = std::min<uint64_t>(rows, options.keys->size);
+    if (table->size() < rows) DE_RETURN_IF_ERROR(table->Reserve(rows));
+    DE_RETURN_IF_ERROR(Apply(files, chains, loaders, options, executor, report));
+    if (options.chain.empty()) return Status::Ok();
+    const SnapshotHeader& last = files.back()->header();
+    SavePoint point{last.id, last.sequence, 0, table->MarkUses()};
+    DE_RETURN_IF_ERROR(table->chains().Cut(&point.generation));
+    return table->chains().Add(options.chain, point, true);
+  });
+}
+
+}  // namespace de::engine

@@ -1,0 +1,217 @@
+#include "de_core/cc/engine/serving/frozen_chain.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "de_core/cc/engine/base/guard.h"
+#include "de_core/cc/engine/base/hash.h"
+#include "de_core/cc/engine/batch/partition.h"
+#include "de_core/cc/engine/snapshot/snapshot_chain.h"
+
+namespace de::engine {
+namespace {
+
+constexpr size_t kChunk = 1024;     // keys between two looks at the deltas
+constexpr uint64_t kBitsAKey = 16;  // of the filter: about one key in forty is asked for in vain
+constexpr uint64_t kSpread = 0x9e3779b97f4a7c15ULL;  // sections and lines use the hash's own bits
+
+uint64_t FilterBits(uint64_t spread) noexcept {
+  return uint64_t{1} << (spread & 63) | uint64_t{1} << (spread >> 6 & 63);
+}
+
+}  // namespace
+
+Status FrozenChain::Open(const std::vector<File>& files, const FrozenOptions& options,
+                         std::unique_ptr<FrozenChain>* chain) noexcept {
+  return Guarded([&]() -> Status {
+    std::vector<std::unique_ptr<SnapshotReader>> readers;
+    std::vector<const SnapshotReader*> all;
+    for (const File& file : files) {
+      std::unique_ptr<SnapshotReader> reader;
+      DE_RETURN_IF_ERROR(
+          SnapshotReader::Open(file.data, file.size, SnapshotVerify::kHeader, &reader));
+      all.push_back(reader.get());
+      readers.push_back(std::move(reader));
+    }
+    std::vector<ChainSpan> spans;
+    DE_RETURN_IF_ERROR(CheckChains(all, &spans));
+    if (spans.size() != 1) {
+      return Status::FailedPrecondition(
+          "a table is served from one base and its deltas. Received: bases=" +
+          std::to_string(spans.size()));
+    }
+    std::unique_ptr<FrozenChain> opened(new FrozenChain);
+    FrozenOptions layer = options;
+    layer.unknown = &all.back()->header();
+    for (size_t i = spans[0].from; i < files.size(); ++i) {
+      std::unique_ptr<FrozenTable> table;
+      DE_RETURN_IF_ERROR(FrozenTable::Open(files[i].data, files[i].size, layer, &table));
+      if (opened->base_ == nullptr) {
+        opened->base_ = std::move(table);
+      } else {
+        opened->deltas_.push_back(std::move(table));
+      }
+    }
+    opened->BuildFilter();
+    *chain = std::move(opened);
+    return Status::Ok();
+  });
+}
+
+void FrozenChain::BuildFilter() {
+  uint64_t keys = 0;
+  for (const auto& delta : deltas_) {
+    keys += delta->reader().rows() + delta->reader().tombstones();
+  }
+  if (keys == 0) return;
+  uint32_t bits = 1;
+  while ((uint64_t{64} << bits) < keys * kBitsAKey) ++bits;
+  filter_shift_ = 64 - bits;
+  filter_.assign(size_t{1} << bits, 0);
+  for (const auto& delta : deltas_) {
+    delta->ForEachHash([&](uint64_t hash) {
+      const uint64_t spread = hash * kSpread;
+      filter_[spread >> filter_shift_] |= FilterBits(spread);
+    });
+  }
+}
+
+bool FrozenChain::MayOverride(uint64_t hash) const noexcept {
+  const uint64_t spread = hash * kSpread;
+  const uint64_t bits = FilterBits(spread);
+  return (filter_[spread >> filter_shift_] & bits) == bits;
+}
+
+/// base(part, begin, found) looks up a part of the keys as if there were no deltas;
+/// layer(delta, part, begin, positions, count, found) overrides the answers of those at the
+/// positions, as FrozenTable::Override. `wanted`: whether an unknown key can be an error.
+template <typename Base, typename Layer>
+Status FrozenChain::Run(const Keys& keys, bool* found, bool wanted, const Base& base,
+                        const Layer& layer) const {
+  DE_RETURN_IF_ERROR(CheckBatch(keys.size));
+  bool own_found[kChunk];
+  uint32_t hits[kChunk];
+  const bool strict = wanted && oov().kind == OovPolicy::Kind::kError;
+  for (size_t begin = 0; begin < keys.size; begin += kChunk) {
+    const Keys part = keys.Slice(begin, std::min(kChunk, keys.size - begin));
+    bool* const part_found = found == nullptr ? own_found : found + begin;
+    size_t count = 0;
+    for (size_t i = 0; i < part.size; ++i) {
+      hits[count] = static_cast<uint32_t>(i);
+      count += MayOverride(Mix64(WordOf(part, i))) ? 1 : 0;
+    }
+    DE_RETURN_IF_ERROR(base(part, begin, part_found));
+    for (size_t i = deltas_.size(); i > 0 && count > 0; --i) {  // the newest answer holds
+      DE_RETURN_IF_ERROR(layer(*deltas_[i - 1], part, begin, hits, &count, part_found));
+    }
+    for (size_t i = 0; strict && i < part.size; ++i) {
+      if (!part_found[i]) return base_->Missing(part, i);
+    }
+  }
+  return Status::Ok();
+}
+
+Status FrozenChain::Find(const Keys& keys, void* values, bool* found) const noexcept {
+  if (filter_.empty()) return base_->Find(keys, values, found);
+  const auto at = [&](size_t i) -> void* {
+    return values == nullptr ? nullptr : static_cast<char*>(values) + i * value_bytes();
+  };
+  return Guarded([&] {
+    return Run(
+        keys, found, values != nullptr,
+        [&](const Keys& part, size_t begin, bool* part_found) {
+          return base_->Find(part, at(begin), part_found, /*strict=*/false);
+        },
+        [&](const FrozenTable& delta, const Keys& part, size_t begin, uint32_t* positions,
+            size_t* count, bool* part_found) {
+          return delta.Override(part, positions, count, at(begin), part_found);
+        });
+  });
+}
+
+Status FrozenChain::FindStrings(const Keys& keys, std::string_view* values,
+                                bool* found) const noexcept {
+  if (filter_.empty()) return base_->FindStrings(keys, values, found);
+  const auto at = [&](size_t i) { return values == nullptr ? nullptr : values + i * dim(); };
+  return Guarded([&] {
+    return Run(
+        keys, found, values != nullptr,
+        [&](const Keys& part, size_t begin, bool* part_found) {
+          return base_->FindStrings(part, at(begin), part_found, /*strict=*/false);
+        },
+        [&](const FrozenTable& delta, const Keys& part, size_t begin, uint32_t* positions,
+            size_t* count, bool* part_found) {
+          return delta.OverrideStrings(part, positions, count, at(begin), part_found);
+        });
+  });
+}
+
+Status FrozenChain::Size(uint64_t* rows) const noexcept {
+  return Guarded([&] {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (!rows_.has_value()) {
+      uint64_t counted = 0;
+      DE_RETURN_IF_ERROR(CountRows(&counted));
+      rows_ = counted;
+    }
+    *rows = *rows_;
+    return Status::Ok();
+  });
+}
+
+/// Each delta adds the rows that those below did not have and takes those that they had.
+Status FrozenChain::CountRows(uint64_t* rows) const {
+  *rows = base_->reader().rows();
+  SectionBuffer buffer;
+  std::vector<char> found;
+  std::vector<uint32_t> positions;
+  for (size_t layer = 0; layer < deltas_.size(); ++layer) {
+    const SnapshotReader& reader = deltas_[layer]->reader();
+    for (size_t i = 0; i < reader.sections().size(); ++i) {
+      DE_RETURN_IF_ERROR(reader.ReadSection(i, &buffer));
+      Keys keys;
+      keys.size = buffer.words.size();
+      if (buffer.keys.empty()) {
+        keys.ints = reinterpret_cast<const int64_t*>(buffer.words.data());
+      } else {
+        keys.strings = buffer.keys.data();
+      }
+      found.assign(keys.size, 0);
+      bool* const flags = reinterpret_cast<bool*>(found.data());
+      DE_RETURN_IF_ERROR(base_->value_dtype() == DType::kString
+                             ? base_->FindStrings(keys, nullptr, flags, false)
+                             : base_->Find(keys, nullptr, flags, false));
+      positions.resize(keys.size);
+      std::iota(positions.begin(), positions.end(), 0U);
+      size_t left = keys.size;
+      for (size_t below = layer; below > 0; --below) {
+        DE_RETURN_IF_ERROR(
+            deltas_[below - 1]->Override(keys, positions.data(), &left, nullptr, flags));
+      }
+      for (size_t key = 0; key < keys.size; ++key) {
+        const bool there = key < buffer.section.count;
+        if (there && !flags[key]) ++*rows;
+        if (!there && flags[key]) --*rows;
+      }
+    }
+  }
+  return Status::Ok();
+}
+
+FrozenStats FrozenChain::stats() const noexcept {
+  FrozenStats all = base_->stats();
+  for (const auto& delta : deltas_) {
+    const FrozenStats stats = delta->stats();
+    all.rows += stats.rows;
+    all.sections += stats.sections;
+    all.file_bytes += stats.file_bytes;
+    all.index_bytes += stats.index_bytes;
+    all.row_bytes += stats.row_bytes;
+    all.string_bytes += stats.string_bytes;
+    all.heap_bytes += stats.heap_bytes;
+  }
+  all.heap_bytes += filter_.capacity() * sizeof(uint64_t);
+  return all;
+}
+
+}  // namespace de::engine

@@ -1,0 +1,77 @@
+// A read-only table over a base and the deltas written since, newest first: what a server reads
+// minutes after it was trained. The base is looked up as if it were alone; a filter over the
+// deltas' keys says which few must be looked up in them too.
+#ifndef DE_CORE_ENGINE_FROZEN_CHAIN_H_
+#define DE_CORE_ENGINE_FROZEN_CHAIN_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "de_core/cc/engine/base/status.h"
+#include "de_core/cc/engine/base/types.h"
+#include "de_core/cc/engine/serving/frozen_table.h"
+
+namespace de::engine {
+
+/// Immutable once opened: any number of threads may look up at once.
+class FrozenChain {
+ public:
+  struct File {
+    const char* data;
+    size_t size;
+  };
+
+  /// Opens a base and its deltas in their order, one at least, each as FrozenTable::Open would.
+  /// FailedPrecondition where they do not follow one another. What an unknown key reads as is what
+  /// the last file says. Memory: two to four bytes a key of the deltas.
+  static Status Open(const std::vector<File>& files, const FrozenOptions& options,
+                     std::unique_ptr<FrozenChain>* chain) noexcept;
+
+  /// As FrozenTable::Find and FindStrings.
+  Status Find(const Keys& keys, void* values, bool* found) const noexcept;
+  Status FindStrings(const Keys& keys, std::string_view* values, bool* found) const noexcept;
+
+  /// Keys that have a row. Reads the deltas' keys the first time.
+  Status Size(uint64_t* rows) const noexcept;
+
+  size_t dim() const noexcept { return base_->dim(); }
+  size_t value_bytes() const noexcept { return base_->value_bytes(); }
+  DType value_dtype() const noexcept { return base_->value_dtype(); }
+  const OovPolicy& oov() const noexcept { return base_->oov(); }
+  size_t deltas() const noexcept { return deltas_.size(); }
+  /// The base, file 0, or a delta.
+  const SnapshotReader& reader(size_t file) const noexcept {
+    return file == 0 ? base_->reader() : deltas_[file - 1]->reader();
+  }
+  const SnapshotHeader& base() const noexcept { return base_->header(); }
+  /// Of the last file.
+  const SnapshotHeader& header() const noexcept {
+    return deltas_.empty() ? base_->header() : deltas_.back()->header();
+  }
+  /// Of all files; `rows` adds up theirs.
+  FrozenStats stats() const noexcept;
+
+ private:
+  FrozenChain() = default;
+  void BuildFilter();
+  Status CountRows(uint64_t* rows) const;
+  bool MayOverride(uint64_t hash) const noexcept;
+  template <typename Base, typename Layer>
+  Status Run(const Keys& keys, bool* found, bool wanted, const Base& base,
+             const Layer& layer) const;
+
+  std::unique_ptr<FrozenTable> base_;
+  std::vector<std::unique_ptr<FrozenTable>> deltas_;  ///< oldest first
+  std::vector<uint64_t> filter_;  ///< two bits in one word for each key of the deltas
+  uint32_t filter_shift_ = 63;
+  mutable std::mutex mutex_;
+  mutable std::optional<uint64_t> rows_;  ///< once counted
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_FROZEN_CHAIN_H_

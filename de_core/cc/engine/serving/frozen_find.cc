@@ -1,0 +1,389 @@
+// Lookups in a mapped snapshot, by the pipeline of a live table's: see table_find.cc.
+#include <algorithm>
+#include <cstring>
+
+#include "de_core/cc/engine/base/guard.h"
+#include "de_core/cc/engine/base/hash.h"
+#include "de_core/cc/engine/base/prefetch.h"
+#include "de_core/cc/engine/batch/partition.h"
+#include "de_core/cc/engine/index/pipeline.h"
+#include "de_core/cc/engine/rows/values.h"
+#include "de_core/cc/engine/serving/frozen_table.h"
+
+namespace de::engine {
+namespace {
+
+// Keys whose search ends before the next ones' begins: bounds the list of those that are away.
+constexpr size_t kKeysAChunk = 2048;
+
+// Lines in which a search is likely to end: 96 of 100 at the writer's filling.
+constexpr uint32_t kLinesAhead = 4;
+// No section has so many rows.
+constexpr uint32_t kUnsettled = kNoRow - 1;
+
+/// The row of the word in the first kLinesAhead lines from its home, or kNoRow, or kUnsettled where
+/// it may lie behind them. Of string keys whose words collide this may be another's row; ResolveKey
+/// sees to that.
+inline uint32_t FindNear(const IndexLine* lines, uint32_t size, uint64_t word,
+                         uint64_t hash) noexcept {
+  uint32_t at = ReduceLow32(hash, size);
+  for (uint32_t visited = 0; visited < std::min(kLinesAhead, size); ++visited) {
+    const IndexLine& line = lines[at];
+    const uint32_t mask = MatchWord(line, word);
+    if (mask != 0) return line.rows[LowestBit(mask)];
+    if ((Passed(line) & PassBit(hash)) == 0) return kNoRow;
+    if (++at == size) at = 0;
+  }
+  return kUnsettled;
+}
+
+template <bool kStringKeys>
+inline uint64_t WordAt(const Keys& keys, size_t i) noexcept {
+  return kStringKeys ? HashBytes(keys.strings[i]) : static_cast<uint64_t>(keys.ints[i]);
+}
+
+}  // namespace
+
+/// Looks keys up wherever they may be: deliver(i, answer) for i = position_of(j) of every j in [0,
+/// count), in order; it returns false where the file turns out to be corrupt.
+template <bool kStringKeys, typename PositionOf, typename Deliver>
+void FrozenTable::Search(const Keys& keys, size_t count, const PositionOf& position_of,
+                         Failure* failure, const Deliver& deliver) const {
+  uint64_t words[kPipelineRing];
+  uint64_t hashes[kPipelineRing];
+  const Place* places[kPipelineRing];
+  uint32_t rows[kPipelineRing];
+  const auto row_at = [&](size_t at) DE_ALWAYS_INLINE {
+    return places[at]->rows + uint64_t{rows[at]} * stride_;
+  };
+  RunPipeline(
+      0, count,
+      [&](size_t j, size_t at) DE_ALWAYS_INLINE {
+        words[at] = WordAt<kStringKeys>(keys, position_of(j));
+        hashes[at] = Mix64(words[at]);
+        places[at] = &PlaceOf(hashes[at]);
+      },
+      [&](size_t, size_t at) DE_ALWAYS_INLINE {
+        const Place& place = *places[at];
+        const IndexLine* const home = place.lines + ReduceLow32(hashes[at], place.line_count);
+        for (size_t i = 0; i < kLinesAhead; ++i) PrefetchFar(home + i);  // behind the last lie rows
+      },
+      [&](size_t, size_t at) DE_ALWAYS_INLINE {
+        const Place& place = *places[at];
+        rows[at] = FindNear(place.lines, place.line_count, words[at], hashes[at]);
+        if (rows[at] != kUnsettled) return;
+        const uint32_t next = ReduceLow32(hashes[at], place.line_count) + kLinesAhead;
+        for (size_t i = 0; i < 2 * kLinesAhead; ++i) PrefetchFar(place.lines + next + i);
+      },
+      [&](size_t, size_t at) DE_ALWAYS_INLINE {
+        if (rows[at] >= places[at]->count) return;
+        PrefetchBytes(row_at(at), prefetch_bytes_);
+        if (kStringKeys) PrefetchFar(row_at(at) + key_offset_);
+      },
+      [&](size_t, size_t at) DE_ALWAYS_INLINE {
+        const Place& place = *places[at];
+        if (rows[at] == kUnsettled) {
+          rows[at] = FindRow(place.lines, place.line_count, words[at], hashes[at],
+                             [](uint32_t) { return true; });
+          if (rows[at] < place.count) PrefetchBytes(row_at(at), prefetch_bytes_);
+        }
+        std::string_view text;
+        if (kStringKeys && RowKeyAt(*places[at], rows[at], &text)) PrefetchFar(text.data());
+      },
+      [&](size_t j, size_t at) DE_ALWAYS_INLINE {
+        const size_t i = position_of(j);
+        const Place& place = *places[at];
+        uint32_t& row = rows[at];
+        bool intact = true;
+        if constexpr (kStringKeys) {
+          intact = row == kNoRow || ResolveKey(place, keys.strings[i], words[at], hashes[at], &row);
+        }
+        const bool gone = row != kNoRow && row >= place.count;
+        intact = intact && (!gone || row - place.count < place.tombstone_count);
+        const bool here = row != kNoRow && !gone;
+        intact = intact && deliver(i, Answer{words[at], here ? row_at(at) : nullptr, gone});
+        if (!intact && !failure->any()) failure->corrupt = &place;
+      });
+}
+
+/// Looks up keys [begin, begin + count), at most kKeysAChunk: deliver(i, answer) as Search calls
+/// it, in two passes. With kTouched, of which a row's prefetch_bytes_ are at most 63 less, the
+/// first pass has no branch and calls read(i, rows, n) for keys i to i + n instead, of which some
+/// get a row that is none: those that the second pass delivers.
+template <bool kStringKeys, size_t kTouched, typename Deliver, typename Read>
+void FrozenTable::FindChunk(const Keys& keys, size_t begin, size_t count, Failure* failure,
+                            const Deliver& deliver, const Read& read) const {
+  uint64_t words[kPipelineRing];
+  const Cell* cells[kPipelineRing];
+  const IndexLine* lines[kPipelineRing];
+  uint8_t pass_bits[kPipelineRing];
+  const char* rows[kPipelineRing];
+  const Place* places[kPipelineRing];  // of string keys
+  // Keys that are not in their home line: settled when all others are, so that neither a branch
+  // that cannot be predicted nor a line that was not asked for holds up the pipeline.
+  uint16_t away[kKeysAChunk + 1];
+  size_t away_count = 0;
+  size_t next_away = 0;
+  const auto blank = reinterpret_cast<uintptr_t>(blank_.data());
+  const size_t stride = stride_;
+  const bool aligned = stride % 64 == 0;
+  const size_t touched = prefetch_bytes_;
+  RunPipeline(
+      0, count,
+      [&](size_t j, size_t at) DE_ALWAYS_INLINE {
+        words[at] = WordAt<kStringKeys>(keys, begin + j);
+        const uint64_t hash = Mix64(words[at]);
+        const Cell* const cell = &cells_[hash >> cell_shift_];
+        cells[at] = cell;
+        lines[at] = cell->lines + ReduceLow32(hash, cell->line_count);
+        pass_bits[at] = static_cast<uint8_t>(hash >> 32 & 15);
+        if (kStringKeys) {
+          places[at] = &places_[first_places_[hash >> cell_shift_]];
+          PrefetchFar(places[at]);
+        }
+      },
+      [&](size_t, size_t at) DE_ALWAYS_INLINE { PrefetchFar(lines[at]); },
+      [&](size_t j, size_t at) DE_ALWAYS_INLINE {
+        // Without a branch on what the line holds, which would wait for it before the next keys'
+        // memory is asked for. A number that is no row of the place, of a tombstone or in a corrupt
+        // file, is never used: the second pass comes to it again.
+        const IndexLine& line = *lines[at];
+        const uint32_t mask = MatchWord(line, words[at]);
+        const uint32_t number = line.rows[LowestBit(mask | 1U << (kEntriesPerLine - 1))];
+        const auto here =
+            static_cast<size_t>(mask != 0) & static_cast<size_t>(number < cells[at]->count);
+        const auto row =
+            reinterpret_cast<uintptr_t>(cells[at]->lines + cells[at]->line_count) + number * stride;
+        rows[at] = reinterpret_cast<const char*>(blank ^ ((row ^ blank) & (0U - here)));
+        const uint32_t passed = line.filter >> pass_bits[at] & 1U;
+        away[away_count] = static_cast<uint16_t>(j << 1 | (passed | (mask != 0 ? 1U : 0U)));
+        away_count += 1 - here;
+      },
+      [&](size_t, size_t at) DE_ALWAYS_INLINE {
+        if constexpr (kTouched != 0) {
+          PrefetchFar(rows[at]);
+        } else {
+          PrefetchBytes(rows[at], prefetch_bytes_);
+        }
+        if (kStringKeys) PrefetchFar(rows[at] + key_offset_);
+      },
+      [&](size_t, size_t at) DE_ALWAYS_INLINE {
+        // Later than the first line, so that the page is known by now: a request that waits for
+        // that holds up those of the next keys.
+        if constexpr (kTouched != 0) PrefetchRest<kTouched>(rows[at], touched, aligned);
+        std::string_view text;
+        if (kStringKeys && StringAt(*places[at], rows[at] + key_offset_, &text)) {
+          PrefetchFar(text.data());
+        }
+      },
+      [&](size_t j, size_t at) DE_ALWAYS_INLINE {
+        const size_t i = begin + j;
+        if constexpr (kTouched != 0) {  // several rows at once
+          const size_t before = j % kPipelineStride;
+          if (before + 1 == kPipelineStride || j + 1 == count) {
+            read(i - before, rows + at - before, before + 1);
+          }
+          return;
+        }
+        if (next_away < away_count && away[next_away] >> 1 == j) {
+          ++next_away;
+          return;
+        }
+        bool intact = true;
+        if constexpr (kStringKeys) {
+          std::string_view text;
+          if (!StringAt(*places[at], rows[at] + key_offset_, &text) || text != keys.strings[i]) {
+            const auto nobody = [i](size_t) { return i; };
+            Search<true>(keys, 1, nobody, failure, deliver);
+            return;
+          }
+        }
+        intact = deliver(i, Answer{words[at], rows[at], false});
+        if (!intact && !failure->any()) failure->corrupt = &PlaceOf(Mix64(words[at]));
+      });
+  size_t elsewhere = 0;
+  for (size_t k = 0; k < away_count; ++k) {
+    const size_t j = away[k] >> 1;
+    if ((away[k] & 1) != 0) {
+      away[elsewhere++] = static_cast<uint16_t>(j);
+      continue;
+    }
+    const size_t i = begin + j;
+    deliver(i, Answer{WordAt<kStringKeys>(keys, i), nullptr, false});
+  }
+  const auto position_of = [&](size_t j) DE_ALWAYS_INLINE { return begin + away[j]; };
+  Search<kStringKeys>(keys, elsewhere, position_of, failure, deliver);
+}
+
+/// deliver(i, answer) for every key, or read(i, rows, n) for those in front, as FindChunk does.
+template <size_t kTouched, typename Deliver, typename Read>
+Status FrozenTable::RunKeys(const Keys& keys, bool strict, const Deliver& deliver,
+                            const Read& read) const {
+  Failure failure;
+  const bool named = strict && oov_.kind == OovPolicy::Kind::kError;
+  const auto checked = [&](size_t i, const Answer& answer) DE_ALWAYS_INLINE {
+    if (answer.gone) return false;  // only what lies on other files may say so
+    if (named && answer.row == nullptr) failure.missing = std::min(failure.missing, i);
+    return deliver(i, answer);
+  };
+  for (size_t begin = 0; begin < keys.size && !failure.any(); begin += kKeysAChunk) {
+    const size_t count = std::min(kKeysAChunk, keys.size - begin);
+    if (key_type() == KeyType::kString) {
+      FindChunk<true, 0>(keys, begin, count, &failure, checked, read);
+    } else {
+      FindChunk<false, kTouched>(keys, begin, count, &failure, checked, read);
+    }
+  }
+  return failure.any() ? Report(failure, keys) : Status::Ok();
+}
+
+/// read(i, rows, n) writes rows i to i + n of `values`.
+template <size_t kTouched, typename Read>
+Status FrozenTable::FindRows(const Keys& keys, char* values, bool* found, bool strict,
+                             const Read& read) const {
+  return RunKeys<kTouched>(
+      keys, strict,
+      [&](size_t i, const Answer& answer) DE_ALWAYS_INLINE {
+        char* const value = values + i * value_bytes_;
+        if (answer.row == nullptr) {
+          FillMissing(answer.word, value);
+        } else {
+          ReadValue(answer.row, value);
+        }
+        if (found != nullptr) found[i] = answer.row != nullptr;
+        return true;
+      },
+      [&](size_t i, const char* const* rows, size_t n) DE_ALWAYS_INLINE {
+        read(i, rows, n);
+        if (found != nullptr) std::memset(found + i, 1, n);
+      });
+}
+
+/// Rows that are copied; kBytes = 0 where the compiler does not know how many bytes they have.
+template <size_t kBytes>
+Status FrozenTable::CopyRows(const Keys& keys, char* values, bool* found, bool strict) const {
+  return FindRows<kBytes>(keys, values, found, strict,
+                          [&](size_t i, const char* const* rows, size_t n) DE_ALWAYS_INLINE {
+                            for (size_t k = 0; k < n; ++k) {
+                              CopyBytes(values + (i + k) * kBytes, rows[k], kBytes);
+                            }
+                          });
+}
+
+template <size_t kTouched>
+Status FrozenTable::ConvertRows(const Keys& keys, char* values, bool* found, bool strict) const {
+  return FindRows<kTouched>(keys, values, found, strict,
+                            [&](size_t i, const char* const* rows, size_t n) DE_ALWAYS_INLINE {
+                              read_.rows(rows, n, scale_offset_, dim(), values + i * value_bytes_);
+                            });
+}
+
+Status FrozenTable::Find(const Keys& keys, void* values, bool* found, bool strict) const noexcept {
+  return Guarded([&] {
+    const bool strings = value_dtype() == DType::kString;
+    DE_RETURN_IF_ERROR(CheckKeys(keys, values == nullptr && strings));
+    char* const out = static_cast<char*>(values);
+    if (out == nullptr) {  // nobody asks what the rows are
+      return RunKeys<0>(
+          keys, false,
+          [&](size_t i, const Answer& answer) DE_ALWAYS_INLINE {
+            if (found != nullptr) found[i] = answer.row != nullptr;
+            return true;
+          },
+          nullptr);
+    }
+    // Common widths get copies of a width known to the compiler; all others share one.
+    if (!read_) {
+      switch (value_bytes_) {
+        case 32:
+          return CopyRows<32>(keys, out, found, strict);
+        case 64:
+          return CopyRows<64>(keys, out, found, strict);
+        case 128:
+          return CopyRows<128>(keys, out, found, strict);
+        case 256:
+          return CopyRows<256>(keys, out, found, strict);
+        default:
+          return CopyRows<0>(keys, out, found, strict);
+      }
+    }
+    switch ((prefetch_bytes_ + 63) / 64) {
+      case 1:
+        return ConvertRows<64>(keys, out, found, strict);
+      case 2:
+        return ConvertRows<128>(keys, out, found, strict);
+      case 3:
+        return ConvertRows<192>(keys, out, found, strict);
+      case 4:
+        return ConvertRows<256>(keys, out, found, strict);
+      default:
+        return ConvertRows<0>(keys, out, found, strict);
+    }
+  });
+}
+
+Status FrozenTable::FindStrings(const Keys& keys, std::string_view* values, bool* found,
+                                bool strict) const noexcept {
+  return Guarded([&] {
+    DE_RETURN_IF_ERROR(CheckKeys(keys, true));
+    const bool wanted = values != nullptr;
+    return RunKeys<0>(
+        keys, strict && wanted,
+        [&](size_t i, const Answer& answer) {
+          if (found != nullptr) found[i] = answer.row != nullptr;
+          return !wanted || ReadStrings(answer, values + i * dim());
+        },
+        nullptr);
+  });
+}
+
+/// write(i, answer) for every key that is here or gone; false where the file is corrupt.
+template <typename Write>
+Status FrozenTable::OverrideKeys(const Keys& keys, uint32_t* positions, size_t* count, bool* found,
+                                 const Write& write) const {
+  Failure failure;
+  size_t left = 0;
+  const auto position_of = [&](size_t j) DE_ALWAYS_INLINE { return size_t{positions[j]}; };
+  const auto deliver = [&](size_t i, const Answer& answer) DE_ALWAYS_INLINE {
+    if (answer.row == nullptr && !answer.gone) {
+      positions[left++] = static_cast<uint32_t>(i);  // its place has been read
+      return true;
+    }
+    found[i] = !answer.gone;
+    return write(i, answer);
+  };
+  if (keys.strings != nullptr) {
+    Search<true>(keys, *count, position_of, &failure, deliver);
+  } else {
+    Search<false>(keys, *count, position_of, &failure, deliver);
+  }
+  *count = left;
+  return failure.any() ? Report(failure, keys) : Status::Ok();
+}
+
+Status FrozenTable::Override(const Keys& keys, uint32_t* positions, size_t* count, void* values,
+                             bool* found) const noexcept {
+  return Guarded([&] {
+    char* const out = static_cast<char*>(values);
+    return OverrideKeys(keys, positions, count, found, [&](size_t i, const Answer& answer) {
+      if (out == nullptr) return true;
+      if (answer.row != nullptr) {
+        ReadValue(answer.row, out + i * value_bytes_);
+      } else {
+        FillMissing(answer.word, out + i * value_bytes_);
+      }
+      return true;
+    });
+  });
+}
+
+Status FrozenTable::OverrideStrings(const Keys& keys, uint32_t* positions, size_t* count,
+                                    std::string_view* values, bool* found) const noexcept {
+  return Guarded([&] {
+    return OverrideKeys(keys, positions, count, found, [&](size_t i, const Answer& answer) {
+      return values == nullptr || ReadStrings(answer, values + i * dim());
+    });
+  });
+}
+
+}  // namespace de::engine

@@ -1,0 +1,194 @@
+// A read-only table probed in place in the bytes of a snapshot file: nothing is copied but the
+// section directory (64 bytes for some thousand rows), so opening takes no time and two processes
+// or two versions that map one file share its pages.
+//
+// Safety. No byte of the file can make a lookup read outside the mapping: offsets are checked when
+// it is opened, row numbers and string references when they are followed. A file that shrinks while
+// it is mapped is beyond that; replace files by rename.
+#ifndef DE_CORE_ENGINE_FROZEN_TABLE_H_
+#define DE_CORE_ENGINE_FROZEN_TABLE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "de_core/cc/engine/base/status.h"
+#include "de_core/cc/engine/base/types.h"
+#include "de_core/cc/engine/initial/initializer.h"
+#include "de_core/cc/engine/policy/oov_policy.h"
+#include "de_core/cc/engine/rows/value_reader.h"
+#include "de_core/cc/engine/snapshot/snapshot_reader.h"
+
+namespace de::engine {
+
+struct FrozenOptions {
+  SnapshotVerify verify = SnapshotVerify::kHeader;  ///< what is checked before opening succeeds
+  std::optional<OovPolicy> oov;                     ///< instead of the policy in the file
+  const SnapshotHeader* unknown = nullptr;          ///< whose policy and initializer hold, instead
+};
+
+struct FrozenStats {
+  uint64_t rows = 0;
+  uint64_t sections = 0;
+  uint64_t file_bytes = 0;
+  uint64_t index_bytes = 0;   ///< of the file
+  uint64_t row_bytes = 0;     ///< of the file: values, slots, string references
+  uint64_t string_bytes = 0;  ///< of the file: keys and values
+  uint64_t heap_bytes = 0;    ///< memory held beside the mapping
+};
+
+/// Immutable once opened: any number of threads may look up at once.
+class FrozenTable {
+ public:
+  /// Opens the snapshot in data[0, size), which outlives the table and starts at a multiple of 64
+  /// (a mapping does). Errors as SnapshotReader::Open, and InvalidArgument for a policy that does
+  /// not fit the table.
+  static Status Open(const char* data, size_t size, const FrozenOptions& options,
+                     std::unique_ptr<FrozenTable>* table) noexcept;
+
+  /// Row i of `values` becomes the value of keys[i], or what the policy gives an unknown key.
+  /// Allocates nothing. Errors: InvalidArgument for keys of the wrong type or a table of strings,
+  /// NotFound for an unknown key under OovPolicy::kError, DataLoss where the index is corrupt.
+  Status Find(const Keys& keys,
+              void* values,       // (n, value_bytes), aligned to the value dtype; or nullptr
+              bool* found,        // (n), or nullptr
+              bool strict = true  // whether OovPolicy::kError is one, or reads as zeros
+  ) const noexcept;
+
+  /// The same for string values, as views into the mapping and the table.
+  Status FindStrings(const Keys& keys,
+                     std::string_view* values,  // (n, dim), or nullptr
+                     bool* found,               // (n), or nullptr
+                     bool strict = true) const noexcept;
+
+  /// For a file that lies on others, of keys[positions[j]] for j in [0, *count): writes its row
+  /// over row positions[j] of `values` where it is here, what an unknown key reads as where a
+  /// tombstone is, nothing where neither; found[positions[j]] says whether a row was written, and
+  /// keeps its value where nothing was. What is left in `positions`, in its order, are the keys
+  /// that are neither here nor gone. `values` may be nullptr.
+  Status Override(const Keys& keys, uint32_t* positions, size_t* count, void* values,
+                  bool* found) const noexcept;
+  Status OverrideStrings(const Keys& keys, uint32_t* positions, size_t* count,
+                         std::string_view* values, bool* found) const noexcept;
+
+  /// Calls visit(hash) for every key of the file, tombstones included, and perhaps for others.
+  template <typename Visit>
+  void ForEachHash(const Visit& visit) const {
+    for (const Place& place : places_) {
+      for (uint32_t at = 0; at < place.line_count; ++at) {
+        const IndexLine& line = place.lines[at];
+        for (uint32_t mask = line.used & kFullLine; mask != 0; mask &= mask - 1) {
+          visit(Mix64(line.words[LowestBit(mask)]));
+        }
+      }
+    }
+  }
+
+  /// What OovPolicy::kError says of a key.
+  Status Missing(const Keys& keys, size_t i) const;
+
+  uint64_t size() const noexcept { return reader_->rows(); }
+  size_t dim() const noexcept { return header().layout.dim(); }
+  size_t value_bytes() const noexcept { return value_bytes_; }  ///< of a row that Find gives
+  KeyType key_type() const noexcept { return header().layout.key_type(); }
+  DType value_dtype() const noexcept { return header().reads_as(); }  ///< that Find gives
+  const SnapshotHeader& header() const noexcept { return reader_->header(); }
+  const OovPolicy& oov() const noexcept { return oov_; }
+  FrozenStats stats() const noexcept;
+
+  /// The file behind the table, to enumerate or verify it.
+  const SnapshotReader& reader() const noexcept { return *reader_; }
+
+ private:
+  /// A section where it lies in memory, on one cache line to look up in it.
+  struct alignas(64) Place {
+    uint64_t hash_last;
+    const IndexLine* lines;  // (line_count)
+    const char* rows;        // (count, stride)
+    const char* strings;     // (string_bytes)
+    uint64_t string_bytes;
+    uint32_t line_count;
+    uint32_t count;
+    const char* tombstones;  // (tombstone_count) references to keys, of string keys
+    uint32_t tombstone_count;
+  };
+  /// Where hashes with one prefix are looked up first, four to a cache line: for most prefixes all
+  /// of them lie in one place, whose rows follow its lines. Where they may lie in several, a line
+  /// that is empty and sends all keys on.
+  struct Cell {
+    const IndexLine* lines;
+    uint32_t line_count;
+    uint32_t count;
+  };
+  /// What a search found of a key.
+  struct Answer {
+    uint64_t word;
+    const char* row;  ///< nullptr: there is none
+    bool gone;        ///< there is a tombstone
+  };
+  /// Why a batch cannot be answered: a corrupt section, or the first key that is missing.
+  struct Failure {
+    const Place* corrupt = nullptr;
+    size_t missing = kNone;
+
+    static constexpr size_t kNone = ~size_t{0};
+    bool any() const noexcept { return corrupt != nullptr || missing != kNone; }
+  };
+
+  FrozenTable() = default;
+  Status Start(const char* data, size_t size, const FrozenOptions& options);
+  void BuildPlaces(const char* data);
+  void BuildCells();
+  Status PrepareOov(const InitializerOptions& initializer);
+  void ReadValue(const char* row, char* value) const noexcept;
+  void FillMissing(uint64_t word, char* value) const noexcept;
+  bool ReadStrings(const Answer& answer, std::string_view* values) const noexcept;
+  Status CheckKeys(const Keys& keys, bool string_values) const;
+  Status Report(const Failure& failure, const Keys& keys) const;
+
+  const Place& PlaceOf(uint64_t hash) const noexcept;
+  bool StringAt(const Place& place, const char* at, std::string_view* text) const noexcept;
+  bool RowKeyAt(const Place& place, uint32_t row, std::string_view* key) const noexcept;
+  bool ResolveKey(const Place& place, std::string_view key, uint64_t word, uint64_t hash,
+                  uint32_t* row) const noexcept;
+  template <bool kStringKeys, typename PositionOf, typename Deliver>
+  void Search(const Keys& keys, size_t count, const PositionOf& position_of, Failure* failure,
+              const Deliver& deliver) const;
+  template <bool kStringKeys, size_t kTouched, typename Deliver, typename Read>
+  void FindChunk(const Keys& keys, size_t begin, size_t count, Failure* failure,
+                 const Deliver& deliver, const Read& read) const;
+  template <size_t kTouched, typename Deliver, typename Read>
+  Status RunKeys(const Keys& keys, bool strict, const Deliver& deliver, const Read& read) const;
+  template <size_t kTouched, typename Read>
+  Status FindRows(const Keys& keys, char* values, bool* found, bool strict, const Read& read) const;
+  template <size_t kBytes>
+  Status CopyRows(const Keys& keys, char* values, bool* found, bool strict) const;
+  template <size_t kTouched>
+  Status ConvertRows(const Keys& keys, char* values, bool* found, bool strict) const;
+  template <typename Write>
+  Status OverrideKeys(const Keys& keys, uint32_t* positions, size_t* count, bool* found,
+                      const Write& write) const;
+
+  std::unique_ptr<SnapshotReader> reader_;
+  std::vector<Place> places_;  ///< the sections, then an empty place for hashes behind them
+  std::vector<Cell> cells_;    // (2^(64 - cell_shift_))
+  std::vector<uint32_t> first_places_;  ///< of each cell, and the end of the last
+  uint32_t cell_shift_ = 63;
+  size_t stride_ = 0;
+  size_t value_bytes_ = 0;
+  size_t scale_offset_ = 0;  ///< of int8 values with a scale; else 0
+  ValueReader read_;         ///< where values are stored as another dtype
+  size_t key_offset_ = 0;
+  size_t prefetch_bytes_ = 0;
+  OovPolicy oov_;
+  std::unique_ptr<const Initializer> initializer_;  ///< of unknown keys, where rows differ
+  std::vector<uint64_t> missing_;                   ///< the row of every unknown key, else
+  std::vector<uint64_t> blank_;  ///< bytes of a row, for keys whose own is found later
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_FROZEN_TABLE_H_

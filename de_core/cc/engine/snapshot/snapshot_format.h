@@ -1,0 +1,180 @@
+// The bytes of a snapshot file, as docs/snapshot-format.md specifies them:
+//
+//   header | section … section | directory | footer
+//
+// One kind of file for a checkpoint shard, a serving asset and a delta. A section holds the keys of
+// one range of hashes: an index that is probed in place, the rows, their strings. Here are the
+// records and their checks; SnapshotWriter, SnapshotReader and FrozenTable are built on them.
+#ifndef DE_CORE_ENGINE_SNAPSHOT_FORMAT_H_
+#define DE_CORE_ENGINE_SNAPSHOT_FORMAT_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "de_core/cc/engine/base/status.h"
+#include "de_core/cc/engine/base/types.h"
+#include "de_core/cc/engine/index/line_index.h"
+#include "de_core/cc/engine/rows/row_layout.h"
+#include "de_core/cc/engine/snapshot/snapshot_header.h"
+
+namespace de::engine {
+
+/// Rows whose hashes lie in one range, as a table hands them to the writer and as the reader gives
+/// them back. Sections of a file come in ascending order; ranges do not overlap. The sections of a
+/// delta also name the keys that are gone.
+struct SnapshotSection {
+  uint64_t hash_begin = 0;  ///< first hash of the range
+  uint64_t hash_last = 0;   ///< last hash of the range, included
+  size_t count = 0;
+  const uint64_t* words = nullptr;           // (count) int64 key, or HashBytes of the string key
+  const char* rows = nullptr;                // (count, layout.stride())
+  const std::string_view* keys = nullptr;    // (count), for string keys
+  const std::string_view* values = nullptr;  // (count, dim), for string values
+  size_t tombstones = 0;
+  const uint64_t* tombstone_words = nullptr;         // (tombstones)
+  const std::string_view* tombstone_keys = nullptr;  // (tombstones), for string keys
+};
+
+/// A section of the rows under these words, without tombstones. Refers to all of them.
+inline SnapshotSection SectionOf(const RowLayout& layout, uint64_t hash_begin, uint64_t hash_last,
+                                 const std::vector<uint64_t>& words, const char* rows,
+                                 const std::vector<std::string_view>& keys,    // of string keys
+                                 const std::vector<std::string_view>& values)  // of string values
+{
+  SnapshotSection section;
+  section.hash_begin = hash_begin;
+  section.hash_last = hash_last;
+  section.count = words.size();
+  section.words = words.data();
+  section.rows = rows;
+  if (layout.key_type() == KeyType::kString) section.keys = keys.data();
+  if (layout.value_dtype() == DType::kString) section.values = values.data();
+  return section;
+}
+
+// ---------------------------------------------------------------------------------- the records
+// Little-endian, naturally aligned, copied in and out of the file as they are.
+
+/// Stands before each section, so that a damaged file can be read block by block.
+struct BlockRecord {
+  uint32_t magic;
+  uint32_t number;
+  uint64_t hash_begin;
+  uint64_t hash_last;
+  uint32_t count;
+  uint32_t lines;
+  uint64_t string_bytes;
+  uint32_t tombstones;
+  uint32_t row_stride;
+  uint8_t reserved[16];
+};
+static_assert(sizeof(BlockRecord) == 64, "part of the format");
+
+/// A section in the directory.
+struct SectionRecord {
+  uint64_t hash_begin;
+  uint64_t hash_last;
+  uint64_t offset;  ///< of its BlockRecord in the file
+  uint32_t count;
+  uint32_t lines;
+  uint64_t string_bytes;
+  uint32_t tombstones;
+  uint32_t crc;  ///< of the block, equal to the one stored at its end
+  uint8_t reserved[16];
+};
+static_assert(sizeof(SectionRecord) == 64, "part of the format");
+
+struct FooterRecord {
+  uint64_t file_bytes;
+  uint64_t directory_offset;
+  uint64_t section_count;
+  uint64_t row_count;
+  uint64_t tombstone_count;
+  uint64_t string_bytes;
+  uint8_t id[16];         ///< the header's
+  uint32_t contents_crc;  ///< of all checksums before it, in file order
+  uint8_t reserved[48];
+  uint32_t crc;  ///< of the bytes of this record before it
+  uint8_t magic[8];
+};
+static_assert(sizeof(FooterRecord) == 128, "part of the format");
+
+/// What a row stores for a string: where it lies in the string area of its section.
+struct SnapshotStringRef {
+  uint32_t offset;
+  uint32_t size;
+};
+static_assert(sizeof(SnapshotStringRef) == 8, "part of the format");
+
+// ------------------------------------------------------------------------------------- geometry
+
+inline constexpr uint32_t kMaxSectionRows = 1U << 30;
+inline constexpr uint64_t kMaxSectionStrings = 0xffffffffULL;
+
+/// Where the parts of a block lie, in bytes from its start.
+struct BlockShape {
+  uint64_t lines;       ///< index, 64-byte aligned
+  uint64_t rows;        ///< rows, 64-byte aligned
+  uint64_t tombstones;  ///< string references of tombstones' keys, behind the rows
+  uint64_t strings;     ///< string area
+  uint64_t crc;         ///< checksum of all before it; the last four bytes
+  uint64_t bytes;       ///< of the whole block, a multiple of 64
+};
+
+/// Cannot overflow for counts within the limits above, which DecodeDirectory ensures.
+inline BlockShape ShapeOf(const SectionRecord& section, size_t stride, KeyType key_type) noexcept {
+  BlockShape shape{};
+  shape.lines = sizeof(BlockRecord);
+  shape.rows = shape.lines + section.lines * uint64_t{sizeof(IndexLine)};
+  shape.tombstones = shape.rows + section.count * uint64_t{stride};
+  shape.strings = shape.tombstones;
+  if (key_type == KeyType::kString) {
+    shape.strings += section.tombstones * uint64_t{sizeof(SnapshotStringRef)};
+  }
+  shape.bytes = RoundUpTo(shape.strings + section.string_bytes + sizeof(uint32_t), 64);
+  shape.crc = shape.bytes - sizeof(uint32_t);
+  return shape;
+}
+
+/// Bytes of the directory: the section records, padding, a checksum.
+constexpr uint64_t DirectoryBytes(uint64_t sections) noexcept {
+  return RoundUpTo(sections * sizeof(SectionRecord) + sizeof(uint32_t), 64);
+}
+
+// ---------------------------------------------------------------------- encoding and decoding
+// A decoder trusts nothing: whatever the bytes, it returns a named error or a value all of whose
+// sizes and offsets lie inside the file.
+
+/// The least a file with this header can be.
+constexpr uint64_t LeastFileBytes(uint64_t header_bytes) noexcept {
+  return header_bytes + DirectoryBytes(0) + sizeof(FooterRecord);
+}
+
+/// Checks the last bytes of a file; `tail` holds sizeof(FooterRecord) of them and is not read
+/// where the file is too short for a footer.
+Status DecodeFooter(const char* tail, uint64_t file_bytes, const HeaderRecord& header,
+                    FooterRecord* footer);
+
+/// Decodes the DirectoryBytes(footer.section_count) bytes of the directory and checks that the
+/// sections fill the file from header to directory without gap or overlap, in ascending order.
+Status DecodeDirectory(const char* bytes, uint64_t header_bytes, const FooterRecord& footer,
+                       const SnapshotHeader& header,
+                       const std::array<uint32_t, 2>& header_checksums,
+                       std::vector<SectionRecord>* sections);
+
+/// "section 3 at offset 8192", as errors name it.
+std::string SectionName(uint64_t number, uint64_t offset);
+
+/// Fills in the constant parts of a record about to be written.
+BlockRecord MakeBlockRecord(uint64_t number, const SectionRecord& section, size_t stride);
+void SealFooter(FooterRecord* footer);
+
+/// Whether the bytes a block begins with are those of the section the directory says.
+bool IsBlockOf(const char* bytes, uint64_t number, const SectionRecord& section, size_t stride);
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_SNAPSHOT_FORMAT_H_

@@ -1,0 +1,81 @@
+// Reads a snapshot file section by section, in any order, and trusts none of its bytes.
+#ifndef DE_CORE_ENGINE_SNAPSHOT_READER_H_
+#define DE_CORE_ENGINE_SNAPSHOT_READER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "de_core/cc/engine/base/byte_stream.h"
+#include "de_core/cc/engine/snapshot/snapshot_format.h"
+
+namespace de::engine {
+
+/// How much of a file is checked before it is used.
+enum class SnapshotVerify : uint8_t {
+  kHeader,  ///< header, directory, footer: time independent of the rows
+  kFull,    ///< every byte
+};
+
+/// A section read from a file and the memory it lies in. Reuse one to reuse its memory.
+struct SectionBuffer {
+  SnapshotSection section;               ///< valid until the buffer is read into again
+  std::vector<char> block;               // empty where the source lies in memory
+  std::vector<uint64_t> words;           // (count + tombstones)
+  std::vector<std::string_view> keys;    // (count + tombstones)
+  std::vector<std::string_view> values;  // (count, dim)
+};
+
+/// Const methods may be called by several threads at once, each with a buffer of its own.
+class SnapshotReader {
+ public:
+  /// Checks header, directory and footer, and with kFull every section. Errors: DataLoss
+  /// (truncated, corrupt: which part, at which offset), InvalidArgument (not a snapshot),
+  /// FailedPrecondition (a newer version or an unknown feature). `source` outlives the reader.
+  static Status Open(const ByteSource* source, SnapshotVerify verify,
+                     std::unique_ptr<SnapshotReader>* reader) noexcept;
+
+  /// The same over a span, such as a mapped file, that outlives the reader.
+  static Status Open(const char* data, size_t size, SnapshotVerify verify,
+                     std::unique_ptr<SnapshotReader>* reader) noexcept;
+
+  const SnapshotHeader& header() const noexcept { return header_; }
+  uint64_t rows() const noexcept { return footer_.row_count; }
+  uint64_t tombstones() const noexcept { return footer_.tombstone_count; }
+  uint32_t contents_crc() const noexcept { return footer_.contents_crc; }
+  uint64_t string_bytes() const noexcept { return footer_.string_bytes; }
+  uint64_t file_bytes() const noexcept { return footer_.file_bytes; }
+
+  /// The directory: sections in ascending order of their hashes, all inside the file.
+  const std::vector<SectionRecord>& sections() const noexcept { return sections_; }
+
+  /// Reads section `number` and checks all of it: its checksum, that the index holds each of its
+  /// rows once and where a search finds it, that every string lies in its string area. Memory: the
+  /// bytes of the section. Where the file holds string references the rows keep them.
+  Status ReadSection(size_t number, SectionBuffer* buffer) const noexcept;
+
+  /// ReadSection for all of them.
+  Status Verify() const noexcept;
+
+ private:
+  SnapshotReader() = default;
+
+  Status Start(const ByteSource* source);
+  Status Read(size_t number, SectionBuffer* buffer) const;
+  Status ReadIndex(const SectionRecord& section, const char* lines, SectionBuffer* buffer) const;
+  Status ReadStrings(const SectionRecord& section, const BlockShape& shape, const char* block,
+                     SectionBuffer* buffer) const;
+  Status CheckUnique(const SectionRecord& section, const char* lines,
+                     const SectionBuffer& buffer) const;
+
+  std::unique_ptr<SpanSource> span_;
+  const ByteSource* source_ = nullptr;
+  SnapshotHeader header_;
+  FooterRecord footer_{};
+  std::vector<SectionRecord> sections_;
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_SNAPSHOT_READER_H_

@@ -1,0 +1,89 @@
+// Writes a snapshot file from first byte to last, section by section, in bounded memory.
+#ifndef DE_CORE_ENGINE_SNAPSHOT_WRITER_H_
+#define DE_CORE_ENGINE_SNAPSHOT_WRITER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "de_core/cc/engine/base/byte_stream.h"
+#include "de_core/cc/engine/rows/row_converter.h"
+#include "de_core/cc/engine/snapshot/snapshot_format.h"
+
+namespace de::engine {
+
+/// A section as it will lie in the file. Reuse one to reuse its memory.
+struct EncodedSection {
+  SectionRecord record{};
+  std::vector<char> bytes;  ///< all but the number in the block record and the checksum
+  ConversionError error;    ///< of the values, where they are stored as another dtype
+};
+
+/// Use: Create, Append for every section, Finish. The file is whole only when Finish returned Ok
+/// and the sink was flushed; making it appear under its name is the caller's part. Memory: one
+/// encoded section and 64 bytes a section. One thread at a time, except for Encode; after an error
+/// every later call returns the same error.
+class SnapshotWriter {
+ public:
+  /// Writes the header. `header.layout` is the layout of the rows the caller will append; with
+  /// `header.values_only` the file keeps their values (and keys) and leaves the slots out. With
+  /// `store_as`, a floating-point dtype or int8, floating-point values are stored as that. `sink`
+  /// outlives the writer.
+  static Status Create(ByteSink* sink, const SnapshotHeader& header, std::optional<DType> store_as,
+                       std::unique_ptr<SnapshotWriter>* writer) noexcept;
+  static Status Create(ByteSink* sink, const SnapshotHeader& header,
+                       std::unique_ptr<SnapshotWriter>* writer) noexcept {
+    return Create(sink, header, std::nullopt, writer);
+  }
+
+  /// Writes one section; an empty one leaves nothing in the file. Its range of hashes must follow
+  /// that of the section before and hold the hash of each of its words. Sections of 64 KiB to
+  /// 16 MiB of rows serve best: a reader holds one at a time.
+  Status Append(const SnapshotSection& section) noexcept;
+
+  /// The two halves of Append. Any number of threads may encode at once.
+  Status Encode(const SnapshotSection& section, EncodedSection* encoded) const noexcept;
+  Status Append(EncodedSection* encoded) noexcept;
+
+  /// Writes the directory and the footer.
+  Status Finish() noexcept;
+
+  uint64_t rows() const noexcept { return footer_.row_count; }
+  uint64_t tombstones() const noexcept { return footer_.tombstone_count; }
+  uint64_t sections() const noexcept { return sections_.size(); }
+  uint64_t bytes() const noexcept { return offset_; }
+  const ConversionError& error() const noexcept { return error_; }
+
+ private:
+  SnapshotWriter(ByteSink* sink, const SnapshotHeader& header);
+
+  Status Start(std::optional<DType> store_as);
+  Status CheckSection(const SnapshotSection& section) const;
+  Status EncodeSection(const SnapshotSection& section, EncodedSection* encoded) const;
+  Status AppendEncoded(EncodedSection* encoded);
+  void EncodeIndex(const SnapshotSection& section, uint32_t lines, char* out) const;
+  void EncodeRows(const SnapshotSection& section, const BlockShape& shape,
+                  EncodedSection* encoded) const;
+  Status EmitDirectory();
+  Status Emit(const void* data, size_t size);
+  Status Remember(Status status);
+  uint64_t StringBytes(const SnapshotSection& section) const;
+
+  ByteSink* sink_;
+  SnapshotHeader header_;  ///< its layout is that of the file
+  RowLayout source_;       ///< of the rows the caller appends
+  RowConverter converter_;
+  std::vector<SectionRecord> sections_;
+  FooterRecord footer_{};
+  EncodedSection encoded_;
+  ConversionError error_;
+  uint64_t offset_ = 0;  ///< bytes written
+  bool finished_ = false;
+  Status status_;
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_SNAPSHOT_WRITER_H_

@@ -1,0 +1,70 @@
+// The locks of all shards of a table at once, for batches that are taken as they come.
+#ifndef DE_CORE_ENGINE_ALL_SHARDS_H_
+#define DE_CORE_ENGINE_ALL_SHARDS_H_
+
+#include <memory>
+#include <vector>
+
+#include "de_core/cc/engine/table/shard.h"
+
+namespace de::engine {
+
+/// Holds the writer's (or the readers') locks of all shards, or none: never waits for one while it
+/// has others, but a reader waits for the first that is taken before it tries the rest. A writer of
+/// a whole batch has all of them, and lets readers in for all when it has done a part: whoever then
+/// asked for one after the other would wait for as many parts.
+template <bool kWriter>
+class AllShards {
+ public:
+  /// Or of the shards [first, last] alone.
+  explicit AllShards(const std::vector<std::unique_ptr<Shard>>& shards, uint32_t first = 0,
+                     uint32_t last = kShards - 1) noexcept
+      : shards_(shards), first_(first), end_(last + 1) {
+    const size_t taken = TryRest();
+    if (taken == end_) return;
+    Release();
+    if constexpr (!kWriter) {
+      shards[taken]->lock.lock_shared();
+      held_[taken] = true;
+      if (TryRest() != end_) Release();
+    }
+  }
+  ~AllShards() { Release(); }
+  AllShards(const AllShards&) = delete;
+  AllShards& operator=(const AllShards&) = delete;
+
+  bool held() const noexcept { return held_[first_]; }
+
+ private:
+  /// Tries those that are not held, up to the first that somebody else has, and returns that one.
+  size_t TryRest() noexcept {
+    size_t at = first_;
+    while (at < end_ && (held_[at] || (held_[at] = Try(&shards_[at]->lock)))) ++at;
+    return at;
+  }
+
+  static bool Try(ShardLock* lock) noexcept {
+    return kWriter ? lock->try_lock() : lock->try_lock_shared();
+  }
+
+  void Release() noexcept {
+    for (size_t at = end_; at-- > first_;) {
+      if (!held_[at]) continue;
+      held_[at] = false;
+      ShardLock& lock = shards_[at]->lock;
+      if (kWriter) {
+        lock.unlock();
+      } else {
+        lock.unlock_shared();
+      }
+    }
+  }
+
+  const std::vector<std::unique_ptr<Shard>>& shards_;
+  const size_t first_, end_;
+  bool held_[kShards] = {};
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_ALL_SHARDS_H_

@@ -1,0 +1,139 @@
+#include "de_core/cc/engine/table/save_chains.h"
+
+#include <algorithm>
+#include <shared_mutex>
+
+#include "de_core/cc/engine/base/guard.h"
+
+namespace de::engine {
+
+Status SaveChains::Cut(uint64_t* generation) {
+  return Guarded([&] {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    const uint64_t next = generation_ + 1;
+    for (auto& shard : *shards_) {
+      const std::lock_guard<ShardLock> guard(shard->lock);
+      if (shard->watch == nullptr) shard->watch = std::make_unique<RowWatch>();
+      if (shard->watch->dirty == nullptr) {
+        shard->watch->dirty = std::make_unique<DirtyRows>(next);
+      } else {
+        shard->watch->dirty->Cut(next);
+      }
+    }
+    generation_ = next;
+    ++saves_;
+    *generation = next;
+    return Status::Ok();
+  });
+}
+
+Status SaveChains::Last(const std::string& chain, SavePoint* point) const {
+  const std::lock_guard<std::mutex> hold(mutex_);
+  const auto at = chains_.find(chain);
+  if (at == chains_.end() || !at->second.last.has_value()) {
+    return Status::FailedPrecondition(
+        "a delta needs an earlier save of its chain to belong on; write a base first. Received: "
+        "chain=" +
+        chain);
+  }
+  *point = *at->second.last;
+  return Status::Ok();
+}
+
+Status SaveChains::Add(const std::string& chain, const SavePoint& point, bool commit) {
+  return Guarded([&] {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    Chain& known = chains_[chain];
+    if (commit) {
+      known.last = point;
+      known.pending.reset();
+    } else {
+      known.pending = point;
+    }
+    --saves_;
+    Tidy();
+    return Status::Ok();
+  });
+}
+
+Status SaveChains::Commit(const std::string& chain, const SnapshotId& id) {
+  return Guarded([&] {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    const auto at = chains_.find(chain);
+    if (at == chains_.end() || !at->second.pending.has_value() || at->second.pending->id != id) {
+      return Status::NotFound(
+          "a save can be committed once, while it is the last of its chain. Received: chain=" +
+          chain);
+    }
+    at->second.last = at->second.pending;
+    at->second.pending.reset();
+    Tidy();
+    return Status::Ok();
+  });
+}
+
+void SaveChains::Abandon() {
+  const std::lock_guard<std::mutex> hold(mutex_);
+  --saves_;
+  Tidy();
+}
+
+Status SaveChains::Drop(const std::string& chain) {
+  return Guarded([&] {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    if (chains_.erase(chain) == 0) {
+      return Status::NotFound("the chain must have been saved. Received: chain=" + chain);
+    }
+    Tidy();
+    return Status::Ok();
+  });
+}
+
+/// Forgets the changes that no chain's next delta needs.
+void SaveChains::Tidy() noexcept {
+  // A save that is under way may ask for any of them. Without memory to tell them apart they stay.
+  if (saves_ > 0) return;
+  (void)Guarded([this] {
+    ForgetUnmarked();
+    return Status::Ok();
+  });
+}
+
+void SaveChains::ForgetUnmarked() {
+  std::vector<uint64_t> marks;
+  for (const auto& [name, chain] : chains_) {
+    if (chain.last.has_value()) marks.push_back(chain.last->generation);
+    if (chain.pending.has_value()) marks.push_back(chain.pending->generation);
+  }
+  std::sort(marks.begin(), marks.end());
+  for (auto& shard : *shards_) {
+    const std::lock_guard<ShardLock> guard(shard->lock);
+    if (shard->watch == nullptr || shard->watch->dirty == nullptr) continue;
+    if (marks.empty()) {
+      shard->watch->dirty.reset();
+      if (shard->watch->held == nullptr) shard->watch.reset();
+    } else {
+      shard->watch->dirty->Keep(marks);
+    }
+  }
+}
+
+std::vector<SaveChains::Entry> SaveChains::entries() const {
+  const std::lock_guard<std::mutex> hold(mutex_);
+  std::vector<Entry> all;
+  for (const auto& [name, chain] : chains_) all.push_back({name, chain.last, chain.pending});
+  return all;
+}
+
+uint64_t SaveChains::bytes() const {
+  uint64_t bytes = 0;
+  for (const auto& shard : *shards_) {
+    const std::shared_lock<ShardLock> guard(shard->lock);
+    if (shard->watch != nullptr && shard->watch->dirty != nullptr) {
+      bytes += shard->watch->dirty->bytes();
+    }
+  }
+  return bytes;
+}
+
+}  // namespace de::engine

@@ -1,0 +1,304 @@
+#include "de_core/cc/engine/table/shard.h"
+
+#include <algorithm>
+
+namespace de::engine {
+namespace {
+
+// A segment this large is split instead of grown, so that a growth step stays bounded. Both halves
+// get as many lines again, 40 % full: random keys fill all segments at once, and halves of another
+// size would leave the memory of all that were split to nobody.
+constexpr uint32_t kSegmentLines = 1024;
+constexpr uint32_t kFirstLines = 2;
+
+// Entries a segment holds before it grows: 80 % of its places.
+constexpr uint32_t Limit(uint32_t lines) noexcept { return lines * 4; }
+
+// Entries of a segment that is made for a number of rows known beforehand: half of its places, so
+// that 2 % of the keys are away from their home line. At 80 % it would be 13 %, and each costs
+// another line.
+constexpr uint32_t Roomy(uint32_t lines) noexcept { return lines * kEntriesPerLine / 2; }
+
+// Hostile keys can agree in all the bits a directory could split by. It may hold this many places
+// a segment; beyond that segments grow instead.
+constexpr size_t kPlacesASegment = 64;
+
+}  // namespace
+
+Shard::Shard(const RowLayout& layout, Arena* arena)
+    : Shard(arena, layout.stride(), layout.key_type(), layout.value_dtype(), layout.dim(),
+            layout.key_offset()) {
+  MakeIndex(kFirstLines, 0);
+}
+
+IndexLine* Shard::AllocateLines(uint32_t lines) {
+  return reinterpret_cast<IndexLine*>(memory_->Allocate(lines * sizeof(IndexLine), true));
+}
+
+void Shard::FreeLines(IndexLine* lines, uint32_t count) noexcept {
+  memory_->Free(reinterpret_cast<char*>(lines), count * sizeof(IndexLine));
+}
+
+void Shard::FreeIndex() noexcept {
+  for (const Segment& segment : segments_) FreeLines(segment.lines, segment.size);
+  segments_.clear();
+  directory_.clear();
+}
+
+void Shard::MakeIndex(uint32_t lines, uint32_t depth) {
+  shift_ = 63 - depth;
+  const uint32_t count = 1U << depth;
+  segments_.reserve(count);
+  directory_.reserve(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    IndexLine* cell = AllocateLines(lines);
+    segments_.push_back({cell, lines, 0, depth});
+    directory_.push_back({cell, lines, i});
+  }
+}
+
+void Shard::SwapIndex(Shard* other) noexcept {
+  directory_.swap(other->directory_);
+  segments_.swap(other->segments_);
+  std::swap(shift_, other->shift_);
+}
+
+void Shard::SwapRows(Shard* other) noexcept {
+  slab_.Swap(&other->slab_);
+  std::swap(arena_, other->arena_);
+  ++renumbered_;
+}
+
+/// Where an absent key goes.
+const Shard::Place& Shard::PlaceWithRoom(uint64_t hash) {
+  const Place& place = PlaceOf(hash);
+  if (segments_[place.segment].count < Limit(place.size)) return place;
+  MakeRoom(hash);
+  return PlaceOf(hash);
+}
+
+uint32_t Shard::Insert(const IndexKey& key) {
+  const Place& place = PlaceWithRoom(key.hash);
+  const uint32_t row = slab_.Allocate();
+  if (key.bytes != nullptr) StringArena::StoreRef(Row(row) + key_offset_, arena_.Put(*key.bytes));
+  if (value_dtype_ == DType::kString) std::memset(Row(row), 0, dim_ * sizeof(StringArena::Ref));
+  LineIndex(place.lines, place.size).Insert(key.word, key.hash, row);
+  ++segments_[place.segment].count;
+  SetSize(size() + 1);
+  return row;
+}
+
+bool Shard::Erase(const IndexKey& key) noexcept {
+  const Place& place = PlaceOf(key.hash);
+  LineIndex index(place.lines, place.size);
+  const auto at = index.Find(key.word, key.hash, [&](uint32_t row) { return IsRowOf(row, key); });
+  if (!at.found()) return false;
+  const uint32_t row = place.lines[at.line].rows[at.entry];
+  if (watch != nullptr) watch->BeforeErase(key.word, key.hash, row, Row(row), key.bytes);
+  slab_.Free(row);
+  ++renumbered_;
+  index.Erase(at, key.hash);
+  --segments_[place.segment].count;
+  SetSize(size() - 1);
+  FreeStrings(Row(row));
+  return true;
+}
+
+void Shard::FreeStrings(char* row) noexcept {
+  if (key_type_ == KeyType::kString) arena_.Free(StringArena::LoadRef(row + key_offset_));
+  if (value_dtype_ == DType::kString) {
+    for (size_t i = 0; i < dim_; ++i)
+      arena_.Free(StringArena::LoadRef(row + i * sizeof(StringArena::Ref)));
+  }
+}
+
+void Shard::ReplaceStrings(char* row, const std::string_view* values) {
+  fresh_strings_.reserve(dim_);
+  try {
+    for (size_t i = 0; i < dim_; ++i) fresh_strings_.push_back(arena_.Put(values[i]));
+  } catch (const std::bad_alloc&) {
+    for (const StringArena::Ref ref : fresh_strings_) arena_.Free(ref);
+    fresh_strings_.clear();
+    throw;
+  }
+  for (size_t i = 0; i < dim_; ++i) {
+    char* const at = row + i * sizeof(StringArena::Ref);
+    arena_.Free(StringArena::LoadRef(at));
+    StringArena::StoreRef(at, fresh_strings_[i]);
+  }
+  fresh_strings_.clear();
+}
+
+void Shard::Clear() {
+  Shard fresh(*this, Empty());
+  fresh.MakeIndex(kFirstLines, 0);
+  if (watch != nullptr) watch->Cleared();
+  SwapIndex(&fresh);
+  SwapRows(&fresh);
+  SetSize(0);
+}
+
+void Shard::MakeRoom(uint64_t hash) {
+  const uint32_t segment = PlaceOf(hash).segment;
+  const Segment& full = segments_[segment];
+  if (full.size < kSegmentLines) {
+    Resize(segment, full.size * 2);
+  } else if (full.depth == 63 - shift_ &&
+             directory_.size() >= kPlacesASegment * (segments_.size() + 1)) {
+    Resize(segment, full.size * 2);
+  } else {
+    Split(segment, hash);
+  }
+}
+
+void Shard::Resize(uint32_t segment, uint32_t lines) {
+  const Segment old = segments_[segment];
+  IndexLine* cell = AllocateLines(lines);
+  LineIndex index(cell, lines);
+  uint64_t any_hash = 0;
+  LineIndex(old.lines, old.size).ForEach([&](uint64_t word, uint32_t row) {
+    any_hash = Mix64(word);
+    index.Insert(word, any_hash, row);
+  });
+  segments_[segment].lines = cell;
+  segments_[segment].size = lines;
+  PointAt(segment, any_hash);
+  FreeLines(old.lines, old.size);
+}
+
+void Shard::Split(uint32_t segment, uint64_t hash) {
+  const Segment old = segments_[segment];
+  if (old.depth == 63 - shift_) {
+    std::vector<Place> doubled;
+    doubled.reserve(directory_.size() * 2);
+    for (const Place& place : directory_) doubled.insert(doubled.end(), 2, place);
+    directory_ = std::move(doubled);
+    --shift_;
+  }
+  const uint64_t bit = uint64_t{1} << (63 - kShardBits - old.depth);
+  if (segments_.size() == segments_.capacity()) segments_.reserve(2 * segments_.size());
+  Segment halves[2];
+  for (Segment& half : halves) half = {AllocateLines(old.size), old.size, 0, old.depth + 1};
+  LineIndex(old.lines, old.size).ForEach([&](uint64_t word, uint32_t row) {
+    const uint64_t entry_hash = Mix64(word);
+    Segment& half = halves[(entry_hash & bit) != 0];
+    LineIndex(half.lines, half.size).Insert(word, entry_hash, row);
+    ++half.count;
+  });
+  segments_.push_back(halves[1]);
+  segments_[segment] = halves[0];
+  PointAt(segment, hash & ~bit);
+  PointAt(static_cast<uint32_t>(segments_.size() - 1), hash | bit);
+  FreeLines(old.lines, old.size);
+}
+
+// Makes all directory places of a segment, one of whose hashes is given, say where it lies.
+void Shard::PointAt(uint32_t segment, uint64_t hash) {
+  const Segment& target = segments_[segment];
+  const uint32_t depth = 63 - shift_;
+  const size_t span = size_t{1} << (depth - target.depth);
+  const size_t at = static_cast<size_t>(((hash << kShardBits) >> 1) >> shift_) / span * span;
+  for (size_t i = at; i < at + span; ++i) directory_[i] = {target.lines, target.size, segment};
+}
+
+void Shard::Rebuild(uint64_t rows, bool compact) {
+  // Room that is there is never given up for a smaller wish.
+  if (!compact && rows <= index_lines() * Limit(1)) {
+    slab_.Reserve(rows);
+    return;
+  }
+  std::vector<std::pair<uint64_t, uint32_t>> entries;
+  entries.reserve(size());
+  for (const Segment& segment : segments_) {
+    LineIndex(segment.lines, segment.size).ForEach([&](uint64_t word, uint32_t row) {
+      entries.emplace_back(word, row);
+    });
+  }
+  Shard fresh(*this, Empty());
+  std::vector<std::pair<uint32_t, uint32_t>> moves;
+  if (compact) fresh.CopyPacked(*this, &entries, watch == nullptr ? nullptr : &moves);
+  rows = std::max<uint64_t>(rows, entries.size());
+  (compact ? fresh.slab_ : slab_).Reserve(rows);
+  uint32_t depth = 0;
+  while ((uint64_t{Roomy(kSegmentLines)} << depth) < rows && depth < 30) ++depth;
+  const uint64_t lines = (rows >> depth) * 2 / kEntriesPerLine + kFirstLines;
+  fresh.MakeIndex(static_cast<uint32_t>(std::min<uint64_t>(lines, kSegmentLines)), depth);
+  for (const auto& [word, row] : entries) {
+    const uint64_t hash = Mix64(word);
+    const Place& place = fresh.PlaceWithRoom(hash);
+    LineIndex(place.lines, place.size).Insert(word, hash, row);
+    ++fresh.segments_[place.segment].count;
+  }
+  SwapIndex(&fresh);
+  if (!compact) return;
+  SwapRows(&fresh);
+  if (watch != nullptr) watch->Renumber(moves);
+}
+
+/// Copies the rows and strings of all entries (word, row) in the order of their old addresses, and
+/// gives the entries their new rows. `moves` becomes (old row, new row) unless it is nullptr.
+void Shard::CopyPacked(const Shard& from, std::vector<std::pair<uint64_t, uint32_t>>* entries,
+                       std::vector<std::pair<uint32_t, uint32_t>>* moves) {
+  std::sort(entries->begin(), entries->end(),
+            [](const auto& a, const auto& b) { return a.second < b.second; });
+  for (auto& [word, row] : *entries) {
+    const uint32_t fresh = slab_.Allocate();
+    char* to = Row(fresh);
+    std::memcpy(to, from.Row(row), slab_.stride());
+    const auto copy = [&](char* at) {
+      StringArena::StoreRef(at, arena_.Put(StringArena::Get(StringArena::LoadRef(at))));
+    };
+    if (key_type_ == KeyType::kString) copy(to + key_offset_);
+    if (value_dtype_ == DType::kString) {
+      for (size_t i = 0; i < dim_; ++i) copy(to + i * sizeof(StringArena::Ref));
+    }
+    if (moves != nullptr) moves->emplace_back(row, fresh);
+    row = fresh;
+  }
+}
+
+Slab Shard::Relaid(const RowLayout& from, const RowLayout& to) const {
+  Slab moved(to.stride(), memory_);
+  moved.ResizeLike(slab_);
+  const bool appended = to.slots().size() >= from.slots().size();
+  const size_t kept = from.key_type() == KeyType::kString ? from.key_offset() : from.stride();
+  std::vector<std::pair<const RowSlot*, const RowSlot*>> shared;  // (to, from)
+  for (const RowSlot& slot : to.slots()) {
+    if (!appended) shared.emplace_back(&slot, from.FindSlot(slot.owner, slot.spec.name));
+  }
+  for (uint32_t row = 0; row < slab_.used(); ++row) {
+    char* target = moved.Row(row);
+    const char* source = slab_.Row(row);
+    std::memcpy(target, source, appended ? kept : from.value_bytes());
+    to.FillSlots(target, appended ? from.slots().size() : 0);
+    for (const auto& [slot, old] : shared) {
+      std::memcpy(target + slot->offset, source + old->offset, slot->bytes());
+    }
+    if (to.key_type() == KeyType::kString) {
+      std::memcpy(target + to.key_offset(), slab_.Row(row) + from.key_offset(),
+                  sizeof(StringArena::Ref));
+    }
+  }
+  return moved;
+}
+
+size_t Shard::index_lines() const noexcept {
+  size_t lines = 0;
+  for (const Segment& segment : segments_) lines += segment.size;
+  return lines;
+}
+
+void Shard::CountProbes(std::vector<uint64_t>* probes) const {
+  for (const Segment& segment : segments_) {
+    for (uint32_t at = 0; at < segment.size; ++at) {
+      for (uint32_t mask = segment.lines[at].used; mask != 0; mask &= mask - 1) {
+        const uint64_t hash = Mix64(segment.lines[at].words[LowestBit(mask)]);
+        const uint32_t home = ReduceLow32(hash, segment.size);
+        const uint32_t passed = at >= home ? at - home : at + segment.size - home;
+        ++(*probes)[std::min<size_t>(passed, probes->size() - 1)];
+      }
+    }
+  }
+}
+
+}  // namespace de::engine

@@ -1,0 +1,216 @@
+// One internal shard of a table: an extendible directory of index segments, the rows, the strings.
+//
+// The directory is addressed by the hash bits below the shard's own, so segments lie in order of
+// hash prefix. A full segment grows or splits in two: a bounded step however large the table is
+// (R. Fagin et al., "Extendible hashing", 1979). Nothing here locks; the table holds `lock`.
+#ifndef DE_CORE_ENGINE_SHARD_H_
+#define DE_CORE_ENGINE_SHARD_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "de_core/cc/engine/base/prefetch.h"
+#include "de_core/cc/engine/base/shard_number.h"
+#include "de_core/cc/engine/index/line_index.h"
+#include "de_core/cc/engine/index/shard_reader.h"
+#include "de_core/cc/engine/memory/arena.h"
+#include "de_core/cc/engine/memory/slab.h"
+#include "de_core/cc/engine/memory/string_arena.h"
+#include "de_core/cc/engine/rows/row_layout.h"
+#include "de_core/cc/engine/rows/row_watch.h"
+#include "de_core/cc/engine/table/shard_lock.h"
+
+namespace de::engine {
+
+class Shard {
+ public:
+  using Place = LinePlace;
+  using Reader = ShardReader;
+
+  /// `arena` outlives the shard.
+  Shard(const RowLayout& layout, Arena* arena);
+  ~Shard() { FreeIndex(); }
+  Shard(const Shard&) = delete;
+  Shard& operator=(const Shard&) = delete;
+
+  /// `shard` is the number of this shard.
+  Reader reader(uint32_t shard) const noexcept {
+    const uint32_t depth = 63 - shift_;
+    const uintptr_t before = (uintptr_t{shard} << depth) * sizeof(Place);
+    return {reinterpret_cast<uintptr_t>(directory_.data()) - before, 64 - kShardBits - depth,
+            slab_.map().extents};
+  }
+
+  /// Brings the index line of `hash` towards the cache.
+  void PrefetchLine(uint64_t hash) const noexcept {
+    const Place& place = PlaceOf(hash);
+    PrefetchFar(place.lines + ReduceLow32(hash, place.size));
+  }
+
+  /// The same for the lines behind that and the next one, where keys of a full table may lie.
+  void PrefetchBehind(uint64_t hash) const noexcept {
+    const Place& place = PlaceOf(hash);
+    const IndexLine* const home = place.lines + ReduceLow32(hash, place.size);
+    PrefetchFar(home + 2);
+    PrefetchFar(home + 3);
+  }
+
+  /// Asks for the bytes of a row's string key, whose reference should be in the cache by now.
+  void PrefetchKey(const char* row) const noexcept {
+    PrefetchFar(reinterpret_cast<const char*>(
+        static_cast<uintptr_t>(StringArena::LoadRef(row + key_offset_))));
+  }
+
+  /// Row number of the key, or kNoRow.
+  uint32_t Find(const IndexKey& key) const noexcept {
+    const Place& place = PlaceOf(key.hash);
+    return FindRow(place.lines, place.size, key.word, key.hash,
+                   [&](uint32_t row) { return IsRowOf(row, key); });
+  }
+
+  /// Whether a row whose word is the key's is the key's own.
+  bool IsRowOf(uint32_t row, const IndexKey& key) const noexcept {
+    return key.bytes == nullptr || KeyBytes(row) == *key.bytes;
+  }
+
+  char* Row(uint32_t row) const noexcept { return slab_.Row(row); }
+
+  /// The key bytes of a row of a string-keyed table.
+  std::string_view KeyBytes(uint32_t row) const noexcept { return KeyBytes(Row(row)); }
+  std::string_view KeyBytes(const char* row) const noexcept {
+    return StringArena::Get(StringArena::LoadRef(row + key_offset_));
+  }
+
+  /// Arena::Prefault of the table's memory.
+  void Prefault() noexcept { memory_->Prefault(); }
+
+  /// Adds an absent key and returns its row, whose value and slots the caller must write.
+  uint32_t Insert(const IndexKey& key);
+
+  /// Removes the key; true if it was there.
+  bool Erase(const IndexKey& key) noexcept;
+
+  /// Replaces the strings of a row's value, (dim) each: all of them, or none where it throws.
+  void ReplaceStrings(char* row, const std::string_view* values);
+
+  // What follows throws std::bad_alloc and then changes nothing.
+
+  void Clear();
+
+  /// Makes room for `rows` rows, or with `compact` packs the rows there are into fresh memory.
+  void Rebuild(uint64_t rows, bool compact);
+
+  /// A copy of all rows in a layout with slots appended or taken away; row numbers stay.
+  Slab Relaid(const RowLayout& from, const RowLayout& to) const;
+
+  /// Takes over what Relaid made of this shard, and leaves the old rows in `rows`.
+  void Adopt(Slab* rows, const RowLayout& layout) noexcept {
+    slab_.Swap(rows);
+    key_offset_ = layout.key_offset();
+  }
+
+  /// Calls visit(word, row) for all entries of the segment that holds `hash` and returns the last
+  /// hash that belongs to that segment.
+  template <typename Visit>
+  uint64_t VisitSegment(uint64_t hash, Visit&& visit) const {
+    const Place& place = PlaceOf(hash);
+    LineIndex(place.lines, place.size).ForEach(visit);
+    const uint32_t bits = kShardBits + segments_[place.segment].depth;
+    return hash | (~uint64_t{0} >> bits);
+  }
+
+  /// Counts what may give a row's number to another key: while it stays, so do numbers.
+  uint64_t renumbered() const noexcept { return renumbered_; }
+
+  /// Readable without the lock, too.
+  uint64_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
+  /// Calls visit(row) for each row of the word: one, or those of several string keys.
+  template <typename Visit>
+  void VisitWord(uint64_t word, uint64_t hash, const Visit& visit) const {
+    const Place& place = PlaceOf(hash);
+    FindRow(place.lines, place.size, word, hash, [&](uint32_t row) {
+      visit(row);
+      return false;
+    });
+  }
+
+  const Slab& slab() const noexcept { return slab_; }
+  StringArena& arena() noexcept { return arena_; }
+  const StringArena& arena() const noexcept { return arena_; }
+  size_t index_bytes() const noexcept {
+    return index_lines() * sizeof(IndexLine) + directory_.capacity() * sizeof(Place) +
+           segments_.capacity() * sizeof(Segment);
+  }
+  size_t index_lines() const noexcept;
+
+  /// probes[i] += keys found at the (i + 1)-th line visited; the last bucket takes the rest.
+  void CountProbes(std::vector<uint64_t>* probes) const;
+
+  mutable ShardLock lock;
+
+  /// Whom writers tell about rows before they change them; nullptr where nobody asks.
+  std::unique_ptr<RowWatch> watch;
+
+ private:
+  struct Segment {
+    IndexLine* lines;
+    uint32_t size;
+    uint32_t count;
+    uint32_t depth;
+  };
+
+  /// Without an index.
+  Shard(Arena* arena, size_t stride, KeyType key_type, DType value_dtype, size_t dim,
+        size_t key_offset) noexcept
+      : memory_(arena),
+        slab_(stride, arena),
+        key_type_(key_type),
+        value_dtype_(value_dtype),
+        dim_(dim),
+        key_offset_(key_offset) {}
+  struct Empty {};
+  /// Without an index or rows, of the layout of `like`: to be filled and then swapped with it.
+  Shard(const Shard& like, Empty) noexcept
+      : Shard(like.memory_, like.slab_.stride(), like.key_type_, like.value_dtype_, like.dim_,
+              like.key_offset_) {}
+
+  const Place& PlaceOf(uint64_t hash) const noexcept {
+    return directory_[((hash << kShardBits) >> 1) >> shift_];
+  }
+  IndexLine* AllocateLines(uint32_t lines);
+  void FreeLines(IndexLine* lines, uint32_t count) noexcept;
+  void FreeIndex() noexcept;
+  void MakeIndex(uint32_t lines, uint32_t depth);
+  void SwapIndex(Shard* other) noexcept;
+  void SwapRows(Shard* other) noexcept;
+  const Place& PlaceWithRoom(uint64_t hash);
+  void CopyPacked(const Shard& from, std::vector<std::pair<uint64_t, uint32_t>>* entries,
+                  std::vector<std::pair<uint32_t, uint32_t>>* moves);
+  void MakeRoom(uint64_t hash);
+  void Resize(uint32_t segment, uint32_t lines);
+  void Split(uint32_t segment, uint64_t hash);
+  void PointAt(uint32_t segment, uint64_t hash);
+  void FreeStrings(char* row) noexcept;
+  void SetSize(uint64_t size) noexcept { size_.store(size, std::memory_order_relaxed); }
+
+  std::vector<Place> directory_;
+  uint32_t shift_ = 63;  ///< 63 - depth of the directory
+  std::vector<Segment> segments_;
+  Arena* memory_;
+  Slab slab_;
+  StringArena arena_;
+  std::vector<StringArena::Ref> fresh_strings_;  ///< of ReplaceStrings, empty between its calls
+  std::atomic<uint64_t> size_{0};                ///< written under the lock
+  uint64_t renumbered_ = 0;
+  KeyType key_type_;
+  DType value_dtype_;
+  size_t dim_;
+  size_t key_offset_;
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_SHARD_H_

@@ -1,0 +1,276 @@
+// The table: a hash map from keys to rows that grows while it is read, written and exported.
+//
+// Threads. Any verb may run at once with any other from any number of threads.
+//  - A row is read and written whole: no verb ever sees half of another's write to one row's value
+//    or to its value and slots together.
+//  - A batch is not a transaction: other verbs may run between two of its rows.
+//  - Within one batch, several writes to one key take effect in the order of the batch.
+//  - ExportBatch visits every row that is there throughout an enumeration exactly once; rows that
+//    are inserted or erased meanwhile are visited once or not at all.
+//  - Adding slots (the first Apply of an optimizer), Clear, Reserve and ShrinkToFit wait for
+//    running verbs shard by shard or, for slots, once for the table. Adding and dropping slots and
+//    Clear wait for a save that asks for it.
+// Addresses of rows never leave the table, and rows move only in ShrinkToFit and when slots are
+// added.
+//
+// Errors. No verb throws or aborts. A verb that fails for its arguments changes nothing. A verb on
+// a batch that runs out of memory may have applied part of it, and leaves each row as it was or as
+// it should become; Reserve, ShrinkToFit, and adding or dropping slots change no row then.
+#ifndef DE_CORE_ENGINE_TABLE_H_
+#define DE_CORE_ENGINE_TABLE_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "de_core/cc/engine/base/executor.h"
+#include "de_core/cc/engine/base/status.h"
+#include "de_core/cc/engine/base/types.h"
+#include "de_core/cc/engine/batch/gradient_sum.h"
+#include "de_core/cc/engine/batch/partition.h"
+#include "de_core/cc/engine/initial/initializer.h"
+#include "de_core/cc/engine/optimizer/optimizer_rules.h"
+#include "de_core/cc/engine/policy/row_policy.h"
+#include "de_core/cc/engine/policy/row_rank.h"
+#include "de_core/cc/engine/rows/row_batch.h"
+#include "de_core/cc/engine/rows/row_layout.h"
+#include "de_core/cc/engine/rows/values.h"
+#include "de_core/cc/engine/table/lookup_memo.h"
+#include "de_core/cc/engine/table/shard.h"
+
+namespace de::engine {
+
+struct TableOptions {
+  KeyType key_type = KeyType::kInt64;
+  DType value_dtype = DType::kFloat32;
+  size_t dim = 1;                  ///< values a row; 1 to kMaxDim
+  uint64_t init_size = 0;          ///< rows to make room for at once
+  InitializerOptions initializer;  ///< what a key without a row reads as
+  RowPolicyOptions policy;         ///< which keys get a row, which rows go
+};
+
+/// Most rows of a table: each shard numbers its own by 32 bits.
+inline constexpr uint64_t kMaxRows = uint64_t{kShards} * 0xffff0000;
+
+struct TableStats {
+  uint64_t rows = 0;
+  uint64_t index_bytes = 0;
+  uint64_t row_bytes = 0;        ///< values, padding and string references
+  uint64_t slot_bytes = 0;       ///< optimizer slots
+  uint64_t string_bytes = 0;     ///< arena of string keys and values
+  uint64_t free_bytes = 0;       ///< held for rows and index lines to come
+  double load_factor = 0;        ///< rows over index places
+  uint64_t hits = 0;             ///< keys looked up that had a row
+  uint64_t misses = 0;           ///< keys looked up that had none
+  uint64_t policy_bytes = 0;     ///< counts of keys without a row
+  uint64_t evicted = 0;          ///< rows given up by a policy
+  uint64_t refused = 0;          ///< writes of keys that were not admitted
+  std::vector<uint64_t> probes;  ///< rows found at the 1st, 2nd … line visited; last: or later
+};
+
+class SaveChains;
+class TableGate;
+struct Ignored;
+template <size_t kBytes, bool kWatch>
+struct PlainRows;
+struct WriteTouches;
+
+class Table {
+ public:
+  static Status Create(TableOptions options, std::unique_ptr<Table>* table);
+  ~Table();
+
+  /// Reads rows: out[i] is the row of keys[i], or its initial value. `found` (keys.size) may be
+  /// nullptr.
+  Status Find(const Keys& keys, const ValuesOut& out, bool* found, Executor* executor) const;
+
+  /// As Find. While updates follow of the keys that were looked up last, it also finds out for them
+  /// what they need.
+  Status FindToTrain(const Keys& keys, const ValuesOut& out, bool* found, Executor* executor) const;
+
+  /// As Find, and stores the initial row of every key that had none.
+  Status FindOrInsert(const Keys& keys, const ValuesOut& out, bool* found, Executor* executor);
+
+  Status Contains(const Keys& keys, bool* found, Executor* executor) const;
+
+  /// Writes rows; of several rows for one key the last wins. Slots of existing rows stay.
+  Status InsertOrAssign(const Keys& keys, const Values& values, Executor* executor);
+
+  /// Where the key has a row adds `values - old_values`, or `values` where `old_values` is nullptr;
+  /// where it has none `values` becomes the row. Both (keys.size, dim).
+  Status AccumOrAssign(const Keys& keys, const void* values, const void* old_values,
+                       Executor* executor);
+
+  /// One optimizer step. Gradients of equal keys are summed, then each key's row is updated once.
+  /// `grads` (keys.size, dim) are float, or double for float64 rows. Adds the slots of `owner`
+  /// when they are not there yet. With `average_momentum` the row's moving average is kept too.
+  Status Apply(const OptimizerRule& rule, const std::string& owner,
+               const std::vector<double>& hyper, const Keys& keys, const void* grads,
+               Executor* executor, const double* average_momentum = nullptr);
+
+  Status Erase(const Keys& keys, Executor* executor);
+
+  /// Erases every row for which `predicate(word, row)` holds and counts them.
+  Status EraseIf(const std::function<bool(uint64_t word, const char* row)>& predicate,
+                 uint64_t* erased);
+
+  Status Clear();
+  /// Makes room for `rows` rows, at most kMaxRows, beside the index as it is.
+  Status Reserve(uint64_t rows);
+  Status ShrinkToFit();
+
+  /// Adds slots; existing rows get their initial values.
+  Status EnsureSlots(const std::string& owner, const std::vector<SlotSpec>& specs);
+
+  /// Marks the rows of `keys` as used now; keys without one are ignored.
+  Status Touch(const Keys& keys);
+
+  /// Reads or writes a metadata column of the rows of `keys`; of keys without one reads 0 and
+  /// writes nothing. `values`, `found` (keys.size); `found` may be nullptr.
+  Status ReadColumn(RowColumn column, const Keys& keys, int64_t* values, bool* found) const;
+  Status WriteColumn(RowColumn column, const Keys& keys, const int64_t* values);
+
+  /// This table's candidates for FirstKept, when of all tables' rows some shall stay.
+  Status RankCandidates(RowColumn by, const Candidates& wanted, std::vector<RowRank>* rows) const;
+
+  /// Erases the rows that rank below `kept`, as they rank when they are reached, and counts them.
+  Status EvictBelow(RowColumn by, const RowRank& kept, uint64_t* evicted);
+
+  /// Erases all rows that have expired and counts them.
+  Status EvictExpired(uint64_t* evicted);
+
+  /// What a policy knows beside the rows: into and out of a snapshot's metadata. Loading takes over
+  /// the counts of the keys that ShardOfKey gives to this shard of several. Of a chain of snapshots
+  /// the last tells all.
+  void SaveState(std::map<std::string, std::string>* metadata) const;
+  Status LoadState(const std::map<std::string, std::string>& metadata, uint32_t shard_index = 0,
+                   uint32_t shard_count = 1);
+
+  /// Reads one slot (keys.size, width) of `bytes` a row; a key without a row has the slot's initial
+  /// value. NotFound without the slot, FailedPrecondition where it is of other bytes.
+  Status FindSlot(const std::string& owner, const std::string& name, size_t bytes, const Keys& keys,
+                  char* out, bool* found) const;
+
+  /// Writes one slot (keys.size, width) of `bytes` a row of the rows that are there. Errors as
+  /// FindSlot.
+  Status AssignSlot(const std::string& owner, const std::string& name, size_t bytes,
+                    const Keys& keys, const char* values);
+
+  /// Makes each row that `owner` trained its moving average.
+  Status TakeAverages(const std::string& owner);
+
+  /// Takes an optimizer's slots out of all rows and gives their memory back.
+  Status DropSlots(const std::string& owner);
+
+  /// Copies the next few thousand rows and moves the cursor. Start with a fresh cursor.
+  Status ExportBatch(ExportCursor* cursor, RowBatch* batch) const;
+
+  /// Inserts or replaces rows given in the layout `from`, slots included where both have them.
+  Status LoadRows(const RowLayout& from, const Keys& keys, const Values& rows, Executor* executor);
+
+  /// Changes what a key without a row reads as. Rows that are there stay.
+  Status SetInitializer(const InitializerOptions& options);
+
+  uint64_t size() const noexcept;
+  TableStats Stats() const;
+  const TableOptions& options() const noexcept { return options_; }
+  InitializerOptions initializer() const;  ///< the current one; options() has the first
+  RowLayout layout() const;
+
+  /// A time stamp for a save: lookups that count as uses have it or a later one as soon as each
+  /// shard was held once. 0 where lookups do not count.
+  int64_t MarkUses() noexcept { return policy_.count_reads() ? policy_.BeginWrite().micros : 0; }
+
+  /// The series of saves whose deltas the table keeps track of.
+  SaveChains& chains() noexcept { return *chains_; }
+
+ private:
+  friend class SaveSource;  ///< reads rows where they lie
+  friend class TableGate;
+
+  explicit Table(TableOptions options);
+
+  /// Working memory of one verb, kept for the next so that a step allocates nothing.
+  struct Scratch {
+    /// Lends one of `gradients` to a task, the same to tasks that follow each other, for then it is
+    /// in the cache.
+    class SumLease;
+    Partition partition;
+    GradientSum gradients[kShards];  ///< as many as there are tasks at most
+    std::atomic<uint32_t> lent{0};   ///< bit i: gradients[i] is
+  };
+  class ScratchLease;
+
+  Status Prepare(const Keys& keys) const;
+  Status Step(const OptimizerRule& rule, const std::string& owner,
+              const std::vector<SlotSpec>& specs, const std::vector<double>& hyper,
+              const Keys& keys, const void* grads, Executor* executor,
+              const double* average_momentum);
+  Status CheckColumn(RowColumn column) const;
+  uint64_t RowsTooMany() const noexcept;
+  void Relayout(RowLayout layout);
+  void MakeRoom();
+  void SweepExpired(uint64_t rows);
+  void AfterWrite(size_t keys);
+  std::vector<RowRank> Choose(RowColumn by, const Candidates& wanted) const;
+  bool IsBelow(RowColumn by, const RowRank& kept, uint64_t word, const char* row) const;
+  uint64_t EraseBelow(RowColumn by, const RowRank& kept);
+  uint64_t EraseChosen(RowColumn by, const RowRank& kept, const std::vector<RowRank>& chosen);
+  template <typename Which>
+  uint64_t EraseRows(const Which& which);
+  template <typename Which>
+  uint64_t EraseListed(Shard& shard, const std::vector<std::pair<uint64_t, uint32_t>>& rows,
+                       const Which& which);
+  template <typename Which>
+  uint64_t EraseSegment(uint64_t* hash, const Which& which);
+  template <typename Visit>
+  void ForEachRow(const Visit& visit) const;
+  template <typename OnRow>
+  Status ForEachFound(const Keys& keys, bool write, const OnRow& on_row) const;
+  template <typename Plain = PlainRows<0, false>, typename OnRow, typename OnRefused = Ignored>
+  Status UpdateRows(const Keys& keys, Executor* executor, const WriteTouches& touch,
+                    const TableGate& gate, const OnRow& on_row, const OnRefused& on_refused = {},
+                    const Plain& plain = {});
+  template <typename PerShard>
+  Status ForEachShard(const Keys& keys, Executor* executor, const PerShard& per_shard);
+  template <bool kStrings, size_t kRowBytes>
+  void FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOut& out,
+                 bool* found) const;
+  template <bool kStrings, size_t kRowBytes, typename PositionOf>
+  size_t FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_shard, size_t count,
+                    const PositionOf& position_of, const ValuesOut& out, bool* found) const;
+  template <size_t kRowBytes>
+  size_t FindGroup(const Keys& keys, uint32_t number, const ShardKeys& group, const ValuesOut& out,
+                   bool* found, KnownKeys::OfShard* known) const;
+  bool UseRow(char* row, const Stamp& now, bool used) const noexcept;
+  void ReadStrings(const char* row, size_t position, const ValuesOut& out) const;
+  void ReadRow(const char* row, size_t position, const ValuesOut& out) const;
+  void ReadInitial(const IndexKey& key, size_t position, const ValuesOut& out) const;
+  void WriteInitial(Shard& shard, const IndexKey& key, char* row) const;
+  void WriteStrings(Shard& shard, const IndexKey& key, char* row, size_t position,
+                    const Values& values, bool inserted) const;
+
+  TableOptions options_;
+  RowLayout layout_;
+  RowPolicy policy_;
+  std::unique_ptr<const Initializer> initializer_;
+  Arena arena_;                                 ///< of all shards' rows and index lines
+  std::vector<std::unique_ptr<Shard>> shards_;  // (kShards)
+  /// Held by what replaces all rows or lays them out anew, and by a save that they must not
+  /// overtake; taken before all other locks.
+  std::mutex replacing_lock_;
+  mutable ShardLock layout_lock_;  ///< guards layout_ and initializer_; every verb holds it shared
+  mutable std::atomic<uint64_t> hits_{0};
+  mutable std::atomic<uint64_t> misses_{0};
+  std::unique_ptr<SaveChains> chains_;
+  mutable LookupMemo memo_;
+  mutable std::mutex scratch_mutex_;
+  mutable std::vector<std::unique_ptr<Scratch>> scratch_;
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_TABLE_H_

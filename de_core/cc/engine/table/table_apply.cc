@@ -1,0 +1,196 @@
+// Optimizer steps.
+#include <algorithm>
+
+#include "de_core/cc/engine/optimizer/row_average.h"
+#include "de_core/cc/engine/rows/scalar_types.h"
+#include "de_core/cc/engine/table/lookup_memo.h"
+#include "de_core/cc/engine/table/table_gate.h"
+#include "de_core/cc/engine/table/table_spread.h"
+
+namespace de::engine {
+namespace {
+
+// Rows that an optimizer's kernel updates at once: few enough to be in the nearest cache still.
+constexpr size_t kRowsAKernel = 8;
+
+/// Keys of a shard that a lookup found no row of.
+struct ListedKeys {
+  const std::unique_ptr<Shard>* shards;  // (kShards) of the table
+  const OneShardsKeys* of;
+  const uint32_t* list;  // (size)
+  size_t size;
+
+  uint32_t first() const noexcept { return of->shard; }
+  uint32_t last() const noexcept { return of->shard; }
+  size_t count() const noexcept { return size; }
+  uint64_t word(size_t i) const noexcept { return of->word(list[i]); }
+  uint64_t int_word(size_t i) const noexcept { return word(i); }
+  uint64_t hash(uint64_t word, size_t) const noexcept { return Mix64(word); }
+  size_t position(size_t i) const noexcept { return of->position(list[i]); }
+};
+
+/// UpdateShard for keys whose rows a lookup found; there is no gate. `gradient(j)` is what is added
+/// to row j, `bytes` of it. Rows that may have moved since are looked for again.
+template <typename Gradient, typename OnRow, typename OnRelease>
+void UpdateKnown(const OneShardsKeys& batch, const Keys& keys, const KnownKeys::OfShard& known,
+                 size_t row_bytes, size_t bytes, const Gradient& gradient, const OnRow& on_row,
+                 const OnRelease& on_release) {
+  constexpr const TableGate* kNoGate = nullptr;
+  Shard& shard = *batch.shards[batch.shard];
+  const uint32_t* const numbers = known.rows.data();
+  for (size_t begin = 0; begin < batch.count(); begin += kKeysALock) {
+    const size_t end = std::min(batch.count(), begin + kKeysALock);
+    if (begin > 0) shard.lock.LetReadersIn();
+    shard.Prefault();
+    const std::lock_guard<ShardLock> guard(shard.lock);
+    if (shard.renumbered() != known.renumbered) {
+      UpdateLocked(batch, keys, begin, end, row_bytes, kNoGate, on_row, Ignored{}, PlainRows<0>{});
+      on_release();
+      continue;
+    }
+    const Slab::Map map = shard.slab().map();
+    const auto ask_for = [&](size_t j) {
+      PrefetchBytes(static_cast<const char*>(gradient(j)), bytes);
+      if (numbers[j] == kNoRow) return;
+      PrefetchBytes(map.Row(numbers[j]), row_bytes);
+      if (shard.watch != nullptr) shard.watch->Prefetch(numbers[j]);
+    };
+    uint32_t unknown[kKeysALock];
+    size_t unknown_count = 0;
+    for (size_t j = begin; j < std::min(end, begin + kPipelineLag); ++j) ask_for(j);
+    for (size_t j = begin; j < end; ++j) {
+      if (j + kPipelineLag < end) ask_for(j + kPipelineLag);
+      if (numbers[j] == kNoRow) {
+        unknown[unknown_count++] = static_cast<uint32_t>(j);
+        continue;
+      }
+      const IndexKey key{batch.word(j), Mix64(batch.word(j)), nullptr};
+      char* const row = map.Row(numbers[j]);
+      if (shard.watch != nullptr) {
+        shard.watch->BeforeWrite(key.word, key.hash, numbers[j], row, /*inserted=*/false);
+      }
+      on_row(shard, key, row, j, false);
+    }
+    if (unknown_count != 0) {
+      UpdateLocked(
+          ListedKeys{batch.shards, &batch, unknown, unknown_count}, keys, 0, unknown_count,
+          row_bytes, kNoGate,
+          [&](Shard& of, const IndexKey& key, char* row, size_t i, bool inserted) {
+            on_row(of, key, row, unknown[i], inserted);
+          },
+          Ignored{}, PlainRows<0>{});
+    }
+    on_release();
+  }
+}
+
+}  // namespace
+
+Status Table::Apply(const OptimizerRule& rule, const std::string& owner,
+                    const std::vector<double>& hyper, const Keys& keys, const void* grads,
+                    Executor* executor, const double* average_momentum) {
+  return Guarded([&]() -> Status {
+    if (!IsFloating(options_.value_dtype)) {
+      return Status::InvalidArgument(
+          "an optimizer needs a table of floating-point values. Received: value_dtype=" +
+          std::string(NameOf(options_.value_dtype)));
+    }
+    DE_RETURN_IF_ERROR(CheckHyper(rule, hyper.data(), hyper.size()));
+    DE_RETURN_IF_ERROR(Prepare(keys));
+    std::vector<SlotSpec> specs =
+        rule.slots(options_.dim, options_.value_dtype, hyper.data(), hyper.size());
+    if (average_momentum != nullptr) {
+      specs.push_back(AverageSlot(options_.value_dtype, options_.dim));
+    }
+    DE_RETURN_IF_ERROR(EnsureSlots(owner, specs));
+    return Step(rule, owner, specs, hyper, keys, grads, executor, average_momentum);
+  });
+}
+
+/// Apply where the slots are there, the average's last.
+Status Table::Step(const OptimizerRule& rule, const std::string& owner,
+                   const std::vector<SlotSpec>& specs, const std::vector<double>& hyper,
+                   const Keys& keys, const void* grads, Executor* executor,
+                   const double* average_momentum) {
+  const bool averaged = average_momentum != nullptr;
+  const RuleKernel kernel = rule.kernel(options_.value_dtype);
+  const AverageKernels average = AverageKernelsOf(options_.value_dtype);
+  const std::shared_lock<ShardLock> hold(layout_lock_);
+  std::vector<size_t> offsets;
+  const bool doubles = options_.value_dtype == DType::kFloat64;
+  const size_t gradient_bytes = options_.dim * (doubles ? sizeof(double) : sizeof(float));
+  size_t touched = layout_.value_bytes();
+  const Stamp stamp = policy_.BeginStep();
+  const TableGate gate(this, stamp, /*admits_all=*/false);
+  touched = std::max(touched, policy_.end());
+  for (const SlotSpec& spec : specs) {
+    const RowSlot* slot = layout_.FindSlot(owner, spec.name);
+    if (slot == nullptr) {
+      return Status::FailedPrecondition("slots must not be dropped while '" + owner +
+                                        "' trains the table. Received: a step without its slot '" +
+                                        spec.name + "'");
+    }
+    offsets.push_back(slot->offset);
+    touched = std::max(touched, slot->offset + slot->bytes());
+  }
+  // What a lookup of the same keys learnt, if there was one.
+  std::unique_ptr<KnownKeys> known = memo_.Take(keys);
+  const Status status = Guarded([&]() -> Status {
+    if (keys.size == 0) return Status::Ok();
+    ScratchLease scratch(*this);
+    Partition* const partition = known == nullptr ? &scratch->partition : &known->partition;
+    const auto one = [&](uint32_t shard_number, const ShardKeys& group) {
+      const Scratch::SumLease lease(scratch.get());
+      GradientSum& sum = *lease;
+      const auto build = [&](const auto* typed) {
+        if (known == nullptr) {
+          sum.Build(keys, group, typed, options_.dim);
+        } else {
+          sum.Build(known->of[shard_number].unique, group, typed, options_.dim);
+        }
+      };
+      if (doubles) {
+        build(static_cast<const double*>(grads));
+      } else {
+        build(static_cast<const float*>(grads));
+      }
+      const ShardKeys unique = sum.unique();
+      char* rows[kRowsAKernel];
+      const void* gradients[kRowsAKernel];
+      size_t waiting = 0;
+      const auto update = [&] {
+        kernel(hyper.data(), hyper.size(), options_.dim, rows, offsets.data(), gradients, waiting);
+        for (size_t i = 0; averaged && i < waiting; ++i) {
+          average.blend(rows[i], rows[i] + offsets.back(), options_.dim, *average_momentum);
+        }
+        waiting = 0;
+      };
+      const auto on_row = [&](Shard& shard, const IndexKey& key, char* row, size_t j,
+                              bool inserted) {
+        if (inserted) WriteInitial(shard, key, row);
+        if (averaged) average.begin(row, row + offsets.back(), options_.dim);
+        policy_.Touch(row, stamp);
+        rows[waiting] = row;
+        gradients[waiting] = sum.gradient(j);
+        if (++waiting == kRowsAKernel) update();
+      };
+      const OneShardsKeys batch{shards_.data(), shard_number, unique};
+      if (known != nullptr && gate.active() == nullptr) {
+        UpdateKnown(
+            batch, keys, known->of[shard_number], touched, gradient_bytes,
+            [&sum](size_t j) { return sum.gradient(j); }, on_row, update);
+      } else {
+        UpdateShard(batch, keys,
+                    WriteTouches(touched, static_cast<const char*>(grads), gradient_bytes),
+                    gate.active(), on_row, Ignored{}, update);
+      }
+    };
+    DE_RETURN_IF_ERROR(ForEachGroup(keys, partition, known != nullptr, executor, one));
+    AfterWrite(keys.size);
+    return Status::Ok();
+  });
+  if (known != nullptr) memo_.Recycle(std::move(known));
+  return status;
+}
+
+}  // namespace de::engine

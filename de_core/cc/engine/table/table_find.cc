@@ -1,0 +1,356 @@
+// Verbs that read rows.
+#include <algorithm>
+#include <type_traits>
+
+#include "de_core/cc/engine/base/guarded_tasks.h"
+#include "de_core/cc/engine/base/prefetch.h"
+#include "de_core/cc/engine/index/pipeline.h"
+#include "de_core/cc/engine/index/wide_read.h"
+#include "de_core/cc/engine/table/all_shards.h"
+#include "de_core/cc/engine/table/table_scratch.h"
+
+namespace de::engine {
+namespace {
+
+// Keys read under one hold of the locks: bounds how long a writer waits.
+constexpr size_t kKeysAChunk = 2048;
+// Rows of keys without one that are drawn together: so many that the branch to that, which nobody
+// can predict, is rare, and so few that memory asked for before is still on its way behind them.
+constexpr size_t kAbsentRows = 32;
+// Steps of the pipeline between a key's probe and the end of its use.
+constexpr size_t kStepsToUse = 2 * kPipelineLag / kPipelineStride;
+// Keys that are not in their home line and not sorted out yet, at most.
+constexpr size_t kAwayRing = 128;
+static_assert(kAwayRing >= 3 * kPipelineLag + kPipelineStride + 2 * kAbsentRows,
+              "a key must not be overwritten before it is sorted out");
+// Of a list of such keys, what may be written behind its end.
+constexpr size_t kAwaySlack = 8;
+// Keys a thread must have to be worth waking.
+constexpr size_t kKeysAThread = 4096;
+// Tasks for each thread: one that begins late leaves some to the others.
+constexpr size_t kTasksAThread = 4;
+
+/// Keys that are taken as they come: the i-th is that of position first + i.
+struct Consecutive {
+  size_t first;
+  size_t operator()(size_t i) const noexcept { return first + i; }
+};
+
+/// The line behind the home line of a hash, where keys go that it had no place for.
+inline const IndexLine* LineAfterHome(const Shard::Reader& reader, uint64_t hash) noexcept {
+  const auto& place = *reinterpret_cast<const Shard::Place*>(
+      reader.directory + (hash >> reader.shift) * sizeof(Shard::Place));
+  const uint32_t after = ReduceLow32(hash, place.size) + 1;
+  return place.lines + (after == place.size ? 0 : after);
+}
+
+}  // namespace
+
+Status Table::Prepare(const Keys& keys) const {
+  DE_RETURN_IF_ERROR(CheckBatch(keys.size));
+  const bool strings = options_.key_type == KeyType::kString;
+  if (keys.size > 0 && (strings ? keys.strings == nullptr : keys.ints == nullptr)) {
+    return Status::InvalidArgument("keys must be of the table's type, " +
+                                   std::string(NameOf(options_.key_type)) +
+                                   ". Received: keys of the other type");
+  }
+  return Status::Ok();
+}
+
+void Table::ReadRow(const char* row, size_t position, const ValuesOut& out) const {
+  const size_t bytes = layout_.value_bytes();
+  if (out.data != nullptr) CopyBytes(out.data + position * bytes, row, bytes);
+  if (out.strings != nullptr) ReadStrings(row, position, out);
+}
+
+void Table::ReadInitial(const IndexKey& key, size_t position, const ValuesOut& out) const {
+  if (out.data != nullptr)
+    initializer_->Fill(key.word, out.data + position * layout_.value_bytes());
+  if (out.strings != nullptr) ReadStrings(nullptr, position, out);
+}
+
+void Table::ReadStrings(const char* row, size_t position, const ValuesOut& out) const {
+  for (size_t i = 0; i < options_.dim; ++i) {
+    const StringArena::Ref ref =
+        row == nullptr ? 0 : StringArena::LoadRef(row + i * sizeof(StringArena::Ref));
+    out.strings->Set(position * options_.dim + i, StringArena::Get(ref));
+  }
+}
+
+// Whether a row that was found still lives; if so it counts as used where the policy says so.
+bool Table::UseRow(char* row, const Stamp& now, bool used) const noexcept {
+  if (policy_.Expired(row, now)) return false;
+  if (used && policy_.options().count_reads) policy_.TouchShared(row, now);
+  return true;
+}
+
+template <bool kStrings, size_t kRowBytes, typename PositionOf>
+size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_shard, size_t count,
+                         const PositionOf& position_of, const ValuesOut& out, bool* found) const {
+  // What a reader needs of each shard, and of the layout they share.
+  Shard::Reader readers[kShards];
+  for (uint32_t i = first_shard; i <= last_shard; ++i) readers[i] = shards_[i]->reader(i);
+  const Slab::Map map = shards_[first_shard]->slab().map();
+  // Rows of a width known here are plain values, and nobody watches them being read.
+  constexpr bool kPlain = kRowBytes != 0;
+  const size_t value_bytes = kPlain ? kRowBytes : layout_.value_bytes();
+  const bool values_wanted = kPlain || out.data != nullptr || out.strings != nullptr;
+  const bool watched = !kPlain && policy_.watches_reads();
+  const size_t touched = watched ? std::max(value_bytes, policy_.end()) : value_bytes;
+  const Stamp now = watched ? policy_.Now() : Stamp{};
+  const auto word_of = [&](size_t position) DE_ALWAYS_INLINE {
+    return kStrings ? HashBytes(keys.strings[position])
+                    : static_cast<uint64_t>(keys.ints[position]);
+  };
+  size_t hits = 0;
+  const auto use = [&](size_t position, uint64_t word, char* row) DE_ALWAYS_INLINE {
+    bool exists = row != nullptr;
+    if (watched && exists) exists = UseRow(row, now, values_wanted);
+    hits += exists;
+    if (found != nullptr) found[position] = exists;
+    if (kPlain || out.data != nullptr) {
+      char* const to = out.data + position * value_bytes;
+      if (exists) {
+        CopyBytes(to, row, value_bytes);
+      } else {
+        initializer_->Fill(word, to);
+      }
+    } else if (values_wanted) {
+      ReadStrings(exists ? row : nullptr, position, out);
+    }
+  };
+
+  uint64_t words[kPipelineRing];
+  uint64_t hashes[kPipelineRing];
+  const IndexLine* lines[kPipelineRing];
+  char* rows[kPipelineRing];
+  const auto home_line_of = [&](size_t position, size_t at) DE_ALWAYS_INLINE {
+    words[at] = word_of(position);
+    const uint64_t hash = hashes[at] = Mix64(words[at]);
+    return readers[ShardOfHash(hash)].HomeLine(hash);
+  };
+  // Keys that are not in their home line: settled when all others are, so that neither a branch
+  // that cannot be predicted nor a line that was not asked for holds up the pipeline.
+  uint16_t away[kKeysAChunk + kAwaySlack];
+  size_t away_count = 0;
+  size_t next_away = 0;
+  // Of plain values: those of them that the home line shows to be nowhere are sorted out, and their
+  // rows written, while the memory of other keys is on its way.
+  uint64_t away_hashes[kAwayRing];
+  const IndexLine* away_lines[kAwayRing];
+  size_t away_then[kStepsToUse] = {};  // what away_count was, by step of the pipeline
+  size_t elsewhere_count = 0;
+  const auto write_absent = [&](size_t last) DE_ALWAYS_INLINE {
+    uint64_t absent_words[kAbsentRows];
+    void* absent_rows[kAbsentRows];
+    size_t absent_count = 0;
+    for (; next_away < last; ++next_away) {
+      const uint16_t j = away[next_away];
+      const size_t position = position_of(j), at = next_away % kAwayRing;
+      const auto elsewhere = static_cast<size_t>(HasPassed(*away_lines[at], away_hashes[at]));
+      absent_words[absent_count] = word_of(position);
+      absent_rows[absent_count] = out.data + position * value_bytes;
+      absent_count += elsewhere ^ 1;
+      away[elsewhere_count] = j;
+      elsewhere_count += elsewhere;
+      if (found != nullptr) found[position] = false;
+    }
+    initializer_->FillRows(absent_words, absent_rows, absent_count);
+  };
+  const auto find_home = [&]() DE_ALWAYS_INLINE {
+    RunPipeline(
+        0, count,
+        [&](size_t j, size_t at) DE_ALWAYS_INLINE { lines[at] = home_line_of(position_of(j), at); },
+        [&](size_t, size_t at) DE_ALWAYS_INLINE { PrefetchFar(lines[at]); },
+        [&](size_t j, size_t at) DE_ALWAYS_INLINE {
+          const HomeProbe probe = ProbeHome(*lines[at], words[at]);
+          char* const row = map.RowIn(readers[ShardOfHash(hashes[at])].extents, probe.row);
+          // A key that is away is given another row, which is in memory, and nothing more; but not
+          // a key of a string, for it would be compared with that row's.
+          rows[at] = kStrings && probe.away != 0 ? nullptr : row;
+          away[away_count] = static_cast<uint16_t>(j);
+          if constexpr (kPlain) {
+            away_hashes[away_count % kAwayRing] = hashes[at];
+            away_lines[away_count % kAwayRing] = lines[at];
+          }
+          away_count += probe.away;
+        },
+        [&](size_t, size_t at) DE_ALWAYS_INLINE {
+          const char* const row = rows[at];
+          if constexpr (kPlain) {
+            PrefetchBytes<kRowBytes>(row);
+          } else if (values_wanted) {
+            PrefetchBytes(row, touched);
+          }
+          if (kStrings) PrefetchFar(row + layout_.key_offset());
+        },
+        [&](size_t, size_t at) DE_ALWAYS_INLINE {
+          if (!kStrings) return;
+          if (rows[at] != nullptr) shards_[ShardOfHash(hashes[at])]->PrefetchKey(rows[at]);
+        },
+        [&](size_t j, size_t at) DE_ALWAYS_INLINE {
+          const size_t position = position_of(j);
+          if constexpr (kPlain) {
+            CopyBytes(out.data + position * value_bytes, rows[at], value_bytes);
+            if (found != nullptr) found[position] = true;
+            return;
+          }
+          if (next_away < away_count && away[next_away] == j) {
+            ++next_away;
+            return;
+          }
+          if constexpr (kStrings) {
+            const Shard& shard = *shards_[ShardOfHash(hashes[at])];
+            if (shard.KeyBytes(rows[at]) != keys.strings[position]) {
+              const uint32_t number = shard.Find({words[at], hashes[at], keys.strings + position});
+              rows[at] = number == kNoRow ? nullptr : shard.Row(number);
+            }
+          }
+          use(position, words[at], rows[at]);
+        },
+        [&](size_t used) DE_ALWAYS_INLINE {
+          if (!kPlain) return;
+          size_t& then = away_then[used / kPipelineStride % kStepsToUse];
+          const size_t due = then;  // all of them were used by now
+          then = away_count;
+          if (due >= next_away + kAbsentRows) write_absent(next_away + kAbsentRows);
+        });
+    if constexpr (kPlain) {
+      hits += count - away_count;
+      while (next_away < away_count) write_absent(std::min(away_count, next_away + kAbsentRows));
+      away_count = elsewhere_count;
+    }
+  };
+  bool wide = false;
+#if defined(DE_WIDE_DRAWS)
+  if constexpr (kPlain && std::is_same_v<PositionOf, Consecutive>) {
+    wide = HasWidestVectors();
+    if (wide) {
+      const size_t first = position_of(0);
+      WideRead<kRowBytes> read(*initializer_, out.data + first * kRowBytes,
+                               found == nullptr ? nullptr : found + first);
+      const WordsInOrder words_in_order(reinterpret_cast<const uint64_t*>(keys.ints) + first);
+      hits = WideFind(readers, map, words_in_order, &read).Run(count, away, &away_count);
+    }
+  }
+#endif
+  if (!wide) find_home();
+
+  const auto position_of_away = [&](size_t i) DE_ALWAYS_INLINE { return position_of(away[i]); };
+  const auto nothing = [](size_t, size_t) DE_ALWAYS_INLINE {};
+  RunPipeline(
+      0, away_count,
+      [&](size_t i, size_t at) DE_ALWAYS_INLINE {
+        const IndexLine* const home = home_line_of(position_of_away(i), at);
+        const uint64_t hash = hashes[at];
+        lines[at] =
+            HasPassed(*home, hash) ? LineAfterHome(readers[ShardOfHash(hash)], hash) : nullptr;
+      },
+      [&](size_t, size_t at) DE_ALWAYS_INLINE {
+        if (lines[at] != nullptr) PrefetchFar(lines[at]);
+      },
+      [&](size_t i, size_t at) DE_ALWAYS_INLINE {
+        rows[at] = nullptr;
+        if (lines[at] == nullptr) return;
+        if constexpr (!kStrings) {  // most are in the next line
+          const HomeProbe probe = ProbeHome(*lines[at], words[at]);
+          rows[at] = map.RowIn(readers[ShardOfHash(hashes[at])].extents, probe.row);
+          if (!probe.away) return;
+          rows[at] = nullptr;
+        }
+        const Shard& shard = *shards_[ShardOfHash(hashes[at])];
+        const std::string_view* const bytes =
+            kStrings ? keys.strings + position_of_away(i) : nullptr;
+        const uint32_t number = shard.Find({words[at], hashes[at], bytes});
+        if (number != kNoRow) rows[at] = shard.Row(number);
+      },
+      [&](size_t, size_t at) DE_ALWAYS_INLINE {
+        const char* const row = rows[at];
+        if (values_wanted && row != nullptr) PrefetchBytes(row, touched);
+      },
+      nothing,
+      [&](size_t i, size_t at) DE_ALWAYS_INLINE { use(position_of_away(i), words[at], rows[at]); });
+  return hits;
+}
+
+template <bool kStrings, size_t kRowBytes>
+void Table::FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOut& out,
+                      bool* found) const {
+  size_t hits = 0;
+  for (size_t at = begin; at < end; at += kKeysAChunk) {
+    const size_t count = std::min(kKeysAChunk, end - at);
+    const AllShards</*kWriter=*/false> all(shards_);
+    if (all.held()) {
+      hits +=
+          FindLocked<kStrings, kRowBytes>(keys, 0, kShards - 1, count, Consecutive{at}, out, found);
+      continue;
+    }
+    // A writer is at work in some shard: go shard by shard and wait only for that one.
+    uint16_t order[kKeysAChunk];
+    uint16_t begins[kShards + 1] = {};
+    uint8_t shard_of[kKeysAChunk];
+    for (size_t j = 0; j < count; ++j) {
+      shard_of[j] = static_cast<uint8_t>(ShardOfHash(Mix64(WordOf(keys, at + j))));
+      ++begins[shard_of[j] + 1];
+    }
+    uint16_t next[kShards];
+    for (uint32_t shard = 0; shard < kShards; ++shard) {
+      next[shard] = begins[shard];
+      begins[shard + 1] = static_cast<uint16_t>(begins[shard + 1] + begins[shard]);
+    }
+    for (size_t j = 0; j < count; ++j) order[next[shard_of[j]]++] = static_cast<uint16_t>(j);
+    for (uint32_t shard = 0; shard < kShards; ++shard) {
+      const uint16_t* first = order + begins[shard];
+      const std::shared_lock<ShardLock> guard(shards_[shard]->lock);
+      hits += FindLocked<kStrings, kRowBytes>(
+          keys, shard, shard, static_cast<size_t>(begins[shard + 1] - begins[shard]),
+          [first, at](size_t j) { return at + first[j]; }, out, found);
+    }
+  }
+  hits_.fetch_add(hits, std::memory_order_relaxed);
+  misses_.fetch_add(end - begin - hits, std::memory_order_relaxed);
+}
+
+Status Table::Find(const Keys& keys, const ValuesOut& out, bool* found, Executor* executor) const {
+  DE_RETURN_IF_ERROR(Prepare(keys));
+  return Guarded([&]() -> Status {
+    const std::shared_lock<ShardLock> hold(layout_lock_);
+    // Common widths get copies of a width known to the compiler; all others share one.
+    const auto find_range = [&] {
+      if (options_.key_type == KeyType::kString) return &Table::FindRange<true, 0>;
+      switch (out.data != nullptr && !policy_.watches_reads() ? layout_.value_bytes() : 0) {
+        case 32:
+          return &Table::FindRange<false, 32>;
+        case 64:
+          return &Table::FindRange<false, 64>;
+        case 128:
+          return &Table::FindRange<false, 128>;
+        case 256:
+          return &Table::FindRange<false, 256>;
+        default:
+          return &Table::FindRange<false, 0>;
+      }
+    }();
+    const auto range = [&](size_t begin, size_t end) {
+      (this->*find_range)(keys, begin, end, out, found);
+    };
+    const size_t threads = executor == nullptr ? 1 : executor->threads();
+    const size_t worth = std::min(threads, keys.size / kKeysAThread);
+    const size_t tasks = std::min(worth * kTasksAThread, keys.size / kKeysAChunk);
+    if (worth <= 1) {
+      range(0, keys.size);
+    } else {
+      return RunGuarded(executor, tasks, [&](size_t task) {
+        range(keys.size * task / tasks, keys.size * (task + 1) / tasks);
+        return Status::Ok();
+      });
+    }
+    return Status::Ok();
+  });
+}
+
+Status Table::Contains(const Keys& keys, bool* found, Executor* executor) const {
+  return Find(keys, ValuesOut{}, found, executor);
+}
+
+}  // namespace de::engine

@@ -1,0 +1,50 @@
+// A table's policy while one verb writes: what UpdateShard asks for each key.
+#ifndef DE_CORE_ENGINE_TABLE_GATE_H_
+#define DE_CORE_ENGINE_TABLE_GATE_H_
+
+#include "de_core/cc/engine/batch/partition.h"
+#include "de_core/cc/engine/table/table.h"
+
+namespace de::engine {
+
+/// Bytes of a shard's rows, index and strings in use.
+inline uint64_t WeightOf(const Shard& shard) noexcept {
+  return shard.size() * shard.slab().stride() + shard.index_bytes() + shard.arena().live_bytes();
+}
+
+class TableGate {
+ public:
+  /// `admits_all`: the verb writes what its caller says, whatever the admission.
+  TableGate(Table* table, const Stamp& stamp, bool admits_all) noexcept
+      : table_(table), stamp_(stamp), admits_all_(admits_all || table->policy_.admits_all()) {}
+
+  /// The gate, or nullptr where the policy has nothing to say.
+  const TableGate* active() const noexcept {
+    const RowPolicy& policy = table_->policy_;
+    return policy.expires() || policy.bounded() || !admits_all_ ? this : nullptr;
+  }
+
+  bool Expired(const char* row) const noexcept { return table_->policy_.Expired(row, stamp_); }
+  bool Admits(const IndexKey& key) const {
+    return admits_all_ || table_->policy_.Admit(key, stamp_);
+  }
+  void MakeRoom() const {
+    if (table_->policy_.bounded()) table_->MakeRoom();
+  }
+
+  /// Notes what a shard weighs; under its lock.
+  void Weigh(const Shard& shard, const ShardKeys& group) const noexcept {
+    if (table_->policy_.options().max_bytes == 0 || group.count == 0) return;
+    table_->policy_.weights[ShardOfHash(Mix64(group.words[0]))].store(WeightOf(shard),
+                                                                      std::memory_order_relaxed);
+  }
+
+ private:
+  Table* table_;
+  Stamp stamp_;
+  bool admits_all_;
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_TABLE_GATE_H_

@@ -1,0 +1,393 @@
+// Verbs on the metadata of rows, and those that give rows up.
+#include <algorithm>
+#include <cstring>
+
+#include "de_core/cc/engine/base/guard.h"
+#include "de_core/cc/engine/base/prefetch.h"
+#include "de_core/cc/engine/index/pipeline.h"
+#include "de_core/cc/engine/table/shard_update.h"
+#include "de_core/cc/engine/table/table_gate.h"
+#include "de_core/cc/engine/table/table_scratch.h"
+
+namespace de::engine {
+namespace {
+
+// A full table gives up one row in so many at once: a bound is searched that seldom.
+constexpr uint64_t kEvictedPart = 16;
+constexpr const char* kStepsKey = "de.steps";
+constexpr const char* kAdmissionKey = "de.admission";
+
+/// What decides between rows of one rank. Not the hash itself, which says where a row lies: then
+/// the rows that stay would crowd in the last shards. It tells which word it is of.
+uint64_t TieOf(uint64_t word) noexcept { return Mix64(Mix64(word)); }
+uint64_t HashOfTie(uint64_t tie) noexcept { return UnMix64(tie); }
+
+uint64_t FirstHashOf(size_t shard) noexcept {
+  return static_cast<uint64_t>(shard) << (64 - kShardBits);
+}
+uint64_t LastHashOf(size_t shard) noexcept {
+  return FirstHashOf(shard) | (~uint64_t{0} >> kShardBits);
+}
+
+}  // namespace
+
+Status Table::CheckColumn(RowColumn column) const {
+  if (column != RowColumn::kNone && policy_.offset(column) != 0) return Status::Ok();
+  return Status::FailedPrecondition(
+      "the table must keep the column that is asked for: make it with a policy that does. "
+      "Received: column='" +
+      std::string(NameOf(column)) + "'");
+}
+
+// Rows in the order of the index, whose reads overlap. Shared locks, a segment at a time.
+template <typename Visit>
+void Table::ForEachRow(const Visit& visit) const {
+  std::vector<std::pair<uint64_t, const char*>> rows;
+  for (size_t at = 0; at < kShards; ++at) {
+    const Shard& shard = *shards_[at];
+    for (uint64_t hash = FirstHashOf(at);; ++hash) {
+      const std::shared_lock<ShardLock> guard(shard.lock);
+      rows.clear();
+      const uint64_t first = hash;
+      hash = shard.VisitSegment(hash, [&](uint64_t word, uint32_t row) {
+        // A segment that grew meanwhile may begin before the cursor.
+        if (Mix64(word) >= first) rows.emplace_back(word, shard.Row(row));
+      });
+      for (size_t i = 0; i < rows.size(); ++i) {
+        if (i + kPipelineLag < rows.size()) {
+          PrefetchFar(rows[i + kPipelineLag].second + policy_.end() - 1);
+        }
+        visit(rows[i].first, rows[i].second);
+      }
+      if (hash == LastHashOf(at)) break;
+    }
+  }
+}
+
+// Erases those of the rows (word, row) of a shard that `which` says. Under its lock.
+template <typename Which>
+uint64_t Table::EraseListed(Shard& shard, const std::vector<std::pair<uint64_t, uint32_t>>& rows,
+                            const Which& which) {
+  const bool strings = options_.key_type == KeyType::kString;
+  uint64_t erased = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (i + kPipelineLag < rows.size()) {
+      PrefetchFar(shard.Row(rows[i + kPipelineLag].second) + policy_.end());
+    }
+    const auto [word, row] = rows[i];
+    if (!which(word, shard.Row(row))) continue;
+    const std::string_view bytes = strings ? shard.KeyBytes(row) : std::string_view();
+    erased += shard.Erase({word, Mix64(word), strings ? &bytes : nullptr});
+  }
+  if (policy_.options().max_bytes > 0 && !rows.empty()) {
+    policy_.weights[ShardOfHash(Mix64(rows[0].first))].store(WeightOf(shard),
+                                                             std::memory_order_relaxed);
+  }
+  return erased;
+}
+
+// Erases rows of the segment of *hash and moves *hash to the segment's last; returns their number.
+template <typename Which>
+uint64_t Table::EraseSegment(uint64_t* hash, const Which& which) {
+  Shard& shard = *shards_[ShardOfHash(*hash)];
+  std::vector<std::pair<uint64_t, uint32_t>> rows;
+  // One segment under one hold of the lock, so that others get in between.
+  const std::lock_guard<ShardLock> guard(shard.lock);
+  *hash =
+      shard.VisitSegment(*hash, [&](uint64_t word, uint32_t row) { rows.emplace_back(word, row); });
+  return EraseListed(shard, rows, which);
+}
+
+template <typename Which>
+uint64_t Table::EraseRows(const Which& which) {
+  uint64_t erased = 0;
+  for (uint64_t hash = 0;; ++hash) {
+    erased += EraseSegment(&hash, which);
+    if (hash == ~uint64_t{0}) return erased;
+  }
+}
+
+Status Table::EraseIf(const std::function<bool(uint64_t, const char*)>& predicate,
+                      uint64_t* erased) {
+  return Guarded([&] {
+    const std::shared_lock<ShardLock> hold(layout_lock_);
+    const uint64_t count = EraseRows(predicate);
+    if (erased != nullptr) *erased = count;
+    return Status::Ok();
+  });
+}
+
+std::vector<RowRank> Table::Choose(RowColumn by, const Candidates& wanted) const {
+  Selection selection(wanted.count, wanted.highest);
+  if (wanted.count > 0) {
+    ForEachRow([&](uint64_t word, const char* row) {
+      selection.Offer({RankOf(policy_.ReadShared(row, by)), TieOf(word)});
+    });
+  }
+  return selection.Take();
+}
+
+// As the rows rank when they are reached: one that was used meanwhile stays.
+bool Table::IsBelow(RowColumn by, const RowRank& kept, uint64_t word, const char* row) const {
+  return RowRank{RankOf(policy_.Read(row, by)), TieOf(word)} < kept;
+}
+
+uint64_t Table::EraseBelow(RowColumn by, const RowRank& kept) {
+  const uint64_t erased =
+      EraseRows([&](uint64_t word, const char* row) { return IsBelow(by, kept, word, row); });
+  policy_.CountEvicted(erased);
+  return erased;
+}
+
+// EraseBelow for rows that are known: those of `chosen` that still rank below `kept`.
+uint64_t Table::EraseChosen(RowColumn by, const RowRank& kept, const std::vector<RowRank>& chosen) {
+  std::vector<uint64_t> hashes;
+  for (const RowRank& row : chosen) {
+    if (row < kept) hashes.push_back(HashOfTie(row.hash));
+  }
+  std::sort(hashes.begin(), hashes.end());  // by shard, and there in the order of the index
+  // String keys of one word are visited together.
+  hashes.erase(std::unique(hashes.begin(), hashes.end()), hashes.end());
+  uint64_t erased = 0;
+  std::vector<std::pair<uint64_t, uint32_t>> rows;
+  for (size_t begin = 0; begin < hashes.size();) {
+    Shard& shard = *shards_[ShardOfHash(hashes[begin])];
+    const auto behind = std::upper_bound(hashes.begin() + static_cast<std::ptrdiff_t>(begin),
+                                         hashes.end(), LastHashOf(ShardOfHash(hashes[begin])));
+    const size_t end = std::min(begin + kKeysALock, static_cast<size_t>(behind - hashes.begin()));
+    const std::lock_guard<ShardLock> guard(shard.lock);
+    rows.clear();
+    for (size_t i = begin; i < end; ++i) {
+      if (i + kPipelineLag < end) shard.PrefetchLine(hashes[i + kPipelineLag]);
+      const uint64_t word = UnMix64(hashes[i]);
+      shard.VisitWord(word, hashes[i], [&](uint32_t row) { rows.emplace_back(word, row); });
+    }
+    erased += EraseListed(
+        shard, rows, [&](uint64_t word, const char* row) { return IsBelow(by, kept, word, row); });
+    begin = end;
+  }
+  policy_.CountEvicted(erased);
+  return erased;
+}
+
+Status Table::RankCandidates(RowColumn by, const Candidates& wanted,
+                             std::vector<RowRank>* rows) const {
+  return Guarded([&]() -> Status {
+    const std::shared_lock<ShardLock> hold(layout_lock_);
+    DE_RETURN_IF_ERROR(CheckColumn(by));
+    *rows = Choose(by, wanted);
+    return Status::Ok();
+  });
+}
+
+Status Table::EvictBelow(RowColumn by, const RowRank& kept, uint64_t* evicted) {
+  return Guarded([&]() -> Status {
+    const std::shared_lock<ShardLock> hold(layout_lock_);
+    DE_RETURN_IF_ERROR(CheckColumn(by));
+    *evicted = RowRank{} < kept ? EraseBelow(by, kept) : 0;
+    return Status::Ok();
+  });
+}
+
+Status Table::EvictExpired(uint64_t* evicted) {
+  const Stamp now = policy_.Now();
+  *evicted = 0;
+  if (!policy_.expires()) return Status::Ok();
+  const Status status =
+      EraseIf([&](uint64_t, const char* row) { return policy_.Expired(row, now); }, evicted);
+  policy_.CountEvicted(*evicted);
+  return status;
+}
+
+uint64_t Table::RowsTooMany() const noexcept {
+  const RowPolicyOptions& bounds = policy_.options();
+  uint64_t rows = 0, bytes = 0;
+  for (const auto& shard : shards_) rows += shard->size();
+  for (const auto& weight : policy_.weights) bytes += weight.load(std::memory_order_relaxed);
+  const auto surplus = [](uint64_t had, uint64_t bound) {
+    return had > bound ? had - (bound - bound / kEvictedPart) : 0;
+  };
+  uint64_t too_many = bounds.max_rows > 0 ? surplus(rows, bounds.max_rows) : 0;
+  if (bounds.max_bytes > 0 && rows > 0) {
+    // The index keeps its size: what it does not leave to the rows, rows must give up.
+    uint64_t index = 0;
+    if (bytes > bounds.max_bytes) {
+      for (const auto& shard : shards_) {
+        const std::shared_lock<ShardLock> guard(shard->lock);
+        index += shard->index_bytes();
+      }
+      const uint64_t a_row = std::max<uint64_t>(1, (bytes - std::min(bytes, index)) / rows);
+      too_many = std::max(too_many, surplus(bytes, bounds.max_bytes) / a_row + 1);
+    }
+  }
+  return std::min(too_many, rows);
+}
+
+void Table::MakeRoom() {
+  if (RowsTooMany() == 0) return;
+  const std::lock_guard<std::mutex> one_at_a_time(policy_.evicting);
+  if (policy_.expires() && RowsTooMany() > 0) {
+    const Stamp now = policy_.Now();
+    policy_.CountEvicted(
+        EraseRows([&](uint64_t, const char* row) { return policy_.Expired(row, now); }));
+  }
+  const uint64_t victims = RowsTooMany();
+  if (victims == 0) return;
+  const RowColumn by = policy_.options().evict_by;
+  uint64_t rows = 0;
+  for (const auto& shard : shards_) rows += shard->size();
+  const Candidates wanted(rows, rows - victims);
+  const std::vector<RowRank> chosen = Choose(by, wanted);
+  const RowRank kept = FirstKept(wanted, chosen, victims == rows);
+  if (wanted.highest || victims == rows) {
+    EraseBelow(by, kept);
+  } else {
+    EraseChosen(by, kept, chosen);
+  }
+}
+
+// Searches some rows for expired ones: once through the table while twice as many rows are written
+// as it has. Whole segments: what one visits too much the next leaves out.
+void Table::SweepExpired(uint64_t rows) {
+  auto& credit = policy_.sweep_credit;
+  if (credit.fetch_add(static_cast<int64_t>(rows), std::memory_order_relaxed) < 0) return;
+  const std::unique_lock<std::mutex> one_at_a_time(policy_.evicting, std::try_to_lock);
+  if (!one_at_a_time.owns_lock()) return;
+  const Stamp now = policy_.Now();
+  uint64_t evicted = 0;
+  for (int rounds = 0; rounds < 2 && credit.load(std::memory_order_relaxed) > 0;) {
+    uint64_t hash = policy_.sweep_hash.load(std::memory_order_relaxed);
+    int64_t visited = 1;
+    evicted += EraseSegment(&hash, [&](uint64_t, const char* row) {
+      ++visited;
+      return policy_.Expired(row, now);
+    });
+    policy_.sweep_hash.store(hash + 1, std::memory_order_relaxed);
+    rounds += hash == ~uint64_t{0};
+    credit.fetch_sub(visited, std::memory_order_relaxed);
+  }
+  policy_.CountEvicted(evicted);
+}
+
+void Table::AfterWrite(size_t keys) {
+  if (policy_.bounded()) MakeRoom();
+  if (policy_.expires()) SweepExpired(keys / 2);
+}
+
+// Calls on_row(row, position) for every key that has a row, under its shard's lock.
+template <typename OnRow>
+Status Table::ForEachFound(const Keys& keys, bool write, const OnRow& on_row) const {
+  DE_RETURN_IF_ERROR(Prepare(keys));
+  return Guarded([&] {
+    ScratchLease scratch(*this);
+    scratch->partition.Build(keys, nullptr);
+    for (uint32_t at = 0; at < kShards; ++at) {
+      Shard& shard = *shards_[at];
+      const ShardKeys group = scratch->partition.Of(at);
+      for (size_t begin = 0; begin < group.count; begin += kKeysALock) {
+        const size_t end = std::min(group.count, begin + kKeysALock);
+        const auto body = [&] {
+          for (size_t j = begin; j < end; ++j) {
+            if (j + kPipelineLag < end) shard.PrefetchLine(Mix64(group.words[j + kPipelineLag]));
+            const uint32_t position = group.positions[j];
+            const uint64_t hash = Mix64(group.words[j]);
+            const uint32_t row =
+                shard.Find({group.words[j], hash,
+                            keys.strings == nullptr ? nullptr : keys.strings + position});
+            if (row == kNoRow) continue;
+            if (write && shard.watch != nullptr) {
+              shard.watch->BeforeWrite(group.words[j], hash, row, shard.Row(row),
+                                       /*inserted=*/false);
+            }
+            on_row(shard.Row(row), position);
+          }
+        };
+        if (write) {
+          const std::lock_guard<ShardLock> guard(shard.lock);
+          body();
+        } else {
+          const std::shared_lock<ShardLock> guard(shard.lock);
+          body();
+        }
+      }
+    }
+    return Status::Ok();
+  });
+}
+
+Status Table::Touch(const Keys& keys) {
+  const std::shared_lock<ShardLock> hold(layout_lock_);
+  const Stamp stamp = policy_.BeginWrite();
+  return ForEachFound(keys, /*write=*/true, [&](char* row, uint32_t) {
+    if (!policy_.Expired(row, stamp)) policy_.Touch(row, stamp);
+  });
+}
+
+Status Table::ReadColumn(RowColumn column, const Keys& keys, int64_t* values, bool* found) const {
+  const std::shared_lock<ShardLock> hold(layout_lock_);
+  DE_RETURN_IF_ERROR(CheckColumn(column));
+  DE_RETURN_IF_ERROR(Prepare(keys));
+  std::fill_n(values, keys.size, int64_t{0});
+  if (found != nullptr) std::fill_n(found, keys.size, false);
+  const Stamp now = policy_.Now();
+  return ForEachFound(keys, /*write=*/false, [&](const char* row, uint32_t position) {
+    if (policy_.Expired(row, now)) return;
+    values[position] = policy_.ReadShared(row, column);
+    if (found != nullptr) found[position] = true;
+  });
+}
+
+Status Table::WriteColumn(RowColumn column, const Keys& keys, const int64_t* values) {
+  const std::shared_lock<ShardLock> hold(layout_lock_);
+  DE_RETURN_IF_ERROR(CheckColumn(column));
+  return ForEachFound(keys, /*write=*/true, [&](char* row, uint32_t position) {
+    policy_.Write(row, column, values[position]);
+  });
+}
+
+void Table::SaveState(std::map<std::string, std::string>* metadata) const {
+  if (!policy_.tracks() && !policy_.has_filters()) return;
+  (*metadata)[kStepsKey] = std::to_string(policy_.steps());
+  if (!policy_.has_filters()) return;
+  std::string parts;
+  for (size_t shard = 0; shard < kShards; ++shard) {
+    std::string part;
+    {
+      const std::shared_lock<ShardLock> guard(shards_[shard]->lock);
+      policy_.filter(shard).Save(&part);
+    }
+    const uint64_t size = part.size();
+    parts.append(reinterpret_cast<const char*>(&size), sizeof(size));
+    parts.append(part);
+  }
+  (*metadata)[kAdmissionKey] = std::move(parts);
+}
+
+Status Table::LoadState(const std::map<std::string, std::string>& metadata, uint32_t shard_index,
+                        uint32_t shard_count) {
+  return Guarded([&]() -> Status {
+    if (const auto steps = metadata.find(kStepsKey); steps != metadata.end()) {
+      policy_.WitnessSteps(std::strtoll(steps->second.c_str(), nullptr, 10));
+    }
+    const auto admission = metadata.find(kAdmissionKey);
+    if (admission == metadata.end() || !policy_.has_filters()) return Status::Ok();
+    std::string_view parts = admission->second;
+    for (size_t shard = 0; shard < kShards; ++shard) {
+      uint64_t size = 0;
+      if (parts.size() < sizeof(size))
+        return Status::DataLoss("the counts of keys without a row are truncated");
+      std::memcpy(&size, parts.data(), sizeof(size));
+      parts.remove_prefix(sizeof(size));
+      if (parts.size() < size)
+        return Status::DataLoss("the counts of keys without a row are truncated");
+      bool merged = false;
+      const std::lock_guard<ShardLock> guard(shards_[shard]->lock);
+      DE_RETURN_IF_ERROR(
+          policy_.filter(shard).Merge(parts.substr(0, size), shard_index, shard_count, &merged));
+      parts.remove_prefix(size);
+    }
+    return Status::Ok();
+  });
+}
+
+}  // namespace de::engine

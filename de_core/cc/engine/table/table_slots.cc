@@ -1,0 +1,143 @@
+// Verbs on the slots of rows: what optimizers keep there.
+#include <mutex>
+#include <shared_mutex>
+
+#include "de_core/cc/engine/base/guard.h"
+#include "de_core/cc/engine/optimizer/row_average.h"
+#include "de_core/cc/engine/table/table.h"
+
+namespace de::engine {
+namespace {
+
+Status NoSuchSlot(const std::string& owner, const std::string& name) {
+  return Status::NotFound("slot must name a slot of this table as 'owner/slot'. Received: '" +
+                          owner + "/" + name + "'");
+}
+
+/// Errors unless a slot is there as the caller knows it: another thread may drop an optimizer's
+/// slots and add others of the same name.
+Status CheckSlot(const RowSlot* slot, const std::string& owner, const std::string& name,
+                 size_t bytes) {
+  if (slot == nullptr) return NoSuchSlot(owner, name);
+  if (slot->bytes() == bytes) return Status::Ok();
+  return Status::FailedPrecondition(
+      "slot '" + owner + "/" + name +
+      "' must stay as it is while it is read or written; read the table's slots again. Received: "
+      "bytes=" +
+      std::to_string(bytes) + " where the table holds bytes=" + std::to_string(slot->bytes()));
+}
+
+}  // namespace
+
+Status Table::FindSlot(const std::string& owner, const std::string& name, size_t bytes,
+                       const Keys& keys, char* out, bool* found) const {
+  DE_RETURN_IF_ERROR(Prepare(keys));
+  return Guarded([&]() -> Status {
+    const std::shared_lock<ShardLock> hold(layout_lock_);
+    const RowSlot* slot = layout_.FindSlot(owner, name);
+    DE_RETURN_IF_ERROR(CheckSlot(slot, owner, name, bytes));
+    std::vector<char> fresh(layout_.stride());
+    layout_.FillSlots(fresh.data(), 0);
+    const Stamp now = policy_.Now();
+    for (size_t i = 0; i < keys.size; ++i) {
+      const uint64_t word = WordOf(keys, i);
+      const uint64_t hash = Mix64(word);
+      const Shard& shard = *shards_[ShardOfHash(hash)];
+      const std::shared_lock<ShardLock> guard(shard.lock);
+      const uint32_t row =
+          shard.Find({word, hash, keys.strings == nullptr ? nullptr : keys.strings + i});
+      const bool exists = row != kNoRow && !policy_.Expired(shard.Row(row), now);
+      const char* from = exists ? shard.Row(row) : fresh.data();
+      CopyBytes(out + i * bytes, from + slot->offset, bytes);
+      if (found != nullptr) found[i] = exists;
+    }
+    return Status::Ok();
+  });
+}
+
+Status Table::AssignSlot(const std::string& owner, const std::string& name, size_t bytes,
+                         const Keys& keys, const char* values) {
+  DE_RETURN_IF_ERROR(Prepare(keys));
+  return Guarded([&]() -> Status {
+    const std::shared_lock<ShardLock> hold(layout_lock_);
+    const RowSlot* slot = layout_.FindSlot(owner, name);
+    DE_RETURN_IF_ERROR(CheckSlot(slot, owner, name, bytes));
+    for (size_t i = 0; i < keys.size; ++i) {
+      const uint64_t word = WordOf(keys, i);
+      const uint64_t hash = Mix64(word);
+      Shard& shard = *shards_[ShardOfHash(hash)];
+      const std::lock_guard<ShardLock> guard(shard.lock);
+      const uint32_t number =
+          shard.Find({word, hash, keys.strings == nullptr ? nullptr : keys.strings + i});
+      if (number == kNoRow) continue;
+      char* const row = shard.Row(number);
+      if (shard.watch != nullptr) shard.watch->BeforeWrite(word, hash, number, row, false);
+      CopyBytes(row + slot->offset, values + i * bytes, bytes);
+    }
+    return Status::Ok();
+  });
+}
+
+Status Table::TakeAverages(const std::string& owner) {
+  return Guarded([&]() -> Status {
+    const std::shared_lock<ShardLock> hold(layout_lock_);
+    const RowSlot* slot = layout_.FindSlot(owner, AverageSlot(options_.value_dtype, 1).name);
+    if (slot == nullptr) return Status::Ok();  // no row was trained yet
+    const AverageKernels average = AverageKernelsOf(options_.value_dtype);
+    for (uint32_t at = 0; at < kShards; ++at) {
+      Shard& shard = *shards_[at];
+      const uint64_t last_of_shard =
+          (uint64_t{at} << (64 - kShardBits)) | (~uint64_t{0} >> kShardBits);
+      for (uint64_t hash = uint64_t{at} << (64 - kShardBits);; ++hash) {
+        const std::lock_guard<ShardLock> guard(shard.lock);
+        hash = shard.VisitSegment(hash, [&](uint64_t word, uint32_t number) {
+          char* const row = shard.Row(number);
+          if (shard.watch != nullptr) {
+            shard.watch->BeforeWrite(word, Mix64(word), number, row, /*inserted=*/false);
+          }
+          average.take(row, row + slot->offset, options_.dim);
+        });
+        if (hash == last_of_shard) break;
+      }
+    }
+    return Status::Ok();
+  });
+}
+
+Status Table::DropSlots(const std::string& owner) {
+  if (owner == kMetadataOwner) {
+    return Status::InvalidArgument("owner must be an optimizer's. Received: '" + owner +
+                                   "', whose columns belong to the table");
+  }
+  return Guarded([&]() -> Status {
+    const std::lock_guard<std::mutex> replacing(replacing_lock_);
+    const std::lock_guard<ShardLock> hold(layout_lock_);
+    if (!layout_.HasOwner(owner)) return Status::Ok();
+    RowLayout narrower = layout_;
+    narrower.Remove(owner);
+    Relayout(std::move(narrower));
+    return Status::Ok();
+  });
+}
+
+/// Moves all rows to a layout with slots appended or taken away, or throws std::bad_alloc and
+/// changes nothing. Takes the memory of the rows as they are beside them. Nobody else uses the
+/// table meanwhile.
+void Table::Relayout(RowLayout layout) {
+  // A base holds the slots that go: the next delta must replace it.
+  const bool dropped = layout.slots().size() < layout_.slots().size();
+  std::vector<Slab> rows;
+  rows.reserve(kShards);
+  for (const auto& shard : shards_) rows.push_back(shard->Relaid(layout_, layout));
+  for (size_t i = 0; i < kShards; ++i) {
+    RowWatch* const watch = shards_[i]->watch.get();
+    if (watch != nullptr && dropped) watch->Cleared();
+    if (watch != nullptr && watch->held != nullptr) watch->held->Cleared();
+    shards_[i]->Adopt(&rows[i], layout);
+  }
+  layout_ = std::move(layout);
+  rows.clear();  // no row of the old layout will be asked for
+  arena_.Trim();
+}
+
+}  // namespace de::engine

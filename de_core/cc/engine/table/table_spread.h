@@ -1,0 +1,133 @@
+// Spreads what a verb writes over shards and threads.
+#ifndef DE_CORE_ENGINE_TABLE_SPREAD_H_
+#define DE_CORE_ENGINE_TABLE_SPREAD_H_
+
+#include <algorithm>
+
+#include "de_core/cc/engine/base/guarded_tasks.h"
+#include "de_core/cc/engine/batch/picked_keys.h"
+#include "de_core/cc/engine/table/all_shards.h"
+#include "de_core/cc/engine/table/shard_update.h"
+#include "de_core/cc/engine/table/table_gate.h"
+#include "de_core/cc/engine/table/table_scratch.h"
+
+namespace de::engine {
+
+/// Bytes that a batch must move where they are not: one thread needs some 100 microseconds for it.
+inline constexpr size_t kBytesWorthThreads = size_t{3} << 19;
+/// Threads that may each read all keys of a batch: more would read longer than they write.
+inline constexpr size_t kMostReaders = 4;
+
+/// Calls per_shard(shard, its keys) for every shard with keys in the batch, and returns a failure
+/// of one, if there is any, when all are done. `partition` is that of the keys if it `is_built`, or
+/// else becomes it.
+template <typename PerShard>
+Status ForEachGroup(const Keys& keys, Partition* partition, bool is_built, Executor* executor,
+                    const PerShard& per_shard) {
+  FirstFailure failure;
+  const auto one = [&](size_t shard) {
+    const ShardKeys group = partition->Of(static_cast<uint32_t>(shard));
+    if (group.count == 0) return;
+    failure.Run([&] {
+      per_shard(static_cast<uint32_t>(shard), group);
+      return Status::Ok();
+    });
+  };
+  if (!is_built) {
+    partition->BuildAndRun(keys, executor, kShards, one);
+  } else {
+    RunTasks(ThreadsFor(keys.size >= kKeysWorthThreads, executor), kShards, one);
+  }
+  return failure.Take();
+}
+
+// Calls per_shard(its keys) for every shard with keys in the batch, which writes them.
+template <typename PerShard>
+Status Table::ForEachShard(const Keys& keys, Executor* executor, const PerShard& per_shard) {
+  DE_RETURN_IF_ERROR(Prepare(keys));
+  if (keys.size == 0) return Status::Ok();
+  return Guarded([&]() -> Status {
+    ScratchLease scratch(*this);
+    const auto group_of = [&](uint32_t shard, const ShardKeys& group) {
+      per_shard(OneShardsKeys{shards_.data(), shard, group});
+    };
+    DE_RETURN_IF_ERROR(
+        ForEachGroup(keys, &scratch->partition, /*is_built=*/false, executor, group_of));
+    AfterWrite(keys.size);
+    return Status::Ok();
+  });
+}
+
+// UpdateShard for all keys; on_row and on_refused are given positions in the batch. Without a gate
+// keys are taken as they come, by one thread or by a few that have some of the shards each, under
+// the locks of all these shards, unless others hold some of them: sorting the keys by shard would
+// take as long as writing some of the rows.
+template <typename Plain, typename OnRow, typename OnRefused>
+Status Table::UpdateRows(const Keys& keys, Executor* executor, const WriteTouches& touch,
+                         const TableGate& gate, const OnRow& on_row, const OnRefused& on_refused,
+                         const Plain& plain) {
+  DE_RETURN_IF_ERROR(Prepare(keys));
+  const auto one_shard = [&](const OneShardsKeys& batch) {
+    UpdateShard(
+        batch, keys, touch, gate.active(),
+        [&](Shard& shard, const IndexKey& key, char* row, size_t j, bool inserted) {
+          on_row(shard, key, row, batch.position(j), inserted);
+        },
+        [&](const IndexKey& key, size_t j) { on_refused(key, batch.position(j)); }, Ignored{},
+        plain);
+  };
+  // A key and its index line are some 128 bytes. Strings are hashed once, so they are sorted.
+  const size_t bytes = keys.size * (2 * sizeof(IndexLine) + touch.row_bytes);
+  const bool strings = keys.strings != nullptr;
+  Executor* const threads =
+      ThreadsFor(strings ? keys.size >= kKeysWorthThreads : bytes >= kBytesWorthThreads, executor);
+  const bool sorted = threads != nullptr && (strings || threads->threads() > kMostReaders);
+  if (sorted || gate.active() != nullptr) {
+    return ForEachShard(keys, executor, one_shard);
+  }
+  // False where others hold some of the locks.
+  const auto as_they_come = [&](const auto& batch, size_t begin, size_t end) {
+    for (uint32_t i = batch.first(); i <= batch.last(); ++i) shards_[i]->lock.LetReadersIn();
+    arena_.Prefault();
+    const AllShards</*kWriter=*/true> locks(shards_, batch.first(), batch.last());
+    if (!locks.held()) return false;
+    const auto row_at = [&](Shard& shard, const IndexKey& key, char* row, size_t j, bool inserted) {
+      on_row(shard, key, row, batch.position(j), inserted);
+    };
+    UpdateLocked(batch, keys, begin, end, touch, gate.active(), row_at, Ignored{}, plain);
+    return true;
+  };
+  const auto one_by_one = [&](const PickedKeys& picked) {
+    picked.ForEachShard([&](uint32_t shard, const ShardKeys& group) {
+      one_shard(OneShardsKeys{shards_.data(), shard, group});
+    });
+  };
+  if (threads == nullptr) {
+    return Guarded([&] {
+      const AllShardsKeys batch{shards_.data(), &keys};
+      for (size_t begin = 0; begin < keys.size; begin += kKeysALock) {
+        const size_t end = std::min(keys.size, begin + kKeysALock);
+        if (as_they_come(batch, begin, end)) continue;
+        PickedKeys picked(keys, begin, end, 0, kShards - 1);
+        picked.Next();
+        one_by_one(picked);
+      }
+      return Status::Ok();
+    });
+  }
+  const size_t tasks = threads->threads();
+  return RunGuarded(threads, tasks, [&](size_t task) {
+    const auto first = static_cast<uint32_t>(task * kShards / tasks);
+    const auto last = static_cast<uint32_t>((task + 1) * kShards / tasks - 1);
+    PickedKeys picked(keys, 0, keys.size, first, last);
+    while (picked.Next()) {
+      const SomeShardsKeys batch(shards_.data(), keys, picked);
+      if (!as_they_come(batch, 0, picked.count())) one_by_one(picked);
+    }
+    return Status::Ok();
+  });
+}
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_TABLE_SPREAD_H_

@@ -1,0 +1,231 @@
+// Verbs that write rows.
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "de_core/cc/engine/rows/scalar_types.h"
+#include "de_core/cc/engine/table/shard_update.h"
+#include "de_core/cc/engine/table/table_gate.h"
+#include "de_core/cc/engine/table/table_spread.h"
+
+namespace de::engine {
+namespace {
+
+/// row += to - from, or row += to where `from` is nullptr.
+using AddValues = void (*)(char* row, const char* to, const char* from, size_t dim) noexcept;
+
+template <typename T, typename Sum>
+void AddElements(char* row, const char* to, const char* from, size_t dim, const Sum& sum) noexcept {
+  for (size_t i = 0; i < dim; ++i) {
+    T value, term, less{};
+    std::memcpy(&value, row + i * sizeof(T), sizeof(T));
+    std::memcpy(&term, to + i * sizeof(T), sizeof(T));
+    if (from != nullptr) std::memcpy(&less, from + i * sizeof(T), sizeof(T));
+    value = sum(value, term, less);
+    std::memcpy(row + i * sizeof(T), &value, sizeof(T));
+  }
+}
+
+template <typename T>
+void AddIntegers(char* row, const char* to, const char* from, size_t dim) noexcept {
+  // Unsigned, so that overflow wraps as it does in TensorFlow.
+  using U = std::make_unsigned_t<T>;
+  AddElements<U>(row, to, from, dim,
+                 [](U value, U term, U less) { return static_cast<U>(value + term - less); });
+}
+
+/// Addition of values of `dtype`; nullptr for types without one.
+AddValues AdditionOf(DType dtype) {
+  switch (dtype) {
+    case DType::kInt8:
+      return &AddIntegers<int8_t>;
+    case DType::kInt32:
+      return &AddIntegers<int32_t>;
+    case DType::kInt64:
+      return &AddIntegers<int64_t>;
+    default:
+      break;
+  }
+  return VisitFloating<AddValues>(dtype, nullptr, [](auto tag) -> AddValues {
+    using T = typename decltype(tag)::type;
+    return [](char* row, const char* to, const char* from, size_t dim) noexcept {
+      AddElements<T>(row, to, from, dim, [](T value, T term, T less) {
+        using S = Scalar<T>;
+        return S::Store(S::Load(value) + (S::Load(term) - S::Load(less)));
+      });
+    };
+  });
+}
+
+}  // namespace
+
+/// Writes a row's strings: all, or none where memory runs out, and then a row that was `inserted`
+/// is no more.
+void Table::WriteStrings(Shard& shard, const IndexKey& key, char* row, size_t position,
+                         const Values& values, bool inserted) const {
+  try {
+    shard.ReplaceStrings(row, values.strings + position * options_.dim);
+  } catch (const std::bad_alloc&) {
+    if (inserted) shard.Erase(key);
+    throw;
+  }
+}
+
+Status Table::InsertOrAssign(const Keys& keys, const Values& values, Executor* executor) {
+  const std::shared_lock<ShardLock> hold(layout_lock_);
+  const Stamp stamp = policy_.BeginWrite();
+  const TableGate gate(this, stamp, /*admits_all=*/true);
+  const WriteTouches touch(std::max(layout_.value_bytes(), policy_.end()), values.data,
+                           values.data == nullptr ? 0 : layout_.value_bytes());
+  const size_t bytes = layout_.value_bytes();
+  const auto update = [&](const auto& plain) {
+    return UpdateRows(
+        keys, executor, touch, gate,
+        [&](Shard& shard, const IndexKey& key, char* row, size_t position, bool inserted) {
+          if (inserted) layout_.FillSlots(row, 0);
+          if (values.data != nullptr) {
+            CopyBytes(row, values.data + position * bytes, bytes);
+          } else {
+            WriteStrings(shard, key, row, position, values, inserted);
+          }
+          policy_.Touch(row, stamp);
+        },
+        Ignored{}, plain);
+  };
+  const bool plain = options_.key_type != KeyType::kString && values.data != nullptr &&
+                     !policy_.tracks() && gate.active() == nullptr;
+  switch (plain ? bytes : 0) {
+    case 32:
+      return update(PlainRows<32>{values.data});
+    case 64:
+      return update(PlainRows<64>{values.data});
+    case 128:
+      return update(PlainRows<128>{values.data});
+    case 256:
+      return update(PlainRows<256>{values.data});
+    default:
+      return update(PlainRows<0>{});
+  }
+}
+
+Status Table::AccumOrAssign(const Keys& keys, const void* values, const void* old_values,
+                            Executor* executor) {
+  const AddValues add = AdditionOf(options_.value_dtype);
+  if (add == nullptr) {
+    return Status::InvalidArgument("accum needs values of a numeric type. Received: value_dtype=" +
+                                   std::string(NameOf(options_.value_dtype)));
+  }
+  const std::shared_lock<ShardLock> hold(layout_lock_);
+  const size_t bytes = layout_.value_bytes();
+  const Stamp stamp = policy_.BeginWrite();
+  const TableGate gate(this, stamp, /*admits_all=*/true);
+  const WriteTouches touch(std::max(bytes, policy_.end()), static_cast<const char*>(values), bytes);
+  return UpdateRows(
+      keys, executor, touch, gate,
+      [&](Shard&, const IndexKey&, char* row, size_t position, bool inserted) {
+        const size_t at = position * bytes;
+        const char* value = static_cast<const char*>(values) + at;
+        if (inserted) {
+          layout_.FillSlots(row, 0);
+          CopyBytes(row, value, bytes);
+        } else {
+          add(row, value,
+              old_values == nullptr ? nullptr : static_cast<const char*>(old_values) + at,
+              options_.dim);
+        }
+        policy_.Touch(row, stamp);
+      });
+}
+
+Status Table::FindOrInsert(const Keys& keys, const ValuesOut& out, bool* found,
+                           Executor* executor) {
+  const std::shared_lock<ShardLock> hold(layout_lock_);
+  const Stamp stamp = policy_.BeginWrite();
+  const TableGate gate(this, stamp, /*admits_all=*/false);
+  const size_t touched = std::max(layout_.value_bytes(), policy_.end());
+  const auto tell = [&](size_t position, bool exists) {
+    if (found != nullptr) found[position] = exists;
+  };
+  return UpdateRows(
+      keys, executor, touched, gate,
+      [&](Shard& shard, const IndexKey& key, char* row, size_t position, bool inserted) {
+        if (inserted) WriteInitial(shard, key, row);
+        policy_.Touch(row, stamp);
+        tell(position, !inserted);
+        ReadRow(row, position, out);
+      },
+      [&](const IndexKey& key, size_t position) {
+        tell(position, false);
+        ReadInitial(key, position, out);
+      });
+}
+
+void Table::WriteInitial(Shard& shard, const IndexKey& key, char* row) const {
+  layout_.FillSlots(row, 0);
+  if (options_.value_dtype != DType::kString) return initializer_->Fill(key.word, row);
+  for (size_t i = 0; i < options_.dim; ++i) {  // the strings of an expired row
+    char* at = row + i * sizeof(StringArena::Ref);
+    shard.arena().Free(StringArena::LoadRef(at));
+    StringArena::StoreRef(at, 0);
+  }
+}
+
+Status Table::LoadRows(const RowLayout& from, const Keys& keys, const Values& rows,
+                       Executor* executor) {
+  if (from.key_type() != options_.key_type || from.value_dtype() != options_.value_dtype ||
+      from.dim() != options_.dim) {
+    return Status::InvalidArgument("rows must be of the table's types and dim. Received: " +
+                                   std::string(NameOf(from.key_type())) + " keys, " +
+                                   std::string(NameOf(from.value_dtype())) +
+                                   " values of dim=" + std::to_string(from.dim()) +
+                                   " for a table of " + std::string(NameOf(options_.key_type)) +
+                                   " keys, " + std::string(NameOf(options_.value_dtype)) +
+                                   " values of dim=" + std::to_string(options_.dim));
+  }
+  return Guarded([&]() -> Status {
+    const std::shared_lock<ShardLock> hold(layout_lock_);
+    std::vector<std::pair<const RowSlot*, const RowSlot*>> shared;  // (to, from)
+    for (const RowSlot& slot : layout_.slots()) {
+      const RowSlot* source = from.FindSlot(slot.owner, slot.spec.name);
+      if (source != nullptr && source->bytes() == slot.bytes()) shared.emplace_back(&slot, source);
+    }
+    const size_t stride = from.stride();
+    const Stamp stamp = policy_.BeginWrite();
+    const TableGate gate(this, stamp, /*admits_all=*/true);
+    return UpdateRows(
+        keys, executor, layout_.stride(), gate,
+        [&](Shard& shard, const IndexKey& key, char* row, size_t position, bool inserted) {
+          const char* source = rows.data + position * stride;
+          if (rows.strings != nullptr) {
+            WriteStrings(shard, key, row, position, rows, inserted);
+          } else {
+            CopyBytes(row, source, layout_.value_bytes());
+          }
+          layout_.FillSlots(row, 0);
+          policy_.Touch(row, stamp);  // what the rows come without
+          for (const auto& [to, slot] : shared) {
+            CopyBytes(row + to->offset, source + slot->offset, slot->bytes());
+          }
+        });
+  });
+}
+
+Status Table::Erase(const Keys& keys, Executor* executor) {
+  const std::shared_lock<ShardLock> hold(layout_lock_);
+  return ForEachShard(keys, executor, [&](const OneShardsKeys& batch) {
+    Shard& shard = *batch.shards[batch.shard];
+    const ShardKeys& group = batch.group;
+    for (size_t begin = 0; begin < group.count; begin += kKeysALock) {
+      const size_t end = std::min(group.count, begin + kKeysALock);
+      if (begin > 0) shard.lock.LetReadersIn();
+      const std::lock_guard<ShardLock> guard(shard.lock);
+      for (size_t j = begin; j < end; ++j) {
+        if (j + kPipelineLag < end) shard.PrefetchLine(Mix64(group.words[j + kPipelineLag]));
+        shard.Erase({group.words[j], Mix64(group.words[j]),
+                     keys.strings == nullptr ? nullptr : keys.strings + group.positions[j]});
+      }
+    }
+  });
+}
+
+}  // namespace de::engine

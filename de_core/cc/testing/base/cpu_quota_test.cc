@@ -1,0 +1,67 @@
+// Quotas of both versions of control groups, in files laid out as the system's.
+#include "de_core/cc/engine/base/cpu_quota.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+namespace de::engine {
+namespace {
+
+class CpuQuotaTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    root_ = std::filesystem::path(::testing::TempDir()) / ("cpu_quota_" + name);
+    std::filesystem::remove_all(root_);
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  void Put(const std::string& path, const std::string& text) {
+    const std::filesystem::path file = root_ / path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text << '\n';
+  }
+  double Quota() const { return CpuQuota(root_.string()); }
+
+  std::filesystem::path root_;
+};
+
+TEST_F(CpuQuotaTest, none) {
+  EXPECT_TRUE(std::isinf(Quota()));
+  Put("proc/self/cgroup", "0::/a");
+  EXPECT_TRUE(std::isinf(Quota()));
+  Put("sys/fs/cgroup/a/cpu.max", "max 100000");
+  EXPECT_TRUE(std::isinf(Quota()));
+  Put("sys/fs/cgroup/a/cpu.max", "nonsense");
+  EXPECT_TRUE(std::isinf(Quota()));
+}
+
+TEST_F(CpuQuotaTest, version_2_takes_the_least_on_the_way_up) {
+  Put("proc/self/cgroup", "0::/a/b");
+  Put("sys/fs/cgroup/a/b/cpu.max", "400000 100000");
+  EXPECT_EQ(Quota(), 4.0);
+  Put("sys/fs/cgroup/a/cpu.max", "150000 100000");
+  EXPECT_EQ(Quota(), 1.5);
+}
+
+TEST_F(CpuQuotaTest, version_2_in_a_container) {
+  Put("proc/self/cgroup", "0::/");
+  Put("sys/fs/cgroup/cpu.max", "50000 100000");
+  EXPECT_EQ(Quota(), 0.5);
+}
+
+TEST_F(CpuQuotaTest, version_1) {
+  Put("proc/self/cgroup", "5:cpuset:/x\n4:cpu,cpuacct:/docker/1\n0::/y");
+  Put("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1");
+  Put("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000");
+  EXPECT_TRUE(std::isinf(Quota()));
+  Put("sys/fs/cgroup/cpu/docker/1/cpu.cfs_quota_us", "200000");
+  Put("sys/fs/cgroup/cpu/docker/1/cpu.cfs_period_us", "100000");
+  EXPECT_EQ(Quota(), 2.0);
+}
+
+}  // namespace
+}  // namespace de::engine

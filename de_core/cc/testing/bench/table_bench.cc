@@ -1,0 +1,187 @@
+// The table against other maps and against the memory itself. `table_bench --help` says how.
+#include "de_core/cc/testing/bench/table_bench.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "de_core/cc/testing/bench/table_bench_peers.h"
+
+namespace {
+
+using de::bench::Options;
+
+constexpr char kHelp[] =
+    R"(Measures the embedding table, interleaved with its peers, and prints ratios.
+
+  table_bench [--quick] [--only SECTION,…] [--OPTION VALUE …]
+
+Peers: libcuckoo with rows inline (apt-get install libcuckoo-dev), absl::flat_hash_map as an index
+of a plain array (libabsl-dev); those that were not found when this was configured are left out.
+The memory's limit: `gather`, a prefetched random gather of such rows from a plain array in huge
+pages; `probe`, one random index line and then the row it leads to. Both ask for memory ahead as
+is usual, into the nearest cache; `far gather` and `far probe` into the second one, as the table does.
+
+Every number is a median over rounds in which all measures run in turn, of CPU time unless said
+otherwise; a ratio is the median over the rounds. Whatever allocates is preceded by touching and
+freeing as much. For numbers to quote the machine must be quiet.
+
+Sections (all by default):
+  w1       sequential keys, half of the queries miss
+  w2       80 % of the queries to 20 % of the keys; one and two threads
+  w3       uniform hits, by dim and batch; a large table and a small one
+  w4       Zipf queries, hit rates, and misses with a random initializer (W4, W5)
+  fill     W6: from empty, growing and with init_size
+  mixed    W6: half reads, half writes on two threads
+  memory   resident bytes over keys and values while growing
+  stall    the longest lookup while the table grows twentyfold
+  hostile  keys that are sequential, multiples of 2^k, of equal low bits, all in one shard
+
+Options:
+  --rows N          rows of w1, w3, w4, memory      (10000000)
+  --small_rows N    of the small table of w3        (200000)
+  --skewed_rows N   of w2                           (5000000)
+  --fill_rows N     of fill and mixed               (5000000)
+  --stall_rows N    of stall, at the end            (20000000)
+  --hostile_rows N  of each pattern                 (1048576)
+  --queries N       a round                         (1048576)
+  --payload_mb N    bound of rows * dim * 4 bytes   (2600)
+  --rounds N        of lookups                      (7)
+  --fill_rounds N   of fill and stall               (3)
+  --dims N,…        of 8, 16, 32, 64, 128           (all)
+  --batches N,…     of w3                           (256,4096,131072)
+  --quick           a hundredth of the rows, three rounds: some seconds, to see that it runs
+  --strict          exit with 2 if a bar was missed
+
+Defaults need 12 GB and some minutes.
+)";
+
+std::vector<std::string> Split(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, ',');) parts.push_back(part);
+  return parts;
+}
+
+std::vector<size_t> Sizes(const std::string& text) {
+  std::vector<size_t> sizes;
+  for (const std::string& part : Split(text))
+    sizes.push_back(std::strtoull(part.c_str(), nullptr, 10));
+  return sizes;
+}
+
+[[noreturn]] void Refuse(const std::string& what) {
+  std::fprintf(stderr, "%s. See table_bench --help.\n", what.c_str());
+  std::exit(1);
+}
+
+Options Parse(int argc, char** argv, bool* strict) {
+  Options options;
+  const std::vector<std::pair<std::string, uint64_t*>> numbers = {
+      {"--rows", &options.rows},
+      {"--small_rows", &options.small_rows},
+      {"--skewed_rows", &options.skewed_rows},
+      {"--fill_rows", &options.fill_rows},
+      {"--stall_rows", &options.stall_rows},
+      {"--hostile_rows", &options.hostile_rows},
+      {"--queries", &options.queries}};
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (name == "--help") {
+      std::fputs(kHelp, stdout);
+      std::exit(0);
+    }
+    if (name == "--strict") {
+      *strict = true;
+      continue;
+    }
+    if (name == "--quick") {
+      for (const auto& [option, number] : numbers) *number /= 100;
+      options.small_rows = 20'000;
+      options.quick = true;
+      options.rounds = 3;
+      options.fill_rounds = 1;
+      continue;
+    }
+    if (i + 1 == argc) Refuse("An option needs a value. Received: " + name);
+    const std::string value = argv[++i];
+    const uint64_t number = std::strtoull(value.c_str(), nullptr, 10);
+    if (name == "--only") {
+      for (const std::string& part : Split(value)) options.only.insert(part);
+    } else if (name == "--dims") {
+      options.dims = Sizes(value);
+    } else if (name == "--batches") {
+      options.batches = Sizes(value);
+    } else {
+      bool known = false;
+      for (const auto& [option, to] : numbers) {
+        if (name != option) continue;
+        *to = number;
+        known = true;
+      }
+      if (name == "--payload_mb") {
+        options.payload_bytes = number * 1'000'000;
+      } else if (name == "--rounds") {
+        options.rounds = static_cast<int>(number);
+      } else if (name == "--fill_rounds") {
+        options.fill_rounds = static_cast<int>(number);
+      } else if (!known) {
+        Refuse("There is no such option. Received: " + name);
+      }
+      if (number == 0) Refuse("A number above 0 is needed. Received: " + name + " " + value);
+    }
+  }
+  const std::set<std::string> sections = {"w1",    "w2",     "w3",    "w4",     "fill",
+                                          "mixed", "memory", "stall", "hostile"};
+  for (const std::string& section : options.only) {
+    if (sections.count(section) == 0) Refuse("There is no such section. Received: " + section);
+  }
+  return options;
+}
+
+std::string FirstLine(const char* path, const std::string& prefix = "") {
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    if (line.compare(0, prefix.size(), prefix) != 0) continue;
+    const size_t colon = prefix.empty() ? std::string::npos : line.find(": ");
+    return colon == std::string::npos ? line : line.substr(colon + 2);
+  }
+  return "?";
+}
+
+void PrintMachine() {
+  std::printf("%s, %u cores, %.1f GB free, load %s, huge pages %s, compiler %s\n",
+              FirstLine("/proc/cpuinfo", "model name").c_str(), std::thread::hardware_concurrency(),
+              static_cast<double>(de::bench::AvailableBytes()) / 1e9,
+              FirstLine("/proc/loadavg").c_str(),
+              FirstLine("/sys/kernel/mm/transparent_hugepage/enabled").c_str(), __VERSION__);
+  if (!de::bench::Cuckoo<8>::kThere)
+    std::printf("Left out: libcuckoo (apt-get install libcuckoo-dev)\n");
+  if (!de::bench::Flat::kThere) std::printf("Left out: absl (apt-get install libabsl-dev)\n");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bool strict = false;
+  const Options options = Parse(argc, argv, &strict);
+  PrintMachine();
+  de::bench::Report report(!options.quick);
+  const double start = de::bench::WallSeconds();
+  // Memory first: nothing has been allocated and freed yet.
+  if (options.Wants("memory")) de::bench::MemorySection(options, &report);
+  de::bench::LookupSections(options, &report);
+  if (options.Wants("fill")) de::bench::FillSection(options, &report);
+  if (options.Wants("mixed")) de::bench::MixedSection(options, &report);
+  if (options.Wants("stall")) de::bench::StallSection(options, &report);
+  if (options.Wants("hostile")) de::bench::HostileSection(options, &report);
+  const int missed = report.Summary();
+  std::printf("\n%.0f s; load at the end %s\n", de::bench::WallSeconds() - start,
+              FirstLine("/proc/loadavg").c_str());
+  return strict && missed > 0 ? 2 : 0;
+}

@@ -1,0 +1,136 @@
+// How the table benchmark measures: interleaved rounds, medians, ratios, and bars to compare with.
+#ifndef DE_CORE_TESTING_TABLE_BENCH_H_
+#define DE_CORE_TESTING_TABLE_BENCH_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "de_core/cc/engine/base/executor.h"
+
+namespace de::bench {
+
+struct Options {
+  uint64_t rows = 10'000'000;              ///< of the large tables
+  uint64_t small_rows = 200'000;           ///< of the one that fits the cache
+  uint64_t skewed_rows = 5'000'000;        ///< W2
+  uint64_t fill_rows = 5'000'000;          ///< W6
+  uint64_t stall_rows = 20'000'000;        ///< what the table grows to while it is read
+  uint64_t hostile_rows = 1 << 20;         ///< of each pattern of keys
+  uint64_t queries = 1 << 20;              ///< a round
+  uint64_t payload_bytes = 2'600'000'000;  ///< bound of rows * row bytes of one table
+  bool quick = false;
+  int rounds = 7;
+  int fill_rounds = 3;
+  std::vector<size_t> dims = {8, 16, 32, 64, 128};
+  std::vector<size_t> batches = {256, 4096, 131072};
+  std::set<std::string> only;  ///< names of sections; empty: all
+
+  uint64_t RowsOf(uint64_t wanted, size_t dim) const {
+    const uint64_t most = payload_bytes / (4 * dim);
+    return wanted < most ? wanted : most;
+  }
+  bool Wants(const std::string& section) const { return only.empty() || only.count(section) > 0; }
+};
+
+double CpuSeconds();  ///< of this thread
+double WallSeconds();
+double Median(std::vector<double> values);
+
+/// Measures that run in turn, round by round, so that a change of the machine meets all of them.
+class Rounds {
+ public:
+  /// `body` handles `items` keys; `before`, if given, runs just before it each time, unmeasured.
+  void Add(const std::string& name, double items, std::function<void()> body,
+           std::function<void()> before = nullptr);
+  /// One round unrecorded, then `rounds`, each beginning with another measure.
+  void Run(int rounds);
+
+  bool Has(const std::string& name) const;
+  /// Median of millions of items a second of CPU, or of wall time.
+  double Rate(const std::string& name, bool wall = false) const;
+  /// Median over the rounds of rate(a) / rate(b); 0 where one is missing.
+  double Ratio(const std::string& a, const std::string& b, bool wall = false) const;
+
+ private:
+  struct Measure {
+    std::string name;
+    double items;
+    std::function<void()> body, before;
+    std::vector<double> cpu, wall;  // seconds
+  };
+  const Measure* Find(const std::string& name) const;
+
+  std::vector<Measure> measures_;
+};
+
+/// What is printed: Markdown tables as they come, and at the end every bar with what was measured.
+class Report {
+ public:
+  /// Without `judged` no bars are printed: small sizes say nothing about them.
+  explicit Report(bool judged) : judged_(judged) {}
+  void Section(const std::string& title, const std::vector<std::string>& columns);
+  void Row(const std::vector<std::string>& cells);
+  void Note(const std::string& text) const;
+  /// `stretch` 0: none. `most`: the value must not exceed the bar.
+  void Bar(const std::string& name, double value, double bar, double stretch, bool most = false,
+           const std::string& unit = "");
+  /// Prints all bars; returns how many were missed.
+  int Summary() const;
+
+ private:
+  struct BarRow {
+    std::string name;
+    double value, bar, stretch;
+    bool most;
+    std::string unit;
+  };
+  bool judged_;
+  std::vector<BarRow> bars_;
+};
+
+/// "12.34", or "-" for 0, which stands for what was not measured.
+std::string Number(double value, int digits = 2);
+
+/// A pool of `threads` threads, the caller's one of them.
+class Pool final : public engine::Executor {
+ public:
+  explicit Pool(size_t threads);
+  ~Pool() override;
+  size_t threads() const override;
+  void Run(size_t count, const std::function<void(size_t)>& task) override;
+
+ private:
+  struct State;
+  State* state_;
+};
+
+/// `count` distinct keys; ranges that do not overlap share none.
+std::vector<int64_t> KeysFrom(uint64_t first, uint64_t count);
+
+/// Touches and frees memory, so that what is measured next does not pay for the machine's first
+/// use of it.
+void WarmMemory(uint64_t bytes);
+
+/// Waits, in a virtual machine, until its host is done with memory that was freed: Linux reports
+/// free memory to it two seconds later, and some hosts stop the machine for that work, 30 to 40 ms
+/// in every 100.
+void LetTheHostFinish();
+
+uint64_t ResidentBytes();   ///< of this process
+uint64_t AvailableBytes();  ///< of the machine
+
+// The sections.
+void LookupSections(const Options& options, Report* report);
+void FillSection(const Options& options, Report* report);
+void MixedSection(const Options& options, Report* report);
+void MemorySection(const Options& options, Report* report);
+void StallSection(const Options& options, Report* report);
+void HostileSection(const Options& options, Report* report);
+
+}  // namespace de::bench
+
+#endif  // DE_CORE_TESTING_TABLE_BENCH_H_

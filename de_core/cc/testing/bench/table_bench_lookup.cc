@@ -1,0 +1,370 @@
+// Lookups: W1 to W5, upserts of present keys and two threads beside them.
+#include <cmath>
+#include <random>
+
+#include "de_core/cc/testing/bench/table_bench.h"
+#include "de_core/cc/testing/bench/table_bench_peers.h"
+
+namespace de::bench {
+namespace {
+
+using engine::Mix64;
+
+constexpr size_t kFillBatch = 16384;
+
+/// Distinct random keys below `space`, or of all 64 bits where that is 0.
+std::vector<int64_t> RandomKeys(uint64_t count, uint64_t space) {
+  std::vector<int64_t> keys(count);
+  if (space == 0) {
+    for (uint64_t i = 0; i < count; ++i) keys[i] = static_cast<int64_t>(Mix64(i + 1));
+    return keys;
+  }
+  std::vector<bool> taken(space);
+  std::mt19937_64 random(2);
+  for (int64_t& key : keys) {
+    uint64_t drawn;
+    do drawn = random() % space;
+    while (taken[drawn]);
+    taken[drawn] = true;
+    key = static_cast<int64_t>(drawn);
+  }
+  return keys;
+}
+
+/// Draws rows 0 … n - 1 by Zipf's law with exponent s > 1, by rejection from the integral of its
+/// hat (W. Hörmann, G. Derflinger, "Rejection-inversion to generate variates from monotone discrete
+/// distributions", 1996).
+class Zipf {
+ public:
+  Zipf(uint64_t n, double s) : s_(s), low_(H(1.5) - 1), high_(H(static_cast<double>(n) + 0.5)) {}
+
+  uint64_t Draw(std::mt19937_64* random) const {
+    std::uniform_real_distribution<double> uniform(low_, high_);
+    while (true) {
+      const double u = uniform(*random);
+      const double x = HInverse(u);
+      const double k = std::floor(x + 0.5);
+      if (u >= H(k + 0.5) - std::pow(k, -s_)) return static_cast<uint64_t>(k) - 1;
+    }
+  }
+
+ private:
+  double H(double x) const { return std::pow(x, 1 - s_) / (1 - s_); }
+  double HInverse(double u) const { return std::pow((1 - s_) * u, 1 / (1 - s_)); }
+
+  double s_, low_, high_;
+};
+
+/// One table of `rows` rows of kDim floats, the same rows in the peers, and what is asked of them.
+template <size_t kDim>
+class LookupBench {
+ public:
+  static constexpr size_t kRowBytes = kDim * sizeof(float);
+
+  LookupBench(const Options& options, std::vector<int64_t> keys, bool with_peers)
+      : options_(options),
+        keys_(std::move(keys)),
+        out_(Largest(options.batches) * kRowBytes),
+        ours_(kDim, keys_.size()),
+        memory_(keys_.size()) {
+    std::memset(out_.data(), 1, out_.bytes());
+    ours_.Upsert(keys_, kFillBatch, out_.data());
+    if (!with_peers) return;
+    if (Cuckoo<kDim>::kThere) {
+      cuckoo_ = std::make_unique<Cuckoo<kDim>>(keys_.size());
+      cuckoo_->Upsert(keys_, out_.data());
+    }
+    if (Flat::kThere) flat_ = std::make_unique<Flat>(keys_);
+  }
+
+  /// `draw(random)` is a row, or a number from the number of rows on for a key that is not there.
+  template <typename Draw>
+  Queries Ask(const Draw& draw) const {
+    Queries queries;
+    std::mt19937_64 random(3);
+    for (uint64_t i = 0; i < options_.queries; ++i) {
+      const uint64_t row = draw(&random);
+      const bool hit = row < keys_.size();
+      queries.keys.push_back(hit ? keys_[row] : static_cast<int64_t>(Mix64(row + (1ULL << 40))));
+      queries.rows.push_back(static_cast<uint32_t>(hit ? row : row % keys_.size()));
+    }
+    return queries;
+  }
+
+  Queries Uniform() const {
+    return Ask([&](std::mt19937_64* random) { return (*random)() % keys_.size(); });
+  }
+
+  Queries Zipfian(double s) const {
+    const Zipf zipf(keys_.size(), s);
+    // The popular rows do not lie together.
+    return Ask([&, zipf](std::mt19937_64* random) {
+      return zipf.Draw(random) * 2654435761U % keys_.size();
+    });
+  }
+
+  /// Runs everyone over the queries and prints a row.
+  Rounds Run(const Queries& queries, size_t batch, bool writes, const std::string& label,
+             Report* report) {
+    if (!tuned_) memory_.Tune(queries, 4096, out_.data());
+    tuned_ = true;
+    char* const out = out_.data();
+    const auto n = static_cast<double>(queries.keys.size());
+    Rounds rounds;
+    rounds.Add("lookup", n, [&] { ours_.Find(queries.keys, batch, out); });
+    if (cuckoo_ != nullptr) {
+      rounds.Add("libcuckoo", n, [&] { cuckoo_->Find(queries.keys, batch, out); });
+    }
+    if (flat_ != nullptr) {
+      rounds.Add("flat", n, [&] {
+        flat_->template Find<kRowBytes>(queries.keys, batch, memory_.rows(), out);
+      });
+    }
+    const size_t all = queries.rows.size();
+    rounds.Add("gather", n,
+               [&] { memory_.template Gather<Ahead::kNear>(queries, 0, all, batch, out); });
+    rounds.Add("probe", n, [&] { memory_.template Probe<Ahead::kNear>(queries, batch, out); });
+    rounds.Add("far gather", n,
+               [&] { memory_.template Gather<Ahead::kFar>(queries, 0, all, batch, out); });
+    rounds.Add("far probe", n, [&] { memory_.template Probe<Ahead::kFar>(queries, batch, out); });
+    Pool two(2);
+    if (writes) {
+      rounds.Add("upsert", n, [&] { ours_.Upsert(queries.keys, batch, out); });
+      rounds.Add("two lookup", n, [&] { ours_.Find(queries.keys, batch, out, &two); });
+      rounds.Add("two upsert", n, [&] { ours_.Upsert(queries.keys, batch, out, &two); });
+    }
+    rounds.Run(options_.rounds);
+    report->Row({label,
+                 std::to_string(kDim),
+                 std::to_string(keys_.size()),
+                 std::to_string(batch),
+                 Number(rounds.Rate("lookup")),
+                 Number(rounds.Rate("upsert")),
+                 Number(rounds.Rate("libcuckoo")),
+                 Number(rounds.Rate("flat")),
+                 Number(rounds.Rate("gather")),
+                 Number(rounds.Rate("probe")),
+                 Number(rounds.Rate("far gather")),
+                 Number(rounds.Rate("far probe")),
+                 Number(rounds.Ratio("lookup", "libcuckoo")),
+                 Number(rounds.Ratio("lookup", "flat")),
+                 Number(rounds.Ratio("lookup", "probe")),
+                 Number(rounds.Ratio("lookup", "far probe")),
+                 Number(rounds.Ratio("upsert", "lookup")),
+                 Number(rounds.Rate("two lookup", /*wall=*/true)),
+                 Number(rounds.Rate("two upsert", /*wall=*/true)),
+                 Number(rounds.Ratio("two upsert", "two lookup", /*wall=*/true))});
+    return rounds;
+  }
+
+  Ours& ours() { return ours_; }
+  Memory<kDim>& memory() { return memory_; }
+  const std::vector<int64_t>& keys() const { return keys_; }
+  char* out() { return out_.data(); }
+
+ private:
+  static size_t Largest(const std::vector<size_t>& batches) {
+    size_t largest = 131072;
+    for (const size_t batch : batches) largest = batch > largest ? batch : largest;
+    return largest;
+  }
+
+  const Options& options_;
+  std::vector<int64_t> keys_;
+  engine::PageMemory out_;
+  Ours ours_;
+  Memory<kDim> memory_;
+  std::unique_ptr<Cuckoo<kDim>> cuckoo_;
+  std::unique_ptr<Flat> flat_;
+  bool tuned_ = false;
+};
+
+const std::vector<std::string> kColumns = {"queries",
+                                           "dim",
+                                           "rows",
+                                           "batch",
+                                           "lookup",
+                                           "upsert",
+                                           "libcuckoo",
+                                           "flat",
+                                           "gather",
+                                           "probe",
+                                           "far gather",
+                                           "far probe",
+                                           "lookup / libcuckoo",
+                                           "lookup / flat",
+                                           "lookup / probe",
+                                           "lookup / far probe",
+                                           "upsert / lookup",
+                                           "lookup by two (wall)",
+                                           "upsert by two (wall)",
+                                           "upsert / lookup by two"};
+
+struct Limits {
+  double bar, stretch;
+};
+
+Limits AgainstCuckoo(size_t dim) {
+  if (dim <= 32) return {4, 5};
+  return dim <= 64 ? Limits{2.5, 3} : Limits{2, 2.2};
+}
+
+void AddBars(const std::string& name, size_t dim, const Rounds& rounds, Report* report) {
+  const Limits limits = AgainstCuckoo(dim);
+  report->Bar(name + ": lookup / libcuckoo", rounds.Ratio("lookup", "libcuckoo"), limits.bar,
+              limits.stretch);
+  report->Bar(name + ": lookup / probe", rounds.Ratio("lookup", "probe"), 0.8, 0.95);
+  report->Bar(name + ": upsert / lookup", rounds.Ratio("upsert", "lookup"), 0.7, 0);
+  report->Bar(name + ": upsert / lookup by two threads",
+              rounds.Ratio("two upsert", "two lookup", /*wall=*/true), 0.7, 0);
+}
+
+bool Fits(uint64_t bytes, const std::string& what, Report* report) {
+  // The other maps need about twice the bytes of the rows, and all hold them at once.
+  if (bytes * 5 < AvailableBytes()) return true;
+  report->Note(what + " left out: too little free memory.");
+  return false;
+}
+
+void W1(const Options& options, Report* report) {
+  report->Section("W1: sequential keys, uniform queries over twice their range (million/s)",
+                  kColumns);
+  const uint64_t rows = options.RowsOf(options.rows, 32);
+  if (!Fits(rows * 128, "W1", report)) return;
+  std::vector<int64_t> keys(rows);
+  for (uint64_t i = 0; i < rows; ++i) keys[i] = static_cast<int64_t>(i);
+  LookupBench<32> bench(options, std::move(keys), true);
+  Queries queries = bench.Ask([&](std::mt19937_64* random) { return (*random)() % (2 * rows); });
+  bench.Run(queries, 131072, false, "half miss", report);
+}
+
+void W2(const Options& options, Report* report) {
+  report->Section("W2: 80 % of queries to 20 % of keys (million/s)", kColumns);
+  const uint64_t rows = options.RowsOf(options.skewed_rows, 32);
+  if (!Fits(rows * 128, "W2", report)) return;
+  LookupBench<32> bench(options, RandomKeys(rows, 20 * rows), true);
+  const Queries queries = bench.Ask([&](std::mt19937_64* random) {
+    const bool hot = (*random)() % 5 != 0;
+    return (*random)() % (hot ? rows / 5 : rows);
+  });
+  AddBars("W2", 32, bench.Run(queries, 131072, true, "80/20", report), report);
+
+  // The same with the second thread. Wall time, for there CPU time says nothing.
+  Pool two(2);
+  const auto n = static_cast<double>(queries.keys.size());
+  Rounds rounds;
+  const auto gather = [&](size_t parts, size_t part) {
+    const size_t size = queries.rows.size() / parts;
+    bench.memory().template Gather<Ahead::kFar>(queries, part * size, (part + 1) * size, 4096,
+                                                bench.out() + part * 4096 * 128);
+  };
+  rounds.Add("one", n, [&] { bench.ours().Find(queries.keys, 131072, bench.out()); });
+  rounds.Add("two", n, [&] { bench.ours().Find(queries.keys, 131072, bench.out(), &two); });
+  rounds.Add("upsert one", n, [&] { bench.ours().Upsert(queries.keys, 131072, bench.out()); });
+  rounds.Add("upsert two", n,
+             [&] { bench.ours().Upsert(queries.keys, 131072, bench.out(), &two); });
+  rounds.Add("gather one", n, [&] { gather(1, 0); });
+  rounds.Add("gather two", n, [&] { two.Run(2, [&](size_t part) { gather(2, part); }); });
+  rounds.Run(options.rounds);
+  report->Section("W2 on one and two threads (million/s of wall time)",
+                  {"", "one", "two", "two / one"});
+  for (const std::string name : {"", "upsert ", "gather "}) {
+    report->Row({name.empty() ? "lookup" : name, Number(rounds.Rate(name + "one", true)),
+                 Number(rounds.Rate(name + "two", true)),
+                 Number(rounds.Ratio(name + "two", name + "one", true))});
+  }
+  report->Bar("W2: two threads / one", rounds.Ratio("two", "one", true), 1.8, 0);
+}
+
+/// W4 and W5: other queries to the table of W3 at dim 32.
+void OtherQueries(const Options& options, LookupBench<32>* bench, Report* report) {
+  report->Section("W4, W5: Zipf, and misses (million/s)", kColumns);
+  for (const double s : {1.05, 1.2}) {
+    bench->Run(bench->Zipfian(s), 131072, false, "Zipf " + Number(s), report);
+  }
+  const uint64_t rows = bench->keys().size();
+  const auto with_hits = [&](uint64_t percent) {
+    return bench->Ask([&](std::mt19937_64* random) {
+      const bool hit = (*random)() % 100 < percent;
+      return (*random)() % rows + (hit ? 0 : rows);
+    });
+  };
+  for (const uint64_t percent : {100, 90, 50, 0}) {
+    bench->Run(with_hits(percent), 131072, false, std::to_string(percent) + " % hits", report);
+  }
+
+  engine::InitializerOptions initializer;
+  const Queries all = with_hits(100), half = with_hits(50);
+  report->Section("W5: half misses with a random initializer (million/s)",
+                  {"initializer", "all hits", "half misses", "half misses / all hits"});
+  for (const auto& [name, kind] :
+       {std::pair("uniform", engine::InitializerOptions::Kind::kUniform),
+        std::pair("normal", engine::InitializerOptions::Kind::kNormal)}) {
+    initializer.kind = kind;
+    initializer.a = kind == engine::InitializerOptions::Kind::kUniform ? -0.05 : 0;
+    initializer.b = 0.05;
+    Ours random(32, rows, initializer);
+    random.Upsert(bench->keys(), kFillBatch, bench->out());
+    Rounds rounds;
+    const auto n = static_cast<double>(all.keys.size());
+    rounds.Add("all", n, [&] { random.Find(all.keys, 131072, bench->out()); });
+    rounds.Add("half", n, [&] { random.Find(half.keys, 131072, bench->out()); });
+    rounds.Run(options.rounds);
+    report->Row({name, Number(rounds.Rate("all")), Number(rounds.Rate("half")),
+                 Number(rounds.Ratio("half", "all"))});
+    report->Bar(std::string("W5: half misses / all hits, ") + name, rounds.Ratio("half", "all"),
+                0.8, 1.0);
+  }
+}
+
+template <size_t kDim>
+void W3(const Options& options, uint64_t wanted, bool large, Report* report) {
+  const uint64_t rows = options.RowsOf(wanted, kDim);
+  if (!Fits(rows * kDim * 4, "W3 at dim " + std::to_string(kDim), report)) return;
+  LookupBench<kDim> bench(options, RandomKeys(rows, 0), true);
+  const Queries queries = bench.Uniform();
+  for (const size_t batch : options.batches) {
+    const Rounds rounds = bench.Run(queries, batch, true, "uniform", report);
+    if (large) {
+      AddBars("W3 dim " + std::to_string(kDim) + " batch " + std::to_string(batch), kDim, rounds,
+              report);
+    }
+  }
+  if constexpr (kDim == 32) {
+    if (large && options.Wants("w4")) OtherQueries(options, &bench, report);
+  }
+}
+
+void W3Of(size_t dim, const Options& options, uint64_t rows, bool large, Report* report) {
+  switch (dim) {
+    case 8:
+      return W3<8>(options, rows, large, report);
+    case 16:
+      return W3<16>(options, rows, large, report);
+    case 32:
+      return W3<32>(options, rows, large, report);
+    case 64:
+      return W3<64>(options, rows, large, report);
+    case 128:
+      return W3<128>(options, rows, large, report);
+    default:
+      return report->Note("No such dim: " + std::to_string(dim) + ".");
+  }
+}
+
+}  // namespace
+
+void LookupSections(const Options& options, Report* report) {
+  if (options.Wants("w1")) W1(options, report);
+  if (options.Wants("w2")) W2(options, report);
+  if (!options.Wants("w3") && !options.Wants("w4")) return;
+  for (const size_t dim : options.dims) {
+    report->Section("W3: uniform hits, dim " + std::to_string(dim) + " (million/s)", kColumns);
+    if (options.Wants("w3") || dim == 32) W3Of(dim, options, options.rows, true, report);
+  }
+  if (!options.Wants("w3")) return;
+  report->Section("W3: uniform hits of a small table (million/s)", kColumns);
+  for (const size_t dim : options.dims) W3Of(dim, options, options.small_rows, false, report);
+}
+
+}  // namespace de::bench

@@ -1,0 +1,248 @@
+// Clocks, rounds, the report and the thread pool of the table benchmark.
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "de_core/cc/engine/base/hash.h"
+#include "de_core/cc/engine/memory/page_memory.h"
+#include "de_core/cc/testing/bench/table_bench.h"
+
+namespace de::bench {
+namespace {
+
+double Seconds(clockid_t clock) {
+  timespec at;
+  clock_gettime(clock, &at);
+  return static_cast<double>(at.tv_sec) + 1e-9 * static_cast<double>(at.tv_nsec);
+}
+
+}  // namespace
+
+double CpuSeconds() { return Seconds(CLOCK_THREAD_CPUTIME_ID); }
+double WallSeconds() { return Seconds(CLOCK_MONOTONIC); }
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+void Rounds::Add(const std::string& name, double items, std::function<void()> body,
+                 std::function<void()> before) {
+  measures_.push_back({name, items, std::move(body), std::move(before), {}, {}});
+}
+
+void Rounds::Run(int rounds) {
+  for (int round = -1; round < rounds; ++round) {
+    for (size_t i = 0; i < measures_.size(); ++i) {
+      Measure& measure = measures_[(i + static_cast<size_t>(round + 1)) % measures_.size()];
+      if (measure.before) measure.before();
+      const double cpu = CpuSeconds(), wall = WallSeconds();
+      measure.body();
+      if (round < 0) continue;
+      measure.cpu.push_back(CpuSeconds() - cpu);
+      measure.wall.push_back(WallSeconds() - wall);
+    }
+  }
+}
+
+const Rounds::Measure* Rounds::Find(const std::string& name) const {
+  for (const Measure& measure : measures_) {
+    if (measure.name == name) return &measure;
+  }
+  return nullptr;
+}
+
+bool Rounds::Has(const std::string& name) const { return Find(name) != nullptr; }
+
+double Rounds::Rate(const std::string& name, bool wall) const {
+  const Measure* const measure = Find(name);
+  if (measure == nullptr) return 0;
+  return measure->items / Median(wall ? measure->wall : measure->cpu) / 1e6;
+}
+
+double Rounds::Ratio(const std::string& a, const std::string& b, bool wall) const {
+  const Measure* const over = Find(a);
+  const Measure* const under = Find(b);
+  if (over == nullptr || under == nullptr) return 0;
+  const std::vector<double>& s = wall ? over->wall : over->cpu;
+  const std::vector<double>& t = wall ? under->wall : under->cpu;
+  std::vector<double> ratios;
+  for (size_t i = 0; i < s.size(); ++i) {
+    ratios.push_back(over->items / s[i] / (under->items / t[i]));
+  }
+  return Median(std::move(ratios));
+}
+
+std::string Number(double value, int digits) {
+  if (value == 0) return "-";
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.*f", digits, value);
+  return text;
+}
+
+void Report::Section(const std::string& title, const std::vector<std::string>& columns) {
+  std::printf("\n### %s\n\n", title.c_str());
+  Row(columns);
+  Row(std::vector<std::string>(columns.size(), "---"));
+}
+
+void Report::Row(const std::vector<std::string>& cells) {
+  for (const std::string& cell : cells) std::printf("| %s ", cell.c_str());
+  std::printf("|\n");
+  std::fflush(stdout);
+}
+
+void Report::Note(const std::string& text) const {
+  std::printf("\n%s\n", text.c_str());
+  std::fflush(stdout);
+}
+
+void Report::Bar(const std::string& name, double value, double bar, double stretch, bool most,
+                 const std::string& unit) {
+  if (value > 0) bars_.push_back({name, value, bar, stretch, most, unit});
+}
+
+int Report::Summary() const {
+  if (!judged_) {
+    Note("No bars: these sizes fit the cache.");
+    return 0;
+  }
+  int missed = 0;
+  std::printf(
+      "\n### Bars\n\n| case | measured | bar | stretch | |\n| --- | --- | --- | --- | --- |\n");
+  for (const BarRow& row : bars_) {
+    const auto holds = [&](double limit) {
+      return row.most ? row.value <= limit : row.value >= limit;
+    };
+    const bool reached = holds(row.bar);
+    missed += !reached;
+    const char* const verdict =
+        !reached ? "**MISSED**" : (row.stretch > 0 && holds(row.stretch) ? "stretch" : "reached");
+    const char* const sign = row.most ? "at most " : "";
+    std::printf("| %s | %s%s | %s%s%s | %s | %s |\n", row.name.c_str(), Number(row.value).c_str(),
+                row.unit.c_str(), sign, Number(row.bar).c_str(), row.unit.c_str(),
+                row.stretch > 0 ? Number(row.stretch).c_str() : "", verdict);
+  }
+  return missed;
+}
+
+struct Pool::State {
+  size_t threads;
+  std::mutex mutex;
+  std::condition_variable wake, done;
+  const std::function<void(size_t)>* task = nullptr;
+  size_t count = 0, running = 0;
+  uint64_t generation = 0;
+  std::atomic<uint64_t> seen{0};  ///< generation, read without the lock while spinning
+  std::atomic<size_t> next{0};
+  bool stop = false;
+  std::vector<std::thread> helpers;
+
+  void Help() {
+    uint64_t mine = 0;
+    while (true) {
+      // As TensorFlow's own pool: spin a little before sleeping.
+      for (int i = 0; i < 2000 && seen.load(std::memory_order_acquire) == mine; ++i) {
+      }
+      std::unique_lock<std::mutex> lock(mutex);
+      wake.wait(lock, [&] { return stop || generation != mine; });
+      if (stop) return;
+      mine = generation;
+      ++running;
+      const auto* const work = task;
+      const size_t last = count;
+      lock.unlock();
+      if (work != nullptr) {
+        for (size_t at; (at = next.fetch_add(1)) < last;) (*work)(at);
+      }
+      lock.lock();
+      if (--running == 0) done.notify_all();
+    }
+  }
+};
+
+Pool::Pool(size_t threads) : state_(new State) {
+  state_->threads = threads;
+  for (size_t i = 1; i < threads; ++i) state_->helpers.emplace_back([this] { state_->Help(); });
+}
+
+Pool::~Pool() {
+  {
+    const std::lock_guard<std::mutex> guard(state_->mutex);
+    state_->stop = true;
+  }
+  state_->wake.notify_all();
+  for (std::thread& helper : state_->helpers) helper.join();
+  delete state_;
+}
+
+size_t Pool::threads() const { return state_->threads; }
+
+void Pool::Run(size_t count, const std::function<void(size_t)>& task) {
+  {
+    const std::lock_guard<std::mutex> guard(state_->mutex);
+    state_->task = &task;
+    state_->count = count;
+    state_->next = 0;
+    state_->seen = ++state_->generation;
+  }
+  state_->wake.notify_all();
+  for (size_t at; (at = state_->next.fetch_add(1)) < count;) task(at);
+  std::unique_lock<std::mutex> lock(state_->mutex);
+  state_->task = nullptr;  // a helper that comes too late finds nothing to do
+  state_->done.wait(lock, [&] { return state_->running == 0; });
+}
+
+std::vector<int64_t> KeysFrom(uint64_t first, uint64_t count) {
+  std::vector<int64_t> keys(count);
+  for (uint64_t i = 0; i < count; ++i) {
+    keys[i] = static_cast<int64_t>(engine::Mix64(first + i + 1));
+  }
+  return keys;
+}
+
+void LetTheHostFinish() {
+  static const bool is_virtual = [] {
+    std::ifstream file("/proc/cpuinfo");
+    for (std::string line; std::getline(file, line);) {
+      if (line.rfind("flags", 0) == 0) return line.find(" hypervisor") != std::string::npos;
+    }
+    return false;
+  }();
+  if (is_virtual) std::this_thread::sleep_for(std::chrono::seconds(6));
+}
+
+void WarmMemory(uint64_t bytes) {
+  engine::PageMemory memory(bytes);
+  for (uint64_t at = 0; at < bytes; at += engine::PageMemory::kPage) memory.data()[at] = 1;
+}
+
+uint64_t ResidentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  uint64_t total = 0, resident = 0;
+  statm >> total >> resident;
+  return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+uint64_t AvailableBytes() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string name, unit;
+  uint64_t kib = 0;
+  while (meminfo >> name >> kib >> unit) {
+    if (name == "MemAvailable:") return kib * 1024;
+  }
+  return 0;
+}
+
+}  // namespace de::bench

@@ -1,0 +1,281 @@
+// What the table is compared with: other maps, and the memory itself.
+#ifndef DE_CORE_TESTING_TABLE_BENCH_PEERS_H_
+#define DE_CORE_TESTING_TABLE_BENCH_PEERS_H_
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#if defined(DE_HAVE_LIBCUCKOO)
+#include <libcuckoo/cuckoohash_map.hh>
+#endif
+#if defined(DE_HAVE_ABSL)
+#include <absl/container/flat_hash_map.h>
+#endif
+
+#include "de_core/cc/engine/base/hash.h"
+#include "de_core/cc/engine/base/prefetch.h"
+#include "de_core/cc/engine/memory/page_memory.h"
+#include "de_core/cc/engine/rows/values.h"
+#include "de_core/cc/engine/table/table.h"
+#include "de_core/cc/testing/bench/table_bench.h"
+
+namespace de::bench {
+
+/// Keys of a round and, for `gather` and `probe`, where the rows they stand for lie.
+struct Queries {
+  std::vector<int64_t> keys;
+  std::vector<uint32_t> rows;
+};
+
+/// Calls run(begin, count) for every batch of n keys.
+template <typename RunBatch>
+void ForBatches(size_t n, size_t batch, const RunBatch& run) {
+  for (size_t at = 0; at < n; at += batch) run(at, at + batch < n ? batch : n - at);
+}
+
+inline void OkOrExit(const engine::Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "%s\n", status.message.c_str());
+  std::exit(1);
+}
+
+/// The engine's table of float rows.
+class Ours {
+ public:
+  Ours(size_t dim, uint64_t init_size, const engine::InitializerOptions& initializer = {}) {
+    engine::TableOptions options;
+    options.dim = dim;
+    options.init_size = init_size;
+    options.initializer = initializer;
+    OkOrExit(engine::Table::Create(options, &table_));
+  }
+
+  void Upsert(const std::vector<int64_t>& keys, size_t batch, const char* values,
+              engine::Executor* pool = nullptr) {
+    ForBatches(keys.size(), batch, [&](size_t at, size_t count) {
+      OkOrExit(table_->InsertOrAssign({keys.data() + at, nullptr, count}, {values, nullptr}, pool));
+    });
+  }
+
+  void Find(const std::vector<int64_t>& keys, size_t batch, char* out,
+            engine::Executor* pool = nullptr) const {
+    ForBatches(keys.size(), batch, [&](size_t at, size_t count) {
+      OkOrExit(table_->Find({keys.data() + at, nullptr, count}, {out, nullptr}, nullptr, pool));
+    });
+  }
+
+  engine::Table& table() { return *table_; }
+
+ private:
+  std::unique_ptr<engine::Table> table_;
+};
+
+/// libcuckoo with rows inline, as the libraries that use it do, and with a hash as good as ours.
+template <size_t kDim>
+class Cuckoo {
+ public:
+  using Row = std::array<float, kDim>;
+#if defined(DE_HAVE_LIBCUCKOO)
+  static constexpr bool kThere = true;
+
+  explicit Cuckoo(uint64_t init_size) {
+    if (init_size > 0) map_.reserve(init_size);
+  }
+  void Upsert(const std::vector<int64_t>& keys, const char* values) {
+    Row row;
+    std::memcpy(row.data(), values, sizeof(row));
+    for (const int64_t key : keys) map_.insert_or_assign(key, row);
+  }
+  void Find(const std::vector<int64_t>& keys, size_t batch, char* out) const {
+    ForBatches(keys.size(), batch, [&](size_t at, size_t count) {
+      for (size_t i = 0; i < count; ++i) {
+        char* const to = out + i * sizeof(Row);
+        const bool found = map_.find_fn(keys[at + i], [to](const Row& row) {
+          engine::CopyBytes(to, reinterpret_cast<const char*>(row.data()), sizeof(Row));
+        });
+        if (!found) std::memset(to, 0, sizeof(Row));
+      }
+    });
+  }
+
+ private:
+  struct Hash {
+    size_t operator()(int64_t key) const noexcept {
+      return engine::Mix64(static_cast<uint64_t>(key));
+    }
+  };
+  libcuckoo::cuckoohash_map<int64_t, Row, Hash> map_;
+#else
+  static constexpr bool kThere = false;
+  explicit Cuckoo(uint64_t) {}
+  void Upsert(const std::vector<int64_t>&, const char*) {}
+  void Find(const std::vector<int64_t>&, size_t, char*) const {}
+#endif
+};
+
+/// Keys to rows of a plain array by absl::flat_hash_map, with the prefetching it offers.
+class Flat {
+ public:
+#if defined(DE_HAVE_ABSL)
+  static constexpr bool kThere = true;
+
+  explicit Flat(const std::vector<int64_t>& keys) {
+    map_.reserve(keys.size());
+    for (size_t i = 0; i < keys.size(); ++i) map_[keys[i]] = static_cast<uint32_t>(i);
+  }
+  template <size_t kRowBytes>
+  void Find(const std::vector<int64_t>& keys, size_t batch, const char* rows, char* out) const {
+    constexpr size_t kBlock = 32;
+    ForBatches(keys.size(), batch, [&](size_t at, size_t count) {
+      const char* from[kBlock];
+      for (size_t first = 0; first < count; first += kBlock) {
+        const size_t size = first + kBlock < count ? kBlock : count - first;
+        const int64_t* const block = keys.data() + at + first;
+        for (size_t i = 0; i < size; ++i) map_.prefetch(block[i]);
+        for (size_t i = 0; i < size; ++i) {
+          const auto found = map_.find(block[i]);
+          from[i] = found == map_.end() ? nullptr : rows + size_t{found->second} * kRowBytes;
+          if (from[i] != nullptr) engine::PrefetchBytes(from[i], kRowBytes);
+        }
+        for (size_t i = 0; i < size; ++i) {
+          char* const to = out + (first + i) * kRowBytes;
+          if (from[i] == nullptr) {
+            std::memset(to, 0, kRowBytes);
+          } else {
+            engine::CopyBytes(to, from[i], kRowBytes);
+          }
+        }
+      }
+    });
+  }
+
+ private:
+  absl::flat_hash_map<int64_t, uint32_t> map_;
+#else
+  static constexpr bool kThere = false;
+  explicit Flat(const std::vector<int64_t>&) {}
+  template <size_t kRowBytes>
+  void Find(const std::vector<int64_t>&, size_t, const char*, char*) const {}
+#endif
+};
+
+/// How memory is asked for before it is used: into the nearest cache, as is usual, or into the
+/// second (engine::PrefetchFar), which has buffers for more.
+enum class Ahead { kNear, kFar };
+
+/// The memory's limit: a plain array of rows in huge pages, and lines of a full index that lead to
+/// them. Reads are prefetched at the distance that is best on this machine.
+template <size_t kDim>
+class Memory {
+ public:
+  static constexpr size_t kRowBytes = kDim * sizeof(float);
+
+  explicit Memory(uint64_t rows) : rows_(rows * kRowBytes), lines_((rows / 4 + 1) * 64) {
+    for (uint64_t at = 0; at < rows_.bytes(); at += 4096) rows_.data()[at] = 1;
+    // Row r is an entry of line r / 4: four of a line's five places are taken.
+    for (uint64_t row = 0; row < rows; ++row) Entry(row) = static_cast<uint32_t>(row);
+  }
+
+  const char* rows() const { return rows_.data(); }
+
+  /// Copies rows whose numbers are given.
+  template <Ahead kAhead>
+  void Gather(const Queries& queries, size_t begin, size_t end, size_t batch, char* out) const {
+    const uint32_t* const at = queries.rows.data();
+    const size_t near = gather_ahead_[static_cast<size_t>(kAhead)];
+    ForBatches(end - begin, batch, [&](size_t first, size_t count) {
+      const uint32_t* const block = at + begin + first;
+      const size_t left = end - begin - first;  // prefetches cross batches
+      for (size_t i = 0; i < count; ++i) {
+        if (i + near < left) AskForRow<kAhead>(block[i + near]);
+        engine::CopyBytes(out + i * kRowBytes, rows_.data() + size_t{block[i]} * kRowBytes,
+                          kRowBytes);
+      }
+    });
+  }
+
+  /// Reads one index line and copies the row it leads to.
+  template <Ahead kAhead>
+  void Probe(const Queries& queries, size_t batch, char* out) const {
+    const uint32_t* const at = queries.rows.data();
+    const size_t n = queries.rows.size();
+    const size_t near = probe_ahead_[static_cast<size_t>(kAhead)], far = 2 * near;
+    ForBatches(n, batch, [&](size_t first, size_t count) {
+      const uint32_t* const block = at + first;
+      const size_t left = n - first;
+      for (size_t i = 0; i < count; ++i) {
+        if (i + far < left) Ask<kAhead>(&Entry(block[i + far]));
+        if (i + near < left) AskForRow<kAhead>(Entry(block[i + near]));
+        engine::CopyBytes(out + i * kRowBytes, rows_.data() + size_t{Entry(block[i])} * kRowBytes,
+                          kRowBytes);
+      }
+    });
+  }
+
+  /// Finds the best distances for these queries.
+  void Tune(const Queries& queries, size_t batch, char* out) {
+    TuneFor<Ahead::kNear>(queries, batch, out);
+    TuneFor<Ahead::kFar>(queries, batch, out);
+  }
+
+ private:
+  template <Ahead kAhead>
+  void TuneFor(const Queries& queries, size_t batch, char* out) {
+    size_t& gather = gather_ahead_[static_cast<size_t>(kAhead)];
+    size_t& probe = probe_ahead_[static_cast<size_t>(kAhead)];
+    double best_gather = 1e9, best_probe = 1e9;
+    size_t gather_best = 0, probe_best = 0;
+    for (int round = 0; round < 2; ++round) {
+      for (const size_t ahead : {4, 8, 12, 16, 24, 32, 48}) {
+        gather = probe = ahead;
+        double start = CpuSeconds();
+        Gather<kAhead>(queries, 0, queries.rows.size(), batch, out);
+        const double middle = CpuSeconds();
+        if (middle - start < best_gather) {
+          best_gather = middle - start;
+          gather_best = ahead;
+        }
+        Probe<kAhead>(queries, batch, out);
+        start = CpuSeconds();
+        if (start - middle < best_probe) {
+          best_probe = start - middle;
+          probe_best = ahead;
+        }
+      }
+    }
+    gather = gather_best;
+    probe = probe_best;
+  }
+
+  template <Ahead kAhead>
+  static void Ask(const void* at) {
+    if (kAhead == Ahead::kFar) {
+      engine::PrefetchFar(at);
+    } else {
+      __builtin_prefetch(at);
+      asm volatile("" : : "r"(at));  // as in PrefetchFar
+    }
+  }
+
+  template <Ahead kAhead>
+  void AskForRow(uint32_t row) const {
+    const char* const at = rows_.data() + size_t{row} * kRowBytes;
+    for (size_t byte = 0; byte < kRowBytes; byte += 64) Ask<kAhead>(at + byte);
+  }
+
+  uint32_t& Entry(uint64_t row) const {
+    return reinterpret_cast<uint32_t*>(lines_.data() + row / 4 * 64)[10 + row % 4];
+  }
+
+  engine::PageMemory rows_;
+  engine::PageMemory lines_;
+  size_t gather_ahead_[2] = {16, 16}, probe_ahead_[2] = {16, 16};
+};
+
+}  // namespace de::bench
+
+#endif  // DE_CORE_TESTING_TABLE_BENCH_PEERS_H_

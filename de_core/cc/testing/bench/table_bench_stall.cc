@@ -1,0 +1,207 @@
+// How long a lookup takes while a table grows, and what of that the machine took.
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "de_core/cc/engine/memory/page_memory.h"
+#include "de_core/cc/testing/bench/table_bench.h"
+#include "de_core/cc/testing/bench/table_bench_peers.h"
+
+namespace de::bench {
+namespace {
+
+constexpr size_t kDim = 32;
+constexpr size_t kRowBytes = kDim * sizeof(float);
+constexpr size_t kLookup = 256;
+constexpr size_t kBatch = 16384;
+
+/// What the system knows of the calling thread.
+struct Scheduled {
+  int64_t sleeps = 0;
+  double queued_seconds = 0;  ///< it could have run, and another thread did
+
+  static Scheduled Now() {
+    rusage usage{};
+    getrusage(RUSAGE_THREAD, &usage);
+    std::ifstream file("/proc/thread-self/schedstat");
+    uint64_t ran = 0, queued = 0;
+    file >> ran >> queued;
+    return {usage.ru_nvcsw, 1e-9 * static_cast<double>(queued)};
+  }
+};
+
+/// Seconds of a call that the machine took from its thread: it was on no core because another
+/// thread was (the system's scheduler), or because the host of a virtual machine had taken it away.
+/// Of a thread that slept, and so waited for a lock, only the first is known.
+double TakenSeconds(double wall, double cpu, const Scheduled& before, const Scheduled& after) {
+  if (after.sleeps == before.sleeps) return std::max(0.0, wall - cpu);
+  return std::min(wall, after.queued_seconds - before.queued_seconds);
+}
+
+/// A call from `begin` to `end`, and seconds of it that the machine took.
+struct Stop {
+  double begin, end, taken;
+};
+
+/// Calls of one thread that the machine stopped for long. Read when the thread is done.
+class WriterWatch {
+ public:
+  WriterWatch() { stops_.reserve(10'000); }
+
+  template <typename Call>
+  void Time(const Call& call) {
+    const Scheduled before = Scheduled::Now();
+    const double cpu = CpuSeconds(), begin = WallSeconds();
+    call();
+    const double end = WallSeconds();
+    const double taken = TakenSeconds(end - begin, CpuSeconds() - cpu, before, Scheduled::Now());
+    if (taken > 1e-3 && stops_.size() < stops_.capacity()) stops_.push_back({begin, end, taken});
+  }
+  const std::vector<Stop>& stops() const { return stops_; }
+
+ private:
+  std::vector<Stop> stops_;
+};
+
+/// Times what one thread does again and again, and of a call that takes long what the machine took.
+class StallWatch {
+ public:
+  StallWatch() {
+    calls_.reserve(4'000'000);
+    long_.reserve(100'000);
+  }
+
+  bool full() const { return calls_.size() == calls_.capacity(); }
+
+  template <typename Call>
+  void Time(const Call& call) {
+    const double cpu = CpuSeconds(), begin = WallSeconds();
+    call();
+    const double end = WallSeconds();
+    calls_.push_back(1e3 * (end - begin));
+    const bool is_long = end - begin > 1e-3;
+    if (!is_long && calls_.size() % 64 != 0) return;
+    const Scheduled before = scheduled_;
+    scheduled_ = Scheduled::Now();
+    if (!is_long || long_.size() == long_.capacity()) return;
+    long_.push_back(
+        {begin, end, TakenSeconds(end - begin, CpuSeconds() - cpu, before, scheduled_)});
+  }
+
+  /// Milliseconds: the call that `part` of all are shorter than.
+  double At(double part) {
+    std::sort(calls_.begin(), calls_.end());
+    return calls_[static_cast<size_t>(part * static_cast<double>(calls_.size() - 1))];
+  }
+  size_t calls() const { return calls_.size(); }
+
+  /// Milliseconds of the longest call, when what the machine took of it is not counted, nor what it
+  /// took meanwhile of the writer whom the call may have waited for.
+  double LongestOwn(const std::vector<Stop>& writer) const {
+    double longest = std::min(1.0, calls_.back());
+    for (const Stop& call : long_) {
+      double own = call.end - call.begin - call.taken;
+      for (const Stop& stop : writer) {
+        const double both = std::min(call.end, stop.end) - std::max(call.begin, stop.begin);
+        if (both > 0) own -= std::min(both, stop.taken);
+      }
+      longest = std::max(longest, 1e3 * own);
+    }
+    return longest;
+  }
+
+ private:
+  std::vector<double> calls_;
+  std::vector<Stop> long_;
+  Scheduled scheduled_;
+};
+
+/// Writes new memory of `bytes`, as a table does that grows.
+void TakeMemory(uint64_t bytes) {
+  constexpr size_t kBlock = size_t{64} << 20;
+  std::vector<engine::PageMemory> blocks;
+  for (uint64_t taken = 0; taken < bytes; taken += kBlock) {
+    blocks.emplace_back(kBlock);
+    std::memset(blocks.back().data(), 1, kBlock);
+  }
+}
+
+}  // namespace
+
+void StallSection(const Options& options, Report* report) {
+  enum Grows { kThisTable, kAnotherTable, kNoTable };
+  constexpr std::array<const char*, 3> kNames = {"lookups of the table that grows",
+                                                 "lookups of another table",
+                                                 "no table: 5 us of reading the clock"};
+  const uint64_t rows = options.RowsOf(options.stall_rows, kDim), first = rows / 20;
+  const std::vector<int64_t> there = KeysFrom(0, first);
+  const std::vector<int64_t> to_come = KeysFrom(first, rows - first);
+  const std::vector<char> values(kBatch * kRowBytes, 1);
+  report->Section("Lookups of 256 keys while a table grows from " + std::to_string(first) + " to " +
+                      std::to_string(rows) + " rows (million keys/s; ms of wall time)",
+                  {"what is timed", "keys", "median", "99 %", "99.9 %", "longest",
+                   "without what the machine took of the lookup", "nor of the writer"});
+  std::array<std::vector<double>, 3> longest, longest_own;
+  for (int round = 0; round < 3 * options.fill_rounds; ++round) {
+    // In turn, beside each other: what the other two cost is the machine's.
+    const Grows grows = static_cast<Grows>(round % 3);
+    LetTheHostFinish();
+    Ours read(kDim, 0), other(kDim, 0);
+    read.Upsert(there, kBatch, values.data());
+    other.Upsert(there, kBatch, values.data());
+    std::atomic<bool> done{false};
+    StallWatch watch;
+    std::thread reader([&] {
+      std::mt19937_64 random(5);
+      std::vector<int64_t> batch(kLookup);
+      std::vector<char> out(kLookup * kRowBytes, 1);
+      while (!done && !watch.full()) {
+        if (grows == kNoTable) {
+          watch.Time([] {
+            for (const double start = WallSeconds(); WallSeconds() < start + 5e-6;) {
+            }
+          });
+          continue;
+        }
+        for (int64_t& key : batch) key = there[random() % there.size()];
+        watch.Time([&] { read.Find(batch, kLookup, out.data()); });
+      }
+    });
+    WriterWatch writer;
+    const double start = WallSeconds();
+    if (grows == kNoTable) {
+      TakeMemory(rows * kRowBytes);
+    } else {
+      engine::Table& table = (grows == kThisTable ? read : other).table();
+      ForBatches(to_come.size(), kBatch, [&](size_t at, size_t count) {
+        writer.Time([&] {
+          OkOrExit(table.InsertOrAssign({to_come.data() + at, nullptr, count},
+                                        {values.data(), nullptr}, nullptr));
+        });
+      });
+    }
+    const double seconds = WallSeconds() - start;
+    done = true;
+    reader.join();
+    const double most = watch.At(1);
+    // Nobody waits for the writer of another table.
+    const double own = watch.LongestOwn(grows == kThisTable ? writer.stops() : std::vector<Stop>());
+    const double keys = grows == kNoTable ? 0 : static_cast<double>(watch.calls() * kLookup);
+    report->Row({kNames[grows], Number(keys / seconds / 1e6), Number(watch.At(0.5), 3),
+                 Number(watch.At(0.99), 3), Number(watch.At(0.999), 3), Number(most, 2),
+                 Number(watch.LongestOwn({}), 2), Number(own, 2)});
+    longest[grows].push_back(most);
+    longest_own[grows].push_back(own);
+  }
+  report->Bar("longest stall while growing (median of runs)", Median(longest[kThisTable]), 20, 5,
+              true, " ms");
+  report->Bar("the same without what the machine took", Median(longest_own[kThisTable]), 20, 5,
+              true, " ms");
+}
+
+}  // namespace de::bench

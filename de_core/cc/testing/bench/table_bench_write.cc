@@ -1,0 +1,254 @@
+// Writing: W6, what memory it takes, and keys that are meant to hurt.
+#include <algorithm>
+#include <random>
+#include <thread>
+
+#include "de_core/cc/engine/base/hash.h"
+#include "de_core/cc/testing/bench/table_bench.h"
+#include "de_core/cc/testing/bench/table_bench_peers.h"
+
+namespace de::bench {
+namespace {
+
+using engine::Mix64;
+using engine::UnMix64;
+
+constexpr size_t kBatch = 16384;
+
+/// Average over growth of resident memory over keys and values, of a table that `upsert` fills.
+template <typename Upsert>
+std::array<double, 2> MeanAndWorstMemory(uint64_t rows, size_t dim, const Upsert& upsert) {
+  std::vector<int64_t> keys(kBatch);
+  std::vector<char> values(kBatch * dim * sizeof(float), 1);
+  const uint64_t before = ResidentBytes();
+  double sum = 0, worst = 0;
+  size_t samples = 0;
+  for (uint64_t have = 0; have < rows; have += kBatch) {
+    for (size_t i = 0; i < kBatch; ++i) keys[i] = static_cast<int64_t>(Mix64(have + i + 1));
+    upsert(keys, values.data());
+    // The first steps are all about the size of a page and of the smallest block.
+    if (have + kBatch < 16 * kBatch) continue;
+    const auto payload = static_cast<double>((have + kBatch) * (8 + dim * sizeof(float)));
+    const double factor = static_cast<double>(ResidentBytes() - before) / payload;
+    sum += factor;
+    worst = factor > worst ? factor : worst;
+    ++samples;
+  }
+  return {samples == 0 ? 0 : sum / static_cast<double>(samples), worst};
+}
+
+template <size_t kDim>
+void MemoryOf(const Options& options, Report* report) {
+  const uint64_t rows = options.RowsOf(options.rows, kDim);
+  std::array<double, 2> ours{}, cuckoo{};
+  {
+    Ours table(kDim, 0);
+    ours =
+        MeanAndWorstMemory(rows, kDim, [&](const std::vector<int64_t>& keys, const char* values) {
+          table.Upsert(keys, kBatch, values);
+        });
+  }
+  if (Cuckoo<kDim>::kThere) {
+    Cuckoo<kDim> map(0);
+    cuckoo = MeanAndWorstMemory(
+        rows / 4, kDim,
+        [&](const std::vector<int64_t>& keys, const char* values) { map.Upsert(keys, values); });
+  }
+  report->Row({std::to_string(kDim), std::to_string(rows), Number(ours[0]), Number(ours[1]),
+               Number(cuckoo[0]), Number(cuckoo[1])});
+  report->Bar("memory / payload over growth, dim " + std::to_string(kDim), ours[0],
+              kDim < 16 ? 1.6 : 1.25, kDim < 16 ? 1.4 : 1.15, true);
+}
+
+}  // namespace
+
+void FillSection(const Options& options, Report* report) {
+  constexpr size_t kDim = 32;
+  const uint64_t rows = options.RowsOf(options.fill_rows, kDim);
+  const std::vector<int64_t> keys = KeysFrom(0, rows);
+  const std::vector<char> values(kBatch * kDim * sizeof(float), 1);
+  const auto n = static_cast<double>(rows);
+  // Each fill follows one of its kind that is not measured and took as much memory: what the system
+  // finds anew costs twice as much on a bad day as on a good one.
+  Rounds rounds;
+  const auto fill_ours = [&](const std::string& name, uint64_t init_size) {
+    const auto fill = [&, init_size] {
+      Ours table(kDim, init_size);
+      table.Upsert(keys, kBatch, values.data());
+    };
+    rounds.Add(name, n, fill, [=] {
+      LetTheHostFinish();
+      fill();
+    });
+  };
+  const auto fill_cuckoo = [&](const std::string& name, uint64_t init_size) {
+    if (!Cuckoo<kDim>::kThere) return;
+    const auto fill = [&, init_size] {
+      Cuckoo<kDim> map(init_size);
+      map.Upsert(keys, values.data());
+    };
+    rounds.Add(name, n, fill, [=] {
+      LetTheHostFinish();
+      fill();
+    });
+  };
+  fill_ours("growing", 0);
+  fill_ours("with init_size", rows);
+  fill_cuckoo("libcuckoo growing", 0);
+  fill_cuckoo("libcuckoo with init_size", rows);
+  rounds.Run(options.fill_rounds);
+  report->Section(
+      "W6: fill from empty, dim 32, " + std::to_string(rows) + " rows (million/s of CPU)",
+      {"growing", "with init_size", "libcuckoo growing", "libcuckoo with init_size",
+       "growing / libcuckoo growing", "growing / with init_size"});
+  report->Row({Number(rounds.Rate("growing")), Number(rounds.Rate("with init_size")),
+               Number(rounds.Rate("libcuckoo growing")),
+               Number(rounds.Rate("libcuckoo with init_size")),
+               Number(rounds.Ratio("growing", "libcuckoo growing")),
+               Number(rounds.Ratio("growing", "with init_size"))});
+  report->Bar("W6: fill growing / libcuckoo growing", rounds.Ratio("growing", "libcuckoo growing"),
+              4, 5);
+  report->Bar("W6: fill growing / with init_size", rounds.Ratio("growing", "with init_size"), 0.5,
+              1);
+}
+
+void MixedSection(const Options& options, Report* report) {
+  constexpr size_t kDim = 32;
+  const uint64_t rows = options.RowsOf(options.fill_rows, kDim);
+  const std::vector<int64_t> keys = KeysFrom(0, rows);
+  std::vector<char> values(kBatch * kDim * sizeof(float), 1), out(values);
+  std::vector<int64_t> reads(options.queries), writes(options.queries);
+  std::mt19937_64 random(4);
+  for (int64_t& key : reads) key = keys[random() % rows];
+  for (int64_t& key : writes) key = keys[random() % rows];
+
+  Ours ours(kDim, rows);
+  ours.Upsert(keys, kBatch, values.data());
+  Cuckoo<kDim> cuckoo(rows);
+  cuckoo.Upsert(keys, values.data());
+  const auto both = [](const std::function<void()>& a, const std::function<void()>& b) {
+    std::thread other(b);
+    a();
+    other.join();
+  };
+  const auto read = [&] { ours.Find(reads, kBatch, out.data()); };
+  const auto write = [&] { ours.Upsert(writes, kBatch, values.data()); };
+  const auto read_cuckoo = [&] { cuckoo.Find(reads, kBatch, out.data()); };
+  const auto write_cuckoo = [&] { cuckoo.Upsert(writes, values.data()); };
+  const auto n = static_cast<double>(2 * options.queries);
+  Rounds rounds;
+  rounds.Add("one", n, [&] {
+    read();
+    write();
+  });
+  rounds.Add("two", n, [&] { both(read, write); });
+  if (Cuckoo<kDim>::kThere) {
+    rounds.Add("cuckoo one", n, [&] {
+      read_cuckoo();
+      write_cuckoo();
+    });
+    rounds.Add("cuckoo two", n, [&] { both(read_cuckoo, write_cuckoo); });
+  }
+  rounds.Run(options.rounds);
+  report->Section("W6: half reads, half overwrites, dim 32 (million/s of wall time)",
+                  {"", "one thread", "two threads, one reads, one writes", "two / one"});
+  report->Row({"table", Number(rounds.Rate("one", true)), Number(rounds.Rate("two", true)),
+               Number(rounds.Ratio("two", "one", true))});
+  report->Row({"libcuckoo", Number(rounds.Rate("cuckoo one", true)),
+               Number(rounds.Rate("cuckoo two", true)),
+               Number(rounds.Ratio("cuckoo two", "cuckoo one", true))});
+}
+
+void MemorySection(const Options& options, Report* report) {
+  report->Section("Resident memory over keys + values, while growing from empty",
+                  {"dim", "rows", "average", "worst", "libcuckoo average", "libcuckoo worst"});
+  MemoryOf<8>(options, report);
+  MemoryOf<16>(options, report);
+  MemoryOf<32>(options, report);
+  MemoryOf<64>(options, report);
+}
+
+void HostileSection(const Options& options, Report* report) {
+  constexpr size_t kDim = 8;
+  const uint64_t n = options.hostile_rows;
+  struct Pattern {
+    const char* name;
+    std::function<uint64_t(uint64_t)> key;
+    bool bar;  // whether it must stay within twice the time of random keys
+  };
+  const std::vector<Pattern> patterns = {
+      {"random", [](uint64_t i) { return Mix64(i ^ 0x5555); }, false},
+      {"sequential", [](uint64_t i) { return i; }, true},
+      {"multiples of 2^12", [](uint64_t i) { return i << 12; }, true},
+      {"multiples of 2^32", [](uint64_t i) { return i << 32; }, true},
+      {"multiples of 2^42", [](uint64_t i) { return i << 42; }, true},
+      {"equal low 32 bits", [](uint64_t i) { return Mix64(i) << 32 | 0x1234; }, true},
+      {"all in one shard", [](uint64_t i) { return UnMix64(Mix64(i) >> 4 | 0xbULL << 60); }, true},
+      {"hashes of equal upper 24 bits",
+       [](uint64_t i) { return UnMix64(Mix64(i) >> 24 | 0xabcdefULL << 40); }, false},
+  };
+  Rounds rounds;
+  std::vector<std::unique_ptr<Ours>> tables;
+  std::vector<std::vector<int64_t>> hits, misses;
+  const std::vector<char> values(kBatch * kDim * sizeof(float), 1);
+  std::vector<char> out(values.size());
+  for (const Pattern& pattern : patterns) {
+    std::vector<int64_t> keys(n), absent(n);
+    for (uint64_t i = 0; i < n; ++i) keys[i] = static_cast<int64_t>(pattern.key(i));
+    for (uint64_t i = 0; i < n; ++i) absent[i] = static_cast<int64_t>(pattern.key(n + i));
+    std::shuffle(keys.begin(), keys.end(), std::mt19937_64(6));
+    hits.push_back(std::move(keys));
+    misses.push_back(std::move(absent));
+  }
+  for (size_t i = 0; i < patterns.size(); ++i) {
+    const std::string name = patterns[i].name;
+    tables.push_back(std::make_unique<Ours>(kDim, 0));
+    tables[i]->Upsert(hits[i], kBatch, values.data());
+    std::shuffle(hits[i].begin(), hits[i].end(), std::mt19937_64(7));
+    rounds.Add("hit " + name, static_cast<double>(n),
+               [&, i] { tables[i]->Find(hits[i], kBatch, out.data()); });
+    rounds.Add("miss " + name, static_cast<double>(n),
+               [&, i] { tables[i]->Find(misses[i], kBatch, out.data()); });
+    rounds.Add("fill " + name, static_cast<double>(n), [&, i] {
+      Ours fresh(kDim, 0);
+      fresh.Upsert(hits[i], kBatch, values.data());
+    });
+  }
+  WarmMemory(n * 200);
+  rounds.Run(options.rounds);
+  report->Section(
+      "Keys chosen to hurt, dim 8, " + std::to_string(n) + " rows (million/s, and over random)",
+      {"keys", "lookup", "lookup of absent keys", "fill", "lookup ratio", "absent ratio",
+       "fill ratio"});
+  double worst = 1e9;
+  for (const Pattern& pattern : patterns) {
+    const std::string name = pattern.name;
+    std::vector<std::string> cells = {name}, ratios;
+    for (const std::string what : {"hit ", "miss ", "fill "}) {
+      const double ratio = rounds.Ratio(what + name, what + "random");
+      if (pattern.bar && ratio < worst) worst = ratio;
+      cells.push_back(Number(rounds.Rate(what + name)));
+      ratios.push_back(Number(ratio));
+    }
+    cells.insert(cells.end(), ratios.begin(), ratios.end());
+    report->Row(cells);
+  }
+  report->Bar("worst of keys chosen to hurt / random", worst, 0.5, 0);
+
+  // Whoever can invert the hash can also give many keys one home line.
+  const uint64_t few = n / 64;
+  std::vector<int64_t> keys(few);
+  for (uint64_t i = 0; i < few; ++i) keys[i] = static_cast<int64_t>(UnMix64(Mix64(i) << 32));
+  Ours table(kDim, 0);
+  double start = CpuSeconds();
+  table.Upsert(keys, kBatch, values.data());
+  const double fill = CpuSeconds() - start;
+  start = CpuSeconds();
+  table.Find(keys, kBatch, out.data());
+  const double find = CpuSeconds() - start;
+  report->Note("Hashes of equal low 32 bits, " + std::to_string(few) + " rows: lookup " +
+               Number(static_cast<double>(few) / find / 1e6) + ", fill " +
+               Number(static_cast<double>(few) / fill / 1e6) + " million/s.");
+}
+
+}  // namespace de::bench

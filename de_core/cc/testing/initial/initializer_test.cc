@@ -1,0 +1,399 @@
+// Initial rows: what each kind writes, which options are refused, and the persistent golden values.
+// The statistics of the random kinds are in initializer_statistics_test.cc.
+#include "de_core/cc/engine/initial/initializer.h"
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "de_core/cc/engine/base/wide_vectors.h"
+#include "de_core/cc/engine/rows/scalar_types.h"
+#include "de_core/cc/testing/forced_level.h"
+#include "gtest/gtest.h"
+
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#endif
+
+namespace de::engine {
+namespace {
+
+using Kind = InitializerOptions::Kind;
+
+InitializerOptions Options(Kind kind, double a = 0, double b = 0, uint64_t seed = 0,
+                           std::vector<float> table = {}) {
+  return {kind, a, b, seed, std::move(table)};
+}
+
+std::unique_ptr<const Initializer> Make(InitializerOptions options, DType dtype, size_t dim) {
+  std::unique_ptr<const Initializer> initializer;
+  const Status status = Initializer::Create(std::move(options), dtype, dim, &initializer);
+  EXPECT_TRUE(status.ok()) << status.message;
+  return initializer;
+}
+
+Status StatusOf(InitializerOptions options, DType dtype, size_t dim = 2) {
+  std::unique_ptr<const Initializer> initializer;
+  const Status status = Initializer::Create(std::move(options), dtype, dim, &initializer);
+  EXPECT_EQ(status.ok(), initializer != nullptr);
+  return status;
+}
+
+template <typename T>
+std::vector<T> Row(const Initializer& initializer, uint64_t key) {
+  EXPECT_EQ(sizeof(T), SizeOf(initializer.dtype()));
+  std::vector<T> row(initializer.dim());
+  initializer.Fill(key, row.data());
+  return row;
+}
+
+const DType kAllTypes[] = {DType::kFloat32,  DType::kFloat64, DType::kHalf,
+                           DType::kBFloat16, DType::kInt8,    DType::kInt32,
+                           DType::kInt64,    DType::kBool,    DType::kString};
+const DType kFloatTypes[] = {DType::kFloat32, DType::kFloat64, DType::kHalf, DType::kBFloat16};
+const Kind kRandomKinds[] = {Kind::kUniform, Kind::kNormal, Kind::kTruncatedNormal,
+                             Kind::kQuantile};
+
+/// Valid options of a random kind for rows of `dim`.
+InitializerOptions RandomOptions(Kind kind, size_t dim) {
+  InitializerOptions options = Options(kind, -0.25, 0.5, 42);
+  for (size_t i = 0; kind == Kind::kQuantile && i < 5 * dim; ++i) {
+    options.table.push_back(static_cast<float>(i) / 16);
+  }
+  return options;
+}
+
+TEST(Initializer, ZerosAreZeroBytesOfEveryDtype) {
+  for (const DType dtype : kAllTypes) {
+    const auto zeros = Make(Options(Kind::kZeros), dtype, 3);
+    std::vector<char> row(3 * SizeOf(dtype), 'x');
+    zeros->Fill(7, row.data());
+    EXPECT_EQ(row, std::vector<char>(row.size(), '\0')) << NameOf(dtype);
+    EXPECT_FALSE(zeros->is_random());
+  }
+}
+
+TEST(Initializer, ConstantsAndRowsAreConvertedToTheDtype) {
+  const auto constant = Options(Kind::kConstant, -3.75);
+  EXPECT_EQ(Row<float>(*Make(constant, DType::kFloat32, 2), 1), (std::vector<float>{-3.75, -3.75}));
+  EXPECT_EQ(Row<double>(*Make(constant, DType::kFloat64, 1), 1)[0], -3.75);
+  EXPECT_EQ(ToFloat(Row<Half>(*Make(constant, DType::kHalf, 1), 1)[0]), -3.75F);
+  EXPECT_EQ(ToFloat(Row<BFloat16>(*Make(constant, DType::kBFloat16, 1), 1)[0]), -3.75F);
+  const auto row = Options(Kind::kRow, 0, 0, 0, {-128.9F, 0.0F, 127.5F});
+  EXPECT_EQ(Row<int8_t>(*Make(row, DType::kInt8, 3), 1), (std::vector<int8_t>{-128, 0, 127}));
+  EXPECT_EQ(Row<int32_t>(*Make(row, DType::kInt32, 3), 1), (std::vector<int32_t>{-128, 0, 127}));
+  EXPECT_EQ(Row<int64_t>(*Make(row, DType::kInt64, 3), 1), (std::vector<int64_t>{-128, 0, 127}));
+  EXPECT_EQ(Row<uint8_t>(*Make(row, DType::kBool, 3), 1), (std::vector<uint8_t>{1, 0, 1}));
+  const double big = -9223372036854775808.0;
+  EXPECT_EQ(Row<int64_t>(*Make(Options(Kind::kConstant, big), DType::kInt64, 1), 1)[0],
+            std::numeric_limits<int64_t>::min());
+  EXPECT_TRUE(
+      std::isinf(Row<float>(*Make(Options(Kind::kConstant, -HUGE_VAL), DType::kFloat32, 1), 1)[0]));
+}
+
+TEST(Initializer, ValuesOutOfTheDtypesRangeAreRefused) {
+  const auto constant = [](double value, DType dtype) {
+    return StatusOf(Options(Kind::kConstant, value), dtype);
+  };
+  EXPECT_EQ(constant(128, DType::kInt8).code, Code::kInvalidArgument);
+  EXPECT_EQ(constant(-129, DType::kInt8).code, Code::kInvalidArgument);
+  EXPECT_EQ(constant(2147483648.0, DType::kInt32).code, Code::kInvalidArgument);
+  EXPECT_EQ(constant(9223372036854775808.0, DType::kInt64).code, Code::kInvalidArgument);
+  EXPECT_EQ(constant(std::nan(""), DType::kInt32).code, Code::kInvalidArgument);
+  EXPECT_EQ(constant(std::nan(""), DType::kBool).code, Code::kInvalidArgument);
+  EXPECT_EQ(constant(1e39, DType::kFloat32).code, Code::kInvalidArgument);
+  EXPECT_EQ(constant(65520, DType::kHalf).code, Code::kInvalidArgument);
+  EXPECT_EQ(constant(1, DType::kString).code, Code::kInvalidArgument);
+  EXPECT_TRUE(constant(65519, DType::kHalf).ok());
+  EXPECT_NE(constant(300, DType::kInt8).message.find("int8. Received: 300"), std::string::npos);
+}
+
+TEST(Initializer, OptionsThatDoNotFitTheTableAreRefused) {
+  for (const Kind kind : kRandomKinds) {
+    for (const DType dtype :
+         {DType::kInt8, DType::kInt32, DType::kInt64, DType::kBool, DType::kString}) {
+      const Status status = StatusOf(RandomOptions(kind, 2), dtype);
+      EXPECT_EQ(status.code, Code::kInvalidArgument);
+      EXPECT_NE(status.message.find(std::string(NameOf(dtype))), std::string::npos);
+    }
+  }
+  const DType f32 = DType::kFloat32;
+  const double infinity = HUGE_VAL;
+  const InitializerOptions bad[] = {
+      Options(Kind::kUniform, 1, 0),
+      Options(Kind::kUniform, 0, infinity),
+      Options(Kind::kUniform, std::nan(""), 1),
+      Options(Kind::kNormal, 0, -1),
+      Options(Kind::kNormal, infinity, 1),
+      Options(Kind::kNormal, 0, 1e38),
+      Options(Kind::kTruncatedNormal, 0, std::nan("")),
+      Options(Kind::kRow, 0, 0, 0, {1}),
+      Options(Kind::kQuantile),
+      Options(Kind::kQuantile, 0, 0, 0, {1, 2, 3}),
+      Options(Kind::kQuantile, 0, 0, 0, {1, 2, 2, 1}),
+      Options(Kind::kQuantile, 0, 0, 0, {1, 2, 2, std::numeric_limits<float>::quiet_NaN()}),
+      Options(static_cast<Kind>(99)),
+  };
+  for (const InitializerOptions& options : bad) {
+    EXPECT_EQ(StatusOf(options, f32).code, Code::kInvalidArgument)
+        << static_cast<int>(options.kind) << ' ' << options.a << ' ' << options.b;
+  }
+  EXPECT_EQ(StatusOf(Options(Kind::kZeros), f32, 0).code, Code::kInvalidArgument);
+  EXPECT_EQ(StatusOf(Options(Kind::kUniform, 0, 1e5), DType::kHalf).code, Code::kInvalidArgument);
+}
+
+TEST(Initializer, AnElementDependsOnSeedKeyAndItsIndexOnly) {
+  for (const Kind kind : {Kind::kUniform, Kind::kNormal, Kind::kTruncatedNormal}) {
+    for (const DType dtype : kFloatTypes) {
+      std::vector<char> longest(100 * SizeOf(dtype));
+      Make(RandomOptions(kind, 100), dtype, 100)->Fill(99, longest.data());
+      for (size_t dim = 1; dim < 100; ++dim) {
+        std::vector<char> row((dim + 4) * SizeOf(dtype), '#');
+        Make(RandomOptions(kind, dim), dtype, dim)->Fill(99, row.data());
+        const size_t bytes = dim * SizeOf(dtype);
+        ASSERT_EQ(std::memcmp(row.data(), longest.data(), bytes), 0) << NameOf(dtype) << ' ' << dim;
+        ASSERT_EQ(std::string(row.data() + bytes, row.size() - bytes),
+                  std::string(row.size() - bytes, '#'))
+            << "wrote beyond the row";
+      }
+    }
+  }
+}
+
+TEST(Initializer, SeedsAndKeysGiveOtherRows) {
+  for (const Kind kind : kRandomKinds) {
+    for (const DType dtype : kFloatTypes) {
+      const auto first = Make(RandomOptions(kind, 8), dtype, 8);
+      InitializerOptions options = RandomOptions(kind, 8);
+      options.seed = 43;
+      const auto second = Make(options, dtype, 8);
+      std::vector<char> a(8 * SizeOf(dtype)), b(a), c(a), again(a);
+      first->Fill(5, a.data());
+      first->Fill(6, b.data());
+      second->Fill(5, c.data());
+      first->Fill(5, again.data());
+      EXPECT_NE(a, b);
+      EXPECT_NE(a, c);
+      EXPECT_EQ(a, again);
+      EXPECT_TRUE(first->is_random());
+      EXPECT_EQ(first->options().seed, 42U);
+    }
+  }
+}
+
+TEST(Initializer, DegenerateDistributionsAreConstants) {
+  const auto same = [](InitializerOptions options) {
+    return Row<float>(*Make(std::move(options), DType::kFloat32, 2), 3);
+  };
+  const std::vector<float> expected = {0.1F, 0.1F};
+  EXPECT_EQ(same(Options(Kind::kUniform, 0.1, 0.1)), expected);
+  EXPECT_EQ(same(Options(Kind::kNormal, 0.1, 0)), expected);
+  EXPECT_EQ(same(Options(Kind::kTruncatedNormal, 0.1, 0)), expected);
+  EXPECT_EQ(same(Options(Kind::kQuantile, 0, 0, 0, {0.1F, 0.1F})), expected);
+  EXPECT_EQ(same(Options(Kind::kQuantile, 0, 0, 0, {0.1F, 0.1F, 0.1F, 0.1F})), expected);
+}
+
+TEST(Initializer, RowsAreTheSameOnThreadsThatFlushDenormals) {
+#if defined(__SSE2__)
+  for (const Kind kind : kRandomKinds) {
+    for (const DType dtype : kFloatTypes) {
+      const auto initializer = Make(RandomOptions(kind, 64), dtype, 64);
+      std::vector<char> kept(64 * SizeOf(dtype)), flushed(kept);
+      size_t differing = 0;
+      for (uint64_t key = 0; key < 1000; ++key) {
+        initializer->Fill(key, kept.data());
+        const unsigned saved = _mm_getcsr();
+        _mm_setcsr(saved | 0x8040);
+        initializer->Fill(key, flushed.data());
+        _mm_setcsr(saved);
+        differing += kept != flushed ? 1 : 0;
+      }
+      EXPECT_EQ(differing, 0U) << static_cast<int>(kind) << ' ' << NameOf(dtype);
+    }
+  }
+#else
+  GTEST_SKIP() << "needs SSE2's control register";
+#endif
+}
+
+TEST(Initializer, RowsAreTheSameWithVectorsOfAnyWidth) {
+  const SimdLevel best = ActiveSimdLevel();
+  if (best == SimdLevel::kScalar) GTEST_SKIP() << "this processor lacks AVX2";
+  for (const Kind kind : kRandomKinds) {
+    for (const DType dtype : kFloatTypes) {
+      for (const size_t dim : {1, 3, 8, 16, 31, 32, 33, 49, 100}) {
+        std::vector<std::unique_ptr<const Initializer>> made;
+        for (const auto level : {SimdLevel::kScalar, SimdLevel::kAvx2, SimdLevel::kAvx512}) {
+          const ForcedLevel forced(level);
+          if (forced.is(level)) made.push_back(Make(RandomOptions(kind, dim), dtype, dim));
+        }
+        // One element of 65,536 is so far out that no register holds what it is made of.
+        const uint64_t keys = dim == 32 ? 10'000 : 300;
+        for (uint64_t key = 0; key < keys; ++key) {
+          std::vector<char> baseline(dim * SizeOf(dtype)), other(baseline);
+          made[0]->Fill(key * 0x9e3779b97f4a7c15ULL, baseline.data());
+          for (size_t i = 1; i < made.size(); ++i) {
+            made[i]->Fill(key * 0x9e3779b97f4a7c15ULL, other.data());
+            ASSERT_EQ(baseline, other)
+                << i << ' ' << static_cast<int>(kind) << ' ' << NameOf(dtype) << ' ' << dim;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Initializer, RowsThatAreFilledTogetherAreThoseFilledAlone) {
+  for (const Kind kind : kRandomKinds) {
+    for (const DType dtype : kFloatTypes) {
+      for (const size_t dim : {1, 8, 16, 24, 32, 61}) {
+        const auto initializer = Make(RandomOptions(kind, dim), dtype, dim);
+        const size_t bytes = dim * SizeOf(dtype);
+        for (const size_t count : {1, 7, 16, 17, 40}) {
+          std::vector<uint64_t> keys(count);
+          std::vector<char> together(count * bytes), alone(bytes);
+          std::vector<void*> rows(count);
+          for (size_t i = 0; i < count; ++i) {
+            keys[i] = i * 0x9e3779b97f4a7c15ULL;
+            rows[i] = together.data() + (count - 1 - i) * bytes;
+          }
+          initializer->FillRows(keys.data(), rows.data(), count);
+          for (size_t i = 0; i < count; ++i) {
+            initializer->Fill(keys[i], alone.data());
+            ASSERT_EQ(std::memcmp(rows[i], alone.data(), bytes), 0) << NameOf(dtype) << ' ' << dim;
+          }
+        }
+      }
+    }
+  }
+}
+
+// A missing row must read the same in every build for ever. If this test fails, the change breaks
+// every table that was ever saved or served with a random initializer: undo the change.
+TEST(Initializer, RowsAreAPersistentPromise) {
+  struct Golden {
+    Kind kind;
+    uint64_t key;
+    uint32_t floats[3];
+    uint64_t doubles[2];
+    uint16_t half;
+    uint16_t bfloat16;
+  };
+  const Golden golden[] = {
+      {Kind::kUniform,
+       0x0,
+       {0xbe4726c7, 0x3edcf308, 0x3ec38654},
+       {0xbfa787c23dd39700, 0xbfc3b062bf906486},
+       0x35c8,
+       0x3eb9},
+      {Kind::kUniform,
+       0x1,
+       {0xbe7168a9, 0xbd83fde6, 0xbdc14753},
+       {0x3fd223d85b3af776, 0xbfc9427d6aa0d7cc},
+       0x37d4,
+       0x3efb},
+      {Kind::kUniform,
+       0xffffffffffffffff,
+       {0x3b9ac4e0, 0x3e8e9075, 0x3e14b4ea},
+       {0x3fcd19c51940d83f, 0xbfb1731349bc960c},
+       0xb275,
+       0xbe4f},
+      {Kind::kUniform,
+       0x9e3779b97f4a7c15,
+       {0x3d560ba4, 0xbe2bf6d0, 0xbd7fd786},
+       {0x3fd7fc45995eb24a, 0x3fd8c8f7583dc250},
+       0x344c,
+       0x3e8a},
+      {Kind::kNormal,
+       0x0,
+       {0xbf792614, 0xbe09cb83, 0xbd415c58},
+       {0xbfe1b4a79e609461, 0xbfea27f2389dbab5},
+       0xa0ca,
+       0xbc19},
+      {Kind::kNormal,
+       0x1,
+       {0xbfa4ca99, 0xbf1761eb, 0xbf2856f3},
+       {0x3f9d34876b11b970, 0xbfef9667bf045e7c},
+       0xb36f,
+       0xbe6e},
+      {Kind::kNormal,
+       0xffffffffffffffff,
+       {0xbee9d714, 0x3e26949c, 0x3f36b72e},
+       {0xbfb3531a65e8cf42, 0xbfe32cd1622c8aed},
+       0xbc0a,
+       0xbf81},
+      {Kind::kNormal,
+       0x9e3779b97f4a7c15,
+       {0xbebedf9d, 0xbf5d643e, 0xbf165062},
+       {0x3fcdd659c6fdfd4e, 0x3fd11f81f1e1400c},
+       0x31f6,
+       0x3e3f},
+      {Kind::kTruncatedNormal,
+       0x0,
+       {0xbf68f8b6, 0xbe0f432c, 0xbd6921d8},
+       {0xbfe135d64ddaf880, 0xbfe8eb495fb7e590},
+       0xa568,
+       0xbcad},
+      {Kind::kTruncatedNormal,
+       0x1,
+       {0xbf8f6426, 0xbf12c9ec, 0xbf227e04},
+       {0x3f8dd150bf4d5480, 0xbfed799f88389b3f},
+       0xb375,
+       0xbe6f},
+      {Kind::kTruncatedNormal,
+       0xffffffffffffffff,
+       {0xbee4c314, 0x3e0ec6d0, 0x3f14726d},
+       {0xbfb56f9b0208a530, 0xbfe2953540b03bce},
+       0xbb83,
+       0xbf70},
+      {Kind::kTruncatedNormal,
+       0x9e3779b97f4a7c15,
+       {0xbebbf594, 0xbf51e432, 0xbf11ca92},
+       {0x3fca1144f34af7a6, 0x3fce075c1b70731e},
+       0x3128,
+       0x3e25},
+      {Kind::kQuantile,
+       0x0,
+       {0x40b7afd8, 0x4084ca87, 0x40bb9a9c},
+       {0x401ee1dbc439f59a, 0x4021709618174064},
+       0x428e,
+       0x4052},
+      {Kind::kQuantile,
+       0x1,
+       {0x40a61464, 0x40f12b1b, 0x4118333d},
+       {0x4000e668980cf1c4, 0x4020477b3473d30b},
+       0x44fc,
+       0x409f},
+      {Kind::kQuantile,
+       0xffffffffffffffff,
+       {0x41065748, 0x4006f0c3, 0x402d416e},
+       {0x3ff5d59dd4c16869, 0x4023b958a851b05f},
+       0x45c4,
+       0x40b9},
+      {Kind::kQuantile,
+       0x9e3779b97f4a7c15,
+       {0x41107b46, 0x40c503d4, 0x411f021c},
+       {0x400aa473ff9dd3d0, 0x4017bcce1ede21ee},
+       0x4014,
+       0x4003},
+  };
+  for (const Golden& g : golden) {
+    const auto f32 = Row<float>(*Make(RandomOptions(g.kind, 40), DType::kFloat32, 40), g.key);
+    const auto f64 = Row<double>(*Make(RandomOptions(g.kind, 40), DType::kFloat64, 40), g.key);
+    const auto f16 = Row<Half>(*Make(RandomOptions(g.kind, 40), DType::kHalf, 40), g.key);
+    const auto b16 = Row<BFloat16>(*Make(RandomOptions(g.kind, 40), DType::kBFloat16, 40), g.key);
+    EXPECT_EQ(BitsOf(f32[0]), g.floats[0]);
+    EXPECT_EQ(BitsOf(f32[1]), g.floats[1]);
+    EXPECT_EQ(BitsOf(f32[39]), g.floats[2]);
+    EXPECT_EQ(BitsOf(f64[0]), g.doubles[0]);
+    EXPECT_EQ(BitsOf(f64[39]), g.doubles[1]);
+    EXPECT_EQ(f16[2].bits, g.half);
+    EXPECT_EQ(b16[2].bits, g.bfloat16);
+  }
+}
+
+}  // namespace
+}  // namespace de::engine

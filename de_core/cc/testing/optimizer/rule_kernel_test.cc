@@ -1,0 +1,89 @@
+// The kernels of update rules for wide vectors, beside those for the baseline: the same bits.
+#include "de_core/cc/engine/optimizer/rule_kernel.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "de_core/cc/engine/rows/row_layout.h"
+#include "de_core/cc/testing/forced_level.h"
+
+namespace de::engine {
+namespace {
+
+/// Settings that let each rule do all it can: flags are set, l1, l2 and the decay are not 0.
+std::vector<double> HyperOf(const OptimizerRule& rule) {
+  if (rule.name == "ftrl") return {0.1, -0.5, 0.01, 0.02, 0.03, 0.4, 0.1, 0.05};
+  if (rule.name == "adagrad_da") return {0.1, 0.01, 0.02, 0.1, 3, 0.05};
+  if (rule.name == "rmsprop") return {0.1, 0.9, 0.5, 1e-7, 1, 0.1, 0.05};
+  std::vector<double> hyper = {0.1, 0.9, 0.99, 1e-3, 0.9, 0.8, 0.7, 0.6, 0.5};
+  hyper.resize(rule.max_hyper);
+  return hyper;
+}
+
+/// Some rows after three steps of a rule.
+std::vector<char> Trained(const OptimizerRule& rule, DType dtype, size_t dim, bool wide) {
+  constexpr size_t kRows = 5;
+  const std::vector<double> hyper = HyperOf(rule);
+  const auto specs = rule.slots(dim, dtype, hyper.data(), hyper.size());
+  RowLayout layout(KeyType::kInt64, dtype, dim);
+  if (!specs.empty()) layout.Append("test", specs);
+  std::vector<size_t> offsets;
+  for (const SlotSpec& spec : specs) offsets.push_back(layout.FindSlot("test", spec.name)->offset);
+  std::vector<char> rows(layout.stride() * kRows);
+  std::vector<char*> each;
+  std::mt19937 random(7);
+  std::normal_distribution<double> normal;
+  for (size_t i = 0; i < kRows; ++i) {
+    each.push_back(rows.data() + i * layout.stride());
+    layout.FillSlots(each.back(), 0);
+    for (size_t c = 0; c < dim; ++c) StoreReal(dtype, normal(random), each[i] + c * SizeOf(dtype));
+  }
+  const RuleKernel kernel = [&] {
+    const ForcedLevel forced(wide ? SimdLevel::kAvx2 : SimdLevel::kScalar);
+    return rule.kernel(dtype);
+  }();
+  for (int step = 0; step < 3; ++step) {
+    std::vector<double> doubles(kRows * dim);
+    for (double& value : doubles) value = normal(random);
+    const std::vector<float> floats(doubles.begin(), doubles.end());
+    std::vector<const void*> gradients;
+    for (size_t i = 0; i < kRows; ++i) {
+      if (dtype == DType::kFloat64) {
+        gradients.push_back(doubles.data() + i * dim);
+      } else {
+        gradients.push_back(floats.data() + i * dim);
+      }
+    }
+    kernel(hyper.data(), hyper.size(), dim, each.data(), offsets.data(), gradients.data(), kRows);
+  }
+  return rows;
+}
+
+TEST(RuleKernel, WideVectorsGiveTheSameBits) {
+  if (!HasWideVectors()) GTEST_SKIP() << "this processor has no AVX2";
+  for (const std::string_view name : RuleNames()) {
+    const OptimizerRule& rule = *FindRule(name);
+    for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kHalf, DType::kBFloat16}) {
+      EXPECT_NE(rule.kernel(dtype), nullptr);
+      for (const size_t dim : {1, 7, 8, 16, 35}) {
+        EXPECT_EQ(Trained(rule, dtype, dim, true), Trained(rule, dtype, dim, false))
+            << name << " of " << NameOf(dtype) << ", dim " << dim;
+      }
+    }
+  }
+}
+
+TEST(RuleKernel, IsChosenByWhatTheProcessorHas) {
+  if (!HasWideVectors()) GTEST_SKIP() << "this processor has no AVX2";
+  const RuleKernel wide = FindRule("adam")->kernel(DType::kFloat32);
+  const ForcedLevel forced(SimdLevel::kScalar);
+  const RuleKernel narrow = FindRule("adam")->kernel(DType::kFloat32);
+  EXPECT_NE(wide, narrow);
+}
+
+}  // namespace
+}  // namespace de::engine

@@ -1,0 +1,171 @@
+// A save writes the same file and ends, whenever and in whatever order an executor runs its tasks.
+#include "de_core/cc/engine/save/save_pipeline.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <thread>
+
+#include "de_core/cc/engine/save/table_save.h"
+#include "de_core/cc/engine/table/table.h"
+
+namespace de::engine {
+namespace {
+
+constexpr size_t kTasks = 3;
+constexpr size_t kDim = 64;
+
+/// Runs the tasks one after another on the caller's thread, in a given order.
+class InOrder final : public Executor {
+ public:
+  explicit InOrder(std::vector<size_t> order) : order_(std::move(order)) {}
+  size_t threads() const override { return order_.size() - 1; }  // helpers
+  void Run(size_t count, const std::function<void(size_t)>& task) override {
+    ASSERT_EQ(count, order_.size());
+    for (const size_t number : order_) task(number);
+  }
+
+ private:
+  const std::vector<size_t> order_;
+};
+
+/// Runs each task on a thread of its own, those of `late` behind some milliseconds.
+class Late final : public Executor {
+ public:
+  explicit Late(uint32_t late) : late_(late) {}
+  size_t threads() const override { return kTasks - 1; }  // helpers
+  void Run(size_t count, const std::function<void(size_t)>& task) override {
+    std::vector<std::thread> threads;
+    for (size_t number = 0; number < count; ++number) {
+      threads.emplace_back([&, number] {
+        const bool late = (late_ >> number & 1) != 0;
+        std::this_thread::sleep_for(std::chrono::milliseconds(late ? 30 : 0));
+        task(number);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  const uint32_t late_;
+};
+
+/// Keeps `room` bytes, then fails.
+class Disk final : public ByteSink {
+ public:
+  explicit Disk(size_t room) : room_(room) {}
+  Status Append(const void* data, size_t size) override {
+    if (size > room_ - bytes.size()) return Status::ResourceExhausted("the disk is full");
+    bytes.append(static_cast<const char*>(data), size);
+    return Status::Ok();
+  }
+
+  std::string bytes;
+
+ private:
+  const size_t room_;
+};
+
+class SavePipelineTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    TableOptions options;
+    options.dim = kDim;
+    ASSERT_TRUE(Table::Create(options, &table_).ok());
+    std::vector<int64_t> keys(20000);
+    std::iota(keys.begin(), keys.end(), 0);
+    std::vector<float> rows(keys.size() * kDim);
+    std::iota(rows.begin(), rows.end(), 0.0F);
+    ASSERT_TRUE(table_
+                    ->InsertOrAssign({keys.data(), nullptr, keys.size()},
+                                     {reinterpret_cast<const char*>(rows.data()), nullptr}, nullptr)
+                    .ok());
+    expected_ = Saved(nullptr, {});
+    ASSERT_GT(expected_.size(), keys.size() * kDim * sizeof(float));
+  }
+
+  std::string Saved(Executor* executor, const std::function<bool()>& rest) {
+    Disk disk(~size_t{0});
+    EXPECT_EQ(Save(executor, rest, &disk).code, Code::kOk);
+    return disk.bytes;
+  }
+
+  Status Save(Executor* executor, const std::function<bool()>& rest, Disk* disk) {
+    SaveOptions options = options_;
+    options.rest = rest;
+    std::unique_ptr<TableSave> save;
+    const Status begun = TableSave::Begin(table_.get(), options, &save);
+    return begun.ok() ? save->Write(disk, executor) : begun;
+  }
+
+  /// With nobody about, with others who need the cores, and with some who come and go.
+  void ExpectSame(Executor* executor) {
+    EXPECT_TRUE(Saved(executor, {}) == expected_);
+    EXPECT_TRUE(Saved(executor, [] { return true; }) == expected_);
+    int calls = 0;
+    EXPECT_TRUE(Saved(executor, [&] { return ++calls / 3 % 2 == 1; }) == expected_);
+    for (const size_t room : {size_t{0}, expected_.size() / 2, expected_.size() - 1}) {
+      Disk disk(room);
+      EXPECT_EQ(Save(executor, {}, &disk).code, Code::kResourceExhausted);
+    }
+  }
+
+  /// Saves from now on are deltas, of every third row.
+  void ExpectDeltas() {
+    options_.chain = "chain";
+    std::unique_ptr<TableSave> base;
+    ASSERT_TRUE(TableSave::Begin(table_.get(), options_, &base).ok());
+    Disk disk(~size_t{0});
+    ASSERT_TRUE(base->Write(&disk, nullptr).ok());
+    ASSERT_TRUE(base->Done().ok());
+    std::vector<int64_t> keys(20000 / 3);
+    for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(3 * i);
+    const std::vector<float> rows(keys.size() * kDim, 7.0F);
+    ASSERT_TRUE(table_
+                    ->InsertOrAssign({keys.data(), nullptr, keys.size()},
+                                     {reinterpret_cast<const char*>(rows.data()), nullptr}, nullptr)
+                    .ok());
+    options_.delta = true;
+    expected_ = Saved(nullptr, {});
+    ASSERT_LT(expected_.size(), disk.bytes.size() / 2);
+    ASSERT_GT(expected_.size(), keys.size() * kDim * sizeof(float));
+  }
+
+  std::unique_ptr<Table> table_;
+  SaveOptions options_;
+  std::string expected_;
+};
+
+TEST_F(SavePipelineTest, tasks_one_after_another_in_any_order) {
+  std::vector<size_t> order = {0, 1, 2};
+  do {
+    SCOPED_TRACE(::testing::PrintToString(order));
+    InOrder executor(order);
+    ExpectSame(&executor);
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST_F(SavePipelineTest, deltas_by_tasks_in_any_order) {
+  ExpectDeltas();
+  std::vector<size_t> order = {0, 1, 2};
+  do {
+    SCOPED_TRACE(::testing::PrintToString(order));
+    InOrder executor(order);
+    ExpectSame(&executor);
+  } while (std::next_permutation(order.begin(), order.end()));
+  Late executor(1);
+  ExpectSame(&executor);
+}
+
+TEST_F(SavePipelineTest, tasks_that_begin_late) {
+  for (uint32_t late = 0; late < uint32_t{1} << kTasks; ++late) {
+    SCOPED_TRACE(late);
+    Late executor(late);
+    ExpectSame(&executor);
+  }
+}
+
+}  // namespace
+}  // namespace de::engine

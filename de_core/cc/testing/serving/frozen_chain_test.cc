@@ -1,0 +1,287 @@
+// A base and its deltas, looked up as one table.
+#include "de_core/cc/engine/serving/frozen_chain.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <thread>
+
+#include "de_core/cc/testing/snapshot_fixture.h"
+
+namespace de::engine {
+namespace {
+
+using testing::AlignedBytes;
+using testing::SampleDeltaHeader;
+using testing::SampleHeader;
+using testing::SampleKey;
+using testing::SampleTable;
+
+/// Of a base whose unknown keys read as zeros.
+SnapshotHeader HeaderOfZeros() {
+  SnapshotHeader header = SampleHeader();
+  header.initializer = {};
+  return header;
+}
+
+/// Opens a chain over files that it keeps.
+class Files {
+ public:
+  explicit Files(const std::vector<std::string>& files) {
+    for (const std::string& bytes : files) {
+      kept_.push_back(std::make_unique<AlignedBytes>(bytes));
+      files_.push_back({kept_.back()->data(), kept_.back()->size()});
+    }
+  }
+  Status Open() { return FrozenChain::Open(files_, {}, &chain_); }
+  const FrozenChain& chain() const { return *chain_; }
+
+ private:
+  std::vector<std::unique_ptr<AlignedBytes>> kept_;
+  std::vector<FrozenChain::File> files_;
+  std::unique_ptr<FrozenChain> chain_;
+};
+
+TEST(FrozenChain, a_later_file_hides_an_earlier_one) {
+  const RowLayout layout(KeyType::kInt64, DType::kInt64, 1);
+  const SampleTable base(layout, 300, 1);
+  SampleTable other(layout, 300, 2);
+  other.SetKeys(base.keys());  // other rows for the same keys
+  const SnapshotHeader header = HeaderOfZeros();
+  const SnapshotHeader delta = SampleDeltaHeader(header);
+  Files files({base.Bytes(header, 2), other.Bytes(delta, 1)});
+  const Status opened = files.Open();
+  ASSERT_TRUE(opened.ok()) << opened.message;
+  for (size_t i = 0; i < base.size(); ++i) {
+    const int64_t key = base.keys()[i].number;
+    int64_t value = -1;
+    bool found = false;
+    ASSERT_TRUE(files.chain().Find({&key, nullptr, 1}, &value, &found).ok());
+    EXPECT_EQ(found, !SampleTable::IsGone(i));
+    int64_t expected = 0;
+    if (found) std::memcpy(&expected, other.row(i).data(), sizeof(expected));
+    EXPECT_EQ(value, expected);
+  }
+  uint64_t rows = 0;
+  ASSERT_TRUE(files.chain().Size(&rows).ok());
+  EXPECT_EQ(rows, 200U);
+}
+
+TEST(FrozenChain, an_unknown_key_is_an_error_only_if_no_file_has_it) {
+  const RowLayout layout(KeyType::kInt64, DType::kInt64, 1);
+  const SampleTable base(layout, 10, 1);
+  const SampleTable more(layout, 40, 3);
+  SnapshotHeader header = HeaderOfZeros();
+  header.metadata["oov"] = "error";
+  Files files({base.Bytes(header, 0), more.Bytes(SampleDeltaHeader(header), 0)});
+  ASSERT_TRUE(files.Open().ok());
+  int64_t value = 0;
+  for (size_t i = 0; i < more.size(); ++i) {
+    const int64_t key = more.keys()[i].number;
+    const Status status = files.chain().Find({&key, nullptr, 1}, &value, nullptr);
+    EXPECT_EQ(status.code, SampleTable::IsGone(i) ? Code::kNotFound : Code::kOk);
+    EXPECT_TRUE(files.chain().Find({&key, nullptr, 1}, nullptr, nullptr).ok());
+  }
+}
+
+TEST(FrozenChain, files_that_do_not_follow_one_another_are_refused) {
+  const RowLayout layout(KeyType::kInt64, DType::kFloat32, 1);
+  const SampleTable table(layout, 30);
+  const SnapshotHeader base = SampleHeader();
+  const SnapshotHeader first = SampleDeltaHeader(base);
+  const SnapshotHeader second = SampleDeltaHeader(first);
+  SnapshotHeader stranger = SampleDeltaHeader(base);
+  stranger.parent[3] ^= 1;
+  const auto bytes = [&](const SnapshotHeader& header) { return table.Bytes(header, 0); };
+  const std::vector<std::vector<std::string>> wrong = {
+      {bytes(first)},
+      {bytes(base), bytes(second)},
+      {bytes(base), bytes(stranger)},
+      {bytes(base), bytes(first), bytes(first)},
+      {bytes(base), bytes(second), bytes(first)},
+      {bytes(base), bytes(base)},
+  };
+  for (const auto& files : wrong) {
+    EXPECT_EQ(Files(files).Open().code, Code::kFailedPrecondition);
+  }
+  EXPECT_TRUE(Files({bytes(base), bytes(first), bytes(second)}).Open().ok());
+  const SampleTable wide(RowLayout(KeyType::kInt64, DType::kFloat32, 2), 30);
+  EXPECT_EQ(Files({bytes(base), wide.Bytes(first, 0)}).Open().code, Code::kInvalidArgument);
+}
+
+TEST(FrozenChain, no_file_and_a_damaged_one_are_named_and_leave_the_open_chain) {
+  const SampleTable table(RowLayout(KeyType::kInt64, DType::kFloat32, 1), 30);
+  const SnapshotHeader header = SampleHeader();
+  const std::string base = table.Bytes(header, 0);
+  const std::string delta = table.Bytes(SampleDeltaHeader(header), 0);
+  Files none({});
+  EXPECT_EQ(none.Open().message, "there must be at least one snapshot file. Received: none");
+
+  const AlignedBytes whole(base), torn(delta.substr(0, delta.size() - 1));
+  std::unique_ptr<FrozenChain> chain;
+  ASSERT_TRUE(FrozenChain::Open({{whole.data(), whole.size()}}, {}, &chain).ok());
+  const FrozenChain* const before = chain.get();
+  const Status status =
+      FrozenChain::Open({{whole.data(), whole.size()}, {torn.data(), torn.size()}}, {}, &chain);
+  EXPECT_EQ(status.code, Code::kDataLoss);
+  EXPECT_NE(status.message.find("Received: "), std::string::npos) << status.message;
+  EXPECT_EQ(chain.get(), before);
+  EXPECT_EQ(chain->deltas(), 0U);
+}
+
+/// Three files over parts of one set of keys, a delta without any, and what they say together.
+class Layers : public ::testing::TestWithParam<std::pair<KeyType, DType>> {
+ protected:
+  static constexpr size_t kKeys = 4000;  // of which some are in no file
+
+  Layers() : layout_(GetParam().first, GetParam().second, 1), pool_(layout_, kKeys) {
+    Add([](size_t i) { return i % 4 != 3; });
+    Add([](size_t i) { return i % 5 < 2; });
+    Add([](size_t) { return false; });
+    Add([](size_t i) { return i % 7 < 2; });
+    for (const SampleKey& key : pool_.keys()) {
+      numbers_.push_back(key.number);
+      texts_.push_back(key.text);
+    }
+  }
+
+  template <typename In>
+  void Add(const In& in) {
+    std::vector<SampleKey> keys;
+    for (size_t i = 0; i < kKeys; ++i) {
+      if (in(i)) keys.push_back(pool_.keys()[i]);
+    }
+    SampleTable table(layout_, keys.size(), files_.size() + 2);
+    table.SetKeys(std::move(keys));
+    const bool delta = !files_.empty();
+    if (delta) header_ = SampleDeltaHeader(header_);
+    for (size_t i = 0; i < table.size(); ++i) {
+      const bool gone = delta && SampleTable::IsGone(i);
+      stored_ += gone ? 0 : 1;
+      in_deltas_ += delta ? 1 : 0;
+      if (gone) {
+        rows_.erase(table.keys()[i].text);
+      } else if (layout_.value_dtype() == DType::kString) {
+        rows_[table.keys()[i].text] = table.value(i, 0);
+      } else {
+        rows_[table.keys()[i].text] = std::string(table.row(i).substr(0, layout_.value_bytes()));
+      }
+    }
+    files_.push_back(table.Bytes(header_, 2));
+  }
+
+  Keys AllKeys() const {
+    if (layout_.key_type() == KeyType::kString) return {nullptr, texts_.data(), texts_.size()};
+    return {numbers_.data(), nullptr, numbers_.size()};
+  }
+
+  /// What the chain gives for all keys, as bytes.
+  Status Read(const FrozenChain& chain, bool* found, std::vector<std::string>* values) const {
+    if (layout_.value_dtype() == DType::kString) {
+      std::vector<std::string_view> views(kKeys);
+      const Status status = chain.FindStrings(AllKeys(), views.data(), found);
+      values->assign(views.begin(), views.end());
+      return status;
+    }
+    std::vector<int64_t> numbers(kKeys, 77);
+    const Status status = chain.Find(AllKeys(), numbers.data(), found);
+    for (const int64_t& number : numbers) {
+      values->emplace_back(reinterpret_cast<const char*>(&number), sizeof(number));
+    }
+    return status;
+  }
+
+  const std::string& unknown() const {
+    static const std::string zeros(sizeof(int64_t), '\0'), empty;
+    return layout_.value_dtype() == DType::kString ? empty : zeros;
+  }
+
+  const RowLayout layout_;
+  const SampleTable pool_;
+  SnapshotHeader header_ = HeaderOfZeros();
+  std::vector<std::string> files_;
+  std::vector<int64_t> numbers_;
+  std::vector<std::string_view> texts_;
+  std::map<std::string, std::string> rows_;  ///< by the key's text
+  uint64_t stored_ = 0, in_deltas_ = 0;
+};
+
+TEST_P(Layers, a_batch_reads_of_each_key_what_the_newest_file_says) {
+  Files files(files_);
+  const Status opened = files.Open();
+  ASSERT_TRUE(opened.ok()) << opened.message;
+  bool found[kKeys], contained[kKeys];
+  std::vector<std::string> values, without_found;
+  ASSERT_TRUE(Read(files.chain(), found, &values).ok());
+  ASSERT_TRUE(Read(files.chain(), nullptr, &without_found).ok());
+  EXPECT_EQ(values, without_found);
+  ASSERT_TRUE((layout_.value_dtype() == DType::kString
+                   ? files.chain().FindStrings(AllKeys(), nullptr, contained)
+                   : files.chain().Find(AllKeys(), nullptr, contained))
+                  .ok());
+  for (size_t i = 0; i < kKeys; ++i) {
+    const auto row = rows_.find(pool_.keys()[i].text);
+    ASSERT_EQ(found[i], row != rows_.end()) << i;
+    ASSERT_EQ(contained[i], found[i]) << i;
+    ASSERT_EQ(values[i], found[i] ? row->second : unknown()) << i;
+  }
+
+  EXPECT_EQ(files.chain().deltas(), 3U);
+  EXPECT_EQ(files.chain().header().id, header_.id);
+  EXPECT_EQ(files.chain().stats().rows, stored_);
+  uint64_t heap = 0;  // of the files alone
+  for (const std::string& bytes : files_) {
+    const AlignedBytes file(bytes);
+    std::unique_ptr<FrozenTable> table;
+    ASSERT_TRUE(FrozenTable::Open(file.data(), file.size(), {}, &table).ok());
+    heap += table->stats().heap_bytes;
+  }
+  EXPECT_GE(files.chain().stats().heap_bytes, heap + 2 * in_deltas_);
+  EXPECT_LE(files.chain().stats().heap_bytes, heap + 4 * in_deltas_);
+}
+
+TEST_P(Layers, threads_that_count_and_look_up_at_once_agree) {
+  Files files(files_);
+  ASSERT_TRUE(files.Open().ok());
+  std::vector<std::thread> threads;
+  std::vector<uint64_t> sizes(4);
+  std::vector<std::vector<std::string>> values(sizes.size());
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    threads.emplace_back([&, i] {
+      EXPECT_TRUE(files.chain().Size(&sizes[i]).ok());
+      EXPECT_TRUE(Read(files.chain(), nullptr, &values[i]).ok());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(sizes, std::vector<uint64_t>(sizes.size(), rows_.size()));
+  for (const auto& seen : values) EXPECT_EQ(seen, values[0]);
+}
+
+TEST_P(Layers, a_delta_without_keys_changes_nothing_but_the_last_header) {
+  const SnapshotHeader base = HeaderOfZeros();
+  const SampleTable empty(layout_, 0);
+  Files alone({files_[0]}), with({files_[0], empty.Bytes(SampleDeltaHeader(base), 2)});
+  ASSERT_TRUE(alone.Open().ok());
+  ASSERT_TRUE(with.Open().ok());
+  bool found[2][kKeys];
+  std::vector<std::string> values[2];
+  ASSERT_TRUE(Read(alone.chain(), found[0], &values[0]).ok());
+  ASSERT_TRUE(Read(with.chain(), found[1], &values[1]).ok());
+  EXPECT_EQ(values[0], values[1]);
+  EXPECT_TRUE(std::equal(found[0], found[0] + kKeys, found[1]));
+  uint64_t sizes[2] = {};
+  ASSERT_TRUE(alone.chain().Size(&sizes[0]).ok());
+  ASSERT_TRUE(with.chain().Size(&sizes[1]).ok());
+  EXPECT_EQ(sizes[0], kKeys * 3 / 4);
+  EXPECT_EQ(sizes[1], kKeys * 3 / 4);
+  EXPECT_EQ(with.chain().header().sequence, base.sequence + 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tables, Layers,
+                         ::testing::Values(std::pair(KeyType::kInt64, DType::kInt64),
+                                           std::pair(KeyType::kString, DType::kInt64),
+                                           std::pair(KeyType::kInt64, DType::kString),
+                                           std::pair(KeyType::kString, DType::kString)));
+
+}  // namespace
+}  // namespace de::engine

@@ -1,0 +1,210 @@
+// Lookups on many threads while the first write turns a mapped file into a table in memory.
+#include "de_core/cc/engine/serving/stand_in.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <numeric>
+#include <thread>
+
+#include "de_core/cc/engine/save/table_restore.h"
+#include "de_core/cc/engine/save/table_save.h"
+#include "de_core/cc/engine/serving/frozen_table.h"
+#include "de_core/cc/testing/snapshot_fixture.h"
+
+namespace de::engine {
+namespace {
+
+using testing::AlignedBytes;
+
+constexpr int kRounds = 100;
+constexpr size_t kRows = 300;
+constexpr int64_t kReaders = 3;
+constexpr int64_t kWriters = 3;
+
+std::unique_ptr<Table> Make() {
+  TableOptions options;
+  options.dim = 1;
+  std::unique_ptr<Table> table;
+  EXPECT_TRUE(Table::Create(options, &table).ok());
+  return table;
+}
+
+void Put(Table* table, const std::vector<int64_t>& keys, float value) {
+  const std::vector<float> rows(keys.size(), value);
+  ASSERT_TRUE(table
+                  ->InsertOrAssign({keys.data(), nullptr, keys.size()},
+                                   {reinterpret_cast<const char*>(rows.data()), nullptr}, nullptr)
+                  .ok());
+}
+
+/// A snapshot of kRows rows of one value, and the table over it.
+class File {
+ public:
+  explicit File(float value) : bytes_(Snapshot(value)) {
+    EXPECT_TRUE(FrozenTable::Open(bytes_.data(), bytes_.size(), {}, &table_).ok());
+  }
+
+  const FrozenTable& table() const { return *table_; }
+  Status Restore(Table* table) const {
+    std::unique_ptr<SnapshotReader> reader;
+    DE_RETURN_IF_ERROR(
+        SnapshotReader::Open(bytes_.data(), bytes_.size(), SnapshotVerify::kHeader, &reader));
+    RestoreReport report;
+    return RestoreTable(table, {reader.get()}, {}, nullptr, &report);
+  }
+
+ private:
+  static std::string Snapshot(float value) {
+    const auto table = Make();
+    std::vector<int64_t> keys(kRows);
+    std::iota(keys.begin(), keys.end(), 0);
+    Put(table.get(), keys, value);
+    std::unique_ptr<TableSave> save;
+    StringSink sink;
+    EXPECT_TRUE(TableSave::Begin(table.get(), {}, &save).ok());
+    EXPECT_TRUE(save->Write(&sink, nullptr).ok());
+    return sink.bytes();
+  }
+
+  AlignedBytes bytes_;
+  std::unique_ptr<FrozenTable> table_;
+};
+
+using MappedTable = StandIn<Table, File, Status>;
+
+MappedTable::Load LoadOf(const std::shared_ptr<const File>& file, std::atomic<int>* loads) {
+  return [file, loads](Table* table) {
+    ++*loads;
+    return file->Restore(table);
+  };
+}
+
+/// The row of a key; -1 where it was closed.
+float Read(const MappedTable& mapped, int64_t key) {
+  const MappedTable::Reader reader = mapped.ForReading();
+  float value = -1;
+  bool found = false;
+  const Keys keys{&key, nullptr, 1};
+  if (reader.file != nullptr) {
+    EXPECT_TRUE(reader.file->table().Find(keys, &value, &found).ok());
+  } else if (reader.table != nullptr) {
+    EXPECT_TRUE(
+        reader.table->Find(keys, {reinterpret_cast<char*>(&value), nullptr}, &found, nullptr).ok());
+  } else {
+    return -1;
+  }
+  EXPECT_TRUE(found);
+  return value;
+}
+
+TEST(StandIn, no_lookup_is_wrong_and_no_write_lost_while_a_file_becomes_a_table) {
+  const auto file = std::make_shared<const File>(1.0F);
+  for (int round = 0; round < kRounds; ++round) {
+    MappedTable mapped(Make());
+    std::atomic<int> loads{0};
+    mapped.Begin(file, LoadOf(file, &loads));
+    std::atomic<bool> written[kWriters] = {};
+    std::atomic<int64_t> writing{kWriters};
+    std::vector<std::thread> threads;
+    for (int64_t number = 0; number < kReaders; ++number) {
+      threads.emplace_back([&, number] {
+        for (int64_t i = number; writing > 0; ++i) {
+          const int64_t writer = i % kWriters;  // whose key is its number
+          const bool after = written[writer];
+          const float value = Read(mapped, writer);
+          EXPECT_TRUE(value == 2.0F || (value == 1.0F && !after)) << value << after;
+          EXPECT_EQ(Read(mapped, kWriters + i % 200), 1.0F);
+        }
+      });
+    }
+    for (int64_t number = 0; number < kWriters; ++number) {
+      threads.emplace_back([&, number] {
+        std::shared_ptr<Table> table;
+        EXPECT_TRUE(mapped.ForWriting(&table).ok());
+        Put(table.get(), {number}, 2.0F);
+        written[number] = true;
+        EXPECT_EQ(Read(mapped, number), 2.0F);
+        --writing;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(loads, 1);
+    for (int64_t key = 0; key < static_cast<int64_t>(kRows); ++key) {
+      ASSERT_EQ(Read(mapped, key), key < kWriters ? 2.0F : 1.0F);
+    }
+  }
+}
+
+TEST(StandIn, another_file_may_take_over_and_all_be_closed_at_any_time) {
+  const auto first = std::make_shared<const File>(1.0F);
+  const auto second = std::make_shared<const File>(2.0F);
+  for (int round = 0; round < kRounds; ++round) {
+    MappedTable mapped(Make());
+    std::atomic<int> loads{0};
+    mapped.Begin(first, LoadOf(first, &loads));
+    std::atomic<bool> replaced{false}, closed{false};
+    std::vector<std::thread> threads;
+    for (int number = 0; number < kReaders; ++number) {
+      threads.emplace_back([&] {
+        for (int64_t key = 0; key < 200 || !closed; ++key) {
+          const bool after = replaced;
+          const float value = Read(mapped, key % 200);
+          const bool none = value == -1.0F && round % 2 == 1;
+          EXPECT_TRUE(value == 2.0F || (value == 1.0F && !after) || none) << value;
+        }
+      });
+    }
+    threads.emplace_back([&] {
+      std::shared_ptr<Table> table;
+      EXPECT_TRUE(mapped.ForWriting(&table).ok());
+      if (table != nullptr) Put(table.get(), {1000}, 3.0F);
+    });
+    mapped.Begin(second, LoadOf(second, &loads));
+    replaced = true;
+    if (round % 2 == 1) mapped.Close();
+    closed = true;
+    for (std::thread& thread : threads) thread.join();
+    std::shared_ptr<Table> table;
+    EXPECT_TRUE(mapped.ForWriting(&table).ok());
+    EXPECT_EQ(table == nullptr, round % 2 == 1);
+    EXPECT_LE(loads, 2);
+  }
+}
+
+TEST(StandIn, a_load_that_fails_leaves_the_file_and_is_tried_again) {
+  const auto file = std::make_shared<const File>(1.0F);
+  MappedTable mapped(Make());
+  std::atomic<int> loads{0};
+  mapped.Begin(file, [&](Table* table) {
+    return loads++ == 0 ? Status::DataLoss("damaged") : file->Restore(table);
+  });
+  std::shared_ptr<Table> table;
+  EXPECT_EQ(mapped.ForWriting(&table).code, Code::kDataLoss);
+  EXPECT_EQ(table, nullptr);
+  EXPECT_EQ(mapped.ForReading().file, file);
+  EXPECT_EQ(Read(mapped, 5), 1.0F);
+  ASSERT_TRUE(mapped.ForWriting(&table).ok());
+  EXPECT_EQ(mapped.ForReading().table, table);
+  EXPECT_EQ(Read(mapped, 5), 1.0F);
+}
+
+TEST(StandIn, the_file_is_let_go_once_its_rows_are_in_the_table) {
+  auto file = std::make_shared<const File>(1.0F);
+  const std::weak_ptr<const File> alive = file;
+  std::atomic<int> loads{0};
+  MappedTable mapped(Make());
+  mapped.Begin(file, LoadOf(file, &loads));
+  file.reset();
+  EXPECT_FALSE(alive.expired());
+  std::shared_ptr<Table> table;
+  ASSERT_TRUE(mapped.ForWriting(&table).ok());
+  EXPECT_TRUE(alive.expired());
+  EXPECT_EQ(Read(mapped, 7), 1.0F);
+  mapped.Close();
+  mapped.Begin(std::make_shared<const File>(1.0F), nullptr);
+  EXPECT_EQ(Read(mapped, 7), -1.0F);
+}
+
+}  // namespace
+}  // namespace de::engine

@@ -1,0 +1,140 @@
+// The reader of snapshot files as its callers meet it: media that fail, buffers, threads.
+#include "de_core/cc/engine/snapshot/snapshot_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "de_core/cc/testing/snapshot_fixture.h"
+
+namespace de::engine {
+namespace {
+
+using testing::ReadOnlySource;
+using testing::SampleDeltaHeader;
+using testing::SampleHeader;
+using testing::SampleTable;
+
+/// A medium that fails at one of its reads.
+class FailingSource final : public ByteSource {
+ public:
+  FailingSource(std::string_view bytes, int reads) : source_(bytes), reads_(reads) {}
+  uint64_t size() const noexcept override { return source_.size(); }
+  Status Read(uint64_t offset, size_t size, void* out) const override {
+    return reads_-- > 0 ? source_.Read(offset, size, out) : Status::Internal("medium fails");
+  }
+
+ private:
+  ReadOnlySource source_;
+  mutable int reads_;
+};
+
+std::string Delta(uint32_t bits) {
+  return SampleTable(RowLayout(KeyType::kString, DType::kString, 2), 300)
+      .Bytes(SampleDeltaHeader(SampleHeader()), bits);
+}
+
+/// All that a section says.
+std::string Said(const SectionBuffer& buffer) {
+  const SnapshotSection& section = buffer.section;
+  std::string said;
+  for (size_t i = 0; i < section.count; ++i) {
+    EXPECT_EQ(HashBytes(section.keys[i]), section.words[i]);
+    said.append(section.keys[i]).append("=").append(section.values[2 * i]);
+    said.append(",").append(section.values[2 * i + 1]).append(";");
+  }
+  for (size_t i = 0; i < section.tombstones; ++i) {
+    EXPECT_EQ(HashBytes(section.tombstone_keys[i]), section.tombstone_words[i]);
+    said.append("gone ").append(section.tombstone_keys[i]);
+  }
+  return said;
+}
+
+TEST(SnapshotReader, an_error_of_the_medium_is_passed_on_wherever_it_comes) {
+  const std::string bytes = Delta(2);
+  int reads = 0;
+  for (;; ++reads) {
+    const FailingSource source(bytes, reads);
+    std::unique_ptr<SnapshotReader> reader;
+    const Status status = SnapshotReader::Open(&source, SnapshotVerify::kFull, &reader);
+    if (status.ok()) break;
+    EXPECT_EQ(status.code, Code::kInternal);
+    EXPECT_NE(status.message.find("medium fails"), std::string::npos) << status.message;
+    EXPECT_EQ(reader, nullptr);
+  }
+  EXPECT_EQ(reads, 4 + 4);  // two of the header, footer, directory, four sections
+}
+
+TEST(SnapshotReader, a_file_that_is_refused_leaves_the_reader_that_was_open) {
+  const std::string bytes = Delta(1);
+  std::unique_ptr<SnapshotReader> reader;
+  ASSERT_TRUE(
+      SnapshotReader::Open(bytes.data(), bytes.size(), SnapshotVerify::kFull, &reader).ok());
+  const SnapshotReader* const before = reader.get();
+  for (const size_t size : {size_t{0}, size_t{1}, bytes.size() - 1}) {
+    EXPECT_EQ(SnapshotReader::Open(bytes.data(), size, SnapshotVerify::kHeader, &reader).code,
+              Code::kDataLoss);
+    ASSERT_EQ(reader.get(), before);
+  }
+  EXPECT_TRUE(reader->Verify().ok());
+  EXPECT_EQ(reader->file_bytes(), bytes.size());
+}
+
+TEST(SnapshotReader, headers_alone_are_checked_when_no_more_is_asked_for) {
+  std::string bytes = Delta(1);
+  std::unique_ptr<SnapshotReader> reader;
+  ASSERT_TRUE(
+      SnapshotReader::Open(bytes.data(), bytes.size(), SnapshotVerify::kHeader, &reader).ok());
+  bytes[reader->sections()[1].offset + 64] ^= 1;
+  EXPECT_TRUE(
+      SnapshotReader::Open(bytes.data(), bytes.size(), SnapshotVerify::kHeader, &reader).ok());
+  EXPECT_EQ(reader->Verify().code, Code::kDataLoss);
+  EXPECT_EQ(SnapshotReader::Open(bytes.data(), bytes.size(), SnapshotVerify::kFull, &reader).code,
+            Code::kDataLoss);
+}
+
+TEST(SnapshotReader, a_section_that_is_not_there_is_named) {
+  const std::string bytes = Delta(1);
+  std::unique_ptr<SnapshotReader> reader;
+  ASSERT_TRUE(
+      SnapshotReader::Open(bytes.data(), bytes.size(), SnapshotVerify::kHeader, &reader).ok());
+  SectionBuffer buffer;
+  for (const size_t number : {size_t{2}, ~size_t{0}}) {
+    const Status status = reader->ReadSection(number, &buffer);
+    EXPECT_EQ(status.code, Code::kInvalidArgument);
+    EXPECT_EQ(status.message,
+              "the snapshot has 2 sections. Received: section=" + std::to_string(number));
+  }
+}
+
+TEST(SnapshotReader, threads_read_with_a_buffer_each_what_one_reads) {
+  const std::string bytes = Delta(4);
+  const ReadOnlySource source(bytes);
+  std::unique_ptr<SnapshotReader> mapped, streamed;
+  ASSERT_TRUE(
+      SnapshotReader::Open(bytes.data(), bytes.size(), SnapshotVerify::kHeader, &mapped).ok());
+  ASSERT_TRUE(SnapshotReader::Open(&source, SnapshotVerify::kHeader, &streamed).ok());
+  const size_t sections = mapped->sections().size();
+  std::vector<std::string> said(sections);
+  for (size_t i = 0; i < sections; ++i) {
+    SectionBuffer fresh;
+    ASSERT_TRUE(mapped->ReadSection(i, &fresh).ok());
+    said[i] = Said(fresh);
+  }
+  std::vector<std::thread> threads;
+  for (size_t thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      SectionBuffer buffer;  // of small sections behind large ones, and back
+      for (size_t i = 0; i < 4 * sections; ++i) {
+        const size_t number = (i * (2 * thread + 1)) % sections;
+        const SnapshotReader& reader = i % 2 == 0 ? *mapped : *streamed;
+        ASSERT_TRUE(reader.ReadSection(number, &buffer).ok());
+        ASSERT_EQ(Said(buffer), said[number]);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace de::engine

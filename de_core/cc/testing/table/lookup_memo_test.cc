@@ -1,0 +1,152 @@
+// What lookups leave for updates: for which keys, how many of them, and when it is not worth it.
+#include "de_core/cc/engine/table/lookup_memo.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace de::engine {
+namespace {
+
+using Batch = std::vector<int64_t>;
+
+Keys KeysOf(const Batch& batch) { return {batch.data(), nullptr, batch.size()}; }
+
+std::unique_ptr<KnownKeys> Known(const Batch& batch) {
+  auto known = std::make_unique<KnownKeys>();
+  known->partition.Build(KeysOf(batch), nullptr);
+  return known;
+}
+
+/// A lookup of a batch: whether it was to learn something.
+bool LookUp(LookupMemo* memo, const Batch& batch) {
+  std::unique_ptr<KnownKeys> known = memo->Begin();
+  if (known == nullptr) return false;
+  known->partition.Build(KeysOf(batch), nullptr);
+  memo->Put(std::move(known));
+  return true;
+}
+
+/// An update of a batch: whether something was known of it.
+bool Update(LookupMemo* memo, const Batch& batch) {
+  std::unique_ptr<KnownKeys> known = memo->Take(KeysOf(batch));
+  if (known == nullptr) return false;
+  EXPECT_TRUE(known->partition.IsOf(KeysOf(batch)));
+  memo->Recycle(std::move(known));
+  return true;
+}
+
+TEST(LookupMemo, nothing_is_learnt_before_the_first_update) {
+  LookupMemo memo;
+  EXPECT_FALSE(LookUp(&memo, {1, 2}));
+  EXPECT_FALSE(Update(&memo, {1, 2}));
+  EXPECT_TRUE(LookUp(&memo, {1, 2}));
+  EXPECT_TRUE(Update(&memo, {1, 2}));
+}
+
+TEST(LookupMemo, only_the_same_keys_in_the_same_order_are_found_and_once) {
+  const Batch batch = {5, 6, 6, -1};
+  const std::vector<Batch> others = {
+      {6, 5, 6, -1}, {5, 6, 6}, {5, 6, 6, -1, -1}, {5, 6, 7, -1}, {}};
+  for (const Batch& other : others) {
+    LookupMemo memo;
+    memo.Put(Known(batch));
+    EXPECT_FALSE(Update(&memo, other));
+    EXPECT_TRUE(Update(&memo, batch));
+    EXPECT_FALSE(Update(&memo, batch));
+  }
+}
+
+TEST(LookupMemo, a_batch_without_keys_is_a_batch) {
+  LookupMemo memo;
+  const int64_t somewhere = 0;
+  EXPECT_EQ(memo.Take({&somewhere, nullptr, 0}), nullptr);
+  memo.Put(Known({}));
+  EXPECT_NE(memo.Take({&somewhere, nullptr, 0}), nullptr);
+}
+
+TEST(LookupMemo, string_keys_are_not_remembered) {
+  LookupMemo memo;
+  const std::string_view key = "a";
+  EXPECT_EQ(memo.Take({nullptr, &key, 1}), nullptr);
+  EXPECT_FALSE(LookUp(&memo, {1})) << "their updates make no lookup learn";
+}
+
+TEST(LookupMemo, the_last_two_lookups_are_kept) {
+  LookupMemo memo;
+  EXPECT_FALSE(Update(&memo, {0}));
+  EXPECT_TRUE(LookUp(&memo, {1}));
+  EXPECT_TRUE(LookUp(&memo, {2}));
+  EXPECT_FALSE(LookUp(&memo, {3})) << "a third lookup before an update";
+  EXPECT_TRUE(Update(&memo, {1}));
+  EXPECT_TRUE(Update(&memo, {2}));
+  for (int64_t key = 1; key <= 3; ++key) memo.Put(Known({key}));
+  EXPECT_TRUE(Update(&memo, {3}));
+  EXPECT_FALSE(Update(&memo, {1}));
+  EXPECT_TRUE(Update(&memo, {2}));
+}
+
+TEST(LookupMemo, memory_goes_from_an_update_to_the_next_lookup) {
+  LookupMemo memo;
+  std::unique_ptr<KnownKeys> known = Known({1});
+  known->of[3].renumbered = 77;
+  memo.Put(std::move(known));
+  EXPECT_TRUE(Update(&memo, {1}));
+  known = memo.Begin();
+  ASSERT_NE(known, nullptr);
+  EXPECT_EQ(known->of[3].renumbered, 77U);
+  known = memo.Begin();
+  ASSERT_NE(known, nullptr);
+  EXPECT_EQ(known->of[3].renumbered, 0U);
+}
+
+TEST(LookupMemo, where_updates_have_other_keys_lookups_learn_less_and_less) {
+  LookupMemo memo;
+  EXPECT_FALSE(Update(&memo, {0}));
+  std::vector<int> pauses;
+  for (int updates = 0; pauses.size() < 15; ++updates) {
+    if (LookUp(&memo, {1})) {
+      pauses.push_back(updates);
+      updates = 0;
+    }
+    ASSERT_FALSE(Update(&memo, {2}));
+  }
+  // Of the updates between two lookups that learnt, one is that which did not find its keys.
+  EXPECT_EQ(pauses,
+            (std::vector<int>{0, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513, 1025, 2049, 4097, 4097}));
+
+  EXPECT_TRUE(Update(&memo, {1})) << "what was learnt last is kept";
+  EXPECT_TRUE(LookUp(&memo, {3}));
+  EXPECT_FALSE(Update(&memo, {2}));
+  EXPECT_FALSE(LookUp(&memo, {3})) << "and ends the pause: the next is the shortest again";
+  EXPECT_FALSE(Update(&memo, {2}));
+  EXPECT_TRUE(LookUp(&memo, {3}));
+}
+
+TEST(LookupMemo, updates_that_no_lookup_went_before_pause_nothing) {
+  LookupMemo memo;
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(Update(&memo, {2}));
+  EXPECT_TRUE(LookUp(&memo, {1}));
+}
+
+TEST(LookupMemo, threads_take_what_is_of_their_keys) {
+  LookupMemo memo;
+  std::atomic<int> taken{0};
+  std::vector<std::thread> threads;
+  for (int64_t thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&memo, &taken, thread] {
+      const Batch batch(static_cast<size_t>(thread + 1), thread);
+      for (int i = 0; i < 2000; ++i) {
+        LookUp(&memo, batch);
+        if (Update(&memo, batch)) ++taken;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(taken, 0);
+}
+
+}  // namespace
+}  // namespace de::engine

@@ -1,0 +1,154 @@
+// The directory of segments: growth in bounded steps, also for keys that resist splitting.
+#include "de_core/cc/engine/table/shard.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "de_core/cc/engine/base/hash.h"
+
+namespace de::engine {
+namespace {
+
+/// A shard of integer keys whose rows hold the key itself. Hashes are chosen by the test.
+class ShardTest : public ::testing::Test {
+ protected:
+  void Insert(uint64_t hash) {
+    const uint64_t word = UnMix64(hash);
+    const uint32_t row = shard_.Insert({word, hash, nullptr});
+    std::memcpy(shard_.Row(row), &word, sizeof(word));
+  }
+  bool Has(uint64_t hash) const {
+    const uint64_t word = UnMix64(hash);
+    const uint32_t row = shard_.Find({word, hash, nullptr});
+    if (row == kNoRow) return false;
+    return std::memcmp(shard_.Row(row), &word, sizeof(word)) == 0;
+  }
+  /// Rows counted by walking all segments; each must be visited in its own range, once.
+  size_t Walk() const {
+    std::map<uint64_t, uint32_t> seen;
+    uint64_t hash = 0;
+    while (true) {
+      const uint64_t last = shard_.VisitSegment(hash, [&](uint64_t word, uint32_t row) {
+        EXPECT_GE(Mix64(word), hash);
+        EXPECT_TRUE(seen.emplace(word, row).second);
+      });
+      EXPECT_GE(last, hash);
+      if (last >= ~uint64_t{0} >> kShardBits) break;
+      hash = last + 1;
+    }
+    return seen.size();
+  }
+
+  Arena arena_;
+  Shard shard_{RowLayout(KeyType::kInt64, DType::kInt64, 1), &arena_};
+};
+
+constexpr uint64_t kHashes = uint64_t{1} << (64 - kShardBits);  // of the first shard
+
+TEST_F(ShardTest, GrowsBySplittingAndKeepsEveryKey) {
+  std::mt19937_64 random(2);
+  std::vector<uint64_t> hashes;
+  for (int i = 0; i < 60000; ++i) {
+    hashes.push_back(random() % kHashes);
+    Insert(hashes.back());
+  }
+  ASSERT_EQ(shard_.size(), hashes.size());
+  for (const uint64_t hash : hashes) ASSERT_TRUE(Has(hash));
+  for (int i = 0; i < 1000; ++i) ASSERT_FALSE(Has(random() % kHashes));
+  EXPECT_EQ(Walk(), hashes.size());
+  EXPECT_LT(shard_.index_lines() * kEntriesPerLine, hashes.size() * 2) << "half-empty index";
+  for (size_t i = 0; i < hashes.size(); i += 2) {
+    ASSERT_TRUE(shard_.Erase({UnMix64(hashes[i]), hashes[i], nullptr}));
+    ASSERT_FALSE(shard_.Erase({UnMix64(hashes[i]), hashes[i], nullptr}));
+  }
+  for (size_t i = 0; i < hashes.size(); ++i) ASSERT_EQ(Has(hashes[i]), i % 2 == 1);
+  EXPECT_EQ(Walk(), hashes.size() / 2);
+}
+
+TEST_F(ShardTest, KeysOfOneLongPrefixDoNotInflateTheDirectory) {
+  constexpr uint64_t kCount = 30000;
+  const uint64_t prefix = kHashes / 3 / 65536 * 65536;
+  for (uint64_t i = 0; i < kCount; ++i) Insert(prefix + i);
+  for (uint64_t i = 0; i < kCount; ++i) ASSERT_TRUE(Has(prefix + i));
+  EXPECT_EQ(Walk(), kCount);
+  EXPECT_LT(shard_.index_bytes(), kCount * 64);
+}
+
+TEST_F(ShardTest, RoomThatWasReservedIsNotOutgrown) {
+  constexpr int kRows = 65536;  // what 16 segments hold if their keys were spread perfectly
+  shard_.Rebuild(kRows, false);
+  const size_t lines = shard_.index_lines();
+  std::mt19937_64 random(3);
+  for (int i = 0; i < kRows; ++i) Insert(random() % kHashes);
+  EXPECT_EQ(shard_.index_lines(), lines);
+}
+
+TEST_F(ShardTest, ComingAndGoingKeysDoNotGrowIt) {
+  std::mt19937_64 random(4);
+  std::vector<uint64_t> there;
+  for (int i = 0; i < 2000; ++i) Insert(there.emplace_back(random() % kHashes));
+  const size_t lines = shard_.index_lines();
+  for (int i = 0; i < 100000; ++i) {
+    uint64_t& leaving = there[static_cast<size_t>(random() % there.size())];
+    ASSERT_TRUE(shard_.Erase({UnMix64(leaving), leaving, nullptr}));
+    Insert(leaving = random() % kHashes);
+  }
+  EXPECT_LE(shard_.index_lines(), 2 * lines);
+  EXPECT_EQ(shard_.slab().used(), 2000U);
+  for (const uint64_t hash : there) ASSERT_TRUE(Has(hash));
+}
+
+TEST_F(ShardTest, RebuildingCompactlyKeepsRowsAndDropsTheRest) {
+  for (uint64_t i = 0; i < 20000; ++i) Insert(i * (kHashes / 20000));
+  for (uint64_t i = 0; i < 20000; ++i) {
+    if (i % 10 != 0) {
+      ASSERT_TRUE(shard_.Erase({UnMix64(i * (kHashes / 20000)), i * (kHashes / 20000), nullptr}));
+    }
+  }
+  const size_t before = shard_.index_lines();
+  shard_.Rebuild(0, true);
+  EXPECT_EQ(shard_.size(), 2000U);
+  EXPECT_EQ(shard_.slab().used(), 2000U);
+  EXPECT_LT(shard_.index_lines(), before / 4);
+  for (uint64_t i = 0; i < 20000; ++i) ASSERT_EQ(Has(i * (kHashes / 20000)), i % 10 == 0);
+}
+
+TEST_F(ShardTest, AWiderLayoutKeepsRowsInTheirPlaces) {
+  for (uint64_t i = 0; i < 9000; ++i) Insert(i * 1000003);
+  const RowLayout narrow(KeyType::kInt64, DType::kInt64, 1);
+  RowLayout wide = narrow;
+  wide.Append("o", {{"s", DType::kFloat32, 1, 2.5}});
+  shard_.Relayout(narrow, wide);
+  for (uint64_t i = 0; i < 9000; ++i) {
+    ASSERT_TRUE(Has(i * 1000003));
+    const uint32_t row = shard_.Find({UnMix64(i * 1000003), i * 1000003, nullptr});
+    float slot;
+    std::memcpy(&slot, shard_.Row(row) + wide.FindSlot("o", "s")->offset, sizeof(slot));
+    ASSERT_EQ(slot, 2.5F);
+  }
+}
+
+TEST_F(ShardTest, ClearGivesItsMemoryBackToTheArena) {
+  for (uint64_t i = 0; i < 30000; ++i) Insert(i * 1000003);
+  const size_t grown = arena_.live_bytes();
+  shard_.Clear();
+  EXPECT_EQ(shard_.size(), 0U);
+  EXPECT_LT(arena_.live_bytes(), grown / 50);
+  EXPECT_FALSE(Has(0));
+  Insert(0);
+  EXPECT_TRUE(Has(0));
+}
+
+TEST_F(ShardTest, ProbesAreCountedByTheLineTheyEndAt) {
+  for (uint64_t i = 0; i < 6; ++i) Insert(i << 40);  // all of home line 0
+  std::vector<uint64_t> probes(3, 0);
+  shard_.CountProbes(&probes);
+  EXPECT_EQ(probes, (std::vector<uint64_t>{5, 1, 0}));
+}
+
+}  // namespace
+}  // namespace de::engine

@@ -1,0 +1,104 @@
+// Lookups of keys with and without rows mixed: every width that has a path of its own, with AVX-512
+// and without, tables so full that many keys lie behind their home line.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "de_core/cc/engine/base/hash.h"
+#include "de_core/cc/engine/table/table.h"
+#include "de_core/cc/testing/forced_level.h"
+
+namespace de::engine {
+namespace {
+
+class TableFind
+    : public testing::TestWithParam<std::tuple<size_t, InitializerOptions::Kind, SimdLevel>> {
+ protected:
+  static constexpr int64_t kRows = 20000;
+
+  void SetUp() override {
+    if (!level_.is(std::get<2>(GetParam()))) GTEST_SKIP() << "this processor lacks the level";
+  }
+
+  size_t dim() const { return std::get<0>(GetParam()); }
+  InitializerOptions initializer() const {
+    InitializerOptions options;
+    options.kind = std::get<1>(GetParam());
+    options.a = -1;
+    options.b = 2;
+    options.seed = 3;
+    return options;
+  }
+  /// What the row of an even key has in each element.
+  static float Element(int64_t key, size_t i) {
+    return static_cast<float>(key) * 0.5F + static_cast<float>(i);
+  }
+  /// Even keys have rows.
+  static int64_t Key(int64_t number) {
+    return static_cast<int64_t>(Mix64(static_cast<uint64_t>(number))) & ~int64_t{1};
+  }
+
+ private:
+  const ForcedLevel level_{std::get<2>(GetParam())};
+};
+
+TEST_P(TableFind, EveryKeyReadsItsOwnRowOrItsInitialOne) {
+  TableOptions options;
+  options.dim = dim();
+  options.initializer = initializer();
+  std::unique_ptr<Table> table;
+  ASSERT_TRUE(Table::Create(options, &table).ok());
+  std::unique_ptr<const Initializer> initial;
+  ASSERT_TRUE(Initializer::Create(initializer(), DType::kFloat32, dim(), &initial).ok());
+
+  std::vector<int64_t> keys;
+  std::vector<float> values;
+  for (int64_t i = 0; i < kRows; ++i) {
+    keys.push_back(Key(i));
+    for (size_t e = 0; e < dim(); ++e) values.push_back(Element(keys.back(), e));
+  }
+  const Values in{reinterpret_cast<const char*>(values.data()), nullptr};
+  ASSERT_TRUE(table->InsertOrAssign({keys.data(), nullptr, keys.size()}, in, nullptr).ok());
+  ASSERT_GT(table->Stats().load_factor, 0.4) << "too roomy for keys behind their home line";
+
+  std::mt19937_64 random(1);
+  for (const size_t count : {1, 3, 7, 8, 9, 64, 2047, 2048, 2049, 9000}) {
+    for (const int misses : {0, 1, 5, 10}) {  // of ten
+      std::vector<int64_t> asked;
+      for (size_t i = 0; i < count; ++i) {
+        const int64_t key = keys[random() % keys.size()];
+        asked.push_back(static_cast<int>(random() % 10) < misses ? key | 1 : key);
+      }
+      // Rows need not begin where a cache line does, and nothing is written behind the last one.
+      std::vector<float> rows(1 + count * dim() + 1, -7.0F), expected(dim());
+      float* const first = rows.data() + 1;
+      const std::unique_ptr<bool[]> found(new bool[count]);
+      const ValuesOut out{reinterpret_cast<char*>(first), nullptr};
+      ASSERT_TRUE(table->Find({asked.data(), nullptr, count}, out, found.get(), nullptr).ok());
+      for (size_t i = 0; i < count; ++i) {
+        const bool exists = (asked[i] & 1) == 0;
+        ASSERT_EQ(found[i], exists) << count << ' ' << i;
+        initial->Fill(static_cast<uint64_t>(asked[i]), expected.data());
+        for (size_t e = 0; exists && e < dim(); ++e) expected[e] = Element(asked[i], e);
+        ASSERT_EQ(std::memcmp(first + i * dim(), expected.data(), dim() * sizeof(float)), 0)
+            << count << ' ' << i;
+      }
+      ASSERT_EQ(rows.front(), -7.0F);
+      ASSERT_EQ(rows.back(), -7.0F);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Widths, TableFind,
+                         testing::Combine(testing::Values(1, 8, 16, 32, 64, 65),
+                                          testing::Values(InitializerOptions::Kind::kZeros,
+                                                          InitializerOptions::Kind::kUniform,
+                                                          InitializerOptions::Kind::kNormal),
+                                          testing::Values(SimdLevel::kScalar, SimdLevel::kAvx2,
+                                                          SimdLevel::kAvx512)));
+
+}  // namespace
+}  // namespace de::engine

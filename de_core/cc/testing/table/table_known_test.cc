@@ -1,0 +1,237 @@
+// Optimizer steps that use what the lookup before them learnt, beside the same steps without.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "de_core/cc/engine/save/table_restore.h"
+#include "de_core/cc/engine/save/table_save.h"
+#include "de_core/cc/engine/table/table.h"
+#include "de_core/cc/testing/test_executor.h"
+
+namespace de::engine {
+namespace {
+
+constexpr int64_t kKeys = 3000;  // that there are
+
+Keys KeysOf(const std::vector<int64_t>& keys) { return {keys.data(), nullptr, keys.size()}; }
+
+/// A table, and what it was last looked up to.
+struct Trained {
+  explicit Trained(size_t dim, const std::string& policy = "") {
+    TableOptions options;
+    options.dim = dim;
+    options.initializer.kind = InitializerOptions::Kind::kUniform;
+    options.initializer.a = -1;
+    options.initializer.b = 1;
+    EXPECT_TRUE(ParseRowPolicy(policy, &options.policy).ok());
+    EXPECT_TRUE(Table::Create(options, &table).ok());
+  }
+
+  using Verb = Status (Table::*)(const Keys&, const ValuesOut&, bool*, Executor*) const;
+  void LookUp(Verb verb, const std::vector<int64_t>& keys, Executor* executor) {
+    rows.assign(keys.size() * table->options().dim, -7);
+    found.assign(keys.size(), 2);
+    const ValuesOut out{reinterpret_cast<char*>(rows.data()), nullptr};
+    const Status status =
+        (table.get()->*verb)(KeysOf(keys), out, reinterpret_cast<bool*>(found.data()), executor);
+    ASSERT_TRUE(status.ok()) << status.message;
+  }
+
+  void Step(const std::vector<int64_t>& keys, const std::vector<float>& gradients,
+            Executor* executor) {
+    const double momentum = 0.5;
+    const Status status =
+        table->Apply(*FindRule("adam"), "opt", {0.01, 0.9, 0.999, 1e-7, 0.1, 0.1, 0}, KeysOf(keys),
+                     gradients.data(), executor, &momentum);
+    ASSERT_TRUE(status.ok()) << status.message;
+  }
+
+  /// All rows with their slots, keys without one too; as bytes, for averages begin as NaN.
+  std::string Everything() {
+    std::vector<int64_t> keys(kKeys);
+    for (int64_t i = 0; i < kKeys; ++i) keys[static_cast<size_t>(i)] = i;
+    LookUp(&Table::Find, keys, nullptr);
+    std::string all(reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(float));
+    all.append(found.data(), found.size());
+    const RowLayout layout = table->layout();
+    for (const RowSlot& slot : layout.slots()) {
+      if (slot.spec.dtype != DType::kFloat32) continue;  // when the row was used
+      std::vector<float> values(keys.size() * slot.spec.width);
+      EXPECT_TRUE(table
+                      ->FindSlot(slot.owner, slot.spec.name, slot.bytes(), KeysOf(keys),
+                                 reinterpret_cast<char*>(values.data()), nullptr)
+                      .ok());
+      all.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+    }
+    return all;
+  }
+
+  std::unique_ptr<Table> table;
+  std::vector<float> rows;
+  std::vector<char> found;
+};
+
+std::vector<int64_t> Drawn(std::mt19937_64* random, size_t count) {
+  std::vector<int64_t> keys(count);
+  for (int64_t& key : keys) key = static_cast<int64_t>((*random)() % kKeys * ((*random)() % 2));
+  return keys;
+}
+
+/// Something that happens to a table between a lookup and the step that follows it.
+const std::vector<std::function<Status(Table*, const std::vector<int64_t>&)>> kBetween = {
+    [](Table*, const std::vector<int64_t>&) { return Status::Ok(); },
+    [](Table* table, const std::vector<int64_t>& keys) {  // rows go, and others get their numbers
+      DE_RETURN_IF_ERROR(table->Erase(KeysOf({keys[0], keys[3], keys[5], keys[7]}), nullptr));
+      const std::vector<float> rows(2 * table->options().dim, 3);
+      return table->InsertOrAssign(KeysOf({kKeys - 1, kKeys - 2}),
+                                   {reinterpret_cast<const char*>(rows.data()), nullptr}, nullptr);
+    },
+    [](Table* table, const std::vector<int64_t>& keys) {  // keys that had no row get one
+      std::vector<float> rows(keys.size() * table->options().dim);
+      return table->FindOrInsert(KeysOf(keys), {reinterpret_cast<char*>(rows.data()), nullptr},
+                                 nullptr, nullptr);
+    },
+    [](Table* table, const std::vector<int64_t>&) { return table->Clear(); },
+    [](Table* table, const std::vector<int64_t>& keys) {
+      DE_RETURN_IF_ERROR(table->Erase(KeysOf({keys[1], keys[2]}), nullptr));
+      return table->ShrinkToFit();
+    },
+    [](Table* table, const std::vector<int64_t>&) { return table->Reserve(5 * kKeys); },
+    [](Table* table, const std::vector<int64_t>&) {  // rows move, numbers stay
+      DE_RETURN_IF_ERROR(table->EnsureSlots("more", {{"m", DType::kFloat32, 3, 1}}));
+      return table->DropSlots("more");
+    },
+};
+
+class TableKnown : public testing::TestWithParam<std::tuple<size_t, size_t, const char*>> {};
+
+TEST_P(TableKnown, StepsAreThoseOfATableThatKnowsNothing) {
+  const auto [dim, thread_count, policy] = GetParam();
+  Threads threads(thread_count);
+  std::mt19937_64 random(dim);
+  Trained ours(dim, policy), peer(dim, policy);
+  for (size_t round = 0; round < 3 * kBetween.size(); ++round) {
+    const std::vector<int64_t> keys = Drawn(&random, round % 3 == 0 ? 5000 : 700);
+    std::vector<float> gradients(keys.size() * dim);
+    for (float& each : gradients) each = static_cast<float>(random() % 1000) / 500 - 1;
+    ours.LookUp(&Table::FindToTrain, keys, &threads);
+    peer.LookUp(&Table::Find, keys, &threads);
+    ASSERT_EQ(ours.rows, peer.rows) << round;
+    ASSERT_EQ(ours.found, peer.found) << round;
+    const auto& between = kBetween[round % kBetween.size()];
+    ASSERT_TRUE(between(ours.table.get(), keys).ok());
+    ASSERT_TRUE(between(peer.table.get(), keys).ok());
+    ours.Step(keys, gradients, &threads);
+    peer.Step(keys, gradients, &threads);
+    ASSERT_TRUE(ours.Everything() == peer.Everything()) << round;
+  }
+  EXPECT_EQ(ours.table->Stats().hits, peer.table->Stats().hits);
+  EXPECT_EQ(ours.table->Stats().misses, peer.table->Stats().misses);
+}
+
+INSTANTIATE_TEST_SUITE_P(Widths, TableKnown,
+                         testing::Combine(testing::Values(1, 16, 65), testing::Values(1, 3),
+                                          testing::Values("", "admission=1;min_count=2",
+                                                          "ttl_steps=2")));
+
+TEST(TableKnown, KeysInAnotherOrderOrNumberAreNotThoseLookedUp) {
+  Trained ours(4), peer(4);
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 20; ++round) {
+    std::vector<int64_t> keys = Drawn(&random, 200);
+    const std::vector<float> gradients(keys.size() * 4, 0.5F);
+    ours.LookUp(&Table::FindToTrain, keys, nullptr);
+    if (round % 4 == 1) std::swap(keys[0], keys[199]);
+    if (round % 4 == 2) keys.pop_back();
+    if (round % 4 == 3) keys.insert(keys.end(), keys.begin(), keys.begin() + 3);
+    std::vector<float> of_keys = gradients;
+    of_keys.resize(keys.size() * 4, 0.25F);
+    of_keys[0] = 3;
+    ours.Step(keys, of_keys, nullptr);
+    peer.Step(keys, of_keys, nullptr);
+    ASSERT_TRUE(ours.Everything() == peer.Everything()) << round;
+  }
+}
+
+TEST(TableKnown, ADeltaHoldsWhatSuchStepsChanged) {
+  Trained ours(4);
+  std::mt19937_64 random(1);
+  const auto step = [&] {
+    const std::vector<int64_t> keys = Drawn(&random, 300);
+    ours.LookUp(&Table::FindToTrain, keys, nullptr);
+    ours.Step(keys, std::vector<float>(keys.size() * 4, 0.5F), nullptr);
+  };
+  step();
+  std::vector<std::string> files;
+  for (uint8_t number = 1; number <= 3; ++number) {
+    SaveOptions options;
+    options.chain = "chain";
+    options.delta = number > 1;
+    options.id[0] = number;
+    std::unique_ptr<TableSave> save;
+    StringSink sink;
+    ASSERT_TRUE(TableSave::Begin(ours.table.get(), options, &save).ok());
+    ASSERT_TRUE(save->Write(&sink, nullptr).ok());
+    ASSERT_TRUE(save->Done().ok());
+    files.push_back(sink.bytes());
+    if (number < 3) step();
+  }
+  std::vector<std::unique_ptr<SnapshotReader>> readers(files.size());
+  std::vector<const SnapshotReader*> chain;
+  for (size_t i = 0; i < files.size(); ++i) {
+    ASSERT_TRUE(
+        SnapshotReader::Open(files[i].data(), files[i].size(), SnapshotVerify::kFull, &readers[i])
+            .ok());
+    chain.push_back(readers[i].get());
+  }
+  Trained restored(4);
+  RestoreReport report;
+  ASSERT_TRUE(RestoreTable(restored.table.get(), chain, {}, nullptr, &report).ok());
+  EXPECT_TRUE(restored.Everything() == ours.Everything());
+}
+
+TEST(LookupMemo, IsFilledOnlyWhileUpdatesUseIt) {
+  const std::vector<int64_t> keys = {5, 6, 5}, others = {6, 5, 5};
+  LookupMemo memo;
+  const auto look_up = [&](const std::vector<int64_t>& of) {
+    std::unique_ptr<KnownKeys> known = memo.Begin();
+    if (known == nullptr) return false;
+    known->partition.Build(KeysOf(of), nullptr);
+    memo.Put(std::move(known));
+    return true;
+  };
+  const auto update = [&](const std::vector<int64_t>& of) {
+    std::unique_ptr<KnownKeys> known = memo.Take(KeysOf(of));
+    const bool found = known != nullptr;
+    if (found) memo.Recycle(std::move(known));
+    return found;
+  };
+  EXPECT_FALSE(look_up(keys)) << "nobody trains the table";
+  EXPECT_FALSE(update(keys));
+  EXPECT_TRUE(look_up(keys));
+  EXPECT_TRUE(look_up(others));
+  EXPECT_FALSE(look_up(keys)) << "a third lookup without an update";
+  EXPECT_TRUE(update(keys));
+  EXPECT_TRUE(update(others));
+  EXPECT_FALSE(update(others)) << "each is used once";
+
+  size_t filled = 0;
+  for (int i = 0; i < 1000; ++i) {
+    filled += look_up(keys);
+    EXPECT_FALSE(update({5}));
+  }
+  EXPECT_LE(filled, 12U);
+  size_t used = 0;
+  for (int i = 0; i < 3000; ++i) {
+    look_up(keys);
+    used += update(keys);
+  }
+  EXPECT_GT(used, 1000U) << "it must recover";
+}
+
+}  // namespace
+}  // namespace de::engine

@@ -1,0 +1,169 @@
+// All verbs at once from several threads: run under ThreadSanitizer, and checked for torn rows.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "de_core/cc/engine/save/table_save.h"
+
+namespace de::engine {
+namespace {
+
+constexpr size_t kDim = 8;
+constexpr size_t kBatch = 700;
+constexpr size_t kLargeBatch = 10000;  // which several threads write
+constexpr int64_t kKeySpace = 20000;
+
+/// A pool of its own, so that verbs split their batches as they do inside TensorFlow.
+class TwoThreads final : public Executor {
+ public:
+  size_t threads() const override { return 2; }
+  void Run(size_t count, const std::function<void(size_t)>& task) override {
+    std::atomic<size_t> next{0};
+    const auto work = [&] {
+      for (size_t at; (at = next.fetch_add(1)) < count;) task(at);
+    };
+    std::thread helper(work);
+    work();
+    helper.join();
+  }
+};
+
+TEST(TableStress, NoVerbSeesATornRowWhileAllRunAtOnce) {
+  TableOptions options;
+  options.dim = kDim;
+  std::unique_ptr<Table> table;
+  ASSERT_TRUE(Table::Create(options, &table).ok());
+  ASSERT_TRUE(table->EnsureSlots("opt", {{"m", DType::kFloat32, kDim, 0}}).ok());
+  std::atomic<bool> stop{false};
+  std::atomic<int> torn{0}, failed{0};
+  const auto check = [&](const float* row) {
+    for (size_t c = 1; c < kDim; ++c) torn += row[c] != row[0];
+  };
+  const auto batch_of = [](std::mt19937_64* random, std::vector<int64_t>* keys) {
+    keys->resize((*random)() % 8 == 0 ? kLargeBatch : kBatch);
+    for (int64_t& key : *keys) key = static_cast<int64_t>((*random)() % kKeySpace);
+    return Keys{keys->data(), nullptr, keys->size()};
+  };
+  std::vector<std::thread> threads;
+  const auto start = [&](uint64_t seed, auto&& body) {
+    threads.emplace_back([&, seed, body] {
+      std::mt19937_64 random(seed);
+      std::vector<int64_t> numbers;
+      std::vector<float> rows(kLargeBatch * kDim);
+      TwoThreads pool;
+      while (!stop) {
+        const Keys keys = batch_of(&random, &numbers);
+        failed += !body(keys, &rows, &random, &pool).ok();
+      }
+    });
+  };
+  for (uint64_t seed = 1; seed <= 2; ++seed) {
+    start(seed,
+          [&](const Keys& keys, std::vector<float>* rows, std::mt19937_64* random, Executor* pool) {
+            for (size_t i = 0; i < keys.size; ++i) {
+              const auto value = static_cast<float>((*random)() % 1000);
+              std::fill_n(rows->begin() + static_cast<std::ptrdiff_t>(i * kDim), kDim, value);
+            }
+            return table->InsertOrAssign(
+                keys, {reinterpret_cast<const char*>(rows->data()), nullptr}, pool);
+          });
+    start(seed + 10,
+          [&](const Keys& keys, std::vector<float>* rows, std::mt19937_64*, Executor* pool) {
+            const Status status =
+                table->Find(keys, {reinterpret_cast<char*>(rows->data()), nullptr}, nullptr, pool);
+            for (size_t i = 0; i < keys.size; ++i) check(rows->data() + i * kDim);
+            return status;
+          });
+  }
+  start(20, [&](const Keys& keys, std::vector<float>* rows, std::mt19937_64*, Executor* pool) {
+    std::fill(rows->begin(), rows->end(), 1.0F);
+    return table->Apply(*FindRule("sgd"), "opt", {0.5}, keys, rows->data(), pool);
+  });
+  start(21, [&](const Keys& keys, std::vector<float>*, std::mt19937_64* random, Executor* pool) {
+    if ((*random)() % 50 == 0) return table->Clear();
+    if ((*random)() % 20 == 0) return table->ShrinkToFit();
+    if ((*random)() % 20 == 0) return table->Reserve(kKeySpace);
+    if ((*random)() % 20 == 0) {
+      return table->EraseIf([](uint64_t word, const char*) { return word % 5 == 0; }, nullptr);
+    }
+    return table->Erase(keys, pool);
+  });
+  start(22, [&](const Keys&, std::vector<float>*, std::mt19937_64* random, Executor*) {
+    RowBatch batch;
+    for (ExportCursor cursor; !cursor.done;) {
+      const Status status = table->ExportBatch(&cursor, &batch);
+      if (!status.ok()) return status;
+      if (batch.size() == 0) continue;
+      const size_t stride = batch.rows.size() / batch.size();
+      for (size_t i = 0; i < batch.size(); ++i) {
+        float row[kDim];
+        std::memcpy(row, batch.rows.data() + i * stride, sizeof(row));
+        check(row);
+      }
+    }
+    if ((*random)() % 8 == 0) {
+      return table->EnsureSlots("late" + std::to_string((*random)() % 4),
+                                {{"s", DType::kFloat32, 1, 0}});
+    }
+    (void)table->Stats();
+    return Status::Ok();
+  });
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(torn, 0);
+  EXPECT_EQ(failed, 0);
+}
+
+TEST(TableStress, SavesAndExportsCopyRowsWhoseLookupsCount) {
+  constexpr size_t kSaves = 12;
+  TableOptions options;
+  options.dim = kDim;
+  ASSERT_TRUE(
+      ParseRowPolicy("uses=1;step=1;ttl_micros=3600000000;count_reads=1", &options.policy).ok());
+  std::unique_ptr<Table> table;
+  ASSERT_TRUE(Table::Create(options, &table).ok());
+  std::vector<int64_t> keys(kLargeBatch);
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i);
+  const Keys all{keys.data(), nullptr, keys.size()};
+  const std::vector<float> rows(keys.size() * kDim, 1.0F);
+  const Values values{reinterpret_cast<const char*>(rows.data()), nullptr};
+  ASSERT_TRUE(table->InsertOrAssign(all, values, nullptr).ok());
+  std::atomic<bool> stop{false};
+  std::atomic<int> failed{0};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 2; ++i) {
+    readers.emplace_back([&] {
+      std::vector<float> out(keys.size() * kDim);
+      while (!stop) {
+        failed +=
+            !table->Find(all, {reinterpret_cast<char*>(out.data()), nullptr}, nullptr, nullptr)
+                 .ok();
+      }
+    });
+  }
+  TwoThreads pool;
+  for (size_t i = 0; i < kSaves; ++i) {
+    SaveOptions save_options;
+    save_options.chain = "c";
+    save_options.delta = i > 0;
+    save_options.held_bytes = i % 2 == 0 ? 0 : uint64_t{1} << 26;
+    save_options.keep = {{"de", "uses", 0}};
+    std::unique_ptr<TableSave> save;
+    ASSERT_TRUE(TableSave::Begin(table.get(), save_options, &save).ok());
+    ASSERT_TRUE(table->InsertOrAssign(all.Slice(0, 100), values, nullptr).ok());
+    StringSink sink;
+    ASSERT_TRUE(save->Write(&sink, &pool).ok());
+    ASSERT_TRUE(save->Done().ok());
+    RowBatch batch;
+    for (ExportCursor cursor; !cursor.done;) ASSERT_TRUE(table->ExportBatch(&cursor, &batch).ok());
+  }
+  stop = true;
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(failed, 0);
+}
+
+}  // namespace
+}  // namespace de::engine
