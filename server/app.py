@@ -43,6 +43,7 @@ from server.wire.paths import PREFIX
 
 # Runs that outlive their requests have so long to end.
 _ENGINE_SECONDS = 2.0
+_LOOK_SECONDS = 0.05
 
 # Newer FastAPI makes spans by itself and asks for each request whether to: `--tracing` does that.
 _OWN_TELEMETRY: dict[str, Any] = (
@@ -62,6 +63,7 @@ def create_app(
     workers: WorkerMetrics | None = None,
     plane: DataPlane | None = None,
     accounts: Accounts | None = None,
+    load_first: bool = False,
 ) -> FastAPI:
     """Makes the gateway's application; several may live in one process.
 
@@ -74,6 +76,7 @@ def create_app(
         workers: The metrics of other worker processes, if there are any.
         plane: Shared with a gRPC port; made of the settings, engine and keys if not given.
         accounts: Shared with a gRPC port; made of the metrics if not given.
+        load_first: Whether it starts only once the models were loaded, or failed to.
 
     Example:
         >>> from server.engines.embedded.engine import EmbeddedEngine, EmbeddedOptions
@@ -98,6 +101,8 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await routed.start()
+        if load_first:
+            await _load(routed, state)
         yield
         state.draining = True
         await plane.close()
@@ -145,6 +150,12 @@ def create_app(
     # The documented way to describe an API by hand.
     setattr(app, "openapi", openapi)  # noqa: B010
     return app
+
+
+async def _load(engine: RoutedEngine, lifecycle: Lifecycle) -> None:
+    """Waits until the models were loaded, or failed to, or the end has begun."""
+    while not engine.started() and not lifecycle.draining:
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 def create_admin_app(settings: Settings, engine: RoutedEngine, keys: KeyRing | None) -> ASGIApp:

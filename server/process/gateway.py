@@ -16,7 +16,6 @@ from server.edge.grpc.server import GrpcOptions, GrpcServer
 from server.engines.base import Engine
 from server.engines.embedded.batching import BatchOptions
 from server.engines.embedded.engine import EmbeddedEngine, EmbeddedOptions
-from server.engines.embedded.model_folder import ModelFolder
 from server.engines.embedded.saved_model import load_tensorflow
 from server.engines.embedded.version_policy import VersionPolicy
 from server.engines.routed import RoutedEngine
@@ -29,6 +28,7 @@ from server.observability.accounts import Accounts
 from server.observability.live import LiveView
 from server.observability.metrics import Metrics
 from server.observability.worker_metrics import WorkerMetrics
+from server.process.first_look import folder_of, found_models
 from server.process.server import (
     AdminServer,
     Companion,
@@ -65,11 +65,12 @@ class Gateway:
         self._keys = self.check(settings)
         share = worker is not None
         port = worker.port if worker else settings.port
-        self._listener = listening_socket(settings.host, port, share=share)
+        # The others serve while a worker starts: it takes connections once it can answer them.
+        self._listener = listening_socket(settings.host, port, share=share, listen=not share)
         self._admin_listener: socket.socket | None = None
         if settings.admin_port is not None and (worker is None or worker.index == 0):
             self._admin_listener = listening_socket(
-                settings.admin_host, settings.admin_port, flag="--admin-port"
+                settings.admin_host, settings.admin_port, flag="--admin-port", listen=False
             )
         if settings.engine == "embedded":
             load_tensorflow()
@@ -108,7 +109,7 @@ class Gateway:
                 raise StartError(f"The file must exist. Received: {flag}={path}")
         parse_labels(settings.labels, _only_model(settings))
         if settings.engine == "embedded":
-            _folder(settings).check()
+            folder_of(settings).check()
         else:
             _tfserving_options(settings)
         return keys
@@ -133,21 +134,21 @@ class Gateway:
             workers=workers,
             plane=plane,
             accounts=accounts,
+            load_first=worker is not None and worker.replaces,
         )
         companions: list[Companion] = []
         if worker is not None:
             companions.append(MetricsWriter(self._metrics, workers))
+        grpc_server: GrpcServer | None = None
         if settings.grpc_port is not None:
             grpc_server = self._grpc_server(settings.grpc_port, plane, accounts, lifecycle)
-            companions.append(_Announced(grpc_server, settings.host))
+            companions.append(grpc_server)
         if self._admin_listener is not None:
             admin = create_admin_app(settings, self._engine, self._keys)
             companions.append(AdminServer(admin, settings, self._admin_listener))
-        server = GatewayServer(app, settings, lifecycle, companions)
-        scheme = "https" if settings.tls_cert else "http"
-        print(f"Gateway listens on {url_of(self._listener, scheme)}", flush=True)
-        if self._admin_listener is not None:
-            print(f"Admin API listens on {url_of(self._admin_listener, scheme)}", flush=True)
+        server = GatewayServer(
+            app, settings, lifecycle, companions, lambda: self._announce(grpc_server)
+        )
         server.run([self._listener])
         if lifecycle.abandoned or server.force_exit:
             # Python would wait for the threads that still run a model.
@@ -156,19 +157,28 @@ class Gateway:
             os._exit(0)
         return 0
 
+    def _announce(self, grpc_server: GrpcServer | None) -> None:
+        scheme = "https" if self._settings.tls_cert else "http"
+        print(f"Gateway listens on {url_of(self._listener, scheme)}", flush=True)
+        if self._admin_listener is not None:
+            print(f"Admin API listens on {url_of(self._admin_listener, scheme)}", flush=True)
+        if grpc_server is not None:
+            print(f"gRPC listens on {self._settings.host}:{grpc_server.port}", flush=True)
+
     def _make_engine(self) -> Engine:
         settings = self._settings
         if settings.engine == "tfserving":
             return TfServingEngine(_tfserving_options(settings), self._metrics)
         engine = EmbeddedEngine(
             EmbeddedOptions(
-                folder=_folder(settings),
+                folder=folder_of(settings),
                 poll_seconds=settings.poll_seconds,
                 threads=settings.threads,
                 max_waiting=settings.max_waiting,
                 policy=VersionPolicy.parse(settings.version_policy),
                 warm_up=settings.warm_up,
                 brief_seconds=_BRIEF_SECONDS,
+                promised=frozenset(self._worker.models) if self._worker else None,
                 batching=BatchOptions(
                     rows=settings.batch_rows,
                     delay_seconds=settings.batch_delay_ms / 1000,
@@ -206,21 +216,6 @@ class Gateway:
         return GrpcServer(plane, options, accounts, lifecycle)
 
 
-class _Announced:
-    """A gRPC server that says where it listens; a `Companion`."""
-
-    def __init__(self, server: GrpcServer, host: str) -> None:
-        self._server = server
-        self._host = host
-
-    async def start(self) -> None:
-        await self._server.start()
-        print(f"gRPC listens on {self._host}:{self._server.port}", flush=True)
-
-    async def stop(self, seconds: float) -> None:
-        await self._server.stop(seconds)
-
-
 def _keys(settings: Settings) -> KeyRing | None:
     tokens = None
     if settings.jwt_keys_file is not None:
@@ -232,23 +227,14 @@ def _keys(settings: Settings) -> KeyRing | None:
     return KeyRing([], tokens) if tokens is not None else None
 
 
-def _folder(settings: Settings) -> ModelFolder:
-    assert settings.model_dir is not None
-    return ModelFolder(settings.model_dir, settings.model_name)
-
-
 def _only_model(settings: Settings) -> str | None:
     """Returns the name of the model if the settings say that there is one only."""
     if settings.engine == "tfserving":
         models = _names(settings.models)
         return models[0] if len(models) == 1 else None
-    assert settings.model_dir is not None
     if settings.model_name is not None:
         return settings.model_name
-    try:
-        found = list(_folder(settings).scan())
-    except OSError:
-        return None
+    found = list(found_models(settings))
     return found[0] if len(found) == 1 else None
 
 

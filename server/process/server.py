@@ -5,7 +5,7 @@ import contextlib
 import signal
 import socket
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from server.settings import Settings
 # A peer that takes nothing for so long is gone.
 _TCP_USER_TIMEOUT_MS = 60_000
 _METRICS_SECONDS = 1.0
+_BACKLOG = 2048
 
 
 class StartError(Exception):
@@ -65,7 +66,7 @@ def listening_socket(
     try:
         listener.bind((host, port))
         if listen:
-            listener.listen(2048)
+            listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         raise StartError(
@@ -114,6 +115,7 @@ class GatewayServer(uvicorn.Server):
         settings: Settings,
         lifecycle: Lifecycle,
         companions: Sequence[Companion] = (),
+        announce: Callable[[], None] = lambda: None,
     ) -> None:
         """Makes the server; `serve` runs it.
 
@@ -122,10 +124,12 @@ class GatewayServer(uvicorn.Server):
             settings: How long things may take.
             lifecycle: Where the end is announced.
             companions: What starts and stops with it.
+            announce: Called once it listens, and all companions have started.
         """
         super().__init__(_config(app, settings, "on"))
         self._lifecycle = lifecycle
         self._companions = companions
+        self._announce = announce
         self._drain_seconds = settings.drain_seconds
         self._shutdown_seconds = settings.shutdown_seconds
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -137,6 +141,7 @@ class GatewayServer(uvicorn.Server):
         if not self.should_exit:
             for companion in self._companions:
                 await companion.start()
+            self._announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Ends what is under way, then the application."""
@@ -182,6 +187,7 @@ class AdminServer(uvicorn.Server):
 
     async def start(self) -> None:
         """See `Companion.start`."""
+        self._listener.listen(_BACKLOG)
         self._task = asyncio.get_running_loop().create_task(self.serve([self._listener]))
 
     async def stop(self, seconds: float) -> None:  # noqa: ARG002

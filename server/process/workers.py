@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
+from server.process.first_look import found_models
 from server.process.server import listening_socket, url_of
 from server.settings import Settings
 
@@ -37,6 +38,9 @@ class Worker:
         port: The port, where the settings say any.
         grpc_port: The gRPC port, likewise; 0 if there is none.
         parent: The process that looks after it.
+        models: The models that readiness waits for, of those in the model folder.
+        replaces: Whether it takes the place of one that ended. The others serve meanwhile, so it
+            listens only once its models are loaded.
     """
 
     index: int
@@ -44,6 +48,8 @@ class Worker:
     port: int
     grpc_port: int
     parent: int
+    models: Sequence[str] = ()
+    replaces: bool = False
 
 
 def this_worker() -> Worker | None:
@@ -94,10 +100,11 @@ class WorkerSupervisor:
             grpc_port = grpc_keeper.getsockname()[1]
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._pass_on)
+        models = list(found_models(settings))
         with tempfile.TemporaryDirectory(prefix="gateway-") as folder:
             port = keeper.getsockname()[1]
             workers = [
-                Worker(index, Path(folder), port, grpc_port, os.getpid())
+                Worker(index, Path(folder), port, grpc_port, os.getpid(), models)
                 for index in range(settings.workers)
             ]
             for worker in workers:
@@ -150,7 +157,7 @@ class WorkerSupervisor:
                     )
                     time.sleep(_RESTART_SECONDS)
                 if self._told is None:
-                    self._start(worker)
+                    self._start(dataclasses.replace(worker, replaces=True))
             time.sleep(0.1)
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:

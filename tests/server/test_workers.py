@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import socket
 from pathlib import Path
 
 import pytest
 
+from server.app import create_app
+from server.process.gateway import Gateway
 from server.process.workers import Worker, WorkerSupervisor
 from server.settings import load_settings
-from tests.server.support.eventually import wait_until
+from tests.server.support.eventually import eventually, wait_until
 from tests.server.support.gateway_process import GatewayProcess, free_port, make_key
 from tests.server.support.light_upstream import LightUpstream
+from tests.server.support.numpy_engine import NumpyEngine
 
 PREDICT = "/v1/models/m:predict"
 BODY = {"instances": [1.0]}
@@ -113,3 +118,33 @@ def test_workers_that_cannot_start_say_why_once_and_end(tmp_path):
     from tests.server.test_command_line import assert_refused, run
 
     assert_refused(run("--model-dir", str(model), "--workers", "2"), "The model folder must exist.")
+
+
+def test_a_worker_takes_no_connections_while_it_starts(tmp_path):
+    port = free_port()
+    settings = load_settings(engine="tfserving", models="m", upstreams="127.0.0.1:1")
+    gateway = Gateway(settings, Worker(0, tmp_path, port, 0, os.getpid()))
+    with gateway._listener, pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=10).close()
+
+
+def test_a_worker_that_replaces_another_starts_once_its_models_are_loaded():
+    engine = NumpyEngine(is_ready=False)
+    app = create_app(load_settings(model_dir="unused"), engine, load_first=True)
+
+    async def scenario():
+        started = asyncio.Event()
+
+        async def run():
+            async with app.router.lifespan_context(app):
+                started.set()
+
+        task = asyncio.create_task(run())
+        await eventually(lambda: engine.events)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(started.wait(), 0.2)
+        engine.is_ready = True
+        await task
+        assert started.is_set()
+
+    asyncio.run(scenario())
