@@ -11,6 +11,7 @@ from typing import Any
 
 from server.dataplane.keys import KeysError
 from server.dataplane.tokens import TokensError
+from server.edge.grpc.server import GrpcPortError
 from server.engines.embedded.model_folder import ModelFolderError
 from server.engines.embedded.saved_model import MissingDependencyError
 from server.engines.routes import RoutesError
@@ -101,10 +102,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 0
+    return _serve(gateway)
+
+
+def _serve(gateway: Gateway) -> int:
     # What is imported by now stays: later collections need not look at it again.
     gc.collect()
     gc.freeze()
-    return gateway.run()
+    try:
+        return gateway.run()
+    except GrpcPortError as error:  # taken since it was looked at
+        print(error, file=sys.stderr)
+        return 2
 
 
 def _trace() -> None:

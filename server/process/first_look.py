@@ -1,9 +1,16 @@
-"""What a gateway finds when it starts: which models there are."""
+"""What a gateway finds when it starts: models, free ports and certificates, before it listens."""
 
-from collections.abc import Mapping
+import logging
+import ssl
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from server.engines.embedded.model_folder import ModelFolder, Versions
+from server.engines.embedded.version_policy import VersionPolicy
+from server.process.server import StartError, listening_socket
 from server.settings import Settings
+
+_LOG = logging.getLogger("server")
 
 
 def folder_of(settings: Settings) -> ModelFolder:
@@ -20,3 +27,92 @@ def found_models(settings: Settings) -> Mapping[str, Versions]:
         return folder_of(settings).scan()
     except OSError:
         return {}
+
+
+def check_ports(settings: Settings) -> None:
+    """Raises `StartError` if a port is not free, whatever else may share it."""
+    if settings.port and settings.port == settings.grpc_port:
+        raise StartError(
+            f"--port and --grpc-port must differ. Received: {settings.port} for both. "
+            "Choose another with --grpc-port."
+        )
+    for host, port, flag in (
+        (settings.host, settings.port, "--port"),
+        (settings.host, settings.grpc_port, "--grpc-port"),
+        (settings.admin_host, settings.admin_port, "--admin-port"),
+    ):
+        if port is not None:
+            listening_socket(host, port, flag=flag, listen=False).close()
+
+
+def check_certificates(settings: Settings) -> None:
+    """Raises `StartError` if a certificate or its private key cannot be used."""
+    for side, certificate, key, ca in (
+        ("tls", settings.tls_cert, settings.tls_key, settings.tls_client_ca),
+        ("upstream", settings.upstream_cert, settings.upstream_key, settings.upstream_ca),
+    ):
+        if certificate is not None:
+            _check_certificate(side, certificate, key)
+        if ca is not None:
+            flag = "--tls-client-ca" if side == "tls" else "--upstream-ca"
+            try:
+                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca)
+            except OSError as error:
+                raise StartError(
+                    f"The file must hold certificates as PEM. Received: {flag}={ca}: {error}"
+                ) from None
+
+
+def _check_certificate(side: str, certificate: Path, key: Path | None) -> None:
+    try:
+        # An empty password: a key that needs one is refused, not asked for.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
+    except OSError as error:
+        raise StartError(
+            "The files must hold a certificate and its private key, as PEM and without a "
+            f"password. Received: --{side}-cert={certificate} --{side}-key={key}: {error}"
+        ) from None
+
+
+def warn_of_missing(settings: Settings, labels: Mapping[str, Mapping[str, int]]) -> None:
+    """Logs a sentence for each version that the settings name and that is not there."""
+    if settings.engine != "embedded":
+        return
+    models = found_models(settings)
+    if not any(models.values()):
+        _LOG.warning(
+            "The model folder must hold a version to serve. Received: --model-dir=%s, without "
+            "one. Write a model to a numbered folder in it, e.g. %s.",
+            settings.model_dir,
+            folder_of(settings).path / "1",
+        )
+        return
+    policy = VersionPolicy.parse(settings.version_policy)
+    for model, versions in models.items():
+        missing = sorted((policy.numbers or frozenset()) - versions.keys())
+        if missing:
+            _LOG.warning(
+                "--version-policy must name versions that are there. Received: %s; model %s has "
+                "%s. Write the missing ones, or name others.",
+                settings.version_policy,
+                model,
+                _listed(versions),
+            )
+    for model, named in labels.items():
+        served = policy.candidates(models.get(model, {}))[: policy.count]
+        for label, version in named.items():
+            if version not in served:
+                _LOG.warning(
+                    "--labels must name versions to serve. Received: %s:%s=%d; --version-policy=%s "
+                    "serves %s of model %s. Write that version, or change one of the flags.",
+                    model,
+                    label,
+                    version,
+                    settings.version_policy,
+                    _listed(served),
+                    model,
+                )
+
+
+def _listed(versions: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(versions))) or "no version"

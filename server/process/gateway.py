@@ -28,7 +28,13 @@ from server.observability.accounts import Accounts
 from server.observability.live import LiveView
 from server.observability.metrics import Metrics
 from server.observability.worker_metrics import WorkerMetrics
-from server.process.first_look import folder_of, found_models
+from server.process.first_look import (
+    check_certificates,
+    check_ports,
+    folder_of,
+    found_models,
+    warn_of_missing,
+)
 from server.process.server import (
     AdminServer,
     Companion,
@@ -62,7 +68,7 @@ class Gateway:
         """
         self._settings = settings
         self._worker = worker
-        self._keys = self.check(settings)
+        self._keys = self.check(settings, worker)
         share = worker is not None
         port = worker.port if worker else settings.port
         # The others serve while a worker starts: it takes connections once it can answer them.
@@ -80,8 +86,11 @@ class Gateway:
         self._engine = RoutedEngine(self._make_engine(), self._routes(), self._routes_file())
 
     @staticmethod
-    def check(settings: Settings) -> KeyRing | None:
-        """Reads what can be wrong before anything starts; returns the keys if there are any."""
+    def check(settings: Settings, worker: Worker | None = None) -> KeyRing | None:
+        """Reads what can be wrong before anything starts; returns the keys if there are any.
+
+        Ports and models are looked at once, and not again in each worker.
+        """
         keys = _keys(settings)
         if settings.admin_port is not None and (keys is None or not keys.allows("admin")):
             raise StartError(
@@ -105,13 +114,17 @@ class Gateway:
             ("--upstream-key", settings.upstream_key),
             ("--upstream-token-file", settings.upstream_token_file),
         ):
-            if path is not None and not path.is_file():
-                raise StartError(f"The file must exist. Received: {flag}={path}")
-        parse_labels(settings.labels, _only_model(settings))
+            if path is not None and not (path.is_file() and os.access(path, os.R_OK)):
+                raise StartError(f"The file must exist and be readable. Received: {flag}={path}")
+        check_certificates(settings)
+        labels = parse_labels(settings.labels, _only_model(settings))
         if settings.engine == "embedded":
             folder_of(settings).check()
         else:
             _tfserving_options(settings)
+        if worker is None:
+            check_ports(settings)
+            warn_of_missing(settings, labels)
         return keys
 
     def run(self) -> int:
@@ -247,7 +260,7 @@ def _channel_options(settings: Settings) -> ChannelOptions:
     if settings.upstream_cert is not None and settings.upstream_key is not None:
         certificate = (settings.upstream_cert, settings.upstream_key)
     file = settings.upstream_token_file
-    token = file.read_text("utf-8").strip() if file is not None else ""
+    token = file.read_text("utf-8", "replace").strip() if file is not None else ""
     if file is not None and not re.fullmatch(r"[!-~]+", token):
         raise StartError(
             "The file must hold one key or token, and nothing else. "

@@ -11,7 +11,11 @@ from contextlib import redirect_stderr, redirect_stdout
 import pytest
 
 from server.cli import main
+from server.process.gateway import Gateway
+from server.process.workers import Worker
+from server.settings import load_settings
 from tests.server.support.gateway_process import ROOT, command, environment
+from tests.server.support.tls_files import tls_files
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -75,6 +79,72 @@ def test_a_taken_port(tmp_path):
         done = run("--model-dir", str(tmp_path), "--port", port)
     assert_refused(done, f"Port {port} of 127.0.0.1 must be free to listen on")
     assert "choose another with --port." in done.stderr
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("flag", ["--port", "--grpc-port"])
+def test_a_port_that_another_one_shares(tmp_path, flag, workers):
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        other = ("--port", "0") if flag != "--port" else ()
+        done = run_here("--model-dir", str(tmp_path), flag, port, *other, "--workers", workers)
+    assert_refused(done, f"Port {port} of 127.0.0.1 must be free to listen on")
+    assert f"choose another with {flag}." in done.stderr
+
+
+def test_two_ports_that_are_one(tmp_path):
+    done = run_here("--model-dir", str(tmp_path), "--port", "8501", "--grpc-port", "8501")
+    assert_refused(done, "--port and --grpc-port must differ. Received: 8501 for both.")
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("spoiled", ["cert", "key", "both"])
+def test_certificates_that_cannot_be_used(tmp_path, spoiled, workers):
+    certificate, key = tls_files(tmp_path)
+    if spoiled == "both":
+        certificate, key = key, certificate
+    else:
+        {"cert": certificate, "key": key}[spoiled].write_text("nothing")
+    flags = ("--tls-cert", str(certificate), "--tls-key", str(key), "--port", "0")
+    done = run_here("--model-dir", str(tmp_path), *flags, "--workers", workers)
+    assert_refused(done, "The files must hold a certificate and its private key")
+
+
+def test_a_client_ca_that_holds_no_certificates(tmp_path):
+    certificate, key = tls_files(tmp_path)
+    flags = ("--tls-cert", str(certificate), "--tls-key", str(key), "--tls-client-ca", str(key))
+    done = run_here("--model-dir", str(tmp_path), *flags, "--port", "0")
+    assert_refused(done, "The file must hold certificates as PEM. Received: --tls-client-ca=")
+
+
+@pytest.mark.parametrize(
+    ("versions", "flags", "sentence"),
+    [
+        ((), (), "The model folder must hold a version to serve."),
+        ((1, 2), ("version_policy", "9"), "Received: 9; model m has 1, 2."),
+        ((1, 2), ("labels", "stable=9"), "Received: m:stable=9; --version-policy=latest serves 2"),
+        ((1, 2), ("labels", "stable=1"), "Received: m:stable=1; --version-policy=latest serves 2"),
+        ((1, 2), ("labels", "x:stable=1"), "serves no version of model x."),
+        ((1, 2), ("labels", "stable=2"), None),
+        ((1, 2), ("version_policy", "1,2"), None),
+    ],
+)
+def test_what_is_not_there_is_told_once(tmp_path, caplog, versions, flags, sentence):
+    for version in versions:
+        (tmp_path / "m" / str(version)).mkdir(parents=True)
+        (tmp_path / "m" / str(version) / "saved_model.pb").touch()
+    (tmp_path / "m").mkdir(exist_ok=True)
+    settings = load_settings(model_dir=tmp_path / "m", port=0, **dict([flags] if flags else []))
+    Gateway.check(settings)
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == (sentence is not None)
+    assert all(sentence in line for line in told)
+    caplog.clear()
+    Gateway.check(settings, Worker(0, tmp_path, 0, 0, 0))
+    assert not caplog.records
 
 
 def test_settings_that_are_wrong_are_told_together(tmp_path, monkeypatch):
