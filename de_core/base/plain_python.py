@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -16,6 +17,21 @@ def plain_python(function: _Function) -> _Function:
     AutoGraph would otherwise rewrite it, and all that it calls, at every trace.
 
     Args:
-        function: An entry point of the library.
+        function: An entry point of the library. Calls of the result raise a RuntimeError with the
+            remedy where the graph is finalized.
     """
-    return cast("_Function", tf.autograph.experimental.do_not_convert(function))
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except RuntimeError as error:
+            if error.__cause__ is not None or not tf.compat.v1.get_default_graph().finalized:
+                raise
+            raise RuntimeError(
+                "A graph must take new operations for a table's verb to be called. Received: "
+                f"`{function.__qualname__}` in a finalized graph. Call it before the session is "
+                "made, feed its ids by a placeholder, and run the tensors that it returned."
+            ) from error
+
+    return cast("_Function", tf.autograph.experimental.do_not_convert(run))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import tensorflow as tf
 
 from de_core.base.checks import received
+from de_core.base.keras import keras
 from de_core.base.ops import library
 from de_core.base.plain_python import plain_python
 from de_core.tables import keys_and_values
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from de_core.variable.variable import Variable
 
 
+@keras.saving.register_keras_serializable(package="de_core")
 class RestrictPolicy:
     """The rule by which `Variable.restrict` chooses the rows that stay.
 
@@ -27,6 +29,10 @@ class RestrictPolicy:
     `apply_restriction`; both return an operation, or None in eager mode. It keeps its status where
     it likes, such as in a `Variable` of its own, and saves that itself. One with `columns` need not
     override `apply_update`: every write keeps those.
+
+    Register a subclass by `keras.saving.register_keras_serializable` if you save models with it.
+    Their files then hold its registered name. Otherwise they hold its module and class name, and
+    the class must stay in that module.
 
     Args:
         var: The Variable. The policy does not keep it alive.
@@ -66,6 +72,10 @@ class RestrictPolicy:
         inherited = (RestrictPolicy.apply_update, _ColumnPolicy.apply_update)
         return not cls.columns or cls.apply_update not in inherited
 
+    def get_config(self) -> dict[str, Any]:
+        """Returns an empty dict: the class says it all. Keras registers no class without this."""
+        return {}
+
     def apply_update(self, ids: Any) -> Any:
         """Notes that keys were used.
 
@@ -101,9 +111,14 @@ def policy_named(name: str) -> type[RestrictPolicy]:
     Raises:
         ValueError: There is none in this process.
     """
+    if name.startswith("de_core."):  # older files keep the module of the library's own policies
+        name = f"de_core>{name.rpartition('.')[2]}"
+    registered = keras.saving.get_registered_object(name)
+    if registered is not None:
+        return cast("type[RestrictPolicy]", registered)
     classes: list[type[RestrictPolicy]] = [RestrictPolicy]
     for each in classes:
-        if name_of_policy(each) == name:
+        if _path_of(each) == name:
             return each
         classes.extend(each.__subclasses__())
     raise ValueError(
@@ -113,7 +128,16 @@ def policy_named(name: str) -> type[RestrictPolicy]:
 
 
 def name_of_policy(policy: type[RestrictPolicy]) -> str:
-    """Returns the name under which configurations keep a policy class."""
+    """Returns the name under which configurations keep a policy class.
+
+    The name is the registered one, such as "de_core>TimestampRestrictPolicy", or the path of a
+    class that is not registered.
+    """
+    name = str(keras.saving.get_registered_name(policy))
+    return _path_of(policy) if name == policy.__name__ else name
+
+
+def _path_of(policy: type[RestrictPolicy]) -> str:
     return f"{policy.__module__}.{policy.__qualname__}"
 
 
@@ -202,6 +226,7 @@ class _ColumnPolicy(RestrictPolicy):
         return self._status
 
 
+@keras.saving.register_keras_serializable(package="de_core")
 class TimestampRestrictPolicy(_ColumnPolicy):
     """The rows that were written last stay.
 
@@ -221,6 +246,7 @@ class TimestampRestrictPolicy(_ColumnPolicy):
     columns: ClassVar[tuple[str, ...]] = ("time",)
 
 
+@keras.saving.register_keras_serializable(package="de_core")
 class FrequencyRestrictPolicy(_ColumnPolicy):
     """The rows that were written most often stay.
 

@@ -113,6 +113,8 @@ class ShardedTable:
         self.publications: dict[str, Any] = {}
         self.router = router
         self.tables = tuple(tables)
+        # Reads of all rows by name, which a finalized graph of TensorFlow 1 runs.
+        self._made: dict[str, Any] = {}
         _all[next(_numbers)] = self
 
     def in_saved_model(self) -> dict[str, Any]:
@@ -316,6 +318,8 @@ class ShardedTable:
 
     def size(self, index: int | None = None) -> tf.Tensor:
         """Returns the number of rows of one table or of all, an int64 scalar."""
+        if index is None and self._only_made():
+            return self._made["size"]
         tables = self.tables if index is None else (self.tables[index],)
         sizes = [table.run(library.de_table_size) for table in tables]
         size = sizes[0] if len(sizes) == 1 else tf.add_n(sizes)
@@ -323,12 +327,22 @@ class ShardedTable:
 
     def export(self, slot: str = "") -> tuple[tf.Tensor, tf.Tensor]:
         """Returns all keys [n] and values [n, dim], or one optimizer slot [n, width]."""
+        if not slot and self._only_made():
+            keys, values = self._made["export"]
+            return keys, values
         parts = [table.export(slot) for table in self.tables]
         if len(parts) > 1:
             keys, values = zip(*parts, strict=True)
             return tf.concat(list(keys), 0), tf.concat(list(values), 0)
         keys, values = self.router.everyones(*parts[0])
         return keys, values
+
+    def make_reads(self) -> None:
+        """Makes `size` and `export` of all tables for later, when the graph takes no new ops."""
+        self._made = {"size": self.size(), "export": self.export()}
+
+    def _only_made(self) -> bool:
+        return bool(self._made) and tf.compat.v1.get_default_graph().finalized
 
     def _read(
         self,

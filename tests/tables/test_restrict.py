@@ -1,5 +1,9 @@
 """`Variable.restrict` and its policies, sentence by sentence; bad arguments of all policies."""
 
+import json
+import zipfile
+
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -53,6 +57,36 @@ def test_nothing_happens_up_to_the_trigger(tables):
     assert int(users.size()) == 5
     users.restrict(50)
     assert int(users.size()) == 5
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("tables", [1, 3])
+def test_expired_rows_are_not_among_those_that_stay(policy, tables):
+    users = new(tables, restrict_policy=policy, eviction=de.EvictionTTL(steps=2))
+    optimizer = de.DynamicEmbeddingOptimizer(SGD(1.0))
+
+    def step(keys):
+        ids = tf.constant(keys, tf.int64)
+        optimizer.apply([tf.IndexedSlices(tf.ones([len(keys), 2]), ids)], [users])
+
+    users.upsert([1, 2, 3, 4] * 9, tf.ones([36, 2]))  # used most often, and soon expired
+    for _ in range(3):
+        step([10, 11, 12, 13])
+    step([11, 12, 13])
+    step([12, 13])
+    assert users.contains([1, 2, 3, 4, 10]).numpy().tolist() == [False] * 4 + [True]
+    users.restrict(3)
+    assert keys_of(users) == [11, 12, 13]
+    assert int(users.size()) == 3
+    for _ in range(3):
+        step([20])
+    users.restrict(3)
+    assert int(users.size()) == 1
+    users.upsert([21], tf.ones([1, 2]))
+    for _ in range(3):
+        step([20])
+    users.restrict(0, trigger=1)
+    assert keys_of(users) == [20]
 
 
 def test_slots_and_status_follow_the_rows():
@@ -164,6 +198,48 @@ def test_a_policy_of_the_users_own_hears_of_each_step():
     layer.table.restrict(2, why="test")
     assert keys_of(layer.table) == [2, 5]
     assert policy.var is layer.table
+
+
+@keras.saving.register_keras_serializable(package="my_models", name="Oldest")
+class RegisteredByTheUser(de.TimestampRestrictPolicy):
+    """A user's policy that Keras knows by name."""
+
+
+@pytest.mark.parametrize(
+    ("policy", "name", "older"),
+    [
+        (
+            de.TimestampRestrictPolicy,
+            "de_core>TimestampRestrictPolicy",
+            "de_core.restrict.TimestampRestrictPolicy",
+        ),
+        (
+            de.FrequencyRestrictPolicy,
+            "de_core>FrequencyRestrictPolicy",
+            "de_core.tables.restrict.FrequencyRestrictPolicy",
+        ),
+        (RegisteredByTheUser, "my_models>Oldest", f"{__name__}.RegisteredByTheUser"),
+        (RarestFirst, f"{__name__}.RarestFirst", f"{__name__}.RarestFirst"),
+    ],
+)
+def test_keras_files_keep_policies_by_fixed_names(policy, name, older, tmp_path):
+    model = Sequential(
+        [layers.Input([], dtype="int64"), de.layers.Embedding(1, restrict_policy=policy)]
+    )
+    model.save(tmp_path / "new.keras")
+    with (
+        zipfile.ZipFile(tmp_path / "new.keras") as new,
+        zipfile.ZipFile(tmp_path / "old.keras", "w") as old,
+    ):
+        config = json.loads(new.read("config.json"))
+        kept = config["config"]["layers"][-1]["config"]["restrict_policy"]
+        assert kept == {"restrict_policy": name}
+        kept["restrict_policy"] = older
+        for each in new.namelist():
+            old.writestr(each, json.dumps(config) if each == "config.json" else new.read(each))
+    for file in ("new.keras", "old.keras"):
+        loaded = keras.models.load_model(tmp_path / file)
+        assert type(loaded.layers[-1].table.restrict_policy) is policy
 
 
 class OnlyEven(de.FrequencyRestrictPolicy):

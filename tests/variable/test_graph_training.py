@@ -82,6 +82,56 @@ def test_a_monitored_session_resumes_with_rows_and_slots(tmp_path):
                     np.testing.assert_allclose(session.run(rows), session.run(dense), atol=1e-6)
 
 
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_finalized_graph_reads_all_rows(shards):
+    with tf.Graph().as_default():
+        users = de.get_variable(
+            "users",
+            dim=2,
+            devices=["/CPU:0"] * shards,
+            restrict_policy=de.TimestampRestrictPolicy,
+        )
+        fill = users.upsert([1, 2, 3], tf.ones([3, 2]))
+        with v1.train.MonitoredSession() as session:
+            session.run(fill)
+            assert session.run(users.size()) == 3
+            assert session.run(users.restrict_policy.status.size()) == 3
+            keys, values = session.run(users.export())
+            assert sorted(keys.tolist()) == [1, 2, 3]
+            assert values.tolist() == [[1.0, 1.0]] * 3
+            session.run(fill)
+            assert session.run(users.size()) == 3
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        lambda users: users.lookup([1]),
+        lambda users: users.contains([1]),
+        lambda users: users.size(0),
+        lambda users: users.upsert([1], [[1.0]]),
+        lambda users: de.embedding_lookup(users, [1]),
+        lambda users: users.export_keys_and_scores(),
+        lambda users: users.restrict(1),
+    ],
+)
+def test_verbs_in_a_finalized_graph_name_the_remedy(verb):
+    with tf.Graph().as_default() as graph:
+        users = de.get_variable("users", dim=1, restrict_policy=de.TimestampRestrictPolicy)
+        graph.finalize()
+        with pytest.raises(RuntimeError, match=r"finalized graph\. Call it before the session"):
+            verb(users)
+
+
+def test_reads_wait_for_the_writes_that_control_them():
+    with tf.Graph().as_default(), v1.Session() as session:
+        users = de.get_variable("users", dim=1)
+        session.run(v1.global_variables_initializer())
+        with tf.control_dependencies([users.upsert([1, 2], tf.ones([2, 1]))]):
+            size = users.size()
+        assert session.run(size) == 2
+
+
 @pytest.mark.parametrize("control_flow_v2", [True, False])
 def test_branches_and_loops_hand_gradients_out(control_flow_v2):
     if not control_flow_v2:

@@ -97,6 +97,7 @@ def make_anchor(
         # Made here: in `initial_value` TensorFlow would put it where the anchor is.
         with tf.name_scope(f"{store.name}/"):
             start = store.start()
+            store.make_reads()
 
         def initial_value() -> tf.Tensor:
             with tf.control_dependencies([start]):
