@@ -21,7 +21,7 @@ from server.edge.http.admin import AdminPlane
 from server.edge.http.body_limit import BodyLimit
 from server.edge.http.compressed_request import CompressedRequest
 from server.edge.http.exchange import HttpEdge
-from server.edge.http.header_limit import HeaderLimit
+from server.edge.http.head_rules import HeadRules
 from server.edge.http.openapi import openapi_document
 from server.edge.http.operations import operations_router
 from server.edge.http.page import PREFIX as PAGE_PREFIX
@@ -137,7 +137,7 @@ def create_app(
     app.add_middleware(RawPaths, planes=planes)
     app.add_middleware(CompressedRequest, max_bytes=settings.max_decompressed_bytes)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
-    app.add_middleware(HeaderLimit, max_bytes=settings.max_header_bytes)
+    app.add_middleware(HeadRules, max_bytes=settings.max_header_bytes)
     if settings.tracing:
         from server.edge.http.tracing import Tracing
 
@@ -168,7 +168,7 @@ def create_admin_app(settings: Settings, engine: RoutedEngine, keys: KeyRing | N
     """
     edge = HttpEdge(DataPlane(engine, settings, keys), settings.body_seconds)
     limited = BodyLimit(AdminPlane(engine, edge), max_bytes=64 << 10)
-    headed = HeaderLimit(limited, max_bytes=settings.max_header_bytes)
+    headed = HeadRules(limited, max_bytes=settings.max_header_bytes)
     return RequestContext(headed, Accounts(Metrics(), None, engine.model_names))
 
 

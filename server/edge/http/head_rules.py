@@ -5,7 +5,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from server.edge.http.responses import error_response
 
 
-class HeaderLimit:
+class HeadRules:
     """Answers 431 to requests whose head is over a limit."""
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
