@@ -142,7 +142,7 @@ def create_app(
         from server.edge.http.tracing import Tracing
 
         app.add_middleware(Tracing)
-    app.add_middleware(RequestContext, accounts=accounts)
+    app.add_middleware(RequestContext, accounts=accounts, lifecycle=state)
 
     def openapi() -> dict[str, Any]:
         return openapi_document()
@@ -158,18 +158,25 @@ async def _load(engine: RoutedEngine, lifecycle: Lifecycle) -> None:
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-def create_admin_app(settings: Settings, engine: RoutedEngine, keys: KeyRing | None) -> ASGIApp:
+def create_admin_app(
+    settings: Settings,
+    engine: RoutedEngine,
+    keys: KeyRing | None,
+    lifecycle: Lifecycle | None = None,
+) -> ASGIApp:
     """Makes the application of the admin port; `engine` is that of the gateway.
 
     Args:
         settings: Its limits.
         engine: What is administered; started and closed by the gateway's application.
         keys: Without a key of the scope `admin` in it every request is refused.
+        lifecycle: Where the end is announced, if it is.
     """
     edge = HttpEdge(DataPlane(engine, settings, keys), settings.body_seconds)
     limited = BodyLimit(AdminPlane(engine, edge), max_bytes=64 << 10)
     headed = HeadRules(limited, max_bytes=settings.max_header_bytes)
-    return RequestContext(headed, Accounts(Metrics(), None, engine.model_names))
+    accounts = Accounts(Metrics(), None, engine.model_names)
+    return RequestContext(headed, accounts, lifecycle or Lifecycle())
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

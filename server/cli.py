@@ -4,6 +4,7 @@ import argparse
 import gc
 import logging
 import os
+import signal
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -72,6 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0 after a stop in order, 2 if it could not start.
     """
+    # A gateway that starts has read its keys just now.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     given = list(sys.argv[1:] if arguments is None else arguments)
     flags = {
         name: value
@@ -171,7 +174,7 @@ _GROUPS = {
     "model servers behind the gateway (--engine tfserving)": "upstreams models upstream_ca "
     "upstream_cert upstream_key upstream_token_file retry_budget breaker_failures breaker_seconds",
     "ports": "host port grpc_port admin_port admin_host tls_cert tls_key tls_client_ca cors_origin "
-    "ui",
+    "trusted_proxies ui",
     "keys and tokens": "keys_file jwt_keys_file jwt_issuer jwt_audience",
     "processes, threads and batches": "workers threads max_waiting batch_rows batch_delay_ms",
     "limits on one request": "request_seconds head_seconds body_seconds max_header_bytes "

@@ -5,6 +5,7 @@ A flag wins over the environment, the environment over the settings file, that o
 """
 
 import os
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Literal
 
@@ -211,6 +212,12 @@ class Settings(BaseSettings):
     max_ids: int = Field(
         default=100_000, ge=1, description="Ids in one lookup, or examples in one request."
     )
+    trusted_proxies: str = Field(
+        default="",
+        description="Addresses or networks of proxies, separated by commas, as in "
+        "10.0.0.5,10.1.0.0/16. Their X-Forwarded-For and X-Forwarded-Proto are believed; "
+        "nobody's if empty.",
+    )
     ui: bool = Field(
         default=False,
         description="Serve the page at /ui. It shows ids that were looked up to every key of the "
@@ -242,6 +249,14 @@ class Settings(BaseSettings):
         default=False,
         description="Spans by OpenTelemetry, set up by its OTEL_ variables; needs de-core[otel].",
     )
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, value: str) -> str:
+        names = [name.strip() for name in value.split(",") if name.strip()]
+        for name in names:
+            ip_network(name)
+        return ",".join(names)
 
     @field_validator("model_dir", "upstreams", "models")
     @classmethod

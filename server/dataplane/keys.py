@@ -12,11 +12,13 @@ cannot be reversed. It is YAML or JSON::
 import dataclasses
 import hashlib
 import hmac
-from collections.abc import Sequence
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from server.dataplane.tokens import Tokens
+from server.dataplane.watched_file import WatchedFile
 from server.errors import Code, ServingError
 
 SCOPES = ("predict", "lookup", "admin")
@@ -36,48 +38,56 @@ class ApiKey:
 
 
 class KeyRing:
-    """The keys that a gateway knows."""
+    """The keys that a gateway knows. Used from one event loop."""
 
-    def __init__(self, keys: Sequence[ApiKey], tokens: Tokens | None = None) -> None:
+    def __init__(
+        self, file: WatchedFile[tuple[ApiKey, ...]] | None, tokens: Tokens | None = None
+    ) -> None:
         """Makes the ring.
 
         Args:
-            keys: The API keys.
+            file: The file of API keys; None if there are none.
             tokens: Tells of the tokens that open too, if any do.
         """
-        self._keys = tuple(keys)
+        self._file = file
         self._tokens = tokens
 
     @classmethod
-    def load(cls, path: Path, tokens: Tokens | None = None) -> "KeyRing":
-        """Reads a file of keys.
+    def load(
+        cls,
+        path: Path,
+        tokens: Tokens | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> "KeyRing":
+        """Reads a file of keys, and reads it again when it changes.
 
         Args:
             path: The file.
             tokens: As for the constructor.
+            clock: Tells the time in seconds.
 
         Raises:
-            KeysError: It cannot be read, or an entry is wrong.
+            KeysError: The file cannot be read, or an entry is wrong.
         """
-        import yaml
 
-        try:
-            content = yaml.safe_load(path.read_text("utf-8"))
-            entries = content["keys"]
-            keys = [_api_key(entry) for entry in entries]
-        except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
-            reason = " ".join(str(error).split())
-            raise KeysError(
+        def refuse(reason: str) -> KeysError:
+            return KeysError(
                 "The file of keys must hold entries as `python -m server.keys` writes them. "
                 f"Received: --keys-file={path}: {reason}"
-            ) from None
-        if len({key.name for key in keys}) < len(keys):
-            raise KeysError(f"Each key must have a name of its own. Received: --keys-file={path}")
-        return cls(keys, tokens)
+            )
+
+        return cls(WatchedFile(path, _api_keys, refuse, clock), tokens)
+
+    def reload(self) -> None:
+        """Reads the files of keys again now. A broken file keeps its old keys."""
+        if self._file is not None:
+            self._file.look(now=True)
+        if self._tokens is not None:
+            self._tokens.look(now=True)
 
     def allows(self, scope: str) -> bool:
         """Returns whether any key may open a scope."""
-        return self._tokens is not None or any(scope in key.scopes for key in self._keys)
+        return self._tokens is not None or any(scope in key.scopes for key in self._known())
 
     def owner(self, key: str | None) -> ApiKey:
         """Returns whose key it is, and what it opens.
@@ -105,10 +115,16 @@ class KeyRing:
         digest = hashlib.sha256(key.encode("utf-8", "replace")).digest()
         found = None
         # All of them, so that the time tells nothing.
-        for candidate in self._keys:
+        for candidate in self._known():
             if hmac.compare_digest(candidate.digest, digest):
                 found = candidate
         return found
+
+    def _known(self) -> tuple[ApiKey, ...]:
+        if self._file is None:
+            return ()
+        self._file.look()
+        return self._file.value
 
 
 def key_of_headers(authorization: bytes | None, api_key: bytes | None) -> str | None:
@@ -125,6 +141,15 @@ def key_of_headers(authorization: bytes | None, api_key: bytes | None) -> str | 
         if scheme.lower() == "bearer":
             return credentials.strip()
     return None
+
+
+def _api_keys(content: bytes) -> tuple[ApiKey, ...]:
+    import yaml
+
+    keys = tuple(_api_key(entry) for entry in yaml.safe_load(content)["keys"])
+    if len({key.name for key in keys}) < len(keys):
+        raise ValueError("each key must have a name of its own")
+    return keys
 
 
 def _api_key(entry: Any) -> ApiKey:

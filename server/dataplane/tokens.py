@@ -8,18 +8,16 @@ who can check such a token could make one.
 
 import importlib
 import json
-import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-_LOG = logging.getLogger("server.access")
+from server.dataplane.watched_file import WatchedFile
+
 _LEEWAY_SECONDS = 10
-_LOOK_SECONDS = 1.0
 _REMEMBERED = 4096
-_FILE_ERRORS = (OSError, ValueError, KeyError, TypeError, AttributeError)
 _PRIVATE = frozenset({"d", "k", "p", "q"})
 
 
@@ -51,17 +49,30 @@ class Tokens:
             raise TokensError(
                 f"--jwt-keys-file needs: pip install 'de-core[jwt]'. Received: {error}"
             ) from None
-        self._path = path
+        # A claim of another type than the standard's, or nested too deep, raises these.
+        self._errors = (
+            self._jwt.PyJWTError,
+            ValueError,
+            TypeError,
+            OverflowError,
+            RecursionError,
+        )
         self._issuer, self._audience = issuer, audience
         self._clock = clock
-        self._looked = clock()
         # What a good token says and until when, the longest unused first.
         self._known: OrderedDict[str, tuple[float, str, frozenset[str]]] = OrderedDict()
-        self._keys, self._changed = self._read()
+
+        def refuse(reason: str) -> TokensError:
+            return TokensError(
+                "The file must be a JSON Web Key Set of public keys. "
+                f"Received: --jwt-keys-file={path}: {reason}"
+            )
+
+        self._file = WatchedFile(path, self._parse, refuse, clock)
 
     def owner(self, token: str) -> tuple[str, frozenset[str]] | None:
         """Returns the subject of a token and the scopes it opens; None if it is not good."""
-        self._look()
+        self.look()
         known = self._known.get(token)
         if known is None:
             known = self._verify(token)
@@ -81,9 +92,9 @@ class Tokens:
         jwt = self._jwt
         try:
             wanted = jwt.get_unverified_header(token).get("kid")
-        except jwt.InvalidTokenError:
+        except self._errors:
             return None
-        for key in self._keys:
+        for key in self._file.value:
             if wanted is not None and key.key_id != wanted:
                 continue
             try:
@@ -97,50 +108,26 @@ class Tokens:
                     leeway=_LEEWAY_SECONDS,
                     options={"require": ["exp", "sub", "iss", "aud"]},
                 )
-            except jwt.PyJWTError:
+                return float(claims["exp"]), str(claims["sub"])[:128], _scopes(claims)
+            except self._errors:
                 continue
-            return float(claims["exp"]), str(claims["sub"])[:128], _scopes(claims)
         return None
 
-    def _look(self) -> None:
-        """Reads the file again if it changed; keeps the keys if it cannot be read."""
-        now = self._clock()
-        if now - self._looked < _LOOK_SECONDS:
-            return
-        self._looked = now
-        try:
-            if self._path.stat().st_mtime_ns == self._changed:
-                return
-            self._keys, self._changed = self._read()
-        except (OSError, TokensError) as error:
-            _LOG.error("the keys of tokens stay as they were: %s", error)
-            return
-        self._known.clear()
+    def look(self, *, now: bool = False) -> None:
+        """Reads the file of keys again; see `WatchedFile.look`."""
+        if self._file.look(now=now):
+            self._known.clear()
 
-    def _read(self) -> tuple[list[Any], int]:
-        try:
-            changed = self._path.stat().st_mtime_ns
-            content = json.loads(self._path.read_text("utf-8"))
-            if any(_PRIVATE & entry.keys() for entry in content["keys"]):
-                raise ValueError("it holds private keys or shared secrets")
-            keys = self._jwt.PyJWKSet.from_dict(content).keys
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            self._jwt.PyJWTError,
-        ) as e:
-            raise TokensError(
-                "The file must be a JSON Web Key Set of public keys. "
-                f"Received: --jwt-keys-file={self._path}: {' '.join(str(e).split())[:200]}"
-            ) from None
-        return list(keys), changed
+    def _parse(self, content: bytes) -> list[Any]:
+        parsed = json.loads(content)
+        if any(_PRIVATE & entry.keys() for entry in parsed["keys"]):
+            raise ValueError("it holds private keys or shared secrets")
+        return list(self._jwt.PyJWKSet.from_dict(parsed).keys)
 
 
 def _scopes(claims: dict[str, Any]) -> frozenset[str]:
     given = claims.get("scope", claims.get("scp", ""))
-    if isinstance(given, str):
-        return frozenset(given.split())
-    return frozenset(each for each in given if isinstance(each, str)) if given else frozenset()
+    names = given.split() if isinstance(given, str) else given
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise TypeError("scopes must be strings")
+    return frozenset(names)

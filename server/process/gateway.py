@@ -157,10 +157,11 @@ class Gateway:
             grpc_server = self._grpc_server(settings.grpc_port, plane, accounts, lifecycle)
             companions.append(grpc_server)
         if self._admin_listener is not None:
-            admin = create_admin_app(settings, self._engine, self._keys)
+            admin = create_admin_app(settings, self._engine, self._keys, lifecycle)
             companions.append(AdminServer(admin, settings, self._admin_listener))
+        reload = self._keys.reload if self._keys is not None else None
         server = GatewayServer(
-            app, settings, lifecycle, companions, lambda: self._announce(grpc_server)
+            app, settings, lifecycle, companions, lambda: self._announce(grpc_server), reload
         )
         server.run([self._listener])
         if lifecycle.abandoned or server.force_exit:
@@ -237,7 +238,7 @@ def _keys(settings: Settings) -> KeyRing | None:
         tokens = Tokens(settings.jwt_keys_file, settings.jwt_issuer, settings.jwt_audience)
     if settings.keys_file is not None:
         return KeyRing.load(settings.keys_file, tokens)
-    return KeyRing([], tokens) if tokens is not None else None
+    return KeyRing(None, tokens) if tokens is not None else None
 
 
 def _only_model(settings: Settings) -> str | None:

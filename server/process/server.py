@@ -92,6 +92,8 @@ def _config(app: ASGIApp, settings: Settings, lifespan: Any) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=settings.trusted_proxies,
         timeout_keep_alive=60,
         # Rounded up: uvicorn takes whole seconds.
         timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)),
@@ -106,7 +108,7 @@ class GatewayServer(uvicorn.Server):
     """A uvicorn server that leaves in order, and with exit status 0.
 
     SIGTERM flips readiness first and closes the listener `drain_seconds` later; SIGINT
-    (Ctrl-C) closes it at once; a second signal waits for nobody.
+    (Ctrl-C) closes it at once; a second signal waits for nobody. SIGHUP reads the keys again.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class GatewayServer(uvicorn.Server):
         lifecycle: Lifecycle,
         companions: Sequence[Companion] = (),
         announce: Callable[[], None] = lambda: None,
+        reload: Callable[[], None] | None = None,
     ) -> None:
         """Makes the server; `serve` runs it.
 
@@ -125,11 +128,13 @@ class GatewayServer(uvicorn.Server):
             lifecycle: Where the end is announced.
             companions: What starts and stops with it.
             announce: Called once it listens, and all companions have started.
+            reload: Called in the event loop after a SIGHUP.
         """
         super().__init__(_config(app, settings, "on"))
         self._lifecycle = lifecycle
         self._companions = companions
         self._announce = announce
+        self._reload = reload
         self._drain_seconds = settings.drain_seconds
         self._shutdown_seconds = settings.shutdown_seconds
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -147,6 +152,22 @@ class GatewayServer(uvicorn.Server):
         """Ends what is under way, then the application."""
         await asyncio.gather(*(each.stop(self._shutdown_seconds) for each in self._companions))
         await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Takes SIGHUP too, which would end the process."""
+        loop = asyncio.get_running_loop()
+
+        def reload(_: int, __: FrameType | None) -> None:
+            if self._reload is not None:
+                loop.call_soon_threadsafe(self._reload)
+
+        before = signal.signal(signal.SIGHUP, reload)
+        try:
+            with super().capture_signals():
+                yield
+        finally:
+            signal.signal(signal.SIGHUP, before)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
         """Takes a signal. uvicorn's own would end the process by that signal after all."""

@@ -124,6 +124,8 @@ class WorkerSupervisor:
 
     def _start(self, worker: Worker) -> None:
         variables = {**dataclasses.asdict(worker), "folder": str(worker.folder)}
+        # A worker ignores SIGHUP until it can take it.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         process = subprocess.Popen(
             [sys.executable, "-m", "server", *self._arguments],
             env={**os.environ, _VARIABLE: json.dumps(variables)},
@@ -131,6 +133,7 @@ class WorkerSupervisor:
             text=True,
         )
         self._processes[worker.index] = process
+        signal.signal(signal.SIGHUP, lambda number, _: self._end(number))
         if self._told is not None:
             # The signal came while the process was made, and was passed on to the others only.
             process.send_signal(self._told)

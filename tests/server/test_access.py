@@ -10,11 +10,13 @@ import pytest
 
 from server.app import create_admin_app, create_app
 from server.dataplane.keys import KeyRing, KeysError
+from server.dataplane.lifecycle import Lifecycle
 from server.dataplane.plane import DataPlane
 from server.dataplane.throttle import Places, Rate
 from server.engines.routed import RoutedEngine
 from server.errors import ServingError
-from server.settings import load_settings
+from server.process.server import GatewayServer
+from server.settings import SettingsError, load_settings
 from tests.server.support.asgi import ask, send
 from tests.server.support.gateway_process import make_key
 from tests.server.support.numpy_engine import NumpyEngine
@@ -130,6 +132,40 @@ def test_a_file_of_keys_that_is_none_is_refused(tmp_path, content):
     file.write_text(content)
     with pytest.raises(KeysError, match="Received: --keys-file="):
         KeyRing.load(file)
+
+
+def test_a_key_that_leaves_the_file_opens_nothing_a_second_later(tmp_path, caplog):
+    now = 0.0
+    file = tmp_path / "keys.yaml"
+    (old, old_line), (new, new_line) = make_key("old", "predict"), make_key("new", "predict")
+    file.write_text(f"keys:\n{old_line}\n")
+    ring = KeyRing.load(file, clock=lambda: now)
+
+    def opens(key):
+        try:
+            return ring.owner(key).scopes == {"predict"}
+        except ServingError:
+            return False
+
+    assert (opens(old), opens(new)) == (True, False)
+    for broken in ("keys: 3", "[" * 50_000, None):
+        if broken is None:
+            file.unlink()
+        else:
+            file.write_text(broken)
+        for _ in range(3):
+            now += 1
+            assert opens(old), "a broken file must not lock everybody out"
+        (record,) = caplog.records
+        assert "the keys stay as they were: The file of keys must hold" in record.getMessage()
+        caplog.clear()
+    file.write_text(f"keys:\n{new_line}\n")
+    assert opens(old), "the file is read once a second at most"
+    now += 1
+    assert (opens(old), opens(new)) == (False, True)
+    file.write_text(f"keys:\n{old_line}\n")
+    ring.reload()
+    assert (opens(old), opens(new)) == (True, False)
 
 
 def admin(app, method, path, value=None, key=None):
@@ -344,6 +380,53 @@ def test_the_bodies_of_all_clients_together_have_a_bound():
     assert (refused.status, refused.headers["retry-after"]) == (429, "1")
     assert refused.error.startswith("At most 800 bytes of requests are held at once.")
     assert answered.status == 200
+
+
+def test_forwarded_addresses_are_believed_of_trusted_proxies_only():
+    seen = []
+
+    async def app(scope, _receive, _send):
+        seen.append((scope["client"][0], scope["scheme"]))
+
+    async def run(trusted, peer):
+        settings = load_settings(model_dir="x", trusted_proxies=trusted)
+        config = GatewayServer(app, settings, Lifecycle()).config
+        config.load()
+        headers = [(b"x-forwarded-for", b"6.6.6.6, 9.9.9.9"), (b"x-forwarded-proto", b"https")]
+        scope = {"type": "http", "scheme": "http", "client": (peer, 1), "headers": headers}
+        await config.loaded_app({**scope, "asgi": {}}, None, None)
+
+    for trusted, peer in (
+        ("", "127.0.0.1"),
+        ("10.0.0.5, 10.1.0.0/16", "127.0.0.1"),
+        ("10.0.0.5, 10.1.0.0/16", "10.1.2.3"),
+    ):
+        asyncio.run(run(trusted, peer))
+    assert seen == [("127.0.0.1", "http"), ("127.0.0.1", "http"), ("9.9.9.9", "https")]
+    with pytest.raises(SettingsError, match="--trusted-proxies"):
+        load_settings(model_dir="x", trusted_proxies="proxy.example")
+
+
+def test_answers_close_connections_once_the_gateway_drains(keys):
+    lifecycle = Lifecycle()
+    settings = load_settings(model_dir="x", max_header_bytes="1000")
+    app = create_app(settings, NumpyEngine(), lifecycle)
+    admin_app = create_admin_app(settings, RoutedEngine(NumpyEngine()), keys[0], lifecycle)
+
+    async def run():
+        lifecycle.draining = False
+        open_ = [await send(app, *PREDICT), await send(app, "GET", "/livez")]
+        lifecycle.draining = True
+        return open_, [
+            await send(app, *PREDICT),
+            await send(app, "GET", "/livez"),
+            await send(app, *PREDICT, headers={"x": "a" * 1001}),
+            await send(admin_app, "GET", "/admin/models"),
+        ]
+
+    open_, closing = asyncio.run(run())
+    assert [reply.headers.get("connection") for reply in open_] == [None] * 2
+    assert [reply.headers.get("connection") for reply in closing] == ["close"] * 4
 
 
 def test_a_large_head_is_refused():

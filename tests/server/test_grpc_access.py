@@ -126,6 +126,25 @@ def test_a_model_takes_so_many_a_second_and_names_of_none_are_not_counted():
     assert unknown == ["NOT_FOUND"] * 3
 
 
+def test_an_output_that_is_asked_for_twice_is_given_once():
+    request = predict_request()
+    request.output_filter.extend(["y", "y"])
+
+    async def run():
+        server = served(plane_of())
+        await server.start()
+        try:
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+                return await PROTOS.prediction_service.stub(channel).Predict(request)
+        finally:
+            await server.stop(0)
+
+    outputs = asyncio.run(run()).outputs
+    assert list(outputs) == ["y"]
+    assert list(outputs["y"].float_val) == [2.5]
+    assert [dim.size for dim in outputs["y"].tensor_shape.dim] == [1]
+
+
 @pytest.mark.parametrize(
     ("limits", "inputs", "message"),
     [

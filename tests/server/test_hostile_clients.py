@@ -144,6 +144,17 @@ def test_framing_that_is_ambiguous_is_refused(stub, headers):
     assert answer == b"" or answer.split()[1] in (b"400", b"413"), answer
 
 
+@pytest.mark.parametrize("hosts", [b"", b"Host: x\r\nHost: y\r\n", b"Host: x\r\nHost: x\r\n"])
+def test_a_request_has_one_host(stub, hosts):
+    answer = exchange(stub, b"GET /livez HTTP/1.1\r\n" + hosts + b"\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"one Host header. Received: %d of them" % hosts.count(b"Host") in answer
+
+
+def test_a_request_of_http_1_0_needs_no_host(stub):
+    assert exchange(stub, b"GET /livez HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+
+
 def bomb(size: int) -> bytes:
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     return packer.compress(bytes(size)) + packer.flush()

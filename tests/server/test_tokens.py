@@ -63,7 +63,7 @@ def token(private, algorithm="ES256", kid="", **changes):
 
 
 def make_app(file):
-    ring = KeyRing([], Tokens(file, ISSUER, AUDIENCE))
+    ring = KeyRing(None, Tokens(file, ISSUER, AUDIENCE))
     return create_app(load_settings(model_dir="x"), NumpyEngine(), keys=ring)
 
 
@@ -83,7 +83,9 @@ def test_a_token_opens_its_scopes_and_no_others(file, private, algorithm):
 @pytest.mark.parametrize(
     "changes",
     [{"exp": 1}, {"exp": None}, {"nbf": 2**33}, {"aud": "other"}, {"iss": "other"}, {"sub": None},
-     {"aud": None}, {"kid": "unknown"}, {"kid": "RS256"}],
+     {"aud": None}, {"kid": "unknown"}, {"kid": "RS256"}, {"scope": 7}, {"scope": ["predict", 7]},
+     {"scope": {"predict": 1}}, {"scope": True}, {"exp": [1]}, {"exp": float("inf")},
+     {"exp": 10**400}, {"nbf": float("inf")}],
 )  # fmt: skip
 def test_a_token_that_is_not_good_opens_nothing(file, private, changes):
     assert status(make_app(file), token(private, **changes)) == 401
@@ -107,7 +109,16 @@ def test_forged_tokens_open_nothing(file, private):
     head, claims, _ = good.split(".")
     other = token({"ES256": ALGORITHMS["ES256"][1]()})
     unsigned = jwt.encode(jwt.decode(good, options={"verify_signature": False}), None, "none")
-    texts = ["a.b.c", "...", ".", "\xff.\xff.\xff", f"{head}.{claims}.", good[:-4]]
+    deep = base64.urlsafe_b64encode(b"[" * 15_000).decode()
+    texts = [
+        f"{deep}.{claims}.x",
+        "a.b.c",
+        "...",
+        ".",
+        "\xff.\xff.\xff",
+        f"{head}.{claims}.",
+        good[:-4],
+    ]
     for text in (other, unsigned, by_shared_secret(claims, private), *texts):
         assert status(app, text) == 401
     assert status(app, good) == 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import os
 import signal
 import socket
@@ -15,7 +16,7 @@ from server.process.gateway import Gateway
 from server.process.workers import Worker, WorkerSupervisor
 from server.settings import load_settings
 from tests.server.support.eventually import eventually, wait_until
-from tests.server.support.gateway_process import GatewayProcess, free_port, make_key
+from tests.server.support.gateway_process import STUB, GatewayProcess, free_port, make_key
 from tests.server.support.light_upstream import LightUpstream
 from tests.server.support.numpy_engine import NumpyEngine
 
@@ -111,6 +112,41 @@ def test_a_worker_that_is_started_while_the_end_is_told_ends_too(tmp_path):
     process = supervisor._processes[0]
     process.communicate(timeout=60)
     assert process.returncode == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_sighup_reads_the_keys_and_ends_nobody(tmp_path, workers):
+    key, line = make_key("tests", "predict")
+    keys = tmp_path / "keys.yaml"
+    keys.write_text(f"keys:\n{line}\n")
+    with LightUpstream() as upstream, GatewayProcess(
+        None, tmp_path / "log", "--engine", "tfserving", "--models", "m", "--workers", workers,
+        "--upstreams", f"127.0.0.1:{upstream.port}", "--keys-file", str(keys),
+    ) as gateway:  # fmt: skip
+        gateway.wait_for("/livez", lambda reply: reply.status == 200)
+        before = child_processes(gateway.process.pid)
+        keys.write_text("broken")
+        gateway.process.send_signal(signal.SIGHUP)
+        # Nobody asks: the signal alone makes each process read the file.
+        wait_until(lambda: gateway.log().count("the keys stay as they were") == int(workers))
+        assert child_processes(gateway.process.pid) == before
+        assert gateway.process.poll() is None
+        assert gateway.ask("POST", PREDICT, BODY, {"x-api-key": key}).status != 401
+
+
+def test_a_stop_asks_busy_connections_to_close_before_it_closes_them(tmp_path):
+    with GatewayProcess(None, tmp_path / "log", "--drain-seconds", "2", module=STUB) as gateway:
+        gateway.wait_ready()
+        connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=60)
+        connection.connect()
+        gateway.process.send_signal(signal.SIGTERM)
+        while connection.sock is not None:
+            connection.request("GET", "/livez")
+            response = connection.getresponse()
+            response.read()
+            assert response.status == 200
+        assert response.getheader("connection") == "close"
+        assert gateway.process.wait(60) == 0
 
 
 def test_workers_that_cannot_start_say_why_once_and_end(tmp_path):

@@ -1,4 +1,4 @@
-"""A bound on the head of a request."""
+"""What holds for the head of a request."""
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -6,7 +6,7 @@ from server.edge.http.responses import error_response
 
 
 class HeadRules:
-    """Answers 431 to requests whose head is over a limit."""
+    """Answers 431 to a head over a limit, and 400 to one without exactly one Host (HTTP/1.1)."""
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         """Wraps an application.
@@ -20,13 +20,21 @@ class HeadRules:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Runs the application for one request."""
-        if scope["type"] == "http" and _head_bytes(scope) > self._max_bytes:
-            response = error_response(
-                431, f"Request head exceeds {self._max_bytes} bytes", {"connection": "close"}
-            )
-            await response(scope, receive, send)
+        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        if refusal is None:
+            await self._app(scope, receive, send)
             return
-        await self._app(scope, receive, send)
+        response = error_response(*refusal, {"connection": "close"})
+        await response(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        if _head_bytes(scope) > self._max_bytes:
+            return 431, f"Request head exceeds {self._max_bytes} bytes"
+        hosts = [name for name, _ in scope["headers"]].count(b"host")
+        # HTTP/1.0 has no Host header.
+        if hosts > 1 or (not hosts and scope.get("http_version") == "1.1"):
+            return 400, f"A request must have one Host header. Received: {hosts} of them"
+        return None
 
 
 def _head_bytes(scope: Scope) -> int:

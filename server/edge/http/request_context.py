@@ -6,6 +6,7 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from server.dataplane.lifecycle import Lifecycle
 from server.edge.http.exchange import attach
 from server.edge.http.raw_paths import raw_path
 from server.edge.http.responses import error_response
@@ -13,16 +14,24 @@ from server.observability.accounts import Accounts, new_id
 from server.observability.logs import LOG
 from server.request import Request
 
+_CLOSE = (b"connection", b"close")
 _ALLOWED_ID = re.compile(rb"[A-Za-z0-9-]{1,64}")
 
 
 class RequestContext:
     """Gives every request its record, and accounts for it at the end."""
 
-    def __init__(self, app: ASGIApp, accounts: Accounts) -> None:
-        """Wraps an application; `accounts` counts and logs its requests."""
+    def __init__(self, app: ASGIApp, accounts: Accounts, lifecycle: Lifecycle) -> None:
+        """Wraps an application.
+
+        Args:
+            app: The application.
+            accounts: Counts and logs its requests.
+            lifecycle: Once it drains, answers ask clients to close their connections.
+        """
         self._app = app
         self._accounts = accounts
+        self._lifecycle = lifecycle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Runs the application for one request."""
@@ -37,7 +46,10 @@ class RequestContext:
         async def send_counted(message: Message) -> None:
             if message["type"] == "http.response.start":
                 request.status = message["status"]
-                message["headers"] = [*message.get("headers", ()), id_header]
+                headers = [*message.get("headers", ()), id_header]
+                if self._lifecycle.draining and _CLOSE not in headers:
+                    headers.append(_CLOSE)
+                message["headers"] = headers
             await send(message)
 
         self._accounts.begin()

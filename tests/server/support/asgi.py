@@ -40,7 +40,10 @@ async def send(
         "path": target,
         "raw_path": target.encode("latin-1"),
         "query_string": query.encode(),
-        "headers": [(k.lower().encode(), v.encode()) for k, v in (headers or {}).items()],
+        "headers": [
+            (k.lower().encode(), v.encode())
+            for k, v in {"host": "gateway", **(headers or {})}.items()
+        ],
         "state": {},
     }
     sent: list[dict[str, Any]] = []

@@ -1,0 +1,81 @@
+"""A file whose content is read again when it changes."""
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger("server.access")
+_LOOK_SECONDS = 1.0
+
+
+class WatchedFile(Generic[T]):
+    """The parsed content of a file. Used from one event loop."""
+
+    def __init__(
+        self,
+        path: Path,
+        parse: Callable[[bytes], T],
+        refuse: Callable[[str], Exception],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Reads the file.
+
+        Args:
+            path: The file.
+            parse: Parses the file's content; any exception means that the file is broken.
+            refuse: Makes the error for a broken file from the reason.
+            clock: Tells the time in seconds.
+
+        Raises:
+            Exception: What `refuse` makes, if the file is broken.
+        """
+        self._path, self._parse, self._refuse, self._clock = path, parse, refuse, clock
+        self._looked = clock()
+        self._content = self._read()
+        self.value = self._parsed()
+
+    def look(self, *, now: bool = False) -> bool:
+        """Reads the file again if the last look was a second ago, or at once.
+
+        A broken file keeps the old value and logs one sentence.
+
+        Args:
+            now: Do not wait for the second to pass.
+
+        Returns:
+            Whether there is a new value.
+        """
+        time_now = self._clock()
+        # The clock may be set back.
+        if not now and abs(time_now - self._looked) < _LOOK_SECONDS:
+            return False
+        self._looked = time_now
+        content = self._read()
+        if isinstance(content, bytes) and content == self._content:
+            return False
+        known, self._content = self._content, content
+        try:
+            self.value = self._parsed()
+        except Exception as error:
+            if isinstance(known, bytes) or isinstance(content, bytes):
+                _LOG.error("the keys stay as they were: %s", error)
+            return False
+        return True
+
+    def _read(self) -> bytes | OSError:
+        try:
+            return self._path.read_bytes()
+        except OSError as error:
+            return error
+
+    def _parsed(self) -> T:
+        try:
+            if isinstance(self._content, OSError):
+                raise self._content
+            return self._parse(self._content)
+        except Exception as error:
+            raise self._refuse(" ".join(str(error).split())[:200]) from None
