@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from de_core._ops import library
+from de_core.base.ops import library
 
 MEMORY = ctypes.CDLL(sys.argv[1])
 # So many that all threads of the pool take part.

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from de_core._ops import library
+from de_core.base.ops import library
 
 TOO_MANY = 2**31
 REFUSED = r"at most 2\^31 - 1 keys.* Received: 2147483648 keys"
