@@ -260,16 +260,20 @@ Status RestoreTable(Table* table, const std::vector<const SnapshotReader*>& file
                                                options.convert, &loaders[i]));
     }
     for (const SnapshotReader* file : files) DE_RETURN_IF_ERROR(VerifySections(*file, executor));
+    std::vector<const SnapshotReader*> applied;  // without those that a later one replaces
+    uint64_t rows = 0;
+    for (const ChainSpan& chain : chains) {
+      applied.insert(applied.end(), &files[chain.from], files.data() + chain.end);
+      rows += files[chain.from]->rows();
+    }
     std::vector<OwnedSlots> missing;
-    if (options.slots) DE_RETURN_IF_ERROR(MissingSlots(table->layout(), files, &missing));
+    if (options.slots) DE_RETURN_IF_ERROR(MissingSlots(table->layout(), applied, &missing));
     // From here on only the medium and memory can fail. Rows that go are not moved first.
     if (options.replace) {
       DE_RETURN_IF_ERROR(table->SetInitializer(files.back()->header().initializer));
       DE_RETURN_IF_ERROR(table->Clear());
     }
     for (const auto& [owner, specs] : missing) DE_RETURN_IF_ERROR(table->EnsureSlots(owner, specs));
-    uint64_t rows = 0;
-    for (const ChainSpan& chain : chains) rows += files[chain.from]->rows();
     for (const ChainSpan& chain : chains) {
       if (!options.slots) break;
       DE_RETURN_IF_ERROR(table->LoadState(files[chain.end - 1]->header().metadata,
