@@ -2,11 +2,12 @@
 
 #include <chrono>
 #include <deque>
+#include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
 
+#include "de_core/cc/engine/base/guard.h"
 #include "de_core/cc/engine/snapshot/snapshot_reader.h"
 #include "de_core/cc/kernels/background_threads.h"
 #include "de_core/cc/kernels/env_stream.h"
@@ -18,6 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 /// Leaves the disk and the memory bus to lookups.
 constexpr uint64_t kBytesASecond = uint64_t{256} << 20;
+constexpr std::chrono::seconds kUntilThereIsMemory{1};
 
 /// A base or a delta on its way through the check.
 class FileCheck {
@@ -39,6 +41,7 @@ class FileCheck {
     const uint64_t begin = sections[section_].offset;
     const engine::SnapshotReader& reader = reader_ == nullptr ? mapped_ : *reader_;
     const engine::Status status = reader.ReadSection(section_, &buffer_);
+    if (status.code == engine::Code::kResourceExhausted) return status;  // to be tried again
     *bytes =
         (++section_ == sections.size() ? mapped_.file_bytes() : sections[section_].offset) - begin;
     return status;
@@ -60,16 +63,20 @@ void Check(const std::weak_ptr<FrozenFile>& held) {
     {
       const std::shared_ptr<FrozenFile> served = held.lock();
       if (served == nullptr) return;
-      if (check == nullptr) check = std::make_unique<FileCheck>(*served, number);
-      if (check->done()) {
+      if (check != nullptr && check->done()) {
         check.reset();
-        if (++number <= served->deltas()) continue;
-        served->FoundIntact();
-        return;
+        if (++number > served->deltas()) return served->FoundIntact();
       }
       uint64_t bytes = 0;
-      const engine::Status status = check->Next(&bytes);
-      if (!status.ok()) return served->FoundDamaged(number, status);
+      const engine::Status status = engine::Guarded([&] {
+        if (check == nullptr) check = std::make_unique<FileCheck>(*served, number);
+        return check->done() ? engine::Status::Ok() : check->Next(&bytes);
+      });
+      if (status.code == engine::Code::kResourceExhausted) {
+        rested += kUntilThereIsMemory;  // which says nothing of the file
+      } else if (!status.ok()) {
+        return served->FoundDamaged(number, status);
+      }
       served->Checked(bytes);
       rested += std::chrono::microseconds(bytes * 1000000 / kBytesASecond);
     }
@@ -115,7 +122,7 @@ void CheckInBackground(std::weak_ptr<FrozenFile> file) {
   try {
     std::thread(Work).detach();
     queue.working = true;
-  } catch (const std::system_error&) {  // no thread to be had; the next file asks again
+  } catch (const std::exception&) {  // no thread to be had; the next file asks again
   }
 }
 
