@@ -76,7 +76,7 @@ TEST_P(AllocFailure, reads) {
            return world.table->Contains(world.batch(), out.found(), executor);
          }});
   Sweep({"export", [](World& world, Executor*) {
-           RowBatch rows;
+           RowBatch rows = Faults::Quietly([] { return RowBatch(); });
            for (ExportCursor cursor; !cursor.done;) {
              DE_RETURN_IF_ERROR(world.table->ExportBatch(&cursor, &rows));
            }
@@ -161,33 +161,35 @@ TEST_P(AllocFailure, room) {
 TEST_P(AllocFailure, slots) {
   const std::vector<SlotSpec> specs = {{"m", DType::kFloat32, GetParam().dim, 0.5},
                                        {"v", DType::kFloat32, 1, 0.25}};
-  Sweep({"ensure_slots",
-         [&](World& world, Executor*) { return world.table->EnsureSlots("adam", specs); },
-         kAsBefore,
-         kAsBefore,
-         {},
-         [](const World& world, int) -> std::string {
-           const size_t keys = world.old();
-           std::vector<float> slots(keys * world.dim());
-           char* const out = reinterpret_cast<char*>(slots.data());
-           if (!world.table->FindSlot("adam", "m", world.Some(0, keys), out, nullptr).ok()) {
-             return "no slot";
-           }
-           for (const float slot : slots) {
-             if (slot != 0.5F) return "a new slot is " + std::to_string(slot);
-           }
-           return "";
-         }});
+  Sweep(
+      {"ensure_slots",
+       [&](World& world, Executor*) { return world.table->EnsureSlots("adam", specs); },
+       kAsBefore,
+       kAsBefore,
+       {},
+       [](const World& world, int) -> std::string {
+         const size_t keys = world.old();
+         std::vector<float> slots(keys * world.dim());
+         char* const out = reinterpret_cast<char*>(slots.data());
+         if (!world.table->FindSlot("adam", "m", 4 * world.dim(), world.Some(0, keys), out, nullptr)
+                  .ok()) {
+           return "no slot";
+         }
+         for (const float slot : slots) {
+           if (slot != 0.5F) return "a new slot is " + std::to_string(slot);
+         }
+         return "";
+       }});
   if (!floats()) return;
   Sweep({"drop_slots", [](World& world, Executor*) { return world.table->DropSlots("before"); }});
   const auto read = [](World& world, Executor*) {
     std::vector<float> slots = Filled(world.batch().size * world.dim(), 0.0F);
-    return world.table->FindSlot("behind", "momentum", world.batch(),
+    return world.table->FindSlot("behind", "momentum", 4 * world.dim(), world.batch(),
                                  reinterpret_cast<char*>(slots.data()), nullptr);
   };
   Sweep({"find_slot", read});
   Sweep({"assign_slot", [](World& world, Executor*) {
-           return world.table->AssignSlot("behind", "momentum", world.batch(),
+           return world.table->AssignSlot("behind", "momentum", 4 * world.dim(), world.batch(),
                                           reinterpret_cast<const char*>(world.added()));
          }});
   Sweep({"take_averages",

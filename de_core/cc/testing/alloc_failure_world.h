@@ -77,7 +77,7 @@ class World {
     std::vector<float> slots(old * kind.dim);
     for (size_t i = 0; i < slots.size(); ++i) slots[i] = SlotOf(i / kind.dim);
     EXPECT_TRUE(table
-                    ->AssignSlot("watched", "momentum", Some(0, old),
+                    ->AssignSlot("watched", "momentum", 4 * kind.dim, Some(0, old),
                                  reinterpret_cast<const char*>(slots.data()))
                     .ok());
   }
@@ -236,7 +236,7 @@ class World {
     if (!floats() || !table->layout().HasOwner("watched")) return "";
     std::vector<float> slots(first_ * dim());
     const std::unique_ptr<bool[]> found(new bool[first_]);
-    const Status status = table->FindSlot("watched", "momentum", Some(0, first_),
+    const Status status = table->FindSlot("watched", "momentum", 4 * dim(), Some(0, first_),
                                           reinterpret_cast<char*>(slots.data()), found.get());
     if (!status.ok()) return "slots afterwards: " + status.message;
     for (size_t i = 0; i < slots.size(); ++i) {

@@ -122,7 +122,8 @@ TEST_F(ShardTest, AWiderLayoutKeepsRowsInTheirPlaces) {
   const RowLayout narrow(KeyType::kInt64, DType::kInt64, 1);
   RowLayout wide = narrow;
   wide.Append("o", {{"s", DType::kFloat32, 1, 2.5}});
-  shard_.Relayout(narrow, wide);
+  Slab moved = shard_.Relaid(narrow, wide);
+  shard_.Adopt(&moved, wide);
   for (uint64_t i = 0; i < 9000; ++i) {
     ASSERT_TRUE(Has(i * 1000003));
     const uint32_t row = shard_.Find({UnMix64(i * 1000003), i * 1000003, nullptr});

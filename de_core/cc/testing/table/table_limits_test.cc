@@ -51,8 +51,8 @@ TEST(TableLimits, every_verb_refuses_2_to_the_31_keys) {
   EXPECT_TOO_MANY(table->Touch(kTooMany));
   EXPECT_TOO_MANY(table->ReadColumn(RowColumn::kScore, kTooMany, &column, &found));
   EXPECT_TOO_MANY(table->WriteColumn(RowColumn::kScore, kTooMany, &column));
-  EXPECT_TOO_MANY(table->FindSlot("owner", "slot", kTooMany, data, &found));
-  EXPECT_TOO_MANY(table->AssignSlot("owner", "slot", kTooMany, data));
+  EXPECT_TOO_MANY(table->FindSlot("owner", "slot", 4, kTooMany, data, &found));
+  EXPECT_TOO_MANY(table->AssignSlot("owner", "slot", 4, kTooMany, data));
   EXPECT_TOO_MANY(table->LoadRows(table->layout(), kTooMany, {data, nullptr}, nullptr));
   EXPECT_EQ(table->size(), 0U);
 }
