@@ -155,7 +155,9 @@ TEST(RestoreMemory, rows_that_go_are_not_laid_out_anew) {
   ASSERT_TRUE(Restore(full.get(), files, {}, nullptr).ok());
   Faults::Disarm();
   const TableStats stats = full->Stats();
-  EXPECT_LT(Faults::mapped, (stats.row_bytes + stats.slot_bytes) * 3 / 2);
+  // Blocks are mapped whole. Rows that were widened by one owner at a time would take more than
+  // twice.
+  EXPECT_LT(Faults::mapped, (stats.row_bytes + stats.slot_bytes) * 2);
 }
 
 TEST_P(AllocFailureFiles, frozen_tables) {
