@@ -32,6 +32,13 @@ def scores(loaded):
     return loaded.signatures["serving_default"](user=ASKED)["score"].numpy()
 
 
+def ask_until_refused(loaded):
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        scores(loaded)
+        time.sleep(0.01)
+
+
 @pytest.fixture(params=[1, 2], ids=["one table", "two tables"])
 def version(request, tmp_path):
     """Publishes a base and a delta; the path of the second version."""
@@ -69,14 +76,18 @@ def test_a_version_with_a_flipped_bit_is_refused_by_the_files_name(version, whic
     file = files_of(version)[which]
     flip_among_the_rows(file)
     loaded = tf.saved_model.load(str(version))
-    table = checked(loaded)
-    assert table["health"] == "damaged"
+    try:
+        table = checked(loaded)
+    except tf.errors.DataLossError as error:  # the statistics met the damage before the check did
+        damage = str(error)
+    else:
+        assert table["health"] == "damaged"
+        damage = table["damage"]
     for text in (file.name, "checksum", "section"):
-        assert text in table["damage"]
-    with pytest.raises(tf.errors.DataLossError, match="is refused") as raised:
-        scores(loaded)
-    assert file.name in str(raised.value)
-    for text in (str(raised.value), table["damage"]):
+        assert text in damage
+    with pytest.raises(tf.errors.DataLossError, match=file.name) as raised:
+        ask_until_refused(loaded)
+    for text in (str(raised.value), damage):
         assert str(version.parent) not in text
     with pytest.raises(tf.errors.DataLossError, match=file.name):
         loaded.signatures["de_lookup/users"](ids=tf.constant([1], tf.int64))

@@ -71,6 +71,8 @@ BODIES = {
 }
 
 
+# Slow: how late others are answered is a measure only where the cores are free.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BODIES)
 def test_a_body_that_is_much_work_delays_nobody_else(stub, name):
     verb, body, zipped, wanted = BODIES[name]
@@ -82,6 +84,7 @@ def test_a_body_that_is_much_work_delays_nobody_else(stub, name):
     assert set(statuses) <= wanted
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_much_work_delays_nobody_else(stub):
     ids = b'{"table":"user","ids":[' + b",".join([b"7"] * 100_000) + b"]}"
     statuses = check_others_are_answered(stub, lambda _: post(stub, "/v1/models/m:lookup", ids, {}))

@@ -101,7 +101,8 @@ async def leave_after(app, seconds: float) -> list[dict]:
 
     scope = {
         "type": "http", "http_version": "1.1", "method": "POST", "path": PATH,
-        "raw_path": PATH.encode(), "query_string": b"", "headers": [], "state": {},
+        "raw_path": PATH.encode(), "query_string": b"", "state": {},
+        "headers": [(b"host", b"test")],
     }  # fmt: skip
     asyncio.get_running_loop().call_later(seconds, gone.set)
     await app(scope, receive, collect)

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from de_core.base.ops import library
 
 ROWS, DIM = 100_000, 128
 PAYLOAD = ROWS * DIM * 4
@@ -135,7 +136,7 @@ def test_a_function_that_outlives_its_variable_says_so():
     assert traced(ids).numpy().tolist() == [[1.0, 1.0]]  # `look` holds the Variable
     del look
     gc.collect()
-    for use in (lambda: traced(ids), lambda: de._ops.library.de_table_clear(handle)):
+    for use in (lambda: traced(ids), lambda: library.de_table_clear(handle)):
         with pytest.raises(tf.errors.FailedPreconditionError) as caught:
             use()
         assert "keep a reference" in str(caught.value)
@@ -160,7 +161,7 @@ def test_a_variable_may_go_anywhere():
     gc.collect()
     for handle in handles:
         with pytest.raises(tf.errors.FailedPreconditionError, match="was deleted"):
-            de._ops.library.de_table_size(handle)
+            library.de_table_size(handle)
 
 
 def test_names_share_only_through_get_variable():
