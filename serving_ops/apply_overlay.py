@@ -105,11 +105,11 @@ def apply(tree: pathlib.Path, sources: pathlib.Path) -> int:
     shutil.rmtree(package / "de_core", ignore_errors=True)
     count = 0
     for name in FOLDERS:
-        target = package / "de_core" / "cc" / name
-        target.mkdir(parents=True)
-        for path in sorted((code / name).iterdir()):
+        for path in sorted((code / name).rglob("*.*")):
             if path.suffix in SUFFIXES:
-                shutil.copy(path, target / path.name)
+                target = package / "de_core" / "cc" / path.relative_to(code)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, target)
                 count += 1
     # Bazel prefers this name to a BUILD file that upstream may put into the folder one day.
     shutil.copy(HERE / "overlay" / "BUILD.bazel", package / "BUILD.bazel")
