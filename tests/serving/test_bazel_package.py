@@ -53,7 +53,7 @@ def test_a_linked_program_looks_up_and_alwayslink_is_what_makes_it(tree, export_
     exported = export_versions(tmp_path / "model", 1)
     code, said = bazel_standin.build(tree, tmp_path / "server", SERVING_OPS)
     assert code == 0, said
-    assert processes(said) > len(list((ROOT / "de_core" / "cc").glob("[eko]*/*.cc")))
+    assert processes(said) > len(list((ROOT / "de_core" / "cc").glob("[eko]*/**/*.cc")))
     answer = look_up(tmp_path / "server", exported)
     assert answer["load_error"] == ""
     assert answer["embeddings"] == [1.0] * 4 + [0.5] * 4
