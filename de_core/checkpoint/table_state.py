@@ -57,10 +57,11 @@ class TableState(tf.Module):
             router.require_whole("A de.checkpoint.Manager", "Use tf.train.CheckpointManager.")
         # Of workers in step the first one's checkpoint is the one that lasts.
         target = agreement.of_the_first(router, target)
+        lasts = not active.attributes  # a Manager deletes files itself: later deltas may need them
+        if lasts and router.first == 0:  # before the others, who wait for the names, begin theirs
+            reference.remove_outdated(target, self._saves)
         names = agreement.of_the_first(router, reference.file_names(target, router.count))
-        if not active.attributes:  # a Manager deletes files itself: later deltas may need them
-            if router.first == 0:
-                reference.remove_outdated(target, self._saves)
+        if lasts:
             self._saves = [*self._saves[-1:], (target, names)]
         paths = names[router.first : router.first + len(self.store.tables)]
         if router.is_spread:

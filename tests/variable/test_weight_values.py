@@ -186,6 +186,7 @@ def test_a_table_of_another_kind_is_refused_unchanged():
     assert table.lookup([1]).numpy().tolist() == [[5.0, 6.0]]
 
 
+@pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file")
 def test_h5_files_of_weights_hold_the_rows_or_are_refused(tmp_path):
     model = make()
     fit(model)
