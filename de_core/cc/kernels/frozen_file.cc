@@ -20,7 +20,7 @@ namespace de::kernels {
 namespace {
 
 // Keys a thread must have to be worth waking.
-constexpr size_t kKeysAFind = 4096;
+constexpr size_t kKeysPerFind = 4096;
 
 [[maybe_unused]] uint64_t MemoryBytes() {
   return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::getpagesize());
@@ -144,7 +144,7 @@ absl::Status FrozenFile::Find(const engine::Keys& keys, engine::ValuesOut out, b
     return engine::Status::Ok();
   };
   const size_t threads = executor == nullptr ? 1 : executor->threads();
-  const size_t tasks = std::min(threads, keys.size / kKeysAFind);
+  const size_t tasks = std::min(threads, keys.size / kKeysPerFind);
   if (tasks <= 1) return Answer(range(0, keys.size));
   std::vector<engine::Status> parts(tasks);
   executor->Run(tasks, [&](size_t task) {

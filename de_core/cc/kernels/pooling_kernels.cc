@@ -23,9 +23,9 @@ using tensorflow::TensorShapeUtils;
 constexpr size_t kBytesAtOnce = 64 << 10;
 constexpr size_t kMostKeysAtOnce = 1024;
 // Keys a thread must have to be worth waking.
-constexpr size_t kPooledKeysAThread = 4096;
+constexpr size_t kPooledKeysPerThread = 4096;
 // Tasks for each thread: one that begins late leaves some to the others.
-constexpr size_t kTasksAThread = 4;
+constexpr size_t kTasksPerThread = 4;
 
 absl::Status SegmentsOf(const Tensor& keys, const Tensor& splits, engine::Segments* segments) {
   if (!TensorShapeUtils::IsVector(keys.shape()) || !TensorShapeUtils::IsVector(splits.shape()) ||
@@ -89,8 +89,8 @@ class PoolingOp : public TableOp {
     // Tasks divide the batch between segments.
     PoolExecutor executor(context);
     const size_t size = batch.keys().size;
-    const size_t worth = std::min(executor.threads(), size / kPooledKeysAThread + 1);
-    const size_t tasks = worth <= 1 ? 1 : std::min(worth * kTasksAThread, segments.count + 1);
+    const size_t worth = std::min(executor.threads(), size / kPooledKeysPerThread + 1);
+    const size_t tasks = worth <= 1 ? 1 : std::min(worth * kTasksPerThread, segments.count + 1);
     const auto begin_of = [&](size_t task) {
       if (task == 0 || task == tasks) return task == 0 ? size_t{0} : size;
       return static_cast<size_t>(segments.splits[segments.Of(size * task / tasks)]);

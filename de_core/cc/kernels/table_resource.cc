@@ -39,7 +39,7 @@ absl::Status TableResource::Live(std::shared_ptr<engine::Table>* table) {
   return *table == nullptr ? Closed() : absl::OkStatus();
 }
 
-absl::Status TableResource::ForReading(StandIn::Reader* reader) const {
+absl::Status TableResource::ForReading(FileBackedTable::Reader* reader) const {
   if (!is_live_) return Frozen(&reader->file);
   *reader = live_.ForReading();
   return reader->file == nullptr && reader->table == nullptr ? Closed() : absl::OkStatus();
@@ -69,14 +69,14 @@ absl::Status TableResource::Frozen(std::shared_ptr<const FrozenFile>* file) cons
 
 absl::Status TableResource::Find(const engine::Keys& keys, engine::ValuesOut out, bool* found,
                                  engine::Executor* executor) const {
-  StandIn::Reader reader;
+  FileBackedTable::Reader reader;
   TF_RETURN_IF_ERROR(ForReading(&reader));
   if (reader.file != nullptr) return reader.file->Find(keys, out, found, executor);
   return ToAbsl(reader.table->FindToTrain(keys, out, found, executor));
 }
 
 absl::Status TableResource::Size(int64_t* rows) const {
-  StandIn::Reader reader;
+  FileBackedTable::Reader reader;
   TF_RETURN_IF_ERROR(ForReading(&reader));
   if (reader.file != nullptr) return reader.file->Rows(rows);
   *rows = static_cast<int64_t>(reader.table->size());
@@ -87,7 +87,7 @@ absl::Status TableResource::StatsJson(std::string* json) const {
   const std::string types =
       absl::StrCat("\"dim\": ", dim_, ", \"key_dtype\": \"", DataTypeString(key_dtype_),
                    "\", \"value_dtype\": \"", NameOfValues(value_dtype_), "\"");
-  StandIn::Reader reader;
+  FileBackedTable::Reader reader;
   TF_RETURN_IF_ERROR(ForReading(&reader));
   if (reader.file != nullptr) {
     int64_t rows = 0;

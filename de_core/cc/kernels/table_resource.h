@@ -8,7 +8,7 @@
 #include <mutex>
 #include <string>
 
-#include "de_core/cc/engine/serving/stand_in.h"
+#include "de_core/cc/engine/serving/file_backed_table.h"
 #include "de_core/cc/engine/table/table.h"
 #include "de_core/cc/kernels/engine_bridge.h"
 #include "de_core/cc/kernels/frozen_file.h"
@@ -45,10 +45,10 @@ class TableResource final : public tensorflow::ResourceBase {
   /// Undoes one OpenFrozen; true if that was the last. Who has a handle goes on reading.
   bool CloseFrozen();
 
-  using StandIn = engine::StandIn<engine::Table, FrozenFile, absl::Status>;
+  using FileBackedTable = engine::FileBackedTable<engine::Table, FrozenFile, absl::Status>;
   /// What is read of a live table comes from `file` from now on; `load` brings the file's rows into
   /// it, in place of its own, when it is first asked for more: to be written, for example.
-  void ServeUntilLive(std::shared_ptr<const FrozenFile> file, StandIn::Load load) {
+  void ServeUntilLive(std::shared_ptr<const FrozenFile> file, FileBackedTable::Load load) {
     live_.Begin(std::move(file), std::move(load));
   }
 
@@ -78,7 +78,7 @@ class TableResource final : public tensorflow::ResourceBase {
 
  private:
   /// What answers a read: a file or a live table.
-  absl::Status ForReading(StandIn::Reader* reader) const;
+  absl::Status ForReading(FileBackedTable::Reader* reader) const;
   absl::Status Closed() const;
 
   const tensorflow::DataType key_dtype_;
@@ -87,8 +87,8 @@ class TableResource final : public tensorflow::ResourceBase {
   const bool is_live_ = false;
   const std::string container_;
   const std::string name_;
-  StandIn live_{nullptr};     // of a live table
-  mutable std::mutex mutex_;  // guards what follows, of a frozen one
+  FileBackedTable live_{nullptr};  // of a live table
+  mutable std::mutex mutex_;       // guards what follows, of a frozen one
   std::shared_ptr<const FrozenFile> frozen_;
   int64_t users_ = 0;
 };

@@ -15,7 +15,7 @@
 namespace de::engine {
 
 /// Keys a writer handles before it lets readers in.
-inline constexpr size_t kKeysALock = 512;
+inline constexpr size_t kKeysPerLock = 512;
 
 /// Reads the batch once and keeps its order, also within a shard. Several of them, each with shards
 /// of its own, are how threads share a batch without sorting it first: each reads all keys, which
@@ -26,7 +26,7 @@ class PickedKeys {
   PickedKeys(const Keys& keys, size_t begin, size_t end, uint32_t first, uint32_t last) noexcept
       : keys_(keys), at_(begin), end_(end), first_(first), last_(last) {}
 
-  /// Picks the next kKeysALock keys, or what is left. False when there are none.
+  /// Picks the next kKeysPerLock keys, or what is left. False when there are none.
   bool Next() noexcept {
     count_ = 0;
     if (keys_.ints != nullptr) {
@@ -49,8 +49,8 @@ class PickedKeys {
   /// Calls use(shard, its keys) for each shard that has some of what was picked.
   template <typename Use>
   void ForEachShard(const Use& use) const {
-    uint64_t words[kKeysALock];
-    uint32_t positions[kKeysALock];
+    uint64_t words[kKeysPerLock];
+    uint32_t positions[kKeysPerLock];
     size_t begins[kShards + 1] = {}, next[kShards];
     for (size_t i = 0; i < count_; ++i) ++begins[ShardOfHash(hashes_[i]) + 1];
     for (uint32_t shard = 0; shard < kShards; ++shard) {
@@ -75,8 +75,8 @@ class PickedKeys {
     const uint64_t first = uint64_t{first_} << (64 - kShardBits);
     const uint64_t span = (uint64_t{last_ - first_ + 1} << (64 - kShardBits)) - 1;
     size_t at = at_, count = 0;
-    while (at < end_ && count < kKeysALock) {
-      for (const size_t stop = std::min(end_, at + (kKeysALock - count)); at < stop; ++at) {
+    while (at < end_ && count < kKeysPerLock) {
+      for (const size_t stop = std::min(end_, at + (kKeysPerLock - count)); at < stop; ++at) {
         const uint64_t hash = Mix64(word_at(at));
         hashes_[count] = hash;
         positions_[count] = static_cast<uint32_t>(at);
@@ -92,8 +92,8 @@ class PickedKeys {
   const size_t end_;
   const uint32_t first_, last_;
   size_t count_ = 0;
-  uint64_t hashes_[kKeysALock];
-  uint32_t positions_[kKeysALock];
+  uint64_t hashes_[kKeysPerLock];
+  uint32_t positions_[kKeysPerLock];
 };
 
 }  // namespace de::engine

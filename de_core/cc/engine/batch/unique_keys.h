@@ -42,7 +42,7 @@ class UniqueKeys {
  private:
   // Places of the map for each key: so many that another key's is seldom met, for then whether a
   // key is new is all that cannot be predicted, and nothing branches on that.
-  static constexpr size_t kPlacesAKey = 4;
+  static constexpr size_t kPlacesPerKey = 4;
 
   /// `same_bytes(a, b)`: whether keys a and b of the batch, of one word, are equal.
   template <typename SameBytes>
@@ -59,7 +59,7 @@ class UniqueKeys {
   template <typename Place, typename SameBytes>
   void FindIn(std::vector<Place>* map, const ShardKeys& group, const SameBytes& same_bytes) {
     size_t places = 16;
-    while (places < kPlacesAKey * group.count) places *= 2;
+    while (places < kPlacesPerKey * group.count) places *= 2;
     map->assign(places, std::numeric_limits<Place>::max());
     MakeRoom(group.count);
     // Two loops, for all that both need does not fit into registers. The first one notes which key

@@ -10,9 +10,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "de_core/cc/engine/base/wide_vectors.h"
+#include "de_core/cc/engine/base/simd_targets.h"
 #include "de_core/cc/engine/initial/random_draws.h"
-#include "de_core/cc/engine/initial/wide_draws.h"
+#include "de_core/cc/engine/initial/simd_draws.h"
 #include "de_core/cc/engine/rows/scalar_types.h"
 
 namespace de::engine {
@@ -126,15 +126,15 @@ struct InitializerFillers {
     }
   }
 
-#if defined(DE_WIDE_DRAWS)
+#if defined(DE_SIMD_DRAWS)
   static DrawParameters ParametersOf(const Initializer& self) noexcept {
     return {static_cast<float>(self.shift_), static_cast<float>(self.scale_),
             static_cast<float>(self.low_), static_cast<float>(self.high_)};
   }
 
   template <typename T, template <typename> class Draw>
-  DE_WIDE_VECTORS static void WideDraws(const Initializer& self, const uint64_t* key_words,
-                                        void* const* rows, size_t count) noexcept {
+  DE_AVX2_FUNCTION static void Avx2Draws(const Initializer& self, const uint64_t* key_words,
+                                         void* const* rows, size_t count) noexcept {
     if constexpr (std::is_same_v<typename Scalar<T>::Real, float>) {
       eight_lanes::DrawRows<T, Draw>(ParametersOf(self), self.seed_, self.dim_, key_words, rows,
                                      count);
@@ -144,8 +144,8 @@ struct InitializerFillers {
   }
 
   template <typename T, template <typename> class Draw>
-  DE_WIDEST_VECTORS static void WidestDraws(const Initializer& self, const uint64_t* key_words,
-                                            void* const* rows, size_t count) noexcept {
+  DE_AVX512_FUNCTION static void Avx512Draws(const Initializer& self, const uint64_t* key_words,
+                                             void* const* rows, size_t count) noexcept {
     sixteen_lanes::DrawRows<T, Draw>(ParametersOf(self), self.seed_, self.dim_, key_words, rows,
                                      count);
   }
@@ -179,11 +179,11 @@ struct InitializerFillers {
   static Filler DrawsOf(DType dtype) noexcept {
     return VisitFloating(dtype, Filler{}, [](auto tag) -> Filler {
       using T = typename decltype(tag)::type;
-#if defined(DE_WIDE_DRAWS)
+#if defined(DE_SIMD_DRAWS)
       if constexpr (std::is_same_v<typename Scalar<T>::Real, float>) {
-        if (HasWidestVectors()) return &WidestDraws<T, Draw>;
+        if (HasAvx512()) return &Avx512Draws<T, Draw>;
       }
-      if (HasWideVectors()) return &WideDraws<T, Draw>;
+      if (HasAvx2()) return &Avx2Draws<T, Draw>;
 #endif
       return &Draws<T, Draw>;
     });

@@ -4,7 +4,7 @@
 // 2^-33. Between two powers of two that function is a polynomial of degree 4, to an absolute error
 // below 4e-5, which a test of 10^9 draws could not see; at the powers of two neighbours agree, so
 // the whole never falls where the tail does. An octave is the exponent of the tail as a float; the
-// registers of wide_lanes.h hold the sixteen or the eight likeliest. Only + - * and bits, so that
+// registers of simd_lanes.h hold the sixteen or the eight likeliest. Only + - * and bits, so that
 // every machine gets the same numbers.
 #ifndef DE_CORE_ENGINE_NORMAL_OCTAVES_H_
 #define DE_CORE_ENGINE_NORMAL_OCTAVES_H_

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "de_core/cc/engine/base/wide_vectors.h"
+#include "de_core/cc/engine/base/simd_targets.h"
 #include "de_core/cc/engine/optimizer/optimizer_rules.h"
 #include "de_core/cc/engine/rows/scalar_types.h"
 
@@ -124,9 +124,9 @@ struct RowKernels {
                      size_t count) noexcept {
     Row::Update({hyper, n_hyper, dim, rows, slot_offsets, gradients, count});
   }
-  DE_WIDE_VECTORS static void Wide(const double* hyper, size_t n_hyper, size_t dim,
-                                   char* const* rows, const size_t* slot_offsets,
-                                   const void* const* gradients, size_t count) noexcept {
+  DE_AVX2_FUNCTION static void Wide(const double* hyper, size_t n_hyper, size_t dim,
+                                    char* const* rows, const size_t* slot_offsets,
+                                    const void* const* gradients, size_t count) noexcept {
     Row::Update({hyper, n_hyper, dim, rows, slot_offsets, gradients, count});
   }
 };
@@ -136,7 +136,7 @@ template <template <typename> class Row>
 RuleKernel KernelOf(DType value) noexcept {
   return VisitFloating<RuleKernel>(value, nullptr, [](auto tag) -> RuleKernel {
     using Kernels = RowKernels<Row<typename decltype(tag)::type>>;
-    return HasWideVectors() ? Kernels::Wide : Kernels::Narrow;
+    return HasAvx2() ? Kernels::Wide : Kernels::Narrow;
   });
 }
 

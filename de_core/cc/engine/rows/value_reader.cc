@@ -4,7 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "de_core/cc/engine/base/wide_vectors.h"
+#include "de_core/cc/engine/base/simd_targets.h"
 #include "de_core/cc/engine/rows/scalar_types.h"
 
 #if defined(__x86_64__)
@@ -62,19 +62,20 @@ void ReadRows(const char* const* rows, size_t count, size_t scale_offset, size_t
 }
 
 template <typename From, typename To>
-DE_WIDE_VECTORS void WideElements(const char* values, float scale, size_t dim, char* out) noexcept {
+DE_AVX2_FUNCTION void WideElements(const char* values, float scale, size_t dim,
+                                   char* out) noexcept {
   ReadElements<From, To>(values, scale, dim, out);
 }
 
 template <typename From, typename To>
-DE_WIDE_VECTORS void WideRows(const char* const* rows, size_t count, size_t scale_offset,
-                              size_t dim, char* out) noexcept {
+DE_AVX2_FUNCTION void WideRows(const char* const* rows, size_t count, size_t scale_offset,
+                               size_t dim, char* out) noexcept {
   ReadRows<From, To>(rows, count, scale_offset, dim, out);
 }
 
 template <typename From, typename To>
 ValueReader Reader() noexcept {
-  if (HasWideVectors()) return {&WideElements<From, To>, &WideRows<From, To>};
+  if (HasAvx2()) return {&WideElements<From, To>, &WideRows<From, To>};
   return {&ReadElements<From, To>, &ReadRows<From, To>};
 }
 
@@ -136,7 +137,7 @@ DE_EIGHTS void RowsOfEights(const char* const* rows, size_t count, size_t scale_
 
 bool HasEights() noexcept {
   unsigned int a = 0, b = 0, c = 0, d = 0;
-  return HasWideVectors() && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+  return HasAvx2() && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
 
 ValueReader EightsOf(DType stored) noexcept {

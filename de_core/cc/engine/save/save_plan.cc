@@ -13,8 +13,8 @@ constexpr size_t kRangeBytes = size_t{2} << 20;  // of rows that a range is plan
 constexpr size_t kRangeRows = 8192;
 constexpr size_t kLeastRanges = 8;  // that the listed rows of a shard are divided into
 // What a writer may have to wait for: tens of microseconds.
-constexpr size_t kBytesAHold = size_t{128} << 10;
-constexpr size_t kMostRowsAHold = 1024;
+constexpr size_t kBytesPerHold = size_t{128} << 10;
+constexpr size_t kMostRowsPerHold = 1024;
 
 uint64_t FirstHash(uint32_t shard) noexcept { return uint64_t{shard} << (64 - kShardBits); }
 uint64_t LastHash(uint32_t shard) noexcept {
@@ -29,16 +29,16 @@ Status SaveSource::Begin(SaveSelection selection, uint64_t held_bytes, bool undi
     if (undisturbed) replacing_ = std::unique_lock<std::mutex>(table_->replacing_lock_);
     if (held_bytes > 0) {
       // Memory first: nobody waits for it.
-      std::vector<std::unique_ptr<HeldRows>> held;
-      std::vector<std::unique_ptr<RowWatch>> watches;
+      std::vector<std::unique_ptr<PreImages>> held;
+      std::vector<std::unique_ptr<ChangeObserver>> watches;
       const RowLayout layout = table_->layout();
       budget_ = std::make_unique<HeldBudget>(layout, held_bytes);
       for (const auto& shard : table_->shards_) most_held_ += shard->size();
-      most_held_ *= HeldRows::BytesACopy(layout);
+      most_held_ *= PreImages::BytesACopy(layout);
       budget_->memory.Prepare(most_held_);
       for (const auto& shard : table_->shards_) {
-        held.push_back(std::make_unique<HeldRows>(layout, shard->size(), budget_.get()));
-        watches.push_back(std::make_unique<RowWatch>());
+        held.push_back(std::make_unique<PreImages>(layout, shard->size(), budget_.get()));
+        watches.push_back(std::make_unique<ChangeObserver>());
       }
       const std::lock_guard<ShardLock> moment(table_->layout_lock_);
       layout_ = table_->layout_;
@@ -101,7 +101,7 @@ size_t SaveSource::RowsARange() const noexcept {
 }
 
 size_t SaveSource::RowsAHold() const noexcept {
-  return std::clamp<size_t>(kBytesAHold / layout_.stride(), 16, kMostRowsAHold);
+  return std::clamp<size_t>(kBytesPerHold / layout_.stride(), 16, kMostRowsPerHold);
 }
 
 void SaveSource::PlanKeys() {

@@ -8,7 +8,7 @@
 
 #include "de_core/cc/engine/base/guard.h"
 #include "de_core/cc/engine/base/prefetch.h"
-#include "de_core/cc/engine/batch/hash_order.h"
+#include "de_core/cc/engine/batch/bucket_sort.h"
 #include "de_core/cc/engine/rows/scalar_types.h"
 #include "de_core/cc/engine/rows/values.h"
 
@@ -16,7 +16,7 @@ namespace de::engine {
 namespace {
 
 constexpr size_t kMostListed = size_t{1} << 20;  // of a shard; more changed rows are found by bits
-constexpr size_t kStringBytesAHold = size_t{512} << 10;
+constexpr size_t kStringBytesPerHold = size_t{512} << 10;
 constexpr size_t kAhead = 16;  // index lines and rows that are asked for while others are read
 
 double NumberAt(const char* at, DType dtype) {
@@ -220,7 +220,7 @@ uint64_t SaveSource::TakeAll(std::vector<Entry>* entries, uint64_t last, SavedRo
   // Strings may be so long that a few of them are a piece.
   const bool sorted =
       layout_.key_type() == KeyType::kString || layout_.value_dtype() == DType::kString;
-  const size_t most = rows->bytes() + kStringBytesAHold;
+  const size_t most = rows->bytes() + kStringBytesPerHold;
   if (sorted) {
     std::sort(entries->begin(), entries->end(),
               [](const Entry& a, const Entry& b) { return a.hash < b.hash; });
@@ -241,7 +241,7 @@ uint64_t SaveSource::TakeAll(std::vector<Entry>* entries, uint64_t last, SavedRo
 /// The rows of a word: one, or those of several string keys.
 void SaveSource::Gather(const Shard& shard, uint64_t hash, uint64_t word,
                         std::vector<Entry>* entries) const {
-  const HeldRows* held =
+  const PreImages* held =
       budget_ == nullptr || shard.watch == nullptr ? nullptr : shard.watch->held.get();
   shard.VisitWord(word, hash, [&](uint32_t row) {
     if (held != nullptr && held->IsTouched(row)) return;
@@ -272,8 +272,8 @@ void SaveSource::Scan(Range* range, SavedRows* rows, uint64_t* last, bool* done)
   const uint64_t most = range->last - range->begin;
   const uint64_t end = range->begin + std::min(range->step, most);
   const Hold hold(shard, &hold_nanos_);
-  const RowWatch* const watch = shard.watch.get();
-  const HeldRows* held = budget_ == nullptr || watch == nullptr ? nullptr : watch->held.get();
+  const ChangeObserver* const watch = shard.watch.get();
+  const PreImages* held = budget_ == nullptr || watch == nullptr ? nullptr : watch->held.get();
   const DirtyRows* dirty = by_bits && watch != nullptr ? watch->dirty.get() : nullptr;
   const auto visit = [&](uint64_t word, uint32_t row) {
     const uint64_t hash = Mix64(word);
@@ -360,8 +360,8 @@ void SaveSource::FreeCollected() noexcept {
 
 /// Nobody asks what the shard's rows were any more.
 void SaveSource::LetGo(Shard& shard) noexcept {
-  std::unique_ptr<HeldRows> held;  // freed when nobody waits for it
-  std::unique_ptr<RowWatch> watch;
+  std::unique_ptr<PreImages> held;  // freed when nobody waits for it
+  std::unique_ptr<ChangeObserver> watch;
   const std::lock_guard<ShardLock> guard(shard.lock);
   if (shard.watch == nullptr) return;
   held = std::move(shard.watch->held);

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "de_core/cc/engine/rows/held_rows.h"
+#include "de_core/cc/engine/rows/pre_images.h"
 #include "de_core/cc/engine/save/saved_rows.h"
 #include "de_core/cc/engine/snapshot/snapshot_format.h"
 #include "de_core/cc/engine/table/table.h"

@@ -11,8 +11,8 @@
 namespace de::engine {
 namespace {
 
-constexpr size_t kChunk = 1024;     // keys between two looks at the deltas
-constexpr uint64_t kBitsAKey = 16;  // of the filter: about one key in forty is asked for in vain
+constexpr size_t kChunk = 1024;       // keys between two looks at the deltas
+constexpr uint64_t kBitsPerKey = 16;  // of the filter: about one key in forty is asked for in vain
 constexpr uint64_t kSpread = 0x9e3779b97f4a7c15ULL;  // sections and lines use the hash's own bits
 
 uint64_t FilterBits(uint64_t spread) noexcept {
@@ -65,7 +65,7 @@ void FrozenChain::BuildFilter() {
   }
   if (keys == 0) return;
   uint32_t bits = 1;
-  while ((uint64_t{64} << bits) < keys * kBitsAKey) ++bits;
+  while ((uint64_t{64} << bits) < keys * kBitsPerKey) ++bits;
   filter_shift_ = 64 - bits;
   filter_.assign(size_t{1} << bits, 0);
   for (const auto& delta : deltas_) {

@@ -14,7 +14,7 @@ namespace de::engine {
 namespace {
 
 // Keys whose search ends before the next ones' begins: bounds the list of those that are away.
-constexpr size_t kKeysAChunk = 2048;
+constexpr size_t kKeysPerChunk = 2048;
 
 // Lines in which a search is likely to end: 96 of 100 at the writer's filling.
 constexpr uint32_t kLinesAhead = 4;
@@ -106,7 +106,7 @@ void FrozenTable::Search(const Keys& keys, size_t count, const PositionOf& posit
       });
 }
 
-/// Looks up keys [begin, begin + count), at most kKeysAChunk: deliver(i, answer) as Search calls
+/// Looks up keys [begin, begin + count), at most kKeysPerChunk: deliver(i, answer) as Search calls
 /// it, in two passes. With kTouched, of which a row's prefetch_bytes_ are at most 63 less, the
 /// first pass has no branch and calls read(i, rows, n) for keys i to i + n instead, of which some
 /// get a row that is none: those that the second pass delivers.
@@ -121,7 +121,7 @@ void FrozenTable::FindChunk(const Keys& keys, size_t begin, size_t count, Failur
   const Place* places[kPipelineRing];  // of string keys
   // Keys that are not in their home line: settled when all others are, so that neither a branch
   // that cannot be predicted nor a line that was not asked for holds up the pipeline.
-  uint16_t away[kKeysAChunk + 1];
+  uint16_t away[kKeysPerChunk + 1];
   size_t away_count = 0;
   size_t next_away = 0;
   const auto blank = reinterpret_cast<uintptr_t>(blank_.data());
@@ -226,8 +226,8 @@ Status FrozenTable::RunKeys(const Keys& keys, bool strict, const Deliver& delive
     if (named && answer.row == nullptr) failure.missing = std::min(failure.missing, i);
     return deliver(i, answer);
   };
-  for (size_t begin = 0; begin < keys.size && !failure.any(); begin += kKeysAChunk) {
-    const size_t count = std::min(kKeysAChunk, keys.size - begin);
+  for (size_t begin = 0; begin < keys.size && !failure.any(); begin += kKeysPerChunk) {
+    const size_t count = std::min(kKeysPerChunk, keys.size - begin);
     if (key_type() == KeyType::kString) {
       FindChunk<true, 0>(keys, begin, count, &failure, checked, read);
     } else {

@@ -13,7 +13,7 @@ Status SaveChains::Cut(uint64_t* generation) {
     const uint64_t next = generation_ + 1;
     for (auto& shard : *shards_) {
       const std::lock_guard<ShardLock> guard(shard->lock);
-      if (shard->watch == nullptr) shard->watch = std::make_unique<RowWatch>();
+      if (shard->watch == nullptr) shard->watch = std::make_unique<ChangeObserver>();
       if (shard->watch->dirty == nullptr) {
         shard->watch->dirty = std::make_unique<DirtyRows>(next);
       } else {

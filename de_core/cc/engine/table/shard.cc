@@ -21,7 +21,7 @@ constexpr uint32_t Roomy(uint32_t lines) noexcept { return lines * kEntriesPerLi
 
 // Hostile keys can agree in all the bits a directory could split by. It may hold this many places
 // a segment; beyond that segments grow instead.
-constexpr size_t kPlacesASegment = 64;
+constexpr size_t kPlacesPerSegment = 64;
 
 }  // namespace
 
@@ -144,7 +144,7 @@ void Shard::MakeRoom(uint64_t hash) {
   if (full.size < kSegmentLines) {
     Resize(segment, full.size * 2);
   } else if (full.depth == 63 - shift_ &&
-             directory_.size() >= kPlacesASegment * (segments_.size() + 1)) {
+             directory_.size() >= kPlacesPerSegment * (segments_.size() + 1)) {
     Resize(segment, full.size * 2);
   } else {
     Split(segment, hash);

@@ -19,8 +19,8 @@
 #include "de_core/cc/engine/memory/arena.h"
 #include "de_core/cc/engine/memory/slab.h"
 #include "de_core/cc/engine/memory/string_arena.h"
+#include "de_core/cc/engine/rows/change_observer.h"
 #include "de_core/cc/engine/rows/row_layout.h"
-#include "de_core/cc/engine/rows/row_watch.h"
 #include "de_core/cc/engine/table/shard_lock.h"
 
 namespace de::engine {
@@ -152,7 +152,7 @@ class Shard {
   mutable ShardLock lock;
 
   /// Whom writers tell about rows before they change them; nullptr where nobody asks.
-  std::unique_ptr<RowWatch> watch;
+  std::unique_ptr<ChangeObserver> watch;
 
  private:
   struct Segment {

@@ -8,8 +8,8 @@
 
 #include "de_core/cc/engine/base/prefetch.h"
 #include "de_core/cc/engine/batch/picked_keys.h"
+#include "de_core/cc/engine/index/avx512_write.h"
 #include "de_core/cc/engine/index/pipeline.h"
-#include "de_core/cc/engine/index/wide_write.h"
 #include "de_core/cc/engine/rows/values.h"
 #include "de_core/cc/engine/table/shard.h"
 
@@ -56,7 +56,7 @@ struct OneShardsKeys {
   uint64_t hash(uint64_t word, size_t) const noexcept { return Mix64(word); }
   /// Of key j in the batch.
   size_t position(size_t j) const noexcept { return group.positions[j]; }
-#if defined(DE_WIDE_DRAWS)
+#if defined(DE_SIMD_DRAWS)
   WordsInOrder words_from(size_t j) const noexcept { return WordsInOrder(group.words + j); }
 #endif
 };
@@ -83,7 +83,7 @@ struct SomeShardsKeys {
   uint64_t int_word(size_t j) const noexcept { return word(j); }
   uint64_t hash(uint64_t, size_t j) const noexcept { return hashes[j]; }
   size_t position(size_t j) const noexcept { return positions[j]; }
-#if defined(DE_WIDE_DRAWS)
+#if defined(DE_SIMD_DRAWS)
   PickedWords words_from(size_t j) const noexcept {
     return PickedWords(ints, positions + j, hashes + j);
   }
@@ -103,7 +103,7 @@ struct AllShardsKeys {
   uint64_t int_word(size_t j) const noexcept { return static_cast<uint64_t>(keys->ints[j]); }
   uint64_t hash(uint64_t word, size_t) const noexcept { return Mix64(word); }
   size_t position(size_t j) const noexcept { return j; }
-#if defined(DE_WIDE_DRAWS)
+#if defined(DE_SIMD_DRAWS)
   WordsInOrder words_from(size_t j) const noexcept {
     return WordsInOrder(reinterpret_cast<const uint64_t*>(keys->ints) + j);
   }
@@ -125,7 +125,7 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
   };
   const auto shard_of = [&](uint64_t hash) -> Shard& { return *batch.shards[ShardOfHash(hash)]; };
   bool watched = Plain::kWatched;
-  RowWatch* watches[kShards];
+  ChangeObserver* watches[kShards];
   if constexpr (!kPlain || Plain::kWatched) {
     for (uint32_t i = batch.first(); i <= batch.last(); ++i) {
       watches[i] = batch.shards[i]->watch.get();
@@ -163,9 +163,9 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
   // order, for either all of them wait or none.
   constexpr size_t kAwaySlack = 8;        // what may be written behind the last one
   constexpr uint32_t kBehind = 1U << 15;  // set for keys that may be, or must go, behind their line
-  static_assert(kKeysALock <= kBehind, "a place in the batch is beside it");
-  uint16_t away[kKeysALock + kAwaySlack];
-  uint16_t of_others[kKeysALock];  // whose word a string key in their home line shares
+  static_assert(kKeysPerLock <= kBehind, "a place in the batch is beside it");
+  uint16_t away[kKeysPerLock + kAwaySlack];
+  uint16_t of_others[kKeysPerLock];  // whose word a string key in their home line shares
   size_t away_count = 0, of_others_count = 0, next_away = 0;
   alignas(64) char nowhere[kPlain ? kRowBytes : 1];  // becomes what is for keys that are away
   // Behind a full line the next one is where a key may be, or will be.
@@ -206,7 +206,7 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
             PrefetchBytes(rows[at], touch.row_bytes);
           }
           if (!watched) return;
-          const RowWatch* const watch = watches[ShardOfHash(hashes[at])];
+          const ChangeObserver* const watch = watches[ShardOfHash(hashes[at])];
           if (watch != nullptr) watch->Prefetch(numbers[at]);
         },
         [&](size_t, size_t at) DE_ALWAYS_INLINE {
@@ -217,7 +217,7 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
         [&](size_t j, size_t at) DE_ALWAYS_INLINE {
           if constexpr (kPlain) {
             if constexpr (Plain::kWatched) {
-              RowWatch* const watch = watches[ShardOfHash(hashes[at])];
+              ChangeObserver* const watch = watches[ShardOfHash(hashes[at])];
               if (watch != nullptr && rows[at] != nowhere) {
                 watch->BeforeWrite(words[at], hashes[at], numbers[at], rows[at],
                                    /*inserted=*/false);
@@ -240,13 +240,14 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
         });
   };
   bool wide = false;
-#if defined(DE_WIDE_DRAWS)
+#if defined(DE_SIMD_DRAWS)
   if constexpr (kPlain && !Plain::kWatched) {
-    wide = HasWidestVectors();
+    wide = HasAvx512();
     if (wide) {
       const auto position_of = [&](size_t j) DE_ALWAYS_INLINE { return batch.position(begin + j); };
       WideWrite<kRowBytes, decltype(position_of)> rows_of(plain.from, position_of);
-      WideFind(readers, map, batch.words_from(begin), &rows_of).Run(end - begin, away, &away_count);
+      Avx512Probe(readers, map, batch.words_from(begin), &rows_of)
+          .Run(end - begin, away, &away_count);
       for (size_t i = 0; i < away_count; ++i) {
         const size_t j = begin + away[i];
         const uint64_t hash = batch.hash(batch.word(j), j);
@@ -266,7 +267,7 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
     use(shard_of(hash), key_at(j, word, hash), j);
   };
   const auto write_away = [&](const uint16_t* list, size_t count) {
-    uint32_t found[kKeysALock];
+    uint32_t found[kKeysPerLock];
     for (size_t i = 0; i < count; ++i) {
       if ((list[i] & kBehind) == 0) continue;
       at_away(list[i], [](const Shard& shard, const IndexKey& key, size_t) {
@@ -293,7 +294,7 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
   if (strings) write_away(of_others, of_others_count);
 }
 
-/// Keys [begin, end) of a batch, at most kKeysALock, under the locks of their shards. As
+/// Keys [begin, end) of a batch, at most kKeysPerLock, under the locks of their shards. As
 /// UpdateShard. With `plain` there is no gate and keys are integers: on_row is not asked for rows
 /// in their home line, which become plain's.
 template <typename Plain, typename Batch, typename Gate, typename OnRow, typename OnRefused>
@@ -327,12 +328,12 @@ void UpdateShard(const OneShardsKeys& batch, const Keys& keys, const WriteTouche
                  const Gate* gate, const OnRow& on_row, const OnRefused& on_refused = {},
                  const OnRelease& on_release = {}, const Plain& plain = {}) {
   Shard& shard = *batch.shards[batch.shard];
-  for (size_t begin = 0; begin < batch.count(); begin += kKeysALock) {
+  for (size_t begin = 0; begin < batch.count(); begin += kKeysPerLock) {
     if (begin > 0) shard.lock.LetReadersIn();
     if (begin > 0 && gate != nullptr) gate->MakeRoom();
     shard.Prefault();
     const std::lock_guard<ShardLock> guard(shard.lock);
-    UpdateLocked(batch, keys, begin, std::min(batch.count(), begin + kKeysALock), touch, gate,
+    UpdateLocked(batch, keys, begin, std::min(batch.count(), begin + kKeysPerLock), touch, gate,
                  on_row, on_refused, plain);
     on_release();
     if (gate != nullptr) gate->Weigh(shard, batch.group);

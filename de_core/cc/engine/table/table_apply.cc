@@ -11,7 +11,7 @@ namespace de::engine {
 namespace {
 
 // Rows that an optimizer's kernel updates at once: few enough to be in the nearest cache still.
-constexpr size_t kRowsAKernel = 8;
+constexpr size_t kRowsPerKernel = 8;
 
 /// Keys of a shard that a lookup found no row of.
 struct ListedKeys {
@@ -38,8 +38,8 @@ void UpdateKnown(const OneShardsKeys& batch, const Keys& keys, const KnownKeys::
   constexpr const TableGate* kNoGate = nullptr;
   Shard& shard = *batch.shards[batch.shard];
   const uint32_t* const numbers = known.rows.data();
-  for (size_t begin = 0; begin < batch.count(); begin += kKeysALock) {
-    const size_t end = std::min(batch.count(), begin + kKeysALock);
+  for (size_t begin = 0; begin < batch.count(); begin += kKeysPerLock) {
+    const size_t end = std::min(batch.count(), begin + kKeysPerLock);
     if (begin > 0) shard.lock.LetReadersIn();
     shard.Prefault();
     const std::lock_guard<ShardLock> guard(shard.lock);
@@ -55,7 +55,7 @@ void UpdateKnown(const OneShardsKeys& batch, const Keys& keys, const KnownKeys::
       PrefetchBytes(map.Row(numbers[j]), row_bytes);
       if (shard.watch != nullptr) shard.watch->Prefetch(numbers[j]);
     };
-    uint32_t unknown[kKeysALock];
+    uint32_t unknown[kKeysPerLock];
     size_t unknown_count = 0;
     for (size_t j = begin; j < std::min(end, begin + kPipelineLag); ++j) ask_for(j);
     for (size_t j = begin; j < end; ++j) {
@@ -155,8 +155,8 @@ Status Table::Step(const OptimizerRule& rule, const std::string& owner,
         build(static_cast<const float*>(grads));
       }
       const ShardKeys unique = sum.unique();
-      char* rows[kRowsAKernel];
-      const void* gradients[kRowsAKernel];
+      char* rows[kRowsPerKernel];
+      const void* gradients[kRowsPerKernel];
       size_t waiting = 0;
       const auto update = [&] {
         kernel(hyper.data(), hyper.size(), options_.dim, rows, offsets.data(), gradients, waiting);
@@ -172,7 +172,7 @@ Status Table::Step(const OptimizerRule& rule, const std::string& owner,
         policy_.Touch(row, stamp);
         rows[waiting] = row;
         gradients[waiting] = sum.gradient(j);
-        if (++waiting == kRowsAKernel) update();
+        if (++waiting == kRowsPerKernel) update();
       };
       const OneShardsKeys batch{shards_.data(), shard_number, unique};
       if (known != nullptr && gate.active() == nullptr) {

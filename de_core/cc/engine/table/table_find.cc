@@ -4,8 +4,8 @@
 
 #include "de_core/cc/engine/base/guarded_tasks.h"
 #include "de_core/cc/engine/base/prefetch.h"
+#include "de_core/cc/engine/index/avx512_read.h"
 #include "de_core/cc/engine/index/pipeline.h"
-#include "de_core/cc/engine/index/wide_read.h"
 #include "de_core/cc/engine/table/all_shards.h"
 #include "de_core/cc/engine/table/table_scratch.h"
 
@@ -13,7 +13,7 @@ namespace de::engine {
 namespace {
 
 // Keys read under one hold of the locks: bounds how long a writer waits.
-constexpr size_t kKeysAChunk = 2048;
+constexpr size_t kKeysPerChunk = 2048;
 // Rows of keys without one that are drawn together: so many that the branch to that, which nobody
 // can predict, is rare, and so few that memory asked for before is still on its way behind them.
 constexpr size_t kAbsentRows = 32;
@@ -26,9 +26,9 @@ static_assert(kAwayRing >= 3 * kPipelineLag + kPipelineStride + 2 * kAbsentRows,
 // Of a list of such keys, what may be written behind its end.
 constexpr size_t kAwaySlack = 8;
 // Keys a thread must have to be worth waking.
-constexpr size_t kKeysAThread = 4096;
+constexpr size_t kKeysPerThread = 4096;
 // Tasks for each thread: one that begins late leaves some to the others.
-constexpr size_t kTasksAThread = 4;
+constexpr size_t kTasksPerThread = 4;
 
 /// Keys that are taken as they come: the i-th is that of position first + i.
 struct Consecutive {
@@ -131,7 +131,7 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
   };
   // Keys that are not in their home line: settled when all others are, so that neither a branch
   // that cannot be predicted nor a line that was not asked for holds up the pipeline.
-  uint16_t away[kKeysAChunk + kAwaySlack];
+  uint16_t away[kKeysPerChunk + kAwaySlack];
   size_t away_count = 0;
   size_t next_away = 0;
   // Of plain values: those of them that the home line shows to be nowhere are sorted out, and their
@@ -222,15 +222,15 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
     }
   };
   bool wide = false;
-#if defined(DE_WIDE_DRAWS)
+#if defined(DE_SIMD_DRAWS)
   if constexpr (kPlain && std::is_same_v<PositionOf, Consecutive>) {
-    wide = HasWidestVectors();
+    wide = HasAvx512();
     if (wide) {
       const size_t first = position_of(0);
       WideRead<kRowBytes> read(*initializer_, out.data + first * kRowBytes,
                                found == nullptr ? nullptr : found + first);
       const WordsInOrder words_in_order(reinterpret_cast<const uint64_t*>(keys.ints) + first);
-      hits = WideFind(readers, map, words_in_order, &read).Run(count, away, &away_count);
+      hits = Avx512Probe(readers, map, words_in_order, &read).Run(count, away, &away_count);
     }
   }
 #endif
@@ -277,8 +277,8 @@ template <bool kStrings, size_t kRowBytes>
 void Table::FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOut& out,
                       bool* found) const {
   size_t hits = 0;
-  for (size_t at = begin; at < end; at += kKeysAChunk) {
-    const size_t count = std::min(kKeysAChunk, end - at);
+  for (size_t at = begin; at < end; at += kKeysPerChunk) {
+    const size_t count = std::min(kKeysPerChunk, end - at);
     const AllShards</*kWriter=*/false> all(shards_);
     if (all.held()) {
       hits +=
@@ -286,9 +286,9 @@ void Table::FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOu
       continue;
     }
     // A writer is at work in some shard: go shard by shard and wait only for that one.
-    uint16_t order[kKeysAChunk];
+    uint16_t order[kKeysPerChunk];
     uint16_t begins[kShards + 1] = {};
-    uint8_t shard_of[kKeysAChunk];
+    uint8_t shard_of[kKeysPerChunk];
     for (size_t j = 0; j < count; ++j) {
       shard_of[j] = static_cast<uint8_t>(ShardOfHash(Mix64(WordOf(keys, at + j))));
       ++begins[shard_of[j] + 1];
@@ -335,8 +335,8 @@ Status Table::Find(const Keys& keys, const ValuesOut& out, bool* found, Executor
       (this->*find_range)(keys, begin, end, out, found);
     };
     const size_t threads = executor == nullptr ? 1 : executor->threads();
-    const size_t worth = std::min(threads, keys.size / kKeysAThread);
-    const size_t tasks = std::min(worth * kTasksAThread, keys.size / kKeysAChunk);
+    const size_t worth = std::min(threads, keys.size / kKeysPerThread);
+    const size_t tasks = std::min(worth * kTasksPerThread, keys.size / kKeysPerChunk);
     if (worth <= 1) {
       range(0, keys.size);
     } else {

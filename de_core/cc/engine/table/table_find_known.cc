@@ -10,7 +10,7 @@ namespace de::engine {
 namespace {
 
 // Distinct keys read under one hold of a shard's lock: bounds how long a writer waits.
-constexpr size_t kKeysAHold = 1024;
+constexpr size_t kKeysPerHold = 1024;
 // Rows of keys without one that are drawn together.
 constexpr size_t kAbsentRows = 32;
 // A batch smaller than this is not worth the memory that a memo of it takes.
@@ -35,8 +35,8 @@ size_t Table::FindGroup(const Keys& keys, uint32_t number, const ShardKeys& grou
   size_t absent = 0;  // distinct keys
   uint64_t absent_words[kAbsentRows];
   void* absent_rows[kAbsentRows];
-  for (size_t begin = 0; begin < unique.count; begin += kKeysAHold) {
-    const size_t end = std::min(unique.count, begin + kKeysAHold);
+  for (size_t begin = 0; begin < unique.count; begin += kKeysPerHold) {
+    const size_t end = std::min(unique.count, begin + kKeysPerHold);
     const std::shared_lock<ShardLock> guard(shard.lock);
     // If it changes between two holds the earlier numbers are void, as the first one tells.
     if (begin == 0) known->renumbered = shard.renumbered();
@@ -45,7 +45,7 @@ size_t Table::FindGroup(const Keys& keys, uint32_t number, const ShardKeys& grou
     uint64_t hashes[kPipelineRing];
     const IndexLine* lines[kPipelineRing];
     const char* rows[kPipelineRing];
-    uint16_t away[kKeysAHold + 1];
+    uint16_t away[kKeysPerHold + 1];
     size_t away_count = 0;
     const auto nothing = [](size_t, size_t) DE_ALWAYS_INLINE {};
     RunPipeline(

@@ -154,7 +154,7 @@ uint64_t Table::EraseChosen(RowColumn by, const RowRank& kept, const std::vector
     Shard& shard = *shards_[ShardOfHash(hashes[begin])];
     const auto behind = std::upper_bound(hashes.begin() + static_cast<std::ptrdiff_t>(begin),
                                          hashes.end(), LastHashOf(ShardOfHash(hashes[begin])));
-    const size_t end = std::min(begin + kKeysALock, static_cast<size_t>(behind - hashes.begin()));
+    const size_t end = std::min(begin + kKeysPerLock, static_cast<size_t>(behind - hashes.begin()));
     const std::lock_guard<ShardLock> guard(shard.lock);
     rows.clear();
     for (size_t i = begin; i < end; ++i) {
@@ -284,8 +284,8 @@ Status Table::ForEachFound(const Keys& keys, bool write, const OnRow& on_row) co
     for (uint32_t at = 0; at < kShards; ++at) {
       Shard& shard = *shards_[at];
       const ShardKeys group = scratch->partition.Of(at);
-      for (size_t begin = 0; begin < group.count; begin += kKeysALock) {
-        const size_t end = std::min(group.count, begin + kKeysALock);
+      for (size_t begin = 0; begin < group.count; begin += kKeysPerLock) {
+        const size_t end = std::min(group.count, begin + kKeysPerLock);
         const auto body = [&] {
           for (size_t j = begin; j < end; ++j) {
             if (j + kPipelineLag < end) shard.PrefetchLine(Mix64(group.words[j + kPipelineLag]));

@@ -130,7 +130,7 @@ void Table::Relayout(RowLayout layout) {
   rows.reserve(kShards);
   for (const auto& shard : shards_) rows.push_back(shard->Relaid(layout_, layout));
   for (size_t i = 0; i < kShards; ++i) {
-    RowWatch* const watch = shards_[i]->watch.get();
+    ChangeObserver* const watch = shards_[i]->watch.get();
     if (watch != nullptr && dropped) watch->Cleared();
     if (watch != nullptr && watch->held != nullptr) watch->held->Cleared();
     shards_[i]->Adopt(&rows[i], layout);

@@ -215,8 +215,8 @@ Status Table::Erase(const Keys& keys, Executor* executor) {
   return ForEachShard(keys, executor, [&](const OneShardsKeys& batch) {
     Shard& shard = *batch.shards[batch.shard];
     const ShardKeys& group = batch.group;
-    for (size_t begin = 0; begin < group.count; begin += kKeysALock) {
-      const size_t end = std::min(group.count, begin + kKeysALock);
+    for (size_t begin = 0; begin < group.count; begin += kKeysPerLock) {
+      const size_t end = std::min(group.count, begin + kKeysPerLock);
       if (begin > 0) shard.lock.LetReadersIn();
       const std::lock_guard<ShardLock> guard(shard.lock);
       for (size_t j = begin; j < end; ++j) {

@@ -26,14 +26,14 @@ void Check(const Keys& keys, const std::vector<uint64_t>& words, size_t begin, s
   EXPECT_EQ(picked.first(), first);
   EXPECT_EQ(picked.last(), last);
   while (picked.Next()) {
-    ASSERT_LE(picked.count(), kKeysALock);
+    ASSERT_LE(picked.count(), kKeysPerLock);
     Picked part;
     for (size_t i = 0; i < picked.count(); ++i) {
       part.emplace_back(picked.positions()[i], picked.hashes()[i]);
     }
     got.insert(got.end(), part.begin(), part.end());
     if (got.size() < wanted.size()) {
-      ASSERT_EQ(picked.count(), kKeysALock) << "full but for the last";
+      ASSERT_EQ(picked.count(), kKeysPerLock) << "full but for the last";
     }
     size_t in_shards = 0;
     int64_t before = -1;
@@ -67,8 +67,8 @@ TEST(PickedKeys, are_those_of_the_shards_in_the_order_of_the_batch) {
   while (ints.size() < 20000) ints.push_back(static_cast<int64_t>(random()));
   const std::vector<uint64_t> words(ints.begin(), ints.end());
   for (const auto& [first, last] : kRanges) {
-    for (const size_t size : {size_t{0}, size_t{1}, kKeysALock - 1, kKeysALock, kKeysALock + 1,
-                              2 * kKeysALock, size_t{20000}}) {
+    for (const size_t size : {size_t{0}, size_t{1}, kKeysPerLock - 1, kKeysPerLock,
+                              kKeysPerLock + 1, 2 * kKeysPerLock, size_t{20000}}) {
       Check({ints.data(), nullptr, size}, words, 0, size, first, last);
     }
     Check({ints.data(), nullptr, ints.size()}, words, 777, 15003, first, last);

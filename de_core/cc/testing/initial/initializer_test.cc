@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "de_core/cc/engine/base/wide_vectors.h"
+#include "de_core/cc/engine/base/simd_targets.h"
 #include "de_core/cc/engine/rows/scalar_types.h"
 #include "de_core/cc/testing/forced_level.h"
 #include "gtest/gtest.h"

@@ -64,7 +64,7 @@ std::vector<char> Trained(const OptimizerRule& rule, DType dtype, size_t dim, bo
 }
 
 TEST(RuleKernel, WideVectorsGiveTheSameBits) {
-  if (!HasWideVectors()) GTEST_SKIP() << "this processor has no AVX2";
+  if (!HasAvx2()) GTEST_SKIP() << "this processor has no AVX2";
   for (const std::string_view name : RuleNames()) {
     const OptimizerRule& rule = *FindRule(name);
     for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kHalf, DType::kBFloat16}) {
@@ -78,7 +78,7 @@ TEST(RuleKernel, WideVectorsGiveTheSameBits) {
 }
 
 TEST(RuleKernel, IsChosenByWhatTheProcessorHas) {
-  if (!HasWideVectors()) GTEST_SKIP() << "this processor has no AVX2";
+  if (!HasAvx2()) GTEST_SKIP() << "this processor has no AVX2";
   const RuleKernel wide = FindRule("adam")->kernel(DType::kFloat32);
   const ForcedLevel forced(SimdLevel::kScalar);
   const RuleKernel narrow = FindRule("adam")->kernel(DType::kFloat32);

@@ -8,7 +8,7 @@
 #include <random>
 #include <string>
 
-#include "de_core/cc/engine/base/wide_vectors.h"
+#include "de_core/cc/engine/base/simd_targets.h"
 #include "de_core/cc/testing/forced_level.h"
 
 namespace de::engine {
@@ -33,7 +33,7 @@ std::string Read(ValueReader::Values reader, const std::string& values, float sc
 class WideReaders : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!HasWideVectors()) GTEST_SKIP() << "this processor has no AVX2";
+    if (!HasAvx2()) GTEST_SKIP() << "this processor has no AVX2";
   }
 };
 

@@ -1,4 +1,4 @@
-#include "de_core/cc/engine/rows/held_rows.h"
+#include "de_core/cc/engine/rows/pre_images.h"
 
 #include <algorithm>
 #include <exception>
@@ -13,21 +13,21 @@ namespace {
 constexpr size_t kChunkBytes = size_t{64} << 10;
 // Copies whose bytes are charged at once, for all threads that write charge the
 // same number.
-constexpr uint32_t kCopiesACharge = 16;
+constexpr uint32_t kCopiesPerCharge = 16;
 
 /// Of the number of copies in a chunk, which is one where rows are that long.
 uint32_t ChunkBits(const RowLayout& layout) noexcept {
   uint32_t bits = 0;
-  while ((HeldRows::BytesACopy(layout) << (bits + 1)) <= kChunkBytes) ++bits;
+  while ((PreImages::BytesACopy(layout) << (bits + 1)) <= kChunkBytes) ++bits;
   return bits;
 }
 
 }  // namespace
 
 HeldBudget::HeldBudget(const RowLayout& layout, uint64_t bytes)
-    : limit(bytes), memory(HeldRows::BytesACopy(layout) << ChunkBits(layout)) {}
+    : limit(bytes), memory(PreImages::BytesACopy(layout) << ChunkBits(layout)) {}
 
-HeldRows::HeldRows(const RowLayout& layout, uint64_t rows, HeldBudget* budget)
+PreImages::PreImages(const RowLayout& layout, uint64_t rows, HeldBudget* budget)
     : layout_(layout),
       budget_(budget),
       bytes_a_copy_(BytesACopy(layout)),
@@ -37,27 +37,27 @@ HeldRows::HeldRows(const RowLayout& layout, uint64_t rows, HeldBudget* budget)
   newest_.fill(kNone);
 }
 
-HeldRows::~HeldRows() {
+PreImages::~PreImages() {
   for (uint32_t i = 0; TextsARow() > 0 && i < count_; ++i) delete[] CopyAt(PlaceOf(i)).texts;
   budget_->memory.Give(chunks_);
   budget_->bytes -= charged_;
 }
 
-size_t HeldRows::BytesACopy(const RowLayout& layout) noexcept {
+size_t PreImages::BytesACopy(const RowLayout& layout) noexcept {
   return sizeof(Copy) + (layout.stride() + 7) / 8 * 8;
 }
 
-size_t HeldRows::TextsARow() const noexcept {
+size_t PreImages::TextsARow() const noexcept {
   return (layout_.key_type() == KeyType::kString ? 1 : 0) +
          (layout_.value_dtype() == DType::kString ? layout_.dim() : 0);
 }
 
-void HeldRows::Touch(uint32_t number) {
+void PreImages::Touch(uint32_t number) {
   if (number / 64 >= touched_.size()) touched_.resize(number / 64 + 1 + touched_.size() / 4);
   touched_[number / 64] |= uint64_t{1} << (number % 64);
 }
 
-void HeldRows::Charge(uint64_t bytes) noexcept {
+void PreImages::Charge(uint64_t bytes) noexcept {
   charged_ += bytes;
   const uint64_t now = budget_->bytes += bytes;
   if (now > budget_->peak) budget_->peak = now;
@@ -65,19 +65,19 @@ void HeldRows::Charge(uint64_t bytes) noexcept {
 }
 
 /// Where the next copy goes. It counts once count_ does.
-char* HeldRows::Place() {
+char* PreImages::Place() {
   if (count_ == kNone) throw std::bad_alloc();
   if (count_ >> chunk_bits_ == chunks_.size()) {
     if (chunks_.size() == chunks_.capacity()) chunks_.reserve(2 * chunks_.size() + 16);
     chunks_.push_back(budget_->memory.Take());
   }
-  const uint32_t at_once = std::min(kCopiesACharge, 1U << chunk_bits_);
+  const uint32_t at_once = std::min(kCopiesPerCharge, 1U << chunk_bits_);
   if (count_ % at_once == 0) Charge(at_once * bytes_a_copy_);
   return PlaceOf(count_);
 }
 
 /// The strings of a row, which the table may free.
-std::string* HeldRows::TextsOf(const char* row) const {
+std::string* PreImages::TextsOf(const char* row) const {
   const size_t count = TextsARow();
   if (count == 0) return nullptr;
   auto texts = std::make_unique<std::string[]>(count);
@@ -90,7 +90,7 @@ std::string* HeldRows::TextsOf(const char* row) const {
   return texts.release();
 }
 
-void HeldRows::Keep(uint64_t word, uint64_t hash, uint32_t number, const char* row) noexcept {
+void PreImages::Keep(uint64_t word, uint64_t hash, uint32_t number, const char* row) noexcept {
   if (budget_->lost()) return;
   try {
     char* const place = Place();
@@ -109,7 +109,7 @@ void HeldRows::Keep(uint64_t word, uint64_t hash, uint32_t number, const char* r
   }
 }
 
-void HeldRows::Inserted(uint32_t number) noexcept {
+void PreImages::Inserted(uint32_t number) noexcept {
   if (budget_->lost()) return;
   try {
     Touch(number);
@@ -118,7 +118,7 @@ void HeldRows::Inserted(uint32_t number) noexcept {
   }
 }
 
-void HeldRows::Renumber(const std::vector<std::pair<uint32_t, uint32_t>>& moves) noexcept {
+void PreImages::Renumber(const std::vector<std::pair<uint32_t, uint32_t>>& moves) noexcept {
   try {
     std::vector<uint64_t> old(touched_.size());
     old.swap(touched_);

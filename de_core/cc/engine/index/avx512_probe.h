@@ -1,12 +1,12 @@
 // The first pass over plain rows that are looked up or written, where the processor has AVX-512:
 // what the home lines of keys tell. Eight keys are hashed, and sorted by what was found, at once
 // and without a branch, so that a key without a row costs nothing of what using a row costs.
-#ifndef DE_CORE_ENGINE_WIDE_FIND_H_
-#define DE_CORE_ENGINE_WIDE_FIND_H_
+#ifndef DE_CORE_ENGINE_AVX512_PROBE_H_
+#define DE_CORE_ENGINE_AVX512_PROBE_H_
 
-#include "de_core/cc/engine/base/wide_lanes.h"
+#include "de_core/cc/engine/base/simd_lanes.h"
 
-#if defined(DE_WIDE_DRAWS)
+#if defined(DE_SIMD_DRAWS)
 
 #include <cstring>
 
@@ -86,13 +86,13 @@ class PickedWords {
 ///   Misses(…)         settles keys of a group that are not there, and returns those it does not;
 ///   Between(), End()  now and then, and behind the last key.
 template <typename Words, typename Rows>
-class WideFind {
+class Avx512Probe {
  public:
   static constexpr size_t kTogether = 8;  ///< keys
 
   /// The index lines and rows of every shard.
-  WideFind(const ShardReader* readers, const Slab::Map& map, const Words& words,
-           Rows* rows) noexcept
+  Avx512Probe(const ShardReader* readers, const Slab::Map& map, const Words& words,
+              Rows* rows) noexcept
       : readers_(readers), map_(map), words_(words), use_(*rows) {}
 
   /// The numbers of keys that are neither used nor settled by Misses are put into `away`, which has
@@ -241,5 +241,5 @@ class WideFind {
 
 }  // namespace de::engine
 
-#endif  // defined(DE_WIDE_DRAWS)
-#endif  // DE_CORE_ENGINE_WIDE_FIND_H_
+#endif  // defined(DE_SIMD_DRAWS)
+#endif  // DE_CORE_ENGINE_AVX512_PROBE_H_

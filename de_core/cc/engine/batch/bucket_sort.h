@@ -1,6 +1,6 @@
 // Sorting by hashes, which are as good as random, in a time in proportion to their number.
-#ifndef DE_CORE_ENGINE_HASH_ORDER_H_
-#define DE_CORE_ENGINE_HASH_ORDER_H_
+#ifndef DE_CORE_ENGINE_BUCKET_SORT_H_
+#define DE_CORE_ENGINE_BUCKET_SORT_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -39,4 +39,4 @@ void SortByHash(T* items, size_t count, uint32_t shared_bits, const Less& less) 
 
 }  // namespace de::engine
 
-#endif  // DE_CORE_ENGINE_HASH_ORDER_H_
+#endif  // DE_CORE_ENGINE_BUCKET_SORT_H_

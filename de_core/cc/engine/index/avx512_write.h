@@ -1,10 +1,10 @@
-// What an upsert does with the rows that WideFind finds.
-#ifndef DE_CORE_ENGINE_WIDE_WRITE_H_
-#define DE_CORE_ENGINE_WIDE_WRITE_H_
+// What an upsert does with the rows that Avx512Probe finds.
+#ifndef DE_CORE_ENGINE_AVX512_WRITE_H_
+#define DE_CORE_ENGINE_AVX512_WRITE_H_
 
-#include "de_core/cc/engine/index/wide_find.h"
+#include "de_core/cc/engine/index/avx512_probe.h"
 
-#if defined(DE_WIDE_DRAWS)
+#if defined(DE_SIMD_DRAWS)
 
 namespace de::engine {
 
@@ -43,5 +43,5 @@ class WideWrite {
 
 }  // namespace de::engine
 
-#endif  // defined(DE_WIDE_DRAWS)
-#endif  // DE_CORE_ENGINE_WIDE_WRITE_H_
+#endif  // defined(DE_SIMD_DRAWS)
+#endif  // DE_CORE_ENGINE_AVX512_WRITE_H_

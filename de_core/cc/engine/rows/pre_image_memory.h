@@ -1,7 +1,7 @@
 // Memory for the copies that a consistent save keeps: chunks that go from a shard whose rows the
 // save has collected to those whose rows still change.
-#ifndef DE_CORE_ENGINE_HELD_MEMORY_H_
-#define DE_CORE_ENGINE_HELD_MEMORY_H_
+#ifndef DE_CORE_ENGINE_PRE_IMAGE_MEMORY_H_
+#define DE_CORE_ENGINE_PRE_IMAGE_MEMORY_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -14,10 +14,10 @@
 namespace de::engine {
 
 /// Thread-safe. Chunks are of one size; all memory goes back to the system with this.
-class HeldMemory {
+class PreImageMemory {
  public:
   /// `chunk_bytes` is a multiple of 8.
-  explicit HeldMemory(size_t chunk_bytes) noexcept : chunk_bytes_(chunk_bytes) {}
+  explicit PreImageMemory(size_t chunk_bytes) noexcept : chunk_bytes_(chunk_bytes) {}
 
   /// A chunk, aligned to 8 bytes, with anything in it. Throws std::bad_alloc.
   char* Take() {
@@ -71,4 +71,4 @@ class HeldMemory {
 
 }  // namespace de::engine
 
-#endif  // DE_CORE_ENGINE_HELD_MEMORY_H_
+#endif  // DE_CORE_ENGINE_PRE_IMAGE_MEMORY_H_

@@ -1,8 +1,8 @@
 // A table that a file stands in for: reads are answered by the file, which is mapped in a moment,
 // until somebody asks for the table itself, to write to it. Then the file's rows are brought into
 // the table, once, while reads go on.
-#ifndef DE_CORE_ENGINE_STAND_IN_H_
-#define DE_CORE_ENGINE_STAND_IN_H_
+#ifndef DE_CORE_ENGINE_FILE_BACKED_TABLE_H_
+#define DE_CORE_ENGINE_FILE_BACKED_TABLE_H_
 
 #include <functional>
 #include <memory>
@@ -13,7 +13,7 @@ namespace de::engine {
 
 /// For any number of threads. `Outcome` has `ok()`, and is so when made of nothing.
 template <typename Table, typename File, typename Outcome>
-class StandIn {
+class FileBackedTable {
  public:
   /// Brings the file's rows into the table, in place of its own, or changes nothing.
   using Load = std::function<Outcome(Table*)>;
@@ -24,7 +24,7 @@ class StandIn {
     std::shared_ptr<Table> table;
   };
 
-  explicit StandIn(std::shared_ptr<Table> table) : table_(std::move(table)) {}
+  explicit FileBackedTable(std::shared_ptr<Table> table) : table_(std::move(table)) {}
 
   /// Lets go of both. They are freed when the last who uses them ends.
   void Close() {
@@ -88,4 +88,4 @@ class StandIn {
 
 }  // namespace de::engine
 
-#endif  // DE_CORE_ENGINE_STAND_IN_H_
+#endif  // DE_CORE_ENGINE_FILE_BACKED_TABLE_H_

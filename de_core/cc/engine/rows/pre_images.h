@@ -1,7 +1,7 @@
 // Rows of one shard as they were when a consistent save began: copied before their first change
 // after that, until the save has written them. Copy on write, a row at a time.
-#ifndef DE_CORE_ENGINE_HELD_ROWS_H_
-#define DE_CORE_ENGINE_HELD_ROWS_H_
+#ifndef DE_CORE_ENGINE_PRE_IMAGES_H_
+#define DE_CORE_ENGINE_PRE_IMAGES_H_
 
 #include <array>
 #include <atomic>
@@ -13,7 +13,7 @@
 
 #include "de_core/cc/engine/base/hash.h"
 #include "de_core/cc/engine/base/prefetch.h"
-#include "de_core/cc/engine/rows/held_memory.h"
+#include "de_core/cc/engine/rows/pre_image_memory.h"
 #include "de_core/cc/engine/rows/row_layout.h"
 
 namespace de::engine {
@@ -25,7 +25,7 @@ struct HeldBudget {
   const uint64_t limit;            ///< bytes that copies may take
   std::atomic<uint64_t> bytes{0};  ///< that they take now
   std::atomic<uint64_t> peak{0};
-  HeldMemory memory;
+  PreImageMemory memory;
   // Read for each row that is written, so away from what changes with each copy.
   alignas(64) std::atomic<bool> exceeded{false};  ///< a copy found no room: the moment is lost
   std::atomic<bool> replaced{false};   ///< the table was cleared or laid out anew: it is lost too
@@ -35,13 +35,13 @@ struct HeldBudget {
 };
 
 /// Not thread-safe: the shard's lock guards it.
-class HeldRows {
+class PreImages {
  public:
   /// `rows` is how many the shard has, about.
-  HeldRows(const RowLayout& layout, uint64_t rows, HeldBudget* budget);
-  ~HeldRows();
-  HeldRows(const HeldRows&) = delete;
-  HeldRows& operator=(const HeldRows&) = delete;
+  PreImages(const RowLayout& layout, uint64_t rows, HeldBudget* budget);
+  ~PreImages();
+  PreImages(const PreImages&) = delete;
+  PreImages& operator=(const PreImages&) = delete;
 
   /// Bytes of a copy without its strings.
   static size_t BytesACopy(const RowLayout& layout) noexcept;
@@ -128,4 +128,4 @@ class HeldRows {
 
 }  // namespace de::engine
 
-#endif  // DE_CORE_ENGINE_HELD_ROWS_H_
+#endif  // DE_CORE_ENGINE_PRE_IMAGES_H_

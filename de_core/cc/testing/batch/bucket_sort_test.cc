@@ -1,5 +1,5 @@
 // Sorting by hash, beside std::sort.
-#include "de_core/cc/engine/batch/hash_order.h"
+#include "de_core/cc/engine/batch/bucket_sort.h"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ bool Less(const Item& a, const Item& b) {
   return std::tie(a.hash, a.tie) < std::tie(b.hash, b.tie);
 }
 
-class HashOrderTest : public ::testing::TestWithParam<std::tuple<std::string, size_t>> {
+class BucketSortTest : public ::testing::TestWithParam<std::tuple<std::string, size_t>> {
  protected:
   std::vector<Item> Items(uint32_t shared_bits) const {
     const auto& [kind, count] = GetParam();
@@ -37,7 +37,7 @@ class HashOrderTest : public ::testing::TestWithParam<std::tuple<std::string, si
   }
 };
 
-TEST_P(HashOrderTest, SortsAsTheStandardLibraryDoes) {
+TEST_P(BucketSortTest, SortsAsTheStandardLibraryDoes) {
   for (const uint32_t shared_bits : {0U, 4U, 31U}) {
     std::vector<Item> items = Items(shared_bits);
     std::vector<Item> expected = items;
@@ -50,7 +50,7 @@ TEST_P(HashOrderTest, SortsAsTheStandardLibraryDoes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, HashOrderTest,
+INSTANTIATE_TEST_SUITE_P(Kinds, BucketSortTest,
                          ::testing::Combine(::testing::Values("random", "equal", "repeated",
                                                               "clustered", "extreme"),
                                             ::testing::Values(0, 1, 63, 64, 65, 10000)),

@@ -1,5 +1,5 @@
 // Lookups on many threads while the first write turns a mapped file into a table in memory.
-#include "de_core/cc/engine/serving/stand_in.h"
+#include "de_core/cc/engine/serving/file_backed_table.h"
 
 #include <gtest/gtest.h>
 
@@ -71,7 +71,7 @@ class File {
   std::unique_ptr<FrozenTable> table_;
 };
 
-using MappedTable = StandIn<Table, File, Status>;
+using MappedTable = FileBackedTable<Table, File, Status>;
 
 MappedTable::Load LoadOf(const std::shared_ptr<const File>& file, std::atomic<int>* loads) {
   return [file, loads](Table* table) {
@@ -98,7 +98,7 @@ float Read(const MappedTable& mapped, int64_t key) {
   return value;
 }
 
-TEST(StandIn, no_lookup_is_wrong_and_no_write_lost_while_a_file_becomes_a_table) {
+TEST(FileBackedTable, no_lookup_is_wrong_and_no_write_lost_while_a_file_becomes_a_table) {
   const auto file = std::make_shared<const File>(1.0F);
   for (int round = 0; round < kRounds; ++round) {
     MappedTable mapped(Make());
@@ -136,7 +136,7 @@ TEST(StandIn, no_lookup_is_wrong_and_no_write_lost_while_a_file_becomes_a_table)
   }
 }
 
-TEST(StandIn, another_file_may_take_over_and_all_be_closed_at_any_time) {
+TEST(FileBackedTable, another_file_may_take_over_and_all_be_closed_at_any_time) {
   const auto first = std::make_shared<const File>(1.0F);
   const auto second = std::make_shared<const File>(2.0F);
   for (int round = 0; round < kRounds; ++round) {
@@ -172,7 +172,7 @@ TEST(StandIn, another_file_may_take_over_and_all_be_closed_at_any_time) {
   }
 }
 
-TEST(StandIn, a_load_that_fails_leaves_the_file_and_is_tried_again) {
+TEST(FileBackedTable, a_load_that_fails_leaves_the_file_and_is_tried_again) {
   const auto file = std::make_shared<const File>(1.0F);
   MappedTable mapped(Make());
   std::atomic<int> loads{0};
@@ -189,7 +189,7 @@ TEST(StandIn, a_load_that_fails_leaves_the_file_and_is_tried_again) {
   EXPECT_EQ(Read(mapped, 5), 1.0F);
 }
 
-TEST(StandIn, the_file_is_let_go_once_its_rows_are_in_the_table) {
+TEST(FileBackedTable, the_file_is_let_go_once_its_rows_are_in_the_table) {
   auto file = std::make_shared<const File>(1.0F);
   const std::weak_ptr<const File> alive = file;
   std::atomic<int> loads{0};

@@ -1,10 +1,10 @@
-// What a lookup does with the rows that WideFind finds.
-#ifndef DE_CORE_ENGINE_WIDE_READ_H_
-#define DE_CORE_ENGINE_WIDE_READ_H_
+// What a lookup does with the rows that Avx512Probe finds.
+#ifndef DE_CORE_ENGINE_AVX512_READ_H_
+#define DE_CORE_ENGINE_AVX512_READ_H_
 
-#include "de_core/cc/engine/index/wide_find.h"
+#include "de_core/cc/engine/index/avx512_probe.h"
 
-#if defined(DE_WIDE_DRAWS)
+#if defined(DE_SIMD_DRAWS)
 
 #include "de_core/cc/engine/initial/initializer.h"
 
@@ -78,5 +78,5 @@ class WideRead {
 
 }  // namespace de::engine
 
-#endif  // defined(DE_WIDE_DRAWS)
-#endif  // DE_CORE_ENGINE_WIDE_READ_H_
+#endif  // defined(DE_SIMD_DRAWS)
+#endif  // DE_CORE_ENGINE_AVX512_READ_H_

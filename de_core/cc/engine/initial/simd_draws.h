@@ -1,11 +1,11 @@
 // Random rows of floats by vectors of eight and of sixteen elements, where the processor has them:
 // eight_lanes::DrawRows and sixteen_lanes::DrawRows, to be called from functions of those targets.
-#ifndef DE_CORE_ENGINE_WIDE_DRAWS_H_
-#define DE_CORE_ENGINE_WIDE_DRAWS_H_
+#ifndef DE_CORE_ENGINE_SIMD_DRAWS_H_
+#define DE_CORE_ENGINE_SIMD_DRAWS_H_
 
-#include "de_core/cc/engine/base/wide_lanes.h"
+#include "de_core/cc/engine/base/simd_lanes.h"
 
-#if defined(DE_WIDE_DRAWS)
+#if defined(DE_SIMD_DRAWS)
 
 #include <algorithm>
 #include <cstring>
@@ -22,9 +22,9 @@ inline constexpr size_t kRowsAhead = 32;
 
 #define DE_LANES EightLanes
 #define DE_TARGET DE_EIGHT
-#define DE_TARGET_CALL [[gnu::target(DE_EIGHT_LANES), gnu::flatten, gnu::noinline]]
+#define DE_TARGET_CALL [[gnu::target(DE_AVX2_TARGET), gnu::flatten, gnu::noinline]]
 namespace eight_lanes {
-#include "de_core/cc/engine/initial/wide_draws.inc"
+#include "de_core/cc/engine/initial/simd_draws.inc"
 }  // namespace eight_lanes
 #undef DE_LANES
 #undef DE_TARGET
@@ -34,7 +34,7 @@ namespace eight_lanes {
 #define DE_TARGET DE_SIXTEEN
 #define DE_TARGET_CALL DE_SIXTEEN_CALL
 namespace sixteen_lanes {
-#include "de_core/cc/engine/initial/wide_draws.inc"
+#include "de_core/cc/engine/initial/simd_draws.inc"
 }  // namespace sixteen_lanes
 #undef DE_LANES
 #undef DE_TARGET
@@ -42,5 +42,5 @@ namespace sixteen_lanes {
 
 }  // namespace de::engine
 
-#endif  // defined(DE_WIDE_DRAWS)
-#endif  // DE_CORE_ENGINE_WIDE_DRAWS_H_
+#endif  // defined(DE_SIMD_DRAWS)
+#endif  // DE_CORE_ENGINE_SIMD_DRAWS_H_

@@ -1,8 +1,8 @@
 // What a shard's writers tell about the rows they change, while somebody wants to know: which ones
 // (for deltas) and what they were (for consistent saves). Nobody does at first, and then a shard
 // has no watch.
-#ifndef DE_CORE_ENGINE_ROW_WATCH_H_
-#define DE_CORE_ENGINE_ROW_WATCH_H_
+#ifndef DE_CORE_ENGINE_CHANGE_OBSERVER_H_
+#define DE_CORE_ENGINE_CHANGE_OBSERVER_H_
 
 #include <cstdint>
 #include <memory>
@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "de_core/cc/engine/rows/dirty_rows.h"
-#include "de_core/cc/engine/rows/held_rows.h"
+#include "de_core/cc/engine/rows/pre_images.h"
 
 namespace de::engine {
 
 /// Not thread-safe: the shard's lock guards it.
-struct RowWatch {
+struct ChangeObserver {
   std::unique_ptr<DirtyRows> dirty;
-  std::unique_ptr<HeldRows> held;
+  std::unique_ptr<PreImages> held;
 
   /// Before a row is written; `inserted` says that it was not there before.
   void BeforeWrite(uint64_t word, uint64_t hash, uint32_t number, const char* row,
@@ -59,4 +59,4 @@ struct RowWatch {
 
 }  // namespace de::engine
 
-#endif  // DE_CORE_ENGINE_ROW_WATCH_H_
+#endif  // DE_CORE_ENGINE_CHANGE_OBSERVER_H_

@@ -1,10 +1,10 @@
-// Vectors of 32-bit lanes for wide_draws.inc: eight with AVX2, sixteen with AVX-512. Each operation
+// Vectors of 32-bit lanes for simd_draws.inc: eight with AVX2, sixteen with AVX-512. Each operation
 // gives the bits that its counterpart on one lane gives.
-#ifndef DE_CORE_ENGINE_WIDE_LANES_H_
-#define DE_CORE_ENGINE_WIDE_LANES_H_
+#ifndef DE_CORE_ENGINE_SIMD_LANES_H_
+#define DE_CORE_ENGINE_SIMD_LANES_H_
 
 #if defined(__x86_64__)
-#define DE_WIDE_DRAWS 1
+#define DE_SIMD_DRAWS 1
 
 // GCC 12 takes the undefined registers of its own AVX-512 functions for mistakes of the caller.
 #pragma GCC diagnostic push
@@ -17,13 +17,13 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "de_core/cc/engine/base/wide_vectors.h"
+#include "de_core/cc/engine/base/simd_targets.h"
 
 /// For functions of vectors; they may be called by each other and by those of the same target.
-#define DE_EIGHT [[gnu::target(DE_EIGHT_LANES), gnu::always_inline]] inline
-#define DE_SIXTEEN [[gnu::target(DE_SIXTEEN_LANES), gnu::always_inline]] inline
+#define DE_EIGHT [[gnu::target(DE_AVX2_TARGET), gnu::always_inline]] inline
+#define DE_SIXTEEN [[gnu::target(DE_AVX512_TARGET), gnu::always_inline]] inline
 /// For one that is called from functions of the baseline; all that it calls becomes part of it.
-#define DE_SIXTEEN_CALL [[gnu::target(DE_SIXTEEN_LANES), gnu::flatten, gnu::noinline]]
+#define DE_SIXTEEN_CALL [[gnu::target(DE_AVX512_TARGET), gnu::flatten, gnu::noinline]]
 
 namespace de::engine {
 
@@ -132,4 +132,4 @@ struct SixteenLanes {
 }  // namespace de::engine
 
 #endif  // defined(__x86_64__)
-#endif  // DE_CORE_ENGINE_WIDE_LANES_H_
+#endif  // DE_CORE_ENGINE_SIMD_LANES_H_
