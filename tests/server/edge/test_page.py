@@ -17,7 +17,7 @@ from server.observability.live import LiveView
 from server.observability.worker_metrics import merge
 from tests.server.support.browser import CHROMIUM, Browser
 
-PAGE = Path(__file__).resolve().parents[2] / "server" / "edge" / "http" / "page.html"
+PAGE = Path(__file__).resolve().parents[3] / "server" / "edge" / "http" / "page.html"
 MODEL = "/v1/models/ranker"
 
 needs_chromium = pytest.mark.skipif(
