@@ -45,7 +45,7 @@ from de_core.variable.slots import get_slot_variables
 from de_core.variable.trainable_wrapper import TrainableWrapper
 from de_core.variable.variable import Variable
 
-if not _keras.LEGACY:  # tf_keras has a loss scale that tables need no other of
+if not _keras.LEGACY:  # tf_keras's own loss scale optimizer works with tables
     from de_core.optimizers.keras3.loss_scale import LossScaleOptimizer  # noqa: F401
 __getattr__ = _removed.removed_names(__name__, **_removed.PACKAGE)
 __version__ = "0.1.0"

@@ -1,1 +1,1 @@
-"""The floor: the op library, the environment, checks of arguments, paths and progress."""
+"""Foundations: the op library, the environment, argument checks, paths and progress."""

@@ -1,6 +1,6 @@
-"""Finds the caller, where TensorFlow or Keras names it in no argument.
+"""Finds a caller that TensorFlow or Keras does not pass as an argument.
 
-Use it only where rows would be lost, or read wrong, without a word.
+Use it only where rows would otherwise be lost or misread silently.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from types import FrameType
 
 
 def nearest(is_sought: Callable[[FrameType], bool]) -> FrameType | None:
-    """Returns the innermost frame of this thread's call stack that is sought, or None.
+    """Returns the innermost frame of this thread's call stack for which `is_sought` holds, or None.
 
-    Do not keep the frame in a local variable for longer than needed. A frame that refers to itself
-    waits, with all its variables, for the garbage collector.
+    Do not keep the frame in a local variable longer than needed. A frame that refers to itself
+    keeps all its variables alive until the garbage collector runs.
 
     Args:
-        is_sought: Returns True for the frame to find. Called from the caller outwards.
+        is_sought: Returns True for the frame to find. Called for each frame, innermost first.
 
     Example:
     >>> from de_core.base import call_stack
@@ -36,7 +36,7 @@ def nearest(is_sought: Callable[[FrameType], bool]) -> FrameType | None:
 
 
 def is_called_by(name: str) -> bool:
-    """Returns whether the function that asks this is called by one of this name."""
+    """Returns whether a function of this name called the function that calls `is_called_by`."""
     frame = inspect.currentframe()
     for _ in range(2):
         frame = frame and frame.f_back

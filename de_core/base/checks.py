@@ -1,4 +1,4 @@
-"""Checks of arguments, and the sentence that ends their errors."""
+"""Argument checks, and the `Received: …` part of their errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def received(**values: Any) -> str:
-    """Returns the second half of an error message: the arguments as they came.
+    """Returns the second half of an error message: the arguments as received.
 
     Args:
         **values: The offending arguments by name.
@@ -29,8 +29,8 @@ def checked_init_size(init_size: Any) -> int:
     """Returns `init_size` as an int.
 
     Raises:
-        TypeError: It is no whole number.
-        ValueError: It is negative.
+        TypeError: `init_size` is not a whole number.
+        ValueError: `init_size` is negative.
     """
     if isinstance(init_size, bool) or not isinstance(init_size, numbers.Integral):
         raise TypeError(f"`init_size` must be an integer. {received(init_size=init_size)}")

@@ -1,4 +1,4 @@
-"""Keeping others out of a directory for the moment in which a checkpoint is replaced."""
+"""Locks a directory while a checkpoint in it is replaced."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def alone_in(folder: str) -> Iterator[None]:
-    """Keeps other threads and processes out that do the same, where the file system has locks.
+    """Locks a directory against other callers of this function, in any thread or process.
 
     Args:
-        folder: A directory. On file systems that TensorFlow alone knows nobody is kept out.
+        folder: A directory. Without effect on remote file systems, and on those without locks.
     """
     descriptor = None if "://" in folder else os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if descriptor is not None:
-            with contextlib.suppress(OSError):  # a file system without locks
+            with contextlib.suppress(OSError):  # the file system has no locks
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:

@@ -1,8 +1,8 @@
-"""Checks at import that this environment can load the compiled ops, and says the fix if not.
+"""Checks at import that the compiled ops fit this environment, and names the fix if not.
 
-An op library works with the one TensorFlow minor it was compiled against; with another, loading it
-ends in an unreadable missing symbol. So the versions are compared first, from the wheels' metadata:
-TensorFlow itself need not be imported for that.
+An op library works only with the TensorFlow minor version it was compiled against. With another
+one, loading fails with an unreadable missing symbol. So we compare the versions first. They come
+from the wheels' metadata, without importing TensorFlow.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 OLDEST_PYTHON = (3, 10)
 NEWEST_PYTHON = (3, 13)
-#: The wheels that bring a package called ``tensorflow``.
+#: Wheels that install a package called ``tensorflow``.
 TENSORFLOW_WHEELS = (
     "tensorflow",
     "tensorflow-cpu",
@@ -33,7 +33,7 @@ _FOLDER = pathlib.Path(__file__).resolve().parent.parent
 
 
 class Build(NamedTuple):
-    """What the library was compiled for: ``_de_ops.json``, written beside it by CMake."""
+    """The compile-time versions, read from ``_de_ops.json``, which CMake writes."""
 
     tensorflow: str
     distribution: str
@@ -49,7 +49,7 @@ def check() -> None:
     """Raises if the compiled ops cannot work here.
 
     Raises:
-        ImportError: The Python version, the TensorFlow version or the library does not fit; the
+        ImportError: The Python version, the TensorFlow version or the library does not fit. The
             message is one sentence with the command that repairs it.
     """
     message = problem(
@@ -71,13 +71,13 @@ def problem(
     library: pathlib.Path,
     install_command: str,
 ) -> str | None:
-    """Returns the sentence that names the first thing wrong, or None if all is well.
+    """Returns the first problem as one sentence, or None if there is none.
 
     Args:
         python: Major and minor version of the interpreter.
-        installed: Version by name of every TensorFlow wheel in the environment.
+        installed: The version of each installed TensorFlow wheel, by name.
         build: What the library was compiled for; None if unknown.
-        library: Where the library must lie.
+        library: Path where the library must be.
         install_command: The command that compiles and installs this project.
     """
     if not OLDEST_PYTHON <= tuple(python[:2]) <= NEWEST_PYTHON:
@@ -113,7 +113,7 @@ def problem(
 
 
 def installed_tensorflows(wheels: Iterable[str]) -> dict[str, str]:
-    """Returns the version by name of those of ``wheels`` that this environment holds."""
+    """Returns the versions of the ``wheels`` that are installed, by name."""
     found = {}
     for name in wheels:
         try:
@@ -128,7 +128,7 @@ def installed_tensorflows(wheels: Iterable[str]) -> dict[str, str]:
 
 
 def read_build(path: pathlib.Path) -> Build | None:
-    """Returns what ``path`` says about the compiled library, or None if it cannot be read."""
+    """Reads ``_de_ops.json``; returns None if it cannot be read."""
     try:
         fields = json.loads(path.read_text("utf-8"))
         return Build(fields["tensorflow"], fields["distribution"], fields["compiler"])
@@ -137,11 +137,11 @@ def read_build(path: pathlib.Path) -> Build | None:
 
 
 def install_command(root: pathlib.Path, origin: str | None = None) -> str:
-    """Returns the command that compiles and installs de_core anew.
+    """Returns the command that compiles and installs de_core again.
 
     Args:
         root: The folder that holds the package.
-        origin: What pip noted about where it was installed from (``direct_url.json``), if it did.
+        origin: The contents of pip's ``direct_url.json``, or None if there is none.
     """
     if (root / "pyproject.toml").is_file() and (root / "de_core" / "CMakeLists.txt").is_file():
         return f"pip install --no-deps -e {shlex.quote(str(root))}"
@@ -156,7 +156,7 @@ def install_command(root: pathlib.Path, origin: str | None = None) -> str:
 
 
 def minor_of(version: str) -> str:
-    """Returns the minor of a version: "2.21" of "2.21.0"."""
+    """Returns the minor version, such as "2.21" for "2.21.0"."""
     return ".".join(version.split(".")[:2])
 
 
@@ -172,7 +172,8 @@ def _origin() -> str | None:
 
 
 def _imported_version() -> str | None:
-    # A TensorFlow without wheel metadata (built from source): only importing it tells the version.
+    # A TensorFlow built from source may have no wheel metadata. Then only importing it tells the
+    # version.
     try:
         import tensorflow as tf
     except ImportError:

@@ -1,4 +1,4 @@
-"""What an error says, in the words meant for a person."""
+"""Extracts the readable part of an error's message."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import re
 
 import tensorflow as tf
 
-# Where in a graph it happened, which TensorFlow writes around an op's own message.
+# The graph location that TensorFlow adds around an op's own message.
 _AROUND = re.compile(r"^(\{\{[^}]*\}\}\s*)+|\s*\[Op:\w+\](\s*name:\s*\S*)?\s*$")
 
 
 def error_text(error: BaseException) -> str:
-    """Returns the message of an error, of one of TensorFlow's without what it puts around it.
+    """Returns an error's message without the graph location that TensorFlow adds.
 
     Args:
-        error: Any.
+        error: Any exception.
 
     Example:
     >>> text = "{{function_node __wrapped__DeX}} a.de: the file is damaged [Op:DeX] name: "

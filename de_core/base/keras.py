@@ -1,7 +1,7 @@
-"""Which Keras this process uses, and a check at import that it runs on TensorFlow.
+"""Chooses Keras 3 or tf_keras, and checks at import that it runs on TensorFlow.
 
-Keras 3, or tf_keras (Keras 2) where ``TF_USE_LEGACY_KERAS=1`` says so, as TensorFlow itself reads
-it. What the library builds on Keras takes `keras` from here, so that there is one copy of it.
+``TF_USE_LEGACY_KERAS=1`` selects tf_keras (Keras 2), as in TensorFlow itself. All modules of this
+library import `keras` from here, so that all use the same copy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _load() -> Any:
                 "TF_USE_LEGACY_KERAS=1 asks for tf_keras, which must be installed in the minor "
                 f"version of TensorFlow: pip install tf_keras. Received: {error}"
             ) from error
-        # Such as: the backend that is asked for is not installed.
+        # For example, the requested backend is not installed.
         raise _wrong_backend(os.environ.get("KERAS_BACKEND", "unknown")) from error
 
 
@@ -36,40 +36,40 @@ def _wrong_backend(backend: str) -> ImportError:
     )
 
 
-#: The module: its `layers`, `optimizers`, `saving` and so on.
+#: The Keras module, with `layers`, `optimizers`, `saving` and so on.
 keras: Any = _load()
 
 
 def check() -> None:
-    """Raises if Keras uses another backend than TensorFlow.
+    """Raises if Keras does not use the TensorFlow backend.
 
     Raises:
-        ImportError: With the command that changes it.
+        ImportError: Keras uses another backend. The message has the command that changes it.
     """
     if not LEGACY and keras.backend.backend() != "tensorflow":
         raise _wrong_backend(keras.backend.backend())
 
 
 def global_policy() -> Any:
-    """Returns the dtype policy of layers that name none."""
+    """Returns the dtype policy of layers that do not set their own."""
     if LEGACY:
         return keras.mixed_precision.global_policy()
     return keras.config.dtype_policy()
 
 
 def is_symbolic(value: Any) -> bool:
-    """Returns whether a value stands for one to come while Keras 3 only infers shapes."""
+    """Returns whether a value is a placeholder of Keras 3's shape inference."""
     return not LEGACY and isinstance(value, keras.KerasTensor)
 
 
 def only_builds(ids: Any) -> bool:
-    """Returns whether ids are floats because Keras builds a model and knows their shape alone.
+    """Returns whether `ids` are the float placeholders with which Keras builds a model.
 
-    A subclassed model that is loaded, or asked to `build`, is run on placeholders of floats.
-    Nothing is computed then. Data of a user never come so.
+    Keras calls a subclassed model on float placeholders when it is loaded, or in `build`. Nothing
+    is computed then. A user's data never takes this path.
 
     Args:
-        ids: A tensor, sparse or ragged too.
+        ids: A dense, sparse or ragged tensor.
     """
     if not ids.dtype.is_floating or not tf.is_symbolic_tensor(getattr(ids, "values", ids)):
         return False
@@ -79,11 +79,11 @@ def only_builds(ids: Any) -> bool:
     graph = tf.compat.v1.get_default_graph()
     while (
         graph is not None and getattr(graph, "name", "") != "build_graph"
-    ):  # of `tf_keras.Model.build`
+    ):  # placeholders of `tf_keras.Model.build`
         graph = getattr(graph, "outer_graph", None)
     return graph is not None
 
 
 def dtype_name(dtype: Any) -> str:
-    """Returns the name of a dtype of TensorFlow, numpy or Keras, such as "int64"."""
+    """Returns the name of a TensorFlow, numpy or Keras dtype, such as "int64"."""
     return dtype if isinstance(dtype, str) else str(getattr(dtype, "name", dtype))

@@ -1,6 +1,6 @@
 """The compiled ops, loaded once.
 
-``ops.library.de_table_find(...)`` and so on: one function for each op that ``cc/ops`` registers.
+``ops.library`` has one function for each op that ``cc/ops`` registers, such as `de_table_find`.
 """
 
 from __future__ import annotations
@@ -11,5 +11,5 @@ import tensorflow as tf
 
 from de_core.base import environment
 
-#: Module of the generated op functions.
+#: The module of generated op functions.
 library: Any = tf.load_op_library(environment.library_path())

@@ -1,4 +1,4 @@
-"""Paths on any of TensorFlow's file systems: plain strings, as `pathlib` would spoil `gs://`."""
+"""Handles paths on all of TensorFlow's file systems, as strings: `pathlib` breaks `gs://`."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from de_core.base.checks import received
 
 
 def join(folder: str, name: str) -> str:
-    """Returns the path of a name in a folder; the empty folder is the working directory."""
+    """Joins a folder and a name. The empty folder is the working directory."""
     return f"{folder.rstrip('/') or folder[:1]}/{name}" if folder.strip("/") else folder[:1] + name
 
 
 def literal(folder: str) -> str:
-    """Returns a folder as a part of a pattern for `tf.io.gfile.glob`, which matches it alone."""
+    """Escapes a folder for use in a pattern for `tf.io.gfile.glob`."""
     return re.sub(r"([*?\[\\])", r"\\\1", folder)
 
 
 def check_readable(path: str, argument: str) -> None:
-    """Raises where TensorFlow would read nothing of what was written.
+    """Raises if TensorFlow could not read what is saved under this path.
 
     Args:
         path: A directory.
-        argument: Its name, for the error.
+        argument: The argument's name, for the error.
 
     Raises:
-        ValueError: The path has characters that TensorFlow takes for parts of patterns.
+        ValueError: The path contains characters that TensorFlow treats as glob patterns.
     """
     if "[" in path or "\\" in path:
         raise ValueError(
@@ -38,21 +38,21 @@ def check_readable(path: str, argument: str) -> None:
 
 
 def base_name(path: str) -> str:
-    """Returns what follows the last slash."""
+    """Returns the part after the last slash."""
     return path.rpartition("/")[2]
 
 
 def folder_of(path: str) -> str:
-    """Returns what comes before the last slash; the root keeps its own."""
+    """Returns the part before the last slash. For a name in the root, returns "/"."""
     folder, slash, _ = path.rpartition("/")
     return folder or slash
 
 
 def sync(path: str) -> None:
-    """Waits until a local file or a folder's entries are on the disk; other file systems see to it.
+    """Waits until a local file, or a folder's list of entries, is on disk. Ignores remote paths.
 
     Raises:
-        tf.errors.UnknownError: The disk fails to keep them.
+        tf.errors.UnknownError: The disk reports an error.
     """
     if "://" in path:
         return

@@ -1,4 +1,4 @@
-"""Keeps AutoGraph out of this library's functions: they hold no Python that depends on tensors."""
+"""Keeps AutoGraph out of this library. No control flow here depends on tensors."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def plain_python(function: _Function) -> _Function:
-    """Returns `function` so that a `tf.function` that calls it runs it as it is.
+    """Returns `function` so that AutoGraph leaves it and all functions that it calls unchanged.
 
-    AutoGraph would otherwise rewrite it, and all that it calls, at every trace.
+    Otherwise AutoGraph would rewrite them at every trace.
 
     Args:
-        function: An entry point of the library. Calls of the result raise a RuntimeError with the
-            remedy where the graph is finalized.
+        function: An entry point of the library. In a finalized graph, calls raise a RuntimeError
+            that contains the remedy.
     """
 
     @functools.wraps(function)

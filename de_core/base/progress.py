@@ -1,4 +1,4 @@
-"""A line on the terminal that tells how far long work is."""
+"""A progress bar on the terminal."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _SECONDS_BETWEEN = 0.1
 
 
 class Progress:
-    """A progress bar, for a terminal alone; use it with `with`.
+    """A progress bar. Shown only if the stream is a terminal. Use it in a `with` statement.
 
     Args:
-        total: Of what `add` counts.
-        label: What is done.
-        stream: Where; None for the standard error stream.
+        total: The total of all counts passed to `add`.
+        label: The text before the bar.
+        stream: The output stream; None for standard error.
     """
 
     def __init__(self, total: int, label: str, stream: TextIO | None = None) -> None:
@@ -29,7 +29,7 @@ class Progress:
         self._began = self._last = time.monotonic()
 
     def add(self, count: int) -> None:
-        """Counts what is done by now."""
+        """Adds `count` to the work done, and redraws the bar."""
         self._done += count
         now = time.monotonic()
         if self._shown and now - self._last >= _SECONDS_BETWEEN:

@@ -1,4 +1,4 @@
-"""Names that are not there, each with what to use instead."""
+"""Names of the ancestor library that do not exist here, each with its replacement."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 
 def removed_names(module: str, **replacements: str) -> Callable[[str], Any]:
-    """Returns a module's `__getattr__`, whose error for a removed name says what replaces it.
+    """Returns a module's `__getattr__`. Its error for a removed name says what replaces the name.
 
     Args:
-        module: Its name.
-        **replacements: A clause for each removed name.
+        module: The module's name.
+        **replacements: For each removed name, the hint that its error ends with.
 
     Example:
     >>> removed_names("shop", fax="send a letter")("fax")
@@ -26,12 +26,12 @@ def removed_names(module: str, **replacements: str) -> Callable[[str], Any]:
 
 
 def missing(owner: str, name: str, replacements: Mapping[str, str]) -> AttributeError:
-    """Returns the error for an attribute that is not there, with what replaces a removed one.
+    """Returns the error for an attribute that does not exist, with a hint for a removed one.
 
     Args:
-        owner: What has no such attribute.
-        name: Of the attribute.
-        replacements: A clause for each removed name.
+        owner: The module or object, as the error names it.
+        name: The attribute's name.
+        replacements: For each removed name, the hint that its error ends with.
 
     Example:
     >>> print(missing("'Shop' object", "fax", {"fax": "send a letter"}))
@@ -46,7 +46,7 @@ _HKV = "tables are kept in main memory; bound a Variable by an eviction policy i
 _REDIS = "pass kv_creator=de.RedisTableCreator(…) to a Variable, which is the table"
 _HOROVOD = "Horovod is not used; `devices` puts the tables of a Variable on several machines"
 
-#: For the package itself.
+#: Removed names of the package.
 PACKAGE = {
     "CuckooHashTable": _ONE_TABLE,
     "DEResourceVariable": "a lookup makes no variable; pass de.TrainableWrapper instead",
@@ -63,7 +63,7 @@ PACKAGE = {
     "ragged_embedding_ops": "every lookup takes ragged ids",
 }
 
-#: For `Variable`, which asks for them as it is asked for what it has not.
+#: Removed names of `Variable`. Its `__getattr__` reads them.
 VARIABLE = {
     "embedding_lookup": "use de.embedding_lookup(variable, ids)",
     "get_trainable_by_name": "lookups make no variables; see trainable_variables",
@@ -71,7 +71,7 @@ VARIABLE = {
     "trainable_store": "lookups make no variables; see trainable_variables",
     "verify_embedding_weights": "every lookup checks its ids and weights itself",
 }
-#: For `TrainableWrapper`.
+#: Removed names of `TrainableWrapper`.
 TRAINABLE_WRAPPER = {
     "model_mode": "a lookup is a pure read in every mode; see de.get_model_mode",
     "transform": "lookups scale rows to `max_norm` themselves",

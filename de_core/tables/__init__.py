@@ -1,1 +1,1 @@
-"""One table, several as one, and the policies that say which rows they hold."""
+"""One table, sharded tables, and their policies: admission, eviction, restriction."""

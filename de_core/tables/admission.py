@@ -1,10 +1,10 @@
-"""Which keys get a row: the policies of a `Variable`'s argument `admission`.
+"""Admission policies: they decide which keys get a row (`Variable`'s argument `admission`).
 
-A key that is not admitted reads as its initial row, its gradient is dropped, and nothing of it is
-stored but what the policy needs to count. Optimizer steps and `find_or_insert` ask for admission;
-what names its keys and rows itself (`upsert`, `accum`, a restored checkpoint) is always stored.
-Counts and filters are saved and restored with the rows. They are the same however many tables a
-Variable has, for each key is counted in one of them.
+A key that is not admitted reads as its initial row, and its gradient is dropped. The table stores
+nothing for it except what the policy needs to count. Optimizer steps and `find_or_insert` apply
+the policy. Writes of explicit rows (`upsert`, `accum`, a restored checkpoint) always store the row.
+Counts and filters are saved and restored with the rows. The results do not depend on the number of
+tables of a Variable, because each key is counted in exactly one table.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from de_core.base.keras import keras
 
 
 class Admission:
-    """What all admission policies are. Equal policies compare equal."""
+    """Base class of all admission policies. Equal policies compare equal."""
 
     def fields(self, tables: int) -> dict[str, int]:
-        """Returns what the engine is told for each of `tables` tables."""
+        """Returns the engine's settings for each of `tables` tables."""
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what `from_config` makes an equal policy of."""
+        """Returns a dict from which `from_config` makes an equal policy."""
         return dict(vars(self))
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Admission:
-        """Makes a policy of `get_config`'s result."""
+        """Makes a policy from the result of `get_config`."""
         return cls(**config)
 
 
@@ -41,14 +41,15 @@ class Admission:
 class AdmissionCount(Admission):
     """Admits a key at its `min_count`-th occurrence; counts are exact.
 
-    An optimizer step counts a key once, however often its batch holds it. A key that lost its row
-    is counted from 0 again. Memory: 16 to 32 bytes for each key that was seen and has no row yet.
+    An optimizer step counts a key once, even if its batch contains the key several times. A key
+    whose row was removed is counted from 0 again. Memory: 16 to 32 bytes for each key that was seen
+    and has no row yet.
 
     Args:
-        min_count: 1 to 2^32 - 1; 1 admits every key.
+        min_count: Occurrences that a key needs, 1 to 2^32 - 1. With 1, every key is admitted.
 
     Raises:
-        TypeError: `min_count` is no whole number.
+        TypeError: `min_count` is not a whole number.
         ValueError: It is out of range.
 
     Example:
@@ -67,7 +68,7 @@ class AdmissionCount(Admission):
         check_integer("min_count", self.min_count, 1, 2**32 - 1)
 
     def fields(self, tables: int) -> dict[str, int]:
-        """Returns what the engine is told."""
+        """Returns the engine's settings."""
         del tables
         return {"admission": 1, "min_count": self.min_count}
 
@@ -75,20 +76,20 @@ class AdmissionCount(Admission):
 @keras.saving.register_keras_serializable(package="de_core")
 @dataclasses.dataclass(frozen=True)
 class AdmissionBloom(Admission):
-    """Admits a key at its `min_count`-th occurrence as a counting Bloom filter counts it.
+    """Admits a key at its `min_count`-th occurrence, counted by a counting Bloom filter.
 
-    The count is never too low. It may be too high: of `capacity` distinct keys at most the part
-    `error` is admitted early. The memory is fixed: 4 / -ln(1 - error^(1/4)) bytes a key of
-    `capacity`, which is 10.5 for an error of 0.01, and a few percent more because keys spread
-    unevenly. The filter keeps its counts: a key that lost its row is admitted again at once.
+    The count is never too low, but may be too high. At most a fraction `error` of `capacity`
+    distinct keys is admitted early. The memory is fixed: 4 / -ln(1 - error^(1/4)) bytes for each
+    key of `capacity`, which is 10.5 for an error of 0.01, plus a few percent because keys spread
+    unevenly. The filter keeps its counts: a key whose row was removed is admitted again at once.
 
     Args:
-        min_count: 1 to 255.
-        capacity: Distinct keys for which `error` holds, those with a row included.
-        error: Above 0 and below 1.
+        min_count: Occurrences that a key needs, 1 to 255.
+        capacity: Number of distinct keys for which `error` holds, including keys with a row.
+        error: Greatest fraction of keys admitted early, above 0 and below 1.
 
     Raises:
-        TypeError: An argument is no number.
+        TypeError: An argument is not a number.
         ValueError: An argument is out of range.
 
     Example:
@@ -106,7 +107,7 @@ class AdmissionBloom(Admission):
         _check_part("error", self.error, one=False)
 
     def fields(self, tables: int) -> dict[str, int]:
-        """Returns what the engine is told: a table's share, and room for an uneven one."""
+        """Returns the engine's settings: the table's share of the filter, and a margin."""
         share = self.capacity / tables
         if tables > 1:
             share += 4 * math.sqrt(share)
@@ -121,18 +122,18 @@ class AdmissionBloom(Admission):
 @keras.saving.register_keras_serializable(package="de_core")
 @dataclasses.dataclass(frozen=True)
 class AdmissionProbability(Admission):
-    """Admits a key with a probability each time it comes; no memory.
+    """Admits a key with a fixed probability at each occurrence. Uses no memory.
 
-    Whether it does is a function of the seed, the key and the number of optimizer steps that the
-    table has seen, so a run that is repeated or resumed admits the same keys. A key comes through
-    within 1 / probability optimizer steps on average.
+    The decision is a function of the seed, the key and the table's number of optimizer steps. So a
+    repeated or resumed run admits the same keys. A key is admitted within 1 / probability optimizer
+    steps on average.
 
     Args:
-        probability: Above 0 and at most 1.
+        probability: Probability of admission, above 0 and at most 1.
         seed: 0 to 2^63 - 1.
 
     Raises:
-        TypeError: An argument is no number.
+        TypeError: An argument is not a number.
         ValueError: An argument is out of range.
 
     Example:
@@ -157,8 +158,8 @@ def check_integer(name: str, value: Any, least: int, most: int) -> None:
     """Raises unless `value` is a whole number from `least` to `most`.
 
     Raises:
-        TypeError: It is no whole number.
-        ValueError: It is out of range.
+        TypeError: `value` is not a whole number.
+        ValueError: `value` is out of range.
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"`{name}` must be an integer. {received(**{name: value})}")
@@ -175,5 +176,5 @@ def _check_part(name: str, value: Any, *, one: bool) -> None:
 
 
 def _bits(value: float) -> int:
-    """Returns the bits of a double: the engine's text has whole numbers only."""
+    """Returns the bits of a double: the engine's settings are whole numbers only."""
     return int.from_bytes(struct.pack("<d", float(value)), "little")

@@ -1,7 +1,7 @@
-"""Which rows a table gives up: the policies of a `Variable`'s argument `eviction`.
+"""Eviction policies: they decide which rows a table removes (`Variable`'s argument `eviction`).
 
-A row goes whole: value, optimizer slots and metadata. Then its key reads as its initial row again,
-and a later write begins a new row.
+A row is evicted whole: value, optimizer slots and metadata. Then its key reads as its initial row
+again, and a later write creates a new row.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from de_core.base.checks import received
 from de_core.base.keras import keras
 from de_core.tables.admission import check_integer
 
-#: The engine's numbers of the metadata columns.
+#: The engine's numbers for the metadata columns.
 COLUMNS = {"time": 1, "uses": 2, "score": 3, "step": 4}
 
 
 class Eviction:
-    """What all eviction policies are. Equal policies compare equal."""
+    """Base class of all eviction policies. Equal policies compare equal."""
 
-    #: The metadata column that ranks rows, if one does.
+    #: The metadata column that ranks rows, or an empty string.
     column: ClassVar[str] = ""
 
     def fields(self, index: int, tables: int) -> dict[str, int]:
-        """Returns what the engine is told for table `index` of `tables`."""
+        """Returns the engine's settings for table `index` of `tables`."""
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what `from_config` makes an equal policy of."""
+        """Returns a dict from which `from_config` makes an equal policy."""
         return dict(vars(self))
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Eviction:
-        """Makes a policy of `get_config`'s result."""
+        """Makes a policy from the result of `get_config`."""
         return cls(**config)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Bounded(Eviction):
-    """A table of bounded size."""
+    """Base class of the policies that bound a table's size."""
 
     max_rows: int | None = None
     max_bytes: int | None = None
@@ -58,7 +58,7 @@ class _Bounded(Eviction):
             check_integer("max_bytes", self.max_bytes, 2**16, 2**62)
 
     def fields(self, index: int, tables: int) -> dict[str, int]:
-        """Returns what the engine is told: a table's share of the bounds."""
+        """Returns the engine's settings, with the table's share of the bounds."""
         fields = {"evict_by": COLUMNS[self.column]}
         for name, bound, least in (
             ("max_rows", self.max_rows, 1),
@@ -78,24 +78,24 @@ class _Bounded(Eviction):
 @keras.saving.register_keras_serializable(package="de_core")
 @dataclasses.dataclass(frozen=True)
 class EvictionLRU(_Bounded):
-    """Bounds a table; when it is full, the rows go whose last write is the longest ago.
+    """Bounds a table. When it is full, it evicts the rows whose last write is oldest.
 
-    Whenever a write leaves more than the bound, the table gives up one sixteenth of its rows, those
-    that rank lowest over all of its shards; rows of one rank go in the order of their keys' hash.
-    After a write the table is within its bound. During one it may hold 512 rows more for each
-    thread that writes. Several tables of a Variable share the bound evenly.
+    When a write exceeds the bound, the table evicts one sixteenth of its rows. These are the
+    lowest-ranked rows of all its shards. Rows of equal rank are evicted in the order of their keys'
+    hash. After a write the table is within its bound. During a write it may exceed the bound by 512
+    rows for each writing thread. The tables of a Variable share the bound evenly.
 
-    Memory: 8 bytes a row.
+    Memory: 8 bytes per row.
 
     Args:
-        max_rows: At least 1 a table; None for no bound.
-        max_bytes: At least 65536 a table; None for no bound. What counts are rows with their slots
-            and metadata, the index, and the strings in use.
-        count_lookups: Whether a lookup is a use, too.
+        max_rows: Greatest number of rows, at least 1 per table; None for no bound.
+        max_bytes: Greatest memory in bytes, at least 65536 per table; None for no bound. It counts
+            rows with their slots and metadata, the index, and strings.
+        count_lookups: Whether a lookup counts as a use, like a write.
 
     Raises:
-        TypeError: A bound is no whole number.
-        ValueError: There is no bound, or it is too small.
+        TypeError: A bound is not a whole number.
+        ValueError: No bound is set, or a bound is too small.
 
     Example:
     >>> import de_core as de
@@ -110,17 +110,18 @@ class EvictionLRU(_Bounded):
     count_lookups: bool = False
 
     def fields(self, index: int, tables: int) -> dict[str, int]:
-        """Returns what the engine is told."""
+        """Returns the engine's settings."""
         return {**super().fields(index, tables), "count_reads": int(self.count_lookups)}
 
 
 @keras.saving.register_keras_serializable(package="de_core")
 @dataclasses.dataclass(frozen=True)
 class EvictionLFU(_Bounded):
-    """Bounds a table; when it is full, the rows go that were written least often.
+    """Bounds a table. When it is full, it evicts the rows that were written least often.
 
-    An optimizer step writes a row once, `upsert` and the like once an occurrence. Else as
-    `EvictionLRU`, its arguments too. With `count_lookups` it takes 16 bytes a row.
+    An optimizer step counts one write per row. `upsert` and similar verbs count each occurrence of
+    the key. Everything else, with the arguments, is as for `EvictionLRU`. With `count_lookups` it
+    needs 16 bytes per row.
 
     Example:
     >>> EvictionLFU(max_rows=1_000_000)
@@ -131,17 +132,17 @@ class EvictionLFU(_Bounded):
     count_lookups: bool = False
 
     def fields(self, index: int, tables: int) -> dict[str, int]:
-        """Returns what the engine is told."""
+        """Returns the engine's settings."""
         return {**super().fields(index, tables), "count_reads": int(self.count_lookups)}
 
 
 @keras.saving.register_keras_serializable(package="de_core")
 @dataclasses.dataclass(frozen=True)
 class EvictionScore(_Bounded):
-    """Bounds a table; when it is full, the rows go whose score is lowest.
+    """Bounds a table. When it is full, it evicts the rows with the lowest scores.
 
-    Scores are whole numbers that `Variable.assign_scores` sets; a new row has 0. Else as
-    `EvictionLRU`, without `count_lookups`.
+    Scores are whole numbers, set by `Variable.assign_scores`. A new row has score 0. Everything
+    else is as for `EvictionLRU`, except that there is no `count_lookups`.
 
     Example:
     >>> import de_core as de
@@ -159,22 +160,22 @@ class EvictionScore(_Bounded):
 @keras.saving.register_keras_serializable(package="de_core")
 @dataclasses.dataclass(frozen=True)
 class EvictionTTL(Eviction):
-    """Gives up rows that were not written for some time.
+    """Evicts rows that were not written for some time.
 
-    An expired row reads as its initial row at once. Its memory is free for other rows after twice
-    as many further writes as the table has rows, or when `Variable.evict_expired` is called; until
-    then `size` counts it.
+    An expired row reads as its initial row at once, but `size` still counts it until its memory is
+    freed. `Variable.evict_expired` frees it. Otherwise it is freed after twice as many further
+    writes as the table has rows.
 
-    Memory: 8 bytes a row for each of the two.
+    Memory: 8 bytes per row for each of `steps` and `seconds` that is set.
 
     Args:
-        steps: A row that was last written in optimizer step s is gone after step s + steps; None
-            for no limit. The steps are those that the table took part in.
-        seconds: The same in time; None for no limit.
+        steps: A row expires after this many optimizer steps without a write; None for no limit.
+            Only steps that use this table count.
+        seconds: A row expires after this many seconds without a write; None for no limit.
 
     Raises:
-        TypeError: `steps` is no whole number, or `seconds` no number.
-        ValueError: Neither is given, or one is not positive.
+        TypeError: `steps` is not a whole number, or `seconds` is not a number.
+        ValueError: Neither is set, or one is not positive.
 
     Example:
     >>> EvictionTTL(seconds=7 * 24 * 3600)
@@ -202,7 +203,7 @@ class EvictionTTL(Eviction):
             )
 
     def fields(self, index: int, tables: int) -> dict[str, int]:
-        """Returns what the engine is told."""
+        """Returns the engine's settings."""
         del index, tables
         fields = {}
         if self.steps is not None:

@@ -1,8 +1,8 @@
-"""Turns whatever a user passes as `initializer` into what the engine computes.
+"""Translates a user's `initializer` for the engine.
 
-The engine's initial rows are a function of (seed, key) alone. So an initializer is not called for
-each batch: the well-known ones are recognised by their parameters, and any other callable is
-evaluated once into a sample from which the engine draws per key.
+The engine computes an initial row from (seed, key) alone. So it does not call the initializer for
+each batch. Well-known initializers are recognized and translated by their parameters. Any other
+callable is evaluated once into a sample, from which the engine draws a row for each key.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.keras import keras
 
-#: Rows drawn from a callable initializer.
+#: Number of rows drawn from a callable initializer.
 SAMPLE_ROWS = 1024
-# Keras divides by this so that the spread is right after truncation; the engine's is before it.
+# Keras divides stddev by this to correct it after truncation. The engine takes the stddev before
+# truncation.
 _TRUNCATED_STDDEV = 0.87962566103423978
 _LIBRARIES = ("keras.", "tf_keras.", "tensorflow.")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class InitialRow:
-    """What a key without a row reads as.
+    """The engine's description of the row that a key without a row reads as.
 
     Attributes:
         kind: "zeros", "constant", "uniform", "normal", "truncated_normal", "row" or "quantile".
-        args: The kind's numbers, such as (low, high).
-        seed: Of the random kinds.
-        table: [dim] for "row"; [q, dim], each column ascending, for "quantile".
+        args: The parameters of the kind, such as (low, high).
+        seed: The seed of the random kinds.
+        table: [dim] for "row". [q, dim] with each column ascending for "quantile".
     """
 
     kind: str
@@ -45,7 +46,7 @@ class InitialRow:
     table: np.ndarray[Any, np.dtype[np.float32]] | None = None
 
     def attributes(self) -> dict[str, Any]:
-        """Returns the attributes of the op that makes the table."""
+        """Returns the attributes of the op that creates the table."""
         return {
             "initializer": self.kind,
             "init_args": list(self.args),
@@ -57,25 +58,24 @@ class InitialRow:
 def resolve(
     initializer: Any, *, name: str, dim: int, value_dtype: tf.DType, height: int = 0
 ) -> InitialRow:
-    """Returns the engine's form of an initializer.
+    """Translates an initializer for the engine.
 
     Args:
         initializer: None for zeros; a number; a list, array or tensor, scalar or of shape [dim]; a
             Keras 3, tf_keras or TensorFlow initializer, its class, name or config; or a callable
             `f(shape, dtype)`.
-        name: The variable's name; an initializer without a seed takes a seed from it.
-        dim: Values a row.
-        value_dtype: Of the values.
-        height: Rows that the table is expected to have, 0 if unknown. The fans of a
-            `VarianceScaling` are those of a matrix [height, dim].
+        name: The variable's name. It is hashed to a seed for an initializer without one.
+        dim: Values per row.
+        value_dtype: Dtype of the values.
+        height: Expected number of rows, 0 if unknown. A `VarianceScaling` computes its fans from a
+            matrix [height, dim].
 
     Raises:
-        TypeError: It is none of these, or a random one for values that are not floating-point, or
-            not zero for strings.
-        ValueError: An array of another shape, or a callable that returned one; a tensor of another
-            dtype than the values; a number that an integer table cannot hold, or that is beyond
-            2^24 and not a float32, or beyond all of those: initial rows are computed in float32; a
-            `VarianceScaling` and no `height`.
+        TypeError: `initializer` is none of these. Or it is random and the values are not
+            floating-point. Or it is not zero and the values are strings.
+        ValueError: An array, or the result of a callable, has a wrong shape. A tensor's dtype
+            differs from the values' dtype. The table cannot hold the number, or float32 cannot, in
+            which initial rows are computed. `initializer` is a `VarianceScaling` and `height` is 0.
 
     Example:
     >>> resolve(0.5, name="t", dim=2, value_dtype=tf.float32).kind
@@ -103,16 +103,16 @@ def resolve(
 
 
 def with_fans(initializer: Any, height: int, dim: int) -> Any:
-    """Returns the distribution of a `VarianceScaling` of a matrix, and any other initializer as is.
+    """Translates a `VarianceScaling` to the distribution it has for a matrix; returns others as is.
 
     Args:
-        initializer: As for `resolve`. Glorot's, He's and Lecun's are variance scalings too.
+        initializer: As for `resolve`. Glorot, He and Lecun are variance scalings too.
         height: Rows of the matrix.
-        dim: Its columns.
+        dim: Columns of the matrix.
 
     Raises:
-        ValueError: It is a variance scaling, and `height` is 0. Keras cannot compute the fans of
-            a matrix of unknown height either.
+        ValueError: `initializer` is a variance scaling, and `height` is 0. Keras cannot compute the
+            fans of a matrix of unknown height either.
     """
     found = initializer
     if isinstance(found, (str, dict)):
@@ -141,14 +141,14 @@ def with_fans(initializer: Any, height: int, dim: int) -> Any:
 
 
 def _is_zero(initializer: Any) -> bool:
-    """Returns whether a string table can take it for empty strings."""
+    """Returns whether a string table can treat the initializer as empty strings."""
     if isinstance(initializer, (numbers.Number, np.number)):
         return initializer == 0
     return initializer is None or type(initializer).__name__ == "Zeros" or initializer == "zeros"
 
 
 def _check_numbers(values: Any, value_dtype: tf.DType) -> None:
-    """Raises unless rows of a dtype can read as these numbers."""
+    """Raises unless values of this dtype can represent these numbers."""
     for value in np.asarray(values).ravel().tolist():
         if value_dtype.is_integer:
             whole = math.isfinite(value) and int(value) == value
@@ -206,7 +206,7 @@ def _of_array(initializer: Any, dim: int, value_dtype: tf.DType) -> InitialRow:
 
 
 def _of_known(initializer: Any, name: str, dim: int, value_dtype: tf.DType) -> InitialRow | None:
-    # Only the libraries' own classes: a subclass may compute anything.
+    # Recognize only the libraries' own classes: a subclass may compute anything.
     if not type(initializer).__module__.startswith(_LIBRARIES):
         return None
     kind = type(initializer).__name__
@@ -218,7 +218,7 @@ def _of_known(initializer: Any, name: str, dim: int, value_dtype: tf.DType) -> I
         return _of_array(initializer.value, dim, value_dtype)
     seed = _seed_of(initializer, name)
     if kind == "RandomUniform":
-        # TensorFlow 1 leaves the upper end open, which means 1 for floating-point values.
+        # In TensorFlow 1 `maxval` may be None, which means 1 for floating-point values.
         high = 1.0 if initializer.maxval is None else initializer.maxval
         return InitialRow("uniform", _floats(initializer.minval, high), seed)
     if kind == "RandomNormal":
@@ -254,7 +254,7 @@ def _of_callable(
 
 
 def _values_of(tensor: Any) -> Any:
-    """Returns the values of a tensor or variable, in a graph too where they depend on no input."""
+    """Returns a tensor's or variable's values. In a graph, they must not depend on an input."""
     try:
         return tensor.numpy()
     except (AttributeError, NotImplementedError):
@@ -275,7 +275,7 @@ def _evaluate(function: Callable[[], Any]) -> Any:
     with tf.init_scope():
         if tf.executing_eagerly():
             return np.asarray(function())
-    # Graph mode of TensorFlow 1: the op that makes the table needs the numbers now.
+    # In TensorFlow 1 graph mode, the op that creates the table needs the numbers now.
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         value = function()
         return session.run(value) if tf.is_tensor(value) else value
@@ -293,12 +293,12 @@ def _seed_of(initializer: Any, name: str) -> int:
 def _given_seed(initializer: Any) -> int | None:
     config = initializer.get_config() if hasattr(initializer, "get_config") else {}
     seed = config.get("seed")
-    if isinstance(seed, dict):  # a serialized keras.random.SeedGenerator
+    if isinstance(seed, dict):  # the config of a keras.random.SeedGenerator
         seed = seed.get("config", {}).get("seed")
     return int(seed) & (2**63 - 1) if isinstance(seed, numbers.Integral) else None
 
 
 def seed_of_name(name: str) -> int:
-    """Returns a seed in [0, 2^63) that is the same for a name in every process."""
+    """Returns a seed in [0, 2^63) computed from the name, the same in every process."""
     digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1

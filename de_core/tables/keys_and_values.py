@@ -13,15 +13,15 @@ from de_core.base.keras import only_builds
 def checked_keys(keys: Any, table: Any) -> tf.Tensor:
     """Returns `keys` as a tensor of the table's key dtype.
 
-    Tensors and arrays must be of that dtype: nothing is cast. Python numbers and strings are
-    converted where that loses nothing.
+    Tensors and arrays must already have that dtype. Python numbers and strings are converted if
+    nothing is lost.
 
     Args:
         keys: Any shape.
-        table: The `Variable`, for its `key_dtype` and `name`.
+        table: The `Variable`; its `key_dtype` and `name` are used.
 
     Raises:
-        TypeError: They are of another dtype.
+        TypeError: `keys` have another dtype.
     """
     if tf.is_tensor(keys) and only_builds(keys):
         return placeholder_keys(keys, table.key_dtype)
@@ -29,11 +29,11 @@ def checked_keys(keys: Any, table: Any) -> tf.Tensor:
 
 
 def placeholder_keys(ids: Any, key_dtype: tf.DType) -> Any:
-    """Returns keys in the shape of ids that Keras knows nothing else of (see `only_builds`).
+    """Returns keys with the shape of Keras's placeholder ids (see `only_builds`).
 
     Args:
         ids: Dense, sparse or ragged placeholders of floats.
-        key_dtype: The table's.
+        key_dtype: The table's key dtype.
     """
     if isinstance(ids, tf.SparseTensor):
         return ids.with_values(tf.zeros_like(ids.values, key_dtype))
@@ -45,12 +45,12 @@ def checked_pairs(keys: Any, values: Any, table: Any) -> tuple[tf.Tensor, tf.Ten
 
     Args:
         keys: Any shape.
-        values: keys.shape + [dim]; where dim is 1 also keys.shape.
+        values: Shape keys.shape + [dim], or keys.shape if dim is 1.
         table: The `Variable`.
 
     Raises:
-        TypeError: They are of other dtypes.
-        ValueError: The shapes do not fit.
+        TypeError: `keys` or `values` have another dtype.
+        ValueError: The shapes do not match.
     """
     keys = checked_keys(keys, table)
     values = converted("values", values, table.value_dtype, table.name)
@@ -79,7 +79,7 @@ def checked_pairs(keys: Any, values: Any, table: Any) -> tuple[tf.Tensor, tf.Ten
 
 
 def converted(argument: str, value: Any, dtype: tf.DType, table_name: str) -> tf.Tensor:
-    """Returns `value` as a tensor of a dtype, or raises a TypeError that names the argument."""
+    """Converts `value` to a tensor of a dtype, or raises a TypeError that names the argument."""
     given = _dtype_of(value)
     if given is None:
         try:
@@ -103,7 +103,7 @@ def converted(argument: str, value: Any, dtype: tf.DType, table_name: str) -> tf
 
 
 def _dtype_of(value: Any) -> tf.DType | None:
-    """Returns the dtype of a tensor or array, or None for Python values, which convert to any."""
+    """Returns a tensor's or array's dtype, or None for Python values (any dtype fits)."""
     if tf.is_tensor(value) or isinstance(value, (np.ndarray, np.generic)):
         dtype = tf.as_dtype(value.dtype)
         return tf.string if dtype in (tf.string, tf.variant) else dtype

@@ -1,4 +1,4 @@
-"""What the tables of a `Variable` remember of their rows, admit and give up: all of it together."""
+"""Combines a `Variable`'s metadata columns, admission policy and eviction policies."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class TablePolicy:
     """The policies of one Variable.
 
     Attributes:
-        columns: Names of the metadata columns that a restrict policy asks for.
-        admission: Which keys get a row; None for all.
-        evictions: Which rows go.
+        columns: Names of the metadata columns that a restrict policy needs.
+        admission: Decides which keys get a row; None admits all keys.
+        evictions: Decide which rows are removed.
     """
 
     columns: tuple[str, ...] = ()
@@ -27,16 +27,16 @@ class TablePolicy:
 
     @classmethod
     def checked(cls, columns: Iterable[str], admission: Any, eviction: Any) -> TablePolicy:
-        """Makes the policy of a user's arguments.
+        """Makes the policy from a user's arguments.
 
         Args:
             columns: See the attribute.
             admission: None or one policy.
-            eviction: None, one policy or several.
+            eviction: None, a policy, or a list of policies.
 
         Raises:
-            TypeError: An argument is no policy.
-            ValueError: Two of them say the same thing.
+            TypeError: An argument is not a policy.
+            ValueError: Two eviction policies are of the same kind.
         """
         if admission is not None and not isinstance(admission, Admission):
             raise TypeError(
@@ -66,22 +66,22 @@ class TablePolicy:
 
     @property
     def rank_column(self) -> str:
-        """The column by which rows go, or an empty string."""
+        """The column that ranks rows for eviction, or an empty string."""
         ranked = [each.column for each in self.evictions if each.column]
         return next(iter([*ranked, *self.columns]), "")
 
     @property
     def expires(self) -> bool:
-        """Whether rows have a time to live."""
+        """True if rows have a time to live."""
         return any(not each.column for each in self.evictions)
 
     @property
     def asks_each_step(self) -> bool:
-        """Whether a step that is computed outside the tables must tell them of itself."""
+        """True if a step computed outside the tables must report itself to them."""
         return self.admission is not None or self.expires
 
     def text(self, index: int, tables: int) -> str:
-        """Returns what the engine is told for table `index` of `tables`.
+        """Returns the engine's settings for table `index` of `tables`, as text.
 
         Example:
         >>> import de_core as de

@@ -1,4 +1,4 @@
-"""Restricting a `Variable` to its best rows: the policies of its argument `restrict_policy`."""
+"""Restrict policies: they choose the rows that `Variable.restrict` keeps (`restrict_policy`)."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 @keras.saving.register_keras_serializable(package="de_core")
 class RestrictPolicy:
-    """The rule by which `Variable.restrict` chooses the rows that stay.
+    """The rule by which `Variable.restrict` chooses the rows to keep.
 
-    Pass a subclass to `Variable`, not an object: the Variable makes its own. A subclass of yours
-    overrides `apply_update`, which each optimizer step calls with the keys it wrote, and
-    `apply_restriction`; both return an operation, or None in eager mode. It keeps its status where
-    it likes, such as in a `Variable` of its own, and saves that itself. One with `columns` need not
-    override `apply_update`: every write keeps those.
+    Pass a subclass to `Variable`, not an object: the Variable instantiates it. A subclass overrides
+    `apply_update` and `apply_restriction`. Each optimizer step calls `apply_update` with the keys
+    it wrote. Both return an operation, or None in eager mode. A policy may store its status
+    anywhere, for example in another `Variable`, and must save it itself. A policy with `columns`
+    need not override `apply_update`: every write updates the columns.
 
-    Register a subclass by `keras.saving.register_keras_serializable` if you save models with it.
-    Their files then hold its registered name. Otherwise they hold its module and class name, and
-    the class must stay in that module.
+    Register the subclass with `keras.saving.register_keras_serializable` if you save models with
+    it. Then the files contain its registered name. Otherwise they contain its module and class
+    name, and the class must stay in that module.
 
     Args:
         var: The Variable. The policy does not keep it alive.
@@ -52,7 +52,7 @@ class RestrictPolicy:
     [1, 2]
     """
 
-    #: Metadata columns that the tables keep for the policy, in the pass that writes the value.
+    #: Metadata columns that the tables keep for the policy and update with every write.
     columns: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, var: Variable) -> None:
@@ -60,7 +60,7 @@ class RestrictPolicy:
 
     @property
     def var(self) -> Variable:
-        """The Variable that is restricted."""
+        """The Variable that the policy restricts."""
         var = self._var()
         if var is None:
             raise ReferenceError("The Variable of this restrict policy is gone.")
@@ -68,19 +68,19 @@ class RestrictPolicy:
 
     @classmethod
     def hears_of_steps(cls) -> bool:
-        """Returns whether optimizer steps call `apply_update`: not where columns do its work."""
+        """Returns whether steps call `apply_update`. They do not for policies with `columns`."""
         inherited = (RestrictPolicy.apply_update, _ColumnPolicy.apply_update)
         return not cls.columns or cls.apply_update not in inherited
 
     def get_config(self) -> dict[str, Any]:
-        """Returns an empty dict: the class says it all. Keras registers no class without this."""
+        """Returns an empty dict. Keras can register only classes that have this method."""
         return {}
 
     def apply_update(self, ids: Any) -> Any:
-        """Notes that keys were used.
+        """Records that keys were used.
 
         Args:
-            ids: Of the key dtype, any shape.
+            ids: Tensor of the key dtype, any shape.
         """
         raise self._missing("apply_update", ids=ids)
 
@@ -88,14 +88,14 @@ class RestrictPolicy:
         """Removes rows until `num_reserved` are left.
 
         Args:
-            num_reserved: Rows that stay, of all tables together.
-            **kwargs: What `Variable.restrict` was given besides.
+            num_reserved: Number of rows to keep, in all tables together.
+            **kwargs: All other arguments of `Variable.restrict`.
         """
         raise self._missing("apply_restriction", num_reserved=num_reserved, **kwargs)
 
     @property
     def status(self) -> Any:
-        """What the policy knows of the rows."""
+        """The policy's data about the rows."""
         raise self._missing("status")
 
     def _missing(self, what: str, **arguments: Any) -> NotImplementedError:
@@ -106,10 +106,10 @@ class RestrictPolicy:
 
 
 def policy_named(name: str) -> type[RestrictPolicy]:
-    """Returns the policy class that `name_of_policy` gave this name.
+    """Returns the policy class that has this name in configurations.
 
     Raises:
-        ValueError: There is none in this process.
+        ValueError: No class of this name is defined in this process.
     """
     if name.startswith("de_core."):  # older files keep the module of the library's own policies
         name = f"de_core>{name.rpartition('.')[2]}"
@@ -128,7 +128,7 @@ def policy_named(name: str) -> type[RestrictPolicy]:
 
 
 def name_of_policy(policy: type[RestrictPolicy]) -> str:
-    """Returns the name under which configurations keep a policy class.
+    """Returns the name of a policy class in configurations.
 
     The name is the registered one, such as "de_core>TimestampRestrictPolicy", or the path of a
     class that is not registered.
@@ -142,7 +142,7 @@ def _path_of(policy: type[RestrictPolicy]) -> str:
 
 
 class RowStatus:
-    """A metadata column of a Variable's rows; it is part of them, so it comes and goes with them.
+    """A metadata column of a Variable's rows. It is saved and removed with the rows.
 
     Args:
         var: The Variable.
@@ -159,8 +159,8 @@ class RowStatus:
         """Reads the column.
 
         Args:
-            keys: Of the key dtype, any shape.
-            name: Of the operation.
+            keys: Tensor of the key dtype, any shape.
+            name: Name of the operation.
 
         Returns:
             int64, keys.shape + [1]; 0 for a key without a row.
@@ -180,37 +180,37 @@ class RowStatus:
 
     @plain_python
     def size(self, index: int | None = None, name: str | None = None) -> tf.Tensor:
-        """Returns the number of rows, an int64 scalar; of one table where `index` is given."""
+        """Returns the number of rows, an int64 scalar, of table `index` or of all tables."""
         with tf.name_scope(name or "size_of_status"):
             return self._store.size(index)
 
 
 class _ColumnPolicy(RestrictPolicy):
-    """A rule by a column that the tables keep: the rows with the highest values stay."""
+    """Keeps the rows with the highest values in a metadata column."""
 
     def __init__(self, var: Variable) -> None:
         super().__init__(var)
         self._status = RowStatus(var, self.columns[0])
 
     def apply_update(self, ids: Any) -> Any:
-        """Marks rows as used now. Writes do that by themselves; keys without a row are ignored.
+        """Marks rows as used now. Ignores keys without a row. Writes mark their rows anyway.
 
         Args:
-            ids: Of the key dtype, any shape.
+            ids: Tensor of the key dtype, any shape.
         """
         keys = keys_and_values.checked_keys(ids, self.var)
         return self.var._store.write(library.de_table_touch, (tf.reshape(keys, [-1]),))
 
     def apply_restriction(self, num_reserved: Any, **kwargs: Any) -> Any:
-        """Removes all but the `num_reserved` best rows, equal ones in the order of their hash.
+        """Keeps the `num_reserved` highest rows. Equal rows are ordered by the hash of their keys.
 
         Args:
-            num_reserved: Rows that stay, exactly, of all tables together.
-            **kwargs: `trigger`, the number of rows above which anything is done; `num_reserved` if
-                it is not given.
+            num_reserved: Exact number of rows to keep, in all tables together.
+            **kwargs: `trigger`: does nothing unless there are more rows than this. Defaults to
+                `num_reserved`.
 
         Raises:
-            TypeError: Another argument is given, or one is no whole number.
+            TypeError: An argument is unknown or not a whole number.
             ValueError: An argument is negative.
         """
         trigger = kwargs.pop("trigger", num_reserved)
@@ -228,10 +228,10 @@ class _ColumnPolicy(RestrictPolicy):
 
 @keras.saving.register_keras_serializable(package="de_core")
 class TimestampRestrictPolicy(_ColumnPolicy):
-    """The rows that were written last stay.
+    """Keeps the rows that were written last.
 
-    `status` holds microseconds since 1970 in int64. They rise from write to write, so that the
-    order of two writes is kept however soon one follows the other.
+    `status` holds the time of the last write in microseconds since 1970, as int64. The values of
+    successive writes always increase, even if two writes happen in the same microsecond.
 
     Example:
     >>> import de_core as de
@@ -248,10 +248,10 @@ class TimestampRestrictPolicy(_ColumnPolicy):
 
 @keras.saving.register_keras_serializable(package="de_core")
 class FrequencyRestrictPolicy(_ColumnPolicy):
-    """The rows that were written most often stay.
+    """Keeps the rows that were written most often.
 
-    `status` holds the counts in int64: one for each optimizer step that wrote the row, one for each
-    occurrence in `upsert` and the like.
+    `status` holds the counts as int64. An optimizer step counts one write per row. `upsert` and
+    similar verbs count each occurrence of the key.
 
     Example:
     >>> import de_core as de
@@ -277,13 +277,13 @@ def _row_count(name: str, value: Any) -> tf.Tensor:
 
 
 def keep_best(store: ShardedTable, column: str, reserved: tf.Tensor, trigger: tf.Tensor) -> Any:
-    """Removes all but the rows that rank highest, over all tables, if there are too many.
+    """Removes all but the highest-ranked rows of all tables, if there are too many.
 
     Args:
         store: The tables.
-        column: That ranks them.
-        reserved: int64 scalar; rows that stay.
-        trigger: int64 scalar; nothing is done for so many rows or fewer.
+        column: The column that ranks the rows.
+        reserved: int64 scalar; the number of rows to keep.
+        trigger: int64 scalar; does nothing unless there are more rows than this.
     """
     expired = store.evict_expired() if store.policy.expires else None
     with tf.control_dependencies([] if expired is None else [expired]):
@@ -299,7 +299,7 @@ def keep_best(store: ShardedTable, column: str, reserved: tf.Tensor, trigger: tf
 
 
 def read_column(store: ShardedTable, keys: tf.Tensor, column: str) -> tf.Tensor:
-    """Returns a metadata column of the rows of `keys`, int64 of their shape; 0 without a row."""
+    """Returns a metadata column for `keys`, int64 of their shape; 0 for a key without a row."""
 
     def read(table: Table, part: tf.Tensor) -> tuple[tf.Tensor]:
         return (table.run(library.de_table_read_column, part, column=column)[0],)

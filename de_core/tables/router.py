@@ -1,4 +1,4 @@
-"""Which of a Variable's tables holds a key: splitting batches and putting them together."""
+"""Assigns each key to one of a Variable's tables: splits batches and joins the results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Partitioner = Callable[[tf.Tensor, int], tf.Tensor]
 
 @plain_python
 def default_partition_fn(keys: tf.Tensor, shard_num: int) -> tf.Tensor:
-    """Returns the shard of each key by a hash that is the same on every build and machine.
+    """Returns the shard of each key. The hash is the same in every build and on every machine.
 
     Args:
         keys: int64, int32 or string, any shape.
@@ -32,9 +32,9 @@ def default_partition_fn(keys: tf.Tensor, shard_num: int) -> tf.Tensor:
 
 
 def summed_rows(keys: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns distinct keys and the sums of their rows, for less to travel.
+    """Sums the rows of equal keys, so that less data travels. Returns distinct keys and the sums.
 
-    Rows of float16 and bfloat16 stay as they are: a table adds them up in float32.
+    Rows of float16 and bfloat16 are not summed here: a table sums them in float32.
 
     Args:
         keys: [n].
@@ -50,14 +50,14 @@ class Router:
     """Splits batches of keys among `count` tables by a partition function.
 
     Args:
-        partitioner: `f(keys [n], shard_num)` returning one shard in [0, shard_num) a key, or None
-            for `default_partition_fn`.
+        partitioner: `f(keys [n], shard_num)` that returns the shard of each key, in [0, shard_num).
+            None for `default_partition_fn`.
         count: Number of tables.
     """
 
-    #: Whether other processes that train in step with this one hold some of the tables.
+    #: True if other processes that train in step with this process hold some of the tables.
     is_spread = False
-    #: The number of the first table that this process holds.
+    #: Number of the first table in this process.
     first = 0
 
     def __init__(self, partitioner: Partitioner | None, count: int) -> None:
@@ -71,7 +71,7 @@ class Router:
 
     @property
     def is_hashed(self) -> bool:
-        """Whether keys are divided by the library's own hash, or not at all."""
+        """True if the library's own hash assigns the keys, or if there is one table."""
         return self.count == 1 or self.partitioner is default_partition_fn
 
     def table_name(self, name: str, number: int) -> str:
@@ -79,10 +79,10 @@ class Router:
         return f"{name}_mht_{number + 1}of{self.count}"
 
     def about(self, name: str, number: int) -> tuple[str, ...]:
-        """Returns what snapshot files say of table `number` of the Variable `name`.
+        """Returns the metadata of table `number` of the Variable `name` for its snapshot files.
 
         Returns:
-            Keys and values in turn.
+            Alternating keys and values.
         """
         partition = "hash" if self.is_hashed else "custom"
         return ("table", name, "shard", f"{number}/{self.count}", "partition", partition)
@@ -97,8 +97,8 @@ class Router:
             int32 [n], in [0, count).
 
         Raises:
-            ValueError: The user's function returned something else; in a graph, a
-                `tf.errors.InvalidArgumentError` when it runs.
+            ValueError: The user's function returned something else. In a graph it is a
+                `tf.errors.InvalidArgumentError` at run time.
         """
         shards = self.partitioner(keys, self.count)
         if self.partitioner is default_partition_fn:
@@ -106,14 +106,14 @@ class Router:
         return self._checked(tf.convert_to_tensor(shards), keys)
 
     def split(self, keys: tf.Tensor, *values: tf.Tensor) -> list[list[tf.Tensor]]:
-        """Splits keys, and what belongs to them, by table.
+        """Splits keys and their values by table.
 
         Args:
             keys: [n].
             *values: Each [n, ...].
 
         Returns:
-            For each table, its part of `keys` and of each of `values`, in the batch's order.
+            For each table, its part of `keys` and of each of `values`, in the order of the batch.
         """
         batch = (keys, *values)
         if self.count == 1:
@@ -123,7 +123,7 @@ class Router:
         return [list(part) for part in zip(*parts, strict=True)]
 
     def divided(self, keys: tf.Tensor) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-        """Returns for each table the places of its keys in the batch, int32 [m], and the keys.
+        """Returns, for each table, its keys and their positions in the batch, int32 [m].
 
         Args:
             keys: [n].
@@ -137,14 +137,14 @@ class Router:
     def gather(
         self, keys: tf.Tensor, read: Callable[[int, tf.Tensor], tuple[tf.Tensor, ...]]
     ) -> tuple[tf.Tensor, ...]:
-        """Reads from every table and puts the results in the order of `keys`.
+        """Reads from every table and returns the results in the order of `keys`.
 
         Args:
             keys: [n].
-            read: `f(table index, keys [m])` returning tensors [m, ...].
+            read: `f(table index, keys [m])` that returns tensors [m, ...].
 
         Returns:
-            What `read` returns, each [n, ...].
+            The results of `read`, each [n, ...].
         """
         if self.count == 1:
             return read(0, keys)
@@ -157,19 +157,19 @@ class Router:
         return count
 
     def everyones(self, *values: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Returns what all processes have, each [n, ...], joined."""
+        """Concatenates the values of all processes, each [n, ...]."""
         return values
 
     def require_whole(self, what: str, remedy: str) -> None:
-        """Raises NotImplementedError for what would be about a part of the rows only.
+        """Raises NotImplementedError if this process holds only some of the tables.
 
         Args:
-            what: Is asked for.
-            remedy: A sentence.
+            what: The operation that needs all tables.
+            remedy: One sentence.
         """
 
     def texts(self, text: str) -> list[str]:
-        """Returns what each process says; eager mode only."""
+        """Returns the `text` of each process. Eager mode only."""
         return [text]
 
     def _checked(self, shards: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:

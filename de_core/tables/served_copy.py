@@ -1,4 +1,4 @@
-"""A table inside a SavedModel: read-only, over a snapshot file that is one of its assets."""
+"""A table inside a SavedModel: read-only, over a snapshot file among the SavedModel's assets."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     from de_core.tables.table import Table
 
 
-#: How snapshot files' names end.
+#: File name suffix of snapshot files.
 SUFFIX = ".de"
-# Longer names are shortened: file systems take 255 bytes, of which endings need some.
+# Longer names are shortened. File systems allow 255 bytes, and suffixes need some of them.
 _STEM_BYTES = 150
-_PART = re.compile(r"\d+of\d+")  # which of a Variable's tables
-# While somebody else writes the assets: how their names end.
+_PART = re.compile(r"\d+of\d+")  # the table's number among a Variable's tables
+# The suffix of the assets' names while an export writes them itself; otherwise None.
 _deferred: contextvars.ContextVar[str | None] = contextvars.ContextVar(
     "de_core_deferred", default=None
 )
 
 
 def is_exporting() -> bool:
-    """Returns whether an export is being made, which writes the tables' files itself."""
+    """Returns whether an export is running that writes the tables' files itself."""
     return _deferred.get() is not None
 
 
 @contextlib.contextmanager
 def deferred_writes(suffix: str = SUFFIX) -> Iterator[None]:
-    """Makes copies leave their files empty, for a caller that writes the assets in place itself.
+    """Makes copies leave their files empty, for a caller that writes the assets itself.
 
     Args:
-        suffix: How the names of these assets end.
+        suffix: File name suffix of these assets.
     """
     token = _deferred.set(suffix)
     try:
@@ -52,10 +52,11 @@ def deferred_writes(suffix: str = SUFFIX) -> Iterator[None]:
 
 
 class FrozenCopy(tf.Module):
-    """What stands for one live table in one SavedModel.
+    """Represents one live table in one SavedModel.
 
-    TensorFlow's saver maps the live table's handle to the one `create_resource` makes, in every
-    function it saves. So nothing is traced again: the op that reads rows takes either handle.
+    In every function that TensorFlow saves, it replaces the live table's handle by the handle that
+    `create_resource` makes. No function is traced again: the op that reads rows accepts either
+    handle.
 
     Args:
         table: The live table.
@@ -65,7 +66,7 @@ class FrozenCopy(tf.Module):
         super().__init__()
         self.spec = table.spec
         self.handle = table.resource_handle
-        # Every graph its own, so that versions that one process serves never share a table.
+        # Unique per SavedModel, so that versions served by one process never share a table.
         unique = uuid.uuid4().hex
         self._metadata = list(table.metadata)
         self._shared_name = f"{table.name}_{unique}"
@@ -77,7 +78,7 @@ class FrozenCopy(tf.Module):
         self._asset = tf.saved_model.Asset(str(self.file))
 
     def create_resource(self) -> tf.Tensor:
-        """Makes the read-only table's handle in the current graph."""
+        """Creates the read-only table's handle in the current graph."""
         return library.de_frozen_table(
             shared_name=self._shared_name,
             key_dtype=self.spec.key_dtype,
@@ -86,10 +87,10 @@ class FrozenCopy(tf.Module):
         )
 
     def children(self) -> dict[str, Any]:
-        """Returns what the SavedModel stores: how to make, open and close the table, its file.
+        """Returns the objects that the SavedModel stores: the table's functions and its file.
 
-        TensorFlow and Keras ask for it once or more before they save, in eager mode; the rows are
-        those of the last time.
+        The functions create, open and close the table. TensorFlow and Keras call this in eager
+        mode, once or more, before they save. Only the rows of the last call are saved.
         """
         if _deferred.get() is None:
             attributes = {"values_only": True, "metadata": self._metadata}
@@ -118,7 +119,7 @@ class FrozenCopy(tf.Module):
 
 
 def file_stem(name: str) -> str:
-    """Returns a table's name as the beginning of a file name, which has room for an ending."""
+    """Returns a file name prefix for a table, short enough for a suffix."""
     whole, part, number = name.rpartition("_mht_")
     if part and _PART.fullmatch(number):
         return file_stem(whole) + part + number

@@ -16,7 +16,7 @@ from de_core.tables.router import Router, summed_rows
 from de_core.tables.spec import TableSpec
 from de_core.tables.table import Table, is_remote
 
-# In the order in which they were made.
+# In order of creation.
 _all: weakref.WeakValueDictionary[int, ShardedTable] = weakref.WeakValueDictionary()
 _numbers = itertools.count()
 
@@ -24,7 +24,7 @@ _EXPORT_ELSEWHERE = "Save a checkpoint, restore it in one process and export the
 
 
 def tables_behind(handles: Iterable[Any]) -> list[ShardedTable]:
-    """Returns the tables whose resource handles are among the tensors that a function captured."""
+    """Returns the tables whose resource handles are among a function's captured tensors."""
     wanted = {id(handle) for handle in handles}
     return [
         store
@@ -34,7 +34,7 @@ def tables_behind(handles: Iterable[Any]) -> list[ShardedTable]:
 
 
 def living() -> list[ShardedTable]:
-    """Returns the tables of the current graph, or in eager mode those of this process."""
+    """Returns the current graph's tables; in eager mode, all tables of this process."""
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
     return [store for _, store in sorted(_all.items()) if _graph_of(store) is graph]
 
@@ -47,15 +47,15 @@ def in_memory(
     policy: TablePolicy,
     router: Router,
 ) -> list[Table]:
-    """Makes the tables of a Variable in main memory, one on each device.
+    """Creates a Variable's tables in main memory, one on each device.
 
     Args:
-        name: Of the Variable; the tables' names follow from it.
+        name: The Variable's name, from which the tables' names are derived.
         spec: Dtypes, dim and devices.
-        initial: What a key without a row reads as.
-        init_size: Rows to make room for, divided among the tables.
-        policy: Which keys get a row and which rows go.
-        router: Divides the keys.
+        initial: The row that a key without a row reads as.
+        init_size: Number of rows to reserve, divided among the tables.
+        policy: Decides which keys get a row and which rows are evicted.
+        router: Assigns keys to tables.
     """
     return [
         Table(
@@ -79,15 +79,15 @@ def _graph_of(store: ShardedTable) -> tf.Graph | None:
 class ShardedTable:
     """One table on each device of a spec, and the batched verbs over all of them.
 
-    A plain object on purpose: neither Keras nor TensorFlow looks for state inside it.
+    Deliberately a plain object: Keras and TensorFlow do not search it for state.
 
     Args:
-        name: Of the Variable; the tables' names follow from it.
+        name: The Variable's name, from which the tables' names are derived.
         spec: Dtypes, dim and devices.
-        tables: One for each device, such as `in_memory` makes.
-        router: Divides the keys. If other processes hold some of the tables, all of them call the
-            verbs on keys, `size` and `export`, which are then about the rows of all.
-        policy: Which keys get a row and which rows go; None for all and none.
+        tables: One table per device, for example from `in_memory`.
+        router: Assigns keys to tables. If other processes hold some of the tables, all processes
+            must call the verbs on keys, `size` and `export`, which then cover all rows.
+        policy: Decides which keys get a row and which rows are evicted; None for no policy.
     """
 
     def __init__(
@@ -101,24 +101,24 @@ class ShardedTable:
         self.name = name
         self.spec = spec
         self.policy = TablePolicy() if policy is None else policy
-        #: Whether its tables live in other processes; then distinct keys travel, not all.
+        #: True if some tables live in other processes. Then only distinct keys travel.
         self.is_remote = router.is_spread or any(map(is_remote, spec.devices))
-        #: Whether one op may take a table and the anchor.
+        #: True if one op may use both a table and the anchor.
         self.is_on_one_device = not self.is_remote and len(set(spec.devices)) == 1
-        #: Returns an op that notes, where the tables live, that they have the rows they should.
+        #: Returns an op that records, on the tables' devices, that they hold the expected rows.
         self.presence: Callable[[], tf.Operation] | None = None
-        #: Hears of the keys [n] of each optimizer step.
+        #: Called with the keys [n] of each optimizer step.
         self.on_update: Callable[[tf.Tensor], Any] | None = None
-        #: What publishes these tables, by directory.
+        #: The publications of these tables, by directory.
         self.publications: dict[str, Any] = {}
         self.router = router
         self.tables = tuple(tables)
-        # Reads of all rows by name, which a finalized graph of TensorFlow 1 runs.
+        # Ops that read all rows, by name, for use in a finalized TensorFlow 1 graph.
         self._made: dict[str, Any] = {}
         _all[next(_numbers)] = self
 
     def in_saved_model(self) -> dict[str, Any]:
-        """Returns what TensorFlow shall put into a SavedModel, by name.
+        """Returns the objects that TensorFlow stores in a SavedModel, by name.
 
         Raises:
             NotImplementedError: Other processes hold some of the tables.
@@ -128,7 +128,7 @@ class ShardedTable:
 
     @property
     def outlives_its_process(self) -> bool:
-        """Whether the rows live in a storage, and are there before and after this process."""
+        """True if the rows persist outside this process, for example in Redis."""
         return self.tables[0].outlives_its_process
 
     def find(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -143,7 +143,7 @@ class ShardedTable:
         return self._read(keys, lambda table, part: table.find(part))
 
     def find_or_insert(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `find`, and stores the initial row of every key that had none."""
+        """Like `find`, but also stores the initial row of each key without a row."""
         return self._read(keys, lambda table, part: table.find(part, insert=True))
 
     def contains(self, keys: tf.Tensor) -> tf.Tensor:
@@ -159,13 +159,13 @@ class ShardedTable:
         return tf.ensure_shape(tf.reshape(found[0], tf.shape(keys)), keys.shape)
 
     def write(self, op: Any, batch: Sequence[tf.Tensor], *inputs: Any, **attributes: Any) -> Any:
-        """Runs one of the ops that take keys and something for each of them.
+        """Runs an op that takes keys and data for each key.
 
         Args:
-            op: Such as `library.de_table_insert_or_assign`.
-            batch: Keys [n], and what belongs to them, each [n, dim].
-            *inputs: The op's further inputs.
-            **attributes: Of the op.
+            op: An op such as `library.de_table_insert_or_assign`.
+            batch: Keys [n], then their data, each [n, dim].
+            *inputs: Further inputs of the op.
+            **attributes: Attributes of the op.
         """
         parts = self.router.split(*batch)
         return _grouped(
@@ -182,15 +182,15 @@ class ShardedTable:
         owner: tf.Tensor,
         average: bool = False,
     ) -> Any:
-        """Runs one optimizer step inside the tables: duplicates summed, one update a key.
+        """Runs one optimizer step inside the tables. Gradients of equal keys are summed first.
 
         Args:
-            gradient: Values [n, dim]; indices [n], the keys.
+            gradient: Values [n, dim]; indices [n] are the keys.
             hyper: double [k], the rule's hyperparameters.
-            rule: Such as "adam".
-            owner: Scalar string; the optimizer whose slots are meant.
-            average: Whether each row's moving average is kept as well; its momentum is then the
-                last of `hyper`.
+            rule: A rule such as "adam".
+            owner: Scalar string; the optimizer that owns the slots.
+            average: Whether to keep a moving average of each row. Its momentum is then the last of
+                `hyper`.
         """
         keys = self.keys_of(gradient)
         batch = (keys, gradient.values)
@@ -201,21 +201,21 @@ class ShardedTable:
         return self.updated(keys, done)
 
     def keys_of(self, gradient: tf.IndexedSlices) -> tf.Tensor:
-        """Returns the keys [n] that the slices of a gradient belong to."""
+        """Returns the keys [n] of a gradient's slices."""
         keys = gradient.indices
-        # TensorFlow widens int32 where it joins some.
+        # TensorFlow casts int32 indices to int64 when it concatenates gradients.
         return keys if keys.dtype == self.spec.key_dtype else tf.cast(keys, self.spec.key_dtype)
 
     def take_averages(self, owner: tf.Tensor) -> Any:
-        """Makes each row the moving average that `owner`, a scalar string, keeps of it."""
+        """Sets each row to its moving average, kept by `owner`, a scalar string."""
         return _grouped(table.run(library.de_table_take_averages, owner) for table in self.tables)
 
     def ensure_slots(self, owner: tf.Tensor, slots: dict[str, tuple[int, float]]) -> Any:
-        """Adds an optimizer's slots where they are not there yet.
+        """Adds an optimizer's slots that do not exist yet.
 
         Args:
             owner: Scalar string.
-            slots: The width of each and what it begins as, by name.
+            slots: Width and initial value of each slot, by name.
         """
         widths, initial = zip(*slots.values(), strict=True)
         return _grouped(
@@ -230,12 +230,12 @@ class ShardedTable:
         )
 
     def find_slot(self, keys: tf.Tensor, slot: tf.Tensor, width: int) -> tf.Tensor:
-        """Reads one slot of the rows of `keys`, keys.shape + [width].
+        """Reads one slot of the rows of `keys`.
 
         Args:
             keys: Any shape.
             slot: Scalar string, "owner/name".
-            width: Of the slot.
+            width: The slot's width.
         """
         dtype = tf.float64 if self.spec.value_dtype == tf.float64 else tf.float32
 
@@ -250,11 +250,11 @@ class ShardedTable:
         return self.write(library.de_table_assign_slot, (keys, values), slot)
 
     def drop_slots(self, owner: Any) -> Any:
-        """Takes an optimizer's slots out of all rows."""
+        """Removes an optimizer's slots from all rows."""
         return _grouped(table.run(library.de_table_drop_slots, owner) for table in self.tables)
 
     def slots(self) -> dict[str, int]:
-        """Returns the width of each slot that any table has, by "owner/name"; eager mode only."""
+        """Returns the width of each slot of any table, by "owner/name". Eager mode only."""
         found = {}
         for table in self.tables:
             names, widths = table.run(library.de_table_slots)
@@ -263,13 +263,13 @@ class ShardedTable:
         return found
 
     def begin_step(self, keys: tf.Tensor) -> tf.Tensor:
-        """Counts an optimizer step that is computed outside the tables, and asks for admission.
+        """Starts an optimizer step that is computed outside the tables, and admits keys.
 
         Args:
             keys: [n], distinct.
 
         Returns:
-            Which of them have a row then, bool [n].
+            Whether each key has a row after admission, bool [n].
         """
         dtype = self.spec.value_dtype
         nothing = tf.zeros([tf.size(keys), self.spec.dim], dtype)
@@ -280,7 +280,7 @@ class ShardedTable:
             return self.contains(tf.identity(keys))
 
     def updated(self, keys: tf.Tensor, done: Any) -> Any:
-        """Tells who wants to hear it that an optimizer step wrote `keys`, after it was `done`."""
+        """Calls `on_update` with the keys of an optimizer step, after the op `done`."""
         if self.on_update is None:
             return done
         with tf.control_dependencies([] if done is None else [done]):
@@ -288,11 +288,11 @@ class ShardedTable:
         return _grouped([done] if heard is None else [done, heard])
 
     def each(self, run: Callable[[Table], Any]) -> Any:
-        """Runs something on each table and returns one op, or None in eager mode."""
+        """Runs a function on each table and returns one op, or None in eager mode."""
         return _grouped(run(table) for table in self.tables)
 
     def evict_expired(self) -> Any:
-        """Removes the rows that outlived their time."""
+        """Removes expired rows."""
         return self.each(lambda table: table.run(library.de_table_evict_expired))
 
     def erase(self, keys: tf.Tensor) -> Any:
@@ -304,20 +304,20 @@ class ShardedTable:
         return _grouped(table.run(library.de_table_clear) for table in self.tables)
 
     def start(self) -> Any:
-        """Empties the tables in memory, as the initializer of a variable does; keeps others."""
+        """Empties tables in memory, like an initializer. Keeps persistent tables."""
         return tf.no_op() if self.outlives_its_process else self.clear()
 
     def reserve(self, rows: int) -> Any:
-        """Makes room for `rows` rows in all, divided among the tables."""
+        """Reserves memory for `rows` rows in total, divided among the tables."""
         share = tf.constant(-(-rows // self.router.count), tf.int64)
         return _grouped(table.run(library.de_table_reserve, share) for table in self.tables)
 
     def shrink_to_fit(self) -> Any:
-        """Gives the memory of removed rows back."""
+        """Releases the memory of removed rows."""
         return _grouped(table.run(library.de_table_shrink_to_fit) for table in self.tables)
 
     def size(self, index: int | None = None) -> tf.Tensor:
-        """Returns the number of rows of one table or of all, an int64 scalar."""
+        """Returns the number of rows of table `index` or of all tables, an int64 scalar."""
         if index is None and self._only_made():
             return self._made["size"]
         tables = self.tables if index is None else (self.tables[index],)
@@ -326,7 +326,7 @@ class ShardedTable:
         return size if index is not None else self.router.total(size)
 
     def export(self, slot: str = "") -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns all keys [n] and values [n, dim], or one optimizer slot [n, width]."""
+        """Returns all keys [n] with their values [n, dim] or one slot [n, width]."""
         if not slot and self._only_made():
             keys, values = self._made["export"]
             return keys, values
@@ -338,7 +338,7 @@ class ShardedTable:
         return keys, values
 
     def make_reads(self) -> None:
-        """Makes `size` and `export` of all tables for later, when the graph takes no new ops."""
+        """Creates the ops of `size` and `export` now, for use when the graph is finalized."""
         self._made = {"size": self.size(), "export": self.export()}
 
     def _only_made(self) -> bool:
@@ -366,6 +366,6 @@ class ShardedTable:
 
 
 def _grouped(ops: Any) -> Any:
-    """Returns one op for many, or None in eager mode, where they have run."""
+    """Groups ops into one. Returns None in eager mode, where they have already run."""
     ops = list(ops)
     return None if tf.executing_eagerly() else tf.group(*ops)

@@ -1,4 +1,4 @@
-"""What a table is made of: the checked arguments of a ``de.Variable``."""
+"""The checked properties of a table: dtypes, dim and devices."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ VALUE_DTYPES = (
     tf.bool,
     tf.string,
 )
-#: The longest row a table holds.
+#: The greatest `dim`.
 MAX_DIM = 4096
-# In the name of a device, but not in that of a job.
+# Matches accelerators in a device name, but not in a job's name.
 _ACCELERATOR = re.compile(r"(^|/|device:)([GT]PU|XLA_\w+)(:|$)", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
 class TableSpec:
-    """The properties that a second request for the same table must share.
+    """The properties that must be equal when a table is requested again.
 
     Attributes:
         key_dtype: Dtype of the keys.
         value_dtype: Dtype of the values.
-        dim: Values a row, 1 to `MAX_DIM`.
-        devices: One table is made on each.
+        dim: Values per row, 1 to `MAX_DIM`.
+        devices: The device of each table.
     """
 
     key_dtype: tf.DType
@@ -50,10 +50,10 @@ class TableSpec:
 
     @classmethod
     def checked(cls, key_dtype: Any, value_dtype: Any, dim: Any, devices: Any) -> TableSpec:
-        """Makes a spec of a user's arguments.
+        """Makes a spec from a user's arguments.
 
         Raises:
-            TypeError: A dtype is not supported, or `dim` or `devices` is of a wrong type.
+            TypeError: A dtype is not supported, or `dim` or `devices` has a wrong type.
             ValueError: `dim` is not in [1, 4096], or `devices` is empty or names a GPU.
         """
         return cls(
@@ -64,7 +64,7 @@ class TableSpec:
         )
 
     def difference(self, other: TableSpec) -> str:
-        """Returns the first property that differs with both values, or an empty string."""
+        """Describes the first property that differs, with both values. "" if none differs."""
         for field in dataclasses.fields(self):
             mine, theirs = getattr(self, field.name), getattr(other, field.name)
             if mine != theirs:

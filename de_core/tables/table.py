@@ -15,33 +15,33 @@ from de_core.tables.spec import TableSpec
 
 
 def is_remote(device: str) -> bool:
-    """Returns whether a device is that of a server."""
+    """Returns whether a device belongs to a server."""
     return "/job:" in device
 
 
 class Table(tf.saved_model.experimental.TrackableResource):
-    """A hash table from keys to rows, living in the op library.
+    """A hash table from keys to rows, stored in the op library.
 
-    In eager mode its memory is freed when this object goes, as that of a `tf.Variable` is: a
-    function that captured the handle and is called later fails. TensorFlow keeps some functions for
-    ever, so the table must not wait for them. On a server it goes with the last reference to its
-    handle, be it a function's. In a TensorFlow 1 graph it belongs to the session.
+    In eager mode, its memory is freed with this object, like a `tf.Variable`. Functions that
+    captured the handle then fail when called. TensorFlow never frees some functions, so a captured
+    handle must not keep the table alive. A table on a server is freed with the last reference to
+    its handle, which may be in a function. In a TensorFlow 1 graph the session owns the table.
 
-    Saved as a SavedModel it becomes a read-only table over a snapshot file (see `frozen.py`).
+    In a SavedModel it becomes a read-only table over a snapshot file (see `served_copy.py`).
 
     Args:
-        name: Unique among the tables of a graph.
+        name: Name, unique among the tables of a graph.
         spec: Dtypes and dim.
-        initial: What a key without a row reads as.
-        device: Where it lives.
-        init_size: Rows to make room for at once.
-        policy: The engine's text of what it remembers of rows, admits and gives up.
-        metadata: What its snapshot files say of it, keys and values in turn.
+        initial: The row that a key without a row reads as.
+        device: The table's device.
+        init_size: Number of rows to reserve.
+        policy: The engine's settings, as text, for metadata, admission and eviction.
+        metadata: Alternating keys and values for its snapshot files.
     """
 
-    #: Whether it pools rows without handing them out.
+    #: True if the table can pool rows itself, without returning them one by one.
     pools = True
-    #: Whether its rows are there before and after the process that uses them.
+    #: True if rows persist outside this process, for example in Redis.
     outlives_its_process = False
 
     def __init__(
@@ -54,7 +54,7 @@ class Table(tf.saved_model.experimental.TrackableResource):
         policy: str = "",
         metadata: Sequence[str] = (),
     ) -> None:
-        # No device for the base class: it would end up in SavedModels.
+        # Pass no device to the base class: it would be stored in SavedModels.
         super().__init__(device="")
         self.name = name
         self.spec = spec
@@ -66,8 +66,8 @@ class Table(tf.saved_model.experimental.TrackableResource):
         self._frozen_copy: FrozenCopy | None = None
         self._saved_copy: FrozenCopy | None = None
         with tf.init_scope():
-            handle = self.resource_handle  # makes the table now, not at the first use
-            # Ops that wait in a queue for another process, or another thread, would lose the table.
+            handle = self.resource_handle  # creates the table now, not at first use
+            # A lease would free the table before ops that still wait in a queue have run.
             is_prompt = tf.config.experimental.get_synchronous_execution()
             if is_prompt and not is_remote(device) and not tf.is_symbolic_tensor(handle):
                 with tf.device(device):
@@ -78,7 +78,8 @@ class Table(tf.saved_model.experimental.TrackableResource):
 
         Args:
             keys: Any shape.
-            insert: Whether to store the initial row of each key that has none; else a pure read.
+            insert: Whether to store the initial row of each key without a row. If False, only
+                reads.
 
         Returns:
             Values, keys.shape + [dim], and whether each key has a row, keys.shape.
@@ -87,7 +88,7 @@ class Table(tf.saved_model.experimental.TrackableResource):
         return tuple(self.run(op, keys, Tvalues=self.spec.value_dtype, dim=self.spec.dim))
 
     def export(self, slot: str = "", dtype: Any = None) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns all keys [n] and their values [n, dim], or one slot, of `dtype` if not theirs."""
+        """Returns all keys [n] with values [n, dim] or one slot, cast to `dtype` if given."""
         return tuple(
             self.run(
                 library.de_table_export,
@@ -98,7 +99,7 @@ class Table(tf.saved_model.experimental.TrackableResource):
         )
 
     def export_batches(self) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
-        """Yields keys [n] and values [n, dim], a few thousand rows a time; eager mode only."""
+        """Yields keys [n] and values [n, dim], a few thousand rows at a time. Eager only."""
         cursor, done = tf.constant(0, tf.uint64), False
         while not done:
             keys, values, cursor, done = self.run(
@@ -111,25 +112,25 @@ class Table(tf.saved_model.experimental.TrackableResource):
                 yield keys, values
 
     def stats(self) -> dict[str, Any]:
-        """Returns what the table tells of itself; eager mode only."""
+        """Returns the table's statistics. Eager mode only."""
         return dict(json.loads(self.run(library.de_table_stats).numpy()))
 
     def run(self, op: Any, *inputs: Any, **attributes: Any) -> Any:
-        """Runs one of the library's ops on this table, on its device.
+        """Runs an op of the library on this table and its device.
 
         Args:
-            op: Such as `library.de_table_erase`.
-            *inputs: What follows the handle.
-            **attributes: Of the op.
+            op: An op such as `library.de_table_erase`.
+            *inputs: The op's inputs after the handle.
+            **attributes: Attributes of the op.
         """
         with tf.device(self.device):
             return op(self.resource_handle, *inputs, **attributes)
 
     def frozen_copy(self, *, new: bool = False) -> FrozenCopy:
-        """Returns what will stand for this table in the next SavedModel that includes it.
+        """Returns the object that represents this table in the next SavedModel.
 
         Args:
-            new: Whether to make it anew, where somebody has asked already.
+            new: Whether to replace a copy that an earlier call made.
         """
         if self._frozen_copy is None or new:
             self._frozen_copy = FrozenCopy(self)
@@ -150,14 +151,14 @@ class Table(tf.saved_model.experimental.TrackableResource):
 
     def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
         if save_type != "savedmodel":
-            return {}  # the Variable checkpoints all of its tables together
+            return {}  # the Variable checkpoints all its tables together
         return self.frozen_copy().children()
 
     def _export_to_saved_model_graph(
         self, object_map: Any, tensor_map: Any, **_: Any
     ) -> list[tf.Tensor]:
-        # TensorFlow asks for the children first, once or more, and then for this once a save.
-        # Its file is copied after that, so it must outlive the call.
+        # TensorFlow calls `_trackable_children` first, at least once, and then this method once per
+        # save. It copies the file afterwards, so the frozen copy must outlive this call.
         frozen, self._frozen_copy = self._frozen_copy, None
         self._saved_copy = frozen
         if frozen is None:
