@@ -1,4 +1,4 @@
-"""The ASGI application, put together."""
+"""Builds the ASGI application from its parts."""
 
 import asyncio
 import inspect
@@ -41,11 +41,12 @@ from server.observability.worker_metrics import WorkerMetrics
 from server.settings import Settings
 from server.wire.paths import PREFIX
 
-# Runs that outlive their requests have so long to end.
+# Runs that outlive their requests have this long to end.
 _ENGINE_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
 
-# Newer FastAPI makes spans by itself and asks for each request whether to: `--tracing` does that.
+# Newer FastAPI creates spans by itself and checks for each request whether to. `--tracing` creates
+# our spans instead.
 _OWN_TELEMETRY: dict[str, Any] = (
     {"telemetry": {"tracing": False, "metrics": False, "logs": False}}
     if "telemetry" in inspect.signature(FastAPI.__init__).parameters
@@ -65,18 +66,19 @@ def create_app(
     accounts: Accounts | None = None,
     load_first: bool = False,
 ) -> FastAPI:
-    """Makes the gateway's application; several may live in one process.
+    """Builds the gateway's application. One process may hold several.
 
     Args:
-        settings: What it may be told.
-        engine: What answers. It is started and closed with the application.
-        lifecycle: Where the end is announced; one of its own if not given.
-        metrics: Where it counts; of its own if not given.
-        keys: The keys that open it; everyone may ask if not given.
+        settings: The gateway's settings.
+        engine: Runs the models. The application starts and closes it.
+        lifecycle: Announces the shutdown; the application creates one by default.
+        metrics: Counts requests; the application creates them by default.
+        keys: The accepted API keys. Without them no key is needed.
         workers: The metrics of other worker processes, if there are any.
-        plane: Shared with a gRPC port; made of the settings, engine and keys if not given.
-        accounts: Shared with a gRPC port; made of the metrics if not given.
-        load_first: Whether it starts only once the models were loaded, or failed to.
+        plane: The data plane, if a gRPC port shares it. Built from settings, engine and keys by
+            default.
+        accounts: The accounts, if a gRPC port shares them. Built from the metrics by default.
+        load_first: True to start only after the models were loaded or failed to load.
 
     Example:
         >>> from server.engines.embedded.engine import EmbeddedEngine, EmbeddedOptions
@@ -109,7 +111,7 @@ def create_app(
         try:
             await asyncio.wait_for(routed.close(), _ENGINE_SECONDS)
         except asyncio.TimeoutError:
-            # The process must end all the same: who runs it looks at this.
+            # The process must end anyway. Whoever runs it checks this flag.
             state.abandoned = True
             LOG.warning("a model still runs; the process ends without it")
 
@@ -127,7 +129,7 @@ def create_app(
         operations_router(routed, state, metrics, snapshots, workers or WorkerMetrics(None, 0))
     )
     app.add_exception_handler(HTTPException, _http_error)
-    # The last one added is the outermost.
+    # The middleware that is added last is the outermost.
     planes: dict[bytes, ASGIApp] = {
         PREFIX: V1(edge, settings.cors_origin),
         b"/v2": V2Plane(edge, state),
@@ -147,13 +149,13 @@ def create_app(
     def openapi() -> dict[str, Any]:
         return openapi_document()
 
-    # The documented way to describe an API by hand.
+    # FastAPI documents this way to describe an API by hand.
     setattr(app, "openapi", openapi)  # noqa: B010
     return app
 
 
 async def _load(engine: RoutedEngine, lifecycle: Lifecycle) -> None:
-    """Waits until the models were loaded, or failed to, or the end has begun."""
+    """Waits until the models are loaded, have failed to load, or shutdown has begun."""
     while not engine.started() and not lifecycle.draining:
         await asyncio.sleep(_LOOK_SECONDS)
 
@@ -164,13 +166,13 @@ def create_admin_app(
     keys: KeyRing | None,
     lifecycle: Lifecycle | None = None,
 ) -> ASGIApp:
-    """Makes the application of the admin port; `engine` is that of the gateway.
+    """Builds the application of the admin port; `engine` is the gateway's engine.
 
     Args:
-        settings: Its limits.
-        engine: What is administered; started and closed by the gateway's application.
-        keys: Without a key of the scope `admin` in it every request is refused.
-        lifecycle: Where the end is announced, if it is.
+        settings: The limits of the port.
+        engine: The engine to administer. The gateway's application starts and closes it.
+        keys: The API keys. Every request needs one with the scope `admin`.
+        lifecycle: Announces the shutdown, if given.
     """
     edge = HttpEdge(DataPlane(engine, settings, keys), settings.body_seconds)
     limited = BodyLimit(AdminPlane(engine, edge), max_bytes=64 << 10)

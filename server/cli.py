@@ -1,4 +1,4 @@
-"""`python -m server`: flags in, a running gateway or one sentence out."""
+"""`python -m server`: parses flags and runs a gateway, or prints one sentence and exits."""
 
 import argparse
 import gc
@@ -65,15 +65,15 @@ Stand in front of two model servers instead:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the gateway until it is told to stop.
+    """Runs the gateway until a signal stops it.
 
     Args:
-        arguments: The command line without the program's name; this process's if None.
+        arguments: The command line without the program's name; by default this process's.
 
     Returns:
-        The exit status: 0 after a stop in order, 2 if it could not start.
+        The exit status: 0 after an orderly shutdown, 2 if it could not start.
     """
-    # A gateway that starts has read its keys just now.
+    # A starting gateway reads its keys anyway, so it ignores SIGHUP until then.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     given = list(sys.argv[1:] if arguments is None else arguments)
     flags = {
@@ -109,12 +109,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _serve(gateway: Gateway) -> int:
-    # What is imported by now stays: later collections need not look at it again.
+    # Modules imported so far stay forever: exclude them from later garbage collections.
     gc.collect()
     gc.freeze()
     try:
         return gateway.run()
-    except GrpcPortError as error:  # taken since it was looked at
+    except GrpcPortError as error:  # another process took the port after the check
         print(error, file=sys.stderr)
         return 2
 

@@ -1,1 +1,1 @@
-"""Answers requests to models, whatever transport they come through."""
+"""Answers requests to models, independently of the transport."""

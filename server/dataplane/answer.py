@@ -1,4 +1,4 @@
-"""What a request to a model is answered with."""
+"""The answer to a request to a model."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ class Answer:
     """An answer.
 
     Attributes:
-        body: The JSON text, or bytes of another media type.
-        version: The model version that gave it, if one did.
-        media_type: What the body is.
-        headers: More to tell beside the body.
+        body: JSON text, or bytes of another media type.
+        version: The model version that answered; None if no version did.
+        media_type: The media type of the body.
+        headers: Further headers of the answer.
     """
 
     body: bytes

@@ -1,8 +1,8 @@
-"""Where decoding and encoding run, so that nobody waits for another's large body.
+"""Chooses where bodies are decoded and encoded, so that large ones delay nobody else.
 
-C decoders hold Python's interpreter lock until they are done. So small work runs in the event
-loop, work of some milliseconds on a thread, and large work in another process, which is killed
-when the request's deadline passes or its client leaves.
+C decoders hold Python's interpreter lock until they finish. So small bodies run in the event loop,
+bodies that take some milliseconds run on a thread, and large bodies run in another process. That
+process is killed when the request's deadline passes or its client disconnects.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from server.tensors import Tensors
 
 T = TypeVar("T")
 
-# Bytes of JSON up to which decoding takes less than a detour over a thread is worth.
+# Decoding this many bytes of JSON takes about as long as handing it to a thread.
 _INLINE_BYTES = 32 << 10
-# Bytes of JSON up to which a decoder holds the interpreter for a few milliseconds only.
+# A decoder holds the interpreter lock for a few milliseconds for this many bytes of JSON.
 _THREAD_BYTES = 512 << 10
 _PROCESSES = 2
 _MAX_WAITING = 32
@@ -30,7 +30,7 @@ class Codec:
     """Runs decoders and encoders. Used from one event loop."""
 
     def __init__(self) -> None:
-        """Makes the codec; threads and processes start when they are first needed."""
+        """Creates the codec. Threads and processes start on first use."""
         self._idle: list[CodecProcess] = []
         self._busy: set[CodecProcess] = set()
         self._waiting = 0
@@ -41,13 +41,13 @@ class Codec:
         self._threads = ThreadPoolExecutor(_PROCESSES + 2, thread_name_prefix="codec")
 
     async def run(self, size: int, stage: str, function: Callable[..., T], *arguments: object) -> T:
-        """Runs a function of a module where its work disturbs nobody.
+        """Runs a function of a module where it blocks no other request.
 
         Args:
-            size: The work, in bytes of JSON that would take as long.
-            stage: What its time is counted as.
-            function: A function of a module: another process imports it by its name.
-            *arguments: Its arguments; they and the result can be pickled.
+            size: The amount of work, as the bytes of JSON that would take as long to decode.
+            stage: The stage of the request that the time is added to.
+            function: A function of a module. Another process imports it by name.
+            *arguments: Its arguments. They and the result must be picklable.
 
         Raises:
             ServingError: What the function raises; RESOURCE_EXHAUSTED if too much large work
@@ -92,7 +92,7 @@ class Codec:
         return result
 
     async def close(self) -> None:
-        """Ends the processes and threads; they start again when they are needed again."""
+        """Ends the processes and threads. They start again on the next use."""
         idle, threads = self._idle, self._threads
         for process in (*idle, *self._busy):
             process.kill()
@@ -108,5 +108,5 @@ class Codec:
 
 
 def work_of(tensors: Tensors) -> int:
-    """Returns the work of writing tensors as JSON, in bytes of it."""
+    """Returns the cost of writing tensors as JSON, in bytes of JSON."""
     return sum(array.size * 8 for array in tensors.values())

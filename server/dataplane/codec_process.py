@@ -1,7 +1,7 @@
-"""A process that decodes and encodes large bodies, and its two ends of a socket.
+"""A process that decodes and encodes large bodies, and both ends of its socket.
 
-Tensors cross as raw bytes. Whatever becomes many Python objects (strings, examples) is built in
-small steps, so that the event loop gets the interpreter lock between them.
+Tensors cross as raw bytes. Strings and examples become many Python objects, so they are built in
+small steps: between two steps the event loop gets the interpreter lock.
 """
 
 import io
@@ -24,28 +24,29 @@ from server.tensors import Array, Example
 from server.wire.examples import ExamplesRequest
 
 _SIZES = struct.Struct("<Q")
-# Address space of the process: far above what a body within the limits needs.
+# Address space of the process in bytes, far more than a body within the limits needs.
 _MAX_MEMORY_BYTES = 6 << 30
 _NICENESS = 10
-# Larger bytes cross without being copied into the message around them.
+# Bytes objects larger than this cross without being copied into the message around them.
 _APART_BYTES = 64 << 10
 _EXAMPLES_AT_ONCE = 500
 
 
 class CodecProcess:
-    """One process, seen from the gateway. `call` blocks and is for one thread at a time."""
+    """The gateway's end of one process. Only one thread may use `call` at a time."""
 
     def __init__(self) -> None:
-        """Makes it; the process starts with the first call."""
+        """Creates the object. The process starts with the first call."""
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self.usable = True
 
     def call(self, function: Callable[..., Any], arguments: tuple[object, ...]) -> Any:
-        """Runs a function of a module in the process; returns what it returns.
+        """Runs a function of a module in the process and returns its result. Blocks.
 
         Raises:
-            ServingError: What the function raises; INVALID_ARGUMENT if it needs too much memory.
+            ServingError: The function raised it, or INVALID_ARGUMENT if the work needs too much
+                memory.
         """
         connection = self._socket or self._start()
         try:
@@ -67,13 +68,13 @@ class CodecProcess:
         raise RuntimeError(f"a codec process failed: {value}")
 
     def kill(self) -> None:
-        """Ends the process, whatever it does; a call under way fails."""
+        """Kills the process. A running call fails."""
         self.usable = False
         if self._process is not None:
             self._process.kill()
 
     def wait(self) -> None:
-        """Waits for the end of a killed process; freeing its memory takes a while."""
+        """Waits for the end of a killed process. Freeing its memory takes a while."""
         if self._process is not None:
             self._process.wait()
         if self._socket is not None:
@@ -87,7 +88,7 @@ class CodecProcess:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                # A terminal's Ctrl-C is for the gateway.
+                # Ctrl-C in a terminal is meant for the gateway.
                 start_new_session=True,
                 env={
                     **os.environ,
@@ -108,7 +109,7 @@ def _too_large() -> ServingError:
 
 
 class _Pickler(pickle.Pickler):
-    """Writes strings of a tensor as one piece of bytes, and examples in portions."""
+    """Packs the strings of a tensor as one bytes object, and examples in portions."""
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, np.ndarray) and value.dtype == np.object_:
@@ -125,7 +126,7 @@ class _Pickler(pickle.Pickler):
 
 
 class _Bytes:
-    """Bytes on their way to the other end."""
+    """Bytes that travel to the other end of the socket."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
@@ -186,7 +187,7 @@ def _read(connection: socket.socket, size: int) -> bytearray:
 
 
 def main(descriptor: int) -> None:
-    """Does the work of a `CodecProcess`, until the gateway closes its end."""
+    """Runs the calls of a `CodecProcess` until the gateway closes its end."""
     resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     os.nice(_NICENESS)
     connection = socket.socket(fileno=descriptor)

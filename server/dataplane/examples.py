@@ -1,4 +1,4 @@
-"""`:classify` and `:regress`: labels and values for examples of named features."""
+"""`:classify` and `:regress`: labels and values for examples with named features."""
 
 from server.dataplane.answer import Answer
 from server.dataplane.plane import DataPlane
@@ -13,12 +13,12 @@ from server.wire.examples import (
 )
 from server.wire.signature_text import signature_text
 
-# An example costs so many times what a number of the same length in JSON does.
+# Decoding an example takes this many times as long as a JSON number of the same length.
 _WORK = 16
 
 
 async def classify(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
-    """Answers a `:classify` request; errors as `decode_examples` and `Servable.classify`."""
+    """Answers a `:classify` request; raises as `decode_examples` and `Servable.classify`."""
     request = await _decode(plane, body)
     async with plane.lease(spec) as servable:
         check_classifies(servable, request.signature_name)
@@ -30,7 +30,7 @@ async def classify(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
 
 
 async def regress(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
-    """Answers a `:regress` request; errors as `decode_examples` and `Servable.regress`."""
+    """Answers a `:regress` request; raises as `decode_examples` and `Servable.regress`."""
     request = await _decode(plane, body)
     async with plane.lease(spec) as servable:
         check_regresses(servable, request.signature_name)
@@ -43,10 +43,10 @@ async def _decode(plane: DataPlane, body: bytes) -> ExamplesRequest:
 
 
 def check_classifies(servable: Servable, name: str) -> None:
-    """Refuses a signature that is not there, or cannot classify examples.
+    """Raises if the signature is missing or cannot classify examples.
 
-    Its method name does not count, as it does not in TensorFlow Serving: TensorFlow 2 saves all
-    signatures under that of predict.
+    Like TensorFlow Serving we ignore the signature's method name: TensorFlow 2 saves every
+    signature with the name of predict.
     """
     signature = _with_examples(servable, name)
     if len(signature.outputs) not in (1, 2):
@@ -60,7 +60,7 @@ def check_classifies(servable: Servable, name: str) -> None:
 
 
 def check_regresses(servable: Servable, name: str) -> None:
-    """Refuses a signature that is not there, or gives examples no values."""
+    """Raises if the signature is missing or returns no value per example."""
     signature = _with_examples(servable, name)
     if len(signature.outputs) != 1:
         raise invalid("Expected one output Tensor.")

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol's requests, from either transport."""
+"""Requests of the Open Inference Protocol, over REST and gRPC."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ SERVER = {
     "version": __version__,
     "extensions": ["binary_tensor_data", "model_configuration", "model_repository"],
 }
-# Bytes are read and written so many times faster than JSON: numbers are copied, strings are not.
+# Numeric bytes are read and written this many times faster than JSON. Strings are not faster.
 BINARY_WORK = 4
 _COPY_WORK = 64
 _OCTETS = "application/octet-stream"
@@ -29,13 +29,13 @@ _OCTETS = "application/octet-stream"
 async def infer(
     plane: DataPlane, spec: ModelSpec, body: bytes, header: bytes | None = None
 ) -> Answer:
-    """Answers an inference request; errors as `decode_infer` and `Servable.run`.
+    """Answers an inference request; raises as `decode_infer` and `Servable.run`.
 
     Args:
-        plane: Leases the model.
-        spec: The model asked for.
-        body: The request.
-        header: The header `Inference-Header-Content-Length`, if there is one.
+        plane: The data plane that leases the model.
+        spec: The requested model.
+        body: The body of the request.
+        header: The header `Inference-Header-Content-Length`, or None.
     """
     size = len(body) if header is None else len(body) // BINARY_WORK
     request = await plane.codec.run(size, "decode", decode_infer, body, header, plane.limits)
@@ -52,7 +52,7 @@ async def infer(
 
 
 def written_work(outputs: Tensors) -> int:
-    """Returns the work of writing tensors as bytes, in bytes of JSON that would take as long."""
+    """Returns the cost of writing tensors as bytes, as the bytes of JSON that take as long."""
     return sum(
         array.size * BINARY_WORK if array.dtype.kind == "O" else array.nbytes // _COPY_WORK
         for array in outputs.values()
@@ -62,13 +62,13 @@ def written_work(outputs: Tensors) -> int:
 async def run_infer(servable: LeasedModel, request: InferRequest) -> Tensors:
     """Runs the signature that a request names.
 
-    Ids of a table may have any shape, which the answer has too. A second input `lengths` cuts a
-    flat list of them into bags, as rows of ids of rank 2 are; the parameters `combiner` and
-    `missing` are those of `:lookup`.
+    Ids of a table may have any shape; the answer has the same shape. A second input `lengths`
+    divides a flat list of ids into bags. Rows of ids of rank 2 are bags too. The parameters
+    `combiner` and `missing` work as in `:lookup`.
 
     Raises:
-        ServingError: INVALID_ARGUMENT for inputs that are not the signature's; NOT_FOUND for
-            unknown ids if the request asks for that; see also `Servable.run`.
+        ServingError: INVALID_ARGUMENT for inputs that do not match the signature; NOT_FOUND for
+            unknown ids with `missing` "error"; see also `Servable.run`.
     """
     parameters = request.parameters
     signature = find_signature(servable.signatures, parameters.signature_name)
@@ -96,7 +96,7 @@ async def metadata(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], i
 
 
 async def config(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int]:
-    """Returns the configuration that Triton would have for a model, and the version."""
+    """Returns a model's configuration as Triton reports it, and the version."""
     async with plane.lease(spec) as servable:
         return model_config(spec.name, _default(servable)), servable.version
 
@@ -108,7 +108,7 @@ def _default(servable: LeasedModel) -> SignatureSpec:
 
 
 async def ready(plane: DataPlane, spec: ModelSpec) -> int:
-    """Returns the version that a model serves.
+    """Returns the version of a model that serves now.
 
     Raises:
         ServingError: NOT_FOUND if it does not serve, UNAVAILABLE while it is being loaded.
@@ -124,7 +124,7 @@ _STATES = {VersionState.AVAILABLE: "READY", VersionState.LOADING: "LOADING"}
 
 
 async def repository_index(plane: DataPlane, *, ready: bool = False) -> list[dict[str, str]]:
-    """Lists all versions of all models; only those that serve if `ready`."""
+    """Lists all versions of all models; with `ready` only the versions that serve."""
     listed = []
     for name in sorted(plane.engine.model_names()):
         for status in await plane.engine.status(ModelSpec(name)):

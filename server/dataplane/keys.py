@@ -1,9 +1,9 @@
-"""API keys, and tokens beside them: who may ask for what.
+"""API keys and tokens: who may send which requests.
 
-`python -m server.keys NAME predict lookup` makes a key.
+`python -m server.keys NAME predict lookup` creates a key.
 
-The file holds no key, only SHA-256 digests of them: keys are 256 random bits, so a digest
-cannot be reversed. It is YAML or JSON::
+The file holds only SHA-256 digests of the keys. A key is 256 random bits, so its digest cannot be
+reversed. The file is YAML or JSON::
 
     keys:
       - {name: shop, scopes: [predict, lookup], sha256: 9f86d081…}
@@ -25,12 +25,12 @@ SCOPES = ("predict", "lookup", "admin")
 
 
 class KeysError(Exception):
-    """A file of keys that cannot be used; the message says why."""
+    """An unusable keys file; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ApiKey:
-    """Whose key it is, its digest, and what it opens."""
+    """The owner of a key, its digest, and its scopes."""
 
     name: str
     digest: bytes
@@ -38,16 +38,16 @@ class ApiKey:
 
 
 class KeyRing:
-    """The keys that a gateway knows. Used from one event loop."""
+    """The API keys that a gateway accepts. Used from one event loop."""
 
     def __init__(
         self, file: WatchedFile[tuple[ApiKey, ...]] | None, tokens: Tokens | None = None
     ) -> None:
-        """Makes the ring.
+        """Creates the key ring.
 
         Args:
-            file: The file of API keys; None if there are none.
-            tokens: Tells of the tokens that open too, if any do.
+            file: The file of API keys; None if there is none.
+            tokens: Checks tokens; None if tokens are not accepted.
         """
         self._file = file
         self._tokens = tokens
@@ -59,12 +59,12 @@ class KeyRing:
         tokens: Tokens | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> "KeyRing":
-        """Reads a file of keys, and reads it again when it changes.
+        """Reads a keys file, and reads it again when it changes.
 
         Args:
             path: The file.
             tokens: As for the constructor.
-            clock: Tells the time in seconds.
+            clock: Returns the time in seconds.
 
         Raises:
             KeysError: The file cannot be read, or an entry is wrong.
@@ -79,24 +79,24 @@ class KeyRing:
         return cls(WatchedFile(path, _api_keys, refuse, clock), tokens)
 
     def reload(self) -> None:
-        """Reads the files of keys again now. A broken file keeps its old keys."""
+        """Reads the keys files again now. If a file is broken, its old keys stay."""
         if self._file is not None:
             self._file.look(now=True)
         if self._tokens is not None:
             self._tokens.look(now=True)
 
     def allows(self, scope: str) -> bool:
-        """Returns whether any key may open a scope."""
+        """Returns whether any key or token may have the scope."""
         return self._tokens is not None or any(scope in key.scopes for key in self._known())
 
     def owner(self, key: str | None) -> ApiKey:
-        """Returns whose key it is, and what it opens.
+        """Returns the owner of a credential and its scopes.
 
         Args:
-            key: The key or token that the client sent, if it sent one.
+            key: The key or token that the client sent, or None.
 
         Raises:
-            ServingError: UNAUTHENTICATED without a known key.
+            ServingError: UNAUTHENTICATED if the key is missing or unknown.
         """
         owner = self._owner(key) if key else None
         if owner is None:
@@ -108,13 +108,13 @@ class KeyRing:
         return owner
 
     def _owner(self, key: str) -> ApiKey | None:
-        # No API key has a dot in it.
+        # An API key contains no dot; a token does.
         if self._tokens is not None and "." in key:
             owner = self._tokens.owner(key)
             return ApiKey(f"token of {owner[0]}", b"", owner[1]) if owner else None
         digest = hashlib.sha256(key.encode("utf-8", "replace")).digest()
         found = None
-        # All of them, so that the time tells nothing.
+        # Compare with every entry, so that the time reveals nothing about the key.
         for candidate in self._known():
             if hmac.compare_digest(candidate.digest, digest):
                 found = candidate

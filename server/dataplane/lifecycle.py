@@ -1,15 +1,15 @@
-"""Whether the gateway takes traffic, or is on its way out."""
+"""The gateway's lifecycle: taking traffic, or shutting down."""
 
 import dataclasses
 
 
 @dataclasses.dataclass
 class Lifecycle:
-    """State shared by the process's signal handling and the readiness endpoint.
+    """State that signal handlers and the readiness endpoint share.
 
     Attributes:
-        draining: Whether the end has begun; readiness says no from then on.
-        abandoned: Whether a model still ran when everything else had ended.
+        draining: True once shutdown has begun. `/readyz` fails from then on.
+        abandoned: True if a model was still running after everything else had ended.
     """
 
     draining: bool = False

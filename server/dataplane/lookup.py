@@ -1,4 +1,4 @@
-"""`:lookup`: embeddings of ids, row by row or pooled, from a model's tables."""
+"""`:lookup`: embeddings of ids from a model's tables, one per id or pooled."""
 
 from collections.abc import Mapping
 
@@ -28,9 +28,9 @@ from server.wire.pooling import (
 from server.wire.raw_lookup import decode_raw_ids, encode_raw
 
 _NAMED_IN_ERROR = 5
-# Ids of a lookup that are kept as an example of what the table holds.
+# Number of found ids that are kept from a lookup, as examples of the table's content.
 _SAMPLED = 4
-# They are looked for among the first so many.
+# The examples are taken from this many ids at the start of the lookup.
 _LOOKED_AT = 64
 _NO_IDS = msgspec.Raw(b"[]")
 
@@ -42,15 +42,15 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout 
     `embeddings` of shape (n, dim) and `found` of shape (n,).
 
     Args:
-        plane: Leases the model.
-        spec: The model asked for.
-        body: The request: JSON, or little-endian ids.
-        layout: What form request and answer have; the query tells `table`, `combiner` and
-            `missing` of a request that is not JSON.
+        plane: The data plane that leases the model.
+        spec: The requested model.
+        body: The body: JSON, or little-endian ids.
+        layout: The formats of request and answer. For a request in bytes, the query parameters
+            `table`, `combiner` and `missing`.
 
     Raises:
-        ServingError: INVALID_ARGUMENT for a wrong body; NOT_FOUND for an unknown table, and
-            for unknown ids if the request asks for that; see also `Servable.run`.
+        ServingError: INVALID_ARGUMENT for a wrong body; NOT_FOUND for an unknown table, or for
+            unknown ids with `missing` "error"; see also `Servable.run`.
     """
     request = _request(body, plane.limits, layout)
     async with plane.lease(spec) as servable:
@@ -85,7 +85,7 @@ async def infer_lookup(
 async def _find(
     servable: LeasedModel, signature: SignatureSpec, ids: Ids, combiner: str, missing: str
 ) -> tuple[Array, Found]:
-    """Returns a row for each id, and which of them the table holds."""
+    """Returns a row for each id, and which ids the table holds."""
     if combiner != "none" and ids.lengths is None:
         raise invalid(
             f"Combiner {combiner} needs `ids` to be a list of lists, one a bag: "
@@ -115,7 +115,7 @@ def _is_table(signature: SignatureSpec) -> bool:
 
 
 def unknown_table(spec: ModelSpec, table: str, tables: list[str]) -> ServingError:
-    """Returns the error for a table a model does not have; names those it has."""
+    """Returns the error for an unknown table; its message names the model's tables."""
     if not tables:
         return ServingError(Code.NOT_FOUND, f"Model {spec.name} has no embedding tables")
     return ServingError(
@@ -188,7 +188,7 @@ def _encode(
 def _combine(
     rows: Array, found: Found, lengths: list[int] | None, combiner: str, nullable: bool
 ) -> tuple[Array, Found | None, list[int] | None]:
-    """Returns the vectors to answer with, which of them are there, and the bags they lie in."""
+    """Returns the vectors of the answer, which of them were found, and their bags."""
     present: Found | None = found if nullable else None
     if combiner == "none" or lengths is None:
         return rows, present, lengths

@@ -1,4 +1,4 @@
-"""What models there are: status, metadata, tables."""
+"""Descriptions of models: status, metadata, tables."""
 
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from server.wire.status import encode_metadata, encode_status, status_entry
 
 
 class Lessor(Protocol):
-    """Leases models: an engine, or the data plane in front of it."""
+    """Leases models. Either an engine, or the data plane in front of one."""
 
     def lease(self, spec: ModelSpec) -> AbstractAsyncContextManager[Servable]:
         """See `Engine.lease`."""
@@ -22,7 +22,7 @@ class Lessor(Protocol):
 
 
 async def status(engine: Engine, spec: ModelSpec) -> Answer:
-    """Answers with the state of a model's versions; errors as `Engine.status`."""
+    """Answers with the state of a model's versions; raises as `Engine.status`."""
     return Answer(
         encode_status(
             status_entry(entry.version, entry.state.value, entry.code, entry.message)
@@ -32,7 +32,7 @@ async def status(engine: Engine, spec: ModelSpec) -> Answer:
 
 
 async def metadata(lessor: Lessor, spec: ModelSpec) -> Answer:
-    """Answers with a model's signatures; errors as `Engine.lease`."""
+    """Answers with a model's signatures; raises as `Engine.lease`."""
     async with lessor.lease(spec) as servable:
         return Answer(
             encode_metadata(spec.name, servable.version, servable.described), servable.version
@@ -40,12 +40,12 @@ async def metadata(lessor: Lessor, spec: ModelSpec) -> Answer:
 
 
 async def tables(lessor: Lessor, spec: ModelSpec, table: str | None) -> Answer:
-    """Answers with what is known of a model's tables.
+    """Answers with the description of a model's tables.
 
     Args:
         lessor: Leases the model.
-        spec: The model asked for.
-        table: One table, or None for `{"tables": […]}` with all.
+        spec: The requested model.
+        table: The name of one table, or None for `{"tables": […]}` with all tables.
 
     Raises:
         ServingError: NOT_FOUND for an unknown table; see also `Engine.lease`.
@@ -76,7 +76,7 @@ async def _stats(servable: Servable) -> list[dict[str, Any]]:
 
 
 def _declared(servable: Servable, table: str) -> dict[str, Any]:
-    """Returns what the signatures alone tell of a table, for models that keep no statistics."""
+    """Returns a table's description from the signatures, for models without statistics."""
     signature = servable.signatures[LOOKUP_PREFIX + table]
     embeddings = signature.outputs["embeddings"]
     return {

@@ -1,6 +1,6 @@
-"""The data plane: what holds for every request to a model, whatever transport brings it.
+"""The data plane: one path for every request to a model, over any transport.
 
-Keys, scopes, rates, places, deadlines and limits hold here and nowhere else.
+Only this module checks keys, scopes, rates, concurrency, deadlines and limits.
 """
 
 import time
@@ -32,7 +32,7 @@ from server.wire.timeouts import timeout_seconds
 T = TypeVar("T")
 B = TypeVar("B")
 
-# A key that opens either may ask; the signature decides which of the two it needs.
+# A key needs one of these scopes. The signature decides which one.
 RUN_SCOPES = ("predict", "lookup")
 
 
@@ -46,13 +46,13 @@ class DataPlane:
         keys: KeyRing | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Makes the data plane of one process.
+        """Creates the data plane of one process.
 
         Args:
-            engine: What runs the models; started and closed by whoever owns it.
+            engine: Runs the models. Its owner starts and closes it.
             settings: The limits.
-            keys: The keys that open it; None if everyone may ask.
-            clock: Tells the time in seconds, for rates.
+            keys: The accepted API keys; None if no key is needed.
+            clock: Returns the time in seconds, for rates.
         """
         self.engine = engine
         self.keys = keys
@@ -77,16 +77,16 @@ class DataPlane:
         """Answers one request.
 
         Args:
-            request: Its record.
-            scopes: The client's key must open one of these; any known key will do if empty.
-            read: Reads the body. A request takes its place once the body is there.
-            work: Makes the answer from the body, within the deadline.
-            gone: Waits until the client is gone; None if the transport cancels this task then.
+            request: The request's record.
+            scopes: The client's key needs one of these scopes; if empty, any known key is enough.
+            read: Reads the body. The request counts as running only after its body has arrived.
+            work: Computes the answer from the body before the deadline.
+            gone: Waits until the client disconnects; None if the transport then cancels this task.
 
         Raises:
             ServingError: UNAUTHENTICATED, PERMISSION_DENIED, RESOURCE_EXHAUSTED,
                 DEADLINE_EXCEEDED, or what `work` raises.
-            ClientGoneError: The client left.
+            ClientGoneError: The client disconnected.
         """
         throttle = self._throttle
         client = self._admit(request, scopes)
@@ -108,7 +108,7 @@ class DataPlane:
             throttle.client_places.leave(client)
 
     def receive(self, request: Request, count: int) -> None:
-        """Counts bytes of a request's body as they arrive; `answer` counts them off.
+        """Counts bytes of a request's body as they arrive. `answer` subtracts them again.
 
         Raises:
             ServingError: RESOURCE_EXHAUSTED if too many bytes are held.
@@ -126,7 +126,7 @@ class DataPlane:
         )
 
     def _admit(self, request: Request, scopes: Sequence[str]) -> str:
-        """Checks the client's key; returns the name that the client is counted by."""
+        """Checks the client's key. Returns the name by which the client's requests are counted."""
         if self.keys is None:
             return request.address
         headers = request.headers
@@ -137,25 +137,25 @@ class DataPlane:
         return f"key {owner.name}"
 
     def lease(self, spec: ModelSpec) -> "Lease":
-        """Leases a version of a model to the current request; errors as `Engine.lease`.
+        """Leases a version of a model to the current request; raises as `Engine.lease`.
 
         Raises:
-            ServingError: On entering: RESOURCE_EXHAUSTED if the model has too much to do.
+            ServingError: On entering: RESOURCE_EXHAUSTED if the model has too many requests.
         """
         return Lease(self.engine, spec, self._throttle, self.limits)
 
     async def close(self) -> None:
-        """Ends what the plane started."""
+        """Releases the resources of the plane."""
         await self.codec.close()
 
 
 class Lease(AbstractAsyncContextManager["LeasedModel"]):
-    """A place at a model, and one of its versions; entered and left once."""
+    """One of a model's running requests and one of its versions. Can be entered once."""
 
     def __init__(self, engine: Engine, spec: ModelSpec, throttle: Throttle, limits: Limits) -> None:
-        """Makes the lease; nothing is taken yet."""
+        """Creates the lease without taking anything."""
         self._lease = engine.lease(spec)
-        # Names that no model has are not remembered.
+        # Do not remember names of models that do not exist.
         self._model = spec.name if spec.name in engine.model_names() else ""
         self._throttle = throttle
         self._limits = limits
@@ -187,10 +187,10 @@ class Lease(AbstractAsyncContextManager["LeasedModel"]):
 
 
 class LeasedModel:
-    """A `Servable` as clients may use it: scopes and limits hold for each run."""
+    """A `Servable` that checks scopes and limits before each run."""
 
     def __init__(self, servable: Servable, limits: Limits) -> None:
-        """Wraps a servable for as long as it is leased."""
+        """Wraps a servable while it is leased."""
         self._servable = servable
         self._limits = limits
 
@@ -210,10 +210,10 @@ class LeasedModel:
         return self._servable.described
 
     async def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
-        """Runs a signature; errors as `Servable.run`.
+        """Runs a signature; raises as `Servable.run`.
 
         Raises:
-            ServingError: PERMISSION_DENIED if the client's key does not open the signature,
+            ServingError: PERMISSION_DENIED if the client's key lacks the scope of the signature,
                 INVALID_ARGUMENT for inputs beyond a limit.
         """
         permit_signature(signature)
@@ -225,7 +225,7 @@ class LeasedModel:
     async def classify(
         self, signature: str, examples: Sequence[Example], context: Example | None
     ) -> Classifications:
-        """Classifies examples; errors as for `run`."""
+        """Classifies examples; raises as `run`."""
         permit_signature(signature)
         self._limits.check_examples(len(examples))
         return await self._servable.classify(signature, examples, context)
@@ -233,14 +233,14 @@ class LeasedModel:
     async def regress(
         self, signature: str, examples: Sequence[Example], context: Example | None
     ) -> Array:
-        """Returns one value per example; errors as for `run`."""
+        """Returns one value per example; raises as `run`."""
         permit_signature(signature)
         self._limits.check_examples(len(examples))
         return await self._servable.regress(signature, examples, context)
 
 
 def permit_signature(signature: str) -> None:
-    """Raises `ServingError` (PERMISSION_DENIED) if the client's key does not open a signature."""
+    """Raises `ServingError` (PERMISSION_DENIED) if the client's key lacks the signature's scope."""
     of_tables = signature.startswith(LOOKUP_PREFIX) or signature == STATS_SIGNATURE
     _permit(current_request(), ("lookup",) if of_tables else ("predict",))
 
@@ -255,10 +255,10 @@ def _permit(request: Request, scopes: Sequence[str]) -> None:
 
 
 def public_error(error: ServingError, request: Request) -> ServingError:
-    """Returns the error as a client may see it.
+    """Returns the error that the client may see.
 
-    An error that tells of the server instead of the request goes to the log; the client gets
-    the request's id.
+    An error about the server, not the request, goes to the log. The client gets only the request's
+    id.
     """
     if error.code not in PRIVATE_CODES:
         return error

@@ -1,4 +1,4 @@
-"""`:predict`: tensors to tensors by any signature."""
+"""`:predict`: runs any signature on tensors."""
 
 from collections.abc import Mapping
 
@@ -18,10 +18,11 @@ async def predict(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout
     """Answers a `:predict` request.
 
     Args:
-        plane: Leases the model.
-        spec: The model asked for.
-        body: The request.
-        layout: The query's `int64=string` writes 64-bit integers as strings.
+        plane: The data plane that leases the model.
+        spec: The requested model.
+        body: The body of the request.
+        layout: The layout of the answer. `int64=string` in the query writes 64-bit integers as
+            strings.
 
     Raises:
         ServingError: See `decode_predict`, `Servable.run` and `encode_predict`.
@@ -46,7 +47,7 @@ async def predict(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout
 
 
 def find_signature(signatures: Mapping[str, SignatureSpec], name: str) -> SignatureSpec:
-    """Returns the signature of a name; an INVALID_ARGUMENT `ServingError` if there is none."""
+    """Returns the signature of a name, or raises `ServingError` (INVALID_ARGUMENT)."""
     try:
         return signatures[name]
     except KeyError:
@@ -58,5 +59,5 @@ def _decode(body: bytes, signatures: Mapping[str, SignatureSpec], limits: Limits
 
 
 def rows_of(inputs: Tensors) -> int:
-    """Returns the number of rows that inputs hold."""
+    """Returns the number of rows of the inputs."""
     return max((len(array) for array in inputs.values() if array.ndim), default=1)

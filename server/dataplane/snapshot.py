@@ -1,4 +1,4 @@
-"""What the engine serves right now: models, versions and their ages, tables and their growth."""
+"""A summary of what the engine serves: models, versions and their ages, tables and their growth."""
 
 import asyncio
 import time
@@ -14,19 +14,19 @@ from server.observability.metrics import Metrics
 from server.request import Request, begin_request
 from server.wire.status import status_entry
 
-# Statistics walk over every table: asked for seldom, whoever asks the gateway how often.
+# Seconds between two collections. Statistics visit every table, so clients share one result.
 _KEPT_SECONDS = 5.0
-# A model server that does not answer must not hide from who watches the gateway that it does not.
+# Seconds to wait for a model server. A silent server must not block the summary.
 _PATIENCE_SECONDS = 1.0
 _GIVEN_UP_SECONDS = 10.0
 _GROWTH_POINTS = 360
 
 
 class Snapshots:
-    """Collects what is served, at most every few seconds."""
+    """Collects the summary, at most every few seconds."""
 
     def __init__(self, engine: Engine, metrics: Metrics) -> None:
-        """Makes the collector; nothing is asked yet."""
+        """Creates the collector. It sends no requests yet."""
         self._engine = engine
         self._metrics = metrics
         self._taken = float("-inf")
@@ -37,7 +37,7 @@ class Snapshots:
     async def models(self) -> list[dict[str, Any]]:
         """Returns models with versions, ages in seconds, tables and the tables' growth.
 
-        They are those of the time before if the engine takes longer than a second to tell.
+        Returns the previous summary if the engine takes longer than a second.
         """
         if self._taking is None and time.monotonic() - self._taken > _KEPT_SECONDS:
             self._taking = asyncio.get_running_loop().create_task(self._take())
@@ -49,7 +49,7 @@ class Snapshots:
         return self._models
 
     async def _take(self) -> None:
-        # The request that began this may have less time, and others wait for the same.
+        # This request may have less time than others that wait for the same collection.
         begin_request(Request(deadline=time.monotonic() + _GIVEN_UP_SECONDS))
         try:
             self._models = [await self._model(n) for n in sorted(self._engine.model_names())]

@@ -1,22 +1,23 @@
-"""Ends requests whose time is up, or whose client went away."""
+"""Ends requests whose deadline has passed or whose client has disconnected."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 
-# Answers usually take less than this: only slower ones pay for a task that watches the client.
+# Most answers take less than this many seconds. Only slower ones get a task that watches the
+# client.
 _WATCH_AFTER_SECONDS = 0.02
 
 
 class ClientGoneError(Exception):
-    """The client closed the connection before it had its answer."""
+    """The client closed the connection before the answer."""
 
 
 class Supervisor:
-    """Cancels the task that enters it, and raises the reason in place of the cancellation.
+    """Cancels the task that enters it, and replaces the cancellation by its reason.
 
-    Cheaper than `asyncio.wait_for`, which starts a task for every request before Python 3.12, and
-    than a generator for each `with`.
+    Cheaper than `asyncio.wait_for`, which starts a task per request before Python 3.12, and cheaper
+    than a generator-based context manager.
     """
 
     def __init__(
@@ -25,12 +26,12 @@ class Supervisor:
         late: Callable[[], Exception],
         gone: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Makes the supervisor of one block.
+        """Creates the supervisor of one `with` block.
 
         Args:
-            seconds: Time that the block may take.
-            late: Makes the exception for a block that takes longer.
-            gone: Waits until the client is gone, which raises `ClientGoneError`; None if the
+            seconds: The time limit of the block.
+            late: Creates the exception for a block that exceeds the limit.
+            gone: Waits until the client disconnects, which raises `ClientGoneError`. None if the
                 transport cancels the task itself.
         """
         self._seconds = seconds

@@ -1,4 +1,4 @@
-"""How many requests are taken: at once, and a second; from all, from one client, to one model."""
+"""Limits on requests at once and per second: in total, per client, per model."""
 
 import time
 from collections import OrderedDict
@@ -8,31 +8,31 @@ from server.errors import Code, ServingError
 from server.settings import Settings
 
 _REMEMBERED = 10_000
-# Bodies of the largest size that are held at once: a few bytes of gzip become one.
+# Bodies of the largest size that may be in memory at once. A few bytes of gzip can become one.
 _BODIES = 8
-# This many seconds' worth of requests may come in one go.
+# A client may send this many seconds' worth of requests in one burst.
 _BURST_SECONDS = 2.0
 
 
 class Places:
-    """A bound on the requests under way, for each name by itself. Used from one event loop."""
+    """Limits the number of running requests per name. Used from one event loop."""
 
     def __init__(self, most: int, what: str = "requests") -> None:
-        """Makes the places, all free.
+        """Creates the limit.
 
         Args:
-            most: Requests of one name answered at once.
-            what: What they are, for the refusal.
+            most: Running requests per name.
+            what: What the requests are, for the error message.
         """
         self._most = most
         self._what = what
         self._taken: dict[str, int] = {}
 
     def enter(self, name: str = "") -> None:
-        """Takes a place; `leave` gives it back.
+        """Takes a place. `leave` returns it.
 
         Raises:
-            ServingError: RESOURCE_EXHAUSTED if all are taken.
+            ServingError: RESOURCE_EXHAUSTED if no place is free.
         """
         taken = self._taken.get(name, 0)
         if taken >= self._most:
@@ -44,7 +44,7 @@ class Places:
         self._taken[name] = taken + 1
 
     def leave(self, name: str = "") -> None:
-        """Gives a place back."""
+        """Returns a place."""
         left = self._taken[name] - 1
         if left:
             self._taken[name] = left
@@ -53,18 +53,18 @@ class Places:
 
 
 class Held:
-    """A bound on the bytes of all bodies that are held at once. Used from one event loop."""
+    """Limits the bytes of all bodies in memory. Used from one event loop."""
 
     def __init__(self, most: int) -> None:
-        """Makes the bound; `most` is in bytes."""
+        """Creates the limit; `most` is in bytes."""
         self._most = most
         self._held = 0
 
     def take(self, count: int) -> None:
-        """Counts bytes that arrived; `give` takes them off.
+        """Adds bytes that arrived. `give` subtracts them.
 
         Raises:
-            ServingError: RESOURCE_EXHAUSTED beyond the bound.
+            ServingError: RESOURCE_EXHAUSTED beyond the limit.
         """
         if self._held + count > self._most:
             raise ServingError(
@@ -75,35 +75,36 @@ class Held:
         self._held += count
 
     def give(self, count: int) -> None:
-        """Takes bytes off that are held no longer."""
+        """Subtracts bytes that are no longer in memory."""
         self._held -= count
 
 
 class Rate:
-    """A bound on requests a second, for each name by itself. Used from one event loop."""
+    """Limits requests per second for each name. Used from one event loop."""
 
     def __init__(
         self, rate: float, whose: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Makes the bound.
+        """Creates the limit.
 
         Args:
-            rate: Requests a second of one name; 0 for no bound.
-            whose: What the names are, for the refusal: `from one client`.
-            clock: Tells the time in seconds.
+            rate: Requests per second and name; 0 for no limit.
+            whose: What the names are, for the error message, such as `from one client`.
+            clock: Returns the time in seconds.
         """
         self._rate = rate
         self._burst = max(1.0, rate * _BURST_SECONDS)
         self._whose = whose
         self._clock = clock
-        # Tokens left, and when they were counted, by name; the longest unseen first.
+        # By name: the tokens left, and the time of the last count. The name that was unused longest
+        # is first.
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def count(self, name: str) -> None:
         """Counts one request.
 
         Raises:
-            ServingError: RESOURCE_EXHAUSTED if there are more than the rate.
+            ServingError: RESOURCE_EXHAUSTED if the rate is exceeded.
         """
         if not self._rate:
             return
@@ -124,22 +125,22 @@ class Rate:
 
 
 class Throttle:
-    """Bounds on what one process takes, whatever transport it comes through."""
+    """The limits of one process, over all transports."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
-        """Makes the bounds.
+        """Creates the limits.
 
         Args:
-            settings: How much is taken.
-            clock: Tells the time in seconds.
+            settings: The limits' sizes.
+            clock: Returns the time in seconds.
         """
-        #: Places of the process.
+        #: Running requests of the process.
         self.places = Places(settings.max_in_flight)
-        #: Places of each client, from the head of a request to its answer.
+        #: Running requests of each client, from the head of a request to its answer.
         self.client_places = Places(settings.client_in_flight, "requests of one client")
         self.client_rate = Rate(settings.rate_per_second, "from one client", clock)
-        #: Bytes of the bodies, after decompression.
+        #: Bytes of the bodies in memory, after decompression.
         self.bytes = Held(_BODIES * settings.max_decompressed_bytes)
-        #: Places at each model.
+        #: Running requests of each model.
         self.model_places = Places(settings.model_in_flight, "requests to one model")
         self.model_rate = Rate(settings.model_rate_per_second, "to one model", clock)

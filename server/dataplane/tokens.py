@@ -1,9 +1,9 @@
-"""JSON Web Tokens as credentials: signed by a known key, for this gateway, and not expired.
+"""JSON Web Tokens as credentials: signed by a known key, for this gateway, not expired.
 
-The public keys come from a file, a JSON Web Key Set, and never from an address in a token. It is
-read again when it changes, so keys can be rotated. Tokens need `exp`, `sub`, the issuer and the
-audience; their `scope` (or `scp`) names what they open. Secrets shared with the issuer are refused:
-who can check such a token could make one.
+The public keys come from a file (a JSON Web Key Set), never from an address in a token. The file is
+read again when it changes, so keys can be rotated. A token needs `exp`, `sub`, the issuer and the
+audience; its `scope` (or `scp`) lists its scopes. Shared secrets are refused: anybody who can check
+such a token can create one.
 """
 
 import importlib
@@ -22,22 +22,22 @@ _PRIVATE = frozenset({"d", "k", "p", "q"})
 
 
 class TokensError(Exception):
-    """Keys that tokens cannot be checked by; the message says why."""
+    """Unusable public keys; the message says why."""
 
 
 class Tokens:
-    """Tells whose tokens are good. Used from one event loop."""
+    """Checks tokens. Used from one event loop."""
 
     def __init__(
         self, path: Path, issuer: str, audience: str, clock: Callable[[], float] = time.time
     ) -> None:
-        """Reads the keys.
+        """Reads the public keys.
 
         Args:
             path: The key set's file.
-            issuer: Who must have issued a token.
-            audience: Whom a token must be meant for.
-            clock: Tells the time in seconds since 1970.
+            issuer: The required issuer (`iss`).
+            audience: The required audience (`aud`).
+            clock: Returns the time in seconds since 1970.
 
         Raises:
             TokensError: PyJWT is missing, or the file is no set of public keys.
@@ -49,7 +49,7 @@ class Tokens:
             raise TokensError(
                 f"--jwt-keys-file needs: pip install 'de-core[jwt]'. Received: {error}"
             ) from None
-        # A claim of another type than the standard's, or nested too deep, raises these.
+        # PyJWT raises these for a claim of the wrong type or with too deep nesting.
         self._errors = (
             self._jwt.PyJWTError,
             ValueError,
@@ -59,7 +59,7 @@ class Tokens:
         )
         self._issuer, self._audience = issuer, audience
         self._clock = clock
-        # What a good token says and until when, the longest unused first.
+        # Subject, scopes and expiry of checked tokens, least recently used first.
         self._known: OrderedDict[str, tuple[float, str, frozenset[str]]] = OrderedDict()
 
         def refuse(reason: str) -> TokensError:
@@ -71,7 +71,7 @@ class Tokens:
         self._file = WatchedFile(path, self._parse, refuse, clock)
 
     def owner(self, token: str) -> tuple[str, frozenset[str]] | None:
-        """Returns the subject of a token and the scopes it opens; None if it is not good."""
+        """Returns the subject of a token and its scopes; None if the token is invalid."""
         self.look()
         known = self._known.get(token)
         if known is None:
@@ -101,7 +101,7 @@ class Tokens:
                 claims = jwt.decode(
                     token,
                     key,
-                    # The key's, whatever the token says.
+                    # The algorithm comes from the key, whatever the token claims.
                     algorithms=[key.algorithm_name],
                     issuer=self._issuer,
                     audience=self._audience,

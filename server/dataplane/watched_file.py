@@ -1,4 +1,4 @@
-"""A file whose content is read again when it changes."""
+"""A file that is read again when it changes."""
 
 import logging
 import time
@@ -26,12 +26,12 @@ class WatchedFile(Generic[T]):
 
         Args:
             path: The file.
-            parse: Parses the file's content; any exception means that the file is broken.
-            refuse: Makes the error for a broken file from the reason.
-            clock: Tells the time in seconds.
+            parse: Parses the file's content. Any exception means that the file is broken.
+            refuse: Creates the error for a broken file from the reason.
+            clock: Returns the time in seconds.
 
         Raises:
-            Exception: What `refuse` makes, if the file is broken.
+            Exception: The file is broken; `refuse` creates the exception.
         """
         self._path, self._parse, self._refuse, self._clock = path, parse, refuse, clock
         self._looked = clock()
@@ -39,18 +39,18 @@ class WatchedFile(Generic[T]):
         self.value = self._parsed()
 
     def look(self, *, now: bool = False) -> bool:
-        """Reads the file again if the last look was a second ago, or at once.
+        """Reads the file again if it changed. Checks at most once a second.
 
         A broken file keeps the old value and logs one sentence.
 
         Args:
-            now: Do not wait for the second to pass.
+            now: Check without waiting for the second to pass.
 
         Returns:
-            Whether there is a new value.
+            True if there is a new value.
         """
         time_now = self._clock()
-        # The clock may be set back.
+        # The system's clock may be set back.
         if not now and abs(time_now - self._looked) < _LOOK_SECONDS:
             return False
         self._looked = time_now

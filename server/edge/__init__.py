@@ -1,1 +1,1 @@
-"""Transports: each turns its requests into the data plane's and answers back."""
+"""Transports: each converts its requests and answers for the data plane."""

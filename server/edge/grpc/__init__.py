@@ -1,1 +1,1 @@
-"""gRPC: TensorFlow Serving's services over the data plane."""
+"""gRPC: TensorFlow Serving's services on the data plane."""

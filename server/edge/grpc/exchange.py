@@ -12,16 +12,16 @@ from server.request import Request
 
 # Answers one request from its bytes.
 Work = Callable[[Request, bytes], Awaitable[bytes]]
-# What the metrics call a method, the scopes of which a key must open one, and what answers it.
-# Without scopes no key is needed.
+# The method's name in the metrics, the scopes of which a key needs one, and the handler. Without
+# scopes no key is needed.
 Method = tuple[str, Sequence[str] | None, Work]
 
 
 class GrpcEdge:
-    """gRPC around the data plane. Messages arrive and leave as bytes."""
+    """Connects gRPC to the data plane. Messages arrive and leave as bytes."""
 
     def __init__(self, plane: DataPlane, accounts: Accounts) -> None:
-        """Makes the edge.
+        """Creates the edge.
 
         Args:
             plane: Answers the requests.
@@ -31,7 +31,7 @@ class GrpcEdge:
         self._accounts = accounts
 
     def service(self, name: str, methods: Mapping[str, Method]) -> Any:
-        """Returns a service for `grpc.aio.Server.add_generic_rpc_handlers`.
+        """Returns a generic handler for `grpc.aio.Server.add_generic_rpc_handlers`.
 
         Args:
             name: The service's full name.
@@ -105,6 +105,6 @@ def _request(path: str, verb: str, context: Any) -> Request:
 
 
 def _address_of(peer: str) -> str:
-    """Returns the address of `ipv4:ADDRESS:PORT`, so that it is REST's client of that address."""
+    """Returns the address in `ipv4:ADDRESS:PORT`, as REST writes it for the same client."""
     _, _, address = peer.partition(":")
     return address.rpartition(":")[0] or address

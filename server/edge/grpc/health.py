@@ -1,4 +1,4 @@
-"""gRPC's health service: says of every service whether the gateway takes traffic."""
+"""gRPC's health service: reports for every service whether the gateway takes traffic."""
 
 import asyncio
 import contextlib
@@ -9,15 +9,15 @@ _LOOK_SECONDS = 0.5
 
 
 class Health:
-    """`grpc.health.v1.Health` on a server; needs no key, as `/readyz` needs none."""
+    """`grpc.health.v1.Health` on a server. Like `/readyz` it needs no key."""
 
     def __init__(self, server: Any, services: Sequence[str], serves: Callable[[], bool]) -> None:
         """Adds the service to a server that has not started.
 
         Args:
             server: A `grpc.aio.Server`.
-            services: The names that are asked for; the empty name stands for the whole server.
-            serves: Tells whether the gateway takes traffic now.
+            services: The names that clients may check; the empty name stands for the whole server.
+            serves: Returns whether the gateway takes traffic now.
         """
         from grpc_health.v1 import health_pb2, health_pb2_grpc
         from grpc_health.v1.health import aio
@@ -26,7 +26,7 @@ class Health:
 
         class Servicer(aio.HealthServicer):
             async def look(self) -> None:
-                """Sets the status of all services to what holds now."""
+                """Sets the status of all services to the current one."""
                 for name in ("", *services):
                     await self.set(name, status.SERVING if serves() else status.NOT_SERVING)
 
@@ -39,13 +39,13 @@ class Health:
         self._task = asyncio.get_running_loop().create_task(self._watch())
 
     async def _watch(self) -> None:
-        """Tells the clients of `Watch` of changes."""
+        """Sends changes to the clients of `Watch`."""
         while True:
             await self._servicer.look()
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def stop(self) -> None:
-        """Says of everything that it does not serve, and ends."""
+        """Reports all services as not serving, and ends."""
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol's GRPCInferenceService: clients of Triton and KServe work with it."""
+"""The Open Inference Protocol's GRPCInferenceService, for clients of Triton and KServe."""
 
 from typing import Any
 
@@ -14,10 +14,10 @@ from server.request import Request
 
 
 class InferenceService:
-    """ModelInfer, and what clients ask before."""
+    """ModelInfer, and the health and metadata calls that clients send before it."""
 
     def __init__(self, edge: GrpcEdge, lifecycle: Lifecycle) -> None:
-        """Makes the service over an edge; `lifecycle` tells whether the gateway takes traffic."""
+        """Creates the service on an edge; `lifecycle` says whether the gateway takes traffic."""
         self._plane = edge.plane
         self._lifecycle = lifecycle
         self.handler = edge.service(

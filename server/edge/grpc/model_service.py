@@ -14,10 +14,10 @@ _STATES = {"START": 10, "LOADING": 20, "AVAILABLE": 30, "UNLOADING": 40, "END": 
 
 
 class ModelService:
-    """GetModelStatus; the configuration of models is not changed through gRPC."""
+    """GetModelStatus. Models cannot be configured over gRPC."""
 
     def __init__(self, edge: GrpcEdge) -> None:
-        """Makes the service over an edge."""
+        """Creates the service on an edge."""
         self._plane = edge.plane
         self._protos = load_protos()
         self.handler = edge.service(

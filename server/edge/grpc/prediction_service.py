@@ -1,4 +1,4 @@
-"""TensorFlow Serving's PredictionService: its clients work with it unchanged."""
+"""TensorFlow Serving's PredictionService, for unchanged clients."""
 
 from typing import Any
 
@@ -29,12 +29,12 @@ from server.wire.examples import ExamplesRequest
 
 _NAME = "tensorflow.serving.PredictionService"
 _SIGNATURES = "signature_def"
-# Bytes of a message of numbers are read so many times faster than JSON's, those of examples not.
+# Numeric bytes of a message are read this many times faster than JSON. Examples are not faster.
 _TENSOR_WORK = 8
 
 
 def spec_of(target: Target) -> ModelSpec:
-    """Returns the model, and the choice of its version, that a message names."""
+    """Returns the model, and the version choice, that a message names."""
     return ModelSpec(target.name, target.version, target.label)
 
 
@@ -42,7 +42,7 @@ class PredictionService:
     """Predict, Classify, Regress, MultiInference, GetModelMetadata."""
 
     def __init__(self, edge: GrpcEdge) -> None:
-        """Makes the service over an edge."""
+        """Creates the service on an edge."""
         self._plane = edge.plane
         self._protos = load_protos()
         self.handler = edge.service(
@@ -110,7 +110,7 @@ class PredictionService:
         for name in names:
             if names.count(name) > 1:
                 raise invalid(f"Duplicate evaluation of signature: {name}")
-        # One version answers all tasks, whatever comes meanwhile.
+        # One version answers all tasks, even if a newer one arrives meanwhile.
         async with self._plane.lease(spec_of(tasks[0].target)) as servable:
             for task in tasks:
                 result = response.results.add()

@@ -1,4 +1,4 @@
-"""gRPC's server reflection: clients such as grpcurl learn the services and messages from it."""
+"""gRPC's server reflection: clients such as grpcurl discover services and messages with it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ def add_reflection(server: Any, services: Sequence[str]) -> None:
 
     Args:
         server: A `grpc.aio.Server`.
-        services: The full names of its services; those of health and reflection are added.
+        services: The full names of its services. This adds health and reflection.
     """
     from grpc_health.v1 import health, health_pb2
     from grpc_reflection.v1alpha import reflection, reflection_pb2

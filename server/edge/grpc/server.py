@@ -1,4 +1,4 @@
-"""The gRPC port: starts with the application's event loop and ends with it."""
+"""The gRPC port. It starts and ends with the application's event loop."""
 
 import dataclasses
 from pathlib import Path
@@ -23,21 +23,21 @@ _SERVICES = (
 
 
 class GrpcPortError(Exception):
-    """The gRPC port cannot be listened on; the message says what to do."""
+    """The gRPC port is not available; the message says what to do."""
 
 
 @dataclasses.dataclass(frozen=True)
 class GrpcOptions:
-    """How the gRPC port works.
+    """Options of the gRPC port.
 
     Attributes:
         host: Address to listen on.
         port: Port to listen on; 0 for any free one.
-        max_message_bytes: Largest message, either way.
-        max_in_flight: Requests answered at once.
-        share_port: Whether other processes listen on the same port.
-        certificate: Certificate chain and private key for TLS, if given.
-        client_ca: Certificates that clients must be known by, if given.
+        max_message_bytes: Largest message, in either direction.
+        max_in_flight: Requests that run at once.
+        share_port: True if other processes listen on the same port.
+        certificate: Certificate chain and private key for TLS; None for plain text.
+        client_ca: CA certificates for clients' certificates; None if clients need none.
     """
 
     host: str
@@ -50,7 +50,7 @@ class GrpcOptions:
 
 
 class GrpcServer:
-    """TensorFlow Serving's services, the Open Inference Protocol's, health and reflection."""
+    """Serves TensorFlow Serving's and the Open Inference Protocol's services over gRPC."""
 
     def __init__(
         self,
@@ -59,13 +59,13 @@ class GrpcServer:
         accounts: Accounts | None = None,
         lifecycle: Lifecycle | None = None,
     ) -> None:
-        """Makes the server.
+        """Creates the server.
 
         Args:
-            plane: Answers the requests; its engine is started and closed by whoever owns it.
-            options: How the port works.
-            accounts: Counts and logs the requests; by itself if not given.
-            lifecycle: Tells whether the gateway takes traffic; always if not given.
+            plane: Answers the requests. The engine's owner starts and closes the engine.
+            options: The options of the port.
+            accounts: Counts and logs the requests; created by default.
+            lifecycle: Says whether the gateway takes traffic; always by default.
         """
         self._plane = plane
         self._accounts = accounts or Accounts(Metrics(), None, plane.engine.model_names)
@@ -76,10 +76,10 @@ class GrpcServer:
         self.port = options.port
 
     async def start(self) -> None:
-        """Begins to listen.
+        """Starts to listen.
 
         Raises:
-            GrpcPortError: The address cannot be listened on.
+            GrpcPortError: The address is not available.
         """
         import grpc
 
@@ -119,7 +119,7 @@ class GrpcServer:
         await self._server.start()
 
     async def stop(self, seconds: float) -> None:
-        """Takes no new requests, and gives those under way some time."""
+        """Refuses new requests, and gives running ones some time."""
         if self._health is not None:
             await self._health.stop()
         if self._server is not None:

@@ -1,4 +1,4 @@
-"""Everything under /admin: what an operator decides while the gateway runs. Its own port."""
+"""Everything under /admin, on its own port: changes that an operator makes at run time."""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -50,14 +50,14 @@ _FORMS = {_Label: '{"version": 2}', _Traffic: '{"weights": {"1": 95, "2": 5}}'}
 
 
 class AdminPlane:
-    """ASGI application of the admin API. Every request needs a key of the scope `admin`."""
+    """ASGI application of the admin API. Every request needs a key with the scope `admin`."""
 
     def __init__(self, engine: RoutedEngine, edge: HttpEdge) -> None:
-        """Makes the application.
+        """Creates the application.
 
         Args:
-            engine: What is administered.
-            edge: Checks the keys; without keys nothing is allowed.
+            engine: The engine to administer.
+            edge: Checks the keys. Without keys it refuses everything.
         """
         self._engine = engine
         self._edge = edge

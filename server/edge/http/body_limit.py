@@ -1,4 +1,4 @@
-"""A bound on the request body, counted as it arrives."""
+"""Limits the request body while it arrives."""
 
 import asyncio
 
@@ -6,25 +6,25 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.edge.http.responses import error_response
 
-# How much, and for how long, a refused client may go on sending before it is cut off. A
-# connection closed at once would be reset, and most clients would never see the answer.
+# How many bytes, and how many seconds, a refused client may keep sending. Closing the connection at
+# once would reset it, and most clients would never see the answer.
 _LINGER_BYTES = 64 << 20
 _LINGER_SECONDS = 2.0
 
 
 class BodyTooLargeError(Exception):
-    """The body is over the limit; raised from `receive`."""
+    """The body exceeds the limit; `receive` raises it."""
 
 
 class BodyLimit:
-    """Answers 413 to bodies over a limit, declared or streamed."""
+    """Answers 413 to bodies over a limit, by their declared or their streamed size."""
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         """Wraps an application.
 
         Args:
             app: The application.
-            max_bytes: Largest body, as sent.
+            max_bytes: Largest body in bytes, as sent.
         """
         self._app = app
         self._max_bytes = max_bytes

@@ -1,4 +1,4 @@
-"""Compressed request bodies, with a bound on what they become."""
+"""Compressed request bodies, with a limit on the decompressed size."""
 
 import asyncio
 import functools
@@ -8,16 +8,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.edge.http.responses import error_response
 
-# A body may be several gzip members; millions of empty ones would only burn time.
+# A body may consist of several gzip members. Millions of empty ones would only waste time.
 _MAX_MEMBERS = 64
 _WINDOWS = {
     b"gzip": 16 + zlib.MAX_WBITS,
     b"x-gzip": 16 + zlib.MAX_WBITS,
-    # HTTP means zlib's format by this name.
+    # HTTP calls zlib's format `deflate`.
     b"deflate": zlib.MAX_WBITS,
 }
-# A piece of this size may become a thousand times larger, which takes milliseconds: others
-# must not wait for it.
+# A piece of this size may grow a thousand times, which takes milliseconds. Other requests must not
+# wait for it.
 _OFFLOAD_BYTES = 4096
 
 
@@ -29,14 +29,14 @@ class _RefusedError(Exception):
 
 
 class CompressedRequest:
-    """Decompresses bodies of `Content-Encoding: gzip` or `deflate`; answers 415 to others."""
+    """Decompresses bodies with `Content-Encoding: gzip` or `deflate`; answers 415 to others."""
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         """Wraps an application.
 
         Args:
             app: The application.
-            max_bytes: Largest body after decompression.
+            max_bytes: Largest body in bytes after decompression.
         """
         self._app = app
         self._max_bytes = max_bytes
@@ -82,7 +82,7 @@ class CompressedRequest:
 
 
 class _Inflater:
-    """Decompresses a stream of one or more members, up to a bound."""
+    """Decompresses a stream of one or more members, up to a limit."""
 
     def __init__(self, max_bytes: int, encoding: bytes) -> None:
         self._name = encoding.decode()
@@ -103,7 +103,7 @@ class _Inflater:
                             400, f"Request body must be at most {_MAX_MEMBERS} {self._name} members"
                         )
                     self._stream = zlib.decompressobj(self._window)
-                # One byte over the bound is enough to know.
+                # One byte over the limit is enough to detect it.
                 piece = self._stream.decompress(data, self._left + 1)
                 self._left -= len(piece)
                 if self._left < 0:

@@ -17,10 +17,10 @@ _KEY = "gateway.request"
 
 
 class Ask(Protocol):
-    """Puts the request to the data plane; see `DataPlane.answer`."""
+    """Sends the request to the data plane; see `DataPlane.answer`."""
 
     async def __call__(self, scopes: Sequence[str], work: Callable[[bytes], Awaitable[Any]]) -> Any:
-        """Returns what `work` makes of the body."""
+        """Returns the result of `work` on the body."""
         ...
 
 
@@ -28,29 +28,29 @@ Respond = Callable[[Request, Ask], Awaitable[Response]]
 
 
 def attach(scope: Scope, request: Request) -> None:
-    """Makes `request` the record of the request that `scope` belongs to."""
+    """Makes `request` the record of the request in `scope`."""
     scope[_KEY] = request
 
 
 def request_of(scope: Scope) -> Request:
-    """Returns the record of the request that `scope` belongs to."""
+    """Returns the record of the request in `scope`."""
     request: Request = scope[_KEY]
     return request
 
 
 class SlowBodyError(Exception):
-    """The client did not send its body in the time it has."""
+    """The client did not send its body in time."""
 
 
 class HttpEdge:
-    """ASGI around the data plane."""
+    """Connects ASGI to the data plane."""
 
     def __init__(self, plane: DataPlane, body_seconds: float) -> None:
-        """Makes the edge.
+        """Creates the edge.
 
         Args:
             plane: Answers the requests.
-            body_seconds: Time that a client has to send its body.
+            body_seconds: Seconds for a client to send its body.
         """
         self.plane = plane
         self._body_seconds = body_seconds
@@ -66,10 +66,10 @@ class HttpEdge:
         """Answers one request.
 
         Args:
-            scope: The request.
-            receive: Its channel.
-            send: Takes the answer.
-            respond: Makes the answer, or raises `ServingError`.
+            scope: The ASGI scope of the request.
+            receive: Receives the request's ASGI messages.
+            send: Sends the answer's ASGI messages.
+            respond: Computes the answer, or raises `ServingError`.
             headers: Added to every answer.
         """
         request = request_of(scope)
@@ -115,7 +115,7 @@ async def read_body(receive: Receive, count: Callable[[int], None]) -> bytes:
 
     Args:
         receive: The request's ASGI channel.
-        count: Told the bytes of each piece; raises `ServingError` if they are too many.
+        count: Called with the bytes of each piece; raises `ServingError` if they are too many.
 
     Raises:
         ClientGoneError: The connection is closed.

@@ -1,4 +1,4 @@
-"""What holds for the head of a request."""
+"""Rules for the head of a request."""
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -6,14 +6,14 @@ from server.edge.http.responses import error_response
 
 
 class HeadRules:
-    """Answers 431 to a head over a limit, and 400 to one without exactly one Host (HTTP/1.1)."""
+    """Answers 431 to a head over a limit, and 400 to a head without exactly one Host (HTTP/1.1)."""
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         """Wraps an application.
 
         Args:
             app: The application.
-            max_bytes: Largest head: path, query, and the headers' names and values.
+            max_bytes: Largest head in bytes: path, query, and the headers' names and values.
         """
         self._app = app
         self._max_bytes = max_bytes

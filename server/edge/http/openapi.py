@@ -66,7 +66,7 @@ _CONFIG = {
 
 
 def openapi_document() -> dict[str, Any]:
-    """Returns the document that `/openapi.json` answers with."""
+    """Returns the document of `/openapi.json`."""
     paths: dict[str, Any] = {}
     for base, parameters in (
         ("/v1/models/{model}", [_MODEL]),
@@ -95,7 +95,7 @@ def openapi_document() -> dict[str, Any]:
                 "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
             },
         },
-        # None is needed where the gateway runs without --keys-file.
+        # A gateway without --keys-file needs no key.
         "security": [{}, {"bearer": []}, {"key": []}],
     }
 
@@ -208,7 +208,7 @@ def _v2_paths(base: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _of(base: str) -> str:
-    """Returns how the ids of operations on a version or label end."""
+    """Returns the suffix for the ids of operations on a version or label."""
     parameter = base.rpartition("/")[2].strip("{}")
     return "" if parameter == "model" else f"_of_{parameter}"
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document of one model, made of its signatures."""
+"""The OpenAPI document of one model, generated from its signatures."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,11 +21,11 @@ _ELEMENT: dict[Kind, dict[str, Any]] = {
 
 
 def model_openapi(model: str, signatures: Mapping[str, SignatureSpec]) -> bytes:
-    """Returns the document: what `:predict` takes and answers for each signature, in rows.
+    """Returns the document: the input and output rows of `:predict` for each signature.
 
     Args:
         model: The model's name.
-        signatures: Those of the version that serves.
+        signatures: The signatures of the version that serves.
     """
     plain = [s for _, s in sorted(signatures.items()) if s.method_name.endswith("/predict")]
     document = {

@@ -1,4 +1,4 @@
-"""What the operations of the OpenAPI document are put together from."""
+"""Building blocks of the OpenAPI document's operations."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -48,13 +48,13 @@ def post(
     """Returns an operation with a body.
 
     Args:
-        name: The operation's id, which generated clients name their functions by.
-        summary: What it does.
-        schema: Its schemas are `…Body` and `…Answer`.
+        name: The operation's id. Generated clients name their functions by it.
+        summary: What the operation does.
+        schema: The prefix of its schemas `…Body` and `…Answer`.
         parameters: Its parameters.
         requests: Examples of bodies by name.
         answers: Examples of answers by name.
-        binary: Other forms that request and answer may have, by media type.
+        binary: Other formats of request and answer, by media type.
     """
     return {
         "post": {
@@ -96,7 +96,7 @@ def get(
     example: dict[str, Any],
     errors: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Returns an operation without a body; of a model if no `errors` are given."""
+    """Returns an operation without a body; without `errors`, an operation of a model."""
     if errors is None:
         errors = {status: error(ERRORS[status]) for status in _READ_ERRORS}
     return {
@@ -124,6 +124,6 @@ def content(schema: str, examples: dict[str, Any]) -> dict[str, Any]:
 
 
 def error(description: str) -> dict[str, Any]:
-    """Returns the response of a refusal."""
+    """Returns the response of an error."""
     told = {"schema": {"$ref": "#/components/schemas/Error"}}
     return {"description": description, "content": {"application/json": told}}

@@ -1,4 +1,4 @@
-"""Schemas of the OpenAPI document: bodies are described by the structs that decode them."""
+"""Schemas of the OpenAPI document. The structs that decode bodies also describe them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Health, metrics and versions: what keeps the gateway running, not what it serves."""
+"""Health, metrics and versions: endpoints for operating the gateway."""
 
 import platform
 
@@ -24,12 +24,12 @@ def operations_router(
     snapshots: Snapshots,
     workers: WorkerMetrics,
 ) -> APIRouter:
-    """Makes the routes of the operations endpoints."""
+    """Creates the routes of the operations endpoints."""
     router = APIRouter()
 
     @router.get("/")
     async def alive() -> Response:
-        # KServe's first protocol asks here whether the server lives.
+        # KServe's first protocol checks here whether the server is alive.
         return json_response(orjson.dumps({"status": "alive"}))
 
     @router.get("/livez")

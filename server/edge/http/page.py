@@ -1,4 +1,4 @@
-"""The page at /ui, and what it asks for. One file without outside assets: it works offline."""
+"""The page at /ui and its data. One file without external assets, so it works offline."""
 
 import functools
 from importlib.resources import files
@@ -18,7 +18,7 @@ from server.request import Request
 
 PREFIX = b"/ui"
 
-# The page may load nothing from anywhere, and be framed by nobody.
+# The page may load nothing from other places, and no other page may frame it.
 _HEADERS = {
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; "
     "script-src 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; "
@@ -33,7 +33,7 @@ class Page:
     """ASGI application of the page."""
 
     def __init__(self, edge: HttpEdge, live: LiveView, snapshots: Snapshots) -> None:
-        """Makes the application."""
+        """Creates the application."""
         self._edge = edge
         self._live = live
         self._snapshots = snapshots

@@ -1,8 +1,8 @@
-"""HTTP/1.1 connections that must say what they want in good time and in few bytes.
+"""HTTP/1.1 connections with limits on the time and size of requests.
 
-uvicorn bounds how long an idle connection is kept, but neither how long the head of a request may
-take nor its size: a client that sends a byte a minute would hold a connection forever, and
-httptools keeps all bytes of a head, or of a chunked body's trailers, until their end.
+uvicorn limits how long an idle connection is kept, but neither the time nor the size of a request's
+head. A client that sends one byte per minute would hold a connection forever, and httptools keeps
+all bytes of a head, or of a chunked body's trailers, until their end.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 
 def bounded_protocol(seconds: float, max_bytes: int) -> type[asyncio.Protocol]:
-    """Returns uvicorn's protocol with bounds on what comes before, between and after bodies.
+    """Returns uvicorn's protocol with limits on the bytes before, between and after bodies.
 
     Args:
-        seconds: Time from the first byte of a head to its last.
+        seconds: Seconds from the first byte of a head to its last.
         max_bytes: Bytes that may arrive without completing a head, a chunk or a message.
     """
     body = orjson.dumps({"error": f"Request head exceeds {max_bytes} bytes"})
@@ -26,7 +26,7 @@ def bounded_protocol(seconds: float, max_bytes: int) -> type[asyncio.Protocol]:
     )
 
     class BoundedProtocol(HttpToolsProtocol):
-        """Closes connections that go beyond a bound."""
+        """Closes connections that exceed a limit."""
 
         _head_timer: asyncio.TimerHandle | None = None
         _idle_bytes = 0

@@ -1,4 +1,4 @@
-"""Requests to models, by the undecoded path and past the framework's router."""
+"""Routes requests to models by the undecoded path, before the framework's router."""
 
 from collections.abc import Mapping
 
@@ -6,21 +6,21 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class RawPaths:
-    """Sends requests whose undecoded path begins with a prefix to applications of their own."""
+    """Sends requests to other applications by a prefix of their undecoded path."""
 
     def __init__(self, app: ASGIApp, planes: Mapping[bytes, ASGIApp]) -> None:
         """Wraps an application.
 
         Args:
-            app: Takes the requests that none of the others takes.
-            planes: Applications by prefix, lower case; letter case is ignored. The first one
-                that fits takes the request.
+            app: Takes the requests that no prefix matches.
+            planes: Applications by prefix, in lower case; letter case is ignored. The first
+                matching prefix takes the request.
         """
         self._app = app
         self._planes = tuple(planes.items())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Runs an application for one request."""
+        """Runs the matching application for one request."""
         if scope["type"] == "http":
             path = raw_path(scope).lower()
             for prefix, plane in self._planes:

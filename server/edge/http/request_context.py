@@ -1,4 +1,4 @@
-"""The outermost layer: gives each request its record, and lets no traceback outside."""
+"""The outermost layer: gives each request its record, and hides tracebacks from clients."""
 
 import asyncio
 import re
@@ -19,7 +19,7 @@ _ALLOWED_ID = re.compile(rb"[A-Za-z0-9-]{1,64}")
 
 
 class RequestContext:
-    """Gives every request its record, and accounts for it at the end."""
+    """Gives every request its record, and reports it to the accounts at the end."""
 
     def __init__(self, app: ASGIApp, accounts: Accounts, lifecycle: Lifecycle) -> None:
         """Wraps an application.
@@ -27,7 +27,7 @@ class RequestContext:
         Args:
             app: The application.
             accounts: Counts and logs its requests.
-            lifecycle: Once it drains, answers ask clients to close their connections.
+            lifecycle: While it drains, answers ask clients to close their connections.
         """
         self._app = app
         self._accounts = accounts
@@ -63,7 +63,7 @@ class RequestContext:
             refusal = error_response(503, "The gateway stops: try again", headers)
             await refusal(scope, receive, send_counted)
         except Exception:
-            # The client learns the id, the log everything else.
+            # The client gets the id; the log gets everything else.
             LOG.exception("request failed", extra={"request_id": request.id})
             if not request.status:
                 message = f"Internal error. Request id: {request.id}"

@@ -1,4 +1,4 @@
-"""JSON responses, and the others that handlers answer with."""
+"""Responses of HTTP handlers, in JSON and other formats."""
 
 from collections.abc import Mapping
 
@@ -9,12 +9,12 @@ from starlette.types import Receive, Scope, Send
 from server.dataplane.answer import JSON, Answer
 from server.errors import HTTP_STATUS, Code, ServingError
 
-# Larger bodies go out in pieces, each after the connection took the one before.
+# Larger bodies are sent in pieces. Each piece waits until the connection took the previous one.
 _PIECE_BYTES = 256 << 10
 
 
 class PiecewiseResponse(Response):
-    """A response whose body, if large, waits for the client piece by piece."""
+    """A response that sends a large body piece by piece, as fast as the client reads."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends the response."""
@@ -47,7 +47,7 @@ def json_response(
 
 
 def answer_response(answer: Answer) -> Response:
-    """Returns the response to a request that a handler answered."""
+    """Returns the response for a handler's answer."""
     headers = dict(answer.headers)
     if answer.version is not None:
         headers["x-model-version"] = str(answer.version)
@@ -56,13 +56,13 @@ def answer_response(answer: Answer) -> Response:
 
 def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
     """Returns the response `{"error": message}`."""
-    # A message may quote a client's lone surrogate, which has no UTF-8.
+    # A message may quote a lone surrogate from the client, which UTF-8 cannot encode.
     text = message.encode("utf-8", "replace").decode()
     return json_response(orjson.dumps({"error": text}), status, headers)
 
 
 def serving_error_response(error: ServingError) -> Response:
-    """Returns the response to a request that was refused with a public error."""
+    """Returns the response for a public error."""
     headers = {}
     if error.retry_after is not None:
         headers["retry-after"] = str(max(1, round(error.retry_after)))

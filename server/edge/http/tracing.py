@@ -1,4 +1,4 @@
-"""Spans by OpenTelemetry, one a request; health probes and metrics have none."""
+"""OpenTelemetry spans, one per request. Health probes and metrics have none."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ class TracingError(Exception):
 
 
 class Tracing:
-    """Wraps each request in a span, and makes that span the parent of what a model server does."""
+    """Wraps each request in a span, and makes it the parent of a model server's spans."""
 
     def __init__(self, app: ASGIApp) -> None:
         """Wraps an application."""
@@ -63,7 +63,7 @@ class Tracing:
 
 
 def export_spans() -> Any:
-    """Sends spans to where OpenTelemetry's OTEL_ variables say; returns the provider.
+    """Exports spans as OpenTelemetry's OTEL_ variables configure; returns the provider.
 
     Raises:
         TracingError: The SDK or its exporter is not installed.

@@ -1,4 +1,4 @@
-"""Everything under /v1/: TensorFlow Serving's REST API, and lookups beside it."""
+"""Everything under /v1/: TensorFlow Serving's REST API, and lookups."""
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -29,7 +29,7 @@ class V1:
     """ASGI application of TensorFlow Serving's API; parses paths itself, see `wire.paths`."""
 
     def __init__(self, edge: HttpEdge, cors_origin: str) -> None:
-        """Makes the application; browsers may call from the origin, if one is given."""
+        """Creates the application; `cors_origin` may call it from browsers, if given."""
         self._edge = edge
         self._plane = edge.plane
         self._headers = {"access-control-allow-origin": cors_origin} if cors_origin else {}
@@ -72,7 +72,7 @@ class V1:
         return await answer(plane, spec, body, layout)
 
     def _options(self, request: Request) -> Response:
-        """Answers a browser's question whether it may call, for any path that means something."""
+        """Answers a browser's CORS preflight request for any valid path."""
         path = _whole_path(request)
         if b"origin" not in request.headers:
             raise malformed("OPTIONS", path)
@@ -96,9 +96,9 @@ def _layout(request: Request) -> Layout:
 
 
 def _whole_path(request: Request) -> bytes:
-    """Returns the path, and the query with it unless its parameters are known.
+    """Returns the path, followed by the query unless its parameters are known.
 
-    TensorFlow Serving has no parameters: a query belongs to the path there.
+    TensorFlow Serving has no query parameters: the query is part of the path there.
     """
     if not request.query:
         return request.path

@@ -24,7 +24,7 @@ class V2Plane:
     """ASGI application of the Open Inference Protocol."""
 
     def __init__(self, edge: HttpEdge, lifecycle: Lifecycle) -> None:
-        """Makes the application; `lifecycle` tells whether the gateway takes traffic."""
+        """Creates the application; `lifecycle` says whether the gateway takes traffic."""
         self._edge = edge
         self._plane = edge.plane
         self._lifecycle = lifecycle
