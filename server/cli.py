@@ -46,7 +46,7 @@ _CANNOT_START = (
 )
 
 _EXAMPLES = """\
-Serve the model that lies in models/ranker/1, and ask it:
+Serve the model in models/ranker/1, and ask it:
 
   python -m server --model-dir models/ranker
   curl -d '{"instances": [{"user": 7, "item": 42}]}' \\
@@ -54,9 +54,9 @@ Serve the model that lies in models/ranker/1, and ask it:
   curl -d '{"table": "user", "ids": [7, 8]}' \\
        http://127.0.0.1:8501/v1/models/ranker:lookup
 
-What there is: GET /v1/models/ranker, /v1/models/ranker/metadata, /v1/models/ranker/tables,
-/openapi.json, /readyz, /metrics, and with --ui a page at /ui. Write models/ranker/2 and it serves
-within --poll-seconds.
+More requests: GET /v1/models/ranker, /v1/models/ranker/metadata, /v1/models/ranker/tables,
+/openapi.json, /readyz, /metrics, and with --ui a page at /ui. After you write models/ranker/2, it
+serves within --poll-seconds.
 
 Stand in front of two model servers instead:
 
@@ -135,9 +135,9 @@ def _trace() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m server",
-        description="REST gateway for models with dynamic embedding tables. It answers as "
-        "TensorFlow Serving does, and looks embeddings up.",
-        epilog=_EXAMPLES + f"\nEvery flag can be given in the environment: --poll-seconds 5 is "
+        description="Gateway for models with dynamic embedding tables. It answers as "
+        "TensorFlow Serving does, and looks up embeddings.",
+        epilog=_EXAMPLES + f"\nThe environment can set every flag: --poll-seconds 5 is "
         f"{ENV_PREFIX}POLL_SECONDS=5.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -146,7 +146,7 @@ def _parser() -> argparse.ArgumentParser:
         "--print-settings",
         action="store_true",
         default=None,
-        help="print the settings that hold, as a settings file, and end",
+        help="print the effective settings as a settings file, and exit",
     )
     fields = dict(Settings.model_fields)
     for title, names in _GROUPS.items():
@@ -169,7 +169,7 @@ def _add_flag(group: Any, name: str, field: Any) -> None:
 
 
 _GROUPS = {
-    "what is served": "settings_file engine model_dir model_name version_policy labels routes_file "
+    "models": "settings_file engine model_dir model_name version_policy labels routes_file "
     "warm_up poll_seconds",
     "model servers behind the gateway (--engine tfserving)": "upstreams models upstream_ca "
     "upstream_cert upstream_key upstream_token_file retry_budget breaker_failures breaker_seconds",
@@ -181,7 +181,7 @@ _GROUPS = {
     "max_body_bytes max_decompressed_bytes max_elements max_rank max_ids",
     "limits on all requests": "max_in_flight client_in_flight rate_per_second model_in_flight "
     "model_rate_per_second",
-    "the end": "drain_seconds shutdown_seconds",
+    "shutdown": "drain_seconds shutdown_seconds",
     "logs and traces": "log_level log_format log_sample tracing",
 }
 

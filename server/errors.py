@@ -1,14 +1,14 @@
-"""The one exception the gateway answers with, and the status codes it may carry.
+"""The gateway's exception for refused requests, and its status codes.
 
-Codes and their HTTP numbers are those of TensorFlow Serving's REST API, so that a client
-of the one understands the other.
+Codes and their HTTP numbers match TensorFlow Serving's REST API, so clients of TensorFlow Serving
+understand them.
 """
 
 import enum
 
 
 class Code(enum.Enum):
-    """Canonical status codes, by the names gRPC and TensorFlow give them."""
+    """Canonical status codes, with the names of gRPC and TensorFlow."""
 
     OK = "OK"
     CANCELLED = "CANCELLED"
@@ -49,22 +49,22 @@ HTTP_STATUS: dict[Code, int] = {
     Code.UNAUTHENTICATED: 401,
 }
 
-# Codes whose message says something about the server and not about the request: the
-# client is given the request id instead, the log keeps the message.
+# The messages of these codes describe the server, not the request. The client gets the request id
+# instead; the log keeps the message.
 PRIVATE_CODES = frozenset({Code.INTERNAL, Code.UNKNOWN, Code.DATA_LOSS})
 
 
 class ServingError(Exception):
-    """A request that cannot be answered, with the code and the sentence for the client."""
+    """A refused request, with the code and the message for the client."""
 
     def __init__(self, code: Code, message: str, *, retry_after: float | None = None) -> None:
-        """Makes the error.
+        """Creates the error.
 
         Args:
-            code: What kind of failure it is; decides the HTTP status.
-            message: The sentence for the client. For the codes in `PRIVATE_CODES` it goes
-                to the log only.
-            retry_after: Seconds after which trying again makes sense, if it does.
+            code: The kind of failure; it determines the HTTP status.
+            message: The sentence for the client. With a code in `PRIVATE_CODES` it only goes to the
+                log.
+            retry_after: Seconds after which a retry makes sense, or None.
         """
         super().__init__(message)
         self.code = code
@@ -73,5 +73,5 @@ class ServingError(Exception):
 
 
 def invalid(message: str) -> ServingError:
-    """Returns the error for a request that is wrong in itself."""
+    """Returns the error for an invalid request."""
     return ServingError(Code.INVALID_ARGUMENT, message)

@@ -1,4 +1,4 @@
-"""`python -m server.keys NAME predict lookup`: makes an API key."""
+"""`python -m server.keys NAME predict lookup`: creates an API key."""
 
 import argparse
 import hashlib
@@ -10,7 +10,7 @@ from server.dataplane.keys import SCOPES
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Makes a key and prints it with its entry of the file; returns the exit status."""
+    """Creates a key and prints it with its entry for the keys file; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m server.keys",
         description="Makes an API key. It is shown once; the line goes into --keys-file, "

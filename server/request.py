@@ -1,4 +1,4 @@
-"""The one record of a request, from its arrival to its answer, whatever transport brings it."""
+"""One record per request, from its arrival to its answer, for all transports."""
 
 import dataclasses
 import time
@@ -7,34 +7,34 @@ from contextvars import ContextVar
 
 from server.errors import Code, ServingError
 
-# A model server behind the gateway is told these of a request's headers.
+# The headers that the gateway forwards to a model server.
 _FORWARDED = (b"traceparent", b"tracestate")
 
 
 @dataclasses.dataclass
 class Request:
-    """What the client sent, what is known of it by now, and where its time went.
+    """A request: the client's data, later findings, and the time of each stage.
 
     Attributes:
-        id: Sent back as `x-request-id`, and written to the log; empty for the gateway's own work.
+        id: Returned as `x-request-id` and logged; empty for the gateway's own work.
         method: HTTP method; POST for gRPC.
         path: The undecoded path, without the query.
         query: The query, undecoded.
-        headers: Values by lower-case name; of several with one name the first.
+        headers: Values by lower-case name; the first value if a name repeats.
         address: The client's address.
-        timeout: Seconds that the transport itself grants; None for no bound.
-        verb: What is asked for, once that is known.
-        model: The model asked for, once that is known.
-        client: Owner of the key that the request came with, if keys are needed.
-        scopes: What that key opens; None if no key is needed.
-        status: The HTTP status answered; 499 if the client left before; 0 before either.
-        received_bytes: Size of the body received.
-        sent_bytes: Size of the body sent.
-        deadline: When the answer is due, on the clock of `time.monotonic`; None for never.
+        timeout: Seconds that the transport allows; None for no limit.
+        verb: The request's verb, once known.
+        model: The requested model, once known.
+        client: Owner of the request's key, if keys are needed.
+        scopes: The key's scopes; None if no key is needed.
+        status: The HTTP status of the answer; 499 if the client disconnected first; 0 before both.
+        received_bytes: Size of the received body.
+        sent_bytes: Size of the sent body.
+        deadline: Time by which the answer is due, on the clock `time.monotonic`; None for never.
         stages: Seconds spent by stage: `read`, `decode`, `queue`, `run`, `encode`.
         rows: Rows of the request, if it has any.
-        lookups: By table, the number of ids looked up and of those that are unknown.
-        sample: By table, some of the ids that were found.
+        lookups: By table, the number of ids looked up and the number of unknown ids.
+        sample: By table, some of the found ids.
     """
 
     id: str = ""
@@ -59,7 +59,7 @@ class Request:
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """Headers that go on to a model server, by lower-case name."""
+        """Headers to forward to a model server, by lower-case name."""
         if not self.id:
             return ()
         return (
@@ -72,10 +72,10 @@ class Request:
         )
 
     def remaining(self) -> float | None:
-        """Returns the seconds left; None if there is no deadline.
+        """Returns the remaining seconds; None if there is no deadline.
 
         Raises:
-            ServingError: DEADLINE_EXCEEDED if none are left.
+            ServingError: DEADLINE_EXCEEDED if the deadline has passed.
         """
         if self.deadline is None:
             return None
@@ -85,12 +85,12 @@ class Request:
         return left
 
     def spent(self, stage: str, seconds: float) -> None:
-        """Adds to the time of a stage."""
+        """Adds seconds to a stage."""
         self.stages[stage] = self.stages.get(stage, 0.0) + seconds
 
 
 def deadline_exceeded() -> ServingError:
-    """Returns the error for an answer that was not there in time."""
+    """Returns the error for an answer that missed the deadline."""
     return ServingError(Code.DEADLINE_EXCEEDED, "Deadline exceeded")
 
 
@@ -98,10 +98,10 @@ _CURRENT: ContextVar[Request | None] = ContextVar("request", default=None)
 
 
 def current_request() -> Request:
-    """Returns the request that the running task answers; an empty one outside of requests."""
+    """Returns the request of the running task; an empty one outside of requests."""
     return _CURRENT.get() or Request()
 
 
 def begin_request(request: Request) -> None:
-    """Makes `request` the one that the running task answers."""
+    """Makes `request` the request of the running task."""
     _CURRENT.set(request)

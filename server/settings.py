@@ -1,6 +1,6 @@
-"""Everything that can be set, declared once: flags, environment, file and `--help` come from here.
+"""All settings, declared once: flags, environment, file and `--help` come from here.
 
-A flag wins over the environment, the environment over the settings file, that over the default.
+The order of precedence is flag, environment, settings file, default.
 `--poll-seconds 5`, `DE_GATEWAY_POLL_SECONDS=5` and `poll_seconds: 5` in the file are the same.
 """
 
@@ -17,7 +17,7 @@ ENV_PREFIX = "DE_GATEWAY_"
 
 
 class SettingsError(Exception):
-    """Settings that cannot be used; the message lists every problem, one a line."""
+    """Invalid settings; the message lists every problem, one per line."""
 
 
 class Settings(BaseSettings):
@@ -29,26 +29,26 @@ class Settings(BaseSettings):
 
     settings_file: Path | None = Field(
         default=None,
-        description="YAML or JSON file of settings, named as the flags with _ for -.",
+        description="YAML or JSON file of settings. Names are those of the flags, with _ for -.",
     )
     engine: Literal["embedded", "tfserving"] = Field(
         default="embedded",
-        description="Who runs the models: this process (embedded), or model servers that "
-        "speak TensorFlow Serving's gRPC (tfserving).",
+        description="Where the models run: in this process (embedded), or on model servers "
+        "with TensorFlow Serving's gRPC (tfserving).",
     )
     model_dir: Path | None = Field(
         default=None,
         validate_default=True,
         description="Folder of the models: either numbered version folders of one model "
-        "(DIR/1/saved_model.pb), or several folders of that kind, each a model of its name "
-        "(DIR/ranker/1/saved_model.pb). Versions that appear later are picked up. "
+        "(DIR/1/saved_model.pb), or one such folder per model, named as the model "
+        "(DIR/ranker/1/saved_model.pb). The gateway loads versions that appear later. "
         "Required by the embedded engine.",
     )
     model_name: str | None = Field(
         default=None,
         min_length=1,
-        description="Name of the model, if the folder holds one. "
-        "The name of the folder if not given.",
+        description="Name of the model, if the folder holds only one. "
+        "By default the name of the folder.",
     )
     version_policy: str = Field(
         default="latest",
@@ -57,17 +57,17 @@ class Settings(BaseSettings):
     )
     labels: str = Field(
         default="",
-        description="Names of versions at the start: stable=1,canary=2; with several models "
-        "ranker:stable=1. The admin port changes them.",
+        description="Labels of versions at the start: stable=1,canary=2, or with several models "
+        "ranker:stable=1. The admin port can change them.",
     )
     routes_file: Path | None = Field(
         default=None,
-        description="File that keeps labels and traffic split over restarts.",
+        description="File that keeps labels and the traffic split across restarts.",
     )
     warm_up: bool = Field(
         default=True,
         description="Run a version before it takes traffic: the requests in its "
-        "assets.extra/tf_serving_warmup_requests, else one row of zeros for each signature.",
+        "assets.extra/tf_serving_warmup_requests, or else one row of zeros per signature.",
     )
     upstreams: str = Field(
         default="",
@@ -82,11 +82,11 @@ class Settings(BaseSettings):
     )
     upstream_ca: Path | None = Field(
         default=None,
-        description="Certificates (PEM) that upstreams are checked by; plain text if not given.",
+        description="CA certificates (PEM) for upstreams; without it connections are plain text.",
     )
     upstream_cert: Path | None = Field(
         default=None,
-        description="Certificate chain (PEM) shown to upstreams that want one; needs --upstream-ca "
+        description="Client certificate chain (PEM) for upstreams; needs --upstream-ca "
         "and --upstream-key.",
     )
     upstream_key: Path | None = Field(
@@ -94,16 +94,16 @@ class Settings(BaseSettings):
     )
     upstream_token_file: Path | None = Field(
         default=None,
-        description="File of the API key or token that upstreams are sent, if they are gateways.",
+        description="File with the API key or token for upstreams that are gateways.",
     )
     retry_budget: float = Field(
-        default=0.1, ge=0, le=1, description="Retries allowed, as a part of all requests."
+        default=0.1, ge=0, le=1, description="Allowed retries, as a fraction of all requests."
     )
     breaker_failures: int = Field(
-        default=5, ge=1, description="Failures in a row after which an upstream is left alone."
+        default=5, ge=1, description="Stop using an upstream after this many failures in a row."
     )
     breaker_seconds: float = Field(
-        default=2.0, gt=0, description="How long it is left alone before one request tries it."
+        default=2.0, gt=0, description="Seconds until one request tries such an upstream again."
     )
     host: str = Field(
         default="127.0.0.1",
@@ -116,15 +116,15 @@ class Settings(BaseSettings):
         default=None,
         ge=0,
         le=65535,
-        description="Port of TensorFlow Serving's gRPC services, on the same address; "
-        "0 for any free one; none if not given.",
+        description="Port of the gRPC services, on the same address; "
+        "0 for any free one. No gRPC by default.",
     )
     admin_port: int | None = Field(
         default=None,
         ge=0,
         le=65535,
-        description="Port of the admin API; needs --keys-file or --jwt-keys-file. None if not "
-        "given.",
+        description="Port of the admin API; needs --keys-file or --jwt-keys-file. No admin "
+        "port by default.",
     )
     admin_host: str = Field(default="127.0.0.1", description="Address of the admin API.")
     keys_file: Path | None = Field(
@@ -134,78 +134,84 @@ class Settings(BaseSettings):
     )
     jwt_keys_file: Path | None = Field(
         default=None,
-        description="File of public keys (a JSON Web Key Set). With it requests may come with a "
-        "token signed by one of them instead of a key; needs de-core[jwt], --jwt-issuer and "
-        "--jwt-audience.",
+        description="File of public keys (a JSON Web Key Set). A token that one of them "
+        "signed can replace an API key. Needs de-core[jwt], --jwt-issuer and --jwt-audience.",
     )
-    jwt_issuer: str = Field(default="", description="Who issues the tokens (their `iss`).")
-    jwt_audience: str = Field(default="", description="Whom the tokens are for (their `aud`).")
+    jwt_issuer: str = Field(default="", description="Issuer of the tokens (their `iss`).")
+    jwt_audience: str = Field(default="", description="Audience of the tokens (their `aud`).")
     tls_cert: Path | None = Field(
-        default=None, description="Certificate chain (PEM); with --tls-key, HTTPS."
+        default=None, description="Certificate chain (PEM) for HTTPS; needs --tls-key."
     )
     tls_key: Path | None = Field(default=None, description="Private key (PEM) of --tls-cert.")
     tls_client_ca: Path | None = Field(
-        default=None, description="Certificates (PEM) that clients must be known by."
+        default=None, description="CA certificates (PEM) for client certificates, then required."
     )
     workers: int = Field(
-        default=1, ge=1, le=256, description="Processes that share the port, each with its engine."
+        default=1,
+        ge=1,
+        le=256,
+        description="Processes that share the port, each with its own engine.",
     )
     poll_seconds: float = Field(
-        default=2.0, gt=0, description="How often to look for new versions."
+        default=2.0, gt=0, description="Seconds between two checks for new versions."
     )
-    threads: int = Field(
-        default=4, ge=1, le=1024, description="Requests that run in the models at once."
-    )
+    threads: int = Field(default=4, ge=1, le=1024, description="Requests that run models at once.")
     max_waiting: int = Field(
-        default=256, ge=0, description="Requests that may wait for a thread; more get a 429."
+        default=256,
+        ge=0,
+        description="Requests that may wait for a thread; further ones get a 429.",
     )
     batch_rows: int = Field(
-        default=0, ge=0, description="Rows of a micro-batch in the embedded engine; 0 for none."
+        default=0,
+        ge=0,
+        description="Rows of the largest micro-batch (embedded engine); 0 for none.",
     )
     batch_delay_ms: float = Field(
-        default=2.0, ge=0, le=1000, description="How long a row may wait for its batch."
+        default=2.0, ge=0, le=1000, description="Milliseconds that a row may wait for its batch."
     )
     max_in_flight: int = Field(
-        default=1024, ge=1, description="Requests answered at once; more get a 429."
+        default=1024, ge=1, description="Requests that run at once; further ones get a 429."
     )
     client_in_flight: int = Field(
         default=512,
         ge=1,
-        description="Requests of one key or address at once, from head to answer; more get a 429.",
+        description="Requests of one key or address at once; further ones get a 429.",
     )
     rate_per_second: float = Field(
         default=5000.0,
         ge=0,
-        description="Requests a second from one key or address, per process; 0 for no limit.",
+        description="Requests per second from one key or address, per process; 0 for no limit.",
     )
     model_in_flight: int = Field(
         default=512,
         ge=1,
-        description="Requests to one model answered at once: the others keep some of the places.",
+        description="Requests to one model at once, so that other models get some too.",
     )
     model_rate_per_second: float = Field(
         default=10_000.0,
         ge=0,
-        description="Requests a second to one model, per process; 0 for no limit.",
+        description="Requests per second to one model, per process; 0 for no limit.",
     )
     request_seconds: float = Field(
         default=60.0,
         gt=0,
-        description="Longest time for an answer; a client may ask for less with "
+        description="Seconds until an answer is due. A client may set a shorter time with "
         "X-Request-Timeout-Ms or grpc-timeout.",
     )
     head_seconds: float = Field(
-        default=10.0, gt=0, description="Time a client has to send a request's head."
+        default=10.0, gt=0, description="Seconds for a client to send a request's head."
     )
     max_header_bytes: int = Field(
-        default=32 << 10, ge=256, description="Largest head of a request."
+        default=32 << 10, ge=256, description="Largest head of a request, in bytes."
     )
-    max_body_bytes: int = Field(default=32 << 20, ge=1, description="Largest request body as sent.")
+    max_body_bytes: int = Field(
+        default=32 << 20, ge=1, description="Largest request body in bytes, as sent."
+    )
     max_decompressed_bytes: int = Field(
-        default=64 << 20, ge=1, description="Largest request body after decompression."
+        default=64 << 20, ge=1, description="Largest request body in bytes, after decompression."
     )
     body_seconds: float = Field(
-        default=30.0, gt=0, description="Time a client has to send its request body."
+        default=30.0, gt=0, description="Seconds for a client to send its request body."
     )
     max_elements: int = Field(default=4_000_000, ge=1, description="Values in one request.")
     max_rank: int = Field(default=8, ge=1, le=32, description="Dimensions of one tensor.")
@@ -215,26 +221,26 @@ class Settings(BaseSettings):
     trusted_proxies: str = Field(
         default="",
         description="Addresses or networks of proxies, separated by commas, as in "
-        "10.0.0.5,10.1.0.0/16. Their X-Forwarded-For and X-Forwarded-Proto are believed; "
-        "nobody's if empty.",
+        "10.0.0.5,10.1.0.0/16. The gateway trusts X-Forwarded-For and X-Forwarded-Proto "
+        "only from these.",
     )
     ui: bool = Field(
         default=False,
-        description="Serve the page at /ui. It shows ids that were looked up to every key of the "
-        "scope lookup, and to everyone if no key is needed.",
+        description="Serve the page at /ui. It shows looked-up ids to every key with the "
+        "scope lookup, or to everyone if no key is needed.",
     )
     cors_origin: str = Field(
         default="",
-        description="Web origin that browsers may call from, * for all; none if empty.",
+        description="Web origin whose pages may call the gateway; * for all; none if empty.",
     )
     drain_seconds: float = Field(
         default=5.0,
         ge=0,
-        description="After SIGTERM: how long /readyz says no while requests are still taken, "
-        "so that load balancers look elsewhere first. Ctrl-C skips it.",
+        description="Seconds after SIGTERM in which /readyz fails and requests are still accepted, "
+        "so that load balancers can switch first. Ctrl-C skips this.",
     )
     shutdown_seconds: float = Field(
-        default=30.0, gt=0, description="How long requests may take to finish at the end."
+        default=30.0, gt=0, description="Seconds for running requests to finish at shutdown."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least important message to log."
@@ -243,11 +249,11 @@ class Settings(BaseSettings):
         default="json", description="JSON lines, or plain text for people."
     )
     log_sample: float = Field(
-        default=0.0, ge=0, le=1, description="Part of the answered requests that is logged."
+        default=0.0, ge=0, le=1, description="Fraction of the answered requests to log."
     )
     tracing: bool = Field(
         default=False,
-        description="Spans by OpenTelemetry, set up by its OTEL_ variables; needs de-core[otel].",
+        description="Export OpenTelemetry spans, configured by OTEL_ variables; needs de-core[otel].",
     )
 
     @field_validator("trusted_proxies")
@@ -272,10 +278,10 @@ def load_settings(**flags: Any) -> Settings:
     """Reads the settings.
 
     Args:
-        **flags: Settings that were given explicitly; they win over the environment.
+        **flags: Settings from the command line; they override the environment.
 
     Raises:
-        SettingsError: Something is missing, unknown or out of range.
+        SettingsError: A setting is missing, unknown or out of range.
 
     Example:
         >>> load_settings(model_dir="models", port="9000").port
@@ -303,7 +309,7 @@ def load_settings(**flags: Any) -> Settings:
 
 
 def settings_text(settings: Settings) -> str:
-    """Returns the settings that hold, as a settings file. None of them is a secret."""
+    """Returns the effective settings in the format of a settings file. None of them is a secret."""
     import yaml
 
     values = settings.model_dump(mode="json", exclude_none=True, exclude={"settings_file"})
@@ -311,10 +317,10 @@ def settings_text(settings: Settings) -> str:
 
 
 def _from_file(path: str | Path | None) -> tuple[dict[str, Any], list[str]]:
-    """Returns what the settings file says, and what is wrong with it."""
+    """Returns the settings in the file, and the problems with it."""
     if not path:
         return {}, []
-    # PyYAML comes with uvicorn[standard]; JSON is YAML too.
+    # PyYAML comes with uvicorn[standard]. JSON is also YAML.
     import yaml
 
     try:

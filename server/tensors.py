@@ -1,8 +1,7 @@
-"""What the gateway knows of tensors: element types, input and output specs, signatures.
+"""Descriptions of tensors: element types, input and output specs, signatures.
 
-Engine and wire format meet here, and neither needs TensorFlow for it: an element type is
-named as TensorFlow names it and carried as a numpy array, strings as object arrays of
-`bytes`.
+Engines and wire formats share these without TensorFlow. An element type has TensorFlow's name and a
+numpy array as its carrier; strings are object arrays of `bytes`.
 """
 
 import dataclasses
@@ -18,13 +17,13 @@ Array = npt.NDArray[Any]
 Tensors = Mapping[str, Array]
 
 DEFAULT_SIGNATURE = "serving_default"
-# A table T is looked up by the signature `de_lookup/T`; this one tells of all tables.
+# The signature `de_lookup/T` looks up ids in a table T. This signature describes all tables.
 LOOKUP_PREFIX = "de_lookup/"
 STATS_SIGNATURE = "de_stats"
 
 
 class Kind(enum.Enum):
-    """How an element type is written in JSON."""
+    """The JSON form of an element type."""
 
     INT = "int"
     UINT64 = "uint64"
@@ -41,8 +40,8 @@ class DType:
     Attributes:
         name: TensorFlow's short name, e.g. `float` or `int64`, as its messages write it.
         number: The value in TensorFlow's `DataType` enumeration.
-        kind: How JSON writes it.
-        numpy_name: The numpy type that carries it; empty if the gateway does not.
+        kind: The JSON form.
+        numpy_name: The numpy type that carries it; empty if the gateway does not support it.
     """
 
     name: str
@@ -57,12 +56,12 @@ class DType:
 
     @property
     def array_name(self) -> str:
-        """The name that tells the width too, e.g. `float32` where `name` is `float`."""
+        """The name with the width, e.g. `float32` where `name` is `float`."""
         return self.name if self.numpy_name in ("", "O") else self.numpy_name
 
     @property
     def carrier(self) -> str:
-        """The name of the numpy type of its arrays; empty if the gateway does not carry it."""
+        """The name of the numpy type of its arrays; empty if the gateway does not support it."""
         return "object" if self.numpy_name == "O" else self.numpy_name
 
     @functools.cached_property
@@ -108,7 +107,7 @@ _BY_NUMBER = {dtype.number: dtype for dtype in _ALL}
 
 
 def dtype_of_name(name: str) -> DType:
-    """Returns the element type TensorFlow calls `name`, e.g. `int64` or `DT_INT64`."""
+    """Returns the element type with TensorFlow's name `name`, e.g. `int64` or `DT_INT64`."""
     return _BY_NAME[name.lower().removeprefix("dt_")]
 
 
@@ -122,10 +121,10 @@ class TensorSpec:
     """One input or output of a signature.
 
     Attributes:
-        name: The key in the signature, which is the name JSON uses.
+        name: The key in the signature. JSON uses the same name.
         dtype: Element type.
-        shape: Sizes, None where any size goes; None for an unknown rank.
-        tensor_name: The tensor's name in the graph, as the metadata reports it.
+        shape: Sizes, None for any size; None instead of the tuple for an unknown rank.
+        tensor_name: The tensor's name in the graph, as in the metadata.
     """
 
     name: str
@@ -134,7 +133,7 @@ class TensorSpec:
     tensor_name: str = ""
 
     def accepts(self, shape: tuple[int, ...]) -> bool:
-        """Returns whether a tensor of `shape` fits the declared shape."""
+        """Returns whether a tensor of `shape` matches the declared shape."""
         if self.shape is None:
             return True
         return len(self.shape) == len(shape) and all(
@@ -153,7 +152,7 @@ class SignatureSpec:
 
     @functools.cached_property
     def row_fields(self) -> tuple[tuple[str, Kind, int | None], ...]:
-        """Each input's name, kind and rank within one row: what a row decoder depends on."""
+        """Each input's name, kind and rank within one row: all that a row decoder depends on."""
         return tuple(
             (
                 name,
@@ -169,8 +168,8 @@ class Feature:
     """One feature of an example.
 
     Attributes:
-        kind: `bytes`, `float` or `int64`; empty while there are no values.
-        values: The values, all of that kind.
+        kind: `bytes`, `float` or `int64`; empty if there are no values.
+        values: The values, all of this kind.
     """
 
     kind: str = ""

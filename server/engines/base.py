@@ -1,8 +1,8 @@
-"""The protocol between the gateway and whatever runs the models.
+"""The protocol between the gateway and the engines that run models.
 
-The gateway asks an engine for a *lease* on one version of a model, reads its signatures, and
-runs one of them. As long as the lease is held that version stays, so that a request is
-decoded for, run by and answered from one and the same version while others come and go.
+The gateway takes a *lease* on one version of a model, reads its signatures, and runs one. The
+version stays in memory during the lease. So one version decodes, runs and answers a request, while
+other versions come and go.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ REGRESS_METHOD = "tensorflow/serving/regress"
 
 @dataclasses.dataclass(frozen=True)
 class ModelSpec:
-    """Which model, and which version of it: a number, a label, or neither for the latest."""
+    """A model, and a version by number, by label, or neither for the newest."""
 
     name: str
     version: int | None = None
@@ -29,7 +29,7 @@ class ModelSpec:
     def not_found(self) -> ServingError:
         """Returns the error for a model or version that does not serve.
 
-        A label is looked for first: one of an unknown model is an unknown label.
+        Checks the label first: a label of an unknown model is an unknown label.
         """
         if self.label is not None:
             return self.unknown_label()
@@ -40,14 +40,14 @@ class ModelSpec:
         )
 
     def unknown_label(self) -> ServingError:
-        """Returns the error for a label that no version has."""
+        """Returns the error for an unknown label."""
         return ServingError(
             Code.INVALID_ARGUMENT, f"Unrecognized servable version label: {self.label}"
         )
 
 
 class VersionState(enum.Enum):
-    """Where a version is in its life; the names are TensorFlow Serving's."""
+    """The state of a version's life, with TensorFlow Serving's names."""
 
     START = "START"
     LOADING = "LOADING"
@@ -62,10 +62,10 @@ class VersionStatus:
 
     Attributes:
         version: Its number.
-        state: Where it is in its life.
-        code: Why it failed to load if it did, with `message`.
+        state: The state of its life.
+        code: The error code if it failed to load, with `message`.
         message: A sentence for the status report.
-        published: When it was written, in seconds since 1970; 0 if unknown.
+        published: Time when it was written, in seconds since 1970; 0 if unknown.
     """
 
     version: int
@@ -77,7 +77,7 @@ class VersionStatus:
 
 @dataclasses.dataclass(frozen=True)
 class Classifications:
-    """What `:classify` answers.
+    """The answer to `:classify`.
 
     Attributes:
         classes: Labels as `bytes`, shape (examples, classes), or None.
@@ -89,7 +89,7 @@ class Classifications:
 
 
 class Servable(Protocol):
-    """One version of a model, held by a lease."""
+    """One version of a model, leased."""
 
     @property
     def version(self) -> int:
@@ -98,12 +98,12 @@ class Servable(Protocol):
 
     @property
     def signatures(self) -> Mapping[str, SignatureSpec]:
-        """The signatures that can be run, by name."""
+        """The signatures that clients can run, by name."""
         ...
 
     @property
     def described(self) -> Sequence[SignatureSpec]:
-        """All signatures the model declares, as its metadata lists them."""
+        """All signatures that the model declares, by name, for its metadata."""
         ...
 
     async def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
@@ -111,7 +111,7 @@ class Servable(Protocol):
 
         Args:
             signature: A key of `signatures`.
-            inputs: Exactly the signature's inputs, of its element types.
+            inputs: Exactly the signature's inputs, with its element types.
 
         Returns:
             All outputs by name.
@@ -125,37 +125,37 @@ class Servable(Protocol):
     async def classify(
         self, signature: str, examples: Sequence[Example], context: Example | None
     ) -> Classifications:
-        """Runs a signature that gives examples labels, scores or both; errors as for `run`."""
+        """Runs a signature that returns labels, scores or both per example; raises as `run`."""
         ...
 
     async def regress(
         self, signature: str, examples: Sequence[Example], context: Example | None
     ) -> Array:
-        """Runs a signature that gives each example one value; errors as for `run`."""
+        """Runs a signature that returns one value per example; raises as `run`."""
         ...
 
 
 class Engine(Protocol):
-    """Everything that can be served. Its methods are called from one event loop."""
+    """Everything that can be served. One event loop calls its methods."""
 
     async def start(self) -> None:
-        """Begins serving and returns; models may still be loading. Called once."""
+        """Starts serving and returns; models may still be loading. Called once."""
         ...
 
     async def close(self) -> None:
-        """Finishes the runs under way, releases every model. Called once, after `start`."""
+        """Finishes the running requests and releases every model. Called once, after `start`."""
         ...
 
     def model_names(self) -> frozenset[str]:
-        """Returns the models known now, whether or not a version of them serves."""
+        """Returns the names of the known models, serving or not."""
         ...
 
     def started(self) -> bool:
-        """Returns whether every model present at the start was loaded, or failed to."""
+        """Returns whether every model of the start has loaded or failed to load."""
         ...
 
     def ready(self) -> bool:
-        """Returns whether a model serves, and so do all that were promised and are still there."""
+        """Returns whether a model serves, and all promised models that still exist serve too."""
         ...
 
     async def reload(self) -> None:
@@ -163,15 +163,15 @@ class Engine(Protocol):
         ...
 
     def upstreams(self) -> Mapping[str, str]:
-        """Returns the model servers behind the engine by name, and the state of each."""
+        """Returns the state of each model server behind the engine, by name."""
         ...
 
     def drain(self, names: frozenset[str]) -> None:
-        """Sends no requests to these upstreams, and to all others again."""
+        """Sends no requests to these upstreams, and resumes all others."""
         ...
 
     def component_versions(self) -> Mapping[str, str]:
-        """Returns the software the engine runs on, for `/version`."""
+        """Returns the engine's software versions, for `/version`."""
         ...
 
     async def status(self, spec: ModelSpec) -> Sequence[VersionStatus]:
@@ -184,10 +184,10 @@ class Engine(Protocol):
         ...
 
     def lease(self, spec: ModelSpec) -> AbstractAsyncContextManager[Servable]:
-        """Leases the version that `spec` means at this moment.
+        """Leases the version that `spec` selects now.
 
         Raises:
-            ServingError: On entering: NOT_FOUND if it does not serve, UNAVAILABLE while it is
-                being loaded, INVALID_ARGUMENT for an unknown label.
+            ServingError: On entering: NOT_FOUND if it does not serve, UNAVAILABLE while it is being
+                loaded, INVALID_ARGUMENT for an unknown label.
         """
         ...

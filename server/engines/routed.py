@@ -1,4 +1,4 @@
-"""An engine behind the operator's routes: labels and a traffic split decide the version."""
+"""An engine with the operator's routes: labels and a traffic split choose the version."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ _LOOK_SECONDS = 0.5
 
 
 class RoutedEngine:
-    """An `Engine` that decides by `Routes` which version of another engine answers."""
+    """An `Engine` that uses `Routes` to choose the version of another engine."""
 
     def __init__(
         self,
@@ -25,13 +25,13 @@ class RoutedEngine:
         file: RoutesFile | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """Makes the engine.
+        """Creates the engine.
 
         Args:
             engine: What runs the models.
-            routes: The routes at the start; those of the file win.
-            file: Where the routes are kept.
-            chance: Returns a number from 0 up to 1, for the traffic split.
+            routes: The routes at the start; routes in the file override them.
+            file: The file that keeps the routes.
+            chance: Returns a random number in [0, 1), for the traffic split.
         """
         self.inner = engine
         self._file = file or RoutesFile(None)
@@ -108,11 +108,11 @@ class RoutedEngine:
         self._set(replaced(self.routes, labels=with_model(self.routes.labels, model, labels)))
 
     async def set_traffic(self, model: str, weights: Mapping[int, float]) -> None:
-        """Splits the requests that name no version; without weights the latest takes all.
+        """Splits requests that name no version; without weights the newest version takes all.
 
         Raises:
             ServingError: NOT_FOUND for an unknown model or version; FAILED_PRECONDITION for a
-                version that does not serve; INVALID_ARGUMENT for weights that sum to nothing.
+                version that does not serve; INVALID_ARGUMENT if the weights sum to zero.
         """
         if weights and not sum(weights.values()) > 0:
             raise invalid("weights must sum to more than 0. Received: all are 0")
@@ -122,7 +122,7 @@ class RoutedEngine:
         self._set(replaced(self.routes, traffic=with_model(self.routes.traffic, model, named)))
 
     def set_drained(self, upstream: str, drained: bool) -> None:
-        """Takes an upstream out of service, or back into it.
+        """Takes an upstream out of service, or returns it to service.
 
         Raises:
             ServingError: NOT_FOUND for an unknown upstream.
@@ -133,7 +133,7 @@ class RoutedEngine:
         self._set(replaced(self.routes, drained=[*others, upstream] if drained else others))
 
     def set_draining(self, draining: bool) -> None:
-        """Makes readiness say no, or yes again."""
+        """Makes readiness fail, or succeed again."""
         self._set(replaced(self.routes, draining=draining))
 
     async def _check_serves(self, model: str, version: int) -> None:

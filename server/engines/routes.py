@@ -1,4 +1,4 @@
-"""What the operator decides about traffic: labels, a split between versions, what is drained."""
+"""The operator's decisions on traffic: labels, a split between versions, drained upstreams."""
 
 import dataclasses
 import os
@@ -11,18 +11,18 @@ import msgspec
 
 
 class RoutesError(Exception):
-    """A file of routes, or a list of labels, that cannot be used; the message says why."""
+    """A routes file, or a list of labels, is invalid; the message says why."""
 
 
 class Routes(msgspec.Struct, frozen=True):
-    """The decisions; replaced as a whole, so that nobody sees half a change.
+    """The decisions. They are replaced as a whole, so nobody sees half a change.
 
     Attributes:
         labels: By model, the version of each label.
-        traffic: By model, the weight of each version (a number as a string) for requests
-            that name no version.
+        traffic: By model, the weight of each version (its number as a string) for requests that
+            name no version.
         drained: Upstreams that get no requests.
-        draining: Whether the gateway tells load balancers to look elsewhere.
+        draining: True if readiness fails, so that load balancers use other gateways.
     """
 
     labels: dict[str, dict[str, int]] = {}
@@ -36,10 +36,10 @@ def parse_labels(text: str, model: str | None) -> dict[str, dict[str, int]]:
 
     Args:
         text: `stable=1,ranker:canary=2`.
-        model: The model of labels that name none; None if they must.
+        model: The model for labels without a model's name; None if every label must name one.
 
     Raises:
-        RoutesError: A part is not of that form.
+        RoutesError: A part does not have this form.
 
     Example:
         >>> parse_labels("stable=1,other:canary=2", "ranker")
@@ -61,7 +61,7 @@ def parse_labels(text: str, model: str | None) -> dict[str, dict[str, int]]:
 
 @dataclasses.dataclass
 class RoutesFile:
-    """A file that holds the routes, for later starts and for the other worker processes.
+    """A file with the routes, for later starts and for other worker processes.
 
     Attributes:
         path: The file; None keeps the routes in memory.
@@ -71,10 +71,10 @@ class RoutesFile:
     _seen: tuple[int, int] = (0, 0)
 
     def load(self) -> Routes | None:
-        """Returns the routes if the file changed since it was last read or written here.
+        """Returns the routes if the file changed since this object last read or wrote it.
 
         Raises:
-            RoutesError: The file does not hold routes.
+            RoutesError: The file contains no valid routes.
         """
         if self.path is None:
             return None
@@ -91,7 +91,7 @@ class RoutesFile:
         return routes
 
     def save(self, routes: Routes) -> None:
-        """Replaces the file in one step."""
+        """Replaces the file atomically."""
         if self.path is None:
             return
         with tempfile.NamedTemporaryFile(dir=self.path.parent, delete=False) as file:
@@ -103,12 +103,12 @@ class RoutesFile:
 
 
 def replaced(routes: Routes, **changes: Any) -> Routes:
-    """Returns the routes with some decisions replaced."""
+    """Returns a copy of the routes with some decisions replaced."""
     return msgspec.structs.replace(routes, **changes)
 
 
 def with_model(table: Mapping[str, Any], model: str, value: Any) -> dict[str, Any]:
-    """Returns a table by model with one model's entry set, or removed if the value is empty."""
+    """Returns a copy of a table by model: one model's entry is set, or removed if empty."""
     rest = {name: entry for name, entry in table.items() if name != model}
     return {**rest, model: value} if value else rest
 

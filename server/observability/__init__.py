@@ -1,1 +1,1 @@
-"""What the gateway tells about itself: metrics and logs."""
+"""Metrics and logs of the gateway."""

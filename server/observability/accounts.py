@@ -1,4 +1,4 @@
-"""Accounts for each request at its end: metrics, the page's charts, a log line per failure."""
+"""Reports each request at its end: metrics, the page's charts, one log line per failure."""
 
 import logging
 import random
@@ -11,7 +11,7 @@ from server.request import Request
 
 
 class Accounts:
-    """Counts and logs requests, whatever transport brings them."""
+    """Counts and logs requests of all transports."""
 
     def __init__(
         self,
@@ -20,13 +20,13 @@ class Accounts:
         known_models: Callable[[], frozenset[str]],
         log_sample: float = 0.0,
     ) -> None:
-        """Makes the accounts.
+        """Creates the accounts.
 
         Args:
             metrics: Counts the requests.
-            live: Counts them for the page; None without a page.
-            known_models: Returns the names that may become a label of a metric.
-            log_sample: Fraction of the answered requests that is logged.
+            live: Counts requests for the page; None without a page.
+            known_models: Returns the model names that may become a metric's label.
+            log_sample: Fraction of the answered requests to log.
         """
         self._metrics = metrics
         self.live = live
@@ -34,15 +34,15 @@ class Accounts:
         self._log_sample = log_sample
 
     def begin(self) -> None:
-        """Counts a request that is being answered; `end` must follow."""
+        """Counts a request that has started; `end` must follow."""
         self._metrics.in_flight += 1
 
     def end(self, request: Request, seconds: float) -> None:
-        """Accounts for a request that took so many seconds."""
+        """Reports a request that took this many seconds."""
         self._metrics.in_flight -= 1
-        # No status means that the client went away and the request was cancelled.
+        # The status is 0 if the client disconnected and the request was cancelled.
         status = request.status or 499
-        # Any name may be asked for, and every label value is kept: only known ones count.
+        # A client may send any name, and a metric keeps every label forever: use only known names.
         known = not request.model or request.model in self._known_models()
         model = request.model if known else "unknown"
         self._metrics.observe(model, request.verb, status, seconds)
@@ -63,7 +63,7 @@ class Accounts:
 
 
 def new_id() -> str:
-    """Returns an id for a request. It is no secret, so the system's randomness is not needed."""
+    """Returns an id for a request. The id is no secret, so it needs no secure randomness."""
     return f"{random.getrandbits(128):032x}"
 
 
@@ -75,7 +75,7 @@ def _log(request: Request, status: int, seconds: float) -> None:
     else:
         message = "request not answered" if status >= 500 else "request refused"
     LOG.log(
-        # A probe that finds the gateway not ready is not a failure.
+        # A probe of a gateway that is not ready is no failure.
         logging.ERROR if status >= 500 and request.model else logging.INFO,
         message,
         extra={

@@ -1,7 +1,7 @@
-"""A histogram for the path that every request takes.
+"""A fast histogram, because every request updates one.
 
-prometheus_client's own takes a lock and a loop over the buckets for each observation, several
-microseconds; this one is for a single event loop and takes a tenth of that.
+prometheus_client's histogram takes a lock and loops over the buckets for each observation, which
+takes several microseconds. This one serves a single event loop and takes a tenth of that.
 """
 
 from bisect import bisect_left
@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 
 class LoopHistogram(Collector):
-    """A histogram that is observed from one event loop only."""
+    """A histogram for one event loop."""
 
     def __init__(
         self,
@@ -23,25 +23,25 @@ class LoopHistogram(Collector):
         buckets: Sequence[float],
         registry: CollectorRegistry,
     ) -> None:
-        """Makes the histogram, empty, and registers it.
+        """Creates an empty histogram and registers it.
 
         Args:
             name: The metric's name.
-            documentation: What it tells.
+            documentation: The metric's help text.
             labels: Names of its labels.
-            buckets: Upper bounds, ascending; one for everything beyond is added.
-            registry: Where it is registered.
+            buckets: Upper bounds, ascending. The histogram adds a bucket for larger values.
+            registry: The registry that exposes it.
         """
         self._name = name
         self._documentation = documentation
         self._labels = tuple(labels)
         self._bounds = tuple(float(bound) for bound in buckets)
-        # By label values: observations by bucket, and their sum at the end.
+        # By label values: the observations per bucket, then their sum.
         self._counts: dict[tuple[str, ...], list[float]] = {}
         registry.register(self)
 
     def observe(self, labels: tuple[str, ...], value: float) -> None:
-        """Counts one observation; `labels` are the values of the labels in order."""
+        """Adds one observation; `labels` are the values of the labels in order."""
         counts = self._counts.get(labels)
         if counts is None:
             counts = self._counts[labels] = [0.0] * (len(self._bounds) + 2)

@@ -1,4 +1,4 @@
-"""The last minutes of traffic in memory, for the page: a second a point."""
+"""The last minutes of traffic in memory, for the page: one point per second."""
 
 import random
 import time
@@ -13,7 +13,7 @@ _TABLES = 256
 
 
 class _Second:
-    """What happened in one second."""
+    """The traffic of one second."""
 
     def __init__(self, at: int) -> None:
         self.at = at
@@ -38,10 +38,10 @@ class _Second:
 
 
 class LiveView:
-    """Requests second by second, and a sample of the ids that tables are asked for."""
+    """Requests per second, and a sample of the ids that clients looked up."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        """Makes an empty view."""
+        """Creates an empty view."""
         self._clock = clock
         self._seconds: deque[_Second] = deque(maxlen=_SECONDS)
         self._samples: OrderedDict[tuple[str, str], dict[int | str, None]] = OrderedDict()
@@ -75,7 +75,7 @@ class LiveView:
         return [second.point() for second in self._seconds]
 
     def sample(self, model: str, table: str) -> list[int | str]:
-        """Returns some ids of a table that lookups found."""
+        """Returns some ids that lookups found in a table."""
         return list(self._samples.get((model, table), ()))
 
     def _keep(self, key: tuple[str, str], ids: list[int | str]) -> None:
@@ -83,7 +83,7 @@ class LiveView:
         self._samples.move_to_end(key)
         for each in ids:
             if each not in kept and len(kept) >= _SAMPLE:
-                # An old one leaves by chance, so that the sample is of all times.
+                # Replace a random id, so that the sample covers the whole time.
                 del kept[self._random.choice(list(kept))]
             kept[each] = None
         if len(self._samples) > _TABLES:

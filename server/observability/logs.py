@@ -1,4 +1,4 @@
-"""Logs on standard error: JSON lines for machines, or text for people. Never a request body."""
+"""Logs on standard error: JSON lines for machines, or text for people. Bodies are never logged."""
 
 import datetime
 import json
@@ -20,7 +20,7 @@ _FIELDS = (
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """Formats a record as one JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns the line of a record."""
@@ -39,7 +39,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, message, and what else is known."""
+    """Formats a record as time, level, message, and further fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns the line of a record."""
@@ -48,7 +48,7 @@ class TextFormatter(logging.Formatter):
 
 
 def configure_logging(level: str, style: str) -> None:
-    """Sets up logging for the process; only the command line does so.
+    """Configures logging for the process. Only the command line calls this.
 
     Args:
         level: Least important level to log.

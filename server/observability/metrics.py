@@ -1,4 +1,4 @@
-"""Prometheus metrics, in a registry of their own so that several applications can coexist."""
+"""Prometheus metrics, in their own registry so that several applications can coexist."""
 
 from collections.abc import Iterable, Mapping
 
@@ -25,10 +25,10 @@ class Metrics:
     """The gateway's metrics."""
 
     def __init__(self) -> None:
-        """Makes the metrics, all at zero."""
+        """Creates the metrics, all at zero."""
         to = self._registry = CollectorRegistry()
         ProcessCollector(registry=to)
-        #: Requests being answered now.
+        #: Running requests.
         self.in_flight = 0
         Gauge("gateway_in_flight", "Requests being answered now", registry=to).set_function(
             lambda: self.in_flight
@@ -60,7 +60,7 @@ class Metrics:
             "gateway_rows", "Rows, or ids, of a request", ("verb",), _ROWS, to
         )
         self._bytes = Counter("gateway_body_bytes", "Bytes of bodies", ("direction",), registry=to)
-        # Since the last exposition: adding to a counter takes a lock.
+        # Counts since the last exposition. Adding to a Prometheus counter takes a lock.
         self._new_bytes = {"in": 0, "out": 0}
         self._answered: dict[tuple[str, str, int], Counter] = {}
         self._ids = Counter("gateway_lookup_ids", "Ids looked up", ("model", "table"), registry=to)
@@ -128,13 +128,13 @@ class Metrics:
         """Counts one request.
 
         Args:
-            model: The model's name; only known ones, as each value is kept forever.
-            verb: What was asked for.
+            model: The model's name. Pass only known names: the metric keeps each value forever.
+            verb: The request's verb.
             code: The HTTP status.
-            seconds: How long it took.
+            seconds: The request's duration.
         """
         key = (model, verb, code)
-        # Finding the child takes longer than counting.
+        # Looking up the labelled metric takes longer than counting.
         child = self._answered.get(key)
         if child is None:
             child = self._answered[key] = self._requests.labels(model, verb, str(code))
@@ -149,7 +149,7 @@ class Metrics:
         request_bytes: int,
         response_bytes: int,
     ) -> None:
-        """Counts what a request to a model was made of."""
+        """Counts the rows, lookups and stages of a request to a model."""
         for stage, seconds in stages.items():
             self._stages.observe((stage,), seconds)
         if "queue" in stages:
@@ -160,13 +160,13 @@ class Metrics:
         self._new_bytes["out"] += response_bytes
 
     def observe_lookups(self, model: str, lookups: Mapping[str, tuple[int, int]]) -> None:
-        """Counts ids looked up in known tables, and those of them that are unknown."""
+        """Counts ids looked up in known tables, and the unknown ids among them."""
         for table, (ids, unknown) in lookups.items():
             self._ids.labels(model, table).inc(ids)
             self._unknown_ids.labels(model, table).inc(unknown)
 
     def set_models(self, versions: Mapping[str, tuple[int, float]]) -> None:
-        """Sets, for each model that serves, its newest version and that one's age in seconds."""
+        """Sets the newest version and its age in seconds for each model that serves."""
         self._version.clear()
         self._age.clear()
         for model, (version, age) in versions.items():
@@ -176,7 +176,7 @@ class Metrics:
     def set_tables(
         self, tables: Iterable[tuple[str, str, float, float | None, str | None]]
     ) -> None:
-        """Sets the tables there are: model, table, rows, and bytes and health if known."""
+        """Sets the tables' metrics: model, table, rows, and bytes and health if known."""
         self._table_rows.clear()
         self._table_bytes.clear()
         self._table_health.clear()

@@ -1,4 +1,4 @@
-"""Metrics of several worker processes: each writes its own down, any of them tells all."""
+"""Metrics of several worker processes. Each writes its own to a file; any of them reports all."""
 
 import re
 from collections.abc import Iterable
@@ -8,20 +8,21 @@ _SAMPLE = re.compile(rb"^([A-Za-z_:][A-Za-z0-9_:]*)(\{)?", re.MULTILINE)
 
 
 class WorkerMetrics:
-    """The expositions of all workers, in a folder they share."""
+    """The metrics of all workers, in a folder that they share."""
 
     def __init__(self, folder: Path | None, index: int) -> None:
-        """Makes one worker's view.
+        """Creates one worker's view.
 
         Args:
-            folder: Where each worker writes its metrics; None if there is one worker only.
+            folder: The folder where each worker writes its metrics; None if there is only one
+                worker.
             index: The worker's number.
         """
         self._folder = folder
         self._index = index
 
     def write(self, exposition: bytes) -> None:
-        """Writes this worker's metrics down for the others."""
+        """Writes this worker's metrics to its file."""
         if self._folder is None:
             return
         part = self._folder / f"{self._index}.part"
@@ -29,7 +30,7 @@ class WorkerMetrics:
         part.replace(self._folder / f"{self._index}.prom")
 
     def merged(self, exposition: bytes) -> bytes:
-        """Returns this worker's metrics as they are now, and the others' as last written."""
+        """Returns this worker's current metrics and the last written metrics of the others."""
         if self._folder is None:
             return exposition
         parts = [(self._index, exposition)]
@@ -40,7 +41,7 @@ class WorkerMetrics:
 
 
 def merge(expositions: Iterable[tuple[int, bytes]]) -> bytes:
-    r"""Joins expositions by metric, each sample with the label `worker`.
+    r"""Merges metrics of several workers, and adds the label `worker` to each sample.
 
     Example:
         >>> one = b"# HELP a A\n# TYPE a gauge\na 1.0\n"

@@ -1,1 +1,1 @@
-"""The process: ports, signals, workers, and the way out."""
+"""The process: ports, signals, workers, and shutdown."""

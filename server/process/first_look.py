@@ -1,4 +1,4 @@
-"""What a gateway finds when it starts: models, free ports and certificates, before it listens."""
+"""Checks models, ports and certificates before the gateway listens."""
 
 import logging
 import ssl
@@ -14,13 +14,13 @@ _LOG = logging.getLogger("server")
 
 
 def folder_of(settings: Settings) -> ModelFolder:
-    """Returns the model folder of a gateway with models of its own."""
+    """Returns the model folder, or None for a gateway without models of its own."""
     assert settings.model_dir is not None
     return ModelFolder(settings.model_dir, settings.model_name)
 
 
 def found_models(settings: Settings) -> Mapping[str, Versions]:
-    """Returns the models in the model folder; none for a gateway without models of its own."""
+    """Returns the names of the models in the model folder; none for a gateway without models."""
     if settings.engine != "embedded":
         return {}
     try:
@@ -30,7 +30,7 @@ def found_models(settings: Settings) -> Mapping[str, Versions]:
 
 
 def check_ports(settings: Settings) -> None:
-    """Raises `StartError` if a port is not free, whatever else may share it."""
+    """Raises `StartError` if a port is taken, even by a process that would share it."""
     if settings.port and settings.port == settings.grpc_port:
         raise StartError(
             f"--port and --grpc-port must differ. Received: {settings.port} for both. "
@@ -65,7 +65,8 @@ def check_certificates(settings: Settings) -> None:
 
 def _check_certificate(side: str, certificate: Path, key: Path | None) -> None:
     try:
-        # An empty password: a key that needs one is refused, not asked for.
+        # The empty password makes a key that needs a password fail. Otherwise OpenSSL would prompt
+        # for it.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
     except OSError as error:
         raise StartError(
@@ -75,7 +76,7 @@ def _check_certificate(side: str, certificate: Path, key: Path | None) -> None:
 
 
 def warn_of_missing(settings: Settings, labels: Mapping[str, Mapping[str, int]]) -> None:
-    """Logs a sentence for each version that the settings name and that is not there."""
+    """Logs a sentence for each version that the settings name and that is missing."""
     if settings.engine != "embedded":
         return
     models = found_models(settings)

@@ -1,4 +1,4 @@
-"""A gateway put together from its settings: engine, ports, and what goes with them."""
+"""Builds a gateway from its settings: engine, ports, and their helpers."""
 
 import logging
 import os
@@ -48,30 +48,31 @@ from server.process.workers import Worker
 from server.protos.modules import load_protos
 from server.settings import Settings
 
-# Handing a run to a thread takes as long: shorter ones need none.
+# Seconds to hand a run to a thread. Shorter runs need no thread.
 _BRIEF_SECONDS = 0.00025
 
 
 class Gateway:
-    """One process that serves; the only one, or one of several workers."""
+    """One serving process: the only one, or one of several workers."""
 
     def __init__(self, settings: Settings, worker: Worker | None = None) -> None:
-        """Takes the ports and imports what is needed; `run` serves.
+        """Takes the ports and imports the modules; `run` serves.
 
         Args:
             settings: The settings.
-            worker: Which worker this is, if it is one.
+            worker: The worker's task; None for the only process.
 
         Raises:
-            StartError: A port is taken, or settings do not go together. The errors of
-                folders, keys, labels and missing packages pass through.
+            StartError: A port is taken, or settings contradict each other. Errors of folders, keys,
+                labels and missing packages pass through.
         """
         self._settings = settings
         self._worker = worker
         self._keys = self.check(settings, worker)
         share = worker is not None
         port = worker.port if worker else settings.port
-        # The others serve while a worker starts: it takes connections once it can answer them.
+        # The other workers serve while this one starts. So it takes connections only when it can
+        # answer them.
         self._listener = listening_socket(settings.host, port, share=share, listen=not share)
         self._admin_listener: socket.socket | None = None
         if settings.admin_port is not None and (worker is None or worker.index == 0):
@@ -87,9 +88,9 @@ class Gateway:
 
     @staticmethod
     def check(settings: Settings, worker: Worker | None = None) -> KeyRing | None:
-        """Reads what can be wrong before anything starts; returns the keys if there are any.
+        """Checks files, ports and models before anything starts; returns the keys, or None.
 
-        Ports and models are looked at once, and not again in each worker.
+        The supervisor checks ports and models once for all workers.
         """
         keys = _keys(settings)
         if settings.admin_port is not None and (keys is None or not keys.allows("admin")):
@@ -128,7 +129,7 @@ class Gateway:
         return keys
 
     def run(self) -> int:
-        """Serves until told to stop; returns the exit status."""
+        """Serves until a signal stops it; returns the exit status."""
         settings, worker = self._settings, self._worker
         lifecycle = Lifecycle()
         workers = WorkerMetrics(worker.folder if worker else None, worker.index if worker else 0)
@@ -165,7 +166,7 @@ class Gateway:
         )
         server.run([self._listener])
         if lifecycle.abandoned or server.force_exit:
-            # Python would wait for the threads that still run a model.
+            # Python would wait for threads that still run a model.
             logging.shutdown()
             sys.stdout.flush()
             os._exit(0)
@@ -242,7 +243,7 @@ def _keys(settings: Settings) -> KeyRing | None:
 
 
 def _only_model(settings: Settings) -> str | None:
-    """Returns the name of the model if the settings say that there is one only."""
+    """Returns the model's name if the settings name exactly one."""
     if settings.engine == "tfserving":
         models = _names(settings.models)
         return models[0] if len(models) == 1 else None

@@ -1,10 +1,10 @@
-"""Asks the gateway of this container whether it is ready; the image's health check.
+"""The image's health check: asks the gateway of this container whether it is ready.
 
     python -m server.process.health
 
-Ends with 0 if it is. It asks the loopback address, past any proxy, in plain text or in TLS. The
-port is DE_GATEWAY_PORT, or 8501. It has no certificate: where clients need one, it sees only that
-the gateway listens.
+Exits with 0 if it is ready. Connects to the loopback address without a proxy, in plain text or with
+TLS. The port is DE_GATEWAY_PORT, or 8501. The check has no client certificate: if the gateway
+requires one, the check only sees that the gateway listens.
 """
 
 import http.client
@@ -24,7 +24,7 @@ def is_ready(port: int) -> bool:
         return False
     except (OSError, http.client.HTTPException):
         pass
-    # The certificate is for the outside, not for the loopback address.
+    # The certificate names the outside host, not the loopback address.
     unverified = ssl.create_default_context()
     unverified.check_hostname = False
     unverified.verify_mode = ssl.CERT_NONE
@@ -38,7 +38,7 @@ def is_ready(port: int) -> bool:
     except TimeoutError:
         return False
     except (OSError, http.client.HTTPException):
-        return True  # the connection stood, and was closed for want of a client's certificate
+        return True  # the TLS connection worked; the gateway only missed a client certificate
 
 
 def _answers(connection: http.client.HTTPConnection) -> bool:

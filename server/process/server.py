@@ -1,4 +1,4 @@
-"""The server process: sockets, signals, and the way out."""
+"""The server process: sockets, signals, and shutdown."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from server.observability.metrics import Metrics
 from server.observability.worker_metrics import WorkerMetrics
 from server.settings import Settings
 
-# A peer that takes nothing for so long is gone.
+# Seconds after which a peer that accepts no data counts as gone.
 _TCP_USER_TIMEOUT_MS = 60_000
 _METRICS_SECONDS = 1.0
 _BACKLOG = 2048
@@ -29,38 +29,38 @@ class StartError(Exception):
 
 
 class Companion(Protocol):
-    """What starts once the models are being loaded, and stops before they are released."""
+    """A helper that starts after model loading begins, and stops before models are released."""
 
     async def start(self) -> None:
-        """Begins."""
+        """Starts."""
         ...
 
     async def stop(self, seconds: float) -> None:
-        """Ends, giving what is under way some time."""
+        """Stops, and gives running work some time."""
         ...
 
 
 def listening_socket(
     host: str, port: int, *, share: bool = False, flag: str = "--port", listen: bool = True
 ) -> socket.socket:
-    """Takes a port before anything slow happens.
+    """Takes a port before any slow initialisation.
 
     Args:
         host: Address.
         port: Port; 0 for any free one.
-        share: Whether other processes listen on it too.
-        flag: The flag that chooses another one.
-        listen: Whether to listen already; else the port is only kept from others.
+        share: True if other processes listen on the port too.
+        flag: The flag that chooses another port, for the error message.
+        listen: True to listen now; False only to reserve the port.
 
     Raises:
-        StartError: The address cannot be listened on.
+        StartError: The address is not available.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if share:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    # Connections inherit these: dead peers are noticed.
+    # Accepted connections inherit these options, which detect dead peers.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _TCP_USER_TIMEOUT_MS)
     try:
@@ -78,7 +78,7 @@ def listening_socket(
 
 
 def url_of(listener: socket.socket, scheme: str) -> str:
-    """Returns the address of a listener as clients write it."""
+    """Returns a listener's address as clients write it."""
     host, port = listener.getsockname()[:2]
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
@@ -95,7 +95,7 @@ def _config(app: ASGIApp, settings: Settings, lifespan: Any) -> uvicorn.Config:
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=settings.trusted_proxies,
         timeout_keep_alive=60,
-        # Rounded up: uvicorn takes whole seconds.
+        # uvicorn takes whole seconds: round up.
         timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)),
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=settings.tls_key,
@@ -105,10 +105,11 @@ def _config(app: ASGIApp, settings: Settings, lifespan: Any) -> uvicorn.Config:
 
 
 class GatewayServer(uvicorn.Server):
-    """A uvicorn server that leaves in order, and with exit status 0.
+    """A uvicorn server with an orderly shutdown and exit status 0.
 
-    SIGTERM flips readiness first and closes the listener `drain_seconds` later; SIGINT
-    (Ctrl-C) closes it at once; a second signal waits for nobody. SIGHUP reads the keys again.
+    SIGTERM first makes `/readyz` fail and closes the listener `drain_seconds` later. SIGINT
+    (Ctrl-C) closes it at once. A second signal does not wait for running requests. SIGHUP reads the
+    keys again.
     """
 
     def __init__(
@@ -120,14 +121,14 @@ class GatewayServer(uvicorn.Server):
         announce: Callable[[], None] = lambda: None,
         reload: Callable[[], None] | None = None,
     ) -> None:
-        """Makes the server; `serve` runs it.
+        """Creates the server; `serve` runs it.
 
         Args:
             app: The application.
-            settings: How long things may take.
-            lifecycle: Where the end is announced.
-            companions: What starts and stops with it.
-            announce: Called once it listens, and all companions have started.
+            settings: The time limits.
+            lifecycle: Announces the shutdown.
+            companions: Helpers that start and stop with the server.
+            announce: Called when the server listens and all companions have started.
             reload: Called in the event loop after a SIGHUP.
         """
         super().__init__(_config(app, settings, "on"))
@@ -149,13 +150,13 @@ class GatewayServer(uvicorn.Server):
             self._announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Ends what is under way, then the application."""
+        """Ends running requests, then the application."""
         await asyncio.gather(*(each.stop(self._shutdown_seconds) for each in self._companions))
         await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Takes SIGHUP too, which would end the process."""
+        """Installs a handler for SIGHUP, which would otherwise end the process."""
         loop = asyncio.get_running_loop()
 
         def reload(_: int, __: FrameType | None) -> None:
@@ -170,7 +171,7 @@ class GatewayServer(uvicorn.Server):
             signal.signal(signal.SIGHUP, before)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        """Takes a signal. uvicorn's own would end the process by that signal after all."""
+        """Handles a signal. uvicorn's own handler would raise the signal again at the end."""
         if self._lifecycle.draining:
             self.force_exit = True
             self.should_exit = True
@@ -187,15 +188,15 @@ class GatewayServer(uvicorn.Server):
 
 
 class AdminServer(uvicorn.Server):
-    """The admin port, in the same event loop; signals are the other server's."""
+    """The admin port, in the same event loop. The other server handles the signals."""
 
     def __init__(self, app: ASGIApp, settings: Settings, listener: socket.socket) -> None:
-        """Makes the server.
+        """Creates the server.
 
         Args:
             app: The admin application.
-            settings: As for the gateway.
-            listener: Its socket.
+            settings: The gateway's settings.
+            listener: The port's socket.
         """
         super().__init__(_config(app, settings, "off"))
         self._listener = listener
@@ -203,7 +204,7 @@ class AdminServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leaves signals alone."""
+        """Installs no signal handlers."""
         yield
 
     async def start(self) -> None:
@@ -219,10 +220,10 @@ class AdminServer(uvicorn.Server):
 
 
 class MetricsWriter:
-    """Writes this worker's metrics down every second, for the others to tell; a `Companion`."""
+    """A `Companion` that writes this worker's metrics every second for the other workers."""
 
     def __init__(self, metrics: Metrics, workers: WorkerMetrics) -> None:
-        """Makes the writer."""
+        """Creates the writer."""
         self._metrics = metrics
         self._workers = workers
         self._task: asyncio.Task[None] | None = None

@@ -13,7 +13,7 @@ _ADDRESS = re.compile(r"(tcp|udp|sctp)://[\w.:\[\]-]+:\d+")
 
 
 def drop_service_links(environment: MutableMapping[str, str]) -> list[str]:
-    """Removes the variables from an environment: they look like settings of the gateway.
+    """Removes such variables from an environment, because they look like settings.
 
     A service called `de-gateway` sets `DE_GATEWAY_PORT=tcp://10.0.0.1:8501`, for example.
 

@@ -1,8 +1,8 @@
-"""Several worker processes that share the ports, and the process that looks after them.
+"""Several worker processes that share the ports, and their supervisor.
 
-Each worker is a gateway of its own: the system gives every connection to one of them, and the
-files of embedding tables are in memory once however many map them. Labels and the like are
-shared through the file of routes, metrics through a folder.
+Each worker is a complete gateway. The system gives every connection to one of them. The files of
+embedding tables are in memory only once. Workers share labels and traffic through the routes file,
+and metrics through a folder.
 """
 
 import ctypes
@@ -30,17 +30,17 @@ _CANNOT_START = 2
 
 @dataclasses.dataclass(frozen=True)
 class Worker:
-    """What a worker process is told beside the settings.
+    """A worker's task, in addition to the settings.
 
     Attributes:
-        index: Its number, from 0.
-        folder: What it shares with the others.
-        port: The port, where the settings say any.
-        grpc_port: The gRPC port, likewise; 0 if there is none.
-        parent: The process that looks after it.
-        models: The models that readiness waits for, of those in the model folder.
-        replaces: Whether it takes the place of one that ended. The others serve meanwhile, so it
-            listens only once its models are loaded.
+        index: The worker's number, from 0.
+        folder: The folder that all workers share.
+        port: The port, if the settings allow any.
+        grpc_port: The gRPC port, if the settings allow any; 0 if there is none.
+        parent: The supervisor's process id.
+        models: The models in the model folder that readiness waits for.
+        replaces: True if it replaces a dead worker. The others serve meanwhile, so it listens only
+            after its models are loaded.
     """
 
     index: int
@@ -53,7 +53,7 @@ class Worker:
 
 
 def this_worker() -> Worker | None:
-    """Returns which worker this process is; None if it is none."""
+    """Returns this process's worker task; None if it is no worker."""
     text = os.environ.get(_VARIABLE)
     if not text:
         return None
@@ -62,21 +62,21 @@ def this_worker() -> Worker | None:
 
 
 def end_with_parent(worker: Worker) -> None:
-    """Makes the system end this process when the one that looks after it ends."""
+    """Makes the kernel end this process when the supervisor ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != worker.parent:
         sys.exit(0)
 
 
 class WorkerSupervisor:
-    """Starts the workers, starts again those that die, and passes signals on."""
+    """Starts the workers, restarts those that die, and forwards signals."""
 
     def __init__(self, settings: Settings, arguments: Sequence[str]) -> None:
-        """Makes the supervisor.
+        """Creates the supervisor.
 
         Args:
             settings: The settings.
-            arguments: The command line that they come from, for the workers.
+            arguments: The command line, which the workers use too.
         """
         self._settings = settings
         self._arguments = list(arguments)
@@ -84,13 +84,13 @@ class WorkerSupervisor:
         self._told: int | None = None
 
     def run(self) -> int:
-        """Runs the workers until told to stop; returns the exit status.
+        """Runs the workers until a signal stops it; returns the exit status.
 
         Raises:
             StartError: A port is taken.
         """
         settings = self._settings
-        # Kept for as long as this process lives, so that a port chosen once stays.
+        # Keep the sockets for the life of this process, so that a port that was chosen once stays.
         keeper = listening_socket(settings.host, settings.port, share=True, listen=False)
         grpc_port = 0
         if settings.grpc_port is not None:
@@ -124,7 +124,7 @@ class WorkerSupervisor:
 
     def _start(self, worker: Worker) -> None:
         variables = {**dataclasses.asdict(worker), "folder": str(worker.folder)}
-        # A worker ignores SIGHUP until it can take it.
+        # A worker ignores SIGHUP until its handler is installed.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         process = subprocess.Popen(
             [sys.executable, "-m", "server", *self._arguments],
@@ -135,13 +135,13 @@ class WorkerSupervisor:
         self._processes[worker.index] = process
         signal.signal(signal.SIGHUP, lambda number, _: self._end(number))
         if self._told is not None:
-            # The signal came while the process was made, and was passed on to the others only.
+            # The signal came while this process was created, and reached only the others.
             process.send_signal(self._told)
 
     def _wait_started(self, worker: Worker) -> bool:
         stream = self._processes[worker.index].stdout
         assert stream is not None
-        # A worker that cannot start says why on its standard error, and ends.
+        # A worker that cannot start prints the reason to standard error and ends.
         return "listens" in stream.readline()
 
     def _look_after(self, workers: Sequence[Worker]) -> None:

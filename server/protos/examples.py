@@ -1,4 +1,4 @@
-"""Examples of named features to and from Example messages."""
+"""Converts examples with named features to and from Example messages."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ _KINDS = {field: kind for kind, field in _LISTS.items()}
 
 
 def fill_input(message: Any, examples: Sequence[Example], context: Example | None) -> None:
-    """Writes examples, and the context they share, into an empty Input message."""
+    """Writes examples and their shared context into an empty Input message."""
     if context is None:
         target = message.example_list.examples
     else:
@@ -21,7 +21,7 @@ def fill_input(message: Any, examples: Sequence[Example], context: Example | Non
 
 
 def read_input(message: Any) -> tuple[list[Example], Example | None]:
-    """Returns the examples of an Input message, and the context if it has one."""
+    """Returns the examples of an Input message, and the shared context or None."""
     if message.WhichOneof("kind") == "example_list_with_context":
         shared = message.example_list_with_context
         return [_read(example) for example in shared.examples], _read(shared.context)

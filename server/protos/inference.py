@@ -1,4 +1,4 @@
-"""The messages of the Open Inference Protocol's gRPC, and their tensors."""
+"""The gRPC messages of the Open Inference Protocol, and their tensors."""
 
 from typing import Any
 

@@ -1,7 +1,8 @@
 """TensorFlow Serving's messages and services, and the Open Inference Protocol's messages.
 
-`tensorflow_serving.binpb` holds the descriptors of the former; `scripts/serving_protos.py` writes
-it. `open_inference.binpb` holds the latter; `open_inference.proto` says how to compile it.
+`tensorflow_serving.binpb` holds the descriptors of TensorFlow Serving; `scripts/serving_protos.py`
+writes it. `open_inference.binpb` holds the Open Inference Protocol's; `open_inference.proto` says
+how to compile it.
 """
 
 import dataclasses
@@ -18,12 +19,12 @@ _APIS = "tensorflow_serving/apis"
 
 
 class MissingProtosError(Exception):
-    """A package that carries messages is not installed; says what to install."""
+    """A package for the messages is not installed; the message says what to install."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Service:
-    """A gRPC service whose methods take one message and return one.
+    """A gRPC service whose methods take one message and return one message.
 
     Attributes:
         name: Full name, for example `tensorflow.serving.PredictionService`.
@@ -47,7 +48,7 @@ class Service:
         )
 
     def add_to(self, server: Any, servicer: Any) -> None:
-        """Lets `servicer` answer the methods that it has; gRPC answers UNIMPLEMENTED to others."""
+        """Registers `servicer` on a server; gRPC answers UNIMPLEMENTED for missing methods."""
         import grpc
 
         handlers = {
@@ -68,8 +69,8 @@ class Protos:
     """Message classes by their `.proto` file, and services.
 
     Attributes:
-        pool: The descriptor pool of all of them. It is not protobuf's default pool, to which
-            TensorFlow adds its own release of the same files.
+        pool: The descriptor pool of all classes. protobuf's default pool cannot be used, because
+            TensorFlow adds its own release of the same files there.
     """
 
     pool: Any
@@ -91,7 +92,7 @@ class Protos:
 
 @functools.cache
 def load_protos() -> Protos:
-    """Makes the message classes; takes milliseconds.
+    """Creates the message classes; takes milliseconds.
 
     Raises:
         MissingProtosError: `protobuf` or `grpcio` is not installed.

@@ -1,6 +1,6 @@
-"""Bytes of gRPC requests to plain Python, and answers to bytes.
+"""Converts bytes of gRPC requests to plain Python, and answers to bytes.
 
-These functions know no engine, so that large messages can be read and written in another process.
+These functions know no engine, so another process can run them for large messages.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from server.wire.limits import Limits
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """The model that a message names: its version by number, by label, or neither.
+    """The model in a message, with a version number, a label, or neither.
 
     Attributes:
         name: The model's name.
@@ -48,12 +48,12 @@ def target_of(message: Any) -> Target:
 
 @dataclasses.dataclass(frozen=True)
 class PredictMessage:
-    """A PredictRequest.
+    """A decoded PredictRequest.
 
     Attributes:
-        target: The model and signature asked for.
-        inputs: The tensors, and their element types as `DataType` numbers them.
-        output_filter: The outputs wanted, each once; all if empty.
+        target: The requested model and signature.
+        inputs: The tensors, with their element types as numbers of `DataType`.
+        output_filter: The requested outputs, each once; all if empty.
     """
 
     target: Target
@@ -62,7 +62,7 @@ class PredictMessage:
 
 
 def parse(kind: Any, body: bytes) -> Any:
-    """Parses a message of a type.
+    """Parses a message of the given type.
 
     Raises:
         ServingError: INVALID_ARGUMENT if the bytes are no such message.
@@ -76,7 +76,7 @@ def parse(kind: Any, body: bytes) -> Any:
 
 
 def read_predict(body: bytes, limits: Limits) -> PredictMessage:
-    """Reads a PredictRequest; errors as `to_array`, and INVALID_ARGUMENT beyond a limit."""
+    """Reads a PredictRequest; raises as `to_array`, and INVALID_ARGUMENT beyond a limit."""
     message = parse(load_protos().predict.PredictRequest, body)
     target = target_of(message.model_spec)
     claimed = 0
@@ -103,7 +103,7 @@ def write_predict(
 
 
 def fill_target(message: Any, target: Target, version: int) -> None:
-    """Writes the model and version that answered into a ModelSpec message."""
+    """Writes the answering model and version into a ModelSpec message."""
     message.name = target.name
     message.version.value = version
     message.signature_name = target.signature
@@ -111,7 +111,7 @@ def fill_target(message: Any, target: Target, version: int) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """One part of a request on examples: the model asked for, and how; empty for the request's."""
+    """One task of a request on examples: model and method; empty fields mean the request's."""
 
     target: Target
     method_name: str = ""
@@ -123,10 +123,10 @@ def read_examples(kind: str, body: bytes, limits: Limits) -> tuple[list[Task], E
     Args:
         kind: The message's name.
         body: Its bytes.
-        limits: Bounds on the request.
+        limits: Limits on the request.
 
     Returns:
-        What is asked for, and the examples; the name of their signature stays empty.
+        The tasks and the examples. The examples have no signature name yet.
     """
     protos = load_protos()
     module = {

@@ -1,4 +1,4 @@
-"""Arrays to TensorProto messages and back, without TensorFlow."""
+"""Converts arrays to TensorProto messages and back, without TensorFlow."""
 
 import sys
 from collections.abc import Mapping
@@ -11,10 +11,11 @@ from server.tensors import Array, DType, Kind, SignatureSpec, TensorSpec, dtype_
 from server.wire.strings import bytes_array
 
 _MAX_ELEMENTS = 1 << 30
-# A message of a few bytes can claim any number of elements: not more than these are made up.
+# A small message can claim any number of elements by repeating its last value. Create at most this
+# many.
 _MAX_REPEATED = 1 << 20
 
-# The field that holds the values when `tensor_content` does not.
+# The field that holds the values if `tensor_content` is empty.
 _FIELDS = {
     "float": "float_val",
     "double": "double_val",
@@ -33,7 +34,7 @@ _FIELDS = {
     "complex64": "scomplex_val",
     "complex128": "dcomplex_val",
 }
-# Protobuf packs the values of these fields as their little-endian bytes.
+# Protobuf packs the values of these fields as little-endian bytes.
 _PACKED_AS = {
     "float_val": "<f4",
     "double_val": "<f8",
@@ -41,15 +42,15 @@ _PACKED_AS = {
     "dcomplex_val": "<c16",
     "bool_val": "?",
 }
-# Fewer integers than this are appended one by one, which is faster then.
+# For fewer integers than this, appending one by one is faster.
 _FEW = 64
 
 
 def fill_typed(proto: Any, array: Array, dtype: DType) -> None:
     """Writes an array into the typed field of an empty TensorProto, e.g. `float_val`.
 
-    Clients of a model server read this field. Values are packed here and merged as bytes:
-    appending them one by one takes a hundred times as long.
+    Clients of a model server read this field. We pack the values and merge them as bytes: appending
+    them one by one takes a hundred times as long.
     """
     if dtype.kind is Kind.STRING:
         fill_proto(proto, array, dtype)
@@ -72,7 +73,9 @@ def fill_typed(proto: Any, array: Array, dtype: DType) -> None:
 
 
 def _varints(values: Array) -> bytes:
-    """Encodes integers as protobuf does: seven bits a byte, lowest first, one bit to go on."""
+    """Encodes integers as protobuf varints: seven bits per byte, lowest first, the top bit to go
+    on.
+    """
     rest = values.astype(np.int64).view(np.uint64)
     length = max(1, -(-int(rest.max()).bit_length() // 7))
     encoded = np.empty((len(rest), length), np.uint8)
@@ -88,7 +91,7 @@ def _varints(values: Array) -> bytes:
 
 
 def fill_proto(proto: Any, array: Array, dtype: DType) -> None:
-    """Writes an array into an empty TensorProto, numbers as bytes in `tensor_content`."""
+    """Writes an array into an empty TensorProto; numbers become bytes in `tensor_content`."""
     _fill_head(proto, array, dtype)
     if dtype.kind is Kind.STRING:
         proto.string_val.extend(array.reshape(-1).tolist())
@@ -100,7 +103,7 @@ def fill_proto(proto: Any, array: Array, dtype: DType) -> None:
 
 def _fill_head(proto: Any, array: Array, dtype: DType) -> None:
     proto.dtype = dtype.number
-    # An empty message is not the same as none: a scalar has a shape.
+    # Create the shape message even if it is empty: a scalar has a shape.
     proto.tensor_shape.SetInParent()
     for size in array.shape:
         proto.tensor_shape.dim.add().size = size
@@ -110,11 +113,11 @@ def to_array(proto: Any) -> Array:
     """Reads a TensorProto.
 
     Args:
-        proto: The message. Of too few values the last one is repeated, as TensorFlow does.
+        proto: The message. If values are missing, the last one repeats, as in TensorFlow.
 
     Raises:
-        ServingError: INVALID_ARGUMENT for a message that is no tensor; UNIMPLEMENTED for an
-            element type the gateway does not carry.
+        ServingError: INVALID_ARGUMENT for a message that is no tensor; UNIMPLEMENTED for an element
+            type that the gateway does not support.
     """
     dtype = dtype_of_number(proto.dtype)
     field = _FIELDS.get(dtype.name)
@@ -135,7 +138,7 @@ def to_array(proto: Any) -> Array:
         return _from_content(proto.tensor_content, dtype, shape, count)
     values = getattr(proto, field)
     if dtype.name.startswith("complex"):
-        # Real and imaginary parts take turns.
+        # Real and imaginary parts alternate.
         part = np.float32 if dtype.name == "complex64" else np.float64
         values = np.asarray(values[: len(values) // 2 * 2], part).view(dtype.numpy)
     if len(values) < count and count > _MAX_REPEATED:
@@ -168,7 +171,7 @@ def _from_content(content: bytes, dtype: DType, shape: tuple[int, ...], count: i
 
 
 def specs_of(infos: Mapping[str, Any]) -> dict[str, TensorSpec]:
-    """Returns the specs that TensorInfo messages tell of."""
+    """Returns the specs in TensorInfo messages."""
     return {
         name: TensorSpec(
             name=name,
@@ -183,7 +186,7 @@ def specs_of(infos: Mapping[str, Any]) -> dict[str, TensorSpec]:
 
 
 def signatures_of(definitions: Mapping[str, Any]) -> list[SignatureSpec]:
-    """Returns the signatures that SignatureDef messages tell of, by name."""
+    """Returns the signatures in SignatureDef messages, by name."""
     return [
         SignatureSpec(
             name=name,
@@ -209,7 +212,7 @@ def fill_signature(definition: Any, signature: SignatureSpec) -> None:
             if spec.shape is None:
                 info.tensor_shape.unknown_rank = True
             else:
-                # An empty message is not the same as none: a scalar has a shape.
+                # Create the shape message even if it is empty: a scalar has a shape.
                 info.tensor_shape.SetInParent()
             for size in spec.shape or ():
                 info.tensor_shape.dim.add().size = -1 if size is None else size
