@@ -253,7 +253,7 @@ class Settings(BaseSettings):
     )
     tracing: bool = Field(
         default=False,
-        description="Export OpenTelemetry spans, configured by OTEL_ variables; needs de-core[otel].",
+        description="Export OpenTelemetry spans as the OTEL_ variables say. Needs de-core[otel].",
     )
 
     @field_validator("trusted_proxies")
