@@ -1,8 +1,8 @@
-"""Micro-batches: requests that come together run together.
+"""Micro-batches: requests that arrive together run together.
 
-A batch belongs to one signature of one version and one set of inner shapes. It is sent when
-its rows reach the bound, or its first row has waited long enough. A client that leaves takes
-its rows out of a batch not yet sent, and harms no other.
+A batch belongs to one signature of one version and one set of inner shapes. It runs when its rows
+reach the limit, or its first row has waited long enough. A client that disconnects removes its rows
+from a waiting batch and does not affect the others.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ _Key = tuple[str, tuple[tuple[str, tuple[int, ...]], ...]]
 
 @dataclasses.dataclass(frozen=True)
 class BatchOptions:
-    """How batches are made.
+    """Options of micro-batches.
 
     Attributes:
-        rows: Most rows of a batch; 0 for no batching.
-        delay_seconds: How long the first row waits for others.
-        max_waiting_rows: Rows that may wait, in batches not sent or not answered yet.
-        observe_rows: Told the rows of each batch that is sent.
+        rows: Rows of the largest batch; 0 for no batching.
+        delay_seconds: Seconds that the first row waits for others.
+        max_waiting_rows: Rows that may wait, in batches that are not sent or not answered yet.
+        observe_rows: Called with the number of rows of each batch that is sent.
     """
 
     rows: int = 0
@@ -50,7 +50,7 @@ class _Part:
 
 @dataclasses.dataclass
 class _Batch:
-    """Parts that wait for each other."""
+    """Parts that wait for one batch."""
 
     parts: list[_Part]
     rows: int = 0
@@ -58,7 +58,7 @@ class _Batch:
 
 
 def batchable(signature: SignatureSpec) -> bool:
-    """Returns whether every input and output has a first dimension of any size."""
+    """Returns whether the first dimension of every input and output can have any size."""
     specs = [*signature.inputs.values(), *signature.outputs.values()]
     return bool(signature.inputs) and all(spec.shape and spec.shape[0] is None for spec in specs)
 
@@ -67,7 +67,7 @@ class Batcher:
     """Batches the runs of one version of a model. Used from one event loop."""
 
     def __init__(self, run: Run, options: BatchOptions) -> None:
-        """Makes the batcher.
+        """Creates the batcher.
 
         Args:
             run: Runs a signature on a whole batch.
@@ -80,14 +80,14 @@ class Batcher:
         self._waiting_rows = 0
 
     async def run(self, signature: SignatureSpec, inputs: Tensors) -> dict[str, Array]:
-        """Runs a signature on some rows, together with whatever else comes meanwhile.
+        """Runs a signature on some rows, together with rows that arrive meanwhile.
 
         Args:
-            signature: One that is `batchable`.
+            signature: A signature for which `batchable` is true.
             inputs: Its inputs.
 
         Raises:
-            ServingError: RESOURCE_EXHAUSTED if too many rows wait; what the run raised.
+            ServingError: RESOURCE_EXHAUSTED if too many rows wait, or the error of the run.
         """
         rows = _rows(inputs)
         if rows is None or not 0 < rows < self._options.rows:
@@ -140,7 +140,7 @@ class Batcher:
         task.add_done_callback(self._running.discard)
 
     async def _answer(self, signature: str, batch: _Batch) -> None:
-        # The timer that sends a batch runs as part of its first request: not any more.
+        # The batch's timer inherited the context of its first request: leave that context.
         parts = [part for part in batch.parts if not part.done.done()]
         begin_request(Request(deadline=_last_deadline(parts)))
         if not parts:
@@ -167,7 +167,7 @@ class Batcher:
             start = end
 
     async def _answer_alone(self, signature: str, parts: list[_Part], error: Exception) -> None:
-        """Runs the parts one by one: what is wrong with one must not fail the others."""
+        """Runs the parts one by one, so that an error in one part does not fail the others."""
         wrong = isinstance(error, ServingError) and error.code in (
             Code.INVALID_ARGUMENT,
             Code.INTERNAL,

@@ -1,7 +1,7 @@
-"""Which runs are so short that the event loop may wait for them.
+"""Decides which runs are so short that the event loop may wait for them.
 
-A thread takes longer to be handed a run, and to hand its result back, than a small model takes
-for the run itself. So runs that have proven to be short are done where they are asked for.
+Handing a run to a thread and its result back takes longer than a small model's run. So runs that
+have proven to be short run in the event loop itself.
 """
 
 import dataclasses
@@ -11,14 +11,14 @@ from collections.abc import Callable
 
 from server.tensors import SignatureSpec, Tensors
 
-# Short runs in a row that are proof enough.
+# This many short runs in a row prove that a signature is short.
 _PROOF = 16
-# The event loop is held up by runs that usually take so many times longer than a short one (a
-# thread's CPU time leaves out what others do for it), or by one that takes so long. Threads do the
-# runs again for a while, which doubles if that recurs.
+# A signature returns to threads for a while if its runs usually take this many times longer than a
+# short run (a thread's CPU time omits other threads' work), or if one run takes this many seconds.
+# The while doubles if it happens again.
 _HELD_UP = 2
 _HELD_UP_SECONDS = 0.02
-# How much of a run counts, and for how much, in what they usually take: the system interrupts some.
+# How much of one run's time counts, and its weight in the average. The system interrupts some runs.
 _MOST = 8
 _WEIGHT = 0.125
 _FIRST_BAN_SECONDS = 0.1
@@ -27,7 +27,7 @@ _LONGEST_BAN_SECONDS = 60.0
 
 @dataclasses.dataclass
 class _Record:
-    """What is known of a signature's runs; sizes are numbers of values."""
+    """What is known of a signature's runs. Sizes are numbers of values."""
 
     proofs: int = 0
     largest: int = -1
@@ -38,7 +38,7 @@ class _Record:
 
 
 class BriefRuns:
-    """Learns how long the runs of one model take."""
+    """Records how long the runs of one model take."""
 
     def __init__(
         self,
@@ -46,12 +46,12 @@ class BriefRuns:
         steady: frozenset[str],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Makes the record of a model that never ran.
+        """Creates the record of a model that has not run yet.
 
         Args:
-            seconds: How long a short run may take; 0 if none is.
-            steady: The signatures whose time depends on the sizes of their inputs only.
-            clock: Tells the time in seconds.
+            seconds: Longest time of a short run; 0 if no run is short.
+            steady: The signatures whose time depends only on the sizes of their inputs.
+            clock: Returns the time in seconds.
         """
         self._seconds = seconds
         self._steady = steady
@@ -69,21 +69,21 @@ class BriefRuns:
         )
 
     def may_be_brief(self, signature: SignatureSpec, inputs: Tensors) -> bool:
-        """Returns whether a run with these inputs is worth being tried as a short one."""
+        """Returns whether a run with these inputs should be tried as a short run."""
         if not self._seconds or signature.name not in self._steady:
             return False
         record = self._records.get(signature.name)
-        # Half of it: so few runs without a deadline find where the short ones end.
+        # Half of the limit, so that a few runs without a deadline find the largest short size.
         return record is None or _size(inputs) < max(record.largest + 1, record.smallest_long / 2)
 
     def ran_on_thread(self, signature: SignatureSpec, inputs: Tensors, seconds: float) -> None:
-        """Learns from a run on a thread.
+        """Records a run on a thread.
 
         Args:
-            signature: What ran.
-            inputs: On what.
-            seconds: CPU time of the thread, for a run also waits for others that use Python;
-                the whole time if other threads did the work.
+            signature: The signature that ran.
+            inputs: Its inputs.
+            seconds: CPU time of the thread, because a run also waits for the interpreter lock; the
+                elapsed time if other threads did the work.
         """
         if not self._seconds or signature.name not in self._steady:
             return
@@ -100,7 +100,7 @@ class BriefRuns:
             record.proofs = record.proofs if record.largest >= 0 else 0
 
     def ran_here(self, signature: SignatureSpec, inputs: Tensors, seconds: float) -> None:
-        """Learns from a run that the event loop waited for."""
+        """Records a run that the event loop waited for."""
         record = self._records[signature.name]
         counted = min(seconds, _MOST * self._seconds)
         record.usual_seconds += _WEIGHT * (counted - record.usual_seconds)

@@ -1,7 +1,7 @@
-"""The embedded engine: SavedModels of a folder, served from this process.
+"""The embedded engine: serves the SavedModels of a folder from this process.
 
-A task looks at the folder every few seconds. Models run on a bounded pool of threads and
-are loaded on another thread, so the event loop waits for TensorFlow only in runs known to be short.
+A task checks the folder every few seconds. Models run on a bounded pool of threads and load on
+another thread. The event loop waits for TensorFlow only in runs that are known to be short.
 """
 
 import asyncio
@@ -27,19 +27,19 @@ _LOG = logging.getLogger("server.models")
 
 @dataclasses.dataclass(frozen=True)
 class EmbeddedOptions:
-    """How the embedded engine works.
+    """Options of the embedded engine.
 
     Attributes:
-        folder: Where the models lie.
-        poll_seconds: How often the folder is looked at.
-        threads: How many requests run in TensorFlow at once.
-        max_waiting: How many requests may wait for one of those threads.
-        policy: Which versions of a model serve.
-        batching: How requests are batched.
-        warm_up: Whether versions run before they take traffic.
-        brief_seconds: Runs that take no longer are done in the event loop, see `BriefRuns`.
-        promised: The models that readiness waits for, as long as they are there; those that are
-            found first if None.
+        folder: The model folder.
+        poll_seconds: Seconds between two checks of the folder.
+        threads: Requests that run in TensorFlow at once.
+        max_waiting: Requests that may wait for one of those threads.
+        policy: The versions of a model that should serve.
+        batching: The options of micro-batches.
+        warm_up: True to run versions before they take traffic.
+        brief_seconds: Shorter runs run in the event loop, see `BriefRuns`.
+        promised: The models that readiness waits for, while they exist; by default those that the
+            first check finds.
     """
 
     folder: ModelFolder
@@ -57,18 +57,18 @@ class EmbeddedEngine:
     """An `Engine` that runs SavedModels in this process."""
 
     def __init__(self, options: EmbeddedOptions, load: LoadModel | None = None) -> None:
-        """Makes the engine; nothing is read or loaded before `start`.
+        """Creates the engine. It reads and loads nothing before `start`.
 
         Args:
-            options: How it works.
-            load: Loads a version from its folder; blocks. SavedModels if not given.
+            options: The engine's options.
+            load: Loads a version from its folder; blocks. Loads SavedModels by default.
         """
         self._options = options
         self._load = load or self._load_saved_model
         self._look = asyncio.Event()
         self._looked = asyncio.Event()
         self._pool = WorkerPool("model", options.threads, options.max_waiting)
-        # Loading and releasing queue up without bound: there are as many as versions.
+        # This queue needs no limit: there are at most as many calls as versions.
         self._loader = WorkerPool("loader", 1, 10_000)
         self._models: dict[str, ModelVersions] = {}
         self._promised = options.promised
@@ -105,7 +105,7 @@ class EmbeddedEngine:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for a thread."""
+        """The number of requests that wait for a thread."""
         return self._pool.waiting
 
     async def reload(self) -> None:
@@ -115,11 +115,11 @@ class EmbeddedEngine:
         await self._looked.wait()
 
     def upstreams(self) -> Mapping[str, str]:
-        """See `Engine.upstreams`: there are none."""
+        """See `Engine.upstreams`: this engine has none."""
         return {}
 
     def drain(self, names: frozenset[str]) -> None:
-        """See `Engine.drain`: there are none."""
+        """See `Engine.drain`: this engine has no upstreams."""
 
     def component_versions(self) -> Mapping[str, str]:
         """See `Engine.component_versions`."""
@@ -169,7 +169,8 @@ class EmbeddedEngine:
             try:
                 await self._refresh()
             except Exception:
-                # Whatever it is, what serves goes on serving, and the next look may do.
+                # Catch everything: loaded versions must go on serving, and the next check may
+                # succeed.
                 _LOG.exception("looking at the model folder failed")
             self._started = True
             self._looked.set()

@@ -1,4 +1,4 @@
-"""What a model answers for examples, checked as TensorFlow Serving does: labels, scores, values."""
+"""Checks a model's outputs for examples as TensorFlow Serving does: labels, scores, values."""
 
 import numpy as np
 
@@ -12,10 +12,10 @@ def classifications(outputs: Tensors, examples: int) -> Classifications:
 
     Args:
         outputs: `classes` (strings), `scores` (float32), or both, of shape (examples, classes).
-        examples: How many examples there are.
+        examples: The number of examples.
 
     Raises:
-        ServingError: INVALID_ARGUMENT if they are not that.
+        ServingError: INVALID_ARGUMENT if the outputs have another form.
 
     Example:
         >>> classifications({"scores": np.ones((1, 2), np.float32)}, 1).scores
@@ -54,10 +54,10 @@ def regressions(outputs: Tensors, examples: int) -> Array:
 
     Args:
         outputs: `outputs` (float32) of shape (examples,) or (examples, 1).
-        examples: How many examples there are.
+        examples: The number of examples.
 
     Raises:
-        ServingError: INVALID_ARGUMENT if they are not that.
+        ServingError: INVALID_ARGUMENT if the outputs have another form.
     """
     if "outputs" not in outputs:
         raise invalid("No regression outputs found in SignatureDef.")

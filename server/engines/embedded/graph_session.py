@@ -1,9 +1,9 @@
-"""A SavedModel's graph in a session, as model servers run it.
+"""Runs a SavedModel's graph in a session, as model servers do.
 
-Calling a loaded `tf.function` costs several times what a small model does: Python matches the
-arguments, and the graph's first nodes go to other threads. A session's callable takes numpy
-arrays and runs the graph on the caller's thread. Large operations still share the cores. A run
-that must end at a deadline runs on TensorFlow's threads: `DirectSession` cancels only those.
+Calling a loaded `tf.function` costs several times as much as a small model: Python matches the
+arguments, and the graph's first nodes move to other threads. A session's callable takes numpy
+arrays and runs the graph on the caller's thread. Large operations still use all cores. A run with a
+deadline uses TensorFlow's threads: `DirectSession` can cancel only those.
 """
 
 import importlib
@@ -14,30 +14,30 @@ from typing import Any
 
 from server.tensors import Array, SignatureSpec, Tensors
 
-# Inputs, and the seconds after which the run ends; None for a run on the caller's thread, which
-# TensorFlow cannot end.
+# Arguments: the inputs, and the seconds after which the run ends. None runs on the caller's thread,
+# where TensorFlow cannot end the run.
 Run = Callable[[Tensors, float | None], dict[str, Array]]
 
 _INLINE = -1
 
 
 class GraphSession:
-    """One loaded graph. Its methods block; what `runner` returns may run on several threads."""
+    """One loaded graph. Its methods block. Several threads may call the result of `runner`."""
 
     def __init__(self, tensorflow: Any, path: Path, tag: str, threads: int) -> None:
-        """Loads a SavedModel; raises whatever TensorFlow does.
+        """Loads a SavedModel; raises TensorFlow's errors.
 
         Args:
-            tensorflow: The module.
+            tensorflow: The module `tensorflow`.
             path: The SavedModel's folder.
-            tag: Which of its graphs.
-            threads: Runs with a deadline that run at once, in all sessions of the process.
+            tag: The tag of the graph to load.
+            threads: Runs with a deadline that may run at once, in all sessions of the process.
         """
         v1 = tensorflow.compat.v1
         config = v1.ConfigProto(inter_op_parallelism_threads=threads, allow_soft_placement=True)
         self._graph = tensorflow.Graph()
         self._session = v1.Session(graph=self._graph, config=config)
-        # It logs that training programs should not use this loader.
+        # TensorFlow logs that training programs should not use this loader.
         logger = tensorflow.get_logger()
         level = logger.level
         logger.setLevel("ERROR")
@@ -50,7 +50,7 @@ class GraphSession:
             logger.setLevel(level)
 
     def runner(self, signature: SignatureSpec) -> Run:
-        """Returns what runs a signature: inputs by name to outputs by name."""
+        """Returns a function that runs a signature: inputs by name to outputs by name."""
         names, outputs = list(signature.inputs), signature.outputs
         feeds = [signature.inputs[name].tensor_name for name in names]
         fetches = list(dict.fromkeys(output.tensor_name for output in outputs.values()))
@@ -68,7 +68,7 @@ class GraphSession:
         return run
 
     def close(self) -> None:
-        """Releases the graph, its variables and tables. Nothing may run any more."""
+        """Releases the graph, its variables and tables. No run may be active."""
         self._session.close()
 
     def _callable(
@@ -79,8 +79,8 @@ class GraphSession:
             options = config.RunOptions(inter_op_thread_pool=_INLINE)
         else:
             options = config.RunOptions(timeout_in_ms=timeout_ms)
-        # Keras runs its graphs by this method too. The public one does the same, slowly: it
-        # looks feeds and fetches up in every call. It also takes a feed that is fetched.
+        # Keras runs its graphs with this private method too. The public one looks up feeds and
+        # fetches in every call, and so is slow. It also accepts a feed that is fetched.
         make = getattr(self._session, "_make_callable_from_options", None)
         if make is None or set(feeds) & set(fetches):
             tensors = self._graph.get_tensor_by_name
@@ -97,5 +97,5 @@ class GraphSession:
 
 
 def _rounded_ms(seconds: float) -> int:
-    """Returns a timeout of at least so long: a callable has one, and few of them are made."""
+    """Rounds a timeout up to one of a few values, because each callable has a fixed timeout."""
     return max(128, 1 << math.ceil(math.log2(seconds * 1000)))

@@ -1,4 +1,4 @@
-"""One version of a model in memory, for as long as somebody holds it."""
+"""One version of a model in memory, with a count of its users."""
 
 import asyncio
 import contextlib
@@ -16,14 +16,14 @@ from server.engines.embedded.worker_pool import WorkerPool
 from server.request import Request, current_request
 from server.tensors import Array, Example, SignatureSpec, Tensors
 
-# The signature that tells of a model's tables.
+# The signature that describes a model's tables.
 _STATS = "de_stats"
 
 T = TypeVar("T")
 
 
 class LoadedModel(Protocol):
-    """A model in memory. Its methods block; see `engines.base.Servable` for what they do."""
+    """A model in memory. Its methods block; `engines.base.Servable` describes them."""
 
     @property
     def signatures(self) -> Mapping[str, SignatureSpec]:
@@ -32,18 +32,18 @@ class LoadedModel(Protocol):
 
     @property
     def described(self) -> Sequence[SignatureSpec]:
-        """All signatures the model declares."""
+        """All signatures that the model declares."""
         ...
 
     @property
     def steady(self) -> frozenset[str]:
-        """The signatures whose time depends on the sizes of their inputs only."""
+        """The signatures whose time depends only on the sizes of their inputs."""
         ...
 
     def run(
         self, signature: str, inputs: Tensors, seconds: float | None = None
     ) -> dict[str, Array]:
-        """Runs a signature; ends after at most twice so many seconds if they are given."""
+        """Runs a signature. With `seconds` the run ends after at most twice this time."""
         ...
 
     def classify(
@@ -53,7 +53,7 @@ class LoadedModel(Protocol):
         context: Example | None,
         request: Request,
     ) -> Classifications:
-        """Runs a classification signature within the request's deadline."""
+        """Runs a classification signature before the request's deadline."""
         ...
 
     def regress(
@@ -63,11 +63,11 @@ class LoadedModel(Protocol):
         context: Example | None,
         request: Request,
     ) -> Array:
-        """Runs a regression signature within the request's deadline."""
+        """Runs a regression signature before the request's deadline."""
         ...
 
     def close(self) -> None:
-        """Releases the model. Nothing runs any more."""
+        """Releases the model. No run may be active."""
         ...
 
 
@@ -75,7 +75,7 @@ LoadModel = Callable[[Path], LoadedModel]
 
 
 class LeasedVersion:
-    """One loaded version, and how many hold it; a `Servable`."""
+    """One loaded version and its number of users; a `Servable`."""
 
     def __init__(
         self,
@@ -85,13 +85,13 @@ class LeasedVersion:
         batching: BatchOptions,
         brief_seconds: float,
     ) -> None:
-        """Makes the version; nobody holds it yet. `brief_seconds` as for `BriefRuns`."""
+        """Creates the version without users. `brief_seconds` as for `BriefRuns`."""
         self.version = version
         self._model = model
         self._pool = pool
         self._batcher = Batcher(self._run_now, batching) if batching.rows else None
         self._brief = BriefRuns(brief_seconds, model.steady)
-        # The check of its tables' files has ended, or there are none.
+        # True once the check of its tables' files has ended, or if it has no tables.
         self._checked = _STATS not in model.signatures
         self._holders = 0
         self._free = asyncio.Event()
@@ -124,7 +124,8 @@ class LeasedVersion:
             return self._run_here(spec, inputs)
 
         request = current_request()
-        # TensorFlow does not end a run on our thread; one on its threads tells no CPU time of ours.
+        # TensorFlow cannot end a run on our thread, and a run on its threads uses no CPU time of
+        # ours.
         untimed = self._brief.may_be_brief(spec, inputs)
 
         def run() -> dict[str, Array]:
@@ -148,7 +149,7 @@ class LeasedVersion:
             current_request().spent("run", seconds)
 
     async def _timed(self, work: Callable[[], T]) -> T:
-        """Runs work of the model on the pool; tells its time from that of waiting."""
+        """Runs a call of the model on the pool; measures waiting and running separately."""
         call = current_request()
         asked = time.perf_counter()
 
@@ -180,27 +181,27 @@ class LeasedVersion:
         return await self._timed(lambda: self._model.regress(signature, examples, context, request))
 
     def damage(self) -> str:
-        """Returns what the check of the tables' files found wrong so far. Blocks."""
+        """Returns the damage that the check of the tables' files has found so far. Blocks."""
         if self._checked:
             return ""
-        with contextlib.suppress(Exception):  # The model tells nothing of its tables then.
+        with contextlib.suppress(Exception):  # such a model does not describe its tables
             stats = orjson.loads(self._model.run(_STATS, {})["stats"].item())
             self._checked = all(table.get("health") != "unchecked" for table in stats)
             return next((str(table["damage"]) for table in stats if "damage" in table), "")
         return ""
 
     def hold(self) -> None:
-        """Counts one more holder: a request, and also a run that outlives its request."""
+        """Adds one user: a request, or a run that outlives its request."""
         self._holders += 1
         self._free.clear()
 
     def release(self) -> None:
-        """Counts one holder less."""
+        """Removes one user."""
         self._holders -= 1
         if not self._holders:
             self._free.set()
 
     async def close(self, run: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
-        """Waits until nobody holds the version, then releases the model by means of `run`."""
+        """Waits until the version has no users, then releases the model through `run`."""
         await self._free.wait()
         await run(self._model.close)

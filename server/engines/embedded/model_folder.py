@@ -1,6 +1,6 @@
-"""What lies in the model folder: models, and their numbered versions.
+"""The model folder: models and their numbered versions.
 
-Two layouts, told apart at every scan::
+Every scan detects one of two layouts::
 
     DIR/1/saved_model.pb            DIR/ranker/1/saved_model.pb
     DIR/2/saved_model.pb            DIR/retriever/7/saved_model.pb
@@ -19,7 +19,7 @@ Versions = Mapping[int, Path]
 
 
 class ModelFolderError(Exception):
-    """The model folder cannot be served; the message says what to do."""
+    """The model folder cannot be served; the message says how to fix it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,14 +28,14 @@ class ModelFolder:
 
     Attributes:
         path: The folder.
-        model_name: The name of the model if the folder holds one; None for the folder's.
+        model_name: The model's name if the folder holds one model; None for the folder's name.
     """
 
     path: Path
     model_name: str | None = None
 
     def check(self) -> None:
-        """Raises `ModelFolderError` if the folder can never be served as it is."""
+        """Raises `ModelFolderError` if the folder can never be served in its present state."""
         if not self.path.exists():
             raise ModelFolderError(
                 f"The model folder must exist. Received: --model-dir={self.path}. "
@@ -57,8 +57,8 @@ class ModelFolder:
     def scan(self) -> dict[str, Versions]:
         """Returns the complete versions of every model.
 
-        A version folder without its `saved_model.pb` is still being written, and left out.
-        A model without a version yet is listed without versions.
+        Omits a version folder without `saved_model.pb`: somebody is still writing it. Lists a model
+        without versions as an empty model.
 
         Raises:
             OSError: The folder cannot be read.
@@ -91,8 +91,8 @@ def _complete(folders: Versions) -> Versions:
 def fingerprint(path: Path) -> int:
     """Returns a number that changes when any file of a version changes.
 
-    It tells whether loading a version again, after it failed, could end differently: a copy
-    that was under way may be complete by now.
+    If it changed, a version that failed to load may load now, for example because a copy is
+    complete.
     """
     entries = []
     for file in sorted(path.rglob("*")):

@@ -1,9 +1,9 @@
-"""The versions of one model: loading, serving, and leaving once nobody uses them.
+"""The versions of one model: loading, serving, and releasing them.
 
-A version serves from the moment it is loaded until the policy wants others instead; then it
-takes no new requests, and is released after the last request that holds it. A version that
-cannot be loaded changes nothing for those that serve. A version whose files turn out to be
-damaged is replaced by the one before, as soon as that has loaded.
+A version serves from the end of its loading until the policy wants other versions. Then it takes no
+new requests, and is released after its last request. A version that fails to load does not affect
+the others. If a version's files are damaged, the previous version replaces it as soon as it is
+loaded.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ _AWAITED = (VersionState.START, VersionState.LOADING)
 
 @dataclasses.dataclass
 class _Record:
-    """What is known of a version."""
+    """The record of a version."""
 
     status: VersionStatus
     serving: LeasedVersion | None = None
-    # The files of a version that failed to load, or that are damaged.
+    # Fingerprint of the version's files when it failed to load, or was found damaged.
     failed_fingerprint: int | None = None
-    # What is wrong with the files of a version that was loaded.
+    # The damage in the files of a loaded version.
     damage: str = ""
 
 
@@ -51,15 +51,15 @@ class ModelVersions:
         batching: BatchOptions | None = None,
         brief_seconds: float = 0.0,
     ) -> None:
-        """Makes a model without versions.
+        """Creates a model without versions.
 
         Args:
             name: The model's name, for the log.
             load: Loads a version from its folder; blocks.
-            pool: Where the model's signatures run.
-            loader: Where loading and releasing run, so that requests never wait for them.
-            policy: Which versions should serve.
-            batching: How requests are batched; not at all if not given.
+            pool: The threads that run the model's signatures.
+            loader: The thread that loads and releases, so that requests never wait for it.
+            policy: The versions that should serve.
+            batching: The options of micro-batches; None for no batching.
             brief_seconds: Runs that take no longer need no thread.
         """
         self._policy = policy
@@ -82,11 +82,11 @@ class ModelVersions:
         return record.serving if record else None
 
     def find(self, version: int | None) -> LeasedVersion | None:
-        """Returns a version, or the newest for None, if it serves."""
+        """Returns a version that serves: the given one, or the newest for None."""
         return self.current() if version is None else self.get(version)
 
     def awaits(self, version: int | None) -> bool:
-        """Returns whether a version, or any for None, is being loaded or will be."""
+        """Returns whether a version, or any version for None, is loading or about to load."""
         return any(
             record.status.state in _AWAITED
             for number, record in self._records.items()
@@ -94,12 +94,12 @@ class ModelVersions:
         )
 
     def is_empty(self) -> bool:
-        """Returns whether no version is in memory. Not to be asked during an `update`."""
+        """Returns whether no version is in memory. Do not call it during an `update`."""
         held = (VersionState.AVAILABLE, VersionState.UNLOADING)
         return all(record.status.state not in held for record in self._records.values())
 
     def expect(self, folders: Versions) -> None:
-        """Notes the versions that the next `update` tries first: they are awaited from now on."""
+        """Marks the versions that the next `update` tries first as about to load."""
         for version in self._policy.candidates(folders)[: self._policy.count]:
             self._expect(version)
 
@@ -107,14 +107,14 @@ class ModelVersions:
         self._records.setdefault(version, _Record(VersionStatus(version, VersionState.START)))
 
     def statuses(self) -> list[VersionStatus]:
-        """Returns the state of every version known, highest first."""
+        """Returns the state of every known version, highest first."""
         return [record.status for _, record in sorted(self._records.items(), reverse=True)]
 
     async def update(self, folders: Versions) -> None:
-        """Makes those versions serve that the policy wants and that load.
+        """Loads and serves the versions that the policy wants, as far as they load.
 
         Args:
-            folders: The versions on disk. If none is left, what serves goes on serving.
+            folders: The versions on disk. If there are none, the loaded versions keep serving.
         """
         await self._look_for_damage(folders)
         kept: set[int] = set()
@@ -124,7 +124,7 @@ class ModelVersions:
             if self._is_damaged(version):
                 continue
             if self._is_leaving(version):
-                # Wanted back while its last requests finish: it can be loaded after that.
+                # A version may be wanted again while its last requests finish. Load it after that.
                 kept.clear()
                 break
             if self.get(version) is not None or await self._try_load(version, folders[version]):
@@ -136,13 +136,13 @@ class ModelVersions:
         self._forget(folders)
 
     async def close(self) -> None:
-        """Releases every version, each after its last holder."""
+        """Releases every version after its last user."""
         for version in self._serving():
             self._retire(version)
         await asyncio.gather(*self._retiring)
 
     async def _look_for_damage(self, folders: Versions) -> None:
-        """Asks the versions that serve whether the check of their files found damage."""
+        """Checks whether the background check of the serving versions' files found damage."""
         for record in list(self._records.values()):
             serving = record.serving
             if serving is None or record.damage or serving.version not in folders:
@@ -159,7 +159,7 @@ class ModelVersions:
                 )
 
     def _is_damaged(self, version: int) -> bool:
-        """Returns whether a version that is still there is damaged."""
+        """Returns whether a version that still exists is damaged."""
         record = self._records.get(version)
         return bool(record and record.damage and record.status.state is not VersionState.END)
 
@@ -208,7 +208,7 @@ class ModelVersions:
         _LOG.info("model %s version %d is released", self._name, version.version)
 
     def _forget(self, folders: Versions) -> None:
-        """Drops what was never loaded and is gone, and the oldest of many ended versions."""
+        """Forgets versions that are gone without loading, and the oldest of many ended ones."""
         for version in self._records.keys() - folders.keys():
             if self._records[version].status.state is VersionState.START:
                 del self._records[version]

@@ -35,29 +35,29 @@ from server.tensors import (
 
 _LOG = logging.getLogger("server.models")
 _SERVE_TAG = "serve"
-# Examples are written for so many at a time before the deadline is looked at again.
+# Examples to serialize before the deadline is checked again.
 _EXAMPLES_AT_ONCE = 256
-# TensorFlow numbers the codes as gRPC does, in the order of their declaration here.
+# TensorFlow's error codes have gRPC's numbers, which is the order of declaration here.
 _CODES = tuple(Code)
 _UNKNOWN_OP = re.compile(r"Op type not registered '(\w+)'")
-# Decorations that name the runtime's internals and say nothing to a client.
+# Parts of TensorFlow's messages that name internals of the runtime and do not help a client.
 _NODE = re.compile(r"\s*\[\[\{\{.*?\}\}\]\]|\s*\[Op:\w+\]\s*")
 _PREAMBLE = re.compile(r"^.*<stack traces unavailable>\n", re.DOTALL)
 
 
 class MissingDependencyError(Exception):
-    """Something the engine needs is not installed; the message says what to install."""
+    """A required package is missing; the message says what to install."""
 
 
 class LoadError(Exception):
-    """A version cannot be loaded; the message is fit for a status report."""
+    """A version cannot be loaded; the message is suitable for a status report."""
 
 
 def load_tensorflow() -> Any:
-    """Imports TensorFlow, and the op library if it can be.
+    """Imports TensorFlow, and the op library if possible.
 
-    A model that needs no op of the library is served without it; one that does fails to load
-    with the reason. So a library that does not load is no error here, only a warning.
+    Models without our ops are served without the library. A model that needs it fails to load with
+    the reason. So a library that cannot be loaded is only a warning here.
 
     Returns:
         The `tensorflow` module.
@@ -65,7 +65,7 @@ def load_tensorflow() -> Any:
     Raises:
         MissingDependencyError: TensorFlow is missing.
     """
-    # TensorFlow's start-up notes would bury the gateway's own log.
+    # TensorFlow's start-up messages would hide the gateway's own log.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         tensorflow = importlib.import_module("tensorflow")
@@ -82,20 +82,20 @@ def load_tensorflow() -> Any:
 
 @functools.cache
 def op_library_problem() -> str:
-    """Imports the op library, which registers its ops; says what to do if that fails."""
+    """Imports the op library, which registers its ops; logs the remedy if that fails."""
     try:
         importlib.import_module("de_core")
     except ModuleNotFoundError as error:
         if error.name == "de_core":
             return "the op library is not installed; install it with: pip install de-core"
         return f"the op library de_core does not load: {_one_line(error)}"
-    except Exception as error:  # Whatever it checks at import, plain models do not need it.
+    except Exception as error:  # plain models do not need the library
         return f"the op library de_core does not load: {_one_line(error)}"
     return ""
 
 
 def component_versions() -> dict[str, str]:
-    """Returns the versions of TensorFlow and the op library, as far as installed."""
+    """Returns the installed versions of TensorFlow and the op library."""
     versions = {}
     for name in ("tensorflow", "tensorflow-cpu", "de-core"):
         try:
@@ -109,10 +109,10 @@ class SavedModel:
     """A loaded SavedModel. Its methods block, and may be called from several threads at once."""
 
     def __init__(self, path: Path, threads: int = 4) -> None:
-        """Loads the SavedModel in `path`; runs of `threads` may have a deadline at once.
+        """Loads the SavedModel in `path`. At most `threads` runs with a deadline may be active.
 
         Raises:
-            LoadError: It cannot be loaded; says why.
+            LoadError: It cannot be loaded; the message says why.
         """
         tensorflow = importlib.import_module("tensorflow")
         op_library_problem()
@@ -128,7 +128,7 @@ class SavedModel:
             self._runners: Mapping[str, Run] = {
                 name: self._graph.runner(signature) for name, signature in self.signatures.items()
             }
-        except Exception as error:  # TensorFlow raises nearly every type here.
+        except Exception as error:  # TensorFlow raises many types here
             raise LoadError(_load_message(path, error)) from error
 
     def run(
@@ -175,7 +175,7 @@ class SavedModel:
         if len(names) != 1:
             raise invalid(f"Expected one input Tensor. Received: {len(names)} inputs")
         serialized = np.empty(len(examples), dtype=object)
-        # Concatenated messages merge: a feature of the example replaces the context's.
+        # Concatenated messages merge: a feature of the example replaces the context's feature.
         shared = self._serialize(context) if context is not None else b""
         for index, example in enumerate(examples):
             if index % _EXAMPLES_AT_ONCE == 0:
@@ -200,30 +200,30 @@ class SavedModel:
         return bytes(message.SerializeToString())
 
     def close(self) -> None:
-        """Drops the model and the resources it holds. Nothing may run any more."""
+        """Drops the model and its resources. No run may be active."""
         self._runners = {}
         self._graph.close()
-        # The graph is full of cycles: without this it would stay until Python happens to
-        # collect.
+        # The graph contains reference cycles. Without this it would stay until Python collects
+        # garbage.
         gc.collect()
         _return_memory()
 
 
 def _return_memory() -> None:
-    """Gives freed memory back to the system; glibc keeps much of it otherwise."""
+    """Returns freed memory to the system; glibc would keep much of it."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def _runs(signature: SignatureSpec) -> bool:
-    """Returns whether a signature is a function of tensors: not the initializer, nor sparse."""
+    """Returns whether a signature maps dense tensors to tensors, unlike an initializer."""
     specs = (*signature.inputs.values(), *signature.outputs.values())
     return bool(signature.outputs) and all(":" in spec.tensor_name for spec in specs)
 
 
 def _array(value: Any) -> Array:
     if isinstance(value, bytes):
-        # Not as numpy's own strings: those lose zero bytes at their end.
+        # Do not use numpy's own strings: they lose zero bytes at their end.
         scalar = np.empty((), object)
         scalar[()] = value
         return scalar
@@ -231,7 +231,7 @@ def _array(value: Any) -> Array:
 
 
 def _read_meta_graph(path: Path) -> Any:
-    """Reads the MetaGraphDef message that is served."""
+    """Reads the MetaGraphDef message to serve."""
     saved_model_pb2 = importlib.import_module("tensorflow.core.protobuf.saved_model_pb2")
     message = saved_model_pb2.SavedModel()
     message.ParseFromString((path / "saved_model.pb").read_bytes())
@@ -245,7 +245,7 @@ def _run_error(error: Any, spec: SignatureSpec, inputs: Tensors) -> ServingError
     code = _CODES[error.error_code] if 0 < error.error_code < len(_CODES) else Code.UNKNOWN
     message = _NODE.sub("", _PREAMBLE.sub("", str(error.message))).strip()
     if code is Code.INVALID_ARGUMENT:
-        # The kernels' own words seldom name the input; a shape beside the declared one does.
+        # The kernels' messages seldom name the input. So we add the given and the declared shape.
         for name, value in inputs.items():
             if not spec.inputs[name].accepts(value.shape):
                 message = (

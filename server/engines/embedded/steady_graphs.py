@@ -1,7 +1,7 @@
-"""Which signatures take a time that only the sizes of their inputs decide.
+"""Finds signatures whose time depends only on the sizes of their inputs.
 
-Loops run as often as values say, strings are as long as they are, Python or a queue may take any
-time.
+The time of loops depends on values, the time of string ops on lengths. Python ops and queues may
+take any time.
 """
 
 import re
@@ -16,11 +16,11 @@ _UNSTEADY = re.compile(
 
 
 def steady_signatures(graph: Any, signatures: Iterable[SignatureSpec]) -> frozenset[str]:
-    """Returns the names of the steady ones among signatures.
+    """Returns the names of the steady signatures.
 
     Args:
-        graph: The GraphDef message that they are of.
-        signatures: Signatures of tensors.
+        graph: The GraphDef message of the signatures.
+        signatures: Signatures with tensors.
     """
     nodes = {node.name: node for node in graph.node}
     functions = {each.signature.name: each.node_def for each in graph.library.function}
@@ -33,7 +33,7 @@ def steady_signatures(graph: Any, signatures: Iterable[SignatureSpec]) -> frozen
 
 
 def _ops(signature: SignatureSpec, nodes: dict[str, Any], functions: dict[str, Any]) -> set[str]:
-    """Returns the ops that a signature runs, those of the functions it calls with them."""
+    """Returns the ops that a signature runs, including those of the functions that it calls."""
     ops: set[str] = set()
     seen: set[str] = set()
     called: set[str] = set()

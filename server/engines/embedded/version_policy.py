@@ -1,4 +1,4 @@
-"""Which of the versions on disk should serve."""
+"""Chooses which versions on disk should serve."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 @dataclasses.dataclass(frozen=True)
 class VersionPolicy:
-    """The newest versions, all, or some by number.
+    """The newest versions, all versions, or a list of numbers.
 
     Attributes:
-        count: How many of the newest; None for all.
-        numbers: Only these, if given.
+        count: The number of newest versions; None for all.
+        numbers: Only these versions, if given.
     """
 
     count: int | None = 1
@@ -31,7 +31,7 @@ class VersionPolicy:
         return cls(None, frozenset(int(number) for number in text.split(",")))
 
     def candidates(self, versions: Iterable[int]) -> list[int]:
-        """Returns the versions to try, best first; the first `count` that load should serve."""
+        """Returns the versions to try, best first. The first `count` that load should serve."""
         allowed = (v for v in versions if self.numbers is None or v in self.numbers)
         return sorted(allowed, reverse=True)
 

@@ -1,8 +1,8 @@
-"""Runs a version before it takes traffic, so that its first clients do not wait for it.
+"""Runs a version before it takes traffic, so that its first clients do not wait.
 
-The requests are those that TensorFlow Serving would run: a TFRecord file of `PredictionLog`
-messages in the version's folder. Without such a file each signature runs once on one row of
-zeros. What goes wrong is logged and changes nothing.
+The requests are the ones that TensorFlow Serving would run: a TFRecord file of `PredictionLog`
+messages in the version's folder. Without this file each signature runs once on one row of zeros.
+Errors are logged and have no other effect.
 """
 
 import contextlib
@@ -23,19 +23,19 @@ from server.tensors import Kind, SignatureSpec, TensorSpec
 
 _LOG = logging.getLogger("server.models")
 _FILE = Path("assets.extra") / "tf_serving_warmup_requests"
-# TensorFlow Serving's own bound.
+# TensorFlow Serving's own limit.
 _MAX_RECORDS = 1000
 _MAX_ZEROS = 1_000_000
-# The deadline that most requests have.
+# The deadline of most requests, in seconds.
 _SECONDS = 60.0
 
 
 def warm_up(model: LoadedModel, path: Path) -> int:
-    """Runs a model that was just loaded; returns how many requests it answered.
+    """Warms up a model that was just loaded; returns the number of answered requests.
 
     Args:
-        model: The model.
-        path: Its folder.
+        model: The loaded model.
+        path: The model's folder.
     """
     answered = 0
     file = path / _FILE
@@ -45,7 +45,7 @@ def warm_up(model: LoadedModel, path: Path) -> int:
             if next(runs, None) is None:
                 break
             answered += 1
-        except Exception as error:  # A model may fail at anything, zeros included.
+        except Exception as error:  # a model may raise anything, even on zeros
             _LOG.debug("a warm-up request of %s failed: %s", path.name, error)
             if file.is_file():
                 _LOG.warning("a warm-up request of version %s failed: %s", path.name, error)
@@ -68,12 +68,13 @@ def _logged(model: LoadedModel, file: Path) -> Iterator[bool]:
 
 
 def _run(model: LoadedModel, signature: str, inputs: dict[str, Any]) -> None:
-    # As requests will: those of other signatures have a deadline, which TensorFlow prepares for.
+    # Run it as requests will. Runs of other signatures have a deadline, which TensorFlow prepares
+    # for.
     model.run(signature, inputs, None if signature in model.steady else _SECONDS)
 
 
 def read_records(file: Path) -> list[bytes]:
-    """Returns the records of a TFRecord file; those before a damaged one if it is damaged."""
+    """Returns the records of a TFRecord file, up to the first damaged one."""
     content = file.read_bytes()
     records = []
     at = 0

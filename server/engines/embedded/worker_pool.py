@@ -1,4 +1,4 @@
-"""A bounded pool of threads for calls that block."""
+"""A bounded pool of threads for blocking calls."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,18 +11,18 @@ T = TypeVar("T")
 
 
 class WorkerPool:
-    """Runs blocking calls on a few threads; refuses work beyond a bound instead of piling it up.
+    """Runs blocking calls on a few threads, and refuses calls if too many wait.
 
-    Used from one event loop; not thread-safe by itself.
+    Used from one event loop. It is not thread-safe.
     """
 
     def __init__(self, name: str, threads: int, max_waiting: int) -> None:
-        """Makes the pool; its threads start when first needed.
+        """Creates the pool; its threads start on first use.
 
         Args:
-            name: Name of the threads, for whoever looks at the process.
-            threads: How many calls run at once.
-            max_waiting: How many calls may wait for a thread.
+            name: Name of the threads, for debugging.
+            threads: Calls that run at once.
+            max_waiting: Calls that may wait for a thread.
         """
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._threads = threads
@@ -32,17 +32,16 @@ class WorkerPool:
 
     @property
     def waiting(self) -> int:
-        """How many calls wait for a thread now."""
+        """The number of calls that wait for a thread now."""
         return max(0, self._pending - self._threads)
 
     async def run(self, call: Callable[[], T], done: Callable[[], None] | None = None) -> T:
         """Runs a call on a thread and returns its result, or raises its exception.
 
         Args:
-            call: What to run. If the caller is cancelled meanwhile a call that runs goes on
-                to its end and one that waits is dropped.
-            done: Called in the event loop once the call is over, also when its caller was
-                cancelled before.
+            call: The function to run. If its caller is cancelled, a running call continues to its
+                end, and a waiting call is dropped.
+            done: Called in the event loop after the call, even if the caller was cancelled.
 
         Raises:
             ServingError: RESOURCE_EXHAUSTED if too many calls wait already.
@@ -73,7 +72,7 @@ class WorkerPool:
         return await asyncio.wrap_future(future)
 
     async def close(self) -> None:
-        """Stops the threads and waits for the calls under way; it may be cancelled."""
+        """Stops the threads and waits for the running calls. It may be cancelled."""
         self._executor.shutdown(wait=False)
         while self._pending:
             self._settled.clear()

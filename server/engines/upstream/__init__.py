@@ -1,1 +1,1 @@
-"""Passes requests on to model servers that speak TensorFlow Serving's gRPC."""
+"""Forwards requests to model servers over TensorFlow Serving's gRPC."""

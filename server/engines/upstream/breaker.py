@@ -1,4 +1,4 @@
-"""A circuit breaker, and a budget for requests that are sent again."""
+"""A circuit breaker, and a budget for retries."""
 
 import enum
 import time
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class BreakerState(enum.Enum):
-    """Whether an upstream is asked; the values are those of the metric."""
+    """The state of a circuit breaker; the values are those of the metric."""
 
     CLOSED = 0
     HALF_OPEN = 1
@@ -14,17 +14,17 @@ class BreakerState(enum.Enum):
 
 
 class Breaker:
-    """Leaves an upstream alone after failures in a row, then tries it with one request."""
+    """Stops requests to an upstream after failures in a row, then tries it with one request."""
 
     def __init__(
         self, failures: int, seconds: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Makes a closed breaker.
+        """Creates a closed breaker.
 
         Args:
             failures: Failures in a row that open it.
-            seconds: How long it stays open before one request may try.
-            clock: Tells the time in seconds.
+            seconds: Seconds that it stays open before one request may try.
+            clock: Returns the time in seconds.
         """
         self._failures_allowed = failures
         self._seconds = seconds
@@ -49,42 +49,42 @@ class Breaker:
         )
 
     def sent(self) -> None:
-        """Notes that a request is sent."""
+        """Records that a request is sent."""
         if self.state is BreakerState.HALF_OPEN:
             self._probing = True
 
     def succeeded(self) -> None:
-        """Notes an answer, whatever it says."""
+        """Records an answer, whatever its content."""
         self._failures = 0
         self._opened = None
         self._probing = False
 
     def failed(self) -> None:
-        """Notes that there was no answer."""
+        """Records a request without an answer."""
         self._failures += 1
         self._probing = False
         if self._opened is not None or self._failures >= self._failures_allowed:
             self._opened = self._clock()
 
     def abandoned(self) -> None:
-        """Notes that nobody waited for the answer."""
+        """Records that the caller stopped waiting for the answer."""
         self._probing = False
 
 
 class RetryBudget:
-    """Allows retries as a part of all requests, and a few in any case.
+    """Limits retries to a fraction of all requests, plus a few.
 
-    A model server in trouble would otherwise get several times the load. gRPC's own
-    `retryThrottling` follows the same idea.
+    Without this limit a failing model server would get several times the load. gRPC's
+    `retryThrottling` uses the same idea.
     """
 
     def __init__(self, ratio: float, most: float = 100.0, least: float = 10.0) -> None:
-        """Makes the budget.
+        """Creates the budget.
 
         Args:
-            ratio: Retries earned by a request.
-            most: Retries that can be saved up.
-            least: Retries there are at the start.
+            ratio: Retries per request.
+            most: Unused retries that can accumulate.
+            least: Retries at the start.
         """
         self._ratio = ratio
         self._most = most
@@ -95,7 +95,7 @@ class RetryBudget:
         self._tokens = min(self._most, self._tokens + self._ratio)
 
     def spend(self) -> bool:
-        """Takes one retry out of the budget; returns whether there was one."""
+        """Takes one retry out of the budget; returns False if it is empty."""
         if self._tokens < 1:
             return False
         self._tokens -= 1

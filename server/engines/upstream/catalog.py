@@ -1,4 +1,4 @@
-"""What the model servers serve: versions by model and endpoint, and their signatures."""
+"""The catalog of the model servers: versions by model and endpoint, and their signatures."""
 
 import asyncio
 import time
@@ -22,11 +22,11 @@ _STATES = {
     40: VersionState.UNLOADING,
     50: VersionState.END,
 }
-# The furthest state that any endpoint reports counts: a version serves if it does so anywhere.
+# The most advanced state of all endpoints counts: a version serves if any endpoint serves it.
 _RANK = [VersionState.END, VersionState.START, VersionState.UNLOADING, VersionState.LOADING]
 _CODES = tuple(Code)
 _PROBE_SECONDS = 2.0
-# Requests that fail ask for a look each: in an outage that must not become a load of its own.
+# Seconds between two polls. Every failed request wants one: in an outage they must not add load.
 _PAUSE_SECONDS = 0.1
 _PATIENCE_SECONDS = 1.0
 _GOOD, _LATE, _DRAINED = range(3)
@@ -39,15 +39,15 @@ class _Serving(NamedTuple):
 
 
 class Catalog:
-    """The versions there are, as of the last look. Used from one event loop.
+    """The versions as of the last poll. Used from one event loop.
 
-    An endpoint that is late with its answer may only be busy. Until its breaker opens it still
-    counts, but only where no other endpoint will do; so does one that is drained, which gets no
-    requests, so that these are refused as such.
+    An endpoint that answers late may only be busy. Until its breaker opens it still counts, but
+    only if no other endpoint has the version. A drained endpoint counts in the same way although it
+    gets no requests: requests for its versions then fail as drained.
     """
 
     def __init__(self, models: Collection[str], pool: UpstreamPool, protos: Protos) -> None:
-        """Makes an empty catalog.
+        """Creates an empty catalog.
 
         Args:
             models: The models' names.
@@ -61,17 +61,17 @@ class Catalog:
         self._signatures: dict[tuple[str, int], list[SignatureSpec]] = {}
         self._labels: dict[tuple[str, str], int] = {}
         self._first_seen: dict[tuple[str, int], float] = {}
-        # Asked for by every request.
+        # Every request needs these.
         self._available_at: dict[tuple[str, str], list[int]] = {}
         self._late: set[tuple[str, str]] = set()
         self._looks = Rounds(self._look, _PAUSE_SECONDS)
 
     async def refresh(self) -> None:
-        """Asks all endpoints; the look begins after the question, and is shared."""
+        """Polls all endpoints. The poll begins after this call, and callers share it."""
         await self._looks.ask()
 
     async def look_again(self) -> None:
-        """Does so for a request that failed, which waits for a bounded time."""
+        """Polls for a failed request, which waits only for a limited time."""
         await self._looks.ask(_PATIENCE_SECONDS)
 
     async def _look(self) -> None:
@@ -143,12 +143,12 @@ class Catalog:
         return any(each.badness < _DRAINED for each in self._serving(model))
 
     def latest(self, model: str) -> int | None:
-        """Returns the newest version that requests can go to; None if no endpoint serves any."""
+        """Returns the newest version that requests can use; None if no endpoint serves any."""
         serving = _best(self._serving(model))
         return max((version for each in serving for version in each.versions), default=None)
 
     def endpoints_of(self, model: str, version: int) -> list[str]:
-        """Returns the endpoints that requests for a version go to."""
+        """Returns the endpoints for requests to a version."""
         serving = [each for each in self._serving(model) if version in each.versions]
         return [each.endpoint for each in _best(serving)]
 
@@ -176,10 +176,10 @@ class Catalog:
         ]
 
     async def version_of_label(self, spec: ModelSpec) -> int:
-        """Returns the version that the model servers give a label.
+        """Returns the version of a label on the model servers.
 
         Raises:
-            ServingError: INVALID_ARGUMENT if they know no such label.
+            ServingError: INVALID_ARGUMENT if the label is unknown there.
         """
         key = (spec.name, spec.label or "")
         if key not in self._labels:
@@ -195,7 +195,7 @@ class Catalog:
         return self._labels[key]
 
     async def signatures(self, model: str, version: int) -> Sequence[SignatureSpec]:
-        """Returns the signatures of a version; asked for once."""
+        """Returns the signatures of a version; requests them only once."""
         key = (model, version)
         if key not in self._signatures:
             request = self._metadata_request(model)

@@ -1,4 +1,4 @@
-"""The connections to one model server: as many as its calls at once need, within a bound."""
+"""The connections to one model server. More calls at once open more, up to a limit."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ _MAX_RECONNECT_MS = 1000
 
 @dataclasses.dataclass(frozen=True)
 class ChannelOptions:
-    """How model servers are connected to.
+    """Options of the connections to model servers.
 
     Attributes:
-        max_message_bytes: Largest message, either way.
-        ca: Certificates that they are checked by; plain text if None.
-        certificate: Certificate chain and private key that this process shows them, if any.
-        token: Sent to them as `Authorization: Bearer`, if not empty.
-        channels: Connections to one of them.
+        max_message_bytes: Largest message, in either direction.
+        ca: CA certificates for the servers; plain text if None.
+        certificate: Certificate chain and private key of this client, or None.
+        token: Sent as `Authorization: Bearer`, if not empty.
+        channels: Connections to one server.
     """
 
     max_message_bytes: int = 64 << 20
@@ -38,24 +38,24 @@ class _Channel:
     in_flight: int = 0
 
     def refuses(self) -> bool:
-        """Returns whether calls fail at once, for the last attempt to connect did."""
+        """Returns whether calls fail at once because the last attempt to connect failed."""
         return bool(self.channel.get_state() is self.refusing)
 
 
 class Channels:
-    """Channels to one target. They belong to the event loop that they are opened in.
+    """Channels to one target. They belong to the event loop that opens them.
 
-    A server or proxy bounds the calls of one connection (often to 100), and gRPC lets those
-    beyond wait without a word: so each call takes the channel with the fewest. A channel connects
-    with its first call, so the second one connects only once two calls run at once.
+    A server or proxy limits the calls per connection (often to 100), and gRPC lets further calls
+    wait silently. So each call takes the channel with the fewest calls. A channel connects with its
+    first call, so the second one connects only when two calls run at once.
 
-    A channel that could not connect refuses calls until it tries again, and each waits a time of
-    its own before: when a server is back, one may answer a second before another does. So a call
-    takes one that refuses only if all do.
+    A channel that could not connect refuses calls until its next attempt, and each channel waits
+    for its own time. When a server returns, one channel may work a second before another. So a call
+    takes a refusing channel only if all refuse.
     """
 
     def __init__(self, target: str, protos: Protos, options: ChannelOptions) -> None:
-        """Makes the channels; connecting happens by itself."""
+        """Creates the channels. They connect on demand."""
         self._channels = [_open(target, protos, options) for _ in range(options.channels)]
         self._metadata = (("authorization", f"Bearer {options.token}"),) if options.token else ()
 
@@ -66,7 +66,7 @@ class Channels:
         timeout: float | None,
         metadata: Sequence[tuple[str, str]] = (),
     ) -> Any:
-        """Sends one request; arguments as `Endpoint.call`, errors are grpc.aio's."""
+        """Sends one request; arguments as `Endpoint.call`, raises grpc.aio's errors."""
         chosen = self._choose()
         stub = chosen.model if method == "GetModelStatus" else chosen.prediction
         chosen.in_flight += 1
@@ -86,7 +86,7 @@ class Channels:
         )
 
     async def close(self) -> None:
-        """Closes the channels; calls under way are cancelled."""
+        """Closes the channels and cancels running calls."""
         for each in self._channels:
             await each.channel.close()
 
@@ -103,7 +103,7 @@ def _open(target: str, protos: Protos, options: ChannelOptions) -> _Channel:
         ("grpc.max_send_message_length", options.max_message_bytes),
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.enable_retries", 0),
-        # Channels to one target would share one connection otherwise.
+        # Without this option, channels to one target share one connection.
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.min_reconnect_backoff_ms", 100),

@@ -1,4 +1,4 @@
-"""One model server: its channels, how much it does, and whether it answers."""
+"""One model server: its channels, its load, and its health."""
 
 import dataclasses
 import re
@@ -14,12 +14,12 @@ _PART = re.compile(r"(?:([\w.-]{1,128})=)?([\w.-]+|\[[0-9a-fA-F:]+\]):([0-9]{1,5
 
 
 class UpstreamsError(Exception):
-    """A list of upstreams that cannot be used; the message says why."""
+    """An invalid list of upstreams; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True)
 class UpstreamAddress:
-    """Where a model server listens, and what it is called outside."""
+    """A model server's address, and its public name."""
 
     name: str
     target: str
@@ -29,7 +29,7 @@ def parse_upstreams(text: str) -> list[UpstreamAddress]:
     """Reads the setting: `[NAME=]HOST:PORT`, separated by commas.
 
     Raises:
-        UpstreamsError: A part is not of that form, or a name occurs twice.
+        UpstreamsError: A part does not have this form, or a name occurs twice.
 
     Example:
         >>> [each.name for each in parse_upstreams("one=10.0.0.1:8500,localhost:8500")]
@@ -43,7 +43,7 @@ def parse_upstreams(text: str) -> list[UpstreamAddress]:
                 "--upstreams must be [NAME=]HOST:PORT, separated by commas. "
                 f"Received: {part.strip()}"
             )
-        # The address itself is never told to clients.
+        # Clients never see the address.
         name = match[1] or f"upstream-{index}"
         addresses.append(UpstreamAddress(name, f"{match[2]}:{match[3]}"))
     names = [address.name for address in addresses]
@@ -56,7 +56,7 @@ class Endpoint:
     """A model server."""
 
     def __init__(self, address: UpstreamAddress, breaker: Breaker) -> None:
-        """Makes the endpoint; nothing is connected yet."""
+        """Creates the endpoint without connecting."""
         self.name = address.name
         self.breaker = breaker
         self.in_flight = 0
@@ -65,7 +65,7 @@ class Endpoint:
         self._channels: Channels | None = None
 
     def open(self, protos: Protos, options: ChannelOptions) -> None:
-        """Makes the channels, which belong to this event loop; connecting happens by itself."""
+        """Creates the channels, which belong to this event loop. They connect on demand."""
         self._channels = Channels(self._target, protos, options)
 
     async def close(self) -> None:
@@ -83,13 +83,13 @@ class Endpoint:
         """Sends one request.
 
         Args:
-            method: Name of the method, of either service.
+            method: Name of the method, of any service.
             request: The message.
-            timeout: Seconds.
+            timeout: Seconds until the deadline.
             metadata: Headers.
 
         Raises:
-            ServingError: With the code of the failure; the message never names the address.
+            ServingError: With the code of the failure. The message never contains the address.
         """
         import grpc
 

@@ -1,4 +1,4 @@
-"""The tfserving engine: models run by model servers that speak TensorFlow Serving's gRPC."""
+"""The tfserving engine: model servers run the models, over TensorFlow Serving's gRPC."""
 
 import asyncio
 import contextlib
@@ -29,16 +29,16 @@ _LOG = logging.getLogger("server.upstreams")
 
 @dataclasses.dataclass(frozen=True)
 class TfServingOptions:
-    """How the tfserving engine works.
+    """Options of the tfserving engine.
 
     Attributes:
         upstreams: The model servers.
-        models: The models they serve.
-        poll_seconds: How often they are asked what they serve.
-        breaker_failures: Failures in a row after which one is left alone.
-        breaker_seconds: For how long.
-        pool: How requests are spread.
-        channel: How they are connected to.
+        models: The names of their models.
+        poll_seconds: Seconds between two polls of the servers' versions.
+        breaker_failures: Failures in a row that open a server's circuit breaker.
+        breaker_seconds: Seconds that the breaker stays open.
+        pool: How requests are distributed.
+        channel: Options of the connections.
     """
 
     upstreams: Sequence[UpstreamAddress]
@@ -51,10 +51,10 @@ class TfServingOptions:
 
 
 class TfServingEngine:
-    """An `Engine` that passes requests on to model servers."""
+    """An `Engine` that forwards requests to model servers."""
 
     def __init__(self, options: TfServingOptions, metrics: Metrics | None = None) -> None:
-        """Makes the engine; nothing is connected before `start`."""
+        """Creates the engine. It connects to nothing before `start`."""
         self._options = options
         endpoints = [
             Endpoint(address, Breaker(options.breaker_failures, options.breaker_seconds))
@@ -172,10 +172,10 @@ class TfServingEngine:
                 await self._catalog.refresh()
                 self._pool.publish()
             except Exception:
-                # What is known goes on being used, and the next look may do.
+                # Catch everything: the known versions stay usable, and the next poll may succeed.
                 _LOG.exception("asking the model servers failed")
             self._started = True
-            # Several gateways must not ask all at once.
+            # Random, so that several gateways do not poll at the same time.
             await asyncio.sleep(self._options.poll_seconds * random.uniform(0.8, 1.2))
 
     async def call(self, method: str, request: Any, model: str, version: int) -> Any:
@@ -185,10 +185,10 @@ class TfServingEngine:
     async def instead_of(
         self, servable: "UpstreamModel", error: ServingError
     ) -> "UpstreamModel | None":
-        """Returns what to send a request to that failed by the error; None if that is useless.
+        """Returns the version to retry a failed request with; None if a retry is useless.
 
-        Its endpoints are gone, or have another version by now: those that others serve, newer or
-        older, are looked for once.
+        The version's endpoints are gone, or have another version now. Polls once for versions that
+        other endpoints serve, newer or older.
         """
         if not _may_be_elsewhere(error, servable.spec):
             return None
@@ -208,7 +208,7 @@ class TfServingEngine:
 
 
 def _may_be_elsewhere(error: ServingError, spec: ModelSpec) -> bool:
-    """Returns whether a request that failed so could be answered after another look."""
+    """Returns whether a poll could help a request that failed with this error."""
     if spec.version is None and spec.label is None:
         return error.code in (Code.UNAVAILABLE, Code.NOT_FOUND, Code.FAILED_PRECONDITION)
     return error.code is Code.UNAVAILABLE
@@ -224,7 +224,7 @@ class UpstreamModel:
         version: int,
         described: Sequence[SignatureSpec],
     ) -> None:
-        """Makes the servable."""
+        """Creates the servable."""
         self._engine = engine
         self.spec = spec
         self.version = version
@@ -285,7 +285,7 @@ class UpstreamModel:
         message.model_spec.signature_name = signature
 
     async def _call(self, method: str, request: Any, signature: SignatureSpec) -> Any:
-        """Sends a request; once more, perhaps to another version, if nobody has this one by now."""
+        """Sends a request; retries once, perhaps with another version, if no endpoint has this."""
         try:
             return await self._engine.call(
                 method, request(self.version), self.spec.name, self.version

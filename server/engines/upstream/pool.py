@@ -1,4 +1,4 @@
-"""Which model server gets a request, and what happens when it does not answer."""
+"""Chooses the model server for a request, and handles failures."""
 
 import asyncio
 import contextlib
@@ -20,13 +20,13 @@ _BACKOFF_SECONDS = 0.01
 
 @dataclasses.dataclass(frozen=True)
 class PoolOptions:
-    """How requests are spread.
+    """How requests are distributed.
 
     Attributes:
-        in_flight: Requests one endpoint runs at once.
+        in_flight: Requests that one endpoint runs at once.
         max_waiting: Requests that may wait for an endpoint.
-        retries: Times a request is sent again.
-        retry_budget: Retries as a part of all requests.
+        retries: Retries per request.
+        retry_budget: Allowed retries, as a fraction of all requests.
     """
 
     in_flight: int = 64
@@ -36,12 +36,12 @@ class PoolOptions:
 
 
 class UpstreamPool:
-    """The endpoints; each request goes to the one that has least to do."""
+    """The endpoints. Each request goes to the least busy one."""
 
     def __init__(
         self, endpoints: Sequence[Endpoint], options: PoolOptions, metrics: Metrics | None = None
     ) -> None:
-        """Makes the pool; the endpoints are opened and closed by whoever owns them."""
+        """Creates the pool. The owner of the endpoints opens and closes them."""
         self.endpoints = tuple(endpoints)
         self._options = options
         self._metrics = metrics
@@ -49,19 +49,19 @@ class UpstreamPool:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def call(self, method: str, request: Any, eligible: Collection[str]) -> Any:
-        """Sends a request, again if the endpoint cannot be reached, and returns the answer.
+        """Sends a request and returns the answer; retries if the endpoint cannot be reached.
 
-        It goes to another endpoint then; if there is no other, to the same one, whose connection
-        may be new by then. All attempts share the deadline of the current call.
+        A retry goes to another endpoint. If there is none, it goes to the same one, perhaps on a
+        new connection. All attempts share the deadline of the current request.
 
         Args:
             method: Name of the method.
-            request: The message; inference changes nothing, so it may be sent twice.
-            eligible: Names of the endpoints that can answer it.
+            request: The message. Inference changes nothing, so it may be sent twice.
+            eligible: Names of the endpoints that can answer.
 
         Raises:
-            ServingError: UNAVAILABLE if no endpoint takes it, RESOURCE_EXHAUSTED if too many
-                requests wait, DEADLINE_EXCEEDED, or what the endpoint answered.
+            ServingError: UNAVAILABLE if no endpoint accepts it, RESOURCE_EXHAUSTED if too many
+                requests wait, DEADLINE_EXCEEDED, or the endpoint's own error.
         """
         self._budget.earn()
         tried: set[str] = set()
@@ -77,7 +77,7 @@ class UpstreamPool:
         raise AssertionError("the last attempt returns or raises")
 
     def may_retry(self) -> bool:
-        """Takes a retry out of the budget; returns whether there was one."""
+        """Takes a retry out of the budget; returns False if it is empty."""
         if self._options.retries == 0 or not self._budget.spend():
             return False
         if self._metrics is not None:
@@ -134,7 +134,7 @@ class UpstreamPool:
             self._wake()
 
     def _choose(self, eligible: Collection[str], tried: set[str]) -> Endpoint | None:
-        """Returns the least loaded endpoint; None if all that can be used are full."""
+        """Returns the least busy endpoint; None if all usable ones are full."""
         usable = self._usable(eligible, tried) or self._usable(eligible, set())
         if not usable:
             raise ServingError(
@@ -168,7 +168,7 @@ class UpstreamPool:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._wake()  # It was this one's turn: the next one's now.
+                self._wake()  # this waiter was next: wake another
             raise
         finally:
             with contextlib.suppress(ValueError):
@@ -182,7 +182,7 @@ class UpstreamPool:
                 return
 
     def publish(self) -> None:
-        """Sets the metrics that tell the endpoints' state."""
+        """Sets the metrics of the endpoints' states."""
         if self._metrics is None:
             return
         for endpoint in self.endpoints:
@@ -190,7 +190,7 @@ class UpstreamPool:
             self._metrics.breaker_state.labels(endpoint.name).set(endpoint.breaker.state.value)
 
     def states(self) -> dict[str, str]:
-        """Returns the state of each endpoint: `drained`, or that of its breaker."""
+        """Returns the state of each endpoint: `drained`, or the state of its breaker."""
         return {
             endpoint.name: "drained"
             if endpoint.drained

@@ -1,4 +1,4 @@
-"""Work that many ask for at once and that is done once for all of them."""
+"""Work that runs once for all callers who request it at the same time."""
 
 import asyncio
 import time
@@ -6,18 +6,18 @@ from collections.abc import Awaitable, Callable
 
 
 class Rounds:
-    """Does for whoever asks a round of work that begins after the question.
+    """Runs rounds of work. Each caller waits for a round that begins after its request.
 
-    A round that was under way already may have seen what was before, and is not enough.
-    Used from one event loop.
+    A round that is already running may have seen an older state, so it is not enough. Used from one
+    event loop.
     """
 
     def __init__(self, work: Callable[[], Awaitable[None]], pause: float) -> None:
-        """Makes it.
+        """Creates the rounds.
 
         Args:
             work: Does one round.
-            pause: Seconds between the end of one round and the begin of the next, at least.
+            pause: Least seconds between the end of one round and the start of the next.
         """
         self._work = work
         self._pause = pause
@@ -26,7 +26,7 @@ class Rounds:
         self._rest_until = 0.0
 
     async def ask(self, seconds: float | None = None) -> None:
-        """Waits for a round that is yet to begin, `seconds` at most; the round goes on then."""
+        """Waits at most `seconds` for a round that has not begun yet. The round goes on then."""
         if self._next is None:
             self._next = asyncio.get_running_loop().create_task(self._round())
         mine = self._next
