@@ -1,1 +1,1 @@
-"""JSON to tensors and back: pure functions, no HTTP, no engine, no TensorFlow."""
+"""Converts JSON and bytes to tensors and back: pure functions without HTTP or TensorFlow."""

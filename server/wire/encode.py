@@ -1,8 +1,8 @@
-"""Tensors to JSON values that `orjson.dumps(…, option=OPT_SERIALIZE_NUMPY)` writes as they are.
+"""Converts tensors to values that `orjson.dumps(…, option=OPT_SERIALIZE_NUMPY)` can write.
 
-orjson writes arrays of numbers in one go, floats with the fewest digits that read back the
-same, whole floats with `.0`. What it does not do is done here: NaN and the infinities, 64-bit
-integers as strings, string tensors, bfloat16.
+orjson writes numeric arrays directly: floats with the fewest digits that read back as the same
+number, whole floats with `.0`. This module handles the rest: NaN and infinities, 64-bit integers as
+strings, string tensors, bfloat16.
 """
 
 import base64
@@ -21,16 +21,15 @@ _NULL = re.compile(rb"null")
 
 
 def json_ready(name: str, array: Array, *, int64_as_string: bool = False) -> Any:
-    """Returns a tensor in a form that orjson writes by TensorFlow Serving's rules.
+    """Converts a tensor to the form that orjson writes as TensorFlow Serving does.
 
     Args:
-        name: The tensor's name. String tensors whose name ends in `_bytes` are written as
-            base64 objects.
+        name: The tensor's name. A string tensor whose name ends in `_bytes` becomes base64 objects.
         array: The tensor, of any shape.
-        int64_as_string: Whether 64-bit integers are written as strings.
+        int64_as_string: True to write 64-bit integers as strings.
 
     Raises:
-        ServingError: INVALID_ARGUMENT for an element type that JSON cannot carry.
+        ServingError: INVALID_ARGUMENT for an element type that JSON cannot express.
     """
     array = _narrowed(array)
     kind = array.dtype.kind
@@ -46,27 +45,27 @@ def json_ready(name: str, array: Array, *, int64_as_string: bool = False) -> Any
 
 
 def json_rows(name: str, array: Array, *, int64_as_string: bool = False) -> Sequence[Any]:
-    """Returns each row of a tensor of at least one dimension as `json_ready` would."""
+    """Converts each row of a tensor of at least one dimension, as `json_ready` does."""
     array = _narrowed(array)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         return [float_json(array[i]) for i in range(len(array))]
     ready = json_ready(name, array, int64_as_string=int64_as_string)
-    # orjson writes numpy's scalars too, so rows of a vector need no conversion.
+    # orjson also writes numpy's scalars, so rows of a vector need no conversion.
     return ready if isinstance(ready, list) else list(ready)
 
 
 def _narrowed(array: Array) -> Array:
-    # The kind first: numpy takes long to say a type's name.
+    # Compare the kind first: numpy computes a type's name slowly.
     dtype = array.dtype
     return array.astype(np.float32) if dtype.kind == "V" and dtype.name == "bfloat16" else array
 
 
 def float_json(values: npt.ArrayLike) -> Any:
-    """Returns floats for orjson; NaN, Infinity and -Infinity written as bare words."""
+    """Converts floats for orjson; NaN, Infinity and -Infinity become bare words."""
     array = _plain(np.asarray(values))
     if np.isfinite(array).all():
         return array
-    # orjson writes null for what JSON has no number for; there are no other nulls here.
+    # orjson writes null for NaN and infinities. Floats have no other nulls.
     words = iter(
         [_word(value) for value in np.atleast_1d(array)[~np.isfinite(np.atleast_1d(array))]]
     )
@@ -75,7 +74,7 @@ def float_json(values: npt.ArrayLike) -> Any:
 
 
 def _plain(array: Array) -> Any:
-    # orjson writes C-contiguous arrays, and scalars, but no arrays of rank 0.
+    # orjson writes C-contiguous arrays and scalars, but no arrays of rank 0.
     return np.ascontiguousarray(array) if array.ndim else array[()]
 
 
@@ -93,6 +92,6 @@ def _strings(value: Any, *, as_bytes: bool) -> Any:
         try:
             return raw.decode()
         except UnicodeDecodeError:
-            # JSON text is UTF-8; other bytes can only travel as base64.
+            # JSON text is UTF-8, so other bytes need base64.
             pass
     return {"b64": base64.b64encode(raw).decode()}

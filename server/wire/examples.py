@@ -1,4 +1,4 @@
-"""The bodies of `:classify` and `:regress`, and of their answers."""
+"""Bodies of `:classify` and `:regress` requests and answers."""
 
 import dataclasses
 from typing import Any
@@ -17,7 +17,7 @@ from server.wire.strings import decode_b64, is_b64_object
 
 @dataclasses.dataclass(frozen=True)
 class ExamplesRequest:
-    """A decoded request: examples, and the context they share."""
+    """A decoded request: the examples, and their shared context."""
 
     signature_name: str
     examples: list[Example]
@@ -88,14 +88,14 @@ def _kind_and_item(name: str, value: Any) -> tuple[str, Any]:
 
 
 def encode_classify(classes: Array | None, scores: Array | None) -> bytes:
-    """Encodes classifications as lists of `[label, score]` pairs, one list an example.
+    """Encodes classifications as lists of `[label, score]` pairs, one list per example.
 
     Args:
         classes: Labels as `bytes`, shape (examples, classes); None if the model has none.
         scores: Scores, same shape; None if the model has none.
 
     Raises:
-        ServingError: INVALID_ARGUMENT when there is nothing to encode.
+        ServingError: INVALID_ARGUMENT if there is nothing to encode.
     """
     shape = classes.shape if classes is not None else scores.shape if scores is not None else (0,)
     if not shape[0]:
@@ -114,7 +114,7 @@ def encode_classify(classes: Array | None, scores: Array | None) -> bytes:
 
 
 def encode_regress(values: Array) -> bytes:
-    """Encodes one value an example; `values` has shape (examples,)."""
+    """Encodes one value per example; `values` has shape (examples,)."""
     if not len(values):
         raise invalid("Cannot convert empty RegressionResults to JSON")
     return orjson.dumps({"results": float_json(values)}, option=orjson.OPT_SERIALIZE_NUMPY)

@@ -1,9 +1,8 @@
-"""Request bodies to tensors with typed msgspec decoders: the path nearly all requests take.
+"""Decodes request bodies with typed msgspec decoders: nearly all requests take this path.
 
-It accepts only what is certainly right. Whatever it does not take (`FastPathMissError`) is
-read again by `reference_decode`, which follows TensorFlow Serving's rules to the letter and
-finds either the tensors or the exact sentence of the refusal. So this file needs no error
-texts, and the other one no speed.
+It accepts only bodies that are certainly valid. For all others it raises `FastPathMissError`. Then
+`reference_decode`, which follows TensorFlow Serving's rules exactly, returns either the tensors or
+the exact error message. So this module needs no error texts, and the other one need not be fast.
 """
 
 import functools
@@ -24,7 +23,7 @@ from server.wire.strings import B64, bytes_array, element_bytes
 
 _ELEMENT_TYPE: dict[Kind, Any] = {
     Kind.INT: int,
-    # Older numpy wraps negative numbers around instead of refusing them.
+    # Older numpy wraps negative numbers around instead of raising.
     Kind.UINT64: Annotated[int, msgspec.Meta(ge=0)],
     Kind.FLOAT: float,
     Kind.BOOL: bool,
@@ -39,7 +38,7 @@ class FastPathMissError(Exception):
 
 
 class _RowDecoder(NamedTuple):
-    """Reads rows of named inputs, and takes each input out of a row."""
+    """Reads rows of named inputs, and extracts each input from a row."""
 
     decoder: msgspec.json.Decoder[Any]
     columns: list[Callable[[Any], Any]]
@@ -50,14 +49,14 @@ def decode_rows(raw: msgspec.Raw, signature: SignatureSpec, limits: Limits) -> d
 
     Args:
         raw: The value of `instances`, undecoded.
-        signature: The signature asked for.
-        limits: Bounds on the request.
+        signature: The requested signature.
+        limits: Limits on the request.
 
     Returns:
-        One array an input, the first dimension counting instances.
+        One array per input; the first dimension counts instances.
 
     Raises:
-        FastPathMissError: The reference decoder must look at it.
+        FastPathMissError: The reference decoder must read the body.
     """
     view = memoryview(raw)
     first = first_element(view)
@@ -89,7 +88,7 @@ def decode_columns(raw: msgspec.Raw, signature: SignatureSpec, limits: Limits) -
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise FastPathMissError from None
     if len(values) == 1 and "b64" in values:
-        # One string element, or an input that happens to have this name.
+        # One string element, or an input that happens to be called `b64`.
         raise FastPathMissError
     try:
         return {
@@ -103,11 +102,11 @@ def decode_columns(raw: msgspec.Raw, signature: SignatureSpec, limits: Limits) -
 def decode_value(view: memoryview | bytes, dtype: DType, limits: Limits) -> Array:
     """Reads one JSON value, a scalar or nested lists, as a tensor of `dtype`.
 
-    Its rank is that of the opening brackets: in a well-formed tensor every element lies as
-    deep as the first.
+    The number of opening brackets gives the rank: in a well-formed tensor every element is nested
+    as deeply as the first.
 
     Raises:
-        FastPathMissError: The reference decoder must look at it.
+        FastPathMissError: The reference decoder must read the value.
         ServingError: INVALID_ARGUMENT for a rank beyond the limit.
     """
     rank = leading_rank(view)
@@ -161,7 +160,7 @@ def _decode_named_rows(
 
 @functools.lru_cache(maxsize=256)
 def _row_decoder(fields: RowFields) -> _RowDecoder:
-    """Makes the decoder of rows with these inputs: a struct refuses missing and extra keys."""
+    """Creates the decoder of rows with these inputs. Its struct refuses missing and extra keys."""
     attributes = [f"f{i}" for i in range(len(fields))]
     field_types = [msgspec.Raw if rank is None else _nested(kind, rank) for _, kind, rank in fields]
     try:
@@ -196,7 +195,7 @@ def _string_array(values: Any, rank: int) -> Array:
         sizes = {len(item) for item in flat}
         if len(sizes) > 1:
             raise FastPathMissError
-        # An empty level ends the shape, as it does where nested lists are compared.
+        # An empty level ends the shape, as in the comparison of nested lists.
         shape.append(sizes.pop() if sizes else 0)
         flat = list(itertools.chain.from_iterable(flat))
     if rank and not flat:

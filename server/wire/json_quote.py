@@ -1,4 +1,4 @@
-"""Quotes JSON values in error messages, laid out as TensorFlow Serving lays them out."""
+"""Quotes JSON values in error messages, with TensorFlow Serving's layout."""
 
 import json
 import math
@@ -15,8 +15,8 @@ _quote_text = json.JSONEncoder(ensure_ascii=False).encode
 def debug_string(value: Any, limit: int = 128) -> str:
     """Writes a parsed JSON value for an error message, cut to about `limit` characters.
 
-    Members of an object take a line each, elements of a list share one: so does RapidJSON's
-    `PrettyWriter` with `kFormatSingleLineArray`, which TensorFlow Serving uses.
+    Each member of an object gets its own line, and the elements of a list share one. TensorFlow
+    Serving's RapidJSON `PrettyWriter` with `kFormatSingleLineArray` does the same.
     """
     text = ""
     for piece in _pieces(value, 1, limit):
@@ -58,7 +58,7 @@ def _float(value: float) -> str:
 
 
 def type_name(value: Any) -> str:
-    """Names the JSON type of a parsed value, as TensorFlow Serving's messages do."""
+    """Returns the JSON type of a parsed value, as TensorFlow Serving's messages name it."""
     if value is None:
         return "Null"
     if isinstance(value, bool):

@@ -1,8 +1,8 @@
-"""JSON as TensorFlow Serving reads it, for bodies the fast decoders do not take.
+"""Parses JSON as TensorFlow Serving does, for bodies that the fast decoders refuse.
 
-Beyond the JSON standard it reads `NaN`, `Inf`, `Infinity` with either sign, skips a byte
-order mark and ignores whatever follows the first value. A number beyond the range of a
-double is an error. Nesting too deep for this process is an error too, never a crash.
+In addition to standard JSON it reads `NaN`, `Inf`, `Infinity` with either sign, skips a byte order
+mark and ignores everything after the first value. A number beyond the range of a double is an
+error. Nesting that is too deep for this process is also an error, not a crash.
 """
 
 import json
@@ -13,13 +13,13 @@ from typing import Any
 from server.errors import ServingError, invalid
 from server.wire.json_quote import debug_string
 
-# Spellings of numbers that Python's json does not know, and what it takes to tell whether
-# one stands inside a string. One token at a time: a pattern that matched whole strings would
-# take quadratic time on text with many unfinished ones.
+# Numbers that Python's json does not know, and the tokens that decide whether one is inside a
+# string. It matches one token at a time: a pattern for whole strings would take quadratic time on
+# text with many unterminated strings.
 _TOKEN = re.compile(r'\\.|"|-?\bInf\b|-NaN\b', re.DOTALL)
 _OPENING = re.compile(rb"[ \t\r\n\[]*")
 _STRING_OR_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*', re.DOTALL)
-# A pair, half of one, or another escape.
+# A surrogate pair, half of one, or another escape.
 _ESCAPE = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F]|(\\u[dD][89a-fA-F])|\\.", re.DOTALL
 )
@@ -104,7 +104,7 @@ def _parse(text: str, start: int) -> Any:
 
 
 def _check_surrogates(text: str, start: int, end: int) -> None:
-    r"""Refuses half a pair: `\ud83d` alone is no character."""
+    r"""Raises for half a surrogate pair: `\ud83d` alone is no character."""
     if _SURROGATE.search(text, start, end):
         for match in _ESCAPE.finditer(text, start, end):
             if match[1]:
@@ -113,7 +113,7 @@ def _check_surrogates(text: str, start: int, end: int) -> None:
 
 
 def _reason(error: json.JSONDecodeError) -> tuple[str, int]:
-    """Returns RapidJSON's sentence for an error, and the place that it names."""
+    """Returns RapidJSON's message for a syntax error, and the offset in it."""
     text, place = error.doc, error.pos
     reason = _REASONS.get(error.msg.removesuffix(" at"), "Invalid value.")
     if error.msg == "Expecting value":
@@ -124,7 +124,7 @@ def _reason(error: json.JSONDecodeError) -> tuple[str, int]:
         return reason, text.rfind("\\u", 0, place + 2)
     if error.msg != "Expecting ',' delimiter":
         return reason, place
-    # Python ends a number where it stops to be one.
+    # Python stops a number at the first invalid character.
     if text[max(0, place - 1) : place].isdigit():
         if text[place : place + 1] == ".":
             return "Miss fraction part in number.", place + 1
@@ -136,7 +136,7 @@ def _reason(error: json.JSONDecodeError) -> tuple[str, int]:
 
 
 def _common(text: str, place: int, word: str) -> int:
-    """Counts the letters of a literal that the text at `place` begins with."""
+    """Counts how many letters of a literal the text at `place` begins with."""
     here = text[place : place + len(word)]
     return next((i for i, (a, b) in enumerate(zip(here, word, strict=False)) if a != b), len(here))
 
@@ -146,7 +146,7 @@ def _bytes_before(text: str, place: int) -> int:
 
 
 def _innermost(text: str, end: int) -> str:
-    """Returns the bracket that is open at a place of JSON text that is right so far."""
+    """Returns the innermost open bracket at a place of JSON text that is valid so far."""
     opened: list[str] = []
     quoted = False
     for match in _STRUCTURE.finditer(text, 0, end):
@@ -183,7 +183,7 @@ def _parse_float(digits: str) -> float:
 
 
 def _parse_int(digits: str) -> int | float:
-    # Integers beyond 64 bits become doubles, as they do in TensorFlow Serving.
+    # Integers beyond 64 bits become doubles, as in TensorFlow Serving.
     return int(digits) if len(digits) <= 20 else _parse_float(digits)
 
 
@@ -192,12 +192,12 @@ def _parse_error(reason: str, offset: int) -> ServingError:
 
 
 def leading_rank(text: memoryview | bytes) -> int:
-    """Counts the brackets that JSON text opens before its first element."""
+    """Counts the opening brackets before the first element of JSON text."""
     match = _OPENING.match(text)
     return match[0].count(b"[") if match else 0
 
 
 def first_element(text: memoryview | bytes) -> bytes:
-    """Returns the character with which the first element of JSON text begins."""
+    """Returns the first character of the first element of JSON text."""
     match = _OPENING.match(text)
     return bytes(text[match.end() : match.end() + 1]) if match else b""

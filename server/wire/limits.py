@@ -1,4 +1,4 @@
-"""How much one request may ask for."""
+"""Limits on one request."""
 
 import dataclasses
 
@@ -10,13 +10,13 @@ _OBJECTS_PER_EXAMPLE = 4
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Upper bounds that hold for every request, checked before memory is spent.
+    """Upper limits for every request, checked before memory is used.
 
     Attributes:
         max_rank: Dimensions of one tensor.
         max_elements: Values in one request.
         max_ids: Ids in one lookup, or examples in one request.
-        max_bytes: Bytes of one request, whatever it was compressed to.
+        max_bytes: Bytes of one request after decompression.
     """
 
     max_rank: int = 8
@@ -25,17 +25,17 @@ class Limits:
     max_bytes: int = 64 << 20
 
     def check_rank(self, rank: int) -> None:
-        """Raises `ServingError` (INVALID_ARGUMENT) when a tensor is nested too deeply."""
+        """Raises `ServingError` (INVALID_ARGUMENT) if a tensor is nested too deeply."""
         if rank > self.max_rank:
             raise invalid(
                 f"A tensor must have at most {self.max_rank} dimensions. Received: rank={rank}"
             )
 
     def check_elements(self, body: bytes) -> None:
-        """Raises `ServingError` (INVALID_ARGUMENT) when a body holds too many values.
+        """Raises `ServingError` (INVALID_ARGUMENT) if a body holds too many values.
 
-        Commas are counted: they bound the number of values and cost one pass over memory,
-        where counting values would first build them.
+        Counts commas. Their number is an upper bound for the values, and counting them takes one
+        pass over memory. Counting values would first create them.
         """
         if len(body) > self.max_elements and body.count(b",") >= self.max_elements:
             raise invalid(
@@ -43,13 +43,13 @@ class Limits:
             )
 
     def check_tensors(self, tensors: Tensors) -> None:
-        """Raises `ServingError` (INVALID_ARGUMENT) when tensors hold too many values, or ranks."""
+        """Raises `ServingError` (INVALID_ARGUMENT) for too many values or dimensions."""
         for array in tensors.values():
             self.check_rank(array.ndim)
         self.check_count(sum(array.size for array in tensors.values()))
 
     def check_count(self, elements: int) -> None:
-        """Raises `ServingError` (INVALID_ARGUMENT) for more values than a request may hold."""
+        """Raises `ServingError` (INVALID_ARGUMENT) if a request has more values than the limit."""
         if elements > self.max_elements:
             raise invalid(
                 f"A request must hold at most {self.max_elements} values: send it in parts. "
@@ -57,7 +57,7 @@ class Limits:
             )
 
     def check_examples(self, count: int) -> None:
-        """Raises `ServingError` (INVALID_ARGUMENT) when a request holds too many examples."""
+        """Raises `ServingError` (INVALID_ARGUMENT) if a request holds too many examples."""
         if count > self.max_ids:
             raise invalid(
                 f"A request must hold at most {self.max_ids} examples: send it in parts. "
@@ -65,16 +65,16 @@ class Limits:
             )
 
     def check_objects(self, body: bytes) -> None:
-        """Raises `ServingError` (INVALID_ARGUMENT) when a body holds too many objects.
+        """Raises `ServingError` (INVALID_ARGUMENT) if a body holds too many objects.
 
-        Braces are counted before any object is built. An example is an object, and so is each of
-        its values in base64: few objects per example are allowed for.
+        Counts braces before it builds objects. An example is an object, and so is each base64 value
+        in it: the limit allows a few objects per example.
         """
         if body.count(b"{") > _OBJECTS_PER_EXAMPLE * self.max_ids:
             raise invalid(f"A request must hold at most {self.max_ids} examples: send it in parts.")
 
     def check_ids(self, count: int) -> None:
-        """Raises `ServingError` (INVALID_ARGUMENT) when a lookup names too many ids."""
+        """Raises `ServingError` (INVALID_ARGUMENT) if a lookup has too many ids."""
         if count > self.max_ids:
             raise invalid(
                 f"A lookup must name at most {self.max_ids} ids: send it in parts. "

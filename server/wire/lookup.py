@@ -1,8 +1,8 @@
-"""The body of a `:lookup` request, and of its answer.
+"""Bodies of `:lookup` requests and answers.
 
-`{"table": "user", "ids": [[7, "9007199254740993"], []], "combiner": "mean"}` asks for one
-embedding a bag. Ids are integers, or strings of decimal digits for clients whose numbers
-are doubles; for a table of string keys they are strings, or `{"b64": …}` for other bytes.
+`{"table": "user", "ids": [[7, "9007199254740993"], []], "combiner": "mean"}` requests one embedding
+per bag. Ids are integers, or strings of decimal digits for clients whose numbers are doubles. For a
+table of string keys they are strings, or `{"b64": …}` for other bytes.
 """
 
 import dataclasses
@@ -62,14 +62,14 @@ class LookupBody(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclasses.dataclass(frozen=True)
 class LookupRequest:
-    """A lookup whose ids are not read yet: their type is the table's to say.
+    """A lookup with undecoded ids: only the table knows their type.
 
     Attributes:
         table: The table's name; empty for the model's only table.
         ids: The ids, undecoded.
-        combiner: How the rows of a bag become one; `none` to return every row.
-        missing: What an id that the table does not hold reads as: its initial row, an
-            error, or null.
+        combiner: How the rows of a bag are combined; `none` returns every row.
+        missing: The answer for an id that the table does not hold: its initial row, an error, or
+            null.
         format: `list` for JSON numbers, `b64` for little-endian bytes in base64.
     """
 
@@ -86,7 +86,7 @@ class Ids:
 
     Attributes:
         flat: All ids in order, shape (n,).
-        lengths: How many ids each bag holds; None for a flat list of ids.
+        lengths: The number of ids per bag; None for a flat list of ids.
     """
 
     flat: Array
@@ -97,7 +97,7 @@ _BODY = msgspec.json.Decoder(LookupBody)
 
 
 def decode_lookup(body: bytes, limits: Limits) -> LookupRequest:
-    """Decodes the body of a `:lookup` request, but for its ids.
+    """Decodes the body of a `:lookup` request, except for its ids.
 
     Raises:
         ServingError: INVALID_ARGUMENT.
@@ -112,7 +112,7 @@ def decode_lookup(body: bytes, limits: Limits) -> LookupRequest:
             f"Received: {error}"
         ) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        parse_value(body)  # Names the error and its place.
+        parse_value(body)  # raises with the error and its place
         raise invalid(f"JSON Parse error: {error}") from None
     return LookupRequest(
         table=envelope.table,
@@ -129,10 +129,10 @@ def decode_ids(raw: msgspec.Raw, dtype: DType, limits: Limits) -> Ids:
     Args:
         raw: A list of ids, or a list of bags, which are lists of ids of any length.
         dtype: The key type of the table: int64, int32 or string.
-        limits: Bounds on the request.
+        limits: Limits on the request.
 
     Raises:
-        ServingError: INVALID_ARGUMENT, naming the first id that is none.
+        ServingError: INVALID_ARGUMENT, naming the first invalid id.
     """
     view = memoryview(raw)
     values = _decode_typed(view, dtype.kind)
@@ -161,14 +161,14 @@ def decode_ids(raw: msgspec.Raw, dtype: DType, limits: Limits) -> Ids:
 
 
 def bags_of(ids: Array, lengths: Array | None) -> Ids:
-    """Returns ids that came as tensors.
+    """Converts ids that came as tensors.
 
     Args:
-        ids: The ids; those of rank 2 are bags of equal size.
-        lengths: The sizes of the bags that flat ids lie in, if they do.
+        ids: The ids. Ids of rank 2 are bags of equal size.
+        lengths: The sizes of the bags of flat ids, or None.
 
     Raises:
-        ServingError: INVALID_ARGUMENT for lengths that are not the ids'.
+        ServingError: INVALID_ARGUMENT if the lengths do not match the ids.
     """
     sizes = [ids.shape[1]] * ids.shape[0] if ids.ndim == 2 else None
     if lengths is not None:

@@ -1,4 +1,4 @@
-"""Which form a request has, and which one its answer should have."""
+"""The formats of a request and its answer."""
 
 import dataclasses
 import enum
@@ -10,7 +10,7 @@ from server.errors import invalid
 
 
 class Media(enum.Enum):
-    """Forms of requests and answers, by media type."""
+    """Formats of requests and answers, by media type."""
 
     JSON = "application/json"
     RAW = "application/octet-stream"
@@ -18,7 +18,7 @@ class Media(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The form of a request, the one wanted for the answer, and the query's parameters."""
+    """The request's format, the answer's format, and the query's parameters."""
 
     request: Media = Media.JSON
     answer: Media = Media.JSON
@@ -26,22 +26,22 @@ class Layout:
 
     @property
     def plain(self) -> bool:
-        """Whether both are JSON."""
+        """True if both formats are JSON."""
         return self.request is Media.JSON and self.answer is Media.JSON
 
 
 PLAIN = Layout()
 
-# The parameters that a query may have.
+# The allowed parameters of a query.
 PARAMETERS = frozenset({"int64", "table", "combiner", "missing"})
 
 
 @functools.lru_cache(maxsize=256)
 def layout_of(content_type: bytes | None, accept: bytes | None, query: bytes) -> Layout:
-    """Returns the layout that headers and query ask for.
+    """Returns the layout that headers and query choose.
 
-    Any other content type than that of bytes means JSON: TensorFlow Serving never looks at it,
-    and `curl -d` says it sends a form. Without that type in `accept` the answer is JSON.
+    Every content type except bytes means JSON: TensorFlow Serving ignores the content type, and
+    `curl -d` sends the type of a form. Unless `accept` names bytes, the answer is JSON.
 
     Example:
         >>> layout_of(b"application/octet-stream", None, b"table=user").request
@@ -57,10 +57,10 @@ def layout_of(content_type: bytes | None, accept: bytes | None, query: bytes) ->
 
 
 def one_of(query: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
-    """Returns a parameter of the query; the first of the choices if it is not there.
+    """Returns a parameter of the query, by default the first choice.
 
     Raises:
-        ServingError: INVALID_ARGUMENT if it is none of them.
+        ServingError: INVALID_ARGUMENT if the value is none of the choices.
     """
     value = query.get(name, choices[0])
     if value not in choices:

@@ -1,8 +1,9 @@
-"""The Open Inference Protocol, version 2: tensors with datatype and shape written out.
+"""The Open Inference Protocol, version 2: tensors with explicit datatype and shape.
 
-A request is JSON, or JSON with the tensors' bytes behind it (the binary tensor data extension):
-then the header `Inference-Header-Content-Length` says where the JSON ends, each input that comes
-as bytes says how many in `binary_data_size`, and the bytes follow in the order of the inputs.
+A request is JSON, or JSON followed by the tensors' bytes (the binary tensor data extension). With
+bytes, the header `Inference-Header-Content-Length` gives the length of the JSON, and
+`binary_data_size` gives the number of bytes of each such input. The bytes follow in the order of
+the inputs.
 """
 
 import dataclasses
@@ -39,7 +40,7 @@ from server.wire.oip_body import (
 from server.wire.strings import bytes_array
 from server.wire.tensor_bytes import array_of_bytes, bytes_of_array
 
-# The name of the header that tells the length of the JSON part.
+# The header with the length of the JSON part.
 HEADER = "inference-header-content-length"
 
 _TENSORFLOW = {"float16": "half", "float32": "float", "float64": "double"}
@@ -57,10 +58,10 @@ class InferRequest:
     """A decoded request.
 
     Attributes:
-        inputs: The tensors by name, of the element types that the client says they have.
-        outputs: The outputs asked for, and whether each goes out as bytes; all if empty.
-        parameters: Which signature to run, and how to answer.
-        id: Comes back with the answer.
+        inputs: The tensors by name, with the element types that the client declared.
+        outputs: The requested outputs, and whether to send each as bytes; all outputs if empty.
+        parameters: The signature to run, and options of the answer.
+        id: Returned with the answer.
     """
 
     inputs: dict[str, Array]
@@ -70,20 +71,20 @@ class InferRequest:
 
     @property
     def all_binary(self) -> bool:
-        """Whether all of the answer's tensors go out as bytes."""
+        """True if all tensors of the answer are sent as bytes."""
         return all(self.outputs.values()) and (
             bool(self.outputs) or self.parameters.binary_data_output
         )
 
     def check(self, signature: SignatureSpec, optional: Sequence[str] = ()) -> None:
-        """Compares the request with a signature.
+        """Checks the request against a signature.
 
         Args:
-            signature: The signature that it names.
-            optional: Inputs that the signature does not have and the request may.
+            signature: The signature that the request names.
+            optional: Inputs that the request may have in addition.
 
         Raises:
-            ServingError: INVALID_ARGUMENT for missing, superfluous and wrong tensors.
+            ServingError: INVALID_ARGUMENT for missing, extra or wrong tensors.
         """
         if self.inputs.keys() - set(optional) != signature.inputs.keys():
             raise invalid(
@@ -111,8 +112,8 @@ def decode_infer(body: bytes, header: bytes | None, limits: Limits) -> InferRequ
 
     Args:
         body: The body.
-        header: The header `Inference-Header-Content-Length`; None if all of the body is JSON.
-        limits: Bounds on the request.
+        header: The header `Inference-Header-Content-Length`; None if the whole body is JSON.
+        limits: Limits on the request.
 
     Raises:
         ServingError: INVALID_ARGUMENT, naming the input.
@@ -147,15 +148,15 @@ def add_input(
     values: msgspec.Raw | memoryview | Sequence[Any],
     limits: Limits,
 ) -> None:
-    """Reads an input, and adds it to those of its request.
+    """Reads an input, and adds it to the inputs of its request.
 
     Args:
-        inputs: The inputs before it.
+        inputs: The inputs so far.
         name: The input's name.
-        datatype: What the client says its elements are, e.g. `INT64`.
-        shape: What the client says its shape is.
+        datatype: The declared element type, e.g. `INT64`.
+        shape: The declared shape.
         values: JSON text, little-endian bytes, or a flat sequence.
-        limits: Bounds on the request.
+        limits: Limits on the request.
 
     Raises:
         ServingError: INVALID_ARGUMENT, naming the input.
@@ -214,7 +215,7 @@ def _read(
 def _json_length(header: bytes | None, size: int) -> int:
     if header is None:
         return size
-    # Python refuses to convert thousands of digits, and need not try.
+    # Python refuses to convert thousands of digits: check the length first.
     if not header.isdigit() or len(header) > 19 or int(header) > size:
         raise invalid(
             "Inference-Header-Content-Length must be the length of the body's JSON, at most "
@@ -224,7 +225,7 @@ def _json_length(header: bytes | None, size: int) -> int:
 
 
 def _values(tensor: InputTensor, rest: memoryview) -> tuple[msgspec.Raw | memoryview, memoryview]:
-    """Returns a tensor's values, and the bytes that belong to the tensors after it."""
+    """Returns a tensor's values, and the remaining bytes for the tensors after it."""
     _check_supported(tensor.name, tensor.parameters)
     size = tensor.parameters.binary_data_size
     if isinstance(tensor.data, msgspec.Raw) and size is None:
@@ -258,7 +259,7 @@ def _envelope(body: bytes) -> InferBody:
     try:
         return _REQUEST.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        document = parse_json(body)  # Names an error of syntax and its place; takes NaN.
+        document = parse_json(body)  # names a syntax error and its place; accepts NaN
     try:
         return msgspec.convert(_with_raw_data(document), InferBody)
     except (msgspec.ValidationError, RecursionError) as error:
@@ -282,17 +283,17 @@ def _with_raw_data(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _json(value: Any) -> bytes:
-    # Python's writer keeps NaN and the infinities, as the reader took them.
+    # Python's writer keeps NaN and infinities, as the parser accepted them.
     import json
 
     return json.dumps(value).encode()
 
 
 def parameters_of(values: Mapping[str, Any]) -> RequestParameters:
-    """Returns the parameters of a request; others than those of the struct are ignored.
+    """Returns the parameters of a request; ignores unknown ones.
 
     Raises:
-        ServingError: INVALID_ARGUMENT for one of another type.
+        ServingError: INVALID_ARGUMENT for a parameter of the wrong type.
     """
     try:
         return msgspec.convert(values, RequestParameters)
@@ -302,7 +303,7 @@ def parameters_of(values: Mapping[str, Any]) -> RequestParameters:
 
 @functools.lru_cache(maxsize=64)
 def _datatype(dtype: np.dtype[Any]) -> str | None:
-    # numpy takes long to say a type's name.
+    # numpy computes a type's name slowly.
     return DATATYPES.get(dtype.name)
 
 

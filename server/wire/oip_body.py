@@ -1,6 +1,6 @@
-"""The JSON of an inference request, as the Open Inference Protocol has it.
+"""The JSON of an inference request in the Open Inference Protocol.
 
-The structs decode requests, and the OpenAPI document is made of them.
+The structs decode requests, and the OpenAPI document is generated from them.
 """
 
 from typing import Annotated
@@ -10,7 +10,7 @@ import msgspec
 from server.tensors import DEFAULT_SIGNATURE
 from server.wire.lookup import Combiner, Missing
 
-# The protocol's names by the name of the numpy type that carries a tensor.
+# The protocol's datatype by the name of the numpy type.
 DATATYPES = {
     "bool": "BOOL",
     "uint8": "UINT8",
@@ -38,7 +38,7 @@ class TensorParameters(msgspec.Struct):
     binary_data: Annotated[
         bool | None, msgspec.Meta(description="Whether the output comes as bytes.")
     ] = None
-    # Named to be refused.
+    # Declared only so that they can be refused.
     classification: int = 0
     shared_memory_region: str = ""
 
@@ -60,7 +60,7 @@ class InputTensor(msgspec.Struct):
 
 
 class RequestedOutput(msgspec.Struct):
-    """An output that is asked for."""
+    """A requested output."""
 
     name: str
     parameters: TensorParameters = msgspec.field(default_factory=TensorParameters)

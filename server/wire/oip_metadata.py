@@ -1,4 +1,4 @@
-"""What the Open Inference Protocol tells of a model."""
+"""Model metadata in the Open Inference Protocol."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ def model_metadata(model: str, versions: Iterable[int], signature: SignatureSpec
 
 
 def model_config(model: str, signature: SignatureSpec) -> dict[str, Any]:
-    """Describes a model as Triton's configuration does; clients choose datatypes by it."""
+    """Describes a model as Triton's configuration does. Clients choose datatypes by it."""
 
     def tensors(specs: Mapping[str, TensorSpec]) -> list[dict[str, Any]]:
         return [
@@ -35,7 +35,7 @@ def model_config(model: str, signature: SignatureSpec) -> dict[str, Any]:
         "name": model,
         "platform": "tensorflow_savedmodel",
         "backend": "tensorflow",
-        # Zero: shapes count the batch like any other dimension.
+        # Zero means that the shapes include the batch dimension.
         "max_batch_size": 0,
         "input": tensors(signature.inputs),
         "output": tensors(signature.outputs),

@@ -1,8 +1,8 @@
-"""What a request path under /v1/ asks for.
+"""Parses request paths under /v1/ and /v2/.
 
-The rules are TensorFlow Serving's: the *undecoded* path is matched as a whole, letter case
-ignored, and only then is each segment percent-decoded. So a model name may hold any
-character, `%2F` included, and a framework's router, which decodes first, cannot be used.
+The rules are TensorFlow Serving's: match the whole *undecoded* path, ignore letter case, then
+percent-decode each segment. So a model name may contain any character, even `%2F`. A framework's
+router decodes first and cannot be used.
 """
 
 import dataclasses
@@ -37,9 +37,9 @@ class Route:
             `openapi`; under /v2/ `infer`, `ready`, `config`, `index` or
             `describe`.
         model: The model's name, decoded.
-        version: The version asked for, if one is.
-        label: The version label asked for, if one is.
-        table: The table asked for, for `tables`.
+        version: The requested version, or None.
+        label: The requested version label, or None.
+        table: The requested table, for `tables`.
     """
 
     verb: str
@@ -50,15 +50,15 @@ class Route:
 
 
 def parse_path(method: str, path: bytes) -> Route:
-    """Parses an undecoded request path; remembers short ones, which come again and again.
+    """Parses an undecoded request path. Caches short paths, because they repeat.
 
     Args:
         method: The HTTP method, upper case.
-        path: The path as it came, without the query.
+        path: The path as received, without the query.
 
     Raises:
-        ServingError: INVALID_ARGUMENT, with TensorFlow Serving's sentence, for a path that
-            means nothing, a version beyond int64, or a name that is not printable UTF-8.
+        ServingError: INVALID_ARGUMENT, with TensorFlow Serving's message, for an unknown path, a
+            version beyond int64, or a name that is not printable UTF-8.
     """
     if len(path) <= _REMEMBERED_BYTES:
         return _parse_remembered(method, path)
@@ -69,7 +69,7 @@ def _parse(method: str, path: bytes) -> Route:
     if method == "POST" and (match := _POST.fullmatch(path)):
         verb = match[4].decode()
         if verb not in _VERBS:
-            # The match ignores case but the verb does not, as in TensorFlow Serving.
+            # The match ignores letter case but the verb does not, as in TensorFlow Serving.
             raise malformed(method, path)
         return _route(method, path, verb, match)
     if method == "GET":
@@ -91,7 +91,7 @@ def parse_v2_path(method: str, path: bytes) -> Route:
     """Parses an undecoded path of the Open Inference Protocol; as `parse_path`.
 
     Raises:
-        ServingError: As there, but NOT_FOUND for a path that means nothing.
+        ServingError: As `parse_path`, but NOT_FOUND for an unknown path.
 
     Example:
         >>> parse_v2_path("POST", b"/v2/models/ranker/versions/3/infer").verb
@@ -106,7 +106,7 @@ def parse_v2_path(method: str, path: bytes) -> Route:
 
 
 def malformed(method: str, path: bytes) -> ServingError:
-    """Returns the error for a path that means nothing."""
+    """Returns the error for an unknown path."""
     return invalid(f"Malformed request: {method} {path.decode('latin-1')}")
 
 
@@ -136,7 +136,7 @@ def _route(
 def _version(digits: bytes | None) -> int | None:
     if digits is None:
         return None
-    # Length first: Python refuses to convert thousands of digits, and need not try.
+    # Python refuses to convert thousands of digits: check the length first.
     if len(digits.lstrip(b"0")) <= 19:
         version = int(digits)
         if version <= _MAX_VERSION:

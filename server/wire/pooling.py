@@ -1,4 +1,4 @@
-"""Embeddings of bags: rows to one vector a bag, and the nesting of an answer."""
+"""Pools the rows of bags to one vector per bag, and nests the answer like the ids."""
 
 import base64
 import sys
@@ -18,14 +18,14 @@ def pool(rows: Array, counted: Found, lengths: list[int], combiner: str) -> Arra
     """Combines the rows of each bag.
 
     Args:
-        rows: Shape (n, dim), the rows of all bags one after the other.
-        counted: Shape (n,); rows that are False here do not take part.
-        lengths: The size of each bag; they sum to n.
-        combiner: `sum`, `mean` (by the number of counted rows) or `sqrtn` (by its root).
+        rows: Shape (n, dim), the rows of all bags in order.
+        counted: Shape (n,); pooling skips rows that are False here.
+        lengths: The size of each bag; their sum is n.
+        combiner: `sum`, `mean` (divides by the number of counted rows) or `sqrtn` (by its root).
 
     Returns:
-        Shape (bags, dim); zeros for a bag without counted rows. Integer rows stay integers
-        under `sum`; 16-bit floats are combined, and returned, as float32.
+        Shape (bags, dim); zeros for a bag without counted rows. Integer rows stay integers with
+        `sum`. 16-bit floats are combined and returned as float32.
     """
     if rows.dtype.kind not in "iu" and rows.dtype.itemsize < 4:
         rows = rows.astype(np.float32)
@@ -49,14 +49,14 @@ def pool(rows: Array, counted: Found, lengths: list[int], combiner: str) -> Arra
 
 
 def bag_found(found: Found, lengths: list[int]) -> Found:
-    """Returns for each bag whether any of its ids was found."""
+    """Returns for each bag whether the table holds any of its ids."""
     ends = np.cumsum(np.asarray(lengths, np.int64))
     totals = np.concatenate([[0], np.cumsum(found)])
     return np.asarray(totals[ends] > totals[ends - np.asarray(lengths, np.int64)])
 
 
 def nest(values: Any, lengths: list[int] | None) -> Any:
-    """Cuts a sequence into bags; a flat request keeps its sequence."""
+    """Divides a sequence into bags; returns it unchanged for a flat request."""
     if lengths is None:
         return values
     bags, start = [], 0
@@ -67,12 +67,12 @@ def nest(values: Any, lengths: list[int] | None) -> Any:
 
 
 def embeddings_json(rows: Array, present: Found | None, lengths: list[int] | None) -> Any:
-    """Returns embeddings for orjson.
+    """Converts embeddings for orjson.
 
     Args:
         rows: Shape (n, dim).
-        present: Shape (n,), where False is written as null; None if nothing is.
-        lengths: Cuts the rows into bags, if given.
+        present: Shape (n,); rows that are False here become null. None if no row does.
+        lengths: Divides the rows into bags, if given.
     """
     if present is not None and not present.all():
         nulled = [
@@ -88,8 +88,8 @@ def embeddings_json(rows: Array, present: Found | None, lengths: list[int] | Non
 def embeddings_b64(rows: Array, present: Found | None, lengths: list[int] | None) -> dict[str, Any]:
     """Returns embeddings as little-endian bytes: `{"b64", "dtype", "shape"}`.
 
-    The shape is that of the ids and the dimension if all bags are equally long, and
-    (n, dim) otherwise. Rows that would be null hold NaN (zero for integers).
+    The shape is ids.shape + (dim,) if all bags have equal length, and (n, dim) otherwise. Null rows
+    hold NaN (zero for integers).
     """
     rows = nulled(rows, present)
     shape: tuple[int, ...] = rows.shape

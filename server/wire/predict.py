@@ -1,4 +1,4 @@
-"""The body of a `:predict` request, and of its answer."""
+"""Bodies of `:predict` requests and answers."""
 
 import dataclasses
 import enum
@@ -18,7 +18,7 @@ from server.wire.limits import Limits
 
 
 class Format(enum.Enum):
-    """How the tensors of a request, and of its answer, are laid out."""
+    """The layout of the tensors in a request and its answer."""
 
     ROW = "row"
     COLUMNAR = "columnar"
@@ -26,7 +26,7 @@ class Format(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class PredictRequest:
-    """A decoded request: which signature to run on what."""
+    """A decoded request: a signature and its inputs."""
 
     signature: SignatureSpec
     format: Format
@@ -42,7 +42,7 @@ _TENSOR = (
 class PredictBody(msgspec.Struct):
     """Tensors for a signature: either `instances` or `inputs`. Other keys are ignored."""
 
-    # The tensors stay undecoded.
+    # The tensors are undecoded JSON.
     signature_name: Annotated[str, msgspec.Meta(description="The signature to run.")] = (
         DEFAULT_SIGNATURE
     )
@@ -76,14 +76,14 @@ def decode_predict(body: bytes, find: FindSignature, limits: Limits) -> PredictR
     """Decodes the body of a `:predict` request.
 
     Args:
-        body: The body, whatever its content type says.
-        find: Returns the signature of a name; raises `ServingError` if there is none.
-        limits: Bounds on the request.
+        body: The body; its content type does not matter.
+        find: Returns the signature of a name, or raises `ServingError`.
+        limits: Limits on the request.
 
     Raises:
         ServingError: INVALID_ARGUMENT for a body that is not JSON, has both or neither of
-            `instances` and `inputs`, or tensors that do not fit the signature;
-            UNIMPLEMENTED for element types that JSON cannot carry.
+            `instances` and `inputs`, or has tensors that do not fit the signature; UNIMPLEMENTED
+            for element types that JSON cannot express.
 
     Example:
         >>> from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
@@ -118,7 +118,9 @@ def decode_predict(body: bytes, find: FindSignature, limits: Limits) -> PredictR
 
 
 def decode_predict_by_reference(body: bytes, find: FindSignature, limits: Limits) -> PredictRequest:
-    """Does what `decode_predict` does, without the typed decoders; slower, and the authority."""
+    """The reference for `decode_predict`, without typed decoders. Slower; its answers are
+    authoritative.
+    """
     document = parse_json(body)
     signature = _with_inputs(find(signature_name(document)))
     if "instances" in document:
@@ -136,7 +138,7 @@ def decode_predict_by_reference(body: bytes, find: FindSignature, limits: Limits
 
 
 def signature_name(document: Mapping[str, Any]) -> str:
-    """Returns the signature a parsed request names, or the default."""
+    """Returns the signature that a parsed request names, or the default."""
     name = document.get("signature_name", DEFAULT_SIGNATURE)
     if not isinstance(name, str):
         raise invalid(
@@ -153,17 +155,17 @@ def _with_inputs(signature: SignatureSpec) -> SignatureSpec:
 
 
 def encode_predict(outputs: Tensors, layout: Format, int64_as_string: bool = False) -> bytes:
-    """Encodes the tensors a model returned, in the layout of the request.
+    """Encodes a model's outputs in the layout of the request.
 
     Args:
         outputs: The tensors by name.
         layout: Row: a list over the first dimension; columnar: whole tensors.
-        int64_as_string: Whether 64-bit integers are written as JSON strings, for clients
-            whose numbers are doubles.
+        int64_as_string: True to write 64-bit integers as JSON strings, for clients whose numbers
+            are doubles.
 
     Raises:
-        ServingError: INVALID_ARGUMENT when rows cannot be formed (a scalar, or tensors of
-            different first dimension) or an element type cannot be written.
+        ServingError: INVALID_ARGUMENT if the outputs have no rows (a scalar, or tensors with
+            different first dimensions) or an element type cannot be written.
     """
     if not outputs:
         raise invalid("Cannot convert empty tensor map to JSON")

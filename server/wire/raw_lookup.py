@@ -1,9 +1,9 @@
-"""Lookups as bytes: for those who send thousands of ids.
+"""Lookups in bytes, for clients that send thousands of ids.
 
-A request is little-endian ids, one after the other; table, combiner and the like are
-parameters of the query. An answer is the embeddings, little-endian and row by row, and then one
-byte an id that tells whether it was found; the headers `x-embeddings-dtype` and
-`x-embeddings-shape` say where the one ends and the other begins.
+A request is a sequence of little-endian ids; table, combiner and other options are query
+parameters. An answer is the embeddings, little-endian and row by row, then one byte per id that
+says whether it was found. The headers `x-embeddings-dtype` and `x-embeddings-shape` give the size
+of the embeddings.
 """
 
 import functools
@@ -25,7 +25,7 @@ def decode_raw_ids(body: bytes, dtype: DType, limits: Limits) -> Ids:
     """Reads little-endian ids of a table's key type.
 
     Raises:
-        ServingError: INVALID_ARGUMENT for a body of another length, or a table of strings.
+        ServingError: INVALID_ARGUMENT for a body of the wrong length, or a table of strings.
 
     Example:
         >>> from server.tensors import dtype_of_name
@@ -48,12 +48,12 @@ def decode_raw_ids(body: bytes, dtype: DType, limits: Limits) -> Ids:
 
 @functools.lru_cache(maxsize=64)
 def _name(dtype: np.dtype[Any]) -> str:
-    # numpy takes long to say it.
+    # numpy computes a type's name slowly.
     return dtype.name
 
 
 def encode_raw(rows: Array, found: Found) -> tuple[bytes, Mapping[str, str]]:
-    """Writes embeddings and found as bytes, and the headers that tell them apart."""
+    """Encodes embeddings and found flags as bytes, and returns the headers that describe them."""
     if sys.byteorder == "big":
         rows = rows.byteswap()
     parts = (np.ascontiguousarray(rows), np.ascontiguousarray(found).view(np.uint8))

@@ -1,8 +1,8 @@
-"""Request bodies to tensors by TensorFlow Serving's rules, step by step, with its sentences.
+"""Decodes request bodies by TensorFlow Serving's rules, step by step, with its messages.
 
-Read when the typed decoders of `fast_decode` do not take a body: because it is wrong, or
-because it is right in an unusual way (NaN, a shape the signature does not declare, bytes
-after the value). A property test holds the two to the same answers.
+Used when the typed decoders of `fast_decode` refuse a body: it is wrong, or it is valid in an
+unusual way (NaN, a shape that the signature does not declare, bytes after the value). A property
+test checks that both return the same results.
 """
 
 from collections.abc import Mapping
@@ -42,11 +42,11 @@ def decode_rows(
 
     Args:
         document: The parsed request.
-        signature: The signature asked for.
-        limits: Bounds on the request.
+        signature: The requested signature.
+        limits: Limits on the request.
 
     Returns:
-        One array an input, the first dimension counting instances.
+        One array per input; the first dimension counts instances.
 
     Raises:
         ServingError: INVALID_ARGUMENT, naming the element and the input.
@@ -104,8 +104,8 @@ def decode_value(value: Any, dtype: DType, limits: Limits) -> Array:
     """Reads one parsed JSON value as a tensor of `dtype`.
 
     Raises:
-        ServingError: INVALID_ARGUMENT for a value that does not fit, UNIMPLEMENTED for an
-            element type JSON cannot carry.
+        ServingError: INVALID_ARGUMENT for a value that does not fit, UNIMPLEMENTED for an element
+            type that JSON cannot express.
     """
     shape = dense_shape(value)
     limits.check_rank(len(shape))
@@ -115,7 +115,7 @@ def decode_value(value: Any, dtype: DType, limits: Limits) -> Array:
 
 
 def dense_shape(value: Any) -> tuple[int, ...]:
-    """Returns the shape that the first element at each level of nested lists suggests."""
+    """Returns the shape of nested lists, judged by the first element of each level."""
     shape = []
     while isinstance(value, list):
         shape.append(len(value))
@@ -126,7 +126,7 @@ def dense_shape(value: Any) -> tuple[int, ...]:
 
 
 class _Column:
-    """The values of one input, instance after instance."""
+    """Collects the values of one input, instance after instance."""
 
     def __init__(self, spec: TensorSpec, limits: Limits) -> None:
         self._spec = spec

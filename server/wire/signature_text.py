@@ -1,4 +1,4 @@
-"""A signature as protocol buffers print it; TensorFlow Serving quotes it in errors."""
+"""A signature in protocol buffers' text format. TensorFlow Serving quotes it in errors."""
 
 from collections.abc import Iterator, Mapping
 
@@ -6,7 +6,7 @@ from server.tensors import SignatureSpec, TensorSpec
 
 
 def signature_text(signature: SignatureSpec) -> str:
-    """Returns the text form of a signature's `SignatureDef` message."""
+    """Returns the text format of a signature's `SignatureDef` message."""
     lines = [*_tensors("inputs", signature.inputs), *_tensors("outputs", signature.outputs)]
     if signature.method_name:
         lines.append(f'method_name: "{signature.method_name}"')

@@ -12,18 +12,18 @@ from server.tensors import Array
 
 
 class B64(msgspec.Struct, forbid_unknown_fields=True):
-    """Bytes that are no UTF-8, in base64."""
+    """Bytes that are not UTF-8, in base64."""
 
     b64: Annotated[str, msgspec.Meta(extra_json_schema={"contentEncoding": "base64"})]
 
 
 def is_b64_object(value: Any) -> bool:
-    """Returns whether a parsed JSON value is an object with the one key `b64` and a string."""
+    """Returns whether a parsed JSON value is an object with a single key `b64` and a string."""
     return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("b64"), str)
 
 
 def decode_b64(text: str) -> bytes:
-    """Decodes standard base64, padding optional, nothing else allowed.
+    """Decodes standard base64 with optional padding.
 
     Raises:
         ServingError: INVALID_ARGUMENT.
@@ -35,12 +35,12 @@ def decode_b64(text: str) -> bytes:
 
 
 def bytes_array(values: list[bytes], shape: tuple[int, ...]) -> Array:
-    """Returns a string tensor of `shape` from its elements in order."""
+    """Creates a string tensor of `shape` from its elements in order."""
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array.reshape(shape)
 
 
 def element_bytes(value: str | B64) -> bytes:
-    """Returns the bytes of a string element that a typed decoder took."""
+    """Returns the bytes of a string element from a typed decoder."""
     return value.encode() if isinstance(value, str) else decode_b64(value.b64)

@@ -16,12 +16,12 @@ def array_of_bytes(view: memoryview, dtype: DType, count: int) -> Array:
     r"""Reads a flat tensor from its bytes.
 
     Args:
-        view: The bytes, all of them the tensor's.
+        view: The bytes of this tensor only.
         dtype: The element type.
-        count: How many elements there must be.
+        count: The number of elements.
 
     Raises:
-        ServingError: INVALID_ARGUMENT for bytes of another length.
+        ServingError: INVALID_ARGUMENT for the wrong number of bytes.
 
     Example:
         >>> from server.tensors import dtype_of_name
@@ -37,19 +37,19 @@ def array_of_bytes(view: memoryview, dtype: DType, count: int) -> Array:
             f"Received: {len(view)} bytes"
         )
     if dtype.kind is Kind.BOOL:
-        # Any byte but 0 and 1 would be no boolean of numpy.
+        # numpy allows only the bytes 0 and 1 in a boolean.
         return np.frombuffer(view, np.uint8) != 0
     array = np.frombuffer(view, dtype.numpy)
     if sys.byteorder == "big":
         array = array.byteswap()
-    # The JSON before it may be of any length, and TensorFlow reads aligned memory only.
+    # The JSON before the bytes can have any length, but TensorFlow needs aligned memory.
     return array if array.flags.aligned else array.copy()
 
 
 def _strings(view: memoryview, count: int) -> Array:
     strings: list[bytes] = []
     end = 0
-    # Each string takes its length's four bytes at least: a huge count ends here.
+    # Each string needs at least four bytes for its length, so a huge count fails here.
     if 4 * count <= len(view):
         while len(strings) < count and end + 4 <= len(view):
             start = end + 4

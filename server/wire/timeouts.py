@@ -1,4 +1,4 @@
-"""How long a client gives: `X-Request-Timeout-Ms`, or gRPC's `grpc-timeout`."""
+"""Request timeouts from `X-Request-Timeout-Ms`, or gRPC's `grpc-timeout`."""
 
 import re
 
@@ -10,15 +10,15 @@ _UNIT_SECONDS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"
 
 
 def timeout_seconds(milliseconds: bytes | None, grpc: bytes | None, most: float) -> float:
-    """Returns the seconds a request may take.
+    """Returns the seconds that a request may take.
 
     Args:
-        milliseconds: The header `x-request-timeout-ms`; wins over the other.
+        milliseconds: The header `x-request-timeout-ms`; takes precedence.
         grpc: The header `grpc-timeout`, e.g. `250m`.
-        most: The gateway's own bound.
+        most: The gateway's own limit.
 
     Raises:
-        ServingError: INVALID_ARGUMENT for a header that is not of its form.
+        ServingError: INVALID_ARGUMENT for a malformed header.
 
     Example:
         >>> timeout_seconds(b"250", None, 60.0), timeout_seconds(None, b"2M", 60.0)
