@@ -118,9 +118,7 @@ def decode_predict(body: bytes, find: FindSignature, limits: Limits) -> PredictR
 
 
 def decode_predict_by_reference(body: bytes, find: FindSignature, limits: Limits) -> PredictRequest:
-    """The reference for `decode_predict`, without typed decoders. Slower; its answers are
-    authoritative.
-    """
+    """Decodes as `decode_predict`, but slowly, without typed decoders: the reference for it."""
     document = parse_json(body)
     signature = _with_inputs(find(signature_name(document)))
     if "instances" in document:
