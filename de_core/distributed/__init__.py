@@ -1,4 +1,4 @@
-"""Tables whose rows are divided among processes, and what these processes need besides."""
+"""Training on several processes: workers with tables of their own, and parameter servers."""
 
 from de_core.distributed.server_watch import ServerWatch
 

@@ -1,4 +1,4 @@
-"""Which tables' requests travel together, and what carries them."""
+"""Groups tables whose requests can travel together."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from de_core.tables.sharded import ShardedTable
 
 
 def companies(stores: Iterable[ShardedTable]) -> list[tuple[Any, list[int]]]:
-    """Divides tables into those that are asked together.
+    """Groups tables whose lookups and updates can share requests.
 
     Args:
         stores: The tables.
 
     Returns:
-        Pairs of a module that has `find` and `apply` and the numbers of the tables it is for; it
-        is None for tables that are asked one by one, without company.
+        Pairs of a module and table numbers. The module has `find` and `apply` for these tables. It
+        is None for tables that must be used one by one.
     """
     found: dict[Hashable, tuple[Any, list[int]]] = {}
     for number, store in enumerate(stores):

@@ -1,4 +1,4 @@
-"""Keys of several tables on their way to the workers that hold them."""
+"""Sends the keys of several tables to the workers that hold them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _WORD = 8
 
 
 class KeyDelivery(Delivery):
-    """Sends keys, and what belongs to them, to their workers, and answers back.
+    """Sends keys and their values to the keys' workers, and sends answers back.
 
     TensorFlow's collectives carry numbers only. So a string travels as its length and its bytes,
-    and the bytes of all keys of a table are a batch of their own.
+    and the bytes of all keys of a table form a separate batch.
 
     Args:
-        workers: Who takes part.
-        keys: Of each table [n], integers or strings.
-        shards: Of each table int32 [n], the worker of each key.
+        workers: The participating workers.
+        keys: The keys of each table [n], integers or strings.
+        shards: For each table, int32 [n], the worker of each key.
 
     Attributes:
-        arrived: Of each table the keys that came here, [m], in the order of the workers.
+        arrived: For each table, the keys received by this worker, [m], in the order of the workers.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Several tables on the same servers, read and updated by one request to each of them.
+"""Reads and updates several tables on the same servers with one request to each server.
 
-Each tensor that crosses from one process to another is a request of TensorFlow's. So what tables on
-one server are asked travels as one tensor, is taken apart there, and the answers travel as one.
+TensorFlow makes a request for each tensor that crosses from one process to another. So the requests
+to all tables on a server are packed into one tensor and unpacked there. So are the answers.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from de_core.base.ops import library
 from de_core.tables.router import summed_rows
 from de_core.tables.sharded import ShardedTable
 
-# A table's number in the batch, and its shard's.
+# The table's number in the batch, and its shard's number.
 _Member = tuple[int, int]
 
 
 def may_share(store: ShardedTable) -> bool:
-    """Returns whether a table's requests may travel with those of others."""
+    """Returns whether a table's requests may travel with requests to other tables."""
     return store.is_remote and not store.router.is_spread
 
 
@@ -29,11 +29,11 @@ def find(stores: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> list[tf.T
     """Reads rows of several tables.
 
     Args:
-        stores: Tables of which `may_share` is true, each once.
-        keys: Of each [n], distinct.
+        stores: Tables for which `may_share` is true, each once.
+        keys: For each table, distinct keys [n].
 
     Returns:
-        The rows of each, [n, dim].
+        For each table, its rows [n, dim].
     """
     places, parts = zip(
         *(each.router.divided(part) for each, part in zip(stores, keys, strict=True)), strict=True
@@ -73,13 +73,13 @@ def apply(
     """Runs one optimizer step in several tables.
 
     Args:
-        trained: Gradients; tables of which `may_share` is true; and hyperparameters, double [k],
-            the same tensor for tables whose are the same.
-        owner: Scalar string; the optimizer whose slots are meant.
-        **attributes: Of `library.de_table_apply`.
+        trained: Triples of a gradient, a table for which `may_share` is true, and hyperparameters,
+            double [k]. Tables with equal hyperparameters must pass the same tensor.
+        owner: Scalar string; the optimizer that owns the slots.
+        **attributes: Attributes of `library.de_table_apply`.
 
     Returns:
-        The operations; in eager mode None for each.
+        The operations. In eager mode, None for each table.
     """
     stores = [store for _, store, _ in trained]
     parts: list[list[list[tf.Tensor]]] = []
@@ -114,7 +114,7 @@ def apply(
 def _by_server(
     stores: Sequence[ShardedTable], kinds: Sequence[Hashable]
 ) -> dict[tuple[str, Hashable], list[_Member]]:
-    """Returns the shards that one tensor can be about, by server."""
+    """Groups shards by server: one tensor can carry the data of a group."""
     groups: dict[tuple[str, Hashable], list[_Member]] = collections.defaultdict(list)
     for number, (store, kind) in enumerate(zip(stores, kinds, strict=True)):
         for shard, device in enumerate(store.spec.devices):
@@ -123,9 +123,9 @@ def _by_server(
 
 
 def _packed(parts: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Returns one tensor: int64, the sizes of the parts, and the parts; or the only part.
+    """Packs parts into one tensor: int64, their sizes, then the parts. Keeps a single part as is.
 
-    A lookup's only part and its gradient's are then the same tensor to TensorFlow, and travel once.
+    An unpacked single part is the same tensor in a lookup and in its gradient, so it travels once.
     """
     if len(parts) == 1:
         return parts[0]
@@ -148,7 +148,7 @@ def _unpacked(parcel: tf.Tensor, dtypes: Sequence[tf.DType]) -> list[tf.Tensor]:
 
 
 def _numbers(part: tf.Tensor) -> list[tf.Tensor]:
-    """Returns keys as int64: integers as they are, strings as their words and lengths."""
+    """Returns keys as int64: integers unchanged, strings as words and lengths."""
     if part.dtype == tf.string:
         return list(library.de_strings_to_words(part))
     return [tf.cast(part, tf.int64)]

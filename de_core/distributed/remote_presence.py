@@ -1,8 +1,9 @@
-"""Notes on parameter servers that their tables have the rows they should.
+"""Detects parameter servers that lost their tables' rows.
 
-A server that was restarted makes its tables anew, without rows. Nothing may be trained on these, so
-each table has a note beside it, which is gone then too. `tf.compat.v1.train.MonitoredSession` asks
-for it before it lets a worker go on, and has the chief restore the last checkpoint.
+A restarted server creates its tables again, without rows, and nothing may be trained on these. So
+each table has a flag variable beside it, which a restart clears too.
+`tf.compat.v1.train.MonitoredSession` checks the flag before a worker continues. If it is missing,
+the chief restores the last checkpoint.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-# The collection out of which TensorFlow 1's scaffolds make their `init_op` and `ready_op`.
+# The collection from which TensorFlow 1's `Scaffold` builds `init_op` and `ready_op`.
 _RESOURCES = "resources"
 
 
 class _Note(NamedTuple):
-    """What TensorFlow expects in the collection."""
+    """An item of the collection, with the attributes that TensorFlow expects."""
 
     handle: tf.Tensor
     create: tf.Operation
@@ -25,14 +26,14 @@ class _Note(NamedTuple):
 
 
 def of_tables(name: str, devices: Sequence[str]) -> Callable[[], tf.Operation]:
-    """Makes a note beside each table of the current graph.
+    """Creates a flag variable beside each table of the current graph.
 
     Args:
-        name: Of the Variable.
-        devices: Where its tables live.
+        name: The Variable's name.
+        devices: The devices of its tables.
 
     Returns:
-        A function that returns an op that writes the notes.
+        A function that returns an op that sets the flags.
     """
     variables = []
     for index, device in enumerate(devices):
@@ -40,14 +41,14 @@ def of_tables(name: str, devices: Sequence[str]) -> Callable[[], tf.Operation]:
             variable = tf.compat.v1.Variable(
                 True, trainable=False, collections=[], name=f"{name}/present_{index}"
             )
-            # Not `is_variable_initialized`: that logs an error at the end of the process.
+            # `is_variable_initialized` would log an error when the process exits.
             is_there = tf.raw_ops.VarIsInitializedOp(resource=variable.handle)
         note = _Note(variable.handle, variable.initializer, is_there)
         tf.compat.v1.add_to_collection(_RESOURCES, note)
         variables.append(variable)
 
     def written() -> tf.Operation:
-        # Ops of their own: an initializer would not wait for what these shall wait for.
+        # New ops, because an initializer ignores control dependencies.
         return tf.group(*(variable.assign(True, read_value=False) for variable in variables))
 
     return written

@@ -1,4 +1,4 @@
-"""Which worker holds a key: batches go there, and rows come back."""
+"""Assigns keys to workers: sends batches there and returns rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from de_core.tables.router import Partitioner, Router
 
 
 class WorkerRouter(Router):
-    """Divides keys among workers of which each has one table; all must call it together.
+    """Divides keys among workers that hold one table each. All workers must call it together.
 
     Args:
         partitioner: As for `Router`.
@@ -28,7 +28,7 @@ class WorkerRouter(Router):
         self.first = workers.here
 
     def split(self, keys: tf.Tensor, *values: tf.Tensor) -> list[list[tf.Tensor]]:
-        """Returns what all workers have for the one table here, in the order of the workers."""
+        """Returns the parts that all workers send here, in the order of the workers."""
         delivery = KeyDelivery(self.workers, [keys], [self.shards(keys)])
         return [[*delivery.arrived, *(delivery.send([each])[0] for each in values)]]
 
@@ -38,7 +38,7 @@ class WorkerRouter(Router):
         """Reads from the tables of all workers, in the order of `keys`."""
         delivery = KeyDelivery(self.workers, [keys], [self.shards(keys)])
         results = read(0, delivery.arrived[0])
-        # Flags travel beside the values instead of by themselves.
+        # Pack the flags with the values, to save a collective.
         first = results[0]
         flags = [tf.cast(each, first.dtype)[:, tf.newaxis] for each in results[1:]]
         if first.dtype == tf.bool:
@@ -55,7 +55,7 @@ class WorkerRouter(Router):
         return self.workers.total(count)
 
     def everyones(self, *values: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Returns what the workers have, each [n, ...], joined."""
+        """Concatenates the values of all workers, each [n, ...]."""
         return tuple(self._collected(each) for each in values)
 
     def _collected(self, values: tf.Tensor) -> tf.Tensor:
@@ -72,5 +72,5 @@ class WorkerRouter(Router):
         )
 
     def texts(self, text: str) -> list[str]:
-        """Returns the texts that the workers have, in their order."""
+        """Returns the texts of all workers, in their order."""
         return self.workers.texts(text)

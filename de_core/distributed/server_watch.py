@@ -1,4 +1,4 @@
-"""An end to the wait for a server that does not come back."""
+"""Ends a process whose parameter server does not come back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import tensorflow as tf
 from de_core.base.checks import received
 
 _LOG = logging.getLogger("de_core")
-# What any process of a TensorFlow cluster answers as soon as it takes requests.
+# Every process of a TensorFlow cluster answers this method as soon as it accepts requests.
 _STATUS = "/tensorflow.WorkerService/GetStatus"
 _LONGEST_CALL = 10.0
 
@@ -23,27 +23,28 @@ _LONGEST_CALL = 10.0
 class ServerWatch:
     """Ends this process when a server of its cluster has been silent for too long.
 
-    TensorFlow waits without an end for a server that is gone, has stopped or never came up, in
-    calls that no exception interrupts, such as closing a session. A thread asks every server how
-    it is. When one starts to be silent a warning says so; when it has been for `seconds`, a message
-    on stderr names it and the remedy, and the process ends with the exit code
-    `ServerWatch.EXIT_CODE`, so that what started it can start it again. Enter or start it before a
-    session or a strategy is made, and leave it after these:
+    TensorFlow waits forever for a server that is gone, has stopped or never started. It does so
+    even in calls that no exception interrupts, such as closing a session. The watch is a thread
+    that pings every server. It logs a warning when a server falls silent. After `seconds` of
+    silence it prints a message on stderr that names the server and the remedy. Then it ends the
+    process with the exit code `ServerWatch.EXIT_CODE`, so that a supervisor can restart it. Start
+    the watch before you create a session or a strategy, and stop it after you close them:
 
         with de.distributed.ServerWatch(cluster, seconds=300):
             with tf.compat.v1.train.MonitoredTrainingSession(…) as session:
                 …
 
-    A `with` statement whose end waits for a server is ended too.
+    The watch also ends a process that waits for a server at the end of such a `with` statement.
 
     Args:
-        cluster: The addresses of each job: what `tf.train.ClusterSpec` takes, or one.
-        jobs: Those whose processes are watched.
-        seconds: How long each may be silent: since its last answer, or since the watch began if
-            it has not answered yet. Each is asked 60 times in that time, but at most every 0.1 s
-            and at least every 5 s.
-        on_lost: Called instead of ending the process, once, in the watch's thread, with the
-            `tf.errors.UnavailableError`.
+        cluster: The addresses of each job: a `tf.train.ClusterSpec`, or an argument that it
+            accepts.
+        jobs: The jobs whose processes are watched.
+        seconds: Longest allowed silence. It counts from the server's last answer, or from the start
+            of the watch if the server has not answered yet. Each server is pinged 60 times in that
+            time, but at most every 0.1 s and at least every 5 s.
+        on_lost: Called once, instead of ending the process, with a `tf.errors.UnavailableError`. It
+            runs in the watch's thread.
 
     Raises:
         ValueError: `seconds` is not positive, or the cluster has no such job.
@@ -55,7 +56,7 @@ class ServerWatch:
     """
 
     EXIT_CODE = 75
-    """What sysexits.h calls a temporary failure."""
+    """EX_TEMPFAIL of sysexits.h: a temporary failure."""
 
     def __init__(
         self,
@@ -89,17 +90,17 @@ class ServerWatch:
         self.stop()
 
     def start(self) -> ServerWatch:
-        """Begins to watch, as entering does; once."""
+        """Starts the watch, like entering it. Call it once."""
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """Watches no more."""
+        """Stops the watch."""
         self._left.set()
         self._thread.join()
 
     def silence(self) -> dict[str, float]:
-        """Returns for how many seconds each server has been silent, by its name."""
+        """Returns the seconds since each server's last answer, by the server's name."""
         return {str(server): server.silent for server in self._servers}
 
     def _watch(self) -> None:
@@ -109,7 +110,8 @@ class ServerWatch:
                 server.ask(min(self._seconds, _LONGEST_CALL))
             begin = time.monotonic()
             self._left.wait(pause)
-            # While this process itself was stopped it heard nobody: that hardly counts.
+            # While this process itself is suspended, it receives no answers. Count little of that
+            # time.
             passed = min(time.monotonic() - begin, pause + self._seconds / 4)
             for server in self._servers:
                 server.silent += passed
@@ -132,7 +134,7 @@ class ServerWatch:
 
 
 class _Server:
-    """One process, and for how long it has been silent."""
+    """A watched process and the time of its last answer."""
 
     def __init__(self, job: str, task: int, address: str) -> None:
         self.job, self.task, self.address = job, task, address
@@ -144,14 +146,14 @@ class _Server:
         return f"/job:{self.job}/task:{self.task}"
 
     def ask(self, seconds: float) -> None:
-        """Asks it unless an answer is awaited still."""
+        """Pings the server, unless a ping is still pending."""
         if self._is_asked:
             return
-        import grpc  # TensorFlow needs it itself, but does not import it
+        import grpc  # installed with TensorFlow, which does not import it
 
         self._is_asked, self.reason = True, "it took the call and did not answer it"
-        # A connection of its own for each call: one that a network lost is not waited for, nor does
-        # gRPC's pause between attempts to connect grow.
+        # Use a new connection for each ping. A connection that the network lost would block later
+        # pings, and gRPC would wait longer before each attempt to reconnect.
         channel = grpc.insecure_channel(
             self.address, options=[("grpc.use_local_subchannel_pool", 1)]
         )
@@ -168,7 +170,7 @@ class _Server:
         call.add_done_callback(lambda _: channel.close())
 
     def report(self, patience: float, seconds: float) -> None:
-        """Logs once that it is silent, and once that it is not any more."""
+        """Logs once when the server falls silent, and once when it answers again."""
         is_silent = self.silent > patience
         if is_silent and not self._is_reported:
             _LOG.warning(

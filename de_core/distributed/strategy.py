@@ -1,4 +1,4 @@
-"""What the `tf.distribute` strategy in whose scope a Variable is made means for its tables."""
+"""Adapts a Variable's tables to the `tf.distribute` strategy in whose scope it is created."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from de_core.base.checks import received
 from de_core.distributed.workers import Workers
 from de_core.tables.spec import TableSpec
 
-# Dtypes that TensorFlow's collectives carry.
+# Dtypes that TensorFlow's collectives support.
 _CARRIED = (tf.float32, tf.float64, tf.float16, tf.bfloat16, tf.int32, tf.int64)
 _found: weakref.WeakKeyDictionary[Any, Workers] = weakref.WeakKeyDictionary()
 
 
 def workers_of_the_scope() -> Workers | None:
-    """Returns the processes that a table's keys are divided among, None for this one alone.
+    """Returns the processes among which a table's keys are divided, or None for this process alone.
 
-    All of them must call it at the same point of their programs, as they make their variables.
+    All workers must call it at the same point of their programs, when they create variables.
     """
     strategy = tf.distribute.get_strategy()
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
@@ -45,10 +45,11 @@ def workers_of_the_scope() -> Workers | None:
 
 
 def check_spec(spec: TableSpec, creator: Any) -> None:
-    """Raises unless the rows of such tables can travel between workers.
+    """Raises unless tables with this spec can be divided among workers.
 
     Raises:
-        NotImplementedError: They cannot, or lie in a storage, which workers share anyway.
+        NotImplementedError: The dtype cannot travel, or the rows are in a storage. Workers can
+            share a storage without this.
         ValueError: There is more than one device.
     """
     if creator is not None:
@@ -70,7 +71,10 @@ def check_spec(spec: TableSpec, creator: Any) -> None:
 
 
 def is_outside_of_replicas() -> bool:
-    """Returns whether the caller is in the scope of replicas, but none: there are no gradients."""
+    """Returns whether the caller is in a strategy's scope but in no replica.
+
+    There are no gradients.
+    """
     kinds = (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy)
     if not tf.distribute.in_cross_replica_context():
         return False
@@ -78,7 +82,7 @@ def is_outside_of_replicas() -> bool:
 
 
 def devices_of_the_scope() -> Sequence[str] | None:
-    """Returns one device a replica if replicas of this process run on several CPU devices."""
+    """Returns a device per replica if this process runs replicas on several CPU devices."""
     strategy = tf.distribute.get_strategy()
     if not isinstance(strategy, tf.distribute.MirroredStrategy):
         return None

@@ -1,4 +1,4 @@
-"""Several tables divided among workers, read and updated by the same collectives."""
+"""Reads and updates several tables that are divided among workers, with shared collectives."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from de_core.tables.sharded import ShardedTable
 
 
 def find(stores: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Reads rows of several tables; all workers call it together.
+    """Reads rows of several tables. All workers must call it together.
 
     Args:
         stores: Tables that are divided among the same workers, each once.
-        keys: Of each [n], distinct.
+        keys: For each table, distinct keys [n].
 
     Returns:
-        The rows of each, [n, dim].
+        For each table, its rows [n, dim].
     """
     delivery = _delivery(stores, keys)
     return delivery.answer(
@@ -38,16 +38,16 @@ def apply(
     owner: tf.Tensor,
     **attributes: Any,
 ) -> list[Any]:
-    """Runs one optimizer step in several tables; all workers call it together.
+    """Runs one optimizer step in several tables. All workers must call it together.
 
     Args:
-        trained: Gradients; tables that are divided among the same workers; and hyperparameters,
-            double [k].
-        owner: Scalar string; the optimizer whose slots are meant.
-        **attributes: Of `library.de_table_apply`.
+        trained: Triples of a gradient, a table, and hyperparameters, double [k]. All tables are
+            divided among the same workers.
+        owner: Scalar string; the optimizer that owns the slots.
+        **attributes: Attributes of `library.de_table_apply`.
 
     Returns:
-        The operations; in eager mode None for each.
+        The operations. In eager mode, None for each table.
     """
     stores = [store for _, store, _ in trained]
     keys, values = zip(

@@ -1,9 +1,9 @@
-"""The processes of a `MultiWorkerMirroredStrategy`, and what they send each other.
+"""Communication between the processes of a `MultiWorkerMirroredStrategy`.
 
-They run the same program in step: each of these calls is made by all of them, in the same order.
-TensorFlow's all-to-all sends pieces of equal size, so batches are padded. Their size is rounded up
-to one of few, because TensorFlow remembers the shape of each key for ever. The ops count as
-stateful: a `tf.function` runs them one after the other, and each key is used by one at a time.
+All workers run the same program in step: each call here must be made by all of them, in the same
+order. TensorFlow's all-to-all sends pieces of equal size, so batches are padded. Their size is
+rounded up to one of a few sizes, because TensorFlow never forgets the shape of a key. The ops count
+as stateful, so a `tf.function` runs them one after the other and no key is used twice at a time.
 """
 
 from __future__ import annotations
@@ -14,43 +14,35 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-# No other collective of this process has this key: those of strategies count from 1.
+# No other collective of this process uses this key: strategies count their keys from 1.
 _GROUP_KEY = 0x0DEC0DE
 _DTYPES = (tf.int64, tf.int32, tf.float32, tf.float64, tf.float16, tf.bfloat16)
-# At most a sixteenth more than what is asked for.
+# At most one sixteenth larger than the requested size.
 _SIZES = np.unique([(16 + part) << shift >> 4 for shift in range(31) for part in range(16)])
 _SIZES = _SIZES[(_SIZES > 0) & (_SIZES < 2**31)].astype(np.int64)
-# Keys of collectives: one for each dtype and size, then one for each dtype and other width.
+# Keys of collectives: one per dtype and size, then one per dtype and fixed width.
 _SIZES_A_DTYPE = 512
 _MAX_WIDTH = 1 << 20
 
 
 class Workers:
-    """The group of processes.
-
-    Args:
-        count: Their number.
-
-    Attributes:
-        count: Their number.
-        here: Which one this process is, from 0.
-    """
+    """The group of processes."""
 
     def __init__(self, count: int) -> None:
         self.count = count
         self.here = 0
-        # The piece for worker i is i: what arrives says who this one is.
+        # Piece i for worker i contains i, so the received pieces tell this process its number.
         self.here = int(self.swap(tf.range(count)[:, tf.newaxis])[0, 0])
 
     def swap(self, pieces: tf.Tensor, size_number: tf.Tensor | None = None) -> tf.Tensor:
-        """Sends piece i to worker i, and returns what each sent here.
+        """Sends piece i to worker i, and returns the pieces that the workers sent to this one.
 
         Args:
             pieces: [count, n], of the same shape on all workers.
-            size_number: Which of `_SIZES` n is; None if n is the same for ever.
+            size_number: Index of n in `_SIZES`; None if n never changes.
 
         Returns:
-            As `pieces`, in the order of the workers.
+            Pieces like `pieces`, in the order of the workers.
         """
         kind = _DTYPES.index(pieces.dtype)
         if size_number is None:
@@ -72,10 +64,10 @@ class Workers:
         return tf.reduce_sum(self.swap(tf.fill([self.count, 1], value)))
 
     def collected(self, values: tf.Tensor) -> tf.Tensor:
-        """Returns what all workers have, joined along the first dimension in their order.
+        """Concatenates the tensors of all workers along the first dimension, in the workers' order.
 
         Args:
-            values: [n, ...], n may differ.
+            values: [n, ...]; n may differ between workers.
         """
         size = tf.shape(values)[0]
         shards = tf.repeat(tf.range(self.count), size)
@@ -83,10 +75,10 @@ class Workers:
         return Delivery(self, [shards]).send([tf.tile(values, copies)])[0]
 
     def texts(self, text: str) -> list[str]:
-        """Returns the texts that the workers have, in their order; eager mode only.
+        """Returns the texts of all workers, in their order. Eager mode only.
 
         Args:
-            text: That of this one.
+            text: This worker's text.
         """
         data = tf.constant(np.frombuffer(text.encode(), np.uint8), tf.int32)
         ends = np.cumsum(self.collected(tf.reshape(tf.size(data), [1])).numpy())
@@ -96,14 +88,14 @@ class Workers:
 
 
 class Delivery:
-    """Batches that travel together: each item to its worker, and answers back.
+    """Sends the items of several batches to their workers, and sends answers back.
 
-    How many items go where takes one collective. Each `send` and `answer` takes one for each dtype
-    among its batches, however many these are.
+    One collective exchanges the numbers of items. Each `send` and `answer` needs one collective for
+    each dtype, however many batches there are.
 
     Args:
-        workers: Who takes part.
-        shards: Of each batch int32 [n], the worker of each item.
+        workers: The participating workers.
+        shards: For each batch, int32 [n], the worker of each item.
     """
 
     def __init__(self, workers: Workers, shards: Sequence[tf.Tensor]) -> None:
@@ -129,19 +121,20 @@ class Delivery:
         """Sends each item to its worker.
 
         Args:
-            batches: Each [n, ...].
+            batches: Batches [n, ...].
 
         Returns:
-            Of each what arrived here, [m, ...], in the order of the workers that sent it.
+            For each batch, the items received by this worker, [m, ...], in the order of the
+            senders.
         """
         return self._moved(batches, lambda route: (route.places, route.arrived))
 
     def answer(self, batches: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Sends an answer to each item that arrived.
+        """Sends an answer for each received item.
 
         Args:
             batches: Answers to the first batches, each [m, ...], in the order in which `send`
-                returned them.
+                returned the items.
 
         Returns:
             The answers to this worker's items, each [n, ...].
@@ -174,14 +167,14 @@ class Delivery:
     def _padded(
         self, values: tf.Tensor, places: tf.Tensor, height: tf.Tensor, width: int
     ) -> tf.Tensor:
-        """Returns a piece for each worker, [count, height * width]."""
+        """Returns a padded piece for each worker, [count, height * width]."""
         count = self._workers.count
         shape = tf.stack([count * height, tf.cast(width, tf.int64)])
         rows = tf.scatter_nd(places[:, tf.newaxis], tf.reshape(values, [-1, width]), shape)
         return tf.reshape(rows, [count, -1])
 
     def _swapped(self, pieces: list[tf.Tensor], sizes: list[tf.Tensor]) -> list[tf.Tensor]:
-        """Sends pieces of several batches as one, each [count, one of sizes]."""
+        """Sends the pieces of several batches as one. Each result is [count, one of sizes]."""
         total = tf.add_n(sizes)
         number = tf.searchsorted(_SIZES, total[tf.newaxis])[0]
         rest = tf.gather(_SIZES, number) - total
@@ -191,13 +184,13 @@ class Delivery:
 
 
 class _Route:
-    """Where the items of a batch lie in pieces of one height: those that go and that come."""
+    """Positions of a batch's items in the padded pieces, both sent and received."""
 
     def __init__(
         self, shards: tf.Tensor, sent: tf.Tensor, received: tf.Tensor, height: tf.Tensor
     ) -> None:
         self.height = height
-        # In the order of the workers and in their own.
+        # Sort by worker; the sort is stable, so items of a worker keep their order.
         order = tf.argsort(shards, stable=True)
         starts = tf.cumsum(sent, exclusive=True)
         owners = tf.cast(tf.gather(shards, order), tf.int64)

@@ -1,7 +1,7 @@
-"""Snapshot files: a table on disk, read and written whole.
+"""Snapshot files: a whole table on disk.
 
-`python -m de_core.checkpoint --help` shows what such a file holds. `docs/snapshot-format.md`
-specifies it.
+`python -m de_core.checkpoint --help` shows how to inspect a file. `docs/snapshot-format.md`
+specifies the format.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The text that names the snapshot files that a published table is served from.
+"""A chain file lists the snapshot files from which a published table is served.
 
     de_core chain 1
     0123456789abcdef0123456789abcdef users_mht_1of1-1a2b3c4d.de
     fedcba9876543210fedcba9876543210 users_mht_1of1-5e6f7a8b.de
     end 2
 
-A base and its deltas in their order, each with its id, in the folder of the chain file. It is the
-asset of a published version's table; the op that opens the table reads it.
+It lists a base and its deltas in order, each with its id. The files are in the chain file's folder.
+A chain file is the asset of a published version's table. The op that opens the table reads it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
-#: How the names of chain files end.
+#: File name suffix of chain files.
 SUFFIX = ".chain"
 _FIRST_LINE = "de_core chain 1"
 
@@ -28,7 +28,7 @@ class Link:
 
     Attributes:
         identity: The id of the snapshot, 32 hexadecimal digits.
-        name: Of the file, in the folder of the chain file.
+        name: File name, in the folder of the chain file.
     """
 
     identity: str
@@ -46,7 +46,7 @@ def read(path: str | os.PathLike[str]) -> list[Link]:
     """Reads a chain file.
 
     Raises:
-        tf.errors.DataLossError: It is not as it was written.
+        tf.errors.DataLossError: The chain file is damaged.
     """
     with tf.io.gfile.GFile(os.fspath(path), "rb") as file:
         lines = file.read().decode("utf-8", errors="replace").split("\n")

@@ -1,4 +1,4 @@
-"""What differs between two snapshot files, in bounded memory."""
+"""Compares two snapshot files in bounded memory."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from de_core.snapshot.file import Rows, SnapshotFile, hashes
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """Keys that differ in one stretch of two files; all hold int64 or bytes objects.
+    """Keys that differ in one section of two files, as int64 or bytes objects.
 
     Attributes:
-        removed: In the first file alone.
-        added: In the second file alone.
-        changed: In both, with another value, another slot, or as a tombstone in one of them.
-        same: How many are the same in both.
+        removed: Keys in the first file only.
+        added: Keys in the second file only.
+        changed: Keys in both files with a different value or slot, or a tombstone in one file.
+        same: Number of equal keys.
     """
 
     removed: np.ndarray[Any, Any]
@@ -33,16 +33,16 @@ def compare(
 ) -> Iterator[Difference]:
     """Yields the differences, in the order of the keys' hashes.
 
-    Files keep their keys in that order, so both are walked once, side by side. Slots are compared
-    where both files have the same ones.
+    Files store their keys in that order, so both are read once, in parallel. Slots are compared
+    only if both files have the same slots.
 
     Args:
-        first: One file.
-        second: Another, of the same types of keys and values.
-        on_read: Called with the number of rows read, whenever some were.
+        first: A file.
+        second: Another file with the same dtypes of keys and values.
+        on_read: Called with the number of rows after each read.
 
     Raises:
-        ValueError: The files hold other types.
+        ValueError: The files have different dtypes.
     """
     for name in ("key_dtype", "reads_as", "dim"):
         if first.info[name] != second.info[name]:
@@ -52,14 +52,14 @@ def compare(
             )
     slots = first.info["slots"] == second.info["slots"]
     sides = (_Side(first, on_read), _Side(second, on_read))
-    while any([side.more() for side in sides]):  # both must read on
+    while any([side.more() for side in sides]):  # a list, because both sides must read on
         end = min((side.end for side in sides if not side.finished), default=None)
         left, right = (side.up_to(end) for side in sides)
         yield _compared(left, right, slots)
 
 
 class _Side:
-    """Rows of one file that were read and not compared yet."""
+    """Rows of one file that were read but not compared yet."""
 
     def __init__(self, file: SnapshotFile, on_read: Callable[[int], object]) -> None:
         self._batches = file.batches()

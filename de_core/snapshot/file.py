@@ -1,4 +1,4 @@
-"""One snapshot file, read a few sections at a time."""
+"""Reads one snapshot file, a few sections at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Rows:
 
     Attributes:
         keys: int64 [n], or bytes objects [n].
-        deleted: bool [n]; such a key is a tombstone, its row is gone.
+        deleted: bool [n]; True for a tombstone, a key whose row was removed.
         values: [n, dim], or bytes objects.
         slots: uint8 [n, m]; the bytes of the optimizer slots.
     """
@@ -36,11 +36,11 @@ class Rows:
         return len(self.keys)
 
     def take(self, which: Any) -> Rows:
-        """Returns those rows that a mask or an array of numbers chooses."""
+        """Returns the rows that a mask or an index array selects."""
         return Rows(*(getattr(self, field.name)[which] for field in dataclasses.fields(self)))
 
     def and_then(self, other: Rows) -> Rows:
-        """Returns the rows of both."""
+        """Concatenates the rows of both."""
         pairs = [(getattr(self, f.name), getattr(other, f.name)) for f in dataclasses.fields(self)]
         return Rows(*(np.concatenate(pair) for pair in pairs))
 
@@ -49,15 +49,16 @@ class SnapshotFile:
     """A snapshot file.
 
     Args:
-        path: Where it lies.
+        path: The file's path.
 
     Raises:
-        tf.errors.OpError: It is none, or its header, directory or footer is damaged.
+        tf.errors.OpError: The file is not a snapshot file, or its header, directory or footer is
+            damaged.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
-        #: What the file says of itself: see the op DeSnapshotInfo.
+        #: The file's description; see the op DeSnapshotInfo.
         self.info = about(path)
 
     @property
@@ -66,7 +67,7 @@ class SnapshotFile:
         return int(self.info["rows"] + self.info["tombstones"])
 
     def batches(self) -> Iterator[Rows]:
-        """Yields all rows and tombstones in the order of their hashes, some MiB a time.
+        """Yields all rows and tombstones in the order of their hashes, a few MiB at a time.
 
         Raises:
             tf.errors.DataLossError: A section is damaged.
@@ -89,7 +90,7 @@ class SnapshotFile:
         """Returns the slots of one row by "owner/name".
 
         Args:
-            row: uint8 [m], of `Rows.slots`.
+            row: uint8 [m], one row of `Rows.slots`.
         """
         found = {}
         value_bytes = self._value_bytes()

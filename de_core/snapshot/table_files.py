@@ -1,4 +1,4 @@
-"""The tables of one Variable in snapshot files: written one a table, read from any number."""
+"""Writes each table of a Variable to a snapshot file, and reads any number of files."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ from de_core.base.ops import library
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import TableSpec
 
-#: `f(keys [n])` returning whether each key is wanted, bool [n].
+#: `f(keys [n])` that returns bool [n]: whether to read each key.
 Predicate = Callable[[tf.Tensor], Any]
-#: What a predicate says of the keys of files, a step after the other: a bit a key.
+#: A predicate's answers for all keys of files: per step, one bit per key.
 Answers = list[np.ndarray[Any, Any]]
 
-# A file is walked this many bytes of rows at a time.
+# Bytes of rows read from a file per step.
 _STEP_BYTES = 32 << 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """How files are read into a table that may have rows.
+    """Options for reading files into a table.
 
     Attributes:
-        merge: Keep the rows that are not in the files.
-        slots: Read optimizer slots too; else rows get their slots' initial values.
-        convert: Take values of another floating-point dtype.
-        only: None for all rows; a tensor of keys; a `Predicate`; or what it has `answered`.
-        chain: Series of saves that goes on from these files.
-        mapped: Leave the rows in the files, mapped, until a table is written; in graphs.
+        merge: Keep the table's rows that are not in the files.
+        slots: Read optimizer slots too. Otherwise rows get their slots' initial values.
+        convert: Convert values from another floating-point dtype.
+        only: Keys to read: None for all; a tensor of keys; a `Predicate`; or its answers, from
+            `answered`.
+        chain: Series of saves that later deltas of these files continue.
+        mapped: Leave the rows in the mapped files until a table is written. Graphs only.
     """
 
     merge: bool = False
@@ -47,23 +48,23 @@ class Reading:
     mapped: bool = False
 
     def attributes(self) -> dict[str, Any]:
-        """Returns the attributes that all restoring ops share."""
+        """Returns the attributes common to all restore ops."""
         return {"slots": self.slots, "convert": self.convert}
 
 
 def write(
     store: ShardedTable, paths: Sequence[Any], *, save: str = "", **attributes: Any
 ) -> list[tf.Tensor]:
-    """Writes each table to a file; in eager mode none is left if one fails.
+    """Writes each table to a file. In eager mode, removes all files if a write fails.
 
     Args:
         store: The tables.
-        paths: One a table; in a graph scalar string tensors.
-        save: A name of this save for the files' metadata, or nothing.
-        **attributes: Of `library.de_table_save`, such as `values_only`.
+        paths: One path per table; in a graph, scalar string tensors.
+        save: A name of this save for the files' metadata, or an empty string.
+        **attributes: Attributes of `library.de_table_save`, such as `values_only`.
 
     Returns:
-        For each file a scalar string, a JSON report.
+        For each file, a JSON report, scalar string.
     """
 
     def written(table: Any, path: Any) -> tf.Tensor:
@@ -79,33 +80,33 @@ def write(
 def of_each(
     store: ShardedTable, work: Callable[[Any, Any], Any], paths: Sequence[Any]
 ) -> list[Any]:
-    """Does something with each table and its path, in eager mode; servers do it at the same time.
+    """Calls a function for each table and its path in eager mode, in parallel for servers.
 
     Args:
         store: The tables.
         work: `f(table, path)`.
-        paths: One a table.
+        paths: One path per table.
 
     Returns:
-        What `work` returned.
+        The results of `work`.
     """
     if not store.is_remote:
         return list(map(work, store.tables, paths))
-    # An eager op in another process is waited for.
+    # Use a thread per server: an eager op in another process blocks the caller.
     with concurrent.futures.ThreadPoolExecutor(len(store.tables)) as servers:
         return list(servers.map(work, store.tables, paths))
 
 
 def answered(store: ShardedTable, files: Sequence[str], wanted: Predicate) -> Answers:
-    """Asks a predicate for all keys of files, before anything changes: it may fail.
+    """Evaluates a predicate for all keys of files, before any table changes, because it may fail.
 
     Args:
-        store: The tables that the files are for.
-        files: Paths.
+        store: The tables to restore.
+        files: Paths of the files.
         wanted: The predicate.
 
     Raises:
-        ValueError: It does not return a bool for each key.
+        ValueError: The predicate does not return a bool for each key.
     """
     return [
         np.packbits(_chosen(wanted, keys).numpy())
@@ -119,16 +120,17 @@ def restore(store: ShardedTable, files: Any, reading: Reading = Reading()) -> An
 
     Args:
         store: The tables.
-        files: Paths; each base is followed by its deltas. In a graph a string vector.
-        reading: How.
+        files: Paths; each base is followed by its deltas. In a graph, a string vector.
+        reading: The options.
 
     Returns:
         In a graph, an op.
 
     Raises:
-        tf.errors.DataLossError: A file is damaged. That and the following change nothing.
-        tf.errors.InvalidArgumentError: A file is of a table of other dtypes or another dim.
-        tf.errors.FailedPreconditionError: A delta does not follow the file before it.
+        tf.errors.DataLossError: A file is damaged. The tables are unchanged, as for the errors
+            below.
+        tf.errors.InvalidArgumentError: A file's table has other dtypes or another dim.
+        tf.errors.FailedPreconditionError: A delta does not continue the file before it.
     """
     if callable(reading.only):
         reading = dataclasses.replace(reading, only=answered(store, files, reading.only))
@@ -167,7 +169,7 @@ def _restore_all(store: ShardedTable, files: Any, reading: Reading) -> Any:
             **reading.attributes(),
         )
         ops.append(done)
-        if not hashed:  # a graph, and a partition function of the user's
+        if not hashed:  # in a graph with a user's partition function
             with tf.control_dependencies([done]):
                 keys, _ = table.export()
                 strangers = tf.not_equal(store.router.shards(keys), index)
@@ -194,11 +196,11 @@ def _restore_keys(store: ShardedTable, files: Any, reading: Reading, keys: tf.Te
 def _restore_chosen(
     store: ShardedTable, files: list[str], reading: Reading, answers: Answers | None
 ) -> None:
-    """Reads in bounded memory the rows that Python chooses: by a predicate or a partitioner."""
+    """Reads the rows that a predicate or a partitioner chooses, in bounded memory."""
     verify(files)
     wanted = iter(answers or [])
     none = tf.constant([], store.spec.key_dtype)
-    # Checks that the files fit, and empties the tables or leaves them.
+    # Checks that the files fit. Empties the tables, unless `merge` is set.
     _restore_keys(store, files, reading, none)
     router = store.router
     for path in files:
@@ -220,11 +222,11 @@ def _restore_chosen(
 
 
 def keys_in_steps(path: str, spec: TableSpec) -> Iterator[tuple[int, int, tf.Tensor]]:
-    """Yields the first section, the number of sections and all their keys, file through.
+    """Yields all keys of a file in steps: first section, number of sections, keys.
 
     Args:
         path: A snapshot file.
-        spec: Of the table, for its dtypes.
+        spec: The table's spec, for its dtypes.
     """
     info = about(path)
     sections = info["sections"]
@@ -237,14 +239,14 @@ def keys_in_steps(path: str, spec: TableSpec) -> Iterator[tuple[int, int, tf.Ten
             tf.constant(first, tf.int64),
             tf.constant(count, tf.int64),
             key_dtype=spec.key_dtype,
-            value_dtype=tf.as_dtype(info["reads_as"]),  # which may be one that is converted
+            value_dtype=tf.as_dtype(info["reads_as"]),  # may differ from the table's dtype
             with_values=False,
         )
         yield first, count, keys
 
 
 def about(path: str, *, verified: bool = False) -> dict[str, Any]:
-    """Returns what a snapshot file says of itself, such as `rows`, `id` and `metadata`.
+    """Returns a snapshot file's description, such as `rows`, `id` and `metadata`.
 
     Args:
         path: The file.
@@ -253,28 +255,28 @@ def about(path: str, *, verified: bool = False) -> dict[str, Any]:
     with tf.init_scope():
         if tf.executing_eagerly():
             return dict(json.loads(library.de_snapshot_info(path, verify=verified).numpy()))
-    # A graph of TensorFlow 1 is being built, whose own sessions come later.
+    # In a TensorFlow 1 graph no session exists yet, so use a session of our own.
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         return dict(json.loads(session.run(library.de_snapshot_info(path, verify=verified))))
 
 
 def verify(paths: Sequence[str]) -> None:
-    """Raises unless every byte of the files is as it was written.
+    """Checks every byte of the files.
 
     Raises:
-        tf.errors.DataLossError: One is damaged.
-        tf.errors.InvalidArgumentError: One is no snapshot file.
+        tf.errors.DataLossError: A file is damaged.
+        tf.errors.InvalidArgumentError: A file is not a snapshot file.
     """
     for path in paths:
         about(path, verified=True)
 
 
 def _own_files(files: Sequence[str], count: int) -> list[list[str]] | None:
-    """Returns each table's files, or None where the keys were divided in another way.
+    """Returns each table's files, or None if the files divide the keys in another way.
 
     Args:
         files: Each base is followed by its deltas.
-        count: Of the tables.
+        count: Number of tables.
     """
     groups: dict[int, list[str]] = {}
     for path in files:

@@ -1,1 +1,1 @@
-"""Tables whose rows lie outside this process, behind a store such as Redis."""
+"""Tables whose rows are stored outside this process, for example in Redis."""

@@ -1,4 +1,4 @@
-"""The columns that optimizers' slots take in a `RowStore`."""
+"""Stores optimizer slots in columns of a `RowStore`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Column(NamedTuple):
     """One slot of the rows of a table.
 
     Attributes:
-        slot: Its name in the table, "owner/name".
-        width: Numbers a row.
-        initial: What it begins as.
+        slot: The slot's name in the table, "owner/name".
+        width: Numbers per row.
+        initial: Initial value.
     """
 
     slot: str
@@ -26,24 +26,24 @@ class Column(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The column's name in the storage, which tells all of it."""
+        """The column's name in the storage, which encodes all fields."""
         return f"{self.slot}#{self.width}#{self.initial!r}"
 
     @classmethod
     def parsed(cls, text: str) -> Column:
-        """Returns the slot of a column of the storage."""
+        """Parses a column's name in the storage."""
         slot, width, initial = text.rsplit("#", 2)
         return cls(slot, int(width), float(initial))
 
 
 def columns_in(store: RowStore) -> dict[str, Column]:
-    """Returns the slots that a storage has, by name."""
+    """Returns the slots in a storage, by name."""
     names = [name for name in store.columns() if name != store.VALUE]
     return {column.slot: column for column in map(Column.parsed, names)}
 
 
 def columns_of(table: Table, owner: str) -> list[Column]:
-    """Returns the slots of one optimizer, or of all for an empty `owner`, in an empty table."""
+    """Returns one optimizer's slots of an empty table, or all slots if `owner` is empty."""
     names, widths = table.run(library.de_table_slots)
     found = []
     for name, width in zip(names.numpy().tolist(), widths.numpy().tolist(), strict=True):
@@ -54,7 +54,7 @@ def columns_of(table: Table, owner: str) -> list[Column]:
 
 
 def slot_dtype(value_dtype: tf.DType) -> tf.DType:
-    """Returns the dtype that optimizers' slots of rows are kept in."""
+    """Returns the dtype of optimizer slots for values of this dtype."""
     return tf.float64 if value_dtype == tf.float64 else tf.float32
 
 
@@ -70,7 +70,7 @@ def find_slot(table: Table, keys: tf.Tensor, column: Column) -> tf.Tensor:
 
 
 def ensure(table: Table, column: Column) -> None:
-    """Adds a slot to a table in memory, if it is not there yet."""
+    """Adds a slot to a table in memory unless the slot exists."""
     owner, _, name = column.slot.rpartition("/")
     initial = tf.constant([column.initial], tf.float64)
     table.run(

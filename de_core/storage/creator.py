@@ -1,4 +1,4 @@
-"""The `kv_creator` argument: which storage keeps the rows. Without it that is main memory."""
+"""The `kv_creator` argument: chooses a storage for the rows instead of main memory."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from de_core.tables.table import Table
 
 
 class KVCreator:
-    """Where a Variable keeps its rows: its argument `kv_creator`, and the way to add a storage.
+    """Chooses a Variable's storage (its argument `kv_creator`). Subclass it to add a storage.
 
-    A subclass of yours overrides `create` and returns a `RowStore` of yours: rows of bytes by key.
-    All verbs of a Variable, every optimizer, checkpoints and exports work over it.
+    Override `create` and return your own `RowStore`, which stores rows as bytes by key. All verbs
+    of a Variable, every optimizer, checkpoints and exports work with it.
 
     Args:
-        config: Of the storage; yours to define.
-        saver: Where checkpoints keep the rows; files beside the checkpoint in any case.
+        config: The storage's configuration, defined by the subclass.
+        saver: Ignored: checkpoints always write rows to files beside the checkpoint.
 
     Example: `examples/sqlite_storage.py`.
     """
@@ -42,17 +42,17 @@ class KVCreator:
         config: Any = None,
         device: str | None = None,
     ) -> RowStore:
-        """Opens the rows of one table, those of an earlier process if it has any.
+        """Opens the rows of one table, including rows that an earlier process wrote.
 
         Args:
-            key_dtype: Of the table.
-            value_dtype: Of the table.
-            default_value: None: the table makes initial rows itself.
-            name: Of the table, under which the storage finds its rows again.
+            key_dtype: The table's key dtype.
+            value_dtype: The table's value dtype.
+            default_value: None: the table computes initial rows itself.
+            name: The table's name, by which the storage finds its rows again.
             checkpoint: None: the table saves rows itself.
-            init_size: Rows to expect.
-            config: That of the creator.
-            device: Where the process uses the table.
+            init_size: Expected number of rows.
+            config: The creator's configuration.
+            device: The device where this process uses the table.
         """
         raise NotImplementedError(
             "A de.KVCreator must define `create`, which returns a de.RowStore. "
@@ -68,20 +68,20 @@ class KVCreator:
         policy: TablePolicy,
         router: Router,
     ) -> list[Table]:
-        """Makes the table of a Variable over what `create` returns.
+        """Creates the table of a Variable over the result of `create`.
 
         Args:
-            name: Of the Variable.
+            name: The Variable's name.
             spec: Dtypes, dim and devices.
-            initial: What a key without a row reads as.
-            init_size: Rows to expect.
-            policy: Must ask for nothing.
+            initial: The row that a key without a row reads as.
+            init_size: Expected number of rows.
+            policy: Must be empty.
             router: Names the table.
 
         Raises:
-            TypeError: `create` returned no `RowStore`.
+            TypeError: `create` did not return a `RowStore`.
             ValueError: There is more than one device.
-            NotImplementedError: There is a policy.
+            NotImplementedError: A policy is set.
         """
         if len(spec.devices) > 1:
             raise ValueError(
@@ -109,25 +109,25 @@ class KVCreator:
 
 
 class CuckooHashTableConfig:
-    """Nothing to configure: a table grows as it fills, and `init_size` makes room at once."""
+    """Has no settings: a table grows as it fills, and `init_size` reserves memory."""
 
 
 class CuckooHashTableCreator(KVCreator):
-    """Asks for the table in main memory, which every Variable has without it."""
+    """Selects the table in main memory, which is also the default."""
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the arguments that it was made with."""
+        """Returns the constructor's arguments."""
         return {"config": self.config, "saver": self.saver}
 
 
 class FileSystemSaver:
-    """Asks for rows in files beside the checkpoint, where they are without it.
+    """Selects files beside the checkpoint for the rows, which is also the default.
 
     Args:
-        proc_size: Not used: each process saves its own tables.
-        proc_rank: Not used.
-        save_path: Must be None: the files lie beside the checkpoint.
-        buffer_size: Not used.
+        proc_size: Ignored: each process saves its own tables.
+        proc_rank: Ignored.
+        save_path: Must be None: the files are beside the checkpoint.
+        buffer_size: Ignored.
 
     Raises:
         ValueError: `save_path` is given.
@@ -149,13 +149,13 @@ class FileSystemSaver:
 
 
 def storage_creator(kv_creator: Any) -> KVCreator | None:
-    """Returns the creator of the storage that a `kv_creator` argument asks for, None for memory.
+    """Returns the creator of the storage that `kv_creator` selects, or None for main memory.
 
     Args:
-        kv_creator: What the user passed.
+        kv_creator: The user's argument.
 
     Raises:
-        TypeError: It is no `KVCreator`.
+        TypeError: `kv_creator` is not a `KVCreator`.
     """
     if kv_creator is None or isinstance(kv_creator, CuckooHashTableCreator):
         return None

@@ -1,4 +1,4 @@
-"""Snapshot files of a table that lives in a storage: its rows pass through memory."""
+"""Saves and restores the rows of a storage as snapshot files. The rows pass through memory."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from de_core.storage.rows import StoredRows
 
 
 def save(rows: StoredRows, path: tf.Tensor, **attributes: Any) -> tf.Tensor:
-    """Writes a snapshot file of all rows and returns its report.
+    """Writes all rows to a snapshot file and returns its report.
 
     Args:
-        rows: What is saved. Others may write meanwhile: each row is written whole, not all of one
-            moment.
+        rows: The rows to save. Other processes may write meanwhile: each row is consistent, but the
+            file may mix rows of different moments.
         path: A scalar string.
-        **attributes: Of `library.de_table_save`.
+        **attributes: Attributes of `library.de_table_save`.
 
     Raises:
-        NotImplementedError: A delta is asked for.
+        NotImplementedError: The attributes request a delta.
     """
     if attributes.get("delta"):
         raise NotImplementedError(
@@ -41,16 +41,16 @@ def save(rows: StoredRows, path: tf.Tensor, **attributes: Any) -> tf.Tensor:
 
 
 def restore(rows: StoredRows, op: Any, *inputs: Any, **attributes: Any) -> None:
-    """Reads snapshot files: first into memory, where they are checked, then into the storage.
+    """Reads snapshot files: into memory, where they are checked, and then into the storage.
 
     Args:
-        rows: Where to.
-        op: One of the ops that restore.
-        *inputs: Of the op.
-        **attributes: Of the op.
+        rows: The destination.
+        op: One of the restore ops.
+        *inputs: Inputs of the op.
+        **attributes: Attributes of the op.
 
     Raises:
-        NotImplementedError: Rows of a delta are chosen by a function.
+        NotImplementedError: A function chooses rows of a delta.
     """
     table = rows.work.new_table()
     if "replace" in attributes:
@@ -73,7 +73,7 @@ def restore(rows: StoredRows, op: Any, *inputs: Any, **attributes: Any) -> None:
 
 
 def _note_layout(rows: StoredRows, files: tf.Tensor, attributes: dict[str, Any]) -> None:
-    """Learns from files what their slots begin as, and what a key without a row reads as."""
+    """Reads the slots' initial values and the initial row of unknown keys from files."""
     blank = rows.work.new_table()
     blank.run(
         library.de_table_restore_keys,
@@ -83,7 +83,7 @@ def _note_layout(rows: StoredRows, files: tf.Tensor, attributes: dict[str, Any])
         slots=attributes["slots"],
         convert=attributes["convert"],
     )
-    # The columns of the library's own policies stay behind: a storage has none.
+    # Skip the columns of the library's own policies: a storage has none.
     rows.remember(each for each in columns_of(blank, "") if not each.slot.startswith("de/"))
     if attributes["replace"]:
         rows.work.adopt(blank)

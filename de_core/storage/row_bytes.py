@@ -1,4 +1,4 @@
-"""Keys and rows as the bytes that a `RowStore` keeps."""
+"""Encodes keys and rows as bytes for a `RowStore`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _ROWS_AT_ONCE = 1024
 
 
 def encoded_keys(keys: tf.Tensor) -> list[bytes]:
-    """Returns keys [n] as bytes: integers as little-endian int64, strings as they are."""
+    """Encodes keys [n]: integers as little-endian int64, strings unchanged."""
     if keys.dtype == tf.string:
         return list(keys.numpy().tolist())
     return _rows_of(keys.numpy().astype("<i8"), 8)
 
 
 def decoded_keys(keys: Sequence[bytes], spec: TableSpec) -> tf.Tensor:
-    """Returns keys [n] of a table."""
+    """Decodes keys [n] of a table."""
     if spec.key_dtype == tf.string:
         return tf.constant(list(keys), tf.string, shape=[len(keys)])
     numbers = np.frombuffer(b"".join(keys), "<i8")
@@ -30,7 +30,7 @@ def decoded_keys(keys: Sequence[bytes], spec: TableSpec) -> tf.Tensor:
 
 
 def encoded_rows(rows: tf.Tensor) -> list[bytes]:
-    """Returns rows [n, dim] as bytes each: numbers side by side, strings after their lengths."""
+    """Encodes each row of [n, dim]: numbers one after the other, strings with their lengths."""
     array = rows.numpy()
     if rows.dtype == tf.string:
         return [b"".join(map(_with_length, row)) for row in array.tolist()]
@@ -38,10 +38,10 @@ def encoded_rows(rows: tf.Tensor) -> list[bytes]:
 
 
 def decoded_rows(rows: Sequence[bytes], dtype: tf.DType, dim: int) -> tf.Tensor:
-    """Returns rows [n, dim].
+    """Decodes rows to [n, dim].
 
     Raises:
-        tf.errors.DataLossError: One is not as long as a row of the table.
+        tf.errors.DataLossError: A row has a wrong length.
     """
     if dtype == tf.string:
         return tf.constant([_strings(row, dim) for row in rows], tf.string, shape=[len(rows), dim])
@@ -49,7 +49,7 @@ def decoded_rows(rows: Sequence[bytes], dtype: tf.DType, dim: int) -> tf.Tensor:
     wrong = set(map(len, rows)) - {width}
     if wrong:
         raise _damaged(f"{width} bytes", f"{min(wrong)} bytes")
-    # Some at a time, out of the processor's cache: twice as fast as all at once.
+    # Decode in parts that fit into the CPU cache: twice as fast.
     parts = []
     for at in range(0, max(len(rows), 1), _ROWS_AT_ONCE):
         array = np.frombuffer(b"".join(rows[at : at + _ROWS_AT_ONCE]), dtype.as_numpy_dtype)
@@ -58,7 +58,7 @@ def decoded_rows(rows: Sequence[bytes], dtype: tf.DType, dim: int) -> tf.Tensor:
 
 
 def _rows_of(array: Any, width: int) -> list[bytes]:
-    """Returns the bytes of rows of so many bytes each; to NumPy opaque values are bytes."""
+    """Splits an array into rows of `width` bytes. NumPy's void dtype converts to bytes."""
     return list(np.ascontiguousarray(array).view(f"V{width}").ravel().tolist())
 
 

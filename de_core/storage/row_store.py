@@ -1,4 +1,4 @@
-"""What a storage other than main memory must do: keep rows of bytes, in columns, by key."""
+"""The interface of a storage: it stores rows as bytes, in columns, by key."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import abc
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 
-#: One row of a column, or None where there is none.
+#: A row of one column, or None if the key has no row there.
 Row = bytes | None
 
 
 class RowStore(abc.ABC):
-    """The rows of one table, as `KVCreator.create` returns them.
+    """The rows of one table, returned by `KVCreator.create`.
 
-    A column is a name and at most one row of bytes a key. Every key with a row has one in the first
-    column, `VALUE`; optimizers add columns of their own. Methods may be called from any number of
-    threads at once. One that cannot do all that it was asked for raises: it never returns None for
-    a row that it could not read.
+    A column has a name and at most one row of bytes per key. Every key with a row has a row in the
+    first column, `VALUE`. Optimizers add further columns. Methods must be thread-safe. Raise if any
+    row cannot be read. Never return None for a read error.
     """
 
     #: The column of the values.
@@ -26,11 +25,11 @@ class RowStore(abc.ABC):
 
     @abc.abstractmethod
     def read(self, columns: Sequence[str], keys: Sequence[bytes]) -> list[list[Row]]:
-        """Returns for each column the rows of `keys`.
+        """Returns the rows of `keys`, for each column.
 
         Args:
-            columns: Names; one that was never written has no rows.
-            keys: Distinct.
+            columns: Column names. A column that was never written has no rows.
+            keys: Distinct keys.
         """
 
     @abc.abstractmethod
@@ -38,8 +37,8 @@ class RowStore(abc.ABC):
         """Inserts or overwrites rows.
 
         Args:
-            keys: Distinct.
-            columns: For each column one row a key.
+            keys: Distinct keys.
+            columns: For each column, one row per key.
         """
 
     @abc.abstractmethod
@@ -52,11 +51,11 @@ class RowStore(abc.ABC):
 
     @abc.abstractmethod
     def columns(self) -> list[str]:
-        """Returns the names of all columns that were written."""
+        """Returns the names of all columns that were ever written."""
 
     @abc.abstractmethod
     def scan(self) -> Iterator[Sequence[bytes]]:
-        """Yields the keys, some at a time; one that is there throughout comes exactly once."""
+        """Yields the keys in batches. A key that is present throughout is yielded exactly once."""
 
     @abc.abstractmethod
     def size(self) -> int:
@@ -64,11 +63,11 @@ class RowStore(abc.ABC):
 
     @abc.abstractmethod
     def clear(self) -> None:
-        """Removes everything but the description."""
+        """Removes everything except the description."""
 
     @abc.abstractmethod
     def describe(self, text: str) -> str:
-        """Returns the description that the rows were first kept under; keeps `text` if none was."""
+        """Returns the stored description. Stores `text` first if there is none."""
 
     def swap(
         self,
@@ -76,15 +75,15 @@ class RowStore(abc.ABC):
         old: Mapping[str, Sequence[Row]],
         new: Mapping[str, Sequence[bytes]],
     ) -> list[bool]:
-        """Writes each key's new rows if its old ones are still there, and returns where it did.
+        """Writes a key's new rows if its old rows are unchanged. Returns for which keys it did.
 
-        This one is atomic among the threads of one process. A storage that several processes
-        write to overrides it, or they lose updates.
+        This default is atomic only among the threads of one process. Override it for a storage that
+        several processes write to, or they lose updates.
 
         Args:
-            keys: Distinct.
-            old: For each column what was read, one row or None a key.
-            new: For the same columns what to write.
+            keys: Distinct keys.
+            old: For each column, the rows that were read: one row or None per key.
+            new: For the same columns, the rows to write.
         """
         with self._lock:
             now = self.read(list(old), keys)

@@ -1,4 +1,4 @@
-"""The verbs of a table over a `RowStore`: eager, on tensors in and out."""
+"""The verbs of a table over a `RowStore`. They take and return eager tensors."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class StoredRows:
     """The rows of one table in a storage.
 
     Args:
-        name: Of the table, for messages.
+        name: The table's name, for messages.
         spec: Dtypes and dim.
-        initial: What a key without a row reads as.
+        initial: The row that a key without a row reads as.
         store: The storage.
     """
 
@@ -49,7 +49,7 @@ class StoredRows:
         return tf.reshape(values, shape), tf.reshape(tf.constant(found, tf.bool), tf.shape(keys))
 
     def find_or_insert(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `find`, and stores the initial row of every key that had none."""
+        """Like `find`, but also stores the initial row of each key without a row."""
         values, found = self.find(keys)
         absent = tf.boolean_mask(tf.reshape(keys, [-1]), ~tf.reshape(found, [-1]))
         self.work.update([absent], [], lambda *_: None, insert=True)
@@ -64,12 +64,12 @@ class StoredRows:
         return tf.reshape(found if places is None else found[places], tf.shape(keys))
 
     def upsert(self, keys: tf.Tensor, values: tf.Tensor) -> None:
-        """Inserts or overwrites rows; of several for one key the last wins."""
+        """Inserts or overwrites rows. If a key occurs twice, its last row wins."""
         pairs = dict(zip(encoded_keys(keys), encoded_rows(values), strict=True))
         self.store.write(list(pairs), {self.store.VALUE: list(pairs.values())})
 
     def accum(self, keys: tf.Tensor, old: tf.Tensor, new: tf.Tensor) -> None:
-        """Adds `new - old` to rows; a key without one gets `new`."""
+        """Adds `new - old` to rows. A key without a row gets `new`."""
 
         def add(table: Table, batch: list[tf.Tensor]) -> None:
             table.run(library.de_table_accum, *batch)
@@ -89,10 +89,10 @@ class StoredRows:
         return tf.constant(self.store.size(), tf.int64)
 
     def nothing(self, *_: Any, **__: Any) -> None:
-        """Makes no room and tidies nothing: the storage minds its memory itself."""
+        """Does nothing: the storage manages its memory itself."""
 
     def chains(self) -> tf.Tensor:
-        """Returns the series of saves that deltas may follow: none, for no changes are noted."""
+        """Returns the series that deltas may continue: none. Changes are not tracked."""
         return tf.constant('{"chains": []}')
 
     def apply(
@@ -110,13 +110,13 @@ class StoredRows:
         def step(table: Table, batch: list[tf.Tensor]) -> None:
             table.run(library.de_table_apply, *batch, hyper, owner, rule=rule, average=average)
 
-        # Of no keys at all, a step just adds the rule's slots.
+        # A step without keys adds the rule's slots and changes nothing else.
         columns = self.work.columns_after(step, [keys[:0], gradients[:0]], _text(owner))
         self.remember(columns)
         self.work.update([keys, gradients], columns, step)
 
     def take_averages(self, owner: tf.Tensor) -> None:
-        """Makes each row the moving average that `owner` keeps of it."""
+        """Sets each row to its moving average, kept by `owner`."""
         prefix = f"{_text(owner)}/"
         columns = [each for each in self.known().values() if each.slot.startswith(prefix)]
         for keys in self._scanned():
@@ -127,7 +127,7 @@ class StoredRows:
     def ensure_slots(
         self, owner: tf.Tensor, initial: tf.Tensor, *, names: Sequence[str], widths: Sequence[int]
     ) -> None:
-        """Notes what an optimizer's slots begin as."""
+        """Records the initial values of an optimizer's slots."""
         starts = initial.numpy().tolist()
         self.remember(
             Column(f"{_text(owner)}/{name}", width, start)
@@ -154,7 +154,7 @@ class StoredRows:
         return tf.reshape(slots, shape), tf.reshape(tf.constant(found, tf.bool), tf.shape(keys))
 
     def assign_slot(self, keys: tf.Tensor, values: tf.Tensor, slot: tf.Tensor) -> None:
-        """Writes one slot of those keys that have a row."""
+        """Writes one slot for the keys that have a row."""
         column = self._column(_text(slot))
         has_row = self.contains(keys)
         pairs = dict(
@@ -167,7 +167,7 @@ class StoredRows:
         self.store.write(list(pairs), {column.text: list(pairs.values())})
 
     def drop_slots(self, owner: tf.Tensor) -> None:
-        """Takes an optimizer's slots out of all rows."""
+        """Removes an optimizer's slots from all rows."""
         prefix = f"{_text(owner)}/"
         for slot, column in self.known().items():
             if slot.startswith(prefix):
@@ -176,7 +176,7 @@ class StoredRows:
         self.work.forget()
 
     def batches(self, slot: str = "") -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
-        """Yields keys [n] and their values, or one slot, some at a time."""
+        """Yields keys [n] with their values, or with one slot, in batches."""
         column = self._column(slot) if slot else None
         for keys in self.store.scan():
             names = [self.store.VALUE, *([] if column is None else [column.text])]
@@ -192,7 +192,7 @@ class StoredRows:
             yield decoded_keys(present, self.spec), rows
 
     def export(self, slot: str = "") -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns all keys [n] and their values, or one slot."""
+        """Returns all keys [n] with their values or with one slot."""
         column = self._column(slot) if slot else None
         width = self.spec.dim if column is None else column.width
         dtype = self.spec.value_dtype if column is None else slot_dtype(self.spec.value_dtype)
@@ -202,7 +202,7 @@ class StoredRows:
         return tf.concat(list(keys), 0), tf.concat(list(values), 0)
 
     def stats(self) -> dict[str, Any]:
-        """Returns what a table tells of itself, as far as a storage knows it."""
+        """Returns the table's statistics, as far as the storage knows them."""
         parts = ("index", "rows", "slots", "strings", "policy", "free")
         return {
             "rows": self.store.size(),
@@ -216,7 +216,7 @@ class StoredRows:
         }
 
     def _values(self, keys: list[bytes], rows: list[Row]) -> tuple[tf.Tensor, Any]:
-        """Returns rows [n, dim], where there are none the initial ones, and where there are."""
+        """Returns rows [n, dim], initial rows for missing ones, and which rows exist."""
         present = [row for row in rows if row is not None]
         if len(present) == len(rows):
             values = decoded_rows(present, self.spec.value_dtype, self.spec.dim)
@@ -252,11 +252,11 @@ class StoredRows:
         return column
 
     def known(self) -> dict[str, Column]:
-        """Returns the slots of the rows by name: those in the storage, and those noted."""
+        """Returns all slots by name: those in the storage, and those only recorded here."""
         return {**self._columns, **columns_in(self.store)}
 
     def remember(self, columns: Iterable[Column]) -> None:
-        """Notes slots that the storage may not have yet."""
+        """Records slots that the storage may not have yet."""
         self._columns.update({column.slot: column for column in columns})
 
     def _count(self, found: Any) -> None:
@@ -266,7 +266,7 @@ class StoredRows:
 
 
 def _distinct(keys: list[bytes]) -> tuple[list[bytes], Any]:
-    """Returns distinct keys, and the place of each key among them, or None if all were."""
+    """Returns distinct keys, and each key's position among them, or None if all were distinct."""
     places = dict.fromkeys(keys)
     if len(places) == len(keys):
         return keys, None

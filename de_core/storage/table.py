@@ -1,4 +1,4 @@
-"""One table whose rows live in a storage of a `KVCreator`, for graphs and eager mode."""
+"""A table whose rows are in a `KVCreator`'s storage, for graphs and eager mode."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _one(dtype: tf.DType) -> _Dtypes:
     return lambda _: [dtype]
 
 
-#: What runs instead of an op of the library, and the dtypes of what it returns.
+#: The method that replaces each op of the library, and the dtypes of its results.
 _VERBS: dict[str, tuple[str, _Dtypes]] = {
     "de_table_accum": ("accum", _none),
     "de_table_apply": ("apply", _none),
@@ -56,21 +56,21 @@ _RESTORES = ("de_table_restore", "de_table_restore_keys", "de_table_restore_part
 
 
 class StoredTable(Table):
-    """A table whose rows live in a storage; its resource, an empty table, reads as initial rows.
+    """A table whose rows are in a storage. Its resource is an empty table that gives initial rows.
 
-    Its ops are Python functions, so they run in the process that made the graph. Exported, it is a
-    read-only table over a snapshot file, like any other.
+    Its ops are Python functions, so they run in the process that built the graph. An export
+    contains a read-only table over a snapshot file, as for any other table.
 
     Args:
-        name: Unique among the tables of a graph.
+        name: Name, unique among the tables of a graph.
         spec: Dtypes and dim.
-        initial: What a key without a row reads as.
-        device: Where the empty table lives.
+        initial: The row that a key without a row reads as.
+        device: The device of the empty table.
         store: The storage.
-        metadata: What its snapshot files say of it, keys and values in turn.
+        metadata: Alternating keys and values for its snapshot files.
 
     Raises:
-        ValueError: The storage has rows of other dtypes or another dim under this name.
+        ValueError: Under this name the storage has rows with other dtypes or another dim.
     """
 
     pools = False
@@ -100,15 +100,15 @@ class StoredTable(Table):
             )
 
     def run(self, op: Any, *inputs: Any, **attributes: Any) -> Any:
-        """Does to the rows in the storage what an op of the library does to a table in memory.
+        """Runs the replacement of an op of the library on the rows in the storage.
 
         Args:
-            op: Such as `library.de_table_erase`.
-            *inputs: What follows the handle.
-            **attributes: Of the op.
+            op: An op such as `library.de_table_erase`.
+            *inputs: The op's inputs after the handle.
+            **attributes: Attributes of the op.
 
         Raises:
-            NotImplementedError: A storage cannot do that.
+            NotImplementedError: A storage does not support the op.
         """
         if served_copy.is_exporting() and not tf.executing_eagerly():
             return super().run(op, *inputs, **attributes)
@@ -142,7 +142,7 @@ class StoredTable(Table):
         return values, tf.ensure_shape(found, keys.shape)
 
     def export(self, slot: str = "", dtype: Any = None) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns all keys [n] and their values [n, dim], or one slot."""
+        """Returns all keys [n] with their values [n, dim] or with one slot."""
         if dtype is None:
             dtype = slot_dtype(self.spec.value_dtype) if slot else self.spec.value_dtype
         keys, values = _called(lambda: self.rows.export(slot), (), [self.spec.key_dtype, dtype])
@@ -151,11 +151,11 @@ class StoredTable(Table):
         )
 
     def export_batches(self) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
-        """Yields keys [n] and values [n, dim], some at a time; eager mode only."""
+        """Yields keys [n] and values [n, dim] in batches. Eager mode only."""
         return self.rows.batches()
 
     def stats(self) -> dict[str, Any]:
-        """Returns what the table tells of itself; eager mode only."""
+        """Returns the table's statistics. Eager mode only."""
         return self.rows.stats()
 
     def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def _called(function: Callable[..., Any], inputs: Any, dtypes: list[tf.DType]) -
     """Calls a function of eager tensors, now or when the graph runs.
 
     Returns:
-        None in eager mode and an op in graphs where there are no `dtypes`, one tensor for one.
+        A tensor if there is one dtype. Without dtypes, None in eager mode and an op in graphs.
     """
     if tf.executing_eagerly():
         return function(*(tf.convert_to_tensor(each) for each in inputs))

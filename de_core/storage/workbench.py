@@ -1,8 +1,8 @@
-"""Where rows of a `RowStore` are worked on: small tables in memory.
+"""Updates rows of a `RowStore` in small tables in memory.
 
-An update reads the rows it is about into such a table, lets the engine do there what it would do
-anyway, and swaps the rows in the storage for the results; rows that somebody else changed meanwhile
-are done again. So every optimizer works, and concurrent updates add up.
+An update reads its rows into such a table, runs the engine's normal op there, and swaps the rows in
+the storage for the results. If another process changed a row meanwhile, the update of that row is
+repeated. So every optimizer works, and no concurrent update is lost.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from de_core.tables.initial_rows import InitialRow
 from de_core.tables.spec import TableSpec
 from de_core.tables.table import Table
 
-# Rows that others change as often as this while one update tries are given up.
+# An update fails if others change a row during this many attempts.
 _ATTEMPTS = 1000
 
-#: Gets a table that holds the rows, and those of the batch's keys and tensors that are to do.
+#: Receives a table that holds the rows, and the part of the batch that remains to be done.
 Compute = Callable[[Table, list[tf.Tensor]], Any]
 
 
 class Workbench:
-    """The tables in memory that serve one table of a storage.
+    """The tables in memory that do the work for one table of a storage.
 
     Args:
-        name: Of the table.
+        name: The table's name.
         spec: Dtypes and dim.
-        initial: What a key without a row reads as.
+        initial: The row that a key without a row reads as.
         store: The storage.
     """
 
@@ -53,11 +53,11 @@ class Workbench:
 
     @functools.cached_property
     def blank(self) -> Table:
-        """A table without rows: it reads as the initial rows."""
+        """A table without rows: it returns initial rows."""
         return self.new_table()
 
     def new_table(self) -> Table:
-        """Makes a table like the one in the storage, in memory."""
+        """Creates a table in memory with the properties of the table in the storage."""
         table = Table(f"{self._name}_work", self._spec, self._initial, "/CPU:0", 0)
         if self._blank_file:
             table.run(
@@ -73,7 +73,7 @@ class Workbench:
         return table
 
     def adopt(self, blank: Table) -> None:
-        """Makes keys without a row read as they do in an empty table, from now on."""
+        """From now on, gives keys without a row the initial rows of the table `blank`."""
         folder = tempfile.TemporaryDirectory(prefix="de_core_blank_")
         weakref.finalize(self, folder.cleanup)
         path = f"{folder.name}/blank.de"
@@ -84,17 +84,17 @@ class Workbench:
             self.blank = blank
 
     def forget(self) -> None:
-        """Drops the table of the updates, with the slots that it knows."""
+        """Drops the table used for updates, with its slots."""
         with self._lock:
             self._table = None
 
     def columns_after(self, compute: Compute, batch: list[tf.Tensor], owner: str) -> list[Column]:
-        """Returns the slots of an optimizer once it computed something.
+        """Returns an optimizer's slots after a step.
 
         Args:
-            compute: Its step.
-            batch: What it gets.
-            owner: Its name.
+            compute: The step.
+            batch: The arguments of the step.
+            owner: The optimizer's name.
         """
         with self._lock:
             table = self._emptied()
@@ -109,16 +109,16 @@ class Workbench:
         *,
         insert: bool = False,
     ) -> None:
-        """Changes rows by what is computed in memory, over again where another was faster.
+        """Computes rows in memory and writes them back. Repeats this for rows that others changed.
 
         Args:
-            batch: Keys [n], and what belongs to them.
-            columns: The slots that take part.
-            compute: What is done to them.
-            insert: Whether only rows that are not there are written.
+            batch: Keys [n], then their data.
+            columns: The slots that the computation needs.
+            compute: The computation.
+            insert: Whether to write only keys that have no row.
 
         Raises:
-            tf.errors.AbortedError: Others were faster all the time.
+            tf.errors.AbortedError: Others changed a row during every attempt.
         """
         names = [self._store.VALUE, *(column.text for column in columns)]
         raw = encoded_keys(batch[0])
@@ -151,11 +151,11 @@ class Workbench:
     def load(
         self, table: Table, keys: Sequence[bytes], columns: list[Column], rows: list[list[Row]]
     ) -> None:
-        """Puts rows out of the storage into a table in memory that has the columns' slots.
+        """Copies rows from the storage into a table in memory that has the columns' slots.
 
         Args:
-            table: In memory.
-            keys: Of the rows.
+            table: The table in memory.
+            keys: The rows' keys.
             columns: The slots.
             rows: The values, and then the rows of each column.
         """

@@ -1,4 +1,4 @@
-"""How to reach Redis and how rows lie in it: the names that `tfra.dynamic_embedding` gave them."""
+"""Redis settings and the layout of rows, with the names that `tfra.dynamic_embedding` uses."""
 
 from __future__ import annotations
 
@@ -17,51 +17,54 @@ CLUSTER, SENTINEL, STANDALONE = 0, 1, 2
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The parameters of a configuration; times are milliseconds unless the name says otherwise."""
+    """The parameters of a configuration.
+
+    Times are in milliseconds unless the name says otherwise.
+    """
 
     redis_connection_mode: int = SENTINEL  #: 0 Cluster, 1 Sentinel, 2 standalone.
-    redis_master_name: str = "master"  #: What the Sentinels call the master.
-    redis_host_ip: tuple[str, ...] = ("127.0.0.1",)  #: Of nodes, Sentinels, or the one server.
-    redis_host_port: tuple[int, ...] = (6379,)  #: One a host.
+    redis_master_name: str = "master"  #: The master's name in Sentinel.
+    redis_host_ip: tuple[str, ...] = ("127.0.0.1",)  #: Hosts of nodes, Sentinels or the server.
+    redis_host_port: tuple[int, ...] = (6379,)  #: One port per host.
     redis_user: str = "default"
     redis_password: str = ""
-    redis_db: int = 0  #: A Cluster has only 0.
-    redis_read_access_slave: bool = False  #: Replicas lag behind: they answer no reads.
+    redis_db: int = 0  #: Must be 0 in a Cluster.
+    redis_read_access_slave: bool = False  #: Ignored: replicas lag behind, so we never read them.
     redis_connect_keep_alive: bool = False
     redis_connect_timeout: int = 1000
-    redis_socket_timeout: int = 1000  #: For each answer.
+    redis_socket_timeout: int = 1000  #: Timeout of each answer.
     redis_conn_pool_size: int = 20
-    redis_wait_timeout: int = 100000000  #: For a free connection of the pool.
+    redis_wait_timeout: int = 100000000  #: Timeout of waiting for a free pooled connection.
     redis_sentinel_user: str = "default"
     redis_sentinel_password: str = ""
     redis_sentinel_connect_timeout: int = 1000
     redis_sentinel_socket_timeout: int = 1000
-    redis_retries: int = 3  #: Attempts after the first, each on a new connection if need be.
+    redis_retries: int = 3  #: Attempts after the first. A broken connection is replaced.
     redis_use_tls: bool = False
-    redis_tls_ca_file: str = ""  #: Certificates to trust; the system's without it.
-    redis_tls_cert_file: str = ""  #: Of this client, where the server asks for one.
+    redis_tls_ca_file: str = ""  #: Trusted certificates; empty for the system's.
+    redis_tls_cert_file: str = ""  #: Client certificate, if the server requires one.
     redis_tls_key_file: str = ""
-    storage_slice: int = 0  #: Parts that a table's keys are divided among; 0: 32 in a Cluster, 1.
-    redis_hash_tags_runtime: tuple[str, ...] = ()  #: Of the parts; chosen without it.
-    keys_sending_size: int = 1024  #: Keys a command.
-    using_md5_prefix_name: bool = False  #: Whether tables are known by the MD5 of their names.
-    model_tag_runtime: str = "test"  #: First part of all names in Redis.
-    table_store_mode: int = 2  #: 2: a table is what is in Redis. The only one.
+    storage_slice: int = 0  #: Slices of a table's keys; 0 means 32 in a Cluster, otherwise 1.
+    redis_hash_tags_runtime: tuple[str, ...] = ()  #: Hash tags of the slices; computed if empty.
+    keys_sending_size: int = 1024  #: Keys per command.
+    using_md5_prefix_name: bool = False  #: Whether Redis names contain the MD5 of table names.
+    model_tag_runtime: str = "test"  #: Prefix of all names in Redis.
+    table_store_mode: int = 2  #: Must be 2: the rows are in Redis only.
 
     @property
     def slices(self) -> int:
-        """Parts that a table's keys are divided among."""
+        """Number of slices of a table's keys."""
         if self.redis_hash_tags_runtime:
             return len(self.redis_hash_tags_runtime)
         return self.storage_slice or (32 if self.redis_connection_mode == CLUSTER else 1)
 
     @classmethod
     def checked(cls, parameters: Mapping[str, Any]) -> Settings:
-        """Makes settings of a configuration.
+        """Makes settings from a configuration.
 
         Raises:
-            TypeError: A parameter is of a wrong type.
-            ValueError: A name is unknown, or a parameter out of range.
+            TypeError: A parameter has a wrong type.
+            ValueError: A name is unknown, or a parameter is out of range.
         """
         known = {field.name: field for field in dataclasses.fields(cls)}
         chosen: dict[str, Any] = {}
@@ -124,7 +127,7 @@ _AT_LEAST = {
     "keys_sending_size": 1,
 }
 _OLDER = {"model_tag_new": "model_tag_runtime"}
-#: Parameters of the ancestor that decide nothing here, whatever they are.
+#: Parameters of the ancestor library that have no effect here.
 _IDLE = (
     "expire_model_tag_in_seconds",
     "expire_model_tag_import",
@@ -141,19 +144,19 @@ _IDLE = (
 
 
 class RedisTableConfig:
-    """How to reach Redis: a JSON file, the environment variable that names one, or a dict.
+    """Configures the connection to Redis by a JSON file, an environment variable or a dict.
 
     Args:
         redis_config_abs_dir: Path of a JSON file of parameters; see `Settings` in
             `de_core/storage/redis/config.py`.
-        redis_config_abs_dir_env: Name of an environment variable that holds such a path; it comes
-            first where it is set.
-        params: The parameters themselves; they come before those of a file.
+        redis_config_abs_dir_env: Name of an environment variable that contains such a path. If the
+            variable is set, it overrides `redis_config_abs_dir`.
+        params: The parameters themselves. They override those of a file.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        TypeError: A parameter is of a wrong type.
-        ValueError: A name is unknown, a parameter out of range, or there is no parameter at all.
+        FileNotFoundError: The file does not exist.
+        TypeError: A parameter has a wrong type.
+        ValueError: A name is unknown, a parameter is out of range, or no parameter is set.
 
     Example:
     >>> import de_core as de
@@ -187,7 +190,7 @@ class RedisTableConfig:
         for name in idle:
             del parameters[name]
         if path is not None and parameters.get("table_store_mode") in (0, 1):
-            del parameters["table_store_mode"]  # files of the ancestor say where it kept copies
+            del parameters["table_store_mode"]  # the ancestor's copies, not used
         self.settings = Settings.checked(parameters)
 
 

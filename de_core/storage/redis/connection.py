@@ -1,4 +1,4 @@
-"""Connections to Redis, and commands that are sent together."""
+"""Connects to Redis and pipelines commands."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from redis.sentinel import Sentinel
 
 from de_core.storage.redis.config import CLUSTER, SENTINEL, Settings
 
-#: What a command may fail with.
+#: Exceptions that a command may fail with.
 Failure = redis.RedisError | OSError
 _FAILURES = (redis.RedisError, OSError)
 _Command = tuple[Any, ...]
 
 
 class Connection:
-    """A client of one of the three kinds of Redis.
+    """A client for a standalone Redis, Sentinel or a Cluster.
 
     Args:
-        settings: How to reach it.
+        settings: The connection settings.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -33,13 +33,14 @@ class Connection:
         self._client: Any = None
 
     def run(self, commands: Sequence[_Command]) -> list[Any]:
-        """Runs commands, those of one server in one go, and returns an answer or failure for each.
+        """Runs commands, pipelined per server. Returns an answer or a failure for each command.
 
-        A failed one is tried again, on a new connection or where the Cluster has its key now, as
-        often as the settings say. After that no further command of that server is tried.
+        A failed command is retried as often as the settings say. The retry uses a new connection,
+        or the node that now holds the key in a Cluster. If the retries fail, the server's other
+        commands are not tried.
 
         Args:
-            commands: Each a name, the key that decides on the server, and further arguments.
+            commands: Each has a name, the key that selects the server, and further arguments.
         """
         answers: list[Any] = [None] * len(commands)
         for numbers in self._by_server(commands):
@@ -88,10 +89,10 @@ class Connection:
 
 
 def _pipelined(client: Any, commands: Sequence[_Command]) -> list[Any]:
-    """Runs commands on one server in one go, and returns an answer or what it refused for each.
+    """Runs commands on one server in one pipeline. Returns an answer or an error for each command.
 
-    The server gets each command as soon as it is packed, and is at it while the next one is, which
-    the client's own pipelines do not do.
+    Each command is sent as soon as it is packed, so the server works while the client packs the
+    next one. The client's own pipelines do not do that.
     """
     pool = client.connection_pool
     connection = pool.get_connection()
@@ -100,7 +101,7 @@ def _pipelined(client: Any, commands: Sequence[_Command]) -> list[Any]:
             connection.send_packed_command([hiredis.pack_command(command)])
         return [_answer(connection) for _ in commands]
     except BaseException:
-        connection.disconnect()  # or the next to have it would read what is left of the answers
+        connection.disconnect()  # the next user would read the remaining answers
         raise
     finally:
         pool.release(connection)

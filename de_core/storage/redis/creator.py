@@ -1,4 +1,4 @@
-"""The `kv_creator` that keeps rows in Redis."""
+"""The `kv_creator` that stores rows in Redis."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from de_core.storage.row_store import RowStore
 
 
 class RedisTableCreator(KVCreator):
-    """Keeps the rows of a Variable in Redis, where all processes that name it find them.
+    """Stores a Variable's rows in Redis, where all processes that use the same name share them.
 
     Needs `pip install "redis[hiredis]"`. Rows stay in Redis when the process ends; `clear` removes
-    them. A row that cannot be read or written is an error, which names how many keys it concerns.
+    them. A failed read or write raises an error that says how many keys it affects.
 
     Args:
         config: How to reach Redis.
-        saver: Kept for compatibility.
+        saver: Ignored; kept for compatibility.
 
     Raises:
-        TypeError: `config` is no `RedisTableConfig`.
+        TypeError: `config` is not a `RedisTableConfig`.
 
     Example:
     >>> import de_core as de
@@ -58,5 +58,5 @@ class RedisTableCreator(KVCreator):
         return RedisStore(str(name), self.config.settings)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the arguments that it was made with."""
+        """Returns the constructor's arguments."""
         return {"config": self.config, "saver": self.saver}

@@ -1,7 +1,7 @@
-"""Rows in Redis: a hash for each column of each slice of a table's keys.
+"""Stores rows in Redis: a hash for each column of each slice of a table's keys.
 
-All columns of one slice have the same hash tag, so in a Cluster a row's value and its optimizers'
-slots lie on one node, and one script changes them together.
+All columns of a slice have the same hash tag. So in a Cluster a row's value and its optimizer slots
+are on one node, and one script can change them together.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from de_core.storage.redis.connection import Connection
 from de_core.storage.row_store import Row, RowStore
 
 _SLOTS = 16384
-# Keys: what the last call of this thread for this part of a batch returned, then the columns.
-# Arguments: the call's number, the number of rows, and for each row its key, the old row of each
-# column ('' for none), and the new. An answer may be lost on its way: the call is then sent again,
-# and must not be done again.
+# Compare-and-swap of rows. KEYS: a hash that stores the last call and its answer, then the columns.
+# ARGV: the call's number, the number of rows, and for each row: its key, the old row of each column
+# ('' for none), the new row of each column. If an answer is lost, the client sends the same call
+# again. The script then returns the stored answer and changes nothing.
 _SWAP = """
 local last = redis.call('HMGET', KEYS[1], 'call', 'answer')
 if last[1] == ARGV[1] then return last[2] end
@@ -55,8 +55,8 @@ class RedisStore(RowStore):
     """The rows of one table.
 
     Args:
-        name: Of the table.
-        settings: Of the creator.
+        name: The table's name.
+        settings: The creator's settings.
     """
 
     def __init__(self, name: str, settings: Settings) -> None:
@@ -73,7 +73,7 @@ class RedisStore(RowStore):
         self._noted: set[str] = set()
 
     def read(self, columns: Sequence[str], keys: Sequence[bytes]) -> list[list[Row]]:
-        """Returns for each column the rows of `keys`."""
+        """Returns the rows of `keys`, for each column."""
         parts = self._parts(keys)
         commands = [
             ("HMGET", self._hash(column, part), *_of(keys, numbers))
@@ -117,7 +117,7 @@ class RedisStore(RowStore):
         old: Mapping[str, Sequence[Row]],
         new: Mapping[str, Sequence[bytes]],
     ) -> list[bool]:
-        """Writes each key's new rows if its old ones are still there, atomically for each key."""
+        """Writes a key's new rows if its old rows are unchanged; atomic for each key."""
         self._note(new)
         parts = self._parts(keys)
         commands = []
@@ -155,12 +155,12 @@ class RedisStore(RowStore):
         self._noted.discard(column)
 
     def columns(self) -> list[str]:
-        """Returns the names of all columns that were written."""
+        """Returns the names of all columns that were ever written."""
         [names] = self._run([("SMEMBERS", self._hash("columns", 0))])
         return sorted(name.decode() for name in names)
 
     def scan(self) -> Iterator[Sequence[bytes]]:
-        """Yields the keys, some at a time; one that is there throughout comes exactly once."""
+        """Yields the keys in batches. A key that is present throughout is yielded exactly once."""
         for part in range(len(self._tags)):
             cursor: bytes | None = b"0"
             seen: set[bytes] = set()
@@ -169,7 +169,7 @@ class RedisStore(RowStore):
                 [answer] = self._run([("HSCAN", name, cursor, "COUNT", count)])
                 following, keys = _scanned(answer)
                 new = [key for key in dict.fromkeys(keys) if key not in seen]
-                seen.update(new)  # Redis may return a key again while the hash grows
+                seen.update(new)  # Redis may return a key twice while the hash grows
                 if new:
                     yield new
                 cursor = following
@@ -179,14 +179,14 @@ class RedisStore(RowStore):
         return int(sum(self._each_slice("HLEN", self.VALUE)))
 
     def clear(self) -> None:
-        """Removes everything but the description."""
+        """Removes everything except the description."""
         for column in dict.fromkeys([self.VALUE, *self.columns()]):
             self._each_slice("UNLINK", column)
         self._run([("UNLINK", self._hash("columns", 0))])
         self._noted.clear()
 
     def describe(self, text: str) -> str:
-        """Returns the description that the rows were first kept under; keeps `text` if none was."""
+        """Returns the stored description. Stores `text` first if there is none."""
         name = self._hash("description", 0)
         slices = str(len(self._tags))
         self._run([("HSETNX", name, "table", text), ("HSETNX", name, "slices", slices)])
@@ -212,7 +212,7 @@ class RedisStore(RowStore):
         return f"{{{self._tags[part]}}}{self._prefix}:{column}"
 
     def _parts(self, keys: Sequence[bytes]) -> list[tuple[int, Sequence[int]]]:
-        """Returns slices and numbers of the keys in them, as many as a command may have."""
+        """Returns slices with the positions of their keys, at most one command's keys each."""
         count, size = len(self._tags), self._settings.keys_sending_size
         numbers: list[Sequence[int]] = [range(len(keys))]
         if count > 1:
@@ -233,11 +233,11 @@ class RedisStore(RowStore):
 
         Args:
             commands: See `Connection.run`.
-            numbers: Of the keys that each command is about.
-            verb: What a failure kept from being done to them.
+            numbers: For each command, the positions of its keys.
+            verb: The participle for the error message, such as "read".
 
         Raises:
-            tf.errors.UnavailableError: A command failed, whatever became of the others.
+            tf.errors.UnavailableError: A command failed. Other commands may have succeeded.
         """
         answers = self._connection.run(commands)
         failed = [at for at, each in enumerate(answers) if isinstance(each, Exception)]
@@ -259,21 +259,21 @@ class RedisStore(RowStore):
 
 
 def _of(items: Sequence[bytes], numbers: Sequence[int]) -> Sequence[bytes]:
-    """Returns the items of these numbers; ranges without gaps are quicker."""
+    """Returns the items at these positions. Contiguous ranges are faster."""
     if isinstance(numbers, range):
         return items[numbers.start : numbers.stop]
     return [items[number] for number in numbers]
 
 
 def _scanned(answer: Any) -> tuple[bytes | None, list[bytes]]:
-    """Returns where a scan goes on, or None at its end, and the keys of this answer."""
+    """Returns the scan's cursor, or None at its end, and the keys of this answer."""
     cursor, rows = answer
     keys = list(rows) if isinstance(rows, dict) else list(rows[::2])
     return (None if int(cursor) == 0 else str(int(cursor)).encode()), keys
 
 
 def _spread_tags(count: int) -> tuple[str, ...]:
-    """Returns hash tags whose slots of a Cluster lie evenly: one in each equal range of them."""
+    """Returns hash tags that divide a Cluster's slots evenly: one in each equal range."""
     tags = []
     for part in range(count):
         wanted = range(part * _SLOTS // count, (part + 1) * _SLOTS // count)
