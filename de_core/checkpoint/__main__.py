@@ -19,10 +19,10 @@ from de_core.snapshot.file import Rows, SnapshotFile
 from de_core.snapshot.table_files import about
 
 _EPILOG = """\
-A snapshot file holds one table, or what changed of one since its parent (a delta): keys, rows of
+A snapshot file holds a table, or its changes since its parent file (a delta): keys, rows of
 values, optimizer slots, and a checksum for every block. FILE may also be a checkpoint: a directory
-that de.checkpoint.save wrote, the prefix of a tf.train.Checkpoint, or an exported version; then all
-files that it consists of are meant.
+that de.checkpoint.save wrote, the prefix of a tf.train.Checkpoint, or an exported version. Then the
+command reads all files of the checkpoint.
 
 examples:
   What is in a checkpoint, and is it whole?
@@ -30,12 +30,12 @@ examples:
     python -m de_core.checkpoint verify training/ckpt-12
   The rows of two keys, with their optimizer slots:
     python -m de_core.checkpoint cat users.de --key 7 --key 12 --slots
-  All rows of a table for another program, a JSON object a line:
+  All rows of a table for another program, one JSON object per line:
     python -m de_core.checkpoint cat users.de --json > users.jsonl
   Which keys changed between two saves?
     python -m de_core.checkpoint diff monday.de tuesday.de
 
-exit status: 0 all is well; 1 a file is damaged, or two differ; 2 a file cannot be read at all.
+exit status: 0 no problem; 1 a file is damaged, or two files differ; 2 a file cannot be read at all.
 """
 
 
@@ -43,16 +43,16 @@ def parser() -> argparse.ArgumentParser:
     """Returns the parser of the command line."""
     result = argparse.ArgumentParser(
         prog="python -m de_core.checkpoint",
-        description="Shows what snapshot files of tables hold, and checks and compares them.",
+        description="Describes, prints, checks and compares snapshot files of tables.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = result.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    inspect = commands.add_parser("inspect", help="say what files hold, from their headers alone")
+    inspect = commands.add_parser("inspect", help="describe files from their headers alone")
     verify = commands.add_parser("verify", help="check every byte of files")
     for command in (inspect, verify):
         command.add_argument("files", nargs="+", metavar="FILE", help="a file or a checkpoint")
-    inspect.add_argument("--json", action="store_true", help="print a JSON object a file")
+    inspect.add_argument("--json", action="store_true", help="print one JSON object per file")
     cat = commands.add_parser("cat", help="print the rows of files")
     cat.add_argument("files", nargs="+", metavar="FILE", help="a file or a checkpoint")
     cat.add_argument("--limit", type=int, metavar="N", help="stop after N rows")
@@ -60,11 +60,11 @@ def parser() -> argparse.ArgumentParser:
         "--key", action="append", metavar="KEY", help="print this key only; repeatable"
     )
     cat.add_argument("--slots", action="store_true", help="print optimizer slots too")
-    cat.add_argument("--json", action="store_true", help="print a JSON object a row")
-    diff = commands.add_parser("diff", help="say which keys of two files differ")
-    diff.add_argument("files", nargs=2, metavar="FILE", help="two files, or checkpoints of one")
+    cat.add_argument("--json", action="store_true", help="print one JSON object per row")
+    diff = commands.add_parser("diff", help="list the keys that differ between two files")
+    diff.add_argument("files", nargs=2, metavar="FILE", help="a file, or a checkpoint of one file")
     diff.add_argument(
-        "--limit", type=int, default=20, metavar="N", help="name at most N keys of each kind (20)"
+        "--limit", type=int, default=20, metavar="N", help="list at most N keys of each kind (20)"
     )
     return result
 
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status.
 
     Args:
-        arguments: Of the command line; None for those of this process.
+        arguments: Command line arguments; None for those of this process.
     """
     options = parser().parse_args(arguments)
     run = {"inspect": _inspect, "verify": _verify, "cat": _cat, "diff": _diff}[options.command]
@@ -150,7 +150,7 @@ def _wanted(file: SnapshotFile, keys: list[str] | None) -> Iterator[Rows]:
     if keys is not None:
         strings = file.info["key_dtype"] == "string"
         wanted = {key.encode() if strings else _number(key, file.path) for key in keys}
-    quiet = sys.stdout.isatty()  # or the bar would stand among the rows
+    quiet = sys.stdout.isatty()  # a progress bar would mix with the printed rows
     with Progress(file.rows, "cat", sys.stdout if quiet and wanted else None) as progress:
         for rows in file.batches():
             if wanted is not None:

@@ -1,4 +1,4 @@
-"""What workers that train in step agree on while each writes its part of one checkpoint."""
+"""Coordinates workers that train in step while each writes its part of one checkpoint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from de_core.tables.sharded import ShardedTable
 
 
 def partners(tables: Iterable[ShardedTable]) -> Router:
-    """Returns by whom tables are divided: one router stands for all.
+    """Returns the router that divides the tables among workers, or any router if none does.
 
     Raises:
         ValueError: Only some of the tables are divided among workers.
@@ -31,24 +31,24 @@ def partners(tables: Iterable[ShardedTable]) -> Router:
 
 
 def of_the_first(router: Router, value: Any) -> Any:
-    """Returns what the first worker has.
+    """Returns the first worker's value.
 
     Args:
-        router: Of the tables.
-        value: Strings, numbers, and lists and dicts of them.
+        router: The tables' router.
+        value: Strings and numbers, or lists and dicts of them.
     """
     return json.loads(router.texts(json.dumps(value))[0]) if router.is_spread else value
 
 
 def of_all(router: Router, work: Callable[[], Any]) -> list[Any]:
-    """Does something on each worker, and returns what came of it, in the order of the workers.
+    """Runs a function on each worker, and returns the results in the order of the workers.
 
     Args:
-        router: Of the tables.
-        work: Returns strings, numbers, and lists and dicts of them.
+        router: The tables' router.
+        work: Returns strings and numbers, or lists and dicts of them.
 
     Raises:
-        tf.errors.AbortedError: Another worker failed; this one's own error is raised as it is.
+        tf.errors.AbortedError: Another worker failed. A worker raises its own error unchanged.
     """
     if not router.is_spread:
         return [work()]

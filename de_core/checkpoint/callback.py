@@ -1,4 +1,4 @@
-"""The Keras callback that writes checkpoints which cost what changed."""
+"""The Keras callback that writes incremental checkpoints."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from de_core.checkpoint.manager import Manager
 
 
 class IncrementalCheckpoint(keras.callbacks.Callback):
-    """Saves a model's tables, other weights and optimizer as a `Manager` does, while it trains.
+    """Saves a model's tables, other weights and optimizer with a `Manager` during training.
 
     Args:
-        directory: Where the checkpoints are written.
-        save_freq: "epoch", or after how many batches.
-        restore: Whether training begins with the newest whole checkpoint of the directory, if any.
-        **options: Of the `Manager`.
+        directory: Directory of the checkpoints.
+        save_freq: "epoch", or the number of batches between saves.
+        restore: Whether to restore the newest whole checkpoint, if any, when training begins.
+        **options: Arguments of the `Manager`.
 
     Raises:
         ValueError: `save_freq` is neither "epoch" nor a positive integer.
@@ -58,7 +58,7 @@ class IncrementalCheckpoint(keras.callbacks.Callback):
 
     @property
     def manager(self) -> Manager:
-        """What writes the checkpoints; it is made when training begins.
+        """The manager that writes the checkpoints. It is created when training begins.
 
         Raises:
             RuntimeError: Training has not begun.
@@ -70,12 +70,12 @@ class IncrementalCheckpoint(keras.callbacks.Callback):
         return self._manager
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Makes the manager, and restores."""
+        """Creates the manager and restores the newest checkpoint."""
         del logs
         if self._manager is None:
             optimizer = self.model.optimizer
-            # Or the restored values of its variables would wait until they are made, and what is
-            # saved before would be without them.
+            # Build the optimizer first. Otherwise its variables would be restored only when they
+            # are created, and a save before that would omit them.
             if hasattr(optimizer, "build") and not getattr(optimizer, "built", True):
                 optimizer.build(self.model.trainable_variables)
             checkpoint = tf.train.Checkpoint(model=self.model, optimizer=optimizer)
@@ -97,6 +97,6 @@ class IncrementalCheckpoint(keras.callbacks.Callback):
             self.manager.save()
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Waits for what is done in the background."""
+        """Waits for work in the background."""
         del logs
         self.manager.wait()

@@ -1,4 +1,4 @@
-"""A directory of numbered checkpoints, of which later ones need files of earlier ones."""
+"""A directory of numbered checkpoints. Later checkpoints may need files of earlier ones."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ class Directory:
     """Checkpoints `<path>/<name>-<number>`, and the snapshot files beside them.
 
     Args:
-        path: The directory; it is made.
-        name: Of the checkpoints.
+        path: The directory; it is created.
+        name: Name of the checkpoints.
     """
 
     def __init__(self, path: str, name: str) -> None:
         self.path = path
         self._name = name
-        # By prefix, the possible names of each file that the checkpoint needs.
+        # For each prefix, the possible names of each file that the checkpoint needs.
         self._needs: dict[str, list[tuple[str, ...]]] = {}
         tf.io.gfile.makedirs(path)
 
     def prefixes(self) -> list[str]:
-        """Returns the prefixes of checkpoints that lack no file, the oldest first."""
+        """Returns the prefixes of complete checkpoints, the oldest first."""
         names = self.names()
         return [prefix for prefix in self._begun(names) if self._has_all(prefix, names)]
 
     def latest(self) -> str | None:
-        """Returns the prefix of the newest checkpoint of which every file is there, or None."""
+        """Returns the prefix of the newest complete checkpoint, or None."""
         return next(filter(is_whole, reversed(self._begun(self.names()))), None)
 
     def next_prefix(self) -> str:
@@ -42,9 +42,9 @@ class Directory:
         return paths.join(self.path, f"{self._name}-{number}")
 
     def sync(self, prefix: str) -> None:
-        """Waits until TensorFlow's files of a checkpoint are on the disk.
+        """Waits until TensorFlow's files of a checkpoint are on disk.
 
-        Those of the rows are there since the op that wrote them returned.
+        The rows' files are already there when the op that wrote them returns.
         """
         for name in _of_tensorflow(self.names(), prefix):
             paths.sync(paths.join(self.path, name))
@@ -53,20 +53,20 @@ class Directory:
     def record(self, prefix: str, keep: int | None, in_use: set[str]) -> None:
         """Makes a checkpoint the one that `tf.train.latest_checkpoint` returns.
 
-        Then deletes the oldest checkpoints, and the files that none of the others needs.
+        Then deletes the oldest checkpoints, and the files that no other checkpoint needs.
 
         Args:
-            prefix: Of the checkpoint.
-            keep: How many stay; None for all. A checkpoint that a killed process began to write, or
-                of which a file is missing, does not count. It is deleted once it is older than the
-                checkpoints that stay.
-            in_use: Names of further files that stay.
+            prefix: The checkpoint's prefix.
+            keep: Number of checkpoints to keep; None for all. Incomplete checkpoints do not count.
+                They are deleted once they are older than the kept ones.
+            in_use: Names of further files to keep.
         """
-        self._needs.pop(prefix, None)  # its number may be one that was used before
+        self._needs.pop(prefix, None)  # the number may have been used before
         names = self.names()
         begun = self._begun(names)
         kept = [each for each in begun if self._has_all(each, names)][-(keep or 0) :]
-        # Names without their folder, which may be moved; TensorFlow shortens relative paths itself.
+        # Store names without the folder, because a folder may be moved. TensorFlow shortens
+        # relative paths itself.
         shorten = paths.base_name if self.path.startswith("/") else str
         tf.compat.v1.train.update_checkpoint_state(
             self.path, shorten(prefix), [shorten(each) for each in kept]
@@ -74,10 +74,10 @@ class Directory:
         self._prune(names, begun, begun.index(kept[0]) if keep is not None and kept else 0, in_use)
 
     def _prune(self, names: set[str], begun: list[str], count: int, in_use: set[str]) -> None:
-        """Deletes the first `count` checkpoints, then files that no other checkpoint needs."""
+        """Deletes the first `count` checkpoints, then the files that no other checkpoint needs."""
         used = set(in_use)
         for prefix in begun[:count]:
-            # The index first: what has one is whole.
+            # Delete the index first: a checkpoint with an index counts as whole.
             for name in _of_tensorflow(names, prefix):
                 self._discard(name)
             self._needs.pop(prefix, None)
@@ -92,12 +92,12 @@ class Directory:
                 self._discard(name)
 
     def remove(self, prefix: str, in_use: set[str]) -> None:
-        """Deletes what a save that failed has left."""
+        """Deletes the files of a failed save."""
         base = paths.base_name(prefix)
         for name in self.names():
             if name.startswith(f"{base}.") and name not in in_use:
                 self._discard(name)
-        parts = f"{prefix}_temp"  # where TensorFlow writes before it renames
+        parts = f"{prefix}_temp"  # TensorFlow writes here and then renames
         if tf.io.gfile.exists(parts):
             tf.io.gfile.rmtree(parts)
 
@@ -106,7 +106,7 @@ class Directory:
         return set(tf.io.gfile.listdir(self.path))
 
     def _begun(self, names: set[str]) -> list[str]:
-        """Returns the prefixes that have an index, of which a killed process may leave a part."""
+        """Returns the prefixes that have an index, complete or not."""
         return [paths.join(self.path, f"{self._name}-{number}") for number in self._numbers(names)]
 
     def _needed(self, prefix: str) -> list[tuple[str, ...]] | None:
@@ -128,7 +128,7 @@ class Directory:
         return sorted(int(match[1]) for match in matches if match)
 
     def _snapshot_of(self, name: str) -> str | None:
-        """Returns which snapshot file a name is of, or will be once it is whole; else None."""
+        """Returns a snapshot file's name, without the suffix of a temporary one, or None."""
         pattern = re.escape(self._name) + r"-\d+\.data-r[0-9a-z]{4}-of-[0-9a-z]{5}"
         match = re.fullmatch(rf"({pattern})(?:\.tmp-[0-9a-f]{{16}})?", name)
         return None if match is None else match[1]
@@ -139,8 +139,8 @@ class Directory:
 
 
 def _of_tensorflow(names: set[str], prefix: str) -> list[str]:
-    """Returns which names are those of TensorFlow's own files of a checkpoint, the index first."""
-    # By their beginning before the rest: of long chains there are thousands of names.
+    """Returns TensorFlow's own files of a checkpoint, the index first."""
+    # Filter by prefix first: long chains have thousands of names.
     base = paths.base_name(prefix)
     own = (name for name in names if name.startswith(f"{base}."))
     found = [name for name in own if _TENSORFLOWS.fullmatch(name, len(base))]

@@ -1,4 +1,4 @@
-"""A Variable's rows in files that the program names: `save_to_file_system` and its reverse."""
+"""Saves a Variable's rows to files that the program names, and loads them again."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from de_core.tables.served_copy import file_stem
 from de_core.tables.sharded import ShardedTable
 
 _SUFFIX = ".de"
-# What a file is called behind its name until all files of its save are whole.
+# Suffix of a new file until all files of its save are complete.
 _NEW = ".new-"
-# By the first file's path what lets the threads of this process save it one after another.
+# A lock per first file's path: threads of this process save it one after another.
 _SAVES: dict[str, threading.Lock] = {}
 
 
 class FileSystem:
-    """The part of a `Variable` that writes its tables to files and reads them back."""
+    """Mixin of `Variable`: writes its tables to files and reads them back."""
 
     _store: ShardedTable
 
@@ -44,27 +44,27 @@ class FileSystem:
         buffer_size: int = 4194304,
         name: str | None = None,
     ) -> Any:
-        """Writes each table to one snapshot file, values and optimizer slots.
+        """Writes each table to a snapshot file, with values and optimizer slots.
 
-        A file is replaced when the new one is whole; a save that fails leaves the old one.
+        A new file replaces an old one only when it is complete. A failed save keeps the old file.
 
         Args:
             dirpath: The directory, on any of TensorFlow's file systems.
-            proc_size: Number of processes that save into it, each the rows it has.
-            proc_rank: Which of them this is.
+            proc_size: Number of processes that save into the directory, each its own rows.
+            proc_rank: This process's number, from 0.
             file_name_list: A name for each table; None for `<name>_mht_<i>of<n>`.
-            dirpath_env: Name of an environment variable that, where it is set, replaces `dirpath`.
-            append_to_file: Keep what the files hold: the rows are added as a further part, and
-                where both have a row loading takes the later. Eager mode only.
-            buffer_size: Kept for compatibility. Memory is bounded in any case.
-            name: Kept for compatibility.
+            dirpath_env: Name of an environment variable that replaces `dirpath` if it is set.
+            append_to_file: Keep the files' rows and append the table's rows as another part.
+                Loading takes the later row of a key. Eager mode only.
+            buffer_size: Ignored: memory is always bounded.
+            name: Ignored.
 
         Returns:
-            None, or in a graph an op.
+            None; in a graph, an op.
 
         Raises:
-            ValueError: `proc_rank` or `file_name_list` does not fit, or the files of that name are
-                another Variable's.
+            ValueError: `proc_rank` or `file_name_list` does not fit, or files of these names belong
+                to another Variable.
             tf.errors.OpError: A file cannot be written.
         """
         del name
@@ -108,31 +108,32 @@ class FileSystem:
         *,
         merge: bool = False,
     ) -> Any:
-        """Reads what `save_to_file_system` wrote, from any number of tables and processes.
+        """Reads files that `save_to_file_system` wrote, from any number of tables and processes.
 
         A failed call changes nothing.
 
         Args:
             dirpath: The directory.
-            proc_size: Number of processes that load. Where as many saved, each reads its own files;
-                else each reads all and keeps the keys that `default_partition_fn` gives to it.
-            proc_rank: Which of them this is.
-            file_name_list: Names of files; None for those of this Variable's name.
-            dirpath_env: Name of an environment variable that, where it is set, replaces `dirpath`.
-            load_entire_dir: Read every snapshot file of the directory, whatever its name. Where two
-                have a row the later name counts.
-            buffer_size: Kept for compatibility.
-            name: Kept for compatibility.
-            merge: Whether rows that the files do not have stay.
+            proc_size: Number of processes that load. If it equals the number that saved, each
+                process reads its own files. Otherwise each reads all files and keeps the keys that
+                `default_partition_fn` assigns to it.
+            proc_rank: This process's number, from 0.
+            file_name_list: Names of the files; None for the names derived from the Variable's name.
+            dirpath_env: Name of an environment variable that replaces `dirpath` if it is set.
+            load_entire_dir: Read every snapshot file of the directory, whatever its name. If two
+                files have a row for a key, the file whose name sorts last wins.
+            buffer_size: Ignored.
+            name: Ignored.
+            merge: Whether to keep rows that are not in the files.
 
         Returns:
-            None, or in a graph an op.
+            None; in a graph, an op.
 
         Raises:
-            ValueError: `proc_rank` does not fit, or the files are another Variable's.
-            tf.errors.NotFoundError: There are no such files, or one of several is missing.
+            ValueError: `proc_rank` does not fit, or the files belong to another Variable.
+            tf.errors.NotFoundError: There are no such files, or some of them are missing.
             tf.errors.DataLossError: A file is damaged.
-            tf.errors.InvalidArgumentError: A file is of a table of other dtypes or another dim.
+            tf.errors.InvalidArgumentError: A file's table has other dtypes or another dim.
         """
         del name
         _check_processes(proc_size, proc_rank, buffer_size)
@@ -173,7 +174,7 @@ def _file_names(
 
 
 def _write_all_or_none(store: ShardedTable, targets: list[str]) -> None:
-    """Writes the tables' files beside the targets; when all are whole they take their place."""
+    """Writes the tables' files beside the targets, and renames them once all are complete."""
     with _SAVES.setdefault(targets[0], threading.Lock()):
         _write_beside(store, targets)
 
@@ -182,7 +183,7 @@ def _write_beside(store: ShardedTable, targets: list[str]) -> None:
     for path in targets:
         for left in tf.io.gfile.glob(
             f"{paths.literal(path)}{_NEW}*"
-        ):  # by a process that was killed
+        ):  # left by a process that was killed
             _remove(left)
     tag = secrets.token_hex(8)
     written = [f"{path}{_NEW}{tag}" for path in targets]
@@ -224,12 +225,12 @@ def _check_found(files: list[str], folder: str, pattern: str) -> None:
 
 
 def _check_own(store: ShardedTable, folder: str) -> None:
-    """Raises if files of this Variable's name are another's: names may differ by a slash alone."""
+    """Raises if the files belong to another Variable. Names may differ only by a slash."""
     pattern = re.compile(_own_pattern(store, None, None))
     for path in (
         paths.join(folder, e) for e in tf.io.gfile.listdir(folder) if pattern.fullmatch(e)
     ):
-        with contextlib.suppress(tf.errors.OpError):  # none there, or none that can be read
+        with contextlib.suppress(tf.errors.OpError):  # the file is missing or unreadable
             name = str(table_files.about(path)["metadata"].get("table", store.name))
             if name != store.name:
                 raise ValueError(
@@ -240,7 +241,7 @@ def _check_own(store: ShardedTable, folder: str) -> None:
 
 
 def _own_pattern(store: ShardedTable, proc_size: int | None, proc_rank: int | None) -> str:
-    """Returns a regular expression for names of this Variable's files, with the groups i and n."""
+    """Returns a regular expression, with groups i and n, for the names of this Variable's files."""
     if proc_size is None:
         ending = r"(?:_rank\d+_size\d+)?"
     else:
@@ -252,7 +253,7 @@ def _own_pattern(store: ShardedTable, proc_size: int | None, proc_rank: int | No
 def _own_files(
     store: ShardedTable, folder: str, proc_size: int | None, proc_rank: int | None
 ) -> list[str]:
-    """Returns the files of the newest save of this Variable, and the parts appended to them."""
+    """Returns the files of this Variable's newest save, with the parts appended to them."""
     pattern = re.compile(_own_pattern(store, proc_size, proc_rank))
     layouts: dict[int, dict[int, list[str]]] = {}
     for entry in tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []:
@@ -276,7 +277,7 @@ def _own_files(
 
 
 def _check_one_save(stems: dict[int, list[str]]) -> None:
-    """Raises unless each process wrote all of its tables in one save."""
+    """Raises unless each process wrote all its tables in one save."""
     saves: dict[str, set[str]] = {}
     for path in (path for own in stems.values() for path in own):
         process = re.sub(r"_mht_\d+of", "_mht_of", path)
@@ -301,9 +302,10 @@ def _newest(stems: dict[int, list[str]]) -> int:
 
 
 def _parts(path: str) -> list[str]:
-    """Returns a file and what was appended to it, in order.
+    """Returns a file and the parts appended to it, in order.
 
-    A part names the id of the file it belongs to, so one that outlived it is not taken for its own.
+    A part's name contains the id of its file. So a part of an older file is not read with a newer
+    one.
     """
     whole = path if path.endswith(_SUFFIX) else path + _SUFFIX
     if not tf.io.gfile.exists(whole):
@@ -325,7 +327,7 @@ def _next_part(path: str) -> str:
 
 
 def _remove_other_layouts(folder: str, names: set[str], pattern: str) -> None:
-    """Deletes the files of a save with another number of tables, and parts of replaced files."""
+    """Deletes files of saves with another number of tables, and parts of replaced files."""
     kept = {each for name in names for each in _parts(paths.join(folder, name))}
     own = re.compile(
         pattern.replace(re.escape(_SUFFIX), rf"(?:\.[0-9a-f]+\.part-\d+)?{re.escape(_SUFFIX)}")

@@ -1,4 +1,4 @@
-"""Checkpoints of a whole model that cost what changed: a base now and then, deltas between."""
+"""Incremental checkpoints of a whole model: an occasional base, and deltas between."""
 
 from __future__ import annotations
 
@@ -18,33 +18,35 @@ from de_core.checkpoint.plan import Plan, following
 from de_core.snapshot.table_files import Reading
 from de_core.tables.sharded import ShardedTable
 
-# Of each table, in their order, the names and ids of a base and its deltas.
+# For each table in order, the names and ids of a base and its deltas.
 _Chains = list[list[tuple[str, str]]]
 
 
 class Manager:
-    """Writes checkpoints into a directory, of which each holds only the rows that changed.
+    """Writes incremental checkpoints: each contains only the rows that changed.
 
-    The first is a base; each later one a delta to it, which needs the files before it: they stay as
-    long as a kept checkpoint needs them. When a chain of deltas grows long, a thread joins it into
-    a new base, file to file, while training goes on. What is not a table is written by
-    `tf.train.Checkpoint`, which can also restore any of these checkpoints.
+    The first checkpoint is a base. Each later one is a delta, which needs the files before it.
+    These files are kept as long as a kept checkpoint needs them. When a chain of deltas gets long,
+    a thread compacts it into a new base, from file to file, while training continues. Everything
+    except tables is written by `tf.train.Checkpoint`, which can also restore any of these
+    checkpoints.
 
-    Do not let `tf.train.CheckpointManager` delete checkpoints from the same directory: it does not
+    Do not let `tf.train.CheckpointManager` delete checkpoints in the same directory: it does not
     know which files later deltas need.
 
     Args:
         target: A `tf.train.Checkpoint`, or a model, module, layer or Variable.
-        directory: Where they are written, as `<directory>/<name>-<number>`.
-        max_to_keep: Checkpoints to keep; None for all.
-        compact_after: Deltas after which a chain is joined into a base.
-        base_every: Saves from one base to the next; None for a first one only, and compaction.
+        directory: Directory of the checkpoints `<directory>/<name>-<number>`.
+        max_to_keep: Number of checkpoints to keep; None for all.
+        compact_after: Compact a chain into a base after this many deltas.
+        base_every: Write a base instead of a delta every this many saves. None for a base only at
+            the first save and by compaction.
         consistent: As for `de.checkpoint.save`.
-        name: Of the checkpoints.
+        name: Name of the checkpoints.
 
     Raises:
-        ValueError: A number is not positive, `name` is none of a file, or `directory` is not one
-            that TensorFlow can restore from.
+        ValueError: A number is not positive, `name` is not a valid file name, or TensorFlow cannot
+            restore from `directory`.
 
     Example:
     >>> import tempfile, de_core as de
@@ -94,16 +96,16 @@ class Manager:
         self._base_every = base_every
         self._consistent = consistent
         self._chain = f"checkpoint {self._files.path}"
-        self._lock = threading.RLock()  # one save or restore at a time, of whichever thread
+        self._lock = threading.RLock()  # only one save or restore at a time, from any thread
         self._chains: dict[ShardedTable, _Chains] = {}
         self._saves_since_base = 0
         self._compaction: _Compaction | None = None
-        #: What the ops reported of the last save, by table name.
+        #: The ops' reports of the last save, by table name.
         self.reports: dict[str, list[dict[str, Any]]] = {}
 
     @property
     def directory(self) -> str:
-        """Where the checkpoints are."""
+        """The directory of the checkpoints."""
         return self._files.path
 
     @property
@@ -119,11 +121,11 @@ class Manager:
     def save(self) -> str:
         """Writes the next checkpoint.
 
-        A failed save leaves the ones before whole, and no row's change is lost to the next. Calls
-        from several threads follow each other.
+        A failed save leaves earlier checkpoints whole. The next save still contains all changes.
+        Calls from several threads run one after another.
 
         Returns:
-            Its prefix.
+            The checkpoint's prefix.
 
         Raises:
             tf.errors.OpError: A file cannot be written.
@@ -147,7 +149,7 @@ class Manager:
         self._saves_since_base = self._saves_since_base + 1 if plan.earlier else 0
         self.reports = {}
         for store, (made, reports) in plan.written.items():
-            if not store.outlives_its_process:  # of those no changes are noted: no deltas
+            if not store.outlives_its_process:  # persistent tables track no changes: no deltas
                 self._chains[store] = _chains(made, len(store.tables))
             texts = [report.numpy().decode() for report in reports]
             new = [json.loads(text) for text in texts]
@@ -159,13 +161,13 @@ class Manager:
         return prefix
 
     def restore(self, prefix: str | None = None) -> str | None:
-        """Restores a checkpoint; the next save is a delta to it where the tables are as many.
+        """Restores a checkpoint. With as many tables, the next save is a delta to it.
 
         Args:
-            prefix: Of the checkpoint; None for the newest whole one.
+            prefix: The checkpoint's prefix; None for the newest whole one.
 
         Returns:
-            Its prefix, or None where there is none yet.
+            The prefix, or None if there is no checkpoint yet.
         """
         with self._lock:
             return self._restore(prefix)
@@ -188,7 +190,7 @@ class Manager:
         return prefix
 
     def wait(self) -> None:
-        """Waits for what joins deltas in the background; if it failed the next save is a base."""
+        """Waits for compaction in the background. If it failed, the next save writes a base."""
         with self._lock:
             self._take_compaction(wait=True)
 
@@ -209,7 +211,7 @@ class Manager:
         return plan
 
     def _follows(self, store: ShardedTable, chains: _Chains) -> bool:
-        """Returns whether the next deltas of the tables will follow the last files of chains."""
+        """Returns whether the tables' next deltas will continue these chains."""
         for table, chain in zip(store.tables, chains, strict=True):
             chains_now = json.loads(table.run(library.de_table_chains).numpy())["chains"]
             ids = [each["id"] for each in chains_now if each["chain"] == self._chain]
@@ -252,7 +254,7 @@ class Manager:
 
 
 class _Compaction:
-    """A thread that joins chains of files into bases."""
+    """A thread that compacts chains of files into bases."""
 
     def __init__(self, folder: str, prefix: str, chains: dict[ShardedTable, _Chains]) -> None:
         self.made: dict[ShardedTable, list[tuple[str, str]]] = {}

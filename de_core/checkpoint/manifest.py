@@ -1,4 +1,4 @@
-"""The file that makes a directory of snapshot files a checkpoint: written last, and whole."""
+"""The manifest makes a directory of snapshot files a checkpoint. It is written last, atomically."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import tensorflow as tf
 
 from de_core.base import paths
 
-#: Name of the file in its directory.
+#: File name of the manifest.
 NAME = "MANIFEST"
 _FORMAT = "de_core tables 1"
 
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """What a checkpoint of tables consists of.
+    """The contents of a checkpoint of tables.
 
     Attributes:
-        tables: By the Variable's name its files, each a dict of `file` (its name in the
-            directory), `id` and what else the report of its save said.
-        created: Seconds since 1970.
+        tables: For each Variable name, its files. A file is a dict of `file` (its name in the
+            directory), `id`, and the other fields of its save's report.
+        created: Time of the save in seconds since 1970.
     """
 
     tables: dict[str, list[dict[str, Any]]]
@@ -37,11 +37,11 @@ class Manifest:
 
 
 def write(folder: str, manifest: Manifest) -> None:
-    """Replaces the manifest of a directory at once.
+    """Replaces the manifest of a directory atomically.
 
     Raises:
-        tf.errors.OpError: The manifest cannot be written. If only the folder failed to sync, the
-            directory holds the new manifest already.
+        tf.errors.OpError: The manifest cannot be written. If only syncing the folder failed, the
+            directory already contains the new manifest.
     """
     body = json.dumps(dataclasses.asdict(manifest), sort_keys=True)
     text = json.dumps({"format": _FORMAT, "checksum": _checksum(body), "body": body}, indent=1)
@@ -67,8 +67,8 @@ def read(folder: str) -> Manifest:
     """Reads the manifest of a directory.
 
     Raises:
-        tf.errors.NotFoundError: There is none.
-        tf.errors.DataLossError: It is damaged.
+        tf.errors.NotFoundError: The directory has no manifest.
+        tf.errors.DataLossError: The manifest is damaged.
     """
     path = paths.join(folder, NAME)
     if not tf.io.gfile.exists(path):

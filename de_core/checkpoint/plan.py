@@ -1,4 +1,4 @@
-"""How the tables of a checkpoint are saved and restored: what doors of our own ask for."""
+"""Options for saving and restoring all tables of a checkpoint, set by this library itself."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from de_core.tables.sharded import ShardedTable
 
 @dataclasses.dataclass
 class Plan:
-    """What applies to every table that is saved or restored while it is active.
+    """Options for every table that is saved or restored while the plan is active, and results.
 
     Attributes:
-        attributes: Of the saving ops, such as `chain` and `delta`.
-        earlier: Names and ids, [n, 2], of the files that a table's deltas follow.
-        reading: How files are read.
-        written: The references of the tables saved, and their reports.
-        restored: The files of the tables restored.
+        attributes: Attributes of the save ops, such as `chain` and `delta`.
+        earlier: Names and ids, [n, 2], of the files that a table's deltas continue.
+        reading: Options for reading files.
+        written: The references of the saved tables, and their reports.
+        restored: The files of the restored tables.
     """
 
     attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -39,7 +39,7 @@ _active: contextvars.ContextVar[Plan] = contextvars.ContextVar("de_core_plan")
 
 
 def current() -> Plan:
-    """Returns the active plan, or one that asks for nothing."""
+    """Returns the active plan, or a default one."""
     return _active.get(Plan())
 
 

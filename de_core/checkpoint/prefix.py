@@ -1,15 +1,15 @@
-"""Where TensorFlow is writing the checkpoint that it asks a table's state for.
+"""Finds the prefix of the checkpoint that TensorFlow is writing.
 
-It tells an object that it is saved, but not under which prefix, and the rows' files shall lie
-beside the checkpoint's own. What it does tell:
+TensorFlow asks an object for its state but does not pass the checkpoint's prefix. We need the
+prefix to write the rows' files beside the checkpoint. Two sources tell it:
 
-- `tf.train.Checkpoint` and `CheckpointManager` call the object from inside their method that is
-  given the prefix, so it is among the arguments on the call stack, in a `tf.function` too.
-- `tf.compat.v1.train.Saver` builds its ops in a name scope that holds the prefix's placeholder.
+- `tf.train.Checkpoint` and `CheckpointManager` call the object from a method whose argument is the
+  prefix. So we find it on the call stack, also in a `tf.function`.
+- `tf.compat.v1.train.Saver` creates its ops in a name scope that contains the prefix's placeholder.
 
-Nothing public says it: `tf.train.CheckpointOptions` has callbacks, but those are whoever saves's to
-pass, and one for after a checkpoint is written comes too late. Where neither of the above is so
-there is no prefix, and the rows' bytes go into the checkpoint itself, through memory.
+No public API tells the prefix. The callbacks of `tf.train.CheckpointOptions` belong to the user who
+saves, and the callback after a save runs too late. Without a prefix, the rows' bytes are written
+into the checkpoint itself, through memory.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _BUILDERS = {
         tf.compat.v1.saved_model.Builder.add_meta_graph_and_variables,
     )
 }
-# What a Saver names its placeholders of a prefix; the first one feeds the second.
+# Names of a Saver's placeholders for the prefix; the first is an input of the second.
 _SAVER_OPS = ("filename", "Const")
 
 
 def being_written() -> str | tf.Tensor | None:
     """Returns the prefix of the checkpoint that this thread is writing, or None.
 
-    In eager mode a string, else a scalar string tensor.
+    In eager mode it is a string, otherwise a scalar string tensor.
     """
     frame = _frame_of(_WRITERS)
     prefix: Any = None if frame is None else frame.f_locals.get(frame.f_code.co_varnames[1])
@@ -52,13 +52,13 @@ def being_written() -> str | tf.Tensor | None:
         return None
     if tf.executing_eagerly():
         return prefix if isinstance(prefix, str) else prefix.numpy().decode()
-    # A graph of TensorFlow 1 is made once for all prefixes, and has a placeholder.
+    # A TensorFlow 1 graph is built once for all prefixes and has a placeholder for them.
     in_function = tf.compat.v1.executing_eagerly_outside_functions()
     return tf.convert_to_tensor(prefix) if in_function else None
 
 
 def saved_model_is_being_built() -> bool:
-    """Returns whether the Saver that asks is TensorFlow 1's for a SavedModel."""
+    """Returns whether the calling Saver is a TensorFlow 1 Saver for a SavedModel."""
     return _frame_of(_BUILDERS) is not None
 
 
@@ -67,10 +67,10 @@ def _frame_of(codes: set[CodeType]) -> FrameType | None:
 
 
 def of_the_saver_being_built() -> tf.Tensor | None:
-    """Returns the prefix, a scalar string, in whose Saver's scope ops are made now, or None."""
+    """Returns the prefix placeholder, a scalar string, of the Saver being built, or None."""
     graph = tf.compat.v1.get_default_graph()
     scope = graph.get_name_scope()
-    # The last one: in a graph that was imported the scope is that of an earlier Saver, too.
+    # Take the last match: an imported graph may also contain the scope of an earlier Saver.
     for operation in reversed(graph.get_operations() if scope else []):
         parent, _, name = operation.name.rpartition("/")
         if f"{scope}/".startswith(f"{parent}/") and _is_prefix(operation, name):

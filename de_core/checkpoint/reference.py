@@ -1,8 +1,8 @@
-"""What a TensorFlow checkpoint holds of a table: the names and ids of files beside it.
+"""References: the names and ids of snapshot files, stored in a TensorFlow checkpoint.
 
-The files are called `<prefix>.data-r0000-of-k3x9a`: what TensorFlow deletes with the checkpoint
-(`<prefix>.data-?????-of-?????`), and never a name of its own. The last part is random, so that a
-checkpoint that is written again under its prefix leaves the files of the one before whole.
+The files are called `<prefix>.data-r0000-of-k3x9a`. TensorFlow deletes files of this pattern
+(`<prefix>.data-?????-of-?????`) with the checkpoint, but never uses such a name itself. The last
+part is random. So if a checkpoint is overwritten, the files of the old checkpoint stay whole.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from de_core.snapshot import table_files
 
 _DIGITS = string.digits + string.ascii_lowercase
 _MARK = ".data-r"
-# How many numbers the tables of a function have that is traced.
+# For each function being traced, the count of file numbers already given to its tables.
 _NUMBERS: weakref.WeakKeyDictionary[tf.Graph, int] = weakref.WeakKeyDictionary()
 
 
 def file_names(prefix: str, count: int) -> list[str]:
-    """Returns new names for the files of `count` tables of a checkpoint.
+    """Returns new file names for `count` tables of a checkpoint.
 
     Args:
-        prefix: Of the checkpoint.
+        prefix: The checkpoint's prefix.
         count: Number of tables.
     """
     tag = "".join(secrets.choice(_DIGITS) for _ in range(5))
@@ -44,18 +44,18 @@ def _new(names: list[str], prefix: str, count: int) -> list[str]:
 
 
 def remove_outdated(prefix: str, saves: list[tuple[str, list[str]]]) -> None:
-    """Deletes what no checkpoint holds: of killed and failed saves, and of overwritten ones.
+    """Deletes files of killed, failed and overwritten saves, which no checkpoint contains.
 
     Args:
-        prefix: Of the checkpoint that will be written.
-        saves: The prefixes and files of the last two that this process wrote, the later one last.
+        prefix: Prefix of the checkpoint that will be written next.
+        saves: Prefixes and files of the last two saves of this process, the latest last.
     """
     left = _temporary(prefix)
     last_prefix, last_files = saves[-1] if saves else ("", [])
     if last_files and not tf.io.gfile.exists(f"{last_prefix}.index"):
         left += last_files
     elif len(saves) > 1 and saves[0][0] == last_prefix:
-        with contextlib.suppress(tf.errors.OpError, ValueError):  # an index that is damaged
+        with contextlib.suppress(tf.errors.OpError, ValueError):  # the index is damaged
             named = {name for names in needed(last_prefix) for name in names}
             made = [path for _, files in saves for path in files]
             left += [path for path in made if paths.base_name(path) not in named]
@@ -65,9 +65,9 @@ def remove_outdated(prefix: str, saves: list[tuple[str, list[str]]]) -> None:
 
 
 def _temporary(prefix: str) -> list[str]:
-    """Returns the files of a checkpoint that are not whole."""
+    """Returns the temporary files of a checkpoint."""
     folder, own = paths.folder_of(prefix), paths.base_name(prefix) + _MARK
-    try:  # not by `glob`, which takes eight times as long
+    try:  # `glob` would take eight times as long
         names = tf.io.gfile.listdir(folder or ".")
     except tf.errors.NotFoundError:
         return []
@@ -75,7 +75,7 @@ def _temporary(prefix: str) -> list[str]:
 
 
 def new_numbers(count: int) -> int:
-    """Returns the first of so many numbers for files that no other table has in this function.
+    """Reserves `count` file numbers that no other table in this function has. Returns the first.
 
     Args:
         count: Number of tables.
@@ -87,11 +87,11 @@ def new_numbers(count: int) -> int:
 
 
 def graph_file_names(prefix: tf.Tensor, first: int, count: int) -> list[tf.Tensor]:
-    """The same in a graph, where the last part is the time's: random numbers may come again.
+    """Like `file_names`, in a graph. Uses the time, because a graph's random numbers can repeat.
 
     Args:
-        prefix: Of the checkpoint, a scalar string.
-        first: Number of the first file; each of a graph's tables has numbers of its own.
+        prefix: The checkpoint's prefix, a scalar string.
+        first: Number of the first file. Each table of a graph has numbers of its own.
         count: Number of tables.
     """
     milliseconds = tf.cast(tf.timestamp() * 1000.0, tf.int64)
@@ -103,11 +103,11 @@ def graph_file_names(prefix: tf.Tensor, first: int, count: int) -> list[tf.Tenso
 
 
 def made(files: Sequence[str | tf.Tensor], reports: list[tf.Tensor]) -> tf.Tensor:
-    """Returns the reference to files: a string tensor [n, 2] of their names and ids.
+    """Makes a reference to files: a string tensor [n, 2] of their names and ids.
 
     Args:
-        files: Their paths: strings, in a graph scalar tensors.
-        reports: What the op that saved each of them returned.
+        files: Paths: strings, or scalar tensors in a graph.
+        reports: For each file, the report of the op that saved it.
     """
     if tf.executing_eagerly():
         ids = [json.loads(report.numpy())["id"] for report in reports]
@@ -117,11 +117,11 @@ def made(files: Sequence[str | tf.Tensor], reports: list[tf.Tensor]) -> tf.Tenso
 
 
 def extended(earlier: tf.Tensor, later: tf.Tensor) -> tf.Tensor:
-    """Returns, in eager mode, the reference to files and the deltas that follow them.
+    """Returns a reference to files and the deltas that follow them. Eager mode only.
 
     Args:
-        earlier: Of each table a base and its deltas, [m * n, 2], table by table.
-        later: One more delta of each table, [n, 2].
+        earlier: For each table, a base and its deltas, [m * n, 2], grouped by table.
+        later: One more delta for each table, [n, 2].
     """
     tables = later.shape[0]
     chains = earlier.numpy().reshape([tables, -1, 2])
@@ -129,15 +129,15 @@ def extended(earlier: tf.Tensor, later: tf.Tensor) -> tf.Tensor:
 
 
 def resolved(reference: tf.Tensor, prefix: str) -> list[str]:
-    """Returns the paths of the files that a reference names, in eager mode.
+    """Returns the paths of the files in a reference. Eager mode only.
 
     Args:
-        reference: What `made` returned.
-        prefix: Of the checkpoint that holds it, wherever it lies now.
+        reference: The result of `made`.
+        prefix: Current prefix of the checkpoint that contains the reference.
 
     Raises:
         tf.errors.NotFoundError: A file is missing.
-        tf.errors.DataLossError: A file is another one than the reference names, or is damaged.
+        tf.errors.DataLossError: A file is damaged, or its id differs from the reference.
     """
     found = []
     for name, identity in reference.numpy().astype(str):
@@ -157,7 +157,7 @@ def resolved(reference: tf.Tensor, prefix: str) -> list[str]:
 
 
 def graph_resolved(reference: tf.Tensor, prefix: tf.Tensor) -> tf.Tensor:
-    """The same in a graph: the paths, a string vector. A wrong file fails when it runs."""
+    """Like `resolved`, in a graph. Returns a string vector; a wrong file fails at run time."""
     folder = tf.strings.regex_replace(prefix, "[^/]*$", "")
     files = tf.strings.join([folder, reference[:, 0]])
 
@@ -178,10 +178,10 @@ _WRONG_FILE = "The files of a checkpoint must be those that were saved with it."
 
 
 def check(path: str, identity: str) -> None:
-    """Raises unless a file is the snapshot of an id.
+    """Checks that a file is the snapshot with this id.
 
     Raises:
-        tf.errors.DataLossError: It is another one or damaged.
+        tf.errors.DataLossError: The file has another id or is damaged.
     """
     found = table_files.about(path)["id"]
     if found != identity:
@@ -191,18 +191,18 @@ def check(path: str, identity: str) -> None:
 
 
 def read(prefix: str) -> dict[str, list[str]]:
-    """Returns the paths that a checkpoint's references name, by checkpoint key.
+    """Returns the paths in a checkpoint's references, by checkpoint key.
 
     Args:
-        prefix: Of a checkpoint of TensorFlow's.
+        prefix: Prefix of a TensorFlow checkpoint.
     """
     return {key: resolved(made, prefix) for key, made in _references(prefix).items()}
 
 
 def needed(prefix: str) -> list[tuple[str, ...]]:
-    """Returns for each file that a checkpoint needs the names that it may have.
+    """Returns the possible names of each file that a checkpoint needs.
 
-    A file has another name than was saved if the checkpoint was renamed.
+    A file's name differs from the saved one if the checkpoint was renamed.
 
     Args:
         prefix: The checkpoint's prefix.
@@ -223,7 +223,7 @@ def _possible_names(name: str, prefix: str) -> tuple[str, ...]:
 
 
 def _references(prefix: str) -> dict[str, tf.Tensor]:
-    # Not by `load_checkpoint`, which takes any prefix on `ram://` for a directory.
+    # `load_checkpoint` treats every prefix on `ram://` as a directory.
     reader = tf.compat.v1.train.NewCheckpointReader(prefix)
     shapes = reader.get_variable_to_shape_map()
     return {
@@ -233,9 +233,9 @@ def _references(prefix: str) -> dict[str, tf.Tensor]:
     }
 
 
-#: Name of the tensor that holds a reference, the end of its key in a checkpoint.
+#: Name of the tensor that holds a reference: the end of its key in a checkpoint.
 KEY = "de_rows"
-# A Saver of TensorFlow 1 calls it `<Variable>/rows`, and one for several devices writes `.S` for /.
+# A TensorFlow 1 Saver calls it `<Variable>/rows`, or with several devices `<Variable>.Srows`.
 _KEYS = (KEY, "/rows", ".Srows")
 
 

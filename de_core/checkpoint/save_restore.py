@@ -1,4 +1,4 @@
-"""Saving and restoring tables alone: `de.checkpoint.save` and `de.checkpoint.restore`."""
+"""Saves and restores tables alone: `de.checkpoint.save` and `de.checkpoint.restore`."""
 
 from __future__ import annotations
 
@@ -26,28 +26,29 @@ from de_core.tables.sharded import ShardedTable
 def save(
     target: Any, path: str | os.PathLike[str], *, slots: bool = True, consistent: bool = False
 ) -> dict[str, Any]:
-    """Writes the tables of a target into a directory, while training may go on.
+    """Writes the tables of a target into a directory. Training may continue meanwhile.
 
-    A checkpoint that the directory held is replaced: until the last moment it is whole, and a save
-    that fails or is killed leaves it so. Workers of a MultiWorkerMirroredStrategy call it together,
-    with a directory that all of them see: each writes its own rows. For the rest of a model see
-    `Manager` and `tf.train.Checkpoint`.
+    A checkpoint in the directory is replaced atomically: a failed or killed save leaves it whole.
+    Workers of a MultiWorkerMirroredStrategy must call this together, with a directory that all of
+    them can access. Each writes its own rows. To save the rest of a model too, see `Manager` and
+    `tf.train.Checkpoint`.
 
     Args:
         target: A Variable, a list or dict of them, or a module, layer or model.
         path: The directory, on any of TensorFlow's file systems.
         slots: Whether to write optimizer slots.
-        consistent: Whether all rows of a table are of the moment when its save begins. Else each
-            row is of a moment during the save, its value and slots always of the same one.
+        consistent: Whether all rows of a table are saved as of the moment when its save begins.
+            Otherwise each row is saved as of some moment during the save, with value and slots of
+            the same moment.
 
     Returns:
-        By table name the reports of its files: rows, bytes, seconds, for how long of them the save
-        slept to leave the cores to others (`rested_seconds`), and for how long a writer waited at
-        most (`longest_hold_seconds`).
+        For each table name, the reports of its files: rows; bytes; seconds; `rested_seconds`, the
+        time that the save slept to leave cores to others; and `longest_hold_seconds`, the longest
+        time that a writer waited.
 
     Raises:
-        tf.errors.OpError: A file cannot be written, for example `ResourceExhaustedError` where the
-            disk is full. What was written is removed.
+        tf.errors.OpError: A file cannot be written, for example `ResourceExhaustedError` if the
+            disk is full. Files already written are removed.
         tf.errors.AbortedError: Two other saves into the directory have finished meanwhile.
         ValueError: `target` has no tables.
 
@@ -104,7 +105,7 @@ def save(
         gone = isinstance(error, tf.errors.NotFoundError) and not tf.io.gfile.exists(own_note)
         if own.isdisjoint(_files_of_manifest(folder)):
             _remove(folder, own | ({unfinished.name_of(tag)} if router.first == 0 else set()))
-        if gone:  # with the files that the note was of
+        if gone:  # the note's files were deleted too
             raise _replaced(folder, unfinished.name_of(tag)) from error
         raise
     return everyones
@@ -132,27 +133,27 @@ def restore(
     A failed call changes nothing.
 
     Args:
-        target: As for `save`. Each of its tables must be in the checkpoint under its name; a single
-            table may be called otherwise if the checkpoint holds a single one.
-        path: A directory that `save` wrote; the prefix of a checkpoint of TensorFlow's or of a
+        target: As for `save`. The checkpoint must contain each table under its name. If both have
+            only one table, the names may differ.
+        path: A directory that `save` wrote; the prefix of a checkpoint of TensorFlow or of a
             `Manager`; a directory of several of these, for the newest whole one; a version that
             `de.export` wrote; or a snapshot file.
-        merge: Whether rows that the checkpoint does not have stay. Else they are removed, and a key
-            without a row reads as it did in the saved table.
-        slots: Whether to read optimizer slots. Else rows begin with their slots' initial values.
-        only: None for all rows; keys, of any shape; or a function of keys [n] that returns for each
-            whether it is wanted, bool [n].
-        convert: Whether values of another floating-point dtype are taken.
+        merge: Whether to keep rows that are not in the checkpoint. Otherwise they are removed, and
+            a key without a row gets the initial row of the saved table.
+        slots: Whether to read optimizer slots. Otherwise rows get their slots' initial values.
+        only: Rows to read: None for all; keys of any shape; or a function of keys [n] that returns
+            bool [n].
+        convert: Whether to convert values from another floating-point dtype.
 
     Returns:
-        Rows by table name, as they are then.
+        The number of rows afterwards, by table name.
 
     Raises:
         ValueError: A table is not in the checkpoint.
         tf.errors.NotFoundError: There is no checkpoint, or a file of it is missing.
-        tf.errors.DataLossError: A file is damaged, or of another checkpoint.
-        tf.errors.InvalidArgumentError: A file is of a table of other dtypes or another dim.
-        TypeError: `path` is None, or `only` are keys of another dtype.
+        tf.errors.DataLossError: A file is damaged, or belongs to another checkpoint.
+        tf.errors.InvalidArgumentError: A file's table has other dtypes or another dim.
+        TypeError: `path` is None, or the keys in `only` have another dtype.
 
     Example:
     >>> import tempfile, de_core as de
@@ -182,24 +183,24 @@ def restore(
 
 
 def restore_tables(pairs: list[tuple[ShardedTable, list[str]]], reading: Reading) -> None:
-    """Reads files into several tables; one that does not fit or is damaged changes none of them.
+    """Reads files into several tables. If a file does not fit or is damaged, no table changes.
 
     Args:
-        pairs: Tables, and the files for them.
-        reading: How.
+        pairs: Tables, each with its files.
+        reading: Options for reading.
     """
     if len(pairs) > 1:
         for store, files in pairs:
             for path in files:
                 _check_fits(store, path, table_files.about(path, verified=True), reading)
-    # All choices before the first table changes.
+    # Evaluate all predicates before the first table changes.
     readings = [_of_own_keys(reading, store, files) for store, files in pairs]
     for (store, files), own in zip(pairs, readings, strict=True):
         table_files.restore(store, files, own)
 
 
 def _of_own_keys(reading: Reading, store: ShardedTable, files: list[str]) -> Reading:
-    """Returns how one table is read, where keys or a predicate choose the rows of each."""
+    """Returns the options for one table: its own keys, or its predicate's answers."""
     only = reading.only
     if callable(only):
         only = table_files.answered(store, files, only)

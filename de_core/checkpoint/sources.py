@@ -1,4 +1,4 @@
-"""What a path holds of tables, whichever door wrote it."""
+"""Finds the tables' files at a path, whichever function wrote them."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from de_core.base.checks import received
 from de_core.checkpoint import manifest, reference
 from de_core.snapshot import chain_file, table_files
 
-#: How the names of snapshot files end.
+#: File name suffix of snapshot files.
 SUFFIX = ".de"
 
 
 def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
-    """Returns the files of each table that a checkpoint holds, each base before its deltas.
+    """Returns the files of each table in a checkpoint, each base before its deltas.
 
     Args:
-        path: A directory that `de.checkpoint.save` wrote; a prefix of TensorFlow's; a directory of
-            several of these, for the newest whole one; an exported or published version; a snapshot
-            file; or a directory of snapshot files.
+        path: A directory that `de.checkpoint.save` wrote; a prefix of a TensorFlow checkpoint; a
+            directory of several of these, for the newest whole one; an exported or published
+            version; a snapshot file; or a directory of snapshot files.
 
     Raises:
-        tf.errors.NotFoundError: There is nothing of that kind, or a file is missing.
-        tf.errors.DataLossError: The files are not those that were saved together.
+        tf.errors.NotFoundError: There is no such checkpoint, or a file is missing.
+        tf.errors.DataLossError: The files were not saved together.
         TypeError: `path` is None.
-        ValueError: Files of several tables of one name cannot be told apart.
+        ValueError: Several tables have the same name and cannot be distinguished.
     """
     if path is None:
         raise TypeError(
@@ -64,12 +64,12 @@ def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
 def latest(directory: str | os.PathLike[str]) -> str | None:
     """Returns the newest whole checkpoint in a directory, or None.
 
-    One is whole when its manifest or index, which is written last, is there and so is every file
-    that it names.
+    A checkpoint is whole if its manifest or index exists, which is written last, and all files that
+    it names exist.
 
     Args:
-        directory: Where `de.checkpoint.save` wrote into its subdirectories, or where TensorFlow or
-            a `de.checkpoint.Manager` wrote.
+        directory: A directory with subdirectories written by `de.checkpoint.save`, or with
+            checkpoints written by TensorFlow or a `de.checkpoint.Manager`.
 
     Returns:
         A directory or a prefix.
@@ -86,8 +86,8 @@ def latest(directory: str | os.PathLike[str]) -> str | None:
     found = [(_written(paths.join(path, manifest.NAME)), _number(path), path) for path in folders]
     found += [(_written(f"{path}.index"), _number(path), path) for path in prefixes]
     candidates = [path for _, _, path in sorted(found, reverse=True)]
-    # What TensorFlow recorded counts more than times, which copying changes; a save that was
-    # killed before it was recorded has a higher number.
+    # Prefer the checkpoint that TensorFlow recorded over file times, which copying changes. A save
+    # that was killed before it was recorded may have a higher number.
     recorded = tf.train.latest_checkpoint(directory)
     if recorded in candidates:
         newer = candidates[: candidates.index(recorded)]
@@ -111,7 +111,7 @@ def _number(path: str) -> int:
 
 
 def is_whole(path: str) -> bool:
-    """Returns whether a directory's manifest or a prefix's index can be read, and all its files.
+    """Returns whether a manifest or index can be read, and all its files exist.
 
     Args:
         path: A directory or a prefix.
@@ -152,7 +152,10 @@ def _of_chain(asset: str) -> list[str]:
 
 
 def _by_variable(groups: Iterable[list[str]]) -> dict[str, list[str]]:
-    """Names the files of each Variable; of several of one name each is called `name (number)`."""
+    """Groups files by Variable.
+
+    If several Variables share a name, each is called `name (number)`.
+    """
     named: dict[str, list[list[str]]] = {}
     for files in groups:
         name = str(table_files.about(files[0])["metadata"].get("table", ""))

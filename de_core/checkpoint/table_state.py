@@ -1,4 +1,4 @@
-"""The tables of one Variable as TensorFlow's checkpoints see them."""
+"""Saves the tables of one Variable in TensorFlow's checkpoints."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from de_core.tables.sharded import ShardedTable
 
 
 class TableState(tf.Module):
-    """What a checkpoint holds of a Variable: a reference to snapshot files beside it.
+    """A Variable's entry in a checkpoint: a reference to snapshot files beside the checkpoint.
 
-    Where the checkpoint's place is not known (see `prefix.py`), it holds the files' bytes.
+    If the checkpoint's location is unknown (see `prefix.py`), it holds the files' bytes instead.
 
     Args:
         store: The tables.
-        first_file: Number of their first file among those of a graph's checkpoint.
+        first_file: Number of the tables' first file in a graph's checkpoint.
     """
 
     def __init__(self, store: ShardedTable, first_file: int = 0) -> None:
@@ -30,10 +30,10 @@ class TableState(tf.Module):
         self._first_file = first_file
         self._restoring_from = ""
         self._folder: str | None = None
-        self._saves: list[tuple[str, list[str]]] = []  # prefixes and files of the last two
+        self._saves: list[tuple[str, list[str]]] = []  # prefixes and files of the last two saves
 
     def write(self) -> tf.Tensor:
-        """Saves the rows and returns what the checkpoint shall hold of them."""
+        """Saves the rows and returns the checkpoint's entry."""
         target, router = prefix.being_written(), self.store.router
         if tf.executing_eagerly() and isinstance(target, str):
             return self._write_beside(target)
@@ -55,10 +55,10 @@ class TableState(tf.Module):
         active, router = plan.current(), self.store.router
         if active.attributes:
             router.require_whole("A de.checkpoint.Manager", "Use tf.train.CheckpointManager.")
-        # Of workers in step the first one's checkpoint is the one that lasts.
+        # When workers train in step, only the first worker's checkpoint is kept.
         target = agreement.of_the_first(router, target)
         lasts = not active.attributes  # a Manager deletes files itself: later deltas may need them
-        if lasts and router.first == 0:  # before the others, who wait for the names, begin theirs
+        if lasts and router.first == 0:  # first, while the other workers wait for file names
             reference.remove_outdated(target, self._saves)
         names = agreement.of_the_first(router, reference.file_names(target, router.count))
         if lasts:
@@ -94,17 +94,16 @@ class TableState(tf.Module):
         return self._folder
 
     def _serialize_to_tensors(self) -> dict[str, Any]:
-        # TensorFlow calls this to restore, too, for the names: only what is used is written.
-        # A worker's own task: what is on several tasks is saved in a function, where nothing can be
-        # agreed on.
+        # TensorFlow also calls this on restore, for the names. So rows are written only when the
+        # tensor is used.
         device = tf.zeros([]).device if self.store.router.is_spread else None
         return {reference.KEY: WhenUsed(self.write, device)}
 
     def restore(self, restored: tf.Tensor) -> Any:
-        """Restores the rows by what a checkpoint holds of them.
+        """Restores the rows from a checkpoint's entry.
 
         Args:
-            restored: What `write` returned.
+            restored: The result of `write`.
 
         Returns:
             In a graph, an op.
@@ -114,7 +113,7 @@ class TableState(tf.Module):
             if placeholder is None:
                 return self._restore_contents_in_a_graph(restored)
             paths = reference.graph_resolved(tf.ensure_shape(restored, [None, 2]), placeholder)
-            # What is loaded to serve shall be there at once, and hold no copy of the rows.
+            # A SavedModel being loaded must be ready at once, without copying rows into memory.
             reading = table_files.Reading(mapped=prefix.saved_model_is_being_built())
             return table_files.restore(self.store, paths, reading)
         if restored.shape.rank != 2:
@@ -136,7 +135,7 @@ class TableState(tf.Module):
         return table_files.restore(self.store, written)
 
     def _checkpoint_adapter(self, path: str) -> None:
-        self._restoring_from = path  # the prefix; TensorFlow says it before it restores
+        self._restoring_from = path  # the prefix; TensorFlow passes it before it restores
 
     def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
         del save_type

@@ -1,4 +1,4 @@
-"""Which tables a door is meant for: those of a Variable, of several, or of a whole model."""
+"""Finds the tables of a target: a Variable, several Variables, or a whole model."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def tables_of(target: Any) -> dict[str, ShardedTable]:
     """Returns the tables of a target by name.
 
     Args:
-        target: A Variable; a list of targets, or a dict of them whose keys are then the names; or a
-            module, layer, model or `tf.train.Checkpoint`, for all Variables that it tracks and that
-            are checkpointed. Of several tables of one name the later ones get a number.
+        target: A Variable; a list of targets; a dict of targets by name; or a module, layer, model
+            or `tf.train.Checkpoint`, for all its tracked and checkpointed Variables. If several
+            tables share a name, a number is appended to the later ones.
 
     Raises:
-        ValueError: It has none.
+        ValueError: The target has no tables.
     """
     found: dict[str, ShardedTable] = {}
     for wanted, store in _named(target):

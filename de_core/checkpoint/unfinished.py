@@ -1,8 +1,8 @@
-"""Notes of saves that have begun: a later save reads there which files a killed save has left.
+"""Notes of running saves, from which a later save learns what files a killed save left.
 
-A save writes its note before its first file and removes it after its last act. The note holds the
-names of the files that the save replaces. Once the directory's manifest names other files, another
-save has finished since, and the noted save can no longer become the checkpoint.
+A save writes its note before its first file and removes it at its very end. The note lists the
+files that the save replaces. If the directory's manifest names other files, another save has
+finished since. Then the noted save can no longer become the checkpoint.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ _NOTE = re.compile(r"\.SAVING-([0-9a-f]{8})")
 
 
 def name_of(tag: str) -> str:
-    """Returns the name of a save's note.
+    """Returns the file name of a save's note.
 
     Args:
-        tag: The save's eight hexadecimal digits, with which the names of its files end.
+        tag: The save's eight hexadecimal digits, the last part of its files' names.
     """
     return f".SAVING-{tag}"
 
 
 def note(folder: str, tag: str, replaced: set[str]) -> None:
-    """Writes the note of a save that begins.
+    """Writes the note of a save that is starting.
 
     Args:
         folder: The directory.
         tag: As for `name_of`.
-        replaced: The names of the files that the directory's manifest names now.
+        replaced: Names of the files in the directory's current manifest.
 
     Raises:
         tf.errors.OpError: The note cannot be written.
@@ -43,12 +43,12 @@ def note(folder: str, tag: str, replaced: set[str]) -> None:
 
 
 def outdated(folder: str, tag: str, current: set[str]) -> set[str]:
-    """Returns the names of files that no save needs any more, and of their notes.
+    """Returns the names of files, and of their notes, that no save needs any more.
 
     Args:
-        folder: The directory; no other save may replace its manifest meanwhile.
+        folder: The directory. No other save may replace its manifest meanwhile.
         tag: The save that is about to replace the manifest. Its note is outdated too.
-        current: The names of the files that the manifest names.
+        current: Names of the files in the manifest.
     """
     names = tf.io.gfile.listdir(folder)
     found = {name_of(tag)}
@@ -63,7 +63,7 @@ def outdated(folder: str, tag: str, current: set[str]) -> set[str]:
 
 
 def _read(path: str) -> set[str] | None:
-    """Returns what a note holds; None if it is gone or torn."""
+    """Returns a note's file names; None if the note is missing or damaged."""
     try:
         with tf.io.gfile.GFile(path, "r") as file:
             return {name for name in json.loads(file.read()) if _IS_OURS.fullmatch(name)}

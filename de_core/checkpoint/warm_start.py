@@ -1,4 +1,4 @@
-"""Beginning a run with rows of another one: `de.warm_start`."""
+"""Initializes Variables from another run's checkpoint: `de.warm_start`."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ def warm_start(
     merge: bool = False,
     convert: bool = False,
 ) -> Any:
-    """Fills Variables from a checkpoint of another run, by name.
+    """Fills Variables from another run's checkpoint, by name.
 
     Args:
-        ckpt_to_initialize_from: Whatever `de.checkpoint.restore` reads.
-        vars_to_warm_start: A regular expression, which must match the beginning of a Variable's
-            name; a list of them; or a list of Variables. Expressions mean the Variables that exist
-            in the current graph, or in eager mode in this process.
-        var_name_to_prev_var_name: What Variables were called in the checkpoint, where otherwise.
-        slots: Whether to read optimizer slots, too.
-        merge: Whether rows that the checkpoint does not have stay.
-        convert: Whether values of another floating-point dtype are taken.
+        ckpt_to_initialize_from: Any path that `de.checkpoint.restore` accepts.
+        vars_to_warm_start: A regular expression that matches the beginning of Variables' names; a
+            list of expressions; or a list of Variables. Expressions match the Variables of the
+            current graph, or in eager mode of this process.
+        var_name_to_prev_var_name: For Variables with other names in the checkpoint, those names.
+        slots: Whether to read optimizer slots too.
+        merge: Whether to keep rows that are not in the checkpoint.
+        convert: Whether to convert values from another floating-point dtype.
 
     Returns:
-        The names of the Variables that were filled; in a graph, the op that fills them.
+        Names of the filled Variables. In a graph, the op that fills them.
 
     Raises:
-        ValueError: An expression is none or matches no Variable, a name of the map belongs to none,
-            or the checkpoint does not hold what it shall be filled from.
-        TypeError: `vars_to_warm_start` is of a wrong type.
+        ValueError: An expression is invalid or matches no Variable, a name in the map belongs to no
+            Variable, or the checkpoint lacks a table.
+        TypeError: `vars_to_warm_start` has a wrong type.
         tf.errors.OpError: A file does not fit or is damaged. No Variable changes then.
 
     Example:
@@ -92,8 +92,8 @@ class WarmStartHook(tf.compat.v1.train.SessionRunHook):
 
     Args:
         ckpt_to_initialize_from: As for `warm_start`.
-        vars_to_warm_start: The same.
-        var_name_to_prev_var_name: The same.
+        vars_to_warm_start: As for `warm_start`.
+        var_name_to_prev_var_name: As for `warm_start`.
     """
 
     def __init__(
@@ -106,11 +106,11 @@ class WarmStartHook(tf.compat.v1.train.SessionRunHook):
         self._operation: Any = None
 
     def begin(self) -> None:
-        """Makes the ops; the session calls it."""
+        """Creates the ops. The session calls it."""
         self._operation = warm_start(*self._arguments)
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        """Runs the ops; the session calls it."""
+        """Runs the ops. The session calls it."""
         del coord
         session.run(self._operation)
 

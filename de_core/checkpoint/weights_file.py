@@ -1,4 +1,4 @@
-"""Rows inside a checkpoint that is one file, such as Keras's weight files: the snapshots' bytes."""
+"""Stores the snapshot files' bytes inside a one-file checkpoint, such as a Keras weights file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import tensorflow as tf
 from de_core.snapshot import table_files
 from de_core.tables.sharded import ShardedTable
 
-# Of a table's bytes in a weight file; what is in memory at a time.
+# Bytes per piece of a table in a weights file. Only one piece is in memory at a time.
 _PIECE_BYTES = 16 << 20
 
 
@@ -22,7 +22,7 @@ def files(store: ShardedTable, folder: str) -> list[tf.Tensor]:
 
     Args:
         store: The tables.
-        folder: Where the files lie meanwhile. In a graph they are written when it runs.
+        folder: Folder for the temporary files. In a graph they are written at run time.
     """
     paths = [str(pathlib.Path(folder) / f"{index}.de") for index in range(len(store.tables))]
     contents = []
@@ -33,18 +33,19 @@ def files(store: ShardedTable, folder: str) -> list[tf.Tensor]:
 
 
 def restore(store: ShardedTable, contents: Any) -> Any:
-    """Replaces the tables' contents by those of snapshot files.
+    """Replaces the tables' contents with snapshot files.
 
     Args:
         store: The tables.
-        contents: The files' bytes, from any number of tables; in a graph of any rank.
+        contents: The files' bytes, from any number of tables. Any rank in a graph.
 
     Returns:
         In a graph, an op.
 
     Raises:
-        tf.errors.DataLossError: A file is damaged. That and the following change nothing.
-        tf.errors.InvalidArgumentError: A file is of a table of other dtypes or another dim.
+        tf.errors.DataLossError: A file is damaged. The tables are unchanged, as for the error
+            below.
+        tf.errors.InvalidArgumentError: A file's table has other dtypes or another dim.
     """
     with tempfile.TemporaryDirectory(prefix="de_core_restore_") as folder:
         paths = []
@@ -60,7 +61,7 @@ def write_pieces(store: ShardedTable, target: Any) -> None:
 
     Args:
         store: The tables.
-        target: What Keras gives to `save_own_variables`, a dict of arrays.
+        target: The dict of arrays that Keras passes to `save_own_variables`.
     """
     with tempfile.TemporaryDirectory(prefix="de_core_save_") as folder:
         paths = [pathlib.Path(folder) / f"{index}.de" for index in range(len(store.tables))]
@@ -72,11 +73,11 @@ def write_pieces(store: ShardedTable, target: Any) -> None:
 
 
 def read_pieces(store: ShardedTable, source: Any) -> None:
-    """Reads back what `write_pieces` wrote, whatever the number of tables was then.
+    """Reads tables that `write_pieces` wrote, from any number of tables.
 
     Args:
         store: The tables.
-        source: What Keras gives to `load_own_variables`, a dict of arrays.
+        source: The dict of arrays that Keras passes to `load_own_variables`.
     """
     places = sorted(tuple(int(part) for part in key.split("_")[1::2]) for key in source.keys())  # noqa: SIM118
     with tempfile.TemporaryDirectory(prefix="de_core_restore_") as folder:

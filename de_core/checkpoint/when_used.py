@@ -1,4 +1,4 @@
-"""A tensor that is made when TensorFlow saves it."""
+"""A tensor that is computed when TensorFlow saves it."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ import tensorflow as tf
 
 
 class WhenUsed:
-    """Stands for a string tensor until TensorFlow converts it.
+    """Represents a string tensor until TensorFlow converts it.
 
-    TensorFlow asks an object for its tensors to restore it, too, and only wants their names then;
-    and it asks before it knows where a checkpoint will lie.
+    TensorFlow asks an object for its tensors also on restore, when it needs only their names. It
+    also asks before the checkpoint's location is known.
 
     Args:
         make: Returns the tensor.
-        device: Where it is; None for this process, where it is of no cluster.
+        device: The tensor's device; None for this process outside of a cluster.
     """
 
     dtype = tf.string
     shape = tf.TensorShape(None)
 
     def __init__(self, make: Callable[[], tf.Tensor], device: str | None = None) -> None:
-        # In a graph a job would have to be one of the cluster's: the session's own task is meant.
+        # In a graph a job name would have to be one of the cluster. Without a job, the session's
+        # own task is used.
         job = "/job:localhost/replica:0/task:0" if tf.executing_eagerly() else ""
         self.device = f"{job}/device:CPU:0" if device is None else device
         self._make = make
         self._made: tf.Tensor | None = None
 
     def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> tf.Tensor:
-        """Makes the tensor the first time, whatever dtype is wanted."""
+        """Computes the tensor on the first call, whatever dtype is wanted."""
         del dtype, name
         if self._made is None:
             self._made = self._make()

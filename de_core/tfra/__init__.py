@@ -1,7 +1,8 @@
-"""Names of `tfra.dynamic_embedding` that keep a meaning here, so that its users change an import.
+"""Names of `tfra.dynamic_embedding`, so that its users only need to change an import.
 
-What means the same is an alias. What has nothing left to do does nothing, and says so. What would
-do something else is not there, and asking for it names the replacement; see `removed`.
+A name with the same meaning is an alias. A function with nothing left to do does nothing, and its
+docstring says so. A name whose meaning would differ does not exist. The error for it names the
+replacement; see `base/removed_names.py`.
 """
 
 from __future__ import annotations

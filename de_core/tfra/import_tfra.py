@@ -1,4 +1,4 @@
-"""Reading the tables of `tfra` checkpoints and key-value files: `de.import_tfra`."""
+"""Imports tables from `tfra` checkpoints and key-value files: `de.import_tfra`."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _ROWS_AT_ONCE_BYTES = 16 << 20
 
 @dataclasses.dataclass(frozen=True)
 class _Shard:
-    """The keys and values of one of a table's shards, wherever they lie.
+    """The keys and values of one shard of a table, from a checkpoint or from files.
 
     Attributes:
-        rows: How many.
-        key_dtype: Of the keys.
-        value_dtype: Of the values.
-        dim: Values a row.
-        read: `f(first, count)` returning keys [count] and values [count, dim].
+        rows: Number of rows.
+        key_dtype: Dtype of the keys.
+        value_dtype: Dtype of the values.
+        dim: Values per row.
+        read: `f(first, count)` that returns keys [count] and values [count, dim].
     """
 
     rows: int
@@ -42,7 +42,7 @@ class _Shard:
     read: Any
 
     def batches(self) -> Iterator[tuple[Any, Any]]:
-        """Yields keys [n] and values [n, dim], some MiB a time."""
+        """Yields keys [n] and values [n, dim] in batches of a few MiB."""
         row_bytes = 16 + self.dim * max(self.value_dtype.size, 1)
         step = max(1, _ROWS_AT_ONCE_BYTES // row_bytes)
         for first in range(0, self.rows, step):
@@ -58,28 +58,28 @@ def import_tfra(
     value_dtype: Any = None,
     dim: int | None = None,
 ) -> dict[str, Variable]:
-    """Reads tables that `tfra.dynamic_embedding` saved, of any number of shards.
+    """Imports tables that `tfra.dynamic_embedding` saved, with any number of shards.
 
-    A table's rows are added to those of the Variable it is read into. An optimizer's slots are
-    tables of their own there, called after the table and the optimizer; they are read as such.
+    Adds a table's rows to the rows of the Variable. In `tfra`, an optimizer's slots are separate
+    tables, named after the table and the optimizer. They are imported as tables.
 
     Args:
         path: The prefix of a TensorFlow checkpoint or a directory of them; the directory of a
             SavedModel; or a directory of key-value files, `<name>_mht_<i>of<n>-keys` and
             `-values`.
-        target: None to make a Variable for each table, in its name and, for the checkpoint's, its
-            dtypes; or the Variable to read the one table into, or Variables by table name.
-        tables: A regular expression for the whole names of the tables to read.
-        key_dtype: Of key-value files, which do not tell: `tf.int64` or `tf.int32`.
-        value_dtype: Of key-value files, and required for them.
-        dim: Of key-value files, and required for them.
+        target: None to create a Variable for each table, with the table's name and, for a
+            checkpoint, its dtypes. Or the Variable for the only table, or Variables by table name.
+        tables: A regular expression that matches the full names of the tables to import.
+        key_dtype: Key dtype of key-value files, which do not contain it: `tf.int64` or `tf.int32`.
+        value_dtype: Value dtype of key-value files. Required for them.
+        dim: Values per row of key-value files. Required for them.
 
     Returns:
         The Variables by table name.
 
     Raises:
-        ValueError: There are no such tables, a shard of one is missing, its parts do not fit
-            together, or `target` does not fit.
+        ValueError: There are no such tables, a table's shard is missing, a shard's keys and values
+            do not match, or `target` does not fit.
         tf.errors.NotFoundError: `path` does not exist.
 
     Example:
@@ -188,7 +188,7 @@ def _in_checkpoint(prefix: str) -> dict[str, list[_Shard]]:
     shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     places: dict[str, str] = {}
     for key in shapes:
-        # An object's tensors are called `<path of the object>/.ATTRIBUTES/<name>`.
+        # Tensors of objects have keys `<path of the object>/.ATTRIBUTES/<name>`.
         name = key.rpartition(_ATTRIBUTE)[2].replace(".S", "/")
         if _NAME.fullmatch(name):
             places[name] = key
@@ -269,7 +269,7 @@ def _read(path: str, dtype: tf.DType, first: int, count: int) -> Any:
 
 
 def _shards(places: dict[str, str], shard: Any) -> dict[str, list[_Shard]]:
-    """Puts together what belongs to each table, and checks that nothing of it is missing."""
+    """Groups the shards by table, and checks that none is missing."""
     tables: dict[str, dict[tuple[str, int], set[int]]] = {}
     for name in places:
         match = _NAME.fullmatch(name)

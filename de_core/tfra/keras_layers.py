@@ -1,4 +1,4 @@
-"""The layers of `de.keras.layers`: rows without an `initializer` are normal there."""
+"""The layers of `de.keras.layers`, whose default `initializer` is normal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["BasicEmbedding", "Embedding", "FieldWiseEmbedding", "SquashedEmbeddi
 
 
 class _NormalRows:
-    """Without an `initializer`, rows are drawn with mean 0 and standard deviation 0.05."""
+    """Without an `initializer`, rows are drawn from a normal distribution with stddev 0.05."""
 
     _auto_initializer: str = "random_normal"
     _no_initializer: str | None = "random_normal"
@@ -19,22 +19,28 @@ class _NormalRows:
 
 @keras.saving.register_keras_serializable(package="de_core.keras")
 class Embedding(_NormalRows, layers.Embedding):
-    """See `de.layers.Embedding`. Without an `initializer`, rows are normal."""
+    """See `de.layers.Embedding`. Without an `initializer`, rows are normally distributed."""
 
 
 @keras.saving.register_keras_serializable(package="de_core.keras")
 class SquashedEmbedding(_NormalRows, layers.SquashedEmbedding):
-    """See `de.layers.SquashedEmbedding`. Without an `initializer`, rows are normal."""
+    """See `de.layers.SquashedEmbedding`.
+
+    Without an `initializer`, rows are normally distributed.
+    """
 
 
 @keras.saving.register_keras_serializable(package="de_core.keras")
 class FieldWiseEmbedding(_NormalRows, layers.FieldWiseEmbedding):
-    """See `de.layers.FieldWiseEmbedding`. Without an `initializer`, rows are normal."""
+    """See `de.layers.FieldWiseEmbedding`.
+
+    Without an `initializer`, rows are normally distributed.
+    """
 
 
 BasicEmbedding = Embedding
 
 
 def __getattr__(name: str) -> Any:
-    """Refuses a name, with what replaces it."""
+    """Raises an error that names the replacement of a removed name."""
     return getattr(layers, name)

@@ -1,4 +1,4 @@
-"""Names of the reference API that are another name here, or have nothing left to do."""
+"""Names of the reference API that are aliases here, or have nothing left to do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from de_core.variable.graph import graph_mode
 
 
 class _Names(types.SimpleNamespace):
-    """Stands for a module of the reference API. Errors for a removed name say what replaces it."""
+    """Represents a module of the reference API. Errors for a removed name name its replacement."""
 
     def __init__(self, module: str, removed: dict[str, str], **names: Any) -> None:
         super().__init__(_module=module, _removed=removed, **names)
@@ -27,8 +27,8 @@ class _Names(types.SimpleNamespace):
 class GraphKeys:
     """Keys of graph collections.
 
-    They hold the anchors, the variables that stand for the tables in TensorFlow's own collections:
-    fit for `var_list`, and for a MetaGraph.
+    The collections hold anchors: variables that represent tables in TensorFlow's collections. They
+    can be used in `var_list` and in a MetaGraph.
 
     Attributes:
         DYNAMIC_EMBEDDING_VARIABLES: The anchors of all Variables.
@@ -48,13 +48,13 @@ class GraphKeys:
 
 
 class ModelMode:
-    """The process's mode, which is remembered and changes nothing.
+    """The process's mode. It is stored but has no effect.
 
-    A lookup is a pure read that any number of threads may do at once, in training as in inference.
-    An export's content is decided when it is written. So there is nothing to switch.
+    A lookup is a pure, thread-safe read, in training as in inference. The content of an export is
+    decided when it is written. So there is nothing to switch.
 
     Attributes:
-        TRAIN: The mode at first.
+        TRAIN: The default mode.
         INFERENCE: The other mode.
         CURRENT_SETTING: The mode that was enabled last.
     """
@@ -75,12 +75,12 @@ def get_model_mode() -> str:
 
 
 def enable_train_mode() -> None:
-    """Makes `get_model_mode` return "train"; nothing else depends on it."""
+    """Makes `get_model_mode` return "train". Has no other effect."""
     ModelMode.CURRENT_SETTING = ModelMode.TRAIN
 
 
 def enable_inference_mode() -> None:
-    """Makes `get_model_mode` return "inference"; nothing else depends on it."""
+    """Makes `get_model_mode` return "inference". Has no other effect."""
     ModelMode.CURRENT_SETTING = ModelMode.INFERENCE
 
 
@@ -88,13 +88,16 @@ def register_all(custom_kernels: bool = True) -> None:
     """Does nothing: importing `de_core` registers the ops, their gradients and the Keras classes.
 
     Args:
-        custom_kernels: Not used.
+        custom_kernels: Ignored.
     """
     del custom_kernels
 
 
 def patch_on_tf() -> None:
-    """Does nothing: TensorFlow is never changed. Wrap optimizers in `DynamicEmbeddingOptimizer`."""
+    """Does nothing: no patch of TensorFlow is needed.
+
+    Wrap optimizers in `DynamicEmbeddingOptimizer`.
+    """
 
 
 def patch_on_tf_save_restore() -> None:
@@ -105,15 +108,15 @@ def trainable_wrapper_filter(
     iterable_object_in: Iterable[Any],
     test_unaggregated_function: Callable[[Any], bool] | None = None,
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Divides variables into dense ones and those that stand for dynamic tables.
+    """Separates dense variables from variables that represent dynamic tables.
 
     Args:
         iterable_object_in: Variables, in any order.
-        test_unaggregated_function: Returns True for a variable of the second part; None asks
-            whether it is the anchor or the `TrainableWrapper` of a dynamic Variable.
+        test_unaggregated_function: Returns True for a variable that represents a table. None
+            selects anchors and `TrainableWrapper`s of dynamic Variables.
 
     Returns:
-        The dense ones and the others, each in the order they came in.
+        The dense variables and the others, each in the order of the input.
 
     Example:
     >>> import tensorflow as tf, de_core as de
@@ -133,7 +136,7 @@ def trainable_wrapper_filter(
 def _dynamic_stitch(
     indices: Sequence[Any], data: Sequence[Any], use_fast: bool = True, name: str | None = None
 ) -> tf.Tensor:
-    """Returns `tf.dynamic_stitch(indices, data)`; `use_fast` is not used."""
+    """Returns `tf.dynamic_stitch(indices, data)`. Ignores `use_fast`."""
     del use_fast
     return tf.dynamic_stitch(list(indices), list(data), name=name)
 
@@ -141,7 +144,7 @@ def _dynamic_stitch(
 def _sparse_segment_sum(
     data: Any, indices: Any, segment_ids: Any, name: str | None = None, num_segments: Any = None
 ) -> tf.Tensor:
-    """Returns `tf.sparse.segment_sum`, with the arguments in the order of TensorFlow 1."""
+    """Returns `tf.sparse.segment_sum`, with TensorFlow 1's order of arguments."""
     return tf.sparse.segment_sum(data, indices, segment_ids, num_segments=num_segments, name=name)
 
 

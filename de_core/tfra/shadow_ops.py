@@ -1,4 +1,4 @@
-"""Shadow variables: lookups by another name. Any lookup trains in eager mode and in functions."""
+"""Shadow variables: an old name for lookups. Any lookup trains, in eager mode and in functions."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from de_core.variable.variable import Variable
 
 
 class ShadowVariable(TrainableWrapper):
-    """Stands for a `Variable` in lookups, in `tape.gradient` and in lists of variables to train.
+    """Represents a `Variable` in lookups, in `tape.gradient` and in lists of trainable variables.
 
     Args:
         params: The `Variable`.
-        name: Not used: it is known by the name of `params`.
-        max_norm: If given, rows longer than this are scaled down to it in lookups.
-        trainable: Must be what `params` was made with.
-        distribute_strategy: Not used.
+        name: Ignored: the shadow has the name of `params`.
+        max_norm: If given, lookups scale longer rows down to this norm.
+        trainable: Must equal the `trainable` of `params`.
+        distribute_strategy: Ignored.
 
     Raises:
-        ValueError: `trainable` is not that of `params`.
+        ValueError: `trainable` differs from that of `params`.
 
     Example:
     >>> import tensorflow as tf, de_core as de
@@ -52,7 +52,7 @@ class ShadowVariable(TrainableWrapper):
     def embedding_lookup(
         self, ids: Any, name: str | None = None, max_norm: float | None = None
     ) -> tuple[Any, ShadowVariable]:
-        """Returns the rows of `ids`, ids.shape + [dim], and what trains them."""
+        """Returns the rows of `ids`, ids.shape + [dim], and the object that trains them."""
         norm = self.max_norm if max_norm is None else max_norm
         return lookup(self.params, ids, name=name, max_norm=norm), self
 
@@ -67,11 +67,11 @@ def embedding_lookup(
     """Returns the rows of `ids`, ids.shape + [dim]; see `de_core.embedding_lookup`.
 
     Args:
-        shadow: What is looked up.
-        ids: Of its key dtype, any shape.
-        partition_strategy: Not used.
-        name: Of the operation.
-        validate_indices: Not used.
+        shadow: The shadow variable.
+        ids: Tensor of its key dtype, any shape.
+        partition_strategy: Ignored.
+        name: Name of the operation.
+        validate_indices: Ignored.
     """
     del partition_strategy, validate_indices
     return shadow.embedding_lookup(ids, name=name)[0]
@@ -84,17 +84,17 @@ def embedding_lookup_unique(
     with_unique: bool = True,
     name: str | None = None,
 ) -> Any:
-    """Returns the rows of `ids`, as `embedding_lookup` does: it sums gradients of duplicates.
+    """Like `embedding_lookup`, which also sums the gradients of duplicate ids.
 
     Args:
-        shadow: What is looked up.
-        ids: Of its key dtype, any shape.
+        shadow: The shadow variable.
+        ids: Tensor of its key dtype, any shape.
         embedding_size: Must be the Variable's dim, or None.
-        with_unique: Not used.
-        name: Of the operation.
+        with_unique: Ignored.
+        name: Name of the operation.
 
     Raises:
-        ValueError: `embedding_size` is not the dim.
+        ValueError: `embedding_size` is not the Variable's dim.
     """
     del with_unique
     if embedding_size not in (None, shadow.params.dim):
