@@ -1,14 +1,15 @@
-# From a checkout to what trains and what serves. Stages:
+# Images for training and serving, from a checkout. Stages:
 #   wheel          compiles the library for one TensorFlow
 #   trainer        the library and the examples
 #   gateway        REST and gRPC in front of a model folder, or of model servers
-#   gateway-front  the same in front of model servers only: no TensorFlow, a tenth of the size
+#   gateway-front  the same, only in front of model servers: no TensorFlow, a tenth of the size
 #   dev            everything that `make test` needs
 #   model-server   TensorFlow Serving with the ops inside (hours: it compiles TensorFlow)
 #   docker build --target gateway -t de-core/gateway .
-# The defaults are those of serving_ops/versions.env. Other bases are build arguments, by tag or by digest
-# (--build-arg PYTHON_RUN_IMAGE=python@sha256:...). serving_ops/lock.py pins the Python packages.
-# For 64-bit ARM (--platform linux/arm64): all but the model server, whose bases are for x86-64 only. Never built.
+# The defaults are the versions in serving_ops/versions.env. Build arguments choose other base images, by tag or by
+# digest (--build-arg PYTHON_RUN_IMAGE=python@sha256:...). serving_ops/lock.py pins the Python packages.
+# 64-bit ARM (--platform linux/arm64) has all stages except the model server, whose base images are x86-64 only. Nobody
+# has built them for ARM yet.
 ARG PYTHON_BUILD_IMAGE=python:3.11-bookworm
 ARG PYTHON_RUN_IMAGE=python:3.11-slim-bookworm
 ARG SERVING_BUILD_IMAGE=tensorflow/serving:2.20.0-devel
@@ -18,7 +19,7 @@ FROM ${PYTHON_BUILD_IMAGE} AS build
 RUN python -m venv --without-pip /opt/app
 ENV PATH=/opt/app/bin:$PATH PIP_PYTHON=/opt/app/bin/python PIP_NO_CACHE_DIR=1
 
-# TensorFlow first: a layer of its own, which a change of our sources does not touch.
+# TensorFlow has its own layer, so that a change of our sources does not rebuild it.
 FROM build AS tensorflow
 RUN apt-get update \
  && apt-get install -y --no-install-recommends g++ \
@@ -30,20 +31,20 @@ FROM tensorflow AS wheel
 WORKDIR /src
 COPY pyproject.toml LICENSE ./
 COPY de_core de_core
-# Without the README itself: a change of it compiles nothing.
+# An empty README, so that a change of the real one compiles nothing.
 RUN touch README.md && pip wheel --no-deps --wheel-dir /wheels .
 
 FROM wheel AS ops
 RUN pip install --no-deps --prefix=/ops /wheels/*.whl
 
-# Trainer and gateway share these. The headers, symbols and clang's library that only compiling needs are four tenths of
-# TensorFlow. The packages that only training needs go too.
+# Trainer and gateway share these libraries. Headers, symbols and clang's library are four tenths of TensorFlow, and only
+# compiling needs them. The packages that only training needs are removed too.
 FROM tensorflow AS libraries
 RUN pip uninstall --yes libclang tensorboard tensorboard-data-server markdown werkzeug pillow setuptools wheel \
  && rm -r /opt/app/lib/python3*/site-packages/tensorflow/include \
  && strip --strip-unneeded /opt/app/lib/python3*/site-packages/tensorflow/libtensorflow_*.so.2
 
-# Each adds what the libraries lack.
+# These two stages add packages to the shared libraries.
 FROM libraries AS training-libraries
 RUN pip install --require-hashes --prefix=/training -r /locks/tensorflow.txt \
  && rm -r /training/lib/python3*/site-packages/clang /training/lib/python3*/site-packages/libclang*
@@ -57,7 +58,7 @@ RUN apt-get update \
  && apt-get install -y --no-install-recommends binutils \
  && rm -rf /var/lib/apt/lists/*
 COPY serving_ops/locks/gateway.txt /locks/
-# Without symbols and numpy's own tests. Libraries that a wheel brings along (*.libs) are patched: strip breaks such.
+# Remove symbols and numpy's tests. Do not strip the libraries in *.libs: wheels patch them, and strip would break them.
 RUN pip install --require-hashes -r /locks/gateway.txt \
  && find /opt/app/lib -path '*/numpy/*' -type d -name tests -prune -exec rm -r {} + \
  && find /opt/app/lib -name '*.so' ! -path '*.libs/*' -exec strip --strip-unneeded {} +
@@ -79,9 +80,9 @@ LABEL org.opencontainers.image.title="de-core trainer" \
       org.opencontainers.image.description="Trains models with growing embedding tables and exports them."
 COPY --from=training-libraries /training /opt/app
 COPY examples examples
-# By number: Kubernetes' runAsNonRoot does not look names up.
+# A number, because Kubernetes' runAsNonRoot does not resolve names.
 USER 1000
-# A first process gets no signal that it does not ask for; Python asks for this one, whatever script it runs.
+# The kernel drops unhandled signals to a container's first process. Python always handles this one.
 STOPSIGNAL SIGINT
 CMD ["python", "examples/train_ranking.py", "--out", "/models/ranking"]
 
@@ -119,15 +120,15 @@ USER 1000
 COPY --chown=app . .
 CMD ["make", "test"]
 
-# Last, for some builders build all that stands above what they are asked for.
+# These stages come last, because some builders build every stage before the target.
 FROM ${SERVING_BUILD_IMAGE} AS model-server-build
 ARG TENSORFLOW_SERVING=2.20.0
-# A compiler that is killed lacked memory: about 2 GB a job.
+# A job needs about 2 GB of memory. If a compiler is killed, use fewer jobs.
 ARG BAZEL_JOBS=4
 ARG BAZEL_MEMORY_MB=8192
 ARG SERVING_SOURCES=https://github.com/tensorflow/serving
 WORKDIR /tensorflow-serving
-# The image's sources come without git, and may be others than its tag says: these are the tag's.
+# The image's sources come without git and may differ from its tag, so fetch the tag.
 RUN git init --quiet \
  && git fetch --quiet --depth 1 "${SERVING_SOURCES}" "refs/tags/${TENSORFLOW_SERVING}:refs/tags/${TENSORFLOW_SERVING}" \
  && git checkout --quiet --force --detach "refs/tags/${TENSORFLOW_SERVING}" \
@@ -142,7 +143,7 @@ LABEL org.opencontainers.image.title="de-core model server" org.opencontainers.i
       org.opencontainers.image.description="TensorFlow Serving with the ops of growing embedding tables inside."
 COPY --from=model-server-build /out/tensorflow_model_server /usr/bin/tensorflow_model_server
 COPY serving_ops/run_model_server.sh /usr/bin/run_model_server
-# The base's entry point runs as root; nothing that it does needs that.
+# The base's entry point runs as root without need.
 USER 1000
 EXPOSE 8500 8501
 ENV MODEL_NAME=ranking MODEL_BASE_PATH=/models

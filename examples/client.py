@@ -1,4 +1,4 @@
-"""Asks a running gateway for scores and for embedding rows, with the standard library alone.
+"""Requests scores and embedding rows from a running gateway, with the standard library only.
 
 python examples/client.py --model ranking --user u17 --item i3 --item i400
 """
@@ -17,7 +17,7 @@ TIMEOUT_SECONDS = 30
 
 
 class GatewayError(Exception):
-    """The gateway refused, or was not there; the message says which and what to do."""
+    """The gateway refused or is not running; the message says which, and what to do."""
 
 
 class Client:
@@ -33,16 +33,16 @@ class Client:
         self.base = f"{url.rstrip('/')}/v1/models/{model}"
 
     def predict(self, instances: list[dict[str, Any]]) -> list[Any]:
-        """The model's output for each instance, which has one value for each input by name."""
+        """Returns the model's output for each instance, a value per input name."""
         return self._post("predict", {"instances": instances})["predictions"]
 
     def lookup(self, table: str, ids: list[str]) -> tuple[list[list[float]], list[bool]]:
-        """The row of each id, and whether training ever wrote it; else it is the initial row."""
+        """Returns the row of each id, and whether the table holds it."""
         answer = self._post("lookup", {"table": table, "ids": ids})
         return answer["embeddings"], answer["found"]
 
     def tables(self) -> list[dict[str, Any]]:
-        """What the tables are that answer now: rows, generation, time of creation and more."""
+        """Describes the tables that answer now: rows, generation, time of creation and more."""
         return self._open(urllib.request.Request(f"{self.base}/tables"))["tables"]
 
     def _post(self, verb: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Client:
 
 
 def ask(client: Client, user: str, items: Sequence[str]) -> None:
-    """Asks for the user's score of each item and for the user's row; prints both ways."""
+    """Prints the user's score of each item, and the user's row from both endpoints."""
     instances = [{"user_id": user, "item_id": item} for item in items]
     print(f"POST {client.base}:predict")
     print(f"  asked  {json.dumps({'instances': instances})}")
@@ -85,11 +85,11 @@ def ask(client: Client, user: str, items: Sequence[str]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the example; returns the exit code."""
     parser = argparse.ArgumentParser(
-        description="Asks a running gateway how much a user likes items, and for the user's row."
+        description="Requests a user's scores for items, and the user's row, from a gateway."
     )
     parser.add_argument("--url", default="http://127.0.0.1:8501", help="(%(default)s)")
     parser.add_argument("--model", default="ranking", help="name of the model (%(default)s)")
-    parser.add_argument("--user", required=True, help="a user's id; any will do, known or not")
+    parser.add_argument("--user", required=True, help="a user's id, known or unknown")
     parser.add_argument("--item", required=True, action="append", help="an item's id; repeatable")
     options = parser.parse_args(arguments)
     try:

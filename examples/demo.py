@@ -1,4 +1,4 @@
-"""The whole path in about a minute: train, export, serve, ask over HTTP, stop.
+"""The complete path in about a minute: train, export, serve, ask over HTTP, stop.
 
 make demo                  # in an environment of its own
 python examples/demo.py    # in this one
@@ -32,10 +32,10 @@ STOP_SECONDS = 20
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the demo; returns the exit code."""
     parser = argparse.ArgumentParser(
-        description="Trains a ranking model on a made-up log, exports it, serves it and asks it."
+        description="Trains a ranking model on a synthetic log, exports it, serves it and asks it."
     )
     parser.add_argument("--out", type=Path, default=ROOT / "build/demo/ranking", metavar="DIR")
-    parser.add_argument("--events", type=int, default=150_000, help="length of the made-up log")
+    parser.add_argument("--events", type=int, default=150_000, help="length of the synthetic log")
     parser.add_argument("--epochs", type=int, default=5)
     options = parser.parse_args(arguments)
     try:
@@ -55,7 +55,7 @@ def _run(options: argparse.Namespace) -> None:
 
     print("== Train", flush=True)
     log = synthetic_log(0, num_events=options.events)
-    print(f"A made-up log of {len(log):,} interactions.")
+    print(f"A synthetic log of {len(log):,} interactions.")
     outcome = run_experiment(log, TrainingOptions(epochs=options.epochs), options.out)
     user, item = outcome.known
 
@@ -80,17 +80,17 @@ def _run(options: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def running_gateway(model_dir: Path, *arguments: str) -> Iterator[str]:
-    """Starts a gateway on a free port, waits until it is ready and stops it at the end.
+    """Starts a gateway on a free port, waits until it is ready, and stops it at the end.
 
     Args:
-        model_dir: Where its model is.
-        *arguments: Further ones of its command line.
+        model_dir: The folder of its model.
+        *arguments: Further arguments of its command line.
 
     Yields:
-        Its URL.
+        The gateway's URL.
 
     Raises:
-        GatewayError: it did not start, did not get ready or did not stop in order.
+        GatewayError: It did not start, did not become ready, or did not stop properly.
     """
     log_file = model_dir.parent / "gateway.log"
     command = [sys.executable, "-m", "server", "--model-dir", str(model_dir), "--port", "0"]
@@ -105,7 +105,7 @@ def running_gateway(model_dir: Path, *arguments: str) -> Iterator[str]:
     except subprocess.TimeoutExpired as error:
         raise GatewayError(f"The gateway did not stop; see {log_file}.") from error
     finally:
-        process.kill()  # does nothing to one that has ended
+        process.kill()  # has no effect if it has ended
         process.communicate()
 
 
@@ -124,7 +124,7 @@ def _wait_until_ready(process: subprocess.Popen[str], log_file: Path) -> str:
 
 
 def _shown(path: Path) -> str:
-    """As short as it can be typed from the current folder."""
+    """Returns the shortest path from the current folder."""
     with contextlib.suppress(ValueError):
         return str(path.absolute().relative_to(Path.cwd()))
     return str(path)

@@ -1,4 +1,4 @@
-"""The smallest whole path: a table, a few steps of training, an export, and reading it back.
+"""The smallest complete path: create a table, train, export, and load the export.
 
 python examples/export.py build/tiny
 """
@@ -16,11 +16,11 @@ import de_core as de
 
 def main() -> None:
     """Runs the example."""
-    parser = argparse.ArgumentParser(description="Trains a tiny model, exports it, reads it back.")
-    parser.add_argument("path", type=Path, help="folder that gets a numbered SavedModel")
+    parser = argparse.ArgumentParser(description="Trains a tiny model, exports it, loads it.")
+    parser.add_argument("path", type=Path, help="folder for the numbered SavedModel")
     path = parser.parse_args().path
 
-    # Does a word please? Five words are known; the table was never told how many there would be.
+    # Does a word please? The table learns five words. It was never told how many there would be.
     words = tf.constant(["good", "fine", "great", "bad", "awful"])
     pleases = tf.constant([1.0, 1.0, 1.0, 0.0, 0.0])
     model = keras.Sequential(
@@ -36,7 +36,7 @@ def main() -> None:
     )
     version = de.export(model, str(path))
 
-    # Another process needs TensorFlow and `import de_core`, and nothing of the code above.
+    # Another process needs only TensorFlow and `import de_core`, and no code from above.
     loaded = tf.saved_model.load(version)
     scores = loaded.signatures["serving_default"](word=tf.constant(["good", "awful", "new"]))
     lookup = loaded.signatures["de_lookup/words"](ids=tf.constant(["good", "new"]))

@@ -1,4 +1,4 @@
-"""A model that goes on learning while it is served: a trainer publishes, a client asks.
+"""A model that learns while it is served: a trainer publishes versions and a client asks.
 
 python examples/online_update.py --seconds 30 --every 3
 """
@@ -18,18 +18,18 @@ from ranking.errors import DataError
 from ranking.quiet import load_libraries
 from ranking.synthetic_log import synthetic_log
 
-# What comes in between two versions.
+# Training steps between two versions.
 STREAM_STEPS = 10
 STREAM_BATCH = 64
 
 
 class Asker(threading.Thread):
-    """A client that asks for one score again and again, and notes how old the answers are.
+    """A client that requests one score repeatedly, and records how old the answers are.
 
     Args:
-        client: Of the model.
+        client: The client of the model.
         instance: A user and an item.
-        every: Seconds between two questions.
+        every: Seconds between two requests.
     """
 
     def __init__(self, client: Client, instance: dict[str, str], every: float) -> None:
@@ -41,7 +41,7 @@ class Asker(threading.Thread):
         self.error: GatewayError | None = None
 
     def run(self) -> None:
-        """Asks until `stop` is called or an answer is an error."""
+        """Requests until `stop` is called or a request fails."""
         try:
             while not self._ended.wait(self._every):
                 self._ask()
@@ -49,7 +49,7 @@ class Asker(threading.Thread):
             self.error = error
 
     def stop(self) -> None:
-        """Ends it, and raises what went wrong, if anything did."""
+        """Ends the requests, and raises their error, if there was one."""
         self._ended.set()
         self.join()
         if self.error is not None:
@@ -71,15 +71,15 @@ class Asker(threading.Thread):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the example; returns the exit code."""
     parser = argparse.ArgumentParser(
-        description="Trains, publishes what changed every few seconds, serves it and asks it, all "
-        "at once. Shows how old the model is that answers."
+        description="Trains, publishes the changes every few seconds, and serves them at the same "
+        "time. Measures how old the answers are."
     )
     parser.add_argument("--out", type=Path, default=ROOT / "build/online/ranking", metavar="DIR")
-    parser.add_argument("--seconds", type=float, default=30, help="how long (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=30, help="seconds to run (%(default)s)")
     parser.add_argument(
         "--every", type=float, default=3, help="seconds between two versions (%(default)s)"
     )
-    parser.add_argument("--events", type=int, default=150_000, help="length of the made-up log")
+    parser.add_argument("--events", type=int, default=150_000, help="length of the synthetic log")
     options = parser.parse_args(arguments)
     try:
         _run(options)
@@ -127,7 +127,7 @@ def _run(options: argparse.Namespace) -> None:
                 model.train_on_batch(*next(today))
                 time.sleep(options.every / STREAM_STEPS)
             publish(STREAM_STEPS)
-        time.sleep(options.every)  # the last version is served, too
+        time.sleep(options.every)  # clients also see the last version
         asker.stop()
     print(
         f"The client asked {len(asker.ages)} times and saw {len(asker.generations)} versions; "

@@ -1,4 +1,4 @@
-"""A storage of one's own: rows in an SQLite file. Run it twice, and it goes on where it was."""
+"""Your own storage: rows in an SQLite file. A second run continues where the first ended."""
 
 import sqlite3
 
@@ -14,7 +14,7 @@ class SqliteRows(de.RowStore):
         return self._db.execute(sql, values).fetchall()
 
     def read(self, columns, keys):
-        sql = "SELECT max(data) FROM cells WHERE col = ? AND key = ?"  # NULL where there is none
+        sql = "SELECT max(data) FROM cells WHERE col = ? AND key = ?"  # NULL if the key has no cell
         return [[self._run(sql, column, key)[0][0] for key in keys] for column in columns]
 
     def write(self, keys, columns):

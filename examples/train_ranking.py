@@ -1,6 +1,6 @@
 """Trains a ranking model on a log of interactions, measures it and exports it for serving.
 
-python examples/train_ranking.py                       # a made-up log
+python examples/train_ranking.py # a synthetic log
 python examples/train_ranking.py --data ratings.dat    # MovieLens
 python examples/train_ranking.py --data sales.csv --user-column buyer --item-column sku
 """
@@ -22,26 +22,26 @@ from ranking.synthetic_log import synthetic_log
 _DESCRIPTION = """\
 Learns from a log of who took what and when to rank items for users.
 
-The log is cut by time: the first four fifths train the model, the rest tests it. Users and items
-that only the last fifth has are scored like all others. Beside the model's quality stands that of
-a baseline that shows everyone what is popular. The result is a SavedModel with its embedding
-tables in it, ready for `python -m server`.
+The log is split by time: the first four fifths train the model, the rest tests it. Users and items
+that occur only in the last fifth are scored too. A baseline, which recommends the most popular
+items to everyone, is measured in the same way. The result is a SavedModel with its embedding
+tables, ready for `python -m server`.
 """
 _EPILOG = """\
-logs that can be read:
-  CSV with a header and a user, an item and a time column (numbers or ISO 8601; else --time-format).
-  Common names (user_id, CustomerID, movieId, timestamp, ...) are found without the options.
-  MovieLens u.data and ratings.dat are recognised. Ratings count as interactions, whatever their
-  value. Lines without a user, item or time are left out and counted.
+supported logs:
+  CSV with a header and a user, an item and a time column (numbers, ISO 8601, or --time-format).
+  Common names (user_id, CustomerID, movieId, timestamp, ...) are detected without the options.
+  MovieLens u.data and ratings.dat are recognised. Every rating counts as an interaction. Lines
+  without a user, item or time are skipped and counted.
 
 measures:
-  AUC        chance that an item the user took after the cut outranks one that the user did not take
-  recall@20  share of the items the user took after the cut among the 20 that score highest
-  Items that the user took before the cut are not ranked again. Both are means over users.
+  AUC        chance that an item the user took after the split ranks above another item
+  recall@20  fraction of the items the user took after the split among the 20 highest scores
+  Items that the user took before the split are not ranked. Both are means over users.
 
-stop and go on:
-  --checkpoint-dir DIR saves after each epoch; the same command with --resume goes on from there
-  and ends where an uninterrupted run would have.
+stop and resume:
+  --checkpoint-dir DIR saves after each epoch. The same command with --resume continues from there
+  and gives the same result as an uninterrupted run.
 """
 
 
@@ -58,14 +58,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.checkpoint_dir is not None:
             _check_folder(options.checkpoint_dir, "--checkpoint-dir")
         print(_train(log, options))
-    except (DataError, ImportError) as error:  # the latter says how to install what is missing
+    except (DataError, ImportError) as error:  # an ImportError says how to install what is missing
         print(f"{Path(__file__).name}: {error}", file=sys.stderr)
         return 2
     return 0
 
 
 def _train(log: Interactions, options: argparse.Namespace) -> object:
-    # Only now: TensorFlow takes seconds to load, and a wrong option should be told at once.
+    # Import now, because TensorFlow takes seconds to load and wrong options should fail at once.
     load_libraries()
     from ranking.experiment import run_experiment
     from ranking.training import TrainingOptions
@@ -84,7 +84,7 @@ def _train(log: Interactions, options: argparse.Namespace) -> object:
 def _log(options: argparse.Namespace) -> Interactions:
     if options.data is None:
         log = synthetic_log(options.seed, num_events=options.events)
-        print(f"Log: made up from seed {options.seed}, {len(log):,} interactions.")
+        print(f"Log: synthetic, seed {options.seed}, {len(log):,} interactions.")
         return log
     form = LogFormat(
         user_column=options.user_column,
@@ -99,7 +99,7 @@ def _log(options: argparse.Namespace) -> Interactions:
 
 
 def _check_folder(folder: Path, option: str) -> None:
-    """Makes the folder now, so that a path that cannot be written is told before the training."""
+    """Creates the folder now, so that an unwritable path fails before the training."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -118,27 +118,27 @@ def _parser() -> argparse.ArgumentParser:
     )
     log = parser.add_argument_group("the log")
     log.add_argument(
-        "--data", type=Path, metavar="FILE", help="the log; without it, one is made up"
+        "--data", type=Path, metavar="FILE", help="the log; a synthetic log by default"
     )
     log.add_argument("--user-column", metavar="NAME", help="CSV column of user ids")
     log.add_argument("--item-column", metavar="NAME", help="CSV column of item ids")
     log.add_argument("--time-column", metavar="NAME", help="CSV column of times")
     log.add_argument(
-        "--time-format", metavar="FORMAT", help="of times, such as %%m/%%d/%%Y %%H:%%M"
+        "--time-format", metavar="FORMAT", help="format of times, such as %%m/%%d/%%Y %%H:%%M"
     )
-    log.add_argument("--encoding", default="utf-8-sig", help="of the text (utf-8)")
+    log.add_argument("--encoding", default="utf-8-sig", help="encoding of the text (utf-8)")
     log.add_argument(
         "--events",
         type=_between(100, 100_000_000),
         default=150_000,
         metavar="N",
-        help="length of the log that is made up (%(default)s)",
+        help="length of the synthetic log (%(default)s)",
     )
     model = parser.add_argument_group("the model")
     for option, default, highest, text in (
         ("--epochs", 5, 10_000, "passes over the training interactions"),
         ("--dim", 16, 4095, "numbers in a user's row; an item's has one more"),
-        ("--batch-size", 2048, 1_000_000, "examples a step, negatives included"),
+        ("--batch-size", 2048, 1_000_000, "examples per step, negatives included"),
     ):
         model.add_argument(
             option,
@@ -152,7 +152,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_between(0, 2**31 - 2),
         default=0,
         metavar="N",
-        help="of everything drawn by chance (%(default)s)",
+        help="random seed (%(default)s)",
     )
     files = parser.add_argument_group("what is written")
     files.add_argument(
@@ -160,10 +160,10 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         default=Path("build/models/ranking"),
         metavar="DIR",
-        help="gets a numbered folder with the SavedModel (%(default)s)",
+        help="folder for the numbered SavedModel (%(default)s)",
     )
     files.add_argument("--checkpoint-dir", type=Path, metavar="DIR", help="save after each epoch")
-    files.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
+    files.add_argument("--resume", action="store_true", help="continue from the last checkpoint")
     return parser
 
 

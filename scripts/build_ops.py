@@ -1,7 +1,7 @@
-"""Compiles the op library into the checkout, for the TensorFlow of the interpreter that runs this.
+"""Compiles the op library into the checkout, for the running interpreter's TensorFlow.
 
-A quick incremental rebuild for developers (``make ops``); users get the library from
-``pip install``.
+A quick incremental rebuild for developers (``make ops``). Users get the library from ``pip
+install``.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ GIB_PER_COMPILER = 1.5
 
 
 def parallel_jobs() -> int:
-    """Returns how many compilers may run: one a core, but no more than memory holds."""
+    """Returns the number of parallel compilers: one per core, as far as memory allows."""
     cores = len(os.sched_getaffinity(0))
     gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES") / 2**30
     return max(1, min(cores, int(gib / GIB_PER_COMPILER)))
 
 
 def main() -> int:
-    """Configures and builds; one build at a time for each build folder."""
+    """Configures and builds. A lock allows one build at a time per build folder."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build-dir", type=pathlib.Path, default=ROOT / "build" / "ops")
     parser.add_argument("--jobs", type=int, default=parallel_jobs())

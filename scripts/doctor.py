@@ -1,7 +1,7 @@
-"""Says in one sentence each what this machine lacks for compiling and running the project.
+"""Lists what this machine lacks to compile and run the project, one sentence per problem.
 
-Runs before anything is installed, under whatever ``python3`` is: so the standard library only, and
-no syntax newer than Python 3.6. Annotations that it could not evaluate are quoted.
+Runs before anything is installed, with any ``python3``. So it uses only the standard library and
+the syntax of Python 3.6, and quotes annotations that Python 3.6 could not evaluate.
 """
 
 import importlib.util
@@ -14,7 +14,7 @@ from pathlib import Path
 
 OLDEST, NEWEST = (3, 10), (3, 13)
 GIB = 2**30
-#: TensorFlow, its dependencies and the build; then what a rebuild in a filled environment takes.
+#: Free disk space in GiB for TensorFlow, its dependencies and the build; then for a rebuild.
 FRESH_GIB, FILLED_GIB = 4.0, 0.5
 COMPILERS = ("c++", "g++", "clang++")
 PROGRAM = """
@@ -26,7 +26,7 @@ int main() { std::optional<std::string_view> s = "17"; std::thread([] {}).join()
 
 
 def python_problem(version: "tuple[int, ...]", found: "dict[str, str]") -> "str | None":
-    """Returns what is wrong with the Python ``version``; ``found``: supported ones by command."""
+    """Returns the problem with the Python ``version``; ``found``: supported ones by command."""
     if OLDEST <= tuple(version[:2]) <= NEWEST:
         return None
     name = "{}.{}".format(*version[:2])
@@ -38,9 +38,9 @@ def python_problem(version: "tuple[int, ...]", found: "dict[str, str]") -> "str 
 
 
 def supported_pythons() -> "dict[str, str]":
-    """Returns path by command of the supported interpreters on PATH, newest first.
+    """Returns the supported interpreters on PATH, path by command, newest first.
 
-    Each is run once: a version manager's shim may exist for a Python that does not.
+    Runs each one once, because a version manager's shim may exist for a missing Python.
     """
     found = {}
     for minor in range(NEWEST[1], OLDEST[1] - 1, -1):
@@ -51,7 +51,7 @@ def supported_pythons() -> "dict[str, str]":
 
 
 def venv_problem(has_ensurepip: bool) -> "str | None":
-    """Returns what is wrong if this Python cannot make a virtual environment."""
+    """Returns the problem if this Python cannot create a virtual environment."""
     if has_ensurepip:
         return None
     package = "python{}.{}-venv".format(*sys.version_info[:2])
@@ -59,7 +59,7 @@ def venv_problem(has_ensurepip: bool) -> "str | None":
 
 
 def compiler_problem(compiler: "str | None", works: bool) -> "str | None":
-    """Returns what is wrong if ``compiler``, the one that CMake would take, is not of use."""
+    """Returns the problem with ``compiler``, the one that CMake would use."""
     if compiler and works:
         return None
     if compiler:
@@ -82,7 +82,7 @@ def compiler_works(compiler: str) -> bool:
 
 
 def disk_problem(folder: str, free_gib: float, needed_gib: float) -> "str | None":
-    """Returns what is wrong if the disk of ``folder`` has less than ``needed_gib`` free."""
+    """Returns the problem if the disk of ``folder`` has less than ``needed_gib`` free."""
     if free_gib >= needed_gib:
         return None
     return (
@@ -92,7 +92,7 @@ def disk_problem(folder: str, free_gib: float, needed_gib: float) -> "str | None
 
 
 def platform_problem(platform: str) -> "str | None":
-    """Returns what is wrong with an operating system that is not Linux."""
+    """Returns the problem with an operating system other than Linux."""
     if platform == "linux":
         return None
     return (
@@ -102,7 +102,7 @@ def platform_problem(platform: str) -> "str | None":
 
 
 def diagnose(root: Path, environment_exists: bool) -> "list[str]":
-    """Returns every problem of this machine, each one sentence; an empty list if there is none."""
+    """Returns every problem of this machine, each as one sentence; empty if there is none."""
     needed = FILLED_GIB if environment_exists else FRESH_GIB
     supported = OLDEST <= sys.version_info[:2] <= NEWEST
     wanted = [os.environ["CXX"]] if os.environ.get("CXX") else list(COMPILERS)

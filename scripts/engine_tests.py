@@ -1,7 +1,7 @@
-"""Builds and runs the engine's C++ tests, without TensorFlow, under one of the CMake presets.
+"""Builds and runs the engine's C++ tests, without TensorFlow, with one of the CMake presets.
 
-Without GoogleTest they are skipped with a sentence that says how to get it; ``--require`` makes
-that an error, as continuous integration needs it.
+Without GoogleTest it skips them and says how to install it. With ``--require``, as in continuous
+integration, that is an error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_GTEST = "need GoogleTest"
 
 
 def run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Runs ``command`` in de_core, with the tools of this interpreter's environment on PATH."""
+    """Runs ``command`` in de_core, with this environment's tools on PATH."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     return subprocess.run(
         command,
@@ -36,7 +36,7 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def main() -> None:
-    """Configures, builds and tests; prints only what failed, and a summary."""
+    """Configures, builds and tests. Prints only failures and a summary."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--preset", choices=PRESETS, default="default")
     parser.add_argument("--require", action="store_true", help="fail if GoogleTest is missing")

@@ -1,11 +1,11 @@
-"""Makes the virtual environment that ``make demo`` and ``make test`` run in, and keeps it current.
+"""Creates the virtual environment of ``make demo`` and ``make test``, and keeps it current.
 
-First this machine is checked (doctor.py), then TensorFlow and the build tools are installed, then
-the project itself, editable: the installed package and the checkout are the same files. Later runs
-reinstall only if pyproject.toml, or recompile only if a C++ source, has changed.
+It checks this machine (doctor.py), installs TensorFlow and the build tools, then the project in
+editable mode: the installed package and the checkout are the same files. Later runs reinstall only
+if pyproject.toml changed, and recompile only if a C++ source changed.
 
-An unsupported ``python3`` must get as far as doctor.py's sentence: no syntax newer than Python 3.6
-here, and annotations that it could not evaluate are quoted.
+An unsupported ``python3`` must still run doctor.py's check. So this file uses the syntax of Python
+3.6 and quotes annotations that Python 3.6 could not evaluate.
 """
 
 import argparse
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("de_core/CMakeLists.txt", "de_core/cmake/*", "de_core/_build/*.py", "de_core/cc/**/*")
 BUILD_TOOLS = ("scikit-build-core>=1.1", "cmake>=3.25", "ninja>=1.11")
 USABLE = "import sys, pip; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))"
-#: What pip's log says, and the sentence for it.
+#: Patterns in pip's log, and the sentence for each.
 FAILURES = (
     ("No space left on device", "The disk became full: free some space and run the command again."),
     (
@@ -56,18 +56,18 @@ def digest(paths: "list[Path]") -> str:
 
 
 def source_files() -> "list[Path]":
-    """Returns the files that the op library is made of."""
+    """Returns the source files of the op library."""
     return [path for pattern in SOURCES for path in ROOT.glob(pattern) if path.is_file()]
 
 
 def errors(log: str, most: int = 12) -> "list[str]":
-    """Returns the first lines of pip's log that tell of an error, without its time stamps."""
+    """Returns the first lines of pip's log that describe an error, without time stamps."""
     lines = (re.sub(r"^\d{4}-\S+ ", "", line).strip() for line in log.splitlines())
     return [line for line in lines if re.search(r"\berror:|CMake Error|ERROR:", line)][:most]
 
 
 def explain(log: str, log_path: Path) -> str:
-    """Returns the sentence for a failed installation, from what pip logged."""
+    """Returns the sentence for a failed installation, from pip's log."""
     for sign, sentence in FAILURES:
         if sign in log:
             return sentence.format(log=log_path)
@@ -75,21 +75,21 @@ def explain(log: str, log_path: Path) -> str:
 
 
 class Environment:
-    """The virtual environment, and the stamp in it that says what was installed."""
+    """The virtual environment, and its stamp file that records what was installed."""
 
     def __init__(self, folder: Path) -> None:
-        """Names an environment; it need not exist."""
+        """Names an environment, which may not exist yet."""
         self.folder = folder
         self.python = folder / "bin" / "python"
         self._log = folder / "install.log"
         self._stamp = folder / "de_core.json"
 
     def exists(self) -> bool:
-        """Returns whether there is an environment that an installation was finished in."""
+        """Returns whether the environment exists and its installation was completed."""
         return self.python.exists() and self._stamp.exists()
 
     def ensure(self, extras: "set[str]") -> None:
-        """Creates the environment, or brings it up to date with the checkout."""
+        """Creates the environment, or updates it to the checkout."""
         if not self.python.exists():
             _say(f"Creating the virtual environment {self.folder}")
             _call([sys.executable, "-m", "venv", str(self.folder)])
@@ -109,8 +109,8 @@ class Environment:
             tensorflow = runpy.run_path(str(ROOT / "de_core" / "_build" / "tf_pin.py"))
             pin = tensorflow["requirement"](None, os.environ)
             _say(f"Installing {pin} and the build tools (downloads 700 MB the first time)")
-            # TensorFlow is there before the project: its ops compile against it. Its 10 000
-            # modules are compiled when imported, not now.
+            # Install TensorFlow before the project, because the ops compile against it. Its 10 000
+            # modules are compiled on import, not now.
             self._pip("--no-compile", pin, *BUILD_TOOLS)
             _say("Compiling the ops and installing the project (a minute or two)")
             self._pip("--quiet", "--no-build-isolation", "-e", project)
@@ -148,10 +148,10 @@ def _call(command: "list[str]") -> None:
 
 
 def main() -> None:
-    """Checks the machine and makes the environment."""
+    """Checks the machine and creates the environment."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv")
-    parser.add_argument("--extras", default="server", help="comma-separated, of pyproject.toml")
+    parser.add_argument("--extras", default="server", help="comma-separated extras to install")
     args = parser.parse_args()
     environment = Environment(args.venv.absolute())
     problems = doctor.diagnose(ROOT, environment_exists=environment.exists())

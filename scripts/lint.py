@@ -1,4 +1,4 @@
-"""Runs every linter over the checkout, and says at the end which of them complained."""
+"""Runs every linter over the checkout, and lists the ones that failed at the end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def cpp_files() -> list[str]:
 
 
 def commands(fix: bool) -> dict[str, list[str]]:
-    """Returns the command line of each linter by name; with ``fix``, those that rewrite files."""
+    """Returns each linter's command line by name; with ``fix``, the commands that rewrite files."""
     clang_format = ["-i"] if fix else ["--dry-run", "-Werror"]
     every = {
         "ruff check": ["ruff", "check", *(["--fix"] if fix else []), "."],
@@ -32,10 +32,10 @@ def commands(fix: bool) -> dict[str, list[str]]:
 
 
 def main() -> None:
-    """Runs them all; the status is 1 if any found something."""
+    """Runs all linters; returns 1 if any found a problem."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tools", type=Path, required=True, help="the bin folder that holds them")
-    parser.add_argument("--fix", action="store_true", help="rewrite the files where that is safe")
+    parser.add_argument("--tools", type=Path, required=True, help="the bin folder with the linters")
+    parser.add_argument("--fix", action="store_true", help="rewrite the files if that is safe")
     args = parser.parse_args()
     failed = []
     for name, command in commands(args.fix).items():

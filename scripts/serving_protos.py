@@ -1,9 +1,9 @@
-"""Writes the descriptors of TensorFlow Serving's messages that the gateway carries.
+"""Writes the descriptors of TensorFlow Serving's messages for the gateway.
 
     python scripts/serving_protos.py
 
-They are those of the installed tensorflow-serving-api and TensorFlow. The gateway needs neither:
-it reads server/protos/tensorflow_serving.binpb.
+The descriptors come from the installed tensorflow-serving-api and TensorFlow. The gateway needs
+neither: it reads server/protos/tensorflow_serving.binpb.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MODULES = (
 
 
 def collect() -> descriptor_pb2.FileDescriptorSet:
-    """Returns the files of the messages; a file follows the files that it imports."""
+    """Returns the messages' files, each after the files that it imports."""
     files: dict[str, bytes] = {}
 
     def add(file: object) -> None:

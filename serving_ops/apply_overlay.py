@@ -3,10 +3,10 @@
 
     python3 serving_ops/apply_overlay.py /tensorflow-serving
 
-Copies `de_core/cc/{engine,kernels,ops}` and a Bazel package to `tensorflow_serving/custom_ops`, and
-adds one label to SUPPORTED_TENSORFLOW_OPS in `tensorflow_serving/model_servers/BUILD`. Safe to run
-again: it then brings the copied files up to date and leaves the label alone. Needs Python 3.10, as
-the build image has it, and nothing else.
+It copies `de_core/cc/{engine,kernels,ops}` and a Bazel package to `tensorflow_serving/custom_ops`,
+and adds one label to SUPPORTED_TENSORFLOW_OPS in `tensorflow_serving/model_servers/BUILD`. A second
+run updates the copied files and leaves the label alone. It needs only Python 3.10, the version in
+the build image.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ UPSTREAM = "https://github.com/tensorflow/serving"
 
 
 class OverlayError(Exception):
-    """The tree is not one that the overlay fits."""
+    """The overlay does not fit the tree."""
 
 
 def labels_in(text: str) -> set[str]:
-    """Returns the labels that SUPPORTED_TENSORFLOW_OPS of a BUILD file holds.
+    """Returns the labels in SUPPORTED_TENSORFLOW_OPS of a BUILD file.
 
     Args:
-        text: Of the file. The statements that BUILD files are made of are Python's, too.
+        text: The BUILD file's text. Its statements are valid Python.
 
     Raises:
-        OverlayError: There is not exactly one such list.
+        OverlayError: The file does not have exactly one such list.
     """
     constants = (node for node in ast.walk(_value_of(text)) if isinstance(node, ast.Constant))
     return {node.value for node in constants if isinstance(node.value, str)}
@@ -52,10 +52,10 @@ def with_label(text: str) -> str:
     """Returns a BUILD file's text with our label in SUPPORTED_TENSORFLOW_OPS, once.
 
     Args:
-        text: Of `tensorflow_serving/model_servers/BUILD`.
+        text: The text of `tensorflow_serving/model_servers/BUILD`.
 
     Raises:
-        OverlayError: Upstream's file no longer has the shape that this script knows.
+        OverlayError: Upstream's file has a form that this script does not know.
     """
     if LABEL in labels_in(text):
         return text
@@ -66,7 +66,7 @@ def with_label(text: str) -> str:
             f"{LIST} must end in a list, `[…]` or `… + […]`. "
             f"Received: {type(last).__name__} at line {last.lineno}."
         )
-    # The label becomes the first element: there, no comma can be missing before it.
+    # Insert the label as the first element, where no comma can be missing before it.
     lines = text.splitlines(keepends=True)
     line = lines[last.lineno - 1].encode()
     opening = last.col_offset + 1
@@ -77,17 +77,17 @@ def with_label(text: str) -> str:
 
 
 def apply(tree: pathlib.Path, sources: pathlib.Path) -> int:
-    """Puts the package and the label into a tree.
+    """Copies the package into a tree, and adds the label.
 
     Args:
         tree: The root of TensorFlow Serving's sources.
-        sources: The folder that holds `de_core`.
+        sources: The folder that contains `de_core`.
 
     Returns:
-        The number of source files that the package holds.
+        The number of source files in the package.
 
     Raises:
-        OverlayError: `tree` or `sources` is not such a folder, or upstream has moved.
+        OverlayError: `tree` or `sources` is the wrong folder, or upstream changed its files.
     """
     server = tree / SERVER
     if not server.is_file():
@@ -111,7 +111,7 @@ def apply(tree: pathlib.Path, sources: pathlib.Path) -> int:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, target)
                 count += 1
-    # Bazel prefers this name to a BUILD file that upstream may put into the folder one day.
+    # Bazel prefers this name to a file called BUILD, which upstream may add to the folder.
     shutil.copy(HERE / "overlay" / "BUILD.bazel", package / "BUILD.bazel")
     server.write_text(changed, "utf-8")
     if LABEL not in labels_in(server.read_text("utf-8")):
@@ -120,18 +120,18 @@ def apply(tree: pathlib.Path, sources: pathlib.Path) -> int:
 
 
 def check_version(tree: pathlib.Path, wanted: str) -> None:
-    """Checks that the tree is checked out at the release that the ops are tested with.
+    """Checks that the tree is checked out at the tested release.
 
     Args:
         tree: The root of TensorFlow Serving's sources, a git checkout.
         wanted: A tag, such as "2.20.0".
 
     Raises:
-        OverlayError: It is another commit, or that cannot be told.
+        OverlayError: It is another commit, or git cannot tell.
     """
     head, tag = _commit(tree, "HEAD"), _commit(tree, f"refs/tags/{wanted}")
     if not head or head != tag:
-        # A devel image's tree was unpacked, not cloned: the remedy must work there, too.
+        # A devel image's tree has no git history. The remedy must work there too.
         git = f"git -C {shlex.quote(str(tree))}"
         remedy = (
             f"{git} init && {git} fetch --depth 1 {UPSTREAM} refs/tags/{wanted}:refs/tags/{wanted} "
@@ -145,7 +145,7 @@ def check_version(tree: pathlib.Path, wanted: str) -> None:
 
 
 def main() -> None:
-    """Applies the overlay and says what it did."""
+    """Applies the overlay and prints what it did."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -154,10 +154,10 @@ def main() -> None:
         "--sources",
         type=pathlib.Path,
         default=HERE.parent,
-        help="the folder that holds de_core (default: the checkout of this script)",
+        help="the folder that contains de_core (default: this script's checkout)",
     )
     parser.add_argument(
-        "--any-version", action="store_true", help="do not check which release the tree is"
+        "--any-version", action="store_true", help="do not check the release of the tree"
     )
     args = parser.parse_args()
     try:
@@ -191,7 +191,7 @@ def _value_of(text: str) -> ast.expr:
 
 
 def _commit(tree: pathlib.Path, name: str) -> str:
-    # The tree's own repository, not one around it.
+    # Use the tree's own repository, not a repository around it.
     command = ["git", f"--git-dir={tree / '.git'}", "rev-parse", "--verify", "--quiet"]
     command += [f"{name}^{{commit}}"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

@@ -1,9 +1,10 @@
-"""Builds the images of the Dockerfile: with Docker, or without it by buildah, as root on Debian.
+"""Builds the images of the Dockerfile with Docker, or without it with buildah, as root on Debian.
 
     python serving_ops/build_images.py gateway trainer
 
-Without Docker the base is a Debian made by debootstrap, since nothing can be pulled; all else is
-the same Dockerfile. The stage `model-server` needs TensorFlow Serving's images and so Docker.
+Without Docker, the base is a Debian from debootstrap, because nothing can be pulled. The rest of
+the Dockerfile is unchanged. The stage `model-server` needs TensorFlow Serving's images, and so
+needs Docker.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ PACKAGES = "python3,python3-venv,python3-pip,python3-dev,ca-certificates"
 
 
 def run(*command: str | os.PathLike[str]) -> None:
-    """Runs a command, which must succeed."""
+    """Runs a command; raises if it fails."""
     print("+", *map(str, command), flush=True)
     subprocess.run([str(part) for part in command], check=True, stdin=subprocess.DEVNULL)
 
 
 def output(*command: str | os.PathLike[str]) -> str:
-    """Returns what a command printed; nothing if it failed."""
+    """Returns a command's output; empty if it failed."""
     done = subprocess.run(
         [str(part) for part in command], check=False, capture_output=True, text=True
     )
@@ -41,12 +42,12 @@ def output(*command: str | os.PathLike[str]) -> str:
 
 
 def build_arguments(values: dict[str, str]) -> list[str]:
-    """Returns the options that give an image's build its arguments."""
+    """Returns the options with the build arguments of an image."""
     return [part for item in values.items() for part in ("--build-arg", "=".join(item))]
 
 
 class Docker:
-    """Builds by Docker."""
+    """Builds with Docker."""
 
     command: tuple[str, ...] = ("docker",)
 
@@ -56,21 +57,22 @@ class Docker:
         run(*self.command, "build", "--target", target, *tag, *build_arguments(versions()), ROOT)
 
     def size(self, target: str) -> str:
-        """Returns how large an image is, to read."""
+        """Returns an image's size as text."""
         return output(*self.command, "images", "--format", "{{.Size}}", f"de-core/{target}")
 
 
 class Buildah:
-    """Builds by buildah, in a chroot, on a Debian of debootstrap's."""
+    """Builds with buildah, in a chroot, on a Debian from debootstrap."""
 
     def __init__(self, storage: pathlib.Path) -> None:
-        # Of a layer, overlay keeps what it adds, and vfs all; but not every machine can overlay.
+        # overlay stores only the changes of a layer, vfs stores all files. Not every machine
+        # supports overlay.
         overlay = ("buildah", "--storage-driver", "overlay", "--root", str(storage / "overlay"))
         vfs = ("buildah", "--storage-driver", "vfs", "--root", str(storage / "vfs"))
         self.command = overlay if output(*overlay, "info") else vfs
 
     def make_base(self, work: pathlib.Path) -> None:
-        """Makes the image that stands for Python's, unless it is there."""
+        """Creates the base image in place of Python's image, unless it exists."""
         if output(*self.command, "images", "-q", STAND_IN):
             return
         system = work / "debian"
@@ -83,7 +85,7 @@ class Buildah:
             unfinished.rename(system)
         container = output(*self.command, "from", "scratch")
         run(*self.command, "add", "--quiet", container, system, "/")
-        # Debian's pip wants to be told that the system is an image's, and nobody else's.
+        # Debian's pip requires this option to install into the system's Python.
         settings = ("PIP_BREAK_SYSTEM_PACKAGES=1", "PIP_ROOT_USER_ACTION=ignore")
         settings += (f"PIP_CERT={CERTIFICATES}/ca-certificates.crt",)
         run(*self.command, "config", *(f"--env={each}" for each in settings), container)
@@ -99,12 +101,12 @@ class Buildah:
         )  # fmt: skip
 
     def size(self, target: str) -> str:
-        """Returns how large an image is, to read."""
+        """Returns an image's size as text."""
         return output(*self.command, "images", "-n", "--format", "{{.Size}}", f"de-core/{target}")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Builds the images asked for and prints their sizes."""
+    """Builds the requested images and prints their sizes."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

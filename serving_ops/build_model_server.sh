@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds TensorFlow Serving's model server with the ops of dynamic tables inside. Run it in the devel image:
 #   serving_ops/build_model_server.sh [--tree /tensorflow-serving] [--output FILE] [--jobs N] [--memory-mb MB] [-- BAZEL OPTIONS]
-# The first build compiles TensorFlow: hours, and about 2 GB of memory a job. A compiler that is killed
-# ("Killed signal terminated program") lacked memory: give fewer --jobs.
+# The first build compiles TensorFlow: it takes hours, and about 2 GB of memory per job. If a compiler is killed
+# ("Killed signal terminated program"), memory ran out: use fewer --jobs.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
@@ -25,8 +25,8 @@ done
 target=tensorflow_serving/model_servers:tensorflow_model_server
 python3 "$here/apply_overlay.py" "$tree"
 cd "$tree"
-# The answer of the build graph itself: the label in the list is what links the ops. Configured as the build, for
-# upstream's options are the build's alone.
+# Ask the build graph whether the server depends on the ops. Use the options of the build, because upstream sets
+# options only for builds.
 path="$(bazel cquery --config=release "$@" "somepath(//$target, //tensorflow_serving/custom_ops:de_core_ops)")"
 grep -q custom_ops <<<"$path" || {
   echo "build_model_server: //$target must depend on the ops, and does not." >&2
@@ -34,7 +34,7 @@ grep -q custom_ops <<<"$path" || {
 }
 bazel build --config=release --verbose_failures --jobs="$jobs" --local_ram_resources="$memory_mb" "$@" "//$target"
 install -D "bazel-bin/tensorflow_serving/model_servers/tensorflow_model_server" "$output"
-# Op names are strings in the binary: linked without alwayslink, the kernels would be missing from it.
+# Op names are strings in the binary. Without alwayslink the kernels, and so these strings, would be missing.
 grep -q DeFrozenTableOpen "$output" || {
   echo "build_model_server: $output must hold the ops, and does not." >&2
   exit 1

@@ -1,9 +1,9 @@
-"""Writes the lock files of the images' Python packages: versions, with hashes.
+"""Writes the lock files of the images' Python packages: versions and hashes.
 
     python serving_ops/lock.py
 
-Needs uv. `locks/tensorflow.txt` holds the TensorFlow of versions.env for x86-64 and 64-bit ARM, and
-`locks/gateway.txt` the gateway's extras of pyproject.toml. Shared packages have one version.
+It needs uv. `locks/tensorflow.txt` holds versions.env's TensorFlow for x86-64 and 64-bit ARM.
+`locks/gateway.txt` holds the gateway's extras of pyproject.toml. Shared packages have one version.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ OPTIONS += ("--python-version", "3.11", "--no-emit-index-url", "--no-emit-find-l
 
 
 def requirements() -> dict[str, list[str]]:
-    """Returns what each lock file is resolved from, by the file's name."""
+    """Returns the input of each lock file, by the file's name."""
     release = versions()["TENSORFLOW"]
     text = (ROOT / "pyproject.toml").read_text("utf-8")
     extras = [re.search(rf"^{extra} = \[(.*?)\]$", text, re.M | re.S) for extra in EXTRAS]
     gateway = [each for extra in extras if extra for each in re.findall(r'"(.+?)"', extra[1])]
     return {
-        # There is no tensorflow-cpu for ARM; its tensorflow has no GPU parts either.
+        # tensorflow-cpu does not exist for ARM; `tensorflow` has no GPU parts there either.
         "tensorflow.txt": [
             f"tensorflow-cpu=={release} ; platform_machine == 'x86_64'",
             f"tensorflow=={release} ; platform_machine == 'aarch64'",

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# The first process of the model server's image. TensorFlow Serving takes no signals, and the kernel keeps from a
-# container's first process those that it does not take: `docker stop` would wait in vain and kill it in the end.
-# The server does not finish what runs: take it out of the balancer first.
+# The first process of the model server's image. TensorFlow Serving handles no signals, and the kernel drops
+# unhandled signals to a container's first process: `docker stop` would wait and then kill it. The server does not
+# finish running requests: remove it from the load balancer first.
 set -u
 server=""
 stopping=""
 trap 'stopping=1; [[ -z "$server" ]] || kill -TERM "$server"' TERM INT
 
-# TensorFlow Serving's defaults load on one thread and try a damaged version five times more, a minute apart. No other
-# version of any model loads in those five minutes. Flags given to this script come last and win.
+# By default TensorFlow Serving loads on one thread and retries a damaged version five times, a minute apart. No
+# other version of any model loads meanwhile. Flags given to this script come last and take precedence.
 tensorflow_model_server --port=8500 --rest_api_port=8501 \
   --num_load_threads=2 --load_retry_interval_micros=1000000 --max_num_load_retries=5 \
   --model_name="$MODEL_NAME" --model_base_path="$MODEL_BASE_PATH/$MODEL_NAME" "$@" &

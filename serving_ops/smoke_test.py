@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Asks a running model server for embedding rows and compares them with the export.
+"""Looks up embedding rows on a running model server and compares them with the export.
 
     python serving_ops/smoke_test.py HOST --model ranking --export exported/ranking/1
 
-Waits until the model is available, reads its metadata, looks ids up over gRPC and over REST, and
-compares both with what the SavedModel holds here. Works with TensorFlow Serving built with the
-ops and with the gateway's gRPC port. Ends with 0 if all agree. Needs de_core and
+It waits until the model is available, reads its metadata, looks up ids over gRPC and REST, and
+compares both with the SavedModel loaded here. It works with TensorFlow Serving with the ops, and
+with the gateway's gRPC port. It exits with 0 if all rows agree. It needs de_core and
 tensorflow-serving-api.
 """
 
@@ -27,17 +27,17 @@ LOOKUP = "de_lookup/"
 
 
 class SmokeTestError(Exception):
-    """The server is not there, or does not answer what the export holds."""
+    """The server does not run, or its answer differs from the export."""
 
 
 def over_rest(base: str, path: str, body: Any = None, timeout: float = 30) -> Any:
-    """Returns the JSON answer of a GET, or of a POST where there is a body.
+    """Returns the JSON answer of a GET, or of a POST if there is a body.
 
     Args:
-        base: Such as "http://127.0.0.1:8501".
-        path: Such as "/v1/models/ranking".
-        body: To post as JSON.
-        timeout: Seconds.
+        base: The server's URL, such as "http://127.0.0.1:8501".
+        path: The path, such as "/v1/models/ranking".
+        body: The JSON body of a POST, or None.
+        timeout: Timeout in seconds.
 
     Raises:
         SmokeTestError: The server answered with an error.
@@ -51,10 +51,10 @@ def over_rest(base: str, path: str, body: Any = None, timeout: float = 30) -> An
 
 
 def wait_until_available(base: str, model: str, seconds: float) -> list[int]:
-    """Returns the versions that are available, as soon as there is one.
+    """Waits for an available version; returns all available versions.
 
     Raises:
-        SmokeTestError: There is none within `seconds`.
+        SmokeTestError: No version is available within `seconds`.
     """
     deadline = time.monotonic() + seconds
     said: Any = "nothing"
@@ -74,14 +74,14 @@ def wait_until_available(base: str, model: str, seconds: float) -> list[int]:
 
 
 def over_grpc(address: str, model: str, signature: str, ids: list[Any], timeout: float) -> Any:
-    """Returns the rows that `PredictionService.Predict` answers, an array [n, dim].
+    """Returns the rows from `PredictionService.Predict`, an array [n, dim].
 
     Args:
         address: "host:port".
-        model: Its name.
-        signature: Such as "de_lookup/users".
+        model: The model's name.
+        signature: The signature, such as "de_lookup/users".
         ids: Integers or strings.
-        timeout: Seconds.
+        timeout: Timeout in seconds.
     """
     import grpc
     import tensorflow as tf
@@ -98,7 +98,7 @@ def over_grpc(address: str, model: str, signature: str, ids: list[Any], timeout:
 
 
 def exported_lookups(path: str) -> dict[str, Callable[[list[Any]], Any]]:
-    """Returns, for each lookup signature of a SavedModel, a function from ids to rows."""
+    """Returns a function from ids to rows for each lookup signature of a SavedModel."""
     import tensorflow as tf
 
     import de_core  # noqa: F401  loads the op library
@@ -108,7 +108,7 @@ def exported_lookups(path: str) -> dict[str, Callable[[list[Any]], Any]]:
 
     def asking(function: Any) -> Callable[[list[Any]], Any]:
         def ask(ids: list[Any]) -> Any:
-            kept = loaded  # the tables live as long as this
+            kept = loaded  # the tables live as long as this reference
             dtype = function.structured_input_signature[1]["ids"].dtype
             texts = [str(each) for each in ids] if dtype == tf.string else ids
             assert kept is not None
@@ -120,10 +120,10 @@ def exported_lookups(path: str) -> dict[str, Callable[[list[Any]], Any]]:
 
 
 def compare(host: str, args: argparse.Namespace) -> int:
-    """Runs every comparison and returns how many were made.
+    """Runs every comparison and returns their number.
 
     Raises:
-        SmokeTestError: An answer differs, or none could be compared.
+        SmokeTestError: An answer differs, or there is nothing to compare.
     """
     import numpy as np
 
@@ -163,20 +163,18 @@ def compare(host: str, args: argparse.Namespace) -> int:
 
 
 def main() -> None:
-    """Compares and says so."""
+    """Compares and prints the result."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("host", help="where the model server runs")
-    parser.add_argument("--model", required=True, help="the model's name there")
-    parser.add_argument("--export", required=True, help="the version directory that is served")
+    parser.add_argument("host", help="host name or address of the model server")
+    parser.add_argument("--model", required=True, help="the model's name on the server")
+    parser.add_argument("--export", required=True, help="the exported version directory")
     parser.add_argument("--grpc-port", type=int, default=8500)
     parser.add_argument("--rest-port", type=int, default=8501)
+    parser.add_argument("--wait", type=float, default=120, help="seconds to wait for the model")
     parser.add_argument(
-        "--wait", type=float, default=120, help="seconds until it must be available"
-    )
-    parser.add_argument(
-        "--ids", type=int, nargs="+", default=[0, 1, 7, 2**40, -1], help="what to look up"
+        "--ids", type=int, nargs="+", default=[0, 1, 7, 2**40, -1], help="ids to look up"
     )
     args = parser.parse_args()
     try:

@@ -1,4 +1,4 @@
-"""What `versions.env` says: the versions of everything that serves."""
+"""Reads `versions.env`: the versions of everything that serves."""
 
 from __future__ import annotations
 

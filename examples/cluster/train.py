@@ -1,12 +1,12 @@
-"""One training script, in one process or in many.
+"""One training script for one process or many.
 
     python examples/cluster/train.py                          # all in this process
     python examples/cluster/train.py --servers 2 --workers 2  # five: tables on servers
     python examples/cluster/train.py --in-step 4              # four that hold and train them
 
-On several machines start this script on each with its address and task in TF_CONFIG to train in
-step. For servers start `python -m de_core.server --job ps --task 0` and its like there, with the
-addresses in TF_CONFIG, and this script with `--cluster` where the chief is.
+To train in step on several machines, start this script on each, with the addresses and the task in
+TF_CONFIG. To use servers, start `python -m de_core.server --job ps --task 0` on each machine, with
+the addresses in TF_CONFIG, and this script with `--cluster` on the chief's machine.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def free_addresses(count: int) -> list[str]:
 
 @contextlib.contextmanager
 def processes_of(servers: int, workers: int) -> Iterator[dict[str, list[str]]]:
-    """Starts servers and workers on this machine, and yields the addresses of all."""
+    """Starts servers and workers on this machine, and yields all addresses."""
     addresses = free_addresses(1 + servers + workers)
     jobs = {
         "chief": addresses[:1],
@@ -67,7 +67,7 @@ def processes_of(servers: int, workers: int) -> Iterator[dict[str, list[str]]]:
 
 
 def start_in_step(workers: int, steps: int) -> None:
-    """Runs this script in so many processes that train in step, and waits for them."""
+    """Runs this script in `workers` processes that train in step, and waits for them."""
     jobs = {"worker": free_addresses(workers)}
     started = [
         subprocess.Popen(
@@ -87,7 +87,7 @@ def start_in_step(workers: int, steps: int) -> None:
 
 
 def train_in_step(steps: int) -> None:
-    """Is one of the processes that train in step; the first prints."""
+    """Runs one of the processes that train in step. The first one prints."""
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     task, workers = strategy.cluster_resolver.task_id, strategy.num_replicas_in_sync
     with strategy.scope():
@@ -97,14 +97,14 @@ def train_in_step(steps: int) -> None:
     begin = time.perf_counter()
     losses += [together(tf.constant(seed)) for seed in range(steps)]
     rate = steps / (time.perf_counter() - begin)
-    size = int(items.size())  # all workers ask, the rows of all count
+    size = int(items.size())  # all workers call this; it counts the rows of all
     if task == 0:
         ends = f"loss {float(losses[0]):.5f} to {float(losses[-1]):.5f}"
         print(f"{ends}, {rate:.1f} steps/s of {workers} batches, rows [{size}]", flush=True)
 
 
 def step_for(devices: list[str] | None, worker: int = 0) -> tuple[de.Variable, Step]:
-    """Returns a table, and a step that trains it: ids that were drawn together come closer."""
+    """Returns a table, and a step that trains it to pull ids that were drawn together closer."""
     items = de.Variable(dim=DIM, name="items", devices=devices, initializer="uniform")
     optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adagrad(0.05, 1e-8))
     optimizer.build(items.trainable_variables)
@@ -112,7 +112,7 @@ def step_for(devices: list[str] | None, worker: int = 0) -> tuple[de.Variable, S
     @tf.function
     def step(seed: tf.Tensor) -> tf.Tensor:
         ids = tf.random.stateless_uniform([1024, 2], tf.stack([seed, worker]), 0, IDS, tf.int64)
-        ids = tf.stack([ids[:, 0], ids[:, 0] // 10 * 10], 1)  # each id, and the head of its ten
+        ids = tf.stack([ids[:, 0], ids[:, 0] // 10 * 10], 1)  # each id, and the first id of its ten
         with tf.GradientTape() as tape:
             rows = de.embedding_lookup(items, ids)
             loss = tf.reduce_mean(tf.reduce_sum((rows[:, 0] - rows[:, 1]) ** 2, -1))
@@ -124,10 +124,10 @@ def step_for(devices: list[str] | None, worker: int = 0) -> tuple[de.Variable, S
 
 
 def train(jobs: dict[str, list[str]] | None, steps: int) -> None:
-    """Trains and prints the loss at both ends, steps a second and the rows of each server."""
+    """Trains and prints the first and last loss, steps per second and the rows of each server."""
     devices = coordinator = None
     if jobs:
-        # Ends this process with an error if a server stays away for five minutes.
+        # End this process with an error if a server is silent for five minutes.
         de.distributed.ServerWatch(jobs, seconds=300).start()
         resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
             tf.train.ClusterSpec(jobs), rpc_layer="grpc", task_type="chief", task_id=0
@@ -159,7 +159,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="workers to start here")
     parser.add_argument("--cluster", help="JSON: addresses of the jobs chief, ps and worker")
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--in-step", type=int, help="workers to start here that train in step")
+    parser.add_argument("--in-step", type=int, help="workers in step to start here")
     options = parser.parse_args()
     if json.loads(os.environ.get("TF_CONFIG", "{}")).get("task"):
         train_in_step(options.steps)

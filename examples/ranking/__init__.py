@@ -1,1 +1,1 @@
-"""The parts of the ranking example: reading a log, splitting it, training on it, measuring it."""
+"""Parts of the ranking example: reading a log, splitting it, training, measuring."""

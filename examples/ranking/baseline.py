@@ -1,4 +1,4 @@
-"""The baseline: everyone is shown what was popular in training."""
+"""The baseline: recommends the most popular items of the training data to everyone."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ class Popularity:
         self._scores = counts.astype(np.float32)
 
     def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Scores `[n, num_items]` of every item for each of `users` `[n]`; unseen items get 0."""
+        """Scores every item for each user. `users` has shape `[n]`, the result `[n, num_items]`."""
         return np.broadcast_to(self._scores, (len(users), len(self._scores)))

@@ -11,24 +11,24 @@ from numpy.typing import NDArray
 from ranking.interactions import Interactions
 from ranking.negatives import NegativeSampler
 
-NEGATIVES = 4  # for each interaction
+NEGATIVES = 4  # per interaction
 
 
 class Batches:
-    """Training interactions in a new order each epoch, with fresh negatives.
+    """Training interactions in a new order each epoch, with newly drawn negatives.
 
-    Both are drawn from (seed, epoch) alone, so a run that was stopped and resumed sees the
-    batches of a run that was not.
+    Order and negatives depend only on (seed, epoch). So a resumed run sees the same batches as an
+    uninterrupted one.
 
     Attributes:
-        epoch: the epoch that the next pass over `dataset` gives.
+        epoch: the epoch of the next pass over `dataset`.
     """
 
     def __init__(self, train: Interactions, *, batch_size: int, seed: int) -> None:
         self.epoch = 0
         self._train = train
         self._negatives = NegativeSampler(train)
-        # A step holds whole interactions: each with all its negatives.
+        # A step holds complete interactions: each with all its negatives.
         self._interactions = max(1, batch_size // (1 + NEGATIVES))
         self._seed = seed
 
@@ -54,7 +54,7 @@ class Batches:
     def positions(
         self,
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]]:
-        """The same as positions in the ids of the log: users, items and labels, each `[n]`."""
+        """Yields batches of positions in the log's ids: users, items and labels, `[n]` each."""
         rng = np.random.default_rng([self._seed, self.epoch])
         order = rng.permutation(len(self._train))
         for start in range(0, len(order), self._interactions):

@@ -1,5 +1,5 @@
-"""What a user of the example can put right."""
+"""Errors that a user of the example can fix."""
 
 
 class DataError(ValueError):
-    """The log, or what was asked of it, cannot be used; the message says what to do about it."""
+    """The log, or an option, cannot be used; the message says how to fix it."""

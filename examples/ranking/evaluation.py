@@ -1,4 +1,4 @@
-"""How well a scorer ranks what users took after the cut."""
+"""Measures how well a scorer ranks the items that users took after the cut."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _USERS_AT_ONCE = 256
 
 
 class Scorer(Protocol):
-    """What can be measured: the model and the baseline alike."""
+    """Scores items; the model and the baseline do this."""
 
     def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Scores `[n, num_items]` of every item of the log for each of `users` `[n]`."""
+        """Scores every item of the log for each user; `users` `[n]` gives `[n, num_items]`."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Quality:
     """Means over users of the test split.
 
     Attributes:
-        auc: chance that an item a user took outranks one that the user did not take.
-        recall: share of a user's test items among the 20 that score highest.
-        known_auc: `auc` over known users and known items only; NaN where there are none.
-        known_recall: `recall` over known users and known items only; NaN where there are none.
-        users: how many users were measured.
-        known_users: how many of them were known and took a known item.
+        auc: chance that an item the user took ranks above an item the user did not take.
+        recall: fraction of a user's test items among the 20 highest scores.
+        known_auc: `auc` over known users and known items only; NaN if there are none.
+        known_recall: `recall` over known users and known items only; NaN if there are none.
+        users: number of measured users.
+        known_users: number of measured users who are known and took a known item.
     """
 
     auc: float
@@ -45,16 +45,15 @@ class Quality:
 
 
 def evaluate(split: TimeSplit, scorer: Scorer, *, max_users: int = 5000, seed: int = 0) -> Quality:
-    """Ranks every item of the log for users of the test split, without those they had in training.
+    """Ranks every item of the log for users of the test split, except their training items.
 
-    New items are ranked too, and new users are measured too, each by what the scorer makes of an
-    id it never saw.
+    This includes new items and new users: the scorer must score ids that it never saw.
 
     Args:
-        split: the log.
-        scorer: what ranks.
-        max_users: test users measured; where there are more, this many are drawn.
-        seed: which users are drawn.
+        split: the divided log.
+        scorer: ranks the items.
+        max_users: largest number of measured users; if there are more, this many are drawn.
+        seed: seed of this draw.
     """
     users = np.unique(split.test.users)
     if len(users) > max_users:
@@ -87,7 +86,7 @@ def evaluate(split: TimeSplit, scorer: Scorer, *, max_users: int = 5000, seed: i
 
 
 def _took(log: Interactions, users: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which items each of `users` has in `log`, `[n, num_items]`."""
+    """Returns which items each user has in `log`, `[n, num_items]`."""
     row_of_user = np.full(len(log.user_ids), -1)
     row_of_user[users] = np.arange(len(users))
     rows = row_of_user[log.users]

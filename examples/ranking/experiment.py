@@ -19,15 +19,15 @@ from ranking.training import TrainingOptions, train
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of an experiment.
+    """The results of an experiment.
 
     Attributes:
         model: quality of the model.
-        baseline: quality of showing everyone what is popular.
-        limits: what bounds both.
-        rows: how many rows each table learned.
-        saved_model: the version directory that was written.
-        known: a user and an item that the model learned, to ask about.
+        baseline: quality of recommending the most popular items to everyone.
+        limits: upper limits of both.
+        rows: number of rows per table.
+        saved_model: the directory of the exported version.
+        known: a user and an item that the model learned, for example requests.
     """
 
     model: Quality
@@ -60,7 +60,7 @@ class Outcome:
 
 
 def describe(split: TimeSplit) -> str:
-    """The split in one line."""
+    """Describes the split in one line."""
     log = split.train
     return (
         f"Split by time: {len(split.train):,} interactions to learn from, {len(split.test):,} to "

@@ -1,4 +1,4 @@
-"""A log of interactions, held as numpy columns."""
+"""A log of interactions in numpy columns."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Interactions:
-    """Who took what, and when; rows are in order of time.
+    """Users who took items at times; rows are ordered by time.
 
-    Numpy works on positions (`users`, `items`), which index the ids of this log. The model never
-    sees a position: it is fed the ids themselves, and needs no vocabulary.
+    Numpy uses positions (`users`, `items`), which index the ids of this log. The model gets the ids
+    themselves, never positions, so it needs no vocabulary.
 
     Attributes:
         users: int64 `[n]`, positions in `user_ids`.
@@ -37,7 +37,7 @@ class Interactions:
     def from_ids(
         cls, users: Sequence[str], items: Sequence[str], times: Sequence[int] | NDArray[np.int64]
     ) -> Interactions:
-        """Numbers the ids and sorts the rows by time; rows of one time keep their order."""
+        """Numbers the ids and sorts the rows by time. Rows with equal times keep their order."""
         seconds = np.asarray(times, np.int64)
         order = np.argsort(seconds, kind="stable")
         user_positions, user_ids = _number(users)
@@ -51,18 +51,18 @@ class Interactions:
         )
 
     def take(self, rows: NDArray[np.bool_] | NDArray[np.int64] | slice) -> Interactions:
-        """The chosen rows, over the same ids."""
+        """Returns the chosen rows, with the same ids."""
         return replace(self, users=self.users[rows], items=self.items[rows], times=self.times[rows])
 
     def pairs(self) -> NDArray[np.int64]:
-        """One number for each row's (user, item): equal numbers mean the same pair. `[n]`."""
+        """Returns one number per row's (user, item) `[n]`: equal numbers mean the same pair."""
         return self.users * len(self.item_ids) + self.items
 
 
 def _number(ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.object_]]:
     """Numbers the distinct ids in order of first occurrence.
 
-    A dictionary, because numpy would pad every id to the longest one.
+    Uses a dictionary, because numpy would pad every id to the longest one.
     """
     numbers: dict[str, int] = {}
     positions = np.fromiter((numbers.setdefault(i, len(numbers)) for i in ids), np.int64, len(ids))

@@ -1,4 +1,4 @@
-"""What bounds the measures on a log, whatever the model."""
+"""The best results that any model can reach on a log."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ranking.split import TimeSplit
 
 @dataclass(frozen=True)
 class Limits:
-    """Shares of the test interactions, and the best that can be had.
+    """Fractions of the test interactions, and the best possible recalls.
 
     Attributes:
-        new_users: share of interactions by a user that training never saw.
-        new_items: share of interactions with an item that training never saw.
-        known: share of interactions in which both were seen.
-        per_user: mean number of training interactions of a user.
-        best_recall: recall of a list that holds nothing but a user's test items.
-        best_known_recall: the same when it can hold only items seen in training.
+        new_users: fraction of interactions by a user that training never saw.
+        new_items: fraction of interactions with an item that training never saw.
+        known: fraction of interactions whose user and item training saw.
+        per_user: mean number of training interactions per user.
+        best_recall: recall of a list with a user's test items first.
+        best_known_recall: the same for a list of items from training only.
     """
 
     new_users: float
@@ -43,7 +43,7 @@ class Limits:
 
 
 def limits_of(split: TimeSplit) -> Limits:
-    """Counts the limits of `split`."""
+    """Computes the limits of `split`."""
     train, test = split.train, split.test
     new_user = ~np.isin(test.users, train.users)
     new_item = ~np.isin(test.items, train.items)

@@ -1,4 +1,4 @@
-"""Reading a log of interactions from a file."""
+"""Reads a log of interactions from a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ranking.timestamps import parse_times
 
 MINIMUM = 20
 
-# Tried in this order when a column is not named by an option; letter case does not matter.
+# Column names to try in this order if no option names the column. Letter case does not matter.
 _USUAL_NAMES = {
     "user": ("user", "user_id", "userid", "customer", "customer_id", "customerid", "visitorid"),
     "item": ("item", "item_id", "itemid", "movieid", "product_id", "productid", "stockcode"),
@@ -29,14 +29,14 @@ _WHOLE_FLOAT = re.compile(r"([+-]?\d+)\.0+")
 
 @dataclass(frozen=True)
 class LogFormat:
-    """What the file does not say of itself. None: find out.
+    """Properties of the file that it does not state itself. None: detect it.
 
     Attributes:
         user_column: name of the CSV column of user ids.
         item_column: name of the CSV column of item ids.
         time_column: name of the CSV column of times.
-        time_format: how times are written, as for `datetime.strptime`.
-        encoding: of the text.
+        time_format: format of the times, as for `datetime.strptime`.
+        encoding: encoding of the text.
     """
 
     user_column: str | None = None
@@ -48,12 +48,12 @@ class LogFormat:
 
 @dataclass(frozen=True)
 class LogReport:
-    """What was read.
+    """A summary of what was read.
 
     Attributes:
-        kind: the format found, in words.
-        lines: how many lines of data there were.
-        left_out: how many were left out for want of a "user", an "item" or a "time".
+        kind: the detected format, in words.
+        lines: number of data lines.
+        left_out: number of lines without a "user", an "item" or a "time", which were skipped.
     """
 
     kind: str
@@ -70,11 +70,11 @@ class LogReport:
 def read_log(path: Path, form: LogFormat | None = None) -> tuple[Interactions, LogReport]:
     """Reads a CSV file with a header, or MovieLens' `u.data` or `ratings.dat`.
 
-    Ids are strings. One that is a whole number written as a float (17850.0, as a column with gaps
-    comes out of a data frame) is read as that number, so that both spellings are one id.
+    Ids are strings. A whole number written as a float (17850.0, as data frames write a column with
+    gaps) is read as this number, so that both spellings give one id.
 
     Raises:
-        DataError: the file cannot be used; the message says why and what to do.
+        DataError: the file cannot be used; the message says why and how to fix it.
     """
     form = form or LogFormat()
     try:
@@ -94,7 +94,7 @@ def read_log(path: Path, form: LogFormat | None = None) -> tuple[Interactions, L
         raise DataError(f"The log must be well-formed CSV. Received: {path} ({error}).") from error
 
 
-# A row of the file: its line number, user, item and time as written ("" where missing).
+# A row of the file: line number, user, item and time as written ("" if missing).
 _Row = tuple[int, str, str, str]
 
 

@@ -1,26 +1,26 @@
-"""Two measures of a ranking, exact over all items: AUC and recall at k."""
+"""Two exact ranking metrics over all items: AUC and recall at k."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-_BLOCK = 1 << 24  # scores compared at a time, to bound memory
+_BLOCK = 1 << 24  # scores compared at a time, to limit memory
 
 
 def auc(
     scores: NDArray[np.float32], positive: NDArray[np.bool_], candidate: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """The chance that a positive outranks a negative of the same user; a tie counts half.
+    """Returns the chance that a positive ranks above a negative of the same user; ties count half.
 
     Args:
         scores: `[users, items]`.
-        positive: which items each user took, `[users, items]`.
-        candidate: which items are ranked for each user, `[users, items]`; the negatives are the
-            candidates that are no positives.
+        positive: True for the items that each user took, `[users, items]`.
+        candidate: True for the items to rank for each user, `[users, items]`. Candidates that are
+            not positives are negatives.
 
     Returns:
-        One number a user, `[users]`; NaN where a user has no positive or no negative.
+        One number per user, `[users]`; NaN for a user without positives or without negatives.
     """
     negative = candidate & ~positive
     rows, columns = np.nonzero(positive)
@@ -43,16 +43,16 @@ def recall_at(
     positive: NDArray[np.bool_],
     candidate: NDArray[np.bool_],
 ) -> NDArray[np.float64]:
-    """The share of a user's positives among the k candidates that score highest.
+    """Returns the fraction of a user's positives among the k best-scored candidates.
 
     Args:
         k: length of the list.
         scores: `[users, items]`.
-        positive: which items each user took, `[users, items]`.
-        candidate: which items are ranked for each user, `[users, items]`.
+        positive: True for the items that each user took, `[users, items]`.
+        candidate: True for the items to rank for each user, `[users, items]`.
 
     Returns:
-        One number a user, `[users]`; NaN where a user has no positive.
+        One number per user, `[users]`; NaN for a user without positives.
     """
     k = min(k, scores.shape[1])
     ranked = np.where(candidate, scores, -np.inf)

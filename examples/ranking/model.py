@@ -1,4 +1,4 @@
-"""The ranking model: one table of users, one of items, and how alike two of their rows are."""
+"""The ranking model: a table of users, a table of items, and the similarity of their rows."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from numpy.typing import NDArray
 import de_core as de
 from ranking.interactions import Interactions
 
-_SPREAD = 0.02  # standard deviation of a row before it has learned anything
+_SPREAD = 0.02  # standard deviation of an untrained row
 
 
 def build_model(dim: int, seed: int = 0) -> keras.Model:
     """Builds and compiles the model.
 
-    The inputs are ids, `user_id` and `item_id`, strings `[n]`; the output `[n]` is a score between
-    0 and 1. The tables are named `user` and `item`. No vocabulary, no number of rows: an id gets
-    its row the first time a step of training touches it.
+    The inputs are the ids `user_id` and `item_id`, strings `[n]`. The output `[n]` is a score
+    between 0 and 1. The tables are named `user` and `item`. There is no vocabulary and no number of
+    rows: an id gets its row in the first training step that contains it.
 
     Args:
-        dim: length of a user's row; an item's has one number more, the item's own appeal.
-        seed: of the initial rows.
+        dim: length of a user's row. An item's row has one more number, its popularity.
+        seed: seed of the initial rows.
     """
     users = de.layers.Embedding(
         dim,
@@ -51,9 +51,9 @@ def build_model(dim: int, seed: int = 0) -> keras.Model:
 
 
 class ModelScorer:
-    """Scores every item of a log by one matrix product, for the evaluation.
+    """Scores all items of a log with one matrix product, for the evaluation.
 
-    The scores are those of the model before the sigmoid, which changes no order.
+    Omits the model's sigmoid, which does not change the order.
     """
 
     def __init__(self, model: keras.Model, log: Interactions) -> None:
@@ -65,6 +65,6 @@ class ModelScorer:
         self._appeal = items[:, -1] + offset
 
     def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Scores `[n, num_items]` of every item for each of `users` `[n]`."""
+        """Scores every item for each user; `users` `[n]` gives `[n, num_items]`."""
         rows = self._users(tf.constant(self._user_ids[users], tf.string)).numpy()
         return rows @ self._items + self._appeal

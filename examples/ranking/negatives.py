@@ -1,4 +1,4 @@
-"""Drawing items that a user did not take, from the training data alone."""
+"""Draws items that a user did not take, from the training data only."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _ROUNDS = 20
 
 
 class NegativeSampler:
-    """Draws training items uniformly and draws again those that the user has in training.
+    """Draws training items uniformly, and redraws items that the user has in training.
 
-    Nothing after the cut is known here: an item that first occurs in the test split is never
-    drawn, and an item that the user takes in the test split is as likely as any other.
+    It does not know the test split: it never draws an item that first occurs there, and it may draw
+    an item that the user takes there.
     """
 
     def __init__(self, train: Interactions) -> None:
@@ -29,11 +29,11 @@ class NegativeSampler:
 
         Args:
             users: positions of users, `[n]`.
-            rng: the source of chance.
+            rng: random generator.
 
         Returns:
-            The items `[n]` and whether each is a negative `[n]`. It is False where twenty draws
-            gave only items that the user has, as for a user who has them all.
+            The items `[n]` and whether each is a negative `[n]`. False if twenty draws gave only
+            items that the user has, for example because the user has all items.
         """
         items = rng.choice(self._items, len(users))
         taken = self._is_positive(users, items)

@@ -1,4 +1,4 @@
-"""Loading the libraries without their start-up messages."""
+"""Loads the libraries without their start-up messages."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ranking.errors import DataError
 
 
 def load_libraries() -> None:
-    """Imports TensorFlow and `de_core`; what they print is shown only if that fails.
+    """Imports TensorFlow and `de_core`; shows their messages only if that fails.
 
-    On a machine without a GPU TensorFlow writes a page about it, some of it whatever the log level,
-    straight to the file descriptor: there a new user would look for the example's own words.
+    Without a GPU TensorFlow prints a page of messages, some of them at every log level, straight to
+    the file descriptor. They would hide the example's own output.
 
     Raises:
-        DataError: they are not installed.
-        ImportError: they do not fit together; the message says how to mend it.
+        DataError: the libraries are not installed.
+        ImportError: the libraries do not fit together; the message says how to fix it.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     sys.stderr.flush()
@@ -29,7 +29,7 @@ def load_libraries() -> None:
 
             import de_core  # noqa: F401
 
-            tf.config.list_logical_devices()  # which prints, too
+            tf.config.list_logical_devices()  # this prints too
         except ModuleNotFoundError as error:
             raise DataError(
                 f"The project must be installed in this environment: run `pip install .` in the "

@@ -1,4 +1,4 @@
-"""Splitting a log by time: train on what came before, test on what came after."""
+"""Splits a log by time: trains on the past, tests on the future."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ranking.interactions import Interactions
 
 @dataclass(frozen=True)
 class TimeSplit:
-    """A log cut at one moment.
+    """A log divided at one time.
 
     Attributes:
         train: every interaction before the cut.
-        test: the interactions from the cut on whose (user, item) pair is not in `train`, each
-            pair once. Users and items that `train` never had are among them.
-        repeats: how many interactions after the cut were of a pair in `train` or a second time
-            in the test; they would measure memory of a purchase, not ranking.
+        test: the interactions from the cut on with a (user, item) pair that is not in `train`, each
+            pair once. It includes users and items that `train` does not have.
+        repeats: number of interactions after the cut with a pair of `train`, or a repeated pair of
+            the test. They would measure memory of a purchase, not ranking.
     """
 
     train: Interactions
@@ -28,15 +28,15 @@ class TimeSplit:
 
 
 def split_by_time(log: Interactions, test_share: float = 0.2) -> TimeSplit:
-    """Cuts `log` so that about `test_share` of its rows come after; one time is never cut in two.
+    """Divides `log` so that about `test_share` of its rows come after. Equal times stay together.
 
     Raises:
-        DataError: the log has no two different times, or no new pair after the cut.
+        DataError: the log has only one time, or no new pair after the cut.
     """
     position = int(len(log) * (1.0 - test_share))
     position = min(position, len(log) - 1)
     cut = int(np.searchsorted(log.times, log.times[position], side="left"))
-    if cut == 0:  # the first moment holds most of the log: cut after it
+    if cut == 0:  # most of the log has the first time: cut after it
         cut = int(np.searchsorted(log.times, log.times[position], side="right"))
     if cut == len(log):
         raise DataError(

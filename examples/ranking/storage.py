@@ -1,4 +1,4 @@
-"""Telling in a sentence what went wrong with a file."""
+"""Explains file errors in one sentence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from ranking.errors import DataError
 
-# TensorFlow's readers raise IndexError for a file cut short and ValueError for other contents.
+# TensorFlow's readers raise IndexError for a truncated file and ValueError for other content.
 _STORAGE_ERRORS = (OSError, tf.errors.OpError, IndexError, ValueError)
 
 

@@ -1,4 +1,4 @@
-"""A log made up from a seed: long-tailed ids, planted tastes, newcomers every day."""
+"""A synthetic log from a seed: long-tailed ids, known tastes, new users and items every day."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ranking.interactions import Interactions
 
 _DAY = 86_400
 _START = 1_700_000_000
-_FAVOURITE, _SECOND = 0.5, 0.25  # the rest of a user's interactions follow popularity alone
+_FAVOURITE, _SECOND = 0.5, 0.25  # the rest of a user's interactions depend only on popularity
 
 
 def synthetic_log(
@@ -21,19 +21,19 @@ def synthetic_log(
     num_genres: int = 20,
     num_days: int = 30,
 ) -> Interactions:
-    """Makes a log in which there is something to learn.
+    """Creates a log with learnable tastes.
 
-    Every item has a genre and every user two favourite genres. How often an item or a user occurs
-    falls off as a power of its rank (Zipf). Three in ten users and items first occur on a later
-    day, so that the end of the log has ids that its beginning has not. A user takes an item once.
+    Every item has a genre and every user has two favourite genres. The frequency of an item or a
+    user falls as a power of its rank (Zipf). Three in ten users and items first occur on a later
+    day, so the end of the log has ids that its beginning lacks. A user takes an item only once.
 
     Args:
         seed: the same seed gives the same log.
-        num_users: how many users there can be.
-        num_items: how many items there can be.
-        num_events: how many interactions are drawn; those that repeat a pair are left out.
-        num_genres: how many tastes are planted.
-        num_days: how many days the log spans.
+        num_users: largest number of users.
+        num_items: largest number of items.
+        num_events: number of drawn interactions; repeated pairs are dropped.
+        num_genres: number of genres.
+        num_days: number of days in the log.
     """
     rng = np.random.default_rng(seed)
     genre = rng.integers(num_genres, size=num_items)
@@ -42,7 +42,7 @@ def synthetic_log(
     user_weight = _zipf(num_users, 0.6, rng)
     item_born = _first_day(num_items, num_days, rng)
     user_born = _first_day(num_users, num_days, rng)
-    # Row g < num_genres: the items of that genre; the last row: all of them.
+    # Row g < num_genres: the items of genre g. The last row: all items.
     in_genre = np.vstack([genre == np.arange(num_genres)[:, None], np.ones(num_items, bool)])
 
     users, items, times = [], [], []
@@ -76,11 +76,11 @@ def _first_day(count: int, num_days: int, rng: np.random.Generator) -> NDArray[n
 def _draw(
     weights: NDArray[np.float64], rows: NDArray[np.int64], rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Draws a column for each of `rows` with chances in proportion to that row of `weights`."""
-    empty = weights.sum(axis=1) == 0  # a genre whose items are all still to come
+    """Draws a column per row of `rows`, with probabilities in proportion to `weights`' row."""
+    empty = weights.sum(axis=1) == 0  # a genre whose items all come later
     weights = np.where(empty[:, None], weights[-1], weights)
     share = np.cumsum(weights, axis=1)
-    # Rows end to end make one ascending line: row r covers (r, r + 1].
+    # Concatenated rows form one ascending sequence: row r covers (r, r + 1].
     line = (share / share[:, -1:] + np.arange(len(share))[:, None]).ravel()
     points = np.searchsorted(line, rows + rng.random(len(rows)), side="right")
     return np.minimum(points - rows * weights.shape[1], weights.shape[1] - 1)

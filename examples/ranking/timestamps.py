@@ -1,4 +1,4 @@
-"""Reading times: numbers, ISO 8601, or a format of the user's own."""
+"""Reads times: numbers, ISO 8601, or the user's own format."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ranking.errors import DataError
 def parse_times(
     texts: Sequence[str], lines: Sequence[int], time_format: str | None = None
 ) -> NDArray[np.int64]:
-    """Turns texts into whole seconds since 1970; a time without a zone is taken as UTC.
+    """Converts texts to whole seconds since 1970. A time without a zone is UTC.
 
     Args:
         texts: the times as written, `[n]`.
-        lines: the line of the file each stands on, for the message, `[n]`.
-        time_format: as for `datetime.strptime`; None takes numbers and ISO 8601.
+        lines: the line of each time in the file, for the error message, `[n]`.
+        time_format: as for `datetime.strptime`; None for numbers and ISO 8601.
 
     Raises:
-        DataError: a text is no time; the message names the first one and its line.
+        DataError: a text is not a time; the message names the first one and its line.
     """
-    known: dict[str, int] = {}  # a log names the same moment many times
+    known: dict[str, int] = {}  # a log repeats the same times
     for text, line in zip(texts, lines, strict=True):
         if text not in known:
             try:

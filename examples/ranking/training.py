@@ -18,15 +18,15 @@ from ranking.storage import told_as
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """How to train.
+    """Options of the training.
 
     Attributes:
-        epochs: passes over the training interactions, counted from the first run on.
+        epochs: passes over the training interactions, including those of the resumed run.
         dim: length of an embedding row.
-        batch_size: examples a step, negatives included.
-        seed: of initial rows, order and negatives.
-        checkpoint_dir: where to save after each epoch; None saves nothing.
-        resume: go on from the last checkpoint in `checkpoint_dir`.
+        batch_size: examples per step, negatives included.
+        seed: seed of initial rows, order and negatives.
+        checkpoint_dir: folder for a checkpoint after each epoch; None saves nothing.
+        resume: continue from the last checkpoint in `checkpoint_dir`.
     """
 
     epochs: int = 5
@@ -38,7 +38,7 @@ class TrainingOptions:
 
 
 def train(log: Interactions, options: TrainingOptions) -> keras.Model:
-    """Trains a new model, or goes on with a saved one, on `log` alone.
+    """Trains a new model, or continues with a saved one, on `log`.
 
     Raises:
         DataError: there is no checkpoint to resume from.
@@ -54,16 +54,16 @@ def train(log: Interactions, options: TrainingOptions) -> keras.Model:
         )
         manager = tf.train.CheckpointManager(checkpoint, options.checkpoint_dir, max_to_keep=2)
         if options.resume:
-            model.optimizer.build(model.trainable_variables)  # what the checkpoint holds must exist
+            model.optimizer.build(model.trainable_variables)  # creates slots
             _restore(manager)
         callbacks.append(_SaveEpoch(manager, epochs_done))
     model.fit(
         batches.dataset(),
-        shuffle=False,  # `Batches` has done it
+        shuffle=False,  # `Batches` shuffles
         initial_epoch=int(epochs_done),
         epochs=options.epochs,
         callbacks=callbacks,
-        # A bar where it can be redrawn, one line an epoch in a file or a pipe.
+        # A progress bar on a terminal, one line per epoch in a file or a pipe.
         verbose=1 if sys.stdout.isatty() else 2,
     )
     return model

@@ -1,12 +1,12 @@
-// Serves the newest version of a model from many threads while versions come and go, as TensorFlow
-// Serving does: the same loader, sessions of their own, the old version freed after its last
-// request.
+// Serves the newest version of a model from many threads while versions change, as TensorFlow
+// Serving does: the same loader, one session per version, and the old version is freed after its
+// last request.
 //
 //   model_versions ROOT SIGNATURE IDS [--threads 4] [--seconds 5]
 //
-// ROOT holds numbered SavedModels; IDS are integers or strings with commas between. Prints one line
-// of JSON: requests and what went wrong, and for each version its first answer, its latencies and
-// what loading it did.
+// ROOT holds numbered SavedModels; IDS are comma-separated integers or strings. Prints one line of
+// JSON: requests and errors, and for each version its first answer, its latencies, and the result
+// of loading it.
 #include <dirent.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ std::string Quoted(const std::string& text) {
   return quoted + '"';
 }
 
-/// One loaded version: freed when the last thread that uses it lets go.
+/// One loaded version. The last thread that uses it frees it.
 struct Version {
   int64_t number = 0;
   tensorflow::SavedModelBundle bundle;
@@ -56,13 +56,13 @@ struct Version {
   }
 };
 
-/// What is told of a version in the end.
+/// The report on one version.
 struct Report {
   double load_seconds = 0;
   std::string load_error;
   std::string first_answer;
   std::vector<double> latencies;
-  std::vector<double> while_loading;  ///< those of them that met the loading of another version
+  std::vector<double> while_loading;  ///< latencies while another version was loading
 };
 
 Tensor IdsTensor(const std::string& ids, tensorflow::DataType dtype) {
@@ -139,7 +139,7 @@ class Server {
   Server(std::string root, std::string signature, std::string ids)
       : root_(std::move(root)), signature_(std::move(signature)), ids_(std::move(ids)) {}
 
-  /// Loads the newest version if it is not the one that serves; a version that fails stays out.
+  /// Loads the newest version if it does not serve yet. A version that fails to load is ignored.
   void Refresh() {
     const int64_t newest = NewestVersion(root_);
     if (newest < 0 || newest == tried_) return;
@@ -154,7 +154,7 @@ class Server {
     Report& report = reports_[newest];
     report.load_seconds = seconds;
     report.load_error = std::string(status.message());
-    if (status.ok()) current_ = std::move(loaded);  // the old one goes with its last request
+    if (status.ok()) current_ = std::move(loaded);  // the last request frees the old one
   }
 
   std::shared_ptr<Version> Current() {
