@@ -1,9 +1,10 @@
-"""Finds the TensorFlow of an environment, and pins its minor in the wheel's requirements.
+"""Finds the TensorFlow of an environment, and pins its minor version in the wheel's requirements.
 
-An op library works with exactly one TensorFlow minor, so the wheel must require the minor it
-was compiled against. Two callers, both at build time: scikit-build-core, as a dynamic-metadata
-provider, and CMake (``tf_pin.py --locate``). Standard library only, and TensorFlow is never
-imported: the build stays quick and works where TensorFlow is not installed yet.
+An op library works with exactly one TensorFlow minor version, so the wheel must require the minor
+version that it was compiled against. There are two callers, both at build time: scikit-build-core,
+as a dynamic-metadata provider, and CMake (``tf_pin.py --locate``). This module uses the standard
+library only and never imports TensorFlow. So the build stays fast, and works before TensorFlow is
+installed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm", "tensorflow-aarch64")
 OLDEST_MINOR = "2.20"
 DEFAULT_MINOR = "2.21"
-#: Chooses the minor where no TensorFlow is installed yet, e.g. DE_CORE_TENSORFLOW=2.20.
+#: Selects the minor version if no TensorFlow is installed yet, e.g. DE_CORE_TENSORFLOW=2.20.
 MINOR_VARIABLE = "DE_CORE_TENSORFLOW"
 OTHER_DEPENDENCIES = ("numpy>=1.26",)
 
@@ -36,7 +37,7 @@ class Installed(NamedTuple):
 
 
 def minor_of(version: str) -> str:
-    """Returns the minor of a version: "2.21" of "2.21.0".
+    """Returns the minor version, such as "2.21" for "2.21.0".
 
     Raises:
         ValueError: The version does not begin with two numbers.
@@ -49,11 +50,11 @@ def minor_of(version: str) -> str:
 
 
 def search_path() -> Iterator[str]:
-    """Yields the folders that may hold TensorFlow, nearest first.
+    """Yields the folders that may contain TensorFlow, nearest first.
 
-    pip's build isolation hides the environment's own site-packages from ``sys.path``, though that
-    is where the wheel will be installed: ``sysconfig`` still names it. A virtual environment that
-    was told to see the system's packages adds those of its base interpreter.
+    The wheel will be installed in the environment's own site-packages. pip's build isolation hides
+    it from ``sys.path``, but ``sysconfig`` still names it. A virtual environment with access to the
+    system's packages adds the site-packages of its base interpreter.
     """
     yield from sys.path
     yield from (sysconfig.get_path("platlib"), sysconfig.get_path("purelib"))
@@ -78,11 +79,11 @@ def find(folders: Sequence[str] | None = None) -> Installed | None:
 
 
 def check_supported(found: Installed) -> None:
-    """Refuses a TensorFlow older than the sources were written for.
+    """Rejects a TensorFlow that is too old for these sources.
 
     Raises:
-        RuntimeError: ``found`` is older than ``OLDEST_MINOR``. A newer one than was tested is
-            tried: only the compiler can tell.
+        RuntimeError: ``found`` is older than ``OLDEST_MINOR``. Versions newer than the tested ones
+            are allowed: only the compiler can tell.
     """
     if _ordered(found.version) < _ordered(OLDEST_MINOR):
         msg = (
@@ -101,18 +102,18 @@ def requirement(found: Installed | None, environment: Mapping[str, str]) -> str:
 
 
 def get_requires_for_dynamic_metadata(_settings: Mapping[str, Any]) -> list[str]:
-    """Asks for a TensorFlow to compile against where the environment has none yet."""
+    """Requires a TensorFlow to compile against if the environment has none yet."""
     found = _find_supported()
     return [] if found else [requirement(None, os.environ)]
 
 
 def dynamic_metadata(_settings: Mapping[str, Any], _project: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns ``project.dependencies``: the TensorFlow minor, and what does not depend on it."""
+    """Returns ``project.dependencies``: the pinned TensorFlow, and the other dependencies."""
     return {"dependencies": [requirement(_find_supported(), os.environ), *OTHER_DEPENDENCIES]}
 
 
 def dynamic_wheel(_settings: Mapping[str, Any]) -> dict[str, bool]:
-    """Says that wheels of one sdist may differ in their requirements."""
+    """Declares that wheels of one sdist may differ in their requirements."""
     return {"dependencies": True}
 
 
@@ -126,7 +127,7 @@ def _find_supported() -> Installed | None:
         try:
             check_supported(found)
         except RuntimeError as error:
-            # One sentence in pip's output instead of a build backend's traceback.
+            # Print one sentence in pip's output instead of a build backend's traceback.
             sys.exit(str(error))
     return found
 

@@ -1,4 +1,4 @@
-"""Ragged and sparse tensors as the dense ones that requests and answers hold."""
+"""Converts ragged and sparse tensors to and from dense tensors, which requests and answers hold."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Any
 
 import tensorflow as tf
 
-#: Specs of the inputs that a signature can have.
+#: Supported specs of a signature's inputs.
 SPECS = (tf.TensorSpec, tf.RaggedTensorSpec, tf.SparseTensorSpec)
 
 
 def of_keras_input(tensor: Any) -> Any:
-    """Returns the spec of an input of a functional model.
+    """Returns the spec of a functional model's input.
 
     Args:
-        tensor: What Keras 3 or tf_keras keeps of it.
+        tensor: The object that Keras 3 or tf_keras stores for the input.
     """
     if hasattr(tensor, "type_spec"):
-        return tensor.type_spec  # of tf_keras
+        return tensor.type_spec  # tf_keras
     shape, dtype = tensor.shape, tf.as_dtype(tensor.dtype)
     if getattr(tensor, "ragged", False):
         unknown = [axis for axis, size in enumerate(shape) if size is None]
@@ -29,12 +29,12 @@ def of_keras_input(tensor: Any) -> Any:
 
 
 def specs_of(name: str, spec: Any) -> list[tf.TensorSpec]:
-    """Returns the dense inputs that stand for one input.
+    """Returns the dense inputs that represent one input.
 
     Args:
-        name: The input's.
-        spec: One of `SPECS`. A ragged one becomes `<name>_values` and, for each ragged dimension,
-            `<name>_row_lengths`; a sparse one `<name>_indices`, `<name>_values` and
+        name: The input's name.
+        spec: One of `SPECS`. A ragged input becomes `<name>_values` and, for each ragged dimension,
+            `<name>_row_lengths`. A sparse input becomes `<name>_indices`, `<name>_values` and
             `<name>_dense_shape`.
     """
     if isinstance(spec, tf.RaggedTensorSpec):
@@ -55,12 +55,12 @@ def specs_of(name: str, spec: Any) -> list[tf.TensorSpec]:
 
 
 def joined(name: str, spec: Any, inputs: dict[str, tf.Tensor]) -> Any:
-    """Returns the input that dense ones stand for; undoes `specs_of`.
+    """Builds an input from the dense inputs that represent it. Reverses `specs_of`.
 
     Args:
-        name: The input's.
+        name: The input's name.
         spec: One of `SPECS`.
-        inputs: The dense ones by name.
+        inputs: The dense inputs by name.
     """
     if isinstance(spec, tf.RaggedTensorSpec):
         lengths = [inputs[each] for each in _lengths(name, spec.ragged_rank)]
@@ -68,13 +68,13 @@ def joined(name: str, spec: Any, inputs: dict[str, tf.Tensor]) -> Any:
         return ragged.with_row_splits_dtype(spec.row_splits_dtype)
     if isinstance(spec, tf.SparseTensorSpec):
         parts = [inputs[f"{name}_{part}"] for part in ("indices", "values", "dense_shape")]
-        # The tables' ops take them in row-major order.
+        # The tables' ops require row-major order.
         return tf.sparse.reorder(tf.SparseTensor(*parts))
     return inputs[name]
 
 
 def named(name: str, output: Any) -> dict[str, tf.Tensor]:
-    """Returns an output by its name: a ragged one as its values and row lengths."""
+    """Returns an output by name. A ragged output becomes its values and row lengths."""
     if not isinstance(output, tf.RaggedTensor):
         return {name: tf.convert_to_tensor(output)}
     lengths = zip(_lengths(name, output.ragged_rank), output.nested_row_lengths(), strict=True)

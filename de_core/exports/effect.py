@@ -1,4 +1,4 @@
-"""How far the answers of an exported model are from those of the live one."""
+"""Measures how far an exported model's answers differ from the live model's answers."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import tensorflow as tf
 def on_scores(
     folder: pathlib.Path, signature: str, function: Any, made: Iterable[Mapping[str, tf.Tensor]]
 ) -> dict[str, dict[str, float]]:
-    """Returns the largest and the mean difference of each output of floating-point numbers.
+    """Returns the largest and the mean difference of each floating-point output.
 
     Args:
         folder: The version directory.
         signature: Name of the signature.
-        function: The live one.
-        made: Requests.
+        function: The signature of the live model.
+        made: The requests.
     """
     loaded = tf.saved_model.load(str(folder))
     differences: dict[str, list[Any]] = {}
     for request in made:
         expected = function(**request)
-        if not isinstance(expected, Mapping):  # the names that TensorFlow gives
+        if not isinstance(expected, Mapping):  # use the names that TensorFlow gives
             flat = tf.nest.flatten(expected)
             expected = {f"output_{index}": value for index, value in enumerate(flat)}
         got = loaded.signatures[signature](**request)

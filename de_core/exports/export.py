@@ -1,4 +1,4 @@
-"""Writing numbered SavedModel versions with the trained tables in them."""
+"""Exports models with their trained tables as numbered SavedModel versions."""
 
 from __future__ import annotations
 
@@ -28,46 +28,50 @@ def export(
 ) -> Version:
     """Writes a model and the rows of its tables as the next version of a SavedModel.
 
-    The version directory appears whole or not at all. Its tables are read-only snapshot files
-    without optimizer slots, mapped into memory where they are served. A process that loads it needs
-    TensorFlow and `import de_core` (for the op library), not the model's code.
+    The version directory appears atomically. Its tables are read-only snapshot files without
+    optimizer slots, which a server maps into memory. A process that loads the version needs
+    TensorFlow and `import de_core` (for the op library), but not the model's code.
 
-    Besides the model's own signatures there are, for each table that they use, `de_lookup/<name>`
-    (`ids` [n] to `embeddings` [n, dim] and `found` [n]), and `de_stats` (to `stats`, a JSON list).
+    The SavedModel has the model's own signatures and some more. For each table that they use,
+    `de_lookup/<name>` maps `ids` [n] to `embeddings` [n, dim] and `found` [n]. `de_stats` returns
+    `stats`, a JSON list.
 
     Args:
         model: A Keras model, or a `tf.Module`.
-        path: The model's directory; versions are numbered directories in it.
+        path: The model's directory, which contains numbered version directories.
         signatures: A `tf.function` with an input signature, a concrete function, or a dict of them
-            by signature name. None makes `serving_default` of the model's own call.
-        version: Number of the version; None for one more than the newest.
-        inputs: What a subclassed Keras model or a module is called with: a `tf.TensorSpec`, or a
-            list or dict of them. Functional and `Sequential` models know theirs, and a subclassed
-            one of tf_keras that was called. A ragged input, `tf.RaggedTensorSpec`, becomes the
-            inputs `<name>_values` and `<name>_row_lengths`, int64; a `tf.SparseTensorSpec` becomes
-            `<name>_indices`, `<name>_values` and `<name>_dense_shape`.
-        dtype: What floating-point values are stored as: "float32", "float16", "bfloat16" or "int8"
-            with a scale a row; None for their own dtype. They read as their own dtype. This and the
-            next two are for all tables, or a dict by their names.
-        oov: What an id without a row reads as: "initial" (its initial row, as while training),
-            "zeros", a number for all elements (`bytes` for a table of strings), a row [dim], or
-            "error", which fails the lookup and names the id.
-        keep: A `KeepRows` that chooses rows by frequency, last use, score or a function of keys;
-            None for all.
+            by signature name. None makes `serving_default` from the model's own call.
+        version: Number of the version; None for the newest number plus one.
+        inputs: Inputs for the call of a subclassed Keras model or a module: a `tf.TensorSpec`, or a
+            list or dict of them. Not needed for functional and `Sequential` models, and for
+            subclassed tf_keras models that were already called. A ragged input,
+            `tf.RaggedTensorSpec`, becomes the inputs `<name>_values` and `<name>_row_lengths`,
+            int64. A `tf.SparseTensorSpec` becomes `<name>_indices`, `<name>_values` and
+            `<name>_dense_shape`.
+        dtype: Storage format of floating-point values: "float32", "float16", "bfloat16", or "int8"
+            with a scale per row. None for the values' own dtype. Lookups return the values' own
+            dtype in any case. `dtype`, `oov` and `keep` apply to all tables, or are dicts by table
+            name.
+        oov: Result for an id without a row: "initial" (its initial row, as in training), "zeros", a
+            number for all elements (`bytes` for a table of strings), a row [dim], or "error", which
+            fails the lookup and names the id.
+        keep: A `KeepRows` that selects rows by frequency, last use, score or a function of keys;
+            None for all rows.
         sample: Requests to `serving_default` (or the first signature): inputs by name, or a list of
-            such dicts. They are written where TensorFlow Serving and the gateway find requests to
-            warm up with, and their answers are compared with the live model's.
+            such dicts. They are written as warm-up requests for TensorFlow Serving and the gateway,
+            and their answers are compared with the live model's answers.
 
     Returns:
-        The version directory, a string with a `report`: `tables`, by name `rows`, `bytes` and for
-        another `dtype` the `max_error` and `mean_error` of an element; with a sample `scores`, by
-        output the `max` and `mean` difference to the live model.
+        The version directory, a string with a `report`. Its `tables` has for each table `rows`,
+        `bytes` and, if `dtype` changes the format, `max_error` and `mean_error` of an element. With
+        a sample, its `scores` has for each output the `max` and `mean` difference to the live
+        model.
 
     Raises:
-        TypeError: An argument is of a wrong type.
-        ValueError: No signature can be made, none uses a table, `path` is not on this machine, or
-            an argument is out of range.
-        FileExistsError: The version exists.
+        TypeError: An argument has a wrong type.
+        ValueError: No signature can be made, no signature uses a table, `path` is not on this
+            machine, or an argument is out of range.
+        FileExistsError: The version exists already.
         tf.errors.OpError: A file cannot be written, for example because the disk is full.
 
     Example:

@@ -1,4 +1,4 @@
-"""How a table goes into an exported model: which rows, stored as what, what other ids read as."""
+"""Selects a table's rows for an exported model, their storage format and the row of unknown ids."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _STORED = ("float32", "float16", "bfloat16", "int8")
 
 @dataclasses.dataclass(frozen=True)
 class KeepRows:
-    """The rows that an exported model gets: those that satisfy all of what is given.
+    """Selects the rows of an exported model: those that satisfy all given conditions.
 
-    Frequency, last use and score are columns that a Variable keeps of its rows where its `eviction`
-    or `restrict_policy` needs them.
+    Frequency, last use and score are metadata columns. A Variable has them if its `eviction` or
+    `restrict_policy` needs them.
 
     Args:
         min_uses: Least number of writes of a row (`de.EvictionLFU`, `FrequencyRestrictPolicy`).
-        max_age_seconds: Longest time since its last write (`de.EvictionLRU`,
+        max_age_seconds: Longest time since a row's last write, in seconds (`de.EvictionLRU`,
             `TimestampRestrictPolicy`).
         min_score: Least score (`de.EvictionScore`).
-        where: A function of keys [n] that returns for each whether it is wanted, bool [n].
+        where: A function of keys [n] that returns bool [n]: whether to keep each key.
 
     Raises:
-        TypeError: A bound is no number, or `where` cannot be called.
-        ValueError: Nothing is given, or a bound is not finite.
+        TypeError: A bound is not a number, or `where` is not callable.
+        ValueError: No condition is given, or a bound is not finite.
 
     Example:
     >>> import tempfile, de_core as de
@@ -77,7 +77,7 @@ class KeepRows:
             raise ValueError("A bound or `where` must be given. Received: none of them.")
 
     def bounds(self) -> dict[str, float]:
-        """Returns the least value of each metadata column that matters, by its name."""
+        """Returns the least value of each bounded metadata column, by name."""
         least: dict[str, float] = {}
         if self.min_uses is not None:
             least["uses"] = self.min_uses
@@ -90,12 +90,12 @@ class KeepRows:
 
 @dataclasses.dataclass(frozen=True)
 class ServedRows:
-    """How one table goes into a SavedModel.
+    """How one table is stored in a SavedModel.
 
     Attributes:
-        dtype: What values are stored as; None for their own dtype.
-        oov: What other ids read as; see `unknown_ids.metadata`.
-        keep: Which rows; None for all.
+        dtype: Storage format of values; None for their own dtype.
+        oov: Result for unknown ids; see `unknown_ids.metadata`.
+        keep: Selects the rows; None for all.
     """
 
     dtype: str | None = None
@@ -130,9 +130,9 @@ class ServedRows:
 
         Args:
             store: The Variable's tables.
-            table: One of them.
-            path: Of the file.
-            **attributes: Further ones of `library.de_table_save`, such as `chain`.
+            table: One of these tables.
+            path: Path of the file.
+            **attributes: Further attributes of `library.de_table_save`, such as `chain`.
         """
         attributes |= self.attributes(store, table)
         if self.keep is not None and self.keep.where is not None:
@@ -146,17 +146,17 @@ class ServedRows:
 def of_tables(
     names: Mapping[str, ShardedTable], dtype: Any, oov: Any, keep: Any
 ) -> dict[str, ServedRows]:
-    """Returns how each table is stored.
+    """Returns how to store each table.
 
     Args:
         names: The tables.
-        dtype: As for `de.export`; that and the next are for all tables, or a dict by their names.
-        oov: What other ids read as.
-        keep: Which rows.
+        dtype: As for `de.export`. Like `oov` and `keep`, for all tables or a dict by table name.
+        oov: Result for unknown ids.
+        keep: Selects the rows.
 
     Raises:
-        TypeError: An argument is of a wrong type.
-        ValueError: It is out of range, or names a table that is not there.
+        TypeError: An argument has a wrong type.
+        ValueError: An argument is out of range, or names a table that does not exist.
     """
     for argument, value in (("dtype", dtype), ("oov", oov), ("keep", keep)):
         unknown = sorted(set(value) - set(names)) if isinstance(value, Mapping) else []
@@ -176,7 +176,7 @@ def of_tables(
 
 
 def total(reports: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Adds up the reports of a Variable's tables: `rows`, `bytes`, `max_error`, `mean_error`."""
+    """Sums the reports of a Variable's tables: `rows`, `bytes`, `max_error`, `mean_error`."""
     reports = list(reports)
     rows = sum(report["rows"] for report in reports)
     summed = {
@@ -185,7 +185,7 @@ def total(reports: Iterable[dict[str, Any]]) -> dict[str, Any]:
         "bytes": sum(report["bytes"] for report in reports),
     }
     if "max_error" in reports[0]:
-        # JSON has no infinity, which an element too large for its dtype is off by.
+        # An element that overflows its dtype has an infinite error, which JSON stores as null.
         maxima, means = (
             [math.inf if report[name] is None else report[name] for report in reports]
             for name in ("max_error", "mean_error")

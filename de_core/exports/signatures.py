@@ -1,4 +1,4 @@
-"""The serving signatures of a model: concrete functions by name, inputs and outputs named."""
+"""Builds a model's serving signatures: concrete functions with named inputs and outputs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def serving_functions(model: Any, signatures: Any, inputs: Any) -> dict[str, Any
     Args:
         model: A Keras 3 model or a `tf.Module`.
         signatures: A function or a dict of them; None for the model's own call.
-        inputs: Specs to call the model with, also ragged and sparse ones; None where the model
-            knows them.
+        inputs: Specs for the model's call, also ragged or sparse; None if the model knows its
+            inputs.
 
     Raises:
-        TypeError: A signature is no function, or `inputs` are no specs.
-        ValueError: The model's inputs are not known, or a function has no input signature.
+        TypeError: A signature is not a function, or `inputs` are not specs.
+        ValueError: The model's inputs are unknown, or a function has no input signature.
     """
     if signatures is None:
         return {SERVING_DEFAULT: _of_model(model, inputs)}
@@ -96,7 +96,7 @@ def _plain(leaf: Any) -> Any:
 
 
 def _keras_inputs(model: Any) -> Any:
-    """Returns what Keras knows of a model's inputs: its own tensors, or specs; or None."""
+    """Returns Keras's description of a model's inputs: its tensors, specs, or None."""
     if not isinstance(model, keras.Model):
         return None
     if not getattr(model, "inputs", None):
@@ -108,7 +108,7 @@ def _keras_inputs(model: Any) -> Any:
 
 
 def _specs_of_call(model: Any) -> Any:
-    """Returns the specs that tf_keras keeps of a subclassed model's first call, or None."""
+    """Returns the specs that tf_keras stored at a subclassed model's first call, or None."""
     save_spec = getattr(model, "save_spec", None)
     arguments = None if save_spec is None else save_spec()
     return arguments[0][0] if arguments is not None and len(arguments[0]) == 1 else None
@@ -125,13 +125,13 @@ def _checked_specs(inputs: Any) -> Any:
 
 
 def _names(specs: Any) -> list[str]:
-    """Names the inputs: by the keys of a dict, else by the specs' names, else by number."""
+    """Names the inputs by a dict's keys, otherwise by the specs' names, otherwise by number."""
     flat = tf.nest.flatten(specs)
     if isinstance(specs, dict) and not any(map(tf.nest.is_nested, specs.values())):
-        return sorted(specs)  # the order in which tf.nest flattens a dict
+        return sorted(specs)  # tf.nest flattens a dict in this order
     plain = ["inputs"] if len(flat) == 1 else [f"input_{index}" for index in range(len(flat))]
     given = [getattr(spec, "name", None) for spec in flat]
-    # Keras numbers inputs without a name anew in every process: no name to publish.
+    # Keras generates a name for an unnamed input, which differs in every process. Ignore it.
     given = [None if (name or "").startswith("keras_tensor") else name for name in given]
     names = [name or default for name, default in zip(given, plain, strict=True)]
     return names if len(set(names)) == len(names) else plain

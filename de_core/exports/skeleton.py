@@ -1,4 +1,4 @@
-"""A SavedModel of a model without the rows of its tables: functions, weights, vocabularies."""
+"""A model's SavedModel without the rows of its tables: functions, weights, vocabularies."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ STATS = "de_stats"
 
 
 class Skeleton:
-    """What of a model is exported.
+    """The parts of a model that are exported.
 
     Args:
         model: As for `de.export`.
-        signatures: The same.
-        inputs: The same.
+        signatures: As for `de.export`.
+        inputs: As for `de.export`.
 
     Raises:
-        TypeError: An argument is of a wrong type.
-        ValueError: No signature can be made, or none uses a table.
+        TypeError: An argument has a wrong type.
+        ValueError: No signature can be made, or no signature uses a table.
     """
 
     def __init__(self, model: Any, signatures: Any, inputs: Any) -> None:
@@ -43,7 +43,7 @@ class Skeleton:
                 "The signatures must use a dynamic table; for a model without one use "
                 f"tf.saved_model.save. Received: signatures={sorted(self.functions)}."
             )
-        #: The tables by the names that they have in the SavedModel.
+        #: The tables, by their names in the SavedModel.
         self.names = _unique_names(stores)
         tables = [table for store in stores for table in store.tables]
         self.module = tf.Module()
@@ -62,7 +62,7 @@ class Skeleton:
 
     @property
     def main_signature(self) -> str:
-        """The signature that samples are for: `serving_default`, or the first."""
+        """The signature of samples: `serving_default`, or the first."""
         return SERVING_DEFAULT if SERVING_DEFAULT in self.functions else min(self.functions)
 
     def save(self, folder: pathlib.Path, suffix: str) -> dict[Table, FrozenCopy]:
@@ -70,10 +70,10 @@ class Skeleton:
 
         Args:
             folder: An empty directory.
-            suffix: How the names of these assets end.
+            suffix: File name suffix of these assets.
 
         Returns:
-            For each table what stands for it; its `file` has the asset's name.
+            For each table, the object that represents it. Its `file` has the asset's name.
         """
         with deferred_writes(suffix):
             copies = {table: table.frozen_copy(new=True) for table in self.module.tables}
@@ -102,7 +102,7 @@ def _stats(stores: dict[str, ShardedTable]) -> Callable[..., Any]:
 
 
 def _unique_names(stores: Iterable[ShardedTable]) -> dict[str, ShardedTable]:
-    """Names each table; of several of one name the later ones get a number."""
+    """Names each table. If several share a name, a number is appended to the later ones."""
     names: dict[str, ShardedTable] = {}
     for store in stores:
         name, number = store.name, 0
@@ -114,7 +114,7 @@ def _unique_names(stores: Iterable[ShardedTable]) -> dict[str, ShardedTable]:
 
 
 class _SavedModelView(tf.train.TrackableView):
-    """Walks an object as a SavedModel of it would."""
+    """Walks an object as TensorFlow does when it writes a SavedModel."""
 
     @classmethod
     def children(cls, obj: Any, save_type: str = "savedmodel", **kwargs: Any) -> Any:
@@ -122,7 +122,7 @@ class _SavedModelView(tf.train.TrackableView):
 
 
 def _other_resources(model: Any, functions: Iterable[Any], tables: set[Any]) -> list[Any]:
-    """Returns further resources that the functions use, such as vocabularies of the model."""
+    """Returns other resources that the functions use, such as the model's vocabularies."""
     captured = {
         id(tensor)
         for function in functions

@@ -1,4 +1,4 @@
-"""What ids without a row read as in an exported model: the argument `oov`."""
+"""The result for ids without a row in an exported model: the argument `oov`."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _NAMES = ("initial", "zeros", "error")
 
 
 def metadata(oov: Any, spec: TableSpec) -> list[str | bytes]:
-    """Returns the policy as metadata of a snapshot file: keys and values in turn.
+    """Returns the policy as metadata of a snapshot file: alternating keys and values.
 
     Args:
         oov: "initial", "zeros", "error"; a constant: a number, or `bytes` for a table of strings;
             or a row [dim].
-        spec: Of the table.
+        spec: The table's spec.
 
     Raises:
-        TypeError: It is none of these.
-        ValueError: It is another name, a row of another shape, or not among the numbers that the
-            values can be.
+        TypeError: `oov` is none of these.
+        ValueError: `oov` is an unknown name, a row of another shape, or a number that the values
+            cannot represent.
     """
     strings = spec.value_dtype.name == "string"
     if isinstance(oov, str):
@@ -54,7 +54,10 @@ def metadata(oov: Any, spec: TableSpec) -> list[str | bytes]:
 
 
 def _check_fits(oov: Any, wanted: np.ndarray[Any, Any], spec: TableSpec) -> None:
-    """Raises unless numbers read as what was asked for: floating-point ones may be rounded."""
+    """Raises unless the values can represent these numbers.
+
+    Floating-point values may be rounded.
+    """
     dtype = spec.value_dtype
     with np.errstate(over="ignore", invalid="ignore"):
         stored = wanted.astype(dtype.as_numpy_dtype)

@@ -1,4 +1,4 @@
-"""The numbered version directories of a model: each appears whole or not at all."""
+"""The numbered version directories of a model. Each appears atomically."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from typing import Any
 from de_core.base import paths
 from de_core.base.checks import received
 
-#: Of a version, where TensorFlow Serving looks for warm-up requests and ignores the rest.
+#: Subdirectory of a version. TensorFlow Serving reads warm-up requests there and ignores other
+#: files.
 EXTRA = "assets.extra"
 _REPORT = "de_report.json"
 
@@ -24,29 +25,29 @@ class Version(str):
     """The path of a version directory, a string.
 
     Attributes:
-        report: What was written: `tables`, by name `rows`, `tombstones`, `bytes` and, where values
-            were stored as another dtype, the `max_error` and `mean_error` of an element. With a
-            sample also `scores`: by output name how far the answers are from the live model's.
+        report: Describes the version. `tables` has for each table `rows`, `tombstones`, `bytes`
+            and, if values are stored as another dtype, `max_error` and `mean_error` of an element.
+            With a sample, `scores` has for each output the difference to the live model's answers.
     """
 
     report: dict[str, Any]
 
     def __new__(cls, path: str, report: dict[str, Any]) -> Version:
-        """Makes it of the directory's path."""
+        """Makes the string from the directory's path."""
         made = super().__new__(cls, path)
         made.report = report
         return made
 
 
 def local(path: str | os.PathLike[str], name: str) -> pathlib.Path:
-    """Returns a directory of this machine, the only ones where versions can be linked and renamed.
+    """Returns a directory of this machine. Versions can be linked and renamed only there.
 
     Args:
         path: The directory.
-        name: Of the argument, for the error.
+        name: The argument's name, for the error.
 
     Raises:
-        ValueError: It is on another file system of TensorFlow's, or TensorFlow cannot read it.
+        ValueError: The path is on another TensorFlow file system, or TensorFlow cannot read it.
     """
     text = os.fspath(path).removeprefix("file://")
     if "://" in text:
@@ -66,15 +67,15 @@ def numbers_in(root: pathlib.Path) -> list[int]:
 
 
 def next_in(root: pathlib.Path, version: int | None) -> pathlib.Path:
-    """Returns the directory of the next version, and makes the one above it.
+    """Returns the directory of the next version, and creates its parent.
 
     Args:
-        root: Where the versions are.
-        version: Its number; None for one more than the newest.
+        root: The directory of the versions.
+        version: The version's number; None for the newest number plus one.
 
     Raises:
-        ValueError: `version` is no positive integer.
-        FileExistsError: It exists.
+        ValueError: `version` is not a positive integer.
+        FileExistsError: The version exists already.
     """
     if version is None:
         version = max(numbers_in(root), default=0) + 1
@@ -92,13 +93,14 @@ def next_in(root: pathlib.Path, version: int | None) -> pathlib.Path:
 
 @contextlib.contextmanager
 def being_written(target: pathlib.Path, prefix: str = ".export-") -> Iterator[pathlib.Path]:
-    """Yields a directory that becomes `target` if nothing is raised, and else leaves nothing.
+    """Yields a directory that is renamed to `target`, or removed if an exception is raised.
 
     Args:
         target: A version directory that does not exist.
-        prefix: How the name of the directory begins that it is written in.
+        prefix: Prefix of the temporary directory's name.
     """
-    # Beside the versions, so that it can be renamed; not a number, so that no server loads it.
+    # The temporary directory is beside the versions, so that it can be renamed. Its name is not a
+    # number, so that no server loads it.
     work = pathlib.Path(tempfile.mkdtemp(prefix=f"{prefix}{target.name}-", dir=target.parent))
     try:
         made = work / "model"
@@ -112,9 +114,9 @@ def being_written(target: pathlib.Path, prefix: str = ".export-") -> Iterator[pa
 
 
 def _sync_all(folder: str) -> None:
-    """Waits until a directory and all in it are on the disk.
+    """Waits until a directory and everything in it is on disk.
 
-    A file that has a second name is a finished version's too, and was synced with that one.
+    Skips files with several hard links: they were synced with an earlier version.
     """
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -126,9 +128,9 @@ def _sync_all(folder: str) -> None:
 
 
 def write_report(folder: pathlib.Path, report: dict[str, Any]) -> None:
-    """Keeps a report in a version directory.
+    """Writes a report into a version directory.
 
-    JSON has no infinities and no NaN: they become the strings "inf", "-inf" and "nan".
+    JSON has no infinities and no NaN, so they become the strings "inf", "-inf" and "nan".
     """
     text = json.dumps(_finite(report), indent=1, allow_nan=False)
     (folder / EXTRA).mkdir(exist_ok=True)
@@ -144,7 +146,7 @@ def _finite(value: Any) -> Any:
 
 
 def read_report(folder: pathlib.Path) -> dict[str, Any]:
-    """Returns what `write_report` kept; empty where there is nothing."""
+    """Returns the report that `write_report` wrote; empty if there is none."""
     file = folder / EXTRA / _REPORT
     try:
         return dict(json.loads(file.read_text("utf-8")))

@@ -1,8 +1,8 @@
-"""Requests by which a server warms a version up before it takes traffic.
+"""Warm-up requests, which a server runs before a version takes traffic.
 
 TensorFlow Serving reads them from `assets.extra/tf_serving_warmup_requests`: TFRecords of
-`PredictionLog` messages. The few fields that matter are encoded here, as the package with these
-messages is the server's and no trainer needs it.
+`PredictionLog` messages. We encode the few fields that matter ourselves, because the package with
+these messages belongs to the server and trainers do not need it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from de_core.base.checks import received
 from de_core.exports.version import EXTRA
 
 FILE = f"{EXTRA}/tf_serving_warmup_requests"
-#: TensorFlow Serving refuses a file of more.
+#: TensorFlow Serving refuses a file with more requests.
 MOST_REQUESTS = 1000
 # Field numbers of PredictionLog, PredictLog, PredictRequest, ModelSpec and a map's entries.
 _PREDICT_LOG, _REQUEST = 6, 1
@@ -26,18 +26,19 @@ _KEY, _VALUE = 1, 2
 
 
 def requests(sample: Any, function: Any) -> list[dict[str, tf.Tensor]]:
-    """Returns a sample as requests to a signature, checked.
+    """Checks a sample and returns it as a list of requests to a signature.
 
     Args:
         sample: Inputs by name, or a list of such requests.
         function: The signature, a concrete function.
 
     Raises:
-        TypeError: A request is no dict.
-        ValueError: Its names are not the signature's inputs, there are too many, or none.
+        TypeError: A request is not a dict.
+        ValueError: A request's names differ from the signature's inputs, or there are no requests
+            or too many.
     """
     flat = tf.nest.flatten(function.structured_input_signature)
-    # Python values, such as defaults of further arguments, are no inputs.
+    # Ignore Python values, such as defaults of further arguments: they are not inputs.
     specs = {spec.name: spec for spec in flat if isinstance(spec, tf.TensorSpec)}
     found = [sample] if isinstance(sample, Mapping) else list(sample)
     if not 0 < len(found) <= MOST_REQUESTS:
@@ -60,7 +61,7 @@ def requests(sample: Any, function: Any) -> list[dict[str, tf.Tensor]]:
 def write(
     folder: pathlib.Path, model: str, signature: str, made: Iterable[Mapping[str, tf.Tensor]]
 ) -> None:
-    """Writes requests where a server looks for them.
+    """Writes requests to the file where a server looks for them.
 
     Args:
         folder: The version directory.
@@ -80,7 +81,7 @@ def write(
 
 
 def _bytes(field: int, content: bytes) -> bytes:
-    """Encodes a field of bytes: its tag, a length of seven bits a byte, the content."""
+    """Encodes a bytes field: its tag, its length as a varint, its content."""
     length, encoded = len(content), bytes([field << 3 | 2])
     while length >= 128:
         encoded += bytes([length & 127 | 128])

@@ -1,1 +1,1 @@
-"""A process of a TensorFlow cluster with the op library in it: `python -m de_core.server`."""
+"""Runs a process of a TensorFlow cluster with the op library: `python -m de_core.server`."""

@@ -18,11 +18,11 @@ def cluster_of(text: str | None) -> dict[str, list[str]]:
     """Returns the addresses of each job.
 
     Args:
-        text: JSON of them, such as '{"ps": ["a:2222"], "worker": ["b:2222"]}'; None for those in
-            the environment variable TF_CONFIG.
+        text: Addresses as JSON, such as '{"ps": ["a:2222"], "worker": ["b:2222"]}'; None to read
+            them from the environment variable TF_CONFIG.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The text or TF_CONFIG is not such JSON.
     """
     source = "--cluster" if text is not None else "TF_CONFIG"
     try:
@@ -41,11 +41,11 @@ def cluster_of(text: str | None) -> dict[str, list[str]]:
 
 
 def threads_for(cluster: dict[str, list[str]]) -> int:
-    """Returns how many ops a server should run at the same time; 0 for as many as TensorFlow says.
+    """Returns how many ops a server should run at the same time; 0 for TensorFlow's default.
 
-    On few cores TensorFlow runs too few: ops that wait for other processes would take all threads,
-    and those that these wait for none. Its guide to training with parameter servers asks for one
-    more than there are workers.
+    With few cores, TensorFlow's default is too low. Ops that wait for other processes would take
+    all threads, and leave none for the ops that they wait for. TensorFlow's guide to parameter
+    servers requires at least the number of workers plus one.
 
     Args:
         cluster: The addresses of each job.
@@ -80,13 +80,14 @@ def main(arguments: list[str] | None = None) -> int:
     place = f"{options.job} {options.task} at {cluster[options.job][options.task]}"
     port = "" if http is None else f", health at :{http.server_port}/healthz"
     print(f"de_core.server: {place} is ready{port}", flush=True)
-    # A signal that another thread takes does not wake this one, which runs the handlers.
+    # Another thread may receive the signal, which does not wake this thread. But this thread runs
+    # the handlers.
     while not stop.wait(timeout=0.5):
         pass
     health.drain()
     time.sleep(options.grace_seconds)
     print(f"de_core.server: {place} stops", flush=True)
-    del server  # TensorFlow has no way to stop one; the process' end does
+    del server  # TensorFlow cannot stop a server; it ends with the process
     sys.stdout.flush()
     os._exit(0)
 
@@ -125,13 +126,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m de_core.server", description=__doc__)
     parser.add_argument("--job", required=True, help="such as ps or worker")
     parser.add_argument("--task", type=int, required=True, help="its number in the job, from 0")
-    parser.add_argument("--cluster", help="addresses of each job as JSON; else those in TF_CONFIG")
+    parser.add_argument("--cluster", help="addresses of each job as JSON; default: TF_CONFIG")
     parser.add_argument("--http-port", type=int, help="for /healthz and /metrics; 0 for any")
     parser.add_argument(
         "--grace-seconds",
         type=float,
         default=0.0,
-        help="how long it goes on after SIGTERM, not healthy any more",
+        help="seconds to keep serving after SIGTERM, while reported as not healthy",
     )
     return parser
 

@@ -1,4 +1,4 @@
-"""What a process of a cluster tells of itself over HTTP: /healthz and /metrics."""
+"""Reports the health and metrics of a cluster process over HTTP: /healthz and /metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-# Name, kind, and how it follows from what a table says of itself.
+# Name, kind, and the function that computes it from a table's statistics.
 _OF_A_TABLE: tuple[tuple[str, str, Callable[[dict[str, Any]], int]], ...] = (
     ("de_table_rows", "gauge", lambda stats: stats["rows"]),
     ("de_table_bytes", "gauge", lambda stats: sum(stats["bytes"].values())),
@@ -21,13 +21,13 @@ _OF_A_TABLE: tuple[tuple[str, str, Callable[[dict[str, Any]], int]], ...] = (
 
 
 class Health:
-    """Whether a process takes part in its cluster.
+    """The state of a process in its cluster.
 
     Args:
-        job: Its job.
+        job: The process's job.
         task: Its number in the job.
-        tables: Returns what tables the process holds, each a dict of `table`, its name, and
-            `stats`; asked once the process is ready.
+        tables: Returns the process's tables. Each is a dict of `table`, its name, and `stats`.
+            Called only once the process is ready.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class Health:
         return self._state
 
     def ready(self) -> None:
-        """Notes that the process takes requests."""
+        """Records that the process accepts requests."""
         self._state = "ready"
 
     def drain(self) -> None:
-        """Notes that the process is about to end."""
+        """Records that the process is about to end."""
         self._state = "stopping"
 
     def metrics(self) -> str:
@@ -71,7 +71,7 @@ class Health:
         lines = []
         for name, kind, value_of in _OF_A_TABLE:
             lines.append(f"# TYPE {name} {kind}")
-            # Tables of one name, such as those of two masters, are one series.
+            # Sum tables of equal name, such as tables of two masters, into one series.
             sums: dict[str, int] = {}
             for table in tables:
                 sums[table["table"]] = sums.get(table["table"], 0) + value_of(table["stats"])
@@ -87,16 +87,16 @@ def _escaped(label: str) -> str:
 
 
 def serve_http(port: int, health: Health) -> http.server.ThreadingHTTPServer:
-    """Starts to answer in the background.
+    """Starts to serve in the background.
 
     Args:
-        port: 0 for any free one.
-        health: What is told.
+        port: TCP port; 0 for any free port.
+        health: The state to report.
     """
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            """Answers 200 while the process is ready, 503 else; metrics in any case."""
+            """Answers 200 while the process is ready, otherwise 503. Metrics are always served."""
             if self.path == "/metrics":
                 self._answer(200, health.metrics())
             elif self.path == "/healthz":

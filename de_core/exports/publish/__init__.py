@@ -1,4 +1,4 @@
-"""Versions of a model minutes apart: a full one now and then, between them what changed."""
+"""Publishes versions of a model every few minutes: full versions, and deltas between them."""
 
 from __future__ import annotations
 
@@ -36,43 +36,44 @@ def publish(
 ) -> Version:
     """Writes the next version of a model into a directory that a server watches.
 
-    The first version holds all rows (a base). Those after it hold a second name of that file, the
-    rows that changed since the version before and the keys that are gone (a delta), and the dense
-    weights. A version appears whole or not at all, whatever happens to this process or the disk,
-    and it needs no file of another one. The graph is that of the last full version: code that
-    changed since comes with the next full one.
+    The first version contains all rows (a base). A later version contains a hard link to the base,
+    a delta and the dense weights. The delta holds the rows that changed and the keys that were
+    removed since the previous version. A version appears atomically, even if this process or the
+    disk fails, and needs no file of another version. It has the graph of the last full version:
+    changed code is published with the next full version.
 
     A version is full again when the deltas are many or large, when an argument changed, or when
-    somebody else published into the directory.
+    another process published into the directory.
 
     Args:
         model: As for `de.export`.
         root: The directory of the versions, on a local file system.
         signatures: As for `de.export`.
-        full_every: Versions from one full one to the next.
-        full_part: Part of the bases' bytes that their deltas may have, all tables together.
-        keep_versions: How many of the newest published versions stay; None for all. At least 2, so
-            that a server can finish with the one before.
-        full: Whether this version is a full one in any case.
-        consistent: Whether all rows of a table are of the moment when its save begins; see
+        full_every: Write a full version after this many versions.
+        full_part: Write a full version once deltas exceed this fraction of the bases' bytes, all
+            tables together.
+        keep_versions: Number of published versions to keep; None for all. At least 2, so that a
+            server can finish its requests to the previous version.
+        full: Whether to force a full version.
+        consistent: Whether all rows of a table are saved as of the moment when its save begins; see
             `de.checkpoint.save`.
-        inputs: As for `de.export`, and so are the next three.
-        dtype: What values are stored as.
-        oov: What ids without a row read as.
-        keep: Bounds on the rows; `where` is for `de.export` alone. A row that falls below a bound
-            without having changed goes with the next full version.
-        sample: Requests to warm up with, as for `de.export`; taken with a full version.
+        inputs: As for `de.export`.
+        dtype: As for `de.export`.
+        oov: As for `de.export`.
+        keep: Bounds on the rows, as for `de.export`, but without `where`. If an unchanged row falls
+            below a bound, the next full version removes it.
+        sample: Warm-up requests, as for `de.export`. Taken with a full version.
 
     Returns:
         The version directory, a string with a `report`: `kind` ("full" or "delta"), `previous` (the
-        version that a delta follows) and `tables`, by name `rows`, `tombstones` and `bytes` of what
-        was written.
+        version that a delta follows), and `tables`, which has for each table the `rows`,
+        `tombstones` and `bytes` written.
 
     Raises:
-        TypeError: An argument is of a wrong type.
+        TypeError: An argument has a wrong type.
         ValueError: An argument is out of range.
-        tf.errors.OpError: A file cannot be written; the version then does not appear and no change
-            is lost to the next one.
+        tf.errors.OpError: A file cannot be written. Then the version does not appear. The next
+            version still contains all changes.
 
     Example:
     >>> import keras, tempfile, de_core as de
@@ -105,7 +106,7 @@ def publish(
         if known is None or last is None:
             known = _made(folder, arguments, sample)
         result = known.publish(last, consistent=consistent)
-        # Only now: what failed leaves the versions before it to follow.
+        # Update this only after success: the next version must follow one that exists.
         known.store.publications[str(folder)] = (arguments, known)
         versions.prune(folder, keep_versions)
     return result
@@ -144,5 +145,5 @@ def _same(one: Any, other: Any) -> bool:
         return bool(np.array_equal(one, other))
     try:
         return bool(one == other)
-    except (TypeError, ValueError):  # of arrays inside of others
+    except (TypeError, ValueError):  # raised for arrays inside other objects
         return False

@@ -17,24 +17,24 @@ from de_core.exports.publish.publication import Schedule
 from de_core.snapshot.table_files import about
 
 _EPILOG = """\
-A server watches ROOT and serves its newest numbered directory. A published version holds the graph,
-the dense weights and, for each table, a base and the deltas to it: files that versions share by
-hard links, so that a version costs the disk what changed. Each is complete in itself: delete any of
-them by hand or copy one elsewhere, and it still loads.
+A server watches ROOT and serves its newest numbered directory. A published version contains the
+graph, the dense weights and, for each table, a base and its deltas. Versions share these files by
+hard links, so a version only costs the disk space of its changes. Each version is complete in
+itself: you can delete or copy any of them by hand.
 
-A trainer publishes from Python, which writes only what changed since it published last:
+A trainer publishes from Python, and writes only what changed since its last publish:
     de.publish(model, "models/ranker")
-This command does the same for what another process exported: it compares the export with the
-newest version and publishes the difference.
+This command does the same for a model that another process exported. It compares the export with
+the newest version and publishes the difference.
 
 examples:
-  Publish last night's export; a delta, if a version is there already:
+  Publish last night's export, as a delta if a version exists already:
     python -m de_core.exports.publish add exports/ranker/31 models/ranker
-  What is published, how old it is, and what each version costs:
+  List the published versions, their ages and their sizes:
     python -m de_core.exports.publish list models/ranker
   Delete all published versions but the two newest:
     python -m de_core.exports.publish prune models/ranker --keep 2
-  What is in the tables of a version:
+  Inspect the tables of a version:
     python -m de_core.checkpoint inspect models/ranker/7
 
 exit status: 0 done; 2 not done, for the reason given.
@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     commands = result.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add = commands.add_parser("add", help="publish an exported version as the next one")
     add.add_argument("export", type=pathlib.Path, help="a version directory that de.export wrote")
-    add.add_argument("--full", action="store_true", help="write all rows in any case")
+    add.add_argument("--full", action="store_true", help="force a full version")
     add.add_argument(
         "--full-every", type=int, default=20, metavar="N", help="a full version after N (20)"
     )
@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="PART",
         help="a full version when the deltas have this part of the base's bytes (0.5)",
     )
-    listed = commands.add_parser("list", help="say what is published")
+    listed = commands.add_parser("list", help="list the published versions")
     prune = commands.add_parser("prune", help="delete the oldest published versions")
     for command in (add, listed, prune):
         command.add_argument("root", type=_folder, help="directory of the published versions")
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status.
 
     Args:
-        arguments: Of the command line; None for those of this process.
+        arguments: Command line arguments; None for those of this process.
     """
     options = parser().parse_args(arguments)
     try:

@@ -1,4 +1,4 @@
-"""Publishing what `de.export` wrote, perhaps elsewhere: files in, files out, no model."""
+"""Publishes a version that `de.export` wrote, from files to files, without the model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CHAIN = "publish"
 
 @dataclasses.dataclass
 class _Table:
-    """One table of an export, and the published files that a delta to it would follow."""
+    """One table of an export, and the published files that its delta would continue."""
 
     file: pathlib.Path
     info: dict[str, Any]
@@ -47,19 +47,20 @@ def add(
     full: bool = False,
     keep_versions: int | None = 3,
 ) -> Version:
-    """Publishes an exported version as the next one: a delta to the newest where there is one.
+    """Publishes an exported version: as a delta if a version exists already, otherwise in full.
 
-    Graph and weights are the export's; a delta holds the rows that differ. Memory: one table.
+    Graph and weights are the export's. A delta holds the rows that differ. Needs memory for one
+    table.
 
     Args:
         source: A version directory that `de.export` wrote.
         root: The directory of the published versions.
-        schedule: When a version is a full one.
-        full: Whether this one is in any case.
-        keep_versions: How many published versions stay.
+        schedule: Decides when to write a full version.
+        full: Whether to force a full version.
+        keep_versions: Number of published versions to keep.
 
     Raises:
-        ValueError: `source` is no such directory.
+        ValueError: `source` is not such a directory.
         tf.errors.OpError: A file is damaged or cannot be written.
     """
     files = sorted(source.glob(f"assets/*{SUFFIX}"))
@@ -103,7 +104,7 @@ def _key(info: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _follows(tables: list[_Table], newest: Published, schedule: Schedule) -> bool:
-    """Finds the files that deltas would follow; False where there are none or they are too many."""
+    """Finds the files that deltas would continue. False if there are none or too many."""
     chains: dict[str, list[pathlib.Path]] = {}
     for links in newest.chains.values():
         paths = [newest.path / "assets" / each.name for each in links]
@@ -117,7 +118,7 @@ def _follows(tables: list[_Table], newest: Published, schedule: Schedule) -> boo
 
 
 def _copy_graph(source: pathlib.Path, folder: pathlib.Path, tables: list[_Table]) -> None:
-    """Takes all but the rows along; the tables' assets become chain files."""
+    """Copies everything except rows. The tables' assets become chain files."""
     own = {table.file.name for table in tables}
     for path, _, names in os.walk(source):
         target = folder / pathlib.Path(path).relative_to(source)

@@ -1,4 +1,4 @@
-"""A model that is published into one directory again and again."""
+"""Publishes one model into one directory repeatedly."""
 
 from __future__ import annotations
 
@@ -28,21 +28,22 @@ from de_core.tables.table import Table
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """When a version is a full one.
+    """Decides when to write a full version.
 
     Attributes:
-        full_every: Versions from one full one to the next.
-        full_part: Part of the bases' bytes that their deltas may have, all tables together.
+        full_every: Write a full version after this many versions.
+        full_part: Write a full version once deltas exceed this fraction of the bases' bytes, all
+            tables together.
     """
 
     full_every: int
     full_part: float
 
     def is_full(self, chains: Iterable[list[int]]) -> bool:
-        """Returns whether a version is full that would follow another one.
+        """Returns whether the version after these chains must be full.
 
         Args:
-            chains: By table the bytes of the base and of the deltas there are.
+            chains: For each table, the bytes of its base and of its deltas.
         """
         chains = list(chains)
         bases, deltas = (sum(sum(c[part]) for c in chains) for part in (slice(1), slice(1, None)))
@@ -51,15 +52,15 @@ class Schedule:
 
 @dataclasses.dataclass
 class Written:
-    """What a version was made of, for the one that follows it.
+    """The files and weights of a version, which the next version needs.
 
     Attributes:
-        path: Its directory.
-        assets: By table the name of its chain file.
+        path: The version's directory.
+        assets: For each table, the name of its chain file.
         weights: The dense weights.
-        links: By table the files of its chain.
-        sizes: The bytes of each of them.
-        reports: By table what the op reported of the last one's save.
+        links: For each table, the files of its chain.
+        sizes: For each table, the bytes of these files.
+        reports: For each table, the op's reports of its last save.
     """
 
     path: pathlib.Path
@@ -71,13 +72,13 @@ class Written:
 
 
 class Publication:
-    """What one process knows of the versions that it has published.
+    """A model published by this process, with the state for its next version.
 
     Args:
         root: The directory of the versions.
         skeleton: The model's graph and weights.
-        rows: How each of its tables is stored, by name.
-        requests: To warm up with, or None.
+        rows: For each table, by name, how to store it.
+        requests: Warm-up requests, or None.
     """
 
     def __init__(
@@ -96,15 +97,15 @@ class Publication:
 
     @property
     def store(self) -> ShardedTable:
-        """The table that remembers this: the model's first."""
+        """The table that keeps this object: the model's first table."""
         return next(iter(self._skeleton.names.values()))
 
     def publish(self, last: Written | None, *, consistent: bool) -> Version:
-        """Writes the next version; the caller keeps other publishers out.
+        """Writes the next version. The caller must keep other publishers out.
 
         Args:
-            last: The version that it follows as a delta, or None for a full one.
-            consistent: Whether all rows of a table are of one moment.
+            last: The version that a delta follows, or None for a full version.
+            consistent: Whether all rows of a table are saved as of one moment.
         """
         target = version.next_in(self._root, None)
         with version.being_written(target, versions.WORK_PREFIX) as folder:
@@ -113,7 +114,7 @@ class Publication:
             except tf.errors.FailedPreconditionError:
                 if last is None:
                     raise
-                # A table no longer follows its last save.
+                # A table's delta cannot follow its last save. Write a full version.
                 shutil.rmtree(folder)
                 folder.mkdir()
                 last = None
@@ -127,10 +128,10 @@ class Publication:
         return Version(str(target), report)
 
     def followed(self, schedule: Schedule) -> Written | None:
-        """Returns the version that the next one follows as a delta, or None for a full one.
+        """Returns the version that the next delta follows, or None if the next version is full.
 
         Args:
-            schedule: When a version is a full one.
+            schedule: Decides when to write a full version.
         """
         last = self._last
         if last is None or version.numbers_in(self._root)[-1:] != [int(last.path.name)]:
@@ -184,7 +185,7 @@ class Publication:
         )
 
     def _write_beside_graph(self, folder: pathlib.Path, last: Written) -> Written:
-        """Takes the graph of the version before and writes the weights anew."""
+        """Links the graph of the previous version and writes new weights."""
         for name in ("saved_model.pb", "fingerprint.pb"):
             if (last.path / name).is_file():
                 versions.link(last.path / name, folder / name)

@@ -1,4 +1,4 @@
-"""The published versions in a directory: what they consist of, and which of them stay."""
+"""Lists and prunes the published versions in a directory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from de_core.exports import version
 from de_core.snapshot import chain_file
 from de_core.snapshot.chain_file import Link
 
-#: How the names of directories begin that are being written or deleted; no server loads them.
+#: Prefix of directories that are being written or deleted. No server loads them.
 WORK_PREFIX = ".publish-"
 _LOCK = ".publish.lock"
 
@@ -24,8 +24,8 @@ class Published:
     """A published version.
 
     Attributes:
-        path: Its directory.
-        chains: By the name of their asset the files that each table is served from.
+        path: The version's directory.
+        chains: For each chain file, by its name, the snapshot files of the table.
     """
 
     path: pathlib.Path
@@ -33,16 +33,16 @@ class Published:
 
     @property
     def number(self) -> int:
-        """Of the version."""
+        """The version's number."""
         return int(self.path.name)
 
     @property
     def deltas(self) -> int:
-        """How many deltas the longest chain has."""
+        """Number of deltas in the longest chain."""
         return max((len(links) - 1 for links in self.chains.values()), default=0)
 
     def bytes(self) -> tuple[int, int]:
-        """Returns the bytes of all files, and of those that no other directory links to."""
+        """Returns the bytes of all files, and of the files that no other directory links to."""
         sizes = [
             (stat.st_size, stat.st_nlink)
             for stat in (file.stat() for file in self.path.rglob("*") if file.is_file())
@@ -51,7 +51,7 @@ class Published:
 
 
 def published(path: pathlib.Path) -> Published | None:
-    """Returns the version in a directory, or None where it was not published."""
+    """Returns the version in a directory, or None if it was not published."""
     assets = sorted(path.glob(f"assets/*{chain_file.SUFFIX}"))
     if not assets or not (path / "saved_model.pb").is_file():
         return None
@@ -66,7 +66,7 @@ def all_in(root: pathlib.Path) -> list[Published]:
 
 @contextlib.contextmanager
 def alone_in(root: pathlib.Path) -> Iterator[None]:
-    """Keeps other publishers out, and removes what one that was killed has left."""
+    """Keeps other publishers out, and removes leftovers of a killed publisher."""
     root.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -79,30 +79,29 @@ def alone_in(root: pathlib.Path) -> Iterator[None]:
 
 
 def prune(root: pathlib.Path, count: int | None) -> list[int]:
-    """Deletes the oldest published versions but `count`; others in the directory stay.
+    """Deletes the oldest published versions except `count`. Keeps other directories.
 
-    A version holds every file that it needs, if only as a further name of a file of an older one,
-    so none of those that stay loses anything.
+    A version has hard links to all files that it needs, so the remaining versions lose nothing.
 
     Args:
-        root: The directory; nobody else may publish into it meanwhile.
-        count: How many stay; None for all.
+        root: The directory. Nobody else may publish into it meanwhile.
+        count: Number of versions to keep; None for all.
 
     Returns:
-        The numbers of those deleted.
+        The numbers of the deleted versions.
     """
     if count is None or len(version.numbers_in(root)) <= count:
         return []
     old = all_in(root)[:-count]
     for each in old:
         gone = root / f"{WORK_PREFIX}{each.number}-deleted"
-        each.path.rename(gone)  # at once, so that no server sees half of it
+        each.path.rename(gone)  # atomic, so no server sees a partial version
         shutil.rmtree(gone, ignore_errors=True)
     return [each.number for each in old]
 
 
 def link(source: pathlib.Path, target: pathlib.Path) -> None:
-    """Gives a file a second name, or copies it where the file system cannot do that."""
+    """Hard-links a file, or copies it if the file system has no hard links."""
     try:
         os.link(source, target)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The dense weights of a SavedModel, written anew beside a graph that stays."""
+"""Writes new dense weights of a SavedModel beside an unchanged graph."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _PREFIX = "variables/variables"
 
 
 class Weights:
-    """The variables that a SavedModel of a `Skeleton` holds.
+    """The variables in the SavedModel of a `Skeleton`.
 
     Args:
         folder: A version directory that TensorFlow wrote.
-        variables: `used_variables` of its root.
+        variables: `used_variables` of the Skeleton's root.
     """
 
     def __init__(self, folder: pathlib.Path, variables: Sequence[tf.Variable]) -> None:
@@ -26,16 +26,17 @@ class Weights:
         for index, variable in enumerate(variables):
             distinct.setdefault(id(variable), (_KEY.format(index), variable))
         self._saved = dict(distinct.values())
-        #: Whether they are all of the SavedModel's state; else only TensorFlow can write it anew.
+        #: True if they are the SavedModel's whole state. Otherwise only TensorFlow can write new
+        #: weights.
         self.are_all = set(reader.get_variable_to_shape_map()) == {*self._saved, _GRAPH}
         graph = reader.get_tensor(_GRAPH) if self.are_all else b""
-        # Tensors once, not with every version.
+        # Create the tensors once, not for every version.
         self._graph = tf.constant(graph)
         self._names = tf.constant([*self._saved, _GRAPH])
         self._whole = tf.constant([""] * len(self._names))
 
     def write(self, folder: pathlib.Path) -> None:
-        """Writes their values of now into a version directory."""
+        """Writes the variables' current values into a version directory."""
         (folder / _PREFIX).parent.mkdir()
         values = (variable.read_value() for variable in self._saved.values())
         tf.raw_ops.SaveV2(
