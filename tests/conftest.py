@@ -1,4 +1,4 @@
-"""What every test needs before TensorFlow is imported, and what several folders share."""
+"""Environment settings before TensorFlow is imported, and fixtures for several folders."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-# Where a change is judged the examples are the same each time; elsewhere they are new ones.
+# Continuous integration always draws the same examples; other runs draw new ones.
 hypothesis.settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     hypothesis.settings.load_profile("ci")
@@ -20,7 +20,7 @@ if os.environ.get("CI"):
 
 @pytest.fixture(scope="session")
 def run_python():
-    """Runs Python source in another process and returns what it printed."""
+    """Runs Python source in another process and returns its output."""
 
     def run(source: str, *arguments: object) -> str:
         done = subprocess.run(
@@ -39,7 +39,7 @@ def run_python():
 
 @pytest.fixture(scope="session")
 def ratings():
-    """Users, items (int64 [512]) and whether they please (float32 [512, 1])."""
+    """Users, items (int64 [512]) and likes (float32 [512, 1])."""
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -51,7 +51,7 @@ def ratings():
 
 @pytest.fixture
 def ratings_model():
-    """Makes compiled models over `ratings`'s users that all begin with the same weights."""
+    """Creates compiled models on `ratings`'s users, all with the same initial weights."""
     import keras
 
     import de_core as de

@@ -1,4 +1,4 @@
-"""The private names of TensorFlow that the library needs are still there."""
+"""The private names of TensorFlow and Keras that the library uses still exist."""
 
 import keras
 import pytest

@@ -15,7 +15,7 @@ from de_core.snapshot.file import SnapshotFile, hashes
 
 @pytest.fixture
 def files(tmp_path):
-    """Two saves of a table with slots, and between them one row more, one less, one changed."""
+    """Saves a table with slots twice. In between one row is added, one removed, one changed."""
     table = de.Variable(dim=2, name="users")
     table.upsert(np.arange(1000), np.arange(2000, dtype=np.float32).reshape(1000, 2))
     optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.5, momentum=0.5))

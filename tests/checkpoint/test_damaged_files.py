@@ -1,4 +1,4 @@
-"""Damaged and wrong files through every door: a named error, the live table as it was."""
+"""Damaged and wrong files at every entry point: an error names the file, and the table stays."""
 
 import random
 import shutil
@@ -30,7 +30,7 @@ def module(rows, value, *, dim=1, shards=1, **attributes):
 
 
 def save(door, owner, folder):
-    """Writes a checkpoint; a Manager a base and a delta."""
+    """Writes a checkpoint; with a Manager, a base and a delta."""
     if door == "tables":
         de.checkpoint.save(owner.table, folder)
     elif door == "manager":
@@ -63,7 +63,7 @@ def snapshots(folder):
 
 
 class Live:
-    """A table of a single row that no bad file may change."""
+    """A table with a single row that no bad file may change."""
 
     def __init__(self, door, folder, **attributes):
         self._door, self._folder = door, folder
@@ -82,7 +82,7 @@ class Live:
 
 
 def damage_all(door, folder, damages, **attributes):
-    """Each of damages(bytes) in each file is refused; what was there is taken again."""
+    """Each damage of each file is refused; with the original bytes the restore works again."""
     save(door, module(2, 1, **attributes), folder)
     live = Live(door, folder)
     for file in snapshots(folder):

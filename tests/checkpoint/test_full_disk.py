@@ -1,4 +1,4 @@
-"""A save that finds the disk full says so, leaves what was saved before, and nothing of its own."""
+"""A save on a full disk raises, keeps earlier saves, and leaves no files of its own."""
 
 import shutil
 import subprocess
@@ -15,13 +15,13 @@ import de_core as de
 
 FULL = r"[Nn]o space left|exhausted"
 FEW, MANY = 20000, 40000
-# Keras turns its variables into arrays in a way that numpy 2 calls deprecated.
+# Keras converts its variables to arrays in a way that numpy 2 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 
 @pytest.fixture
 def small_disk(tmp_path, monkeypatch):
-    """A file system of 2 MiB in memory; temporary folders lie beside it."""
+    """A file system of 2 MiB in memory, with temporary folders in it."""
     folder, temporary = tmp_path / "small", tmp_path / "temporary"
     folder.mkdir()
     temporary.mkdir()
@@ -35,7 +35,7 @@ def small_disk(tmp_path, monkeypatch):
 
 
 def fill(table, rows, value):
-    """In a graph returns an op."""
+    """Saves; in a graph it returns an op."""
     return table.upsert(np.arange(rows), np.full([rows, 8], value, np.float32))
 
 
@@ -44,7 +44,7 @@ def files_in(folder):
 
 
 def assert_holds(restore):
-    """`restore` reads a table back as it was before the disk was full."""
+    """Checks that `restore` restores the table of before the disk was full."""
     other = de.Variable(dim=8, name="t")
     restore(other)
     assert int(other.size()) == FEW
@@ -52,7 +52,7 @@ def assert_holds(restore):
 
 
 def doors(owner, folder):
-    """Functions that save, and that restore a table."""
+    """Returns functions that save and restore a table."""
     manager = de.checkpoint.Manager(owner, folder)
     tensorflow = tf.train.CheckpointManager(tf.train.Checkpoint(target=owner), folder, 5)
     return {
@@ -84,7 +84,7 @@ def test_a_full_disk_spoils_nothing(small_disk, door, shards):
             save()
         assert files_in(small_disk) == before
         assert_holds(restore)
-    # With room again the next save has everything.
+    # With free space again the next save writes everything.
     owner.table.remove(np.arange(1000, MANY))
     save()
     other = de.Variable(dim=8, name="t")
@@ -134,7 +134,7 @@ def test_the_incremental_callback(small_disk):
 
 
 def check_keras_model_checkpoint(folder, ending):
-    # One file a save: Keras writes it, and leaves what it has of one that does not fit.
+    # One file per save. Keras writes it, and leaves its part of a file that does not fit.
     model = keras_model()
     callback = keras.callbacks.ModelCheckpoint
     only_weights = ending != ".keras"
@@ -167,8 +167,8 @@ os._exit(0)
 
 
 def test_keras_weights(small_disk):
-    # HDF5 crashes at the end of a process in which it could not write a file, with Keras alone
-    # (h5py 3.14, HDF5 1.14.6). So in a process of its own, which ends before that.
+    # HDF5 crashes at the end of a process in which it could not write a file, even with Keras alone
+    # (h5py 3.14, HDF5 1.14.6). So this runs in its own process, which exits before that.
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run([sys.executable, "-c", IN_A_PROCESS, str(small_disk)],
                           cwd=root, capture_output=True, text=True, check=False)  # fmt: skip
@@ -191,7 +191,7 @@ def test_a_saver_of_tensorflow_1(small_disk):
             with pytest.raises(tf.errors.OpError, match=FULL):
                 saver.save(session, str(small_disk / "m"), global_step=step, **plain)
             left = files_in(small_disk).keys() - before.keys()
-            # A table that was written whole: no op runs in a graph when another one failed.
+            # A table that was written completely: in a graph no op runs after another op failed.
             assert all(".data-r" in path and ".tmp-" not in path for path in left)
             assert before.items() <= files_in(small_disk).items()
         saver.restore(session, str(small_disk / "m-1"))

@@ -1,4 +1,4 @@
-"""What stays when old files are deleted: every kept checkpoint restores exactly itself."""
+"""Deleting old files: every kept checkpoint restores exactly its own state."""
 
 import os
 import re
@@ -16,7 +16,7 @@ KEYS = np.arange(400)
 
 
 class Owner(tf.Module):
-    """Two tables, of which the second may come later, and a dense variable."""
+    """Two tables and a dense variable. The second table may be added later."""
 
     def __init__(self, shards=1):
         super().__init__()
@@ -46,7 +46,7 @@ def rows_of(variable):
 
 
 def restored(prefix, expected, shards=1):
-    """What a checkpoint holds, read by TensorFlow's own `Checkpoint`."""
+    """Returns a checkpoint's content, read by TensorFlow's own `Checkpoint`."""
     other = Owner(shards)
     if "items" in expected[1]:
         other.items = table("items", shards)
@@ -90,13 +90,13 @@ def test_every_kept_checkpoint_restores_whatever_was_done_between(tmp_path, seed
     owner, manager = begun()
     for _ in range(25):
         match rng.integers(7):
-            case 0:  # the process ends, and another one goes on
+            case 0:  # the process ends, and another one continues
                 manager.wait()
                 owner, manager = begun()
                 manager.restore()
             case 1 if manager.checkpoints:
                 manager.restore(rng.choice(manager.checkpoints))
-            case 2:  # another checkpoint is read past the manager
+            case 2:  # another checkpoint is restored without the manager
                 other = Owner()
                 other.change(rng)
                 de.checkpoint.save({"users": other.users}, tmp_path / "b")
@@ -182,7 +182,7 @@ def test_rolling_back_by_hand_deletes_nothing_that_is_needed(tmp_path, base_ever
 def test_nothing_is_deleted_while_an_index_cannot_be_read(tmp_path):
     owner, rng, expected = Owner(), np.random.default_rng(0), {}
     manager = de.checkpoint.Manager(owner, tmp_path, max_to_keep=2, compact_after=2)
-    for _ in range(4):  # the fourth needs a file that the second one's rows were joined into
+    for _ in range(4):  # the second one's rows were merged into a file of the fourth
         owner.change(rng)
         expected[manager.save()] = owner.contents()
         manager.wait()
@@ -252,7 +252,7 @@ def test_every_kept_version_answers_as_the_model_did(tmp_path, tables):
 
 def test_saves_into_files_keep_the_rows_of_everyone_else(tmp_path):
     folder, rng = str(tmp_path), np.random.default_rng(0)
-    writers = {  # by name and process; names that begin alike
+    writers = {  # by name and process; the names have a common prefix
         ("users", 2, 0): {},
         ("users", 2, 1): {},
         ("users", 1, 0): {},
@@ -265,7 +265,7 @@ def test_saves_into_files_keep_the_rows_of_everyone_else(tmp_path):
         name, size, rank = chosen
         append = bool(rng.integers(2))
         saved = table(name, shards=int(rng.integers(1, 4)))
-        if append and writers[chosen]:  # a part belongs to files of the same number
+        if append and writers[chosen]:  # all parts belong to a file name with the same count
             saved = table(name, shards=writers[chosen]["shards"])
         saved.upsert(rng.choice(KEYS, 30, replace=False), rng.normal(size=[30, 2]).astype("f4"))
         processes = {"proc_size": size, "proc_rank": rank}
@@ -280,7 +280,7 @@ def test_saves_into_files_keep_the_rows_of_everyone_else(tmp_path):
 
 
 def sync_fails_for(monkeypatch, wanted):
-    """Lets the disk fail when a path of a kind is synced."""
+    """Makes the sync of paths of one kind fail."""
     sync = os.fsync
 
     def fsync(descriptor):
@@ -323,7 +323,7 @@ def test_a_disk_that_cannot_sync_is_told_and_loses_no_checkpoint(tmp_path, monke
             save()
     other = table("users")
     restore(other)
-    assert rows_of(other) in (before, rows_of(owner.users))  # whichever, but whole
+    assert rows_of(other) in (before, rows_of(owner.users))  # either, but complete
     for _ in range(2):
         owner.change(rng)
         save()

@@ -1,4 +1,4 @@
-"""A process that is killed at any moment of a save leaves the newest checkpoint whole."""
+"""A process killed at any moment of a save leaves the newest checkpoint complete."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ DOORS = ("manager", "consistent", "tensorflow", "tables")
 
 
 def saved_step(door, folder):
-    """The step that the newest checkpoint holds, after comparing every row."""
+    """Compares every row, and returns the step of the newest checkpoint."""
     newest = de.checkpoint.latest(folder.parent if door == "tables" else folder)
     if newest is None:
         return 0
@@ -46,7 +46,7 @@ def saved_step(door, folder):
 
 
 def kill_again_and_again(door, folder, shards, kills, rng):
-    """Returns how many saves returned, and after how many kills there was one more than those."""
+    """Returns how many saves returned, and how many kills left one more checkpoint than those."""
     returned, saves, ahead = 0, 0, 0
     for _ in range(kills):
         told, tell = CONTEXT.Pipe(duplex=False)
@@ -54,7 +54,7 @@ def kill_again_and_again(door, folder, shards, kills, rng):
         process.start()
         tell.close()
         assert told.recv() == returned
-        # A moment of one of the next saves, the first of all included.
+        # A moment within one of the next saves, including the very first.
         for _ in range(rng.randrange(4)):
             returned = told.recv()
             saves += 1
@@ -101,7 +101,7 @@ def directory_of(tmp_path, saves=3):
 
 @pytest.mark.parametrize("part", [0.0, 0.1, 0.5, 0.99])
 def test_a_torn_index_is_no_checkpoint_and_stops_no_later_save(tmp_path, part):
-    # TensorFlow writes an index in place.
+    # TensorFlow writes its index in place.
     directory_of(tmp_path)
     index = tmp_path / "ckpt-3.index"
     index.write_bytes(index.read_bytes()[: int(part * index.stat().st_size)])
@@ -156,7 +156,7 @@ def test_the_next_saves_remove_the_files_of_a_killed_one_and_no_others(
     assert process.exitcode == -signal.SIGKILL
     [half] = folder.glob("t-1of1-*.de")
     (folder / f"{half.name}.tmp-0123456789abcdef").write_bytes(b"half")
-    # Neither names nor times make a file ours: all of these are a day older than the manifest.
+    # Neither name nor time makes a file ours: all of these are a day older than the manifest.
     foreign = {"mine.de": b"whole", "t-1of1-101234567.de": b"of another library"}
     foreign |= {file.name: file.read_bytes() for file in (tmp_path / "there").glob("*.de")}
     for name, data in foreign.items():
@@ -170,7 +170,7 @@ def test_the_next_saves_remove_the_files_of_a_killed_one_and_no_others(
         de.checkpoint.restore(other.table, folder)
         assert int(other.table.size()) == number + 1
     assert {name: (folder / name).read_bytes() for name in foreign} == foreign
-    assert len(list(folder.iterdir())) == len(foreign) + 3  # and two files and the manifest
+    assert len(list(folder.iterdir())) == len(foreign) + 3  # two files and the manifest
 
 
 @pytest.mark.parametrize(("others", "aborted"), [(1, False), (2, True)])
@@ -200,7 +200,7 @@ def test_a_checkpoint_that_tensorflow_failed_to_write_leaves_its_rows_no_longer_
 ):
     model = directory_of(tmp_path / "other")
     checkpoint = tf.train.Checkpoint(target=model)
-    (tmp_path / "a.index").mkdir()  # where the index shall be
+    (tmp_path / "a.index").mkdir()  # at the path of the index
     with pytest.raises(tf.errors.OpError):
         checkpoint.write(str(tmp_path / "a"))
     (tmp_path / "a.index").rmdir()
@@ -213,7 +213,7 @@ def test_a_checkpoint_that_tensorflow_failed_to_write_leaves_its_rows_no_longer_
 @pytest.mark.parametrize("newest", range(8, 13))
 def test_a_copied_directory_has_the_same_newest_checkpoint(tmp_path, newest):
     directory_of(tmp_path / "a", saves=newest)
-    # As `cp -r` does: in alphabetical order, every file a little later than the one before.
+    # Copies as `cp -r` does: alphabetically, each file a little later than the previous one.
     (tmp_path / "b").mkdir()
     for number, file in enumerate(sorted((tmp_path / "a").iterdir())):
         shutil.copy(file, tmp_path / "b")

@@ -1,4 +1,4 @@
-"""A TensorFlow checkpoint names snapshot files that lie beside it."""
+"""A TensorFlow checkpoint names the snapshot files beside it."""
 
 import shutil
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_the_rows_lie_beside_the_checkpoint_wherever_it_is_moved(tmp_path, kind)
     assert (tmp_path / "a" / "c.data-00000-of-00001").stat().st_size < 2000
     (tmp_path / "a").rename(tmp_path / "moved")
     shutil.copytree(tmp_path / "moved", tmp_path / "copied")
-    for file in (tmp_path / "copied").iterdir():  # and called otherwise
+    for file in (tmp_path / "copied").iterdir():  # under another name
         file.rename(file.with_name("other" + file.name.removeprefix("c")))
     shutil.rmtree(tmp_path / "moved")
     restored = module(shards=3)
@@ -58,7 +58,7 @@ def test_a_deleted_checkpoint_takes_its_files_along_and_no_others(tmp_path):
     checkpoint = tf.train.Checkpoint(m=owner)
     manager = tf.train.CheckpointManager(checkpoint, tmp_path, max_to_keep=2)
     others = tf.train.CheckpointManager(checkpoint, tmp_path, max_to_keep=2, checkpoint_name="c")
-    for number in (1, 10, 11, 100):  # names that are prefixes of each other
+    for number in (1, 10, 11, 100):  # each name is a prefix of the next
         fill(owner, number)
         manager.save(checkpoint_number=number)
         others.save(checkpoint_number=number)
@@ -155,7 +155,7 @@ def test_a_checkpoint_that_is_written_again_leaves_no_more_than_the_one_before(t
 
 
 class TestWrongFiles:
-    """Each is a named error and leaves the live table as it was."""
+    """Each damage raises an error with the file's name and leaves the table unchanged."""
 
     @pytest.fixture
     def two(self, tmp_path):

@@ -1,4 +1,4 @@
-"""A restored run continues exactly as one that was never interrupted."""
+"""A restored run continues exactly like an uninterrupted one."""
 
 import keras
 import numpy as np
@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import de_core as de
 
-# Runs a model for some steps, as a script, so that it also runs in another process.
+# Trains a model for some steps. A script, so that it can run in another process.
 SCRIPT = """
 import sys
 import keras, numpy as np, tensorflow as tf
@@ -57,7 +57,7 @@ else:
     print(run(3, 6, path, None, resumed_shards))
 """
 SUFFIX = {"checkpoint": "", "weights": ".weights.h5", "keras": ".keras"}
-# Keras turns its variables into arrays in a way that numpy 2 calls deprecated.
+# Keras converts its variables to arrays in a way that numpy 2 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 

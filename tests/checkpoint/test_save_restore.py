@@ -1,4 +1,4 @@
-"""`de.checkpoint.save` and `restore`: any layout, part of the rows, other dtypes, wrong files."""
+"""`de.checkpoint.save` and `restore`: any layout, some rows, other dtypes, wrong files."""
 
 import threading
 
@@ -24,7 +24,7 @@ def make(shards=1, partitioner=de.default_partition_fn, **arguments):
 
 
 def trained(table):
-    """Gives the rows values and the slots of an optimizer."""
+    """Writes rows, and the slots of an optimizer."""
     table.upsert(KEYS, ROWS)
     optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.1, momentum=0.5))
     optimizer.build(table.trainable_variables)
@@ -42,7 +42,7 @@ def rows_of(table):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """A checkpoint of three tables' rows and slots, and the rows."""
+    """Saves three tables with slots; returns the checkpoint and the rows."""
     folder = tmp_path_factory.mktemp("saved")
     table = trained(make(shards=3))
     de.checkpoint.save(table, folder)
@@ -169,7 +169,7 @@ def test_reads_what_other_doors_wrote(tmp_path):
 
 
 class TestBadInput:
-    """A named error; the table, and the checkpoint, stay as they were."""
+    """A wrong file raises an error with its name; the table and the checkpoint do not change."""
 
     @pytest.fixture
     def folder(self, tmp_path):
@@ -240,7 +240,7 @@ class TestBadInput:
         pair["b"].upsert(["x"], [[1.0]])
         de.checkpoint.save(pair, tmp_path)
         pair["a"].upsert([2], tf.ones([1, 3]))
-        with pytest.raises(TypeError):  # of strings
+        with pytest.raises(TypeError):  # strings
             de.checkpoint.restore(pair, tmp_path, only=lambda keys: keys < 5)
         assert (int(pair["a"].size()), int(pair["b"].size())) == (2, 1)
 
@@ -306,7 +306,7 @@ def test_saves_of_several_threads_leave_a_whole_checkpoint(tmp_path):
         for _ in range(6):
             try:
                 de.checkpoint.save(table, tmp_path)
-            except tf.errors.AbortedError as error:  # another one replaced it
+            except tf.errors.AbortedError as error:  # another save replaced it
                 failed.append(error)
 
     threads = [threading.Thread(target=save) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Filling Variables from checkpoints of other runs, and of the ancestor."""
+"""Fills Variables from checkpoints of other runs and of tfra."""
 
 import keras
 import numpy as np
@@ -113,7 +113,7 @@ class TestWarmStart:
 
 
 def tensors(shards, name="user_embedding", dtype=np.float32, first=0):
-    """A table as the ancestor's checkpoints hold it, and its rows."""
+    """Returns a table in the form of tfra's checkpoints, and its rows."""
     rng = np.random.default_rng(shards)
     found, rows = {}, {}
     for index in range(shards):

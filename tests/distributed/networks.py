@@ -1,4 +1,4 @@
-"""Two networks of a test's own, joined by a link that it can cut, make slow or make lossy."""
+"""Two networks for a test, joined by a link that can be cut, slow or lossy."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Networks:
     """Two network namespaces, each with one end of a link.
 
     Attributes:
-        addresses: Of each, known in these two alone.
+        addresses: The address of each end, known only in these two networks.
 
     Raises:
-        OSError: There is no `ip` here.
-        subprocess.CalledProcessError: This process may not make namespaces.
+        OSError: The command `ip` is missing.
+        subprocess.CalledProcessError: This process may not create namespaces.
     """
 
     addresses = ("10.99.0.1", "10.99.0.2")
@@ -44,25 +44,25 @@ class Networks:
             raise
 
     def inside(self, number: int) -> list[str]:
-        """Returns what makes a command run in one of the two."""
+        """Returns the command prefix that runs a command in one of the two."""
         return ["ip", "netns", "exec", self._names[number]]
 
     def cut(self):
-        """Loses all packets between the two from now on; connections stay open."""
+        """Drops all packets from now on; connections stay open."""
         self._set("down")
 
     def join(self):
-        """Lets packets pass again."""
+        """Stops dropping packets."""
         self._set("up")
 
     def lose(self, share: float):
-        """Loses a share of the packets, each by chance, in both directions."""
+        """Drops a random fraction of the packets in both directions."""
         rule = ("-m", "statistic", "--mode", "random", "--probability", str(share), "-j", "DROP")
         for number in range(2):
             _run(*self.inside(number), "iptables", "-A", "INPUT", "-i", "wire", *rule)
 
     def slow_down(self, rate: str):
-        """Lets so much pass in each direction, such as "1mbit" a second."""
+        """Limits the bandwidth in each direction, for example to "1mbit" per second."""
         bucket = ("rate", rate, "burst", "2kb", "latency", "400ms")
         for number in range(2):
             _run(*self.inside(number), "tc", "qdisc", "add", "dev", "wire", "root", "tbf", *bucket)

@@ -26,17 +26,17 @@ def free_ports(count: int) -> list[int]:
 
 
 def result_of(output: str) -> dict:
-    """Returns what a program printed as its result."""
+    """Returns the result that a program printed."""
     [line] = [line for line in output.splitlines() if line.startswith("RESULT ")]
     return json.loads(line.removeprefix("RESULT "))
 
 
 class Cluster:
-    """Addresses, and the processes started so far.
+    """Addresses of a cluster, and the processes started so far.
 
     Args:
-        folder: For their output.
-        **jobs: How many tasks each has.
+        folder: The folder for the processes' output.
+        **jobs: The number of tasks of each job.
     """
 
     def __init__(self, folder: pathlib.Path, **jobs: int):
@@ -48,12 +48,12 @@ class Cluster:
         self.processes: dict[str, subprocess.Popen] = {}
 
     def start(self, name: str, *command: object, inside: Sequence[str] = ()) -> subprocess.Popen:
-        """Starts Python with arguments; what it prints goes to a file of that name.
+        """Starts Python with arguments; its output goes to a file named after the process.
 
         Args:
-            name: Of the process.
+            name: The process's name.
             *command: The arguments.
-            inside: A command that replaces itself by the one that follows it.
+            inside: A command prefix that runs the process elsewhere, such as in a namespace.
         """
         environment = {
             **os.environ,
@@ -74,7 +74,7 @@ class Cluster:
         return process
 
     def serve(self, job: str, task: int, *options: object, inside: Sequence[str] = ()) -> str:
-        """Starts a ready-made server process and returns its name."""
+        """Starts the parameter server's command and returns the process's name."""
         name = f"{job}_{task}"
         self.start(
             name, "-m", "de_core.server", "--job", job, "--task", task, *options, inside=inside
@@ -88,7 +88,7 @@ class Cluster:
         return self.output_file(name).read_text(errors="replace")
 
     def wait_until_printed(self, name: str, text: str, seconds: float = 180) -> str:
-        """Waits for a process to print a text, and returns all it printed."""
+        """Waits until a process prints a text, and returns all its output so far."""
         end = time.monotonic() + seconds
         while text not in self.output(name):
             assert self.processes[name].poll() is None, self.output(name)[-3000:]
@@ -97,7 +97,7 @@ class Cluster:
         return self.output(name)
 
     def finish(self, name: str, seconds: float = 240) -> str:
-        """Waits for a process to end well, and returns what it printed."""
+        """Waits until a process ends with status 0, and returns its output."""
         code = self.processes[name].wait(seconds)
         assert code == 0, self.output(name)[-4000:]
         return self.output(name)

@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that can hold back what passes through it, as a partition does."""
+"""A TCP proxy on loopback that can hold back data, as a network partition does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Proxy:
     """Forwards connections to a port until it is stopped.
 
     Args:
-        port: Where to.
+        port: The target port.
     """
 
     def __init__(self, port: int):
@@ -24,11 +24,11 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def hold(self):
-        """Keeps everything back from now on; connections stay open."""
+        """Holds everything back from now on; connections stay open."""
         self._passing.clear()
 
     def release(self):
-        """Lets everything pass, also what was kept back."""
+        """Forwards everything again, including the data held back."""
         self._passing.set()
 
     def stop(self):

@@ -1,4 +1,4 @@
-"""What a worker of TensorFlow 1 sees when one of its two servers is slow, cut off or gone."""
+"""A worker of TensorFlow 1 while one of its two servers is slow, cut off or gone."""
 
 import json
 import signal
@@ -47,7 +47,7 @@ class Training:
             self.session.run(start)
 
     def steps(self, count, seconds=None):
-        """Does steps and returns how long they took each."""
+        """Does steps and returns the seconds of each."""
         options = None if seconds is None else tf1.RunOptions(timeout_in_ms=int(seconds * 1000))
         begin = time.monotonic()
         for _ in range(count):
@@ -55,12 +55,12 @@ class Training:
         return (time.monotonic() - begin) / count
 
     def found(self):
-        """Returns how many steps each row has had."""
+        """Returns the number of steps of each row."""
         return self.session.run(self.rows)
 
     def stop(self):
         self.proxy.stop()
-        _kept.append(self.session)  # to close it would wait for servers that are gone
+        _kept.append(self.session)  # closing it would wait for missing servers
 
 
 @pytest.fixture
@@ -102,13 +102,13 @@ def test_a_server_that_is_cut_off_is_waited_for_or_times_out(training):
     with pytest.raises(tf.errors.DeadlineExceededError):
         training.steps(1, seconds=3)
     assert time.monotonic() - begin < 10
-    # Without a time-out a step waits as long as it takes.
+    # Without a timeout a step waits without limit.
     threading.Timer(5, training.proxy.release).start()
     begin = time.monotonic()
     training.steps(1)
     assert time.monotonic() - begin > 1
     training.steps(4)
-    # What timed out may have been done on one server, on both or on none.
+    # The timed-out step may have run on one server, on both or on none.
     assert set(np.unique(training.found())) <= {15, 16}
 
 
@@ -136,7 +136,7 @@ def test_what_a_coordinator_sees_of_a_process_that_is_killed(cluster, tmp_path, 
     found = result_of(processes.finish("chief"))
     print(json.dumps(found))
     if victim == "worker_1":
-        # The other worker does all; what the killed one was at may be done twice.
+        # The other worker does all steps. It may repeat the killed worker's step.
         assert found["error"] is None
         assert found["steps"] <= found["least"] <= found["most"] <= found["steps"] + 2
     else:

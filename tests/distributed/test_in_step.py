@@ -1,4 +1,4 @@
-"""Replicas and workers that train in step: the numbers of one process with the whole batch."""
+"""Replicas and workers in step give the same numbers as one process with the whole batch."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def check(found, here, rows):
         assert about["dense"] < 1e-6
         assert about["found"]
         assert about["size"] == 0
-        # Every id's row lies in one table.
+        # Each row is in exactly one table.
         assert len(about["here"]) == here
     assert found["verbs"]["contained"] == [False, True, True]
     assert found["verbs"]["exported"] == [rows] * 2
@@ -49,7 +49,7 @@ def test_workers_train_as_one_and_save_one_checkpoint(cluster, tmp_path):
     assert min(first["Adam"]["here"] + second["Adam"]["here"]) > IDS / 3
     assert first["verbs"]["upserted"][0] in (0, 1)
 
-    # Into another number of tables.
+    # Restore into another number of tables.
     here = de.Variable(dim=3, name="users", devices=["/CPU:0"] * 3)
     for path in (tmp_path / "tables", tmp_path / "of_0" / "model"):
         here.clear()
@@ -65,8 +65,8 @@ def test_many_features_share_collectives_and_strings_travel(cluster, tmp_path, w
         processes.start(name, PROGRAMS / "in_step_many.py", task, tmp_path)
     for name in names:
         found = result_of(processes.finish(name))
-        # Counts, keys and rows, forth and with their gradients; rows of a second dtype by
-        # themselves.
+        # Counts, keys and rows, for the lookup and for the gradients; rows of a second dtype
+        # separately.
         counts = {"1, 1": 6, "3, 8": 8} if workers == 2 else {"1, 5": 6, "3, 3": 8}
         assert found["collectives"] == counts
         assert max(found["differences"]) < 1e-6
@@ -101,7 +101,7 @@ def test_another_number_of_workers_goes_on_from_a_checkpoint_of_two(cluster, tmp
             assert about["dense"] < 1e-6
             assert about["found"]
             assert about["iterations"][0] == about["iterations"][1]
-        # Every id's row lies on one worker, whoever wrote it.
+        # Each row is on exactly one worker, no matter who wrote it.
         here = [about["here"] for about in steps]
         assert min(here) > 0
         assert sum(here) == steps[0]["size"]

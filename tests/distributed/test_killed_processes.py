@@ -1,4 +1,4 @@
-"""What workers of TensorFlow 1 in monitored sessions see of processes that are killed."""
+"""Workers of TensorFlow 1 in monitored sessions while processes are killed."""
 
 import time
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def training(cluster, tmp_path):
-    """Starts two servers, and two workers that train for ever; returns when they are at it."""
+    """Starts two servers and two workers without a step limit; returns when they train."""
 
     def start():
         processes = cluster(ps=2, worker=2)
@@ -43,7 +43,7 @@ def test_workers_wait_for_a_server_that_was_killed_and_see_no_empty_table(traini
     time.sleep(10)
     for name in WORKERS:
         assert processes.processes[name].poll() is None
-        # A step asks both servers.
+        # A step needs both servers.
         assert steps_of(processes, name)[-1][0] < gone + 1
     processes.output_file("ps_1").unlink()
     processes.serve("ps", 1)
@@ -56,7 +56,7 @@ def test_workers_wait_for_a_server_that_was_killed_and_see_no_empty_table(traini
     for name in WORKERS:
         assert result_of(processes.finish(name))["step"] > restored
         for when, step, most in steps_of(processes, name):
-            # Each step takes at least 1 from each row; the last may be on its way.
+            # Each step subtracts at least 1 from each row. The last step may still be running.
             assert most <= 0.5 - (step - 2)
             if when > gone + 1:
                 assert most <= 0.5 - (restored - 2)

@@ -1,4 +1,4 @@
-"""What a worker of TensorFlow 1 in a monitored session sees of a bad network to a server."""
+"""A worker of TensorFlow 1 in a monitored session with a bad network to a server."""
 
 import itertools
 import subprocess
@@ -25,7 +25,7 @@ def networks():
 
 @pytest.fixture
 def training(networks, cluster, tmp_path):
-    """A worker and a server in one network and a second server in the other; trains for ever."""
+    """Trains with a worker and a server in one network and a second server in the other."""
     processes = cluster()
     here, there = networks.addresses
     processes.jobs = {"ps": [f"{here}:2222", f"{there}:2222"], "worker": [f"{here}:2223"]}
@@ -39,7 +39,7 @@ def training(networks, cluster, tmp_path):
 
 
 def check_steps(processes, tmp_path):
-    """Ends the training, and checks that no step was lost, none done twice or from a checkpoint."""
+    """Ends the training; checks that no step was lost or repeated and no checkpoint restored."""
     (tmp_path / "enough").touch()
     result_of(processes.finish("worker_0"))
     found = steps_of(processes, "worker_0")

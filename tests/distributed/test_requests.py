@@ -1,4 +1,4 @@
-"""How many tensors a step sends to servers: not more for more features, nor for more tables."""
+"""The number of tensors that a step sends to servers does not grow with features or tables."""
 
 import collections
 
@@ -34,7 +34,7 @@ def keys_of(ids, table):
 
 
 def model(tables, features, *, remote, drawn=False):
-    """Returns the op of a step and the rows of all tables, some of them of other dims."""
+    """Returns the op of a step, and the rows of all tables, some with other dims."""
     devices = [f"/job:ps/replica:0/task:{task}/device:CPU:0" for task in range(SERVERS)]
     users = [
         de.get_variable(
@@ -49,7 +49,7 @@ def model(tables, features, *, remote, drawn=False):
     rng = np.random.default_rng(0)
     owners = [users[feature % tables] for feature in range(features)]
     ids = [
-        # What is constant need not travel.
+        # Constants need not travel.
         keys_of(
             tf.random.uniform([3, 4], 0, 20, tf.int64)
             if drawn
@@ -73,7 +73,7 @@ def model(tables, features, *, remote, drawn=False):
 
 
 def crossings(target, tables, features):
-    """Returns how many tensors of each step reach the servers and leave them."""
+    """Returns the number of tensors per step to and from the servers."""
     with tf.Graph().as_default(), tf1.device("/job:worker/task:0"):
         train, _ = model(tables, features, remote=True, drawn=True)
         start = tf1.global_variables_initializer()
@@ -93,12 +93,12 @@ def crossings(target, tables, features):
 
 
 def test_requests_do_not_grow_with_features_and_tables(target):
-    # To a server ids, once more with their gradients, and these; back rows, and that it is done.
+    # To a server: ids, ids again with the gradients, and the gradients. Back: rows and completion.
     for tables, features in ((1, 1), (1, 6), (4, 8)):
         found = crossings(target, tables, features)
         assert len(found) == 2 * SERVERS
         for (source, _), tensors in found.items():
-            # Of one table, a lookup's ids and its gradient's are the same tensor.
+            # With one table, a lookup's ids and its gradient's ids are the same tensor.
             most = (2 if tables == 1 else 3) if source == WORKER else 2
             assert tensors <= most, (tables, features)
 

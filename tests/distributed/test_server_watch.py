@@ -1,4 +1,4 @@
-"""How long a process waits for a server that does not answer, and what it says then."""
+"""Limits on the wait for a silent server, and the message at its end."""
 
 import queue
 import signal as signals
@@ -26,7 +26,7 @@ def live_port():
 
 
 def test_the_silent_servers_are_named_with_the_remedy(live_port):
-    deaf = socket.create_server(("127.0.0.1", 0))  # takes connections, as stopped processes do
+    deaf = socket.create_server(("127.0.0.1", 0))  # accepts connections, as stopped processes do
     [nobodys] = free_ports(1)
     ports = (live_port, deaf.getsockname()[1], nobodys)
     cluster = {"ps": [f"localhost:{port}" for port in ports], "worker": ["localhost:1"]}
@@ -83,7 +83,7 @@ def start_training(processes, tmp_path):
 
 
 def ended(processes, name, since):
-    """Waits for the watch to end a process, and returns what it said and how soon."""
+    """Waits until the watch ends a process; returns its output and the seconds."""
     code = processes.processes[name].wait(300)
     seconds = time.monotonic() - since
     [said] = [each for each in processes.output(name).splitlines() if "must answer" in each]

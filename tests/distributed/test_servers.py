@@ -49,7 +49,7 @@ def test_sessions_train_tables_on_servers_and_lose_no_update(cluster, tmp_path):
         assert min(found["sizes"]) > IDS / 4
         np.testing.assert_array_equal(found["rows"], expected_rows(24))
 
-    # Each server wrote its own file; they go into any number of tables.
+    # Each server wrote its own file. Any number of tables can read them.
     saved = tf.train.latest_checkpoint(str(tmp_path / "saved"))
     here = de.Variable(dim=2, name="users", devices=["/CPU:0"] * 3, initializer=0.5)
     assert de.checkpoint.restore(here, saved) == {"users": IDS}
@@ -66,7 +66,7 @@ def test_sessions_train_tables_on_servers_and_lose_no_update(cluster, tmp_path):
     assert int(rows[1]) == found["sizes"][0]
     assert int(re.search(r"de_table_bytes\{.*\} (\d+)", metrics)[1]) > 0
     assert get(port, "/")[0] == 404
-    # Any thread may get a signal; Python's handlers run in the first one.
+    # Any thread may receive a signal. Python runs handlers in the first thread.
     pid = processes.processes[servers[0]].pid
     thread = max(int(each.name) for each in Path(f"/proc/{pid}/task").iterdir())
     assert ctypes.CDLL(None).tgkill(pid, thread, signal.SIGTERM) == 0
@@ -79,7 +79,7 @@ def test_sessions_train_tables_on_servers_and_lose_no_update(cluster, tmp_path):
 
 def test_a_coordinator_trains_tables_on_servers_to_the_numbers_of_one_process(cluster, tmp_path):
     processes = cluster(chief=1, ps=2, worker=2)
-    # On one core TensorFlow's servers wait for each other for ever, as it sets them up itself.
+    # By default TensorFlow's servers wait for each other forever on one core.
     one_core = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
     for job, task in (("ps", 0), ("ps", 1), ("worker", 0), ("worker", 1)):
         processes.serve(job, task, inside=one_core)
@@ -115,7 +115,7 @@ def test_a_restarted_server_comes_back_from_the_last_checkpoint(cluster, tmp_pat
     go.touch()
     for task in range(2):
         found = result_of(processes.finish(f"worker_{task}", 300))
-        # The rows are those of the step, whatever of the work was lost with the server.
+        # The rows match the step, no matter which work was lost with the server.
         assert restored <= found["step"] <= 60
         assert sum(found["sizes"]) == IDS
         assert found["rows"][0][0] <= 0.5 - restored

@@ -1,4 +1,4 @@
-"""TensorFlow 1's SyncReplicasOptimizer: two workers, one server, the numbers of one process."""
+"""SyncReplicasOptimizer of TensorFlow 1: two workers and one server match one process."""
 
 import pytest
 import tensorflow as tf

@@ -35,7 +35,7 @@ def test_metrics_agree_with_brute_force(seed, users, items, k):
     tied = rng.integers(0, 4, (users, items)).astype(np.float32)
     expected = [brute_auc(*row) for row in zip(tied, positive, candidate, strict=True)]
     np.testing.assert_allclose(auc(tied, positive, candidate), expected)
-    # Which of equal scores comes first is nobody's promise: recall is compared without ties.
+    # The order of equal scores is not defined, so recall is compared without ties.
     scores = rng.permutation(users * items).reshape(users, items).astype(np.float32)
     expected = [brute_recall(k, *row) for row in zip(scores, positive, candidate, strict=True)]
     np.testing.assert_allclose(recall_at(k, scores, positive, candidate), expected)
@@ -73,7 +73,7 @@ def test_an_oracle_reaches_exactly_the_stated_limit():
     quality = evaluate(split, Oracle(split))
     assert quality.auc == 1.0
     assert quality.recall == pytest.approx(limits_of(split).best_recall)
-    assert quality.recall < 1.0  # some user took more than fits the list
+    assert quality.recall < 1.0  # some user took more items than the list has
 
 
 def test_new_users_and_new_items_are_measured_and_told_apart():
@@ -95,7 +95,7 @@ def test_new_users_and_new_items_are_measured_and_told_apart():
 def test_items_of_the_training_are_not_ranked_again():
     log = Interactions.from_ids(list("abbab"), list("xxyyz"), range(5))
     split = TimeSplit(log.take(slice(0, 3)), log.take(slice(3, 4)), repeats=0)
-    # For a: y (1) against z (0). Were x (2), which a has, ranked too, it would be 0.5.
+    # For a: y (1) against z (0). If x (2), which a has, were ranked too, AUC would be 0.5.
     assert evaluate(split, Popularity(split.train)).auc == 1.0
 
 

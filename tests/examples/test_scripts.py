@@ -29,7 +29,7 @@ def succeeded(result):
 
 
 def measured(output, name):
-    """The (AUC, recall) that the table gives for `name`."""
+    """Returns the (AUC, recall) in the printed table for `name`."""
     match = re.search(rf"^{name} +(\d\.\d+|nan) +(\d\.\d+|nan)$", output, re.MULTILINE)
     assert match, output
     return float(match[1]), float(match[2])
@@ -70,7 +70,7 @@ def test_training_on_the_retail_sample_reports_both_and_what_limits_them(tmp_pat
     measured(output, "popularity baseline")
     assert "80% of the test interactions are of users never seen" in " ".join(output.split())
     users, items = learned(output)
-    assert 0 < users < 323  # fewer than the log has: some occur in the test alone
+    assert 0 < users < 323  # fewer than the log has: some occur only in the test
     assert 0 < items < 1704
 
 

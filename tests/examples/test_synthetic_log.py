@@ -34,8 +34,8 @@ def test_newcomers_occur_in_the_test_split():
 
 
 def test_a_user_prefers_few_kinds_of_items():
-    # Users who share an item share others far more often than popularity alone would have it:
-    # compare the pairs of users' items with those of a log whose users were shuffled.
+    # Users who share an item share others far more often than popularity alone explains. Compare
+    # the pairs of users' items with a log whose users were shuffled.
     log = synthetic_log(0, num_users=200, num_items=200, num_events=6000)
 
     def likeness(users):

@@ -7,7 +7,7 @@ from ranking.split import split_by_time
 from ranking.synthetic_log import synthetic_log
 from ranking.training import TrainingOptions, train
 
-# Keras reads its variables through an `__array__` that numpy 2 no longer likes.
+# Keras converts its variables through an `__array__` that numpy 2 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 
@@ -67,7 +67,7 @@ def test_a_checkpoint_of_another_model_is_refused(split, tmp_path):
 def test_a_checkpoint_that_was_cut_short_is_refused(split, tmp_path):
     train(split.train, options(epochs=1, checkpoint_dir=tmp_path))
     files = list(tmp_path.glob("ckpt-1.data*"))
-    assert len(files) > 1  # the variables, and the tables' snapshots
+    assert len(files) > 1  # the variables and the tables' snapshots
     for data in files:
         whole = data.read_bytes()
         data.write_bytes(whole[:100])

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import de_core as de
 
-# TensorFlow and the op library, and nothing of the model's code.
+# The reader imports TensorFlow and the op library, but none of the model's code.
 ANSWERS = """
     import json, sys
     import tensorflow as tf
@@ -107,7 +107,7 @@ def test_exporting_again_makes_the_next_version_and_leaves_the_old_one(ratings, 
         if second is not None:
             look = second.signatures["de_lookup/users"]
             np.testing.assert_array_equal(look(ids=ids)["embeddings"], old + 1)
-        second = None  # the first must not notice
+        second = None  # this must not affect the first
         gc.collect()
 
 

@@ -1,4 +1,4 @@
-"""tf_keras's own way to save a model, and an export asked by many at once."""
+"""The save methods of tf_keras, and many threads on one export."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""What of a served table's files is in memory, and what in huge pages where there are such."""
+"""Which parts of a served table's files are in memory, and which in huge pages if supported."""
 
 import mmap
 import os
@@ -16,7 +16,7 @@ ROWS, DIM = 1 << 17, 16  # a file of 10 MB
 
 
 def mapped_bytes(path, kind):
-    """How much of a mapped file this process has in memory, of a kind that /proc names."""
+    """Returns the fraction of a mapped file in this process's memory, for one kind in /proc."""
     text = Path("/proc/self/smaps").read_text("utf-8")
     name = re.escape(str(Path(path).resolve()))
     found = re.findall(rf" {name}\n(?:\w+: .*\n)*?{kind}: +(\d+) kB", text)
@@ -41,7 +41,7 @@ def forget(path):
 
 
 def need_huge_pages(folder, piece, advise):
-    """Skips the test where a plain file would have none either."""
+    """Skips the test if even a plain file gets no huge pages."""
     path = folder / "probe"
     write(path, bytes(2 * HUGE), piece)
     if advise:
@@ -70,7 +70,7 @@ class Model(tf.Module):
 
 
 def served(path, file):
-    """Looks every row up; returns how much of the table's file lies in huge pages."""
+    """Looks up every row; returns the fraction of the table's file in huge pages."""
     loaded = tf.saved_model.load(path)
     answer = loaded.signatures["de_lookup/rows"](ids=tf.range(ROWS, dtype=tf.int64))
     assert bool(tf.reduce_all(answer["embeddings"] == 1.0))

@@ -1,4 +1,4 @@
-"""`de.publish`: versions that follow one another, and say what the live model says."""
+"""`de.publish`: successive versions, each with the live model's answers."""
 
 import gc
 import json
@@ -38,7 +38,7 @@ def answers(path):
 
 
 def change(module, number):
-    """Trains a little: some rows and a weight change, some rows go, some come."""
+    """Trains a little: changes some rows and a weight, removes and inserts rows."""
     ids = np.arange(number * 10, number * 10 + 20)
     module.users.upsert(ids, np.full([20, 4], number, np.float32))
     module.users.remove(np.arange(number * 50, number * 50 + 5))

@@ -1,4 +1,4 @@
-"""`python -m de_core.exports.publish`: exports of another process, published as deltas."""
+"""`python -m de_core.exports.publish`: publishes another process's exports as deltas."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What goes wrong while a version is published or loaded, and that it is said."""
+"""Faults during publishing and loading, and their errors."""
 
 import gc
 import os
@@ -40,7 +40,7 @@ def answers(path):
 
 @pytest.fixture
 def versions(tmp_path):
-    """Two published versions, the second a delta; the path of the second."""
+    """Publishes two versions, the second a delta; returns the second's path."""
     module = Scores()
     de.publish(module, tmp_path / "versions")
     module.users.upsert(np.arange(10), np.zeros([10, 8], np.float32))
@@ -53,7 +53,7 @@ def links(path):
 
 
 def refused(path, reason, *names):
-    # TensorFlow makes a missing file Python's own error.
+    # For a missing file TensorFlow raises Python's own error.
     with pytest.raises((tf.errors.OpError, FileNotFoundError), match=reason) as raised:
         answers(path)
     for name in names:
@@ -161,7 +161,7 @@ def small_disk(tmp_path):
     if shutil.which("mount") is None or subprocess.run(command, check=False).returncode:
         pytest.skip("needs the right to mount a tmpfs")
     yield folder
-    gc.collect()  # what was loaded, with its mapped files: TensorFlow's functions are in cycles
+    gc.collect()  # frees loaded models, which are in reference cycles
     subprocess.run(["umount", str(folder)], check=True)
 
 
@@ -224,7 +224,7 @@ def test_a_killed_publisher_leaves_whole_versions(run, tmp_path):
     for number in numbers:
         scores = answers(tmp_path / str(number)).numpy()
         assert set(scores[:-1].tolist()) == {8.0 * number}
-    # The next publisher clears up and goes on.
+    # The next publisher removes the leftovers and continues.
     path = de.publish(Scores(), tmp_path)
     assert int(Path(path).name) == max(numbers) + 1
     assert [each.name for each in tmp_path.glob(".*")] == [".publish.lock"]

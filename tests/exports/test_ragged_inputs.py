@@ -1,4 +1,4 @@
-"""Exports of models of ragged and sparse ids give the model's own numbers, also over REST."""
+"""Exports of models with ragged and sparse ids match the model, also over REST."""
 
 import importlib.util
 import json
@@ -53,7 +53,7 @@ def model():
     ids = de.layers.Embedding(2, combiner="sum", name="of_ids")
     nested = de.layers.SquashedEmbedding(2, combiner="mean", name="of_nested")
     words = de.layers.Embedding(2, "string", combiner="sqrtn", name="of_words")
-    ids.table.upsert([0, 1], [[9.0, 9.0], [1.0, 2.0]])  # an id that pads would be seen
+    ids.table.upsert([0, 1], [[9.0, 9.0], [1.0, 2.0]])  # a padding id would change the sums
     rows = [ids(inputs["ids"]), nested(inputs["nested"]), words(inputs["words"]), inputs["age"]]
     return keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Concatenate()(rows)))
 
@@ -81,7 +81,7 @@ def test_the_gateway_gives_the_same_answers(tmp_path):
         def ask(request):
             return gateway.ask("POST", "/v1/models/m:predict", {"inputs": request}).json()
 
-        # At once, so that it may batch them.
+        # At once, so that the server can batch them.
         with ThreadPoolExecutor(8) as pool:
             replies = list(pool.map(ask, [requests()] * 8))
         for reply in replies:

@@ -16,7 +16,7 @@ ASKED = [1, 5, 1999, 10**12]
 
 
 class Trainer:
-    """A session that trains a table and saves its graph."""
+    """Trains a table in a session and saves its graph."""
 
     def __init__(self, tables, key_dtype=tf.int64):
         self.graph = tf.Graph()
@@ -56,7 +56,7 @@ class Trainer:
 
 
 class Loaded:
-    """Such a model in a session of its own."""
+    """Loads such a model in a new session."""
 
     def __init__(self, path):
         self.session = tf.compat.v1.Session(graph=tf.Graph())
@@ -70,7 +70,7 @@ class Loaded:
 
 
 def mapped(path):
-    """Returns how many files of a SavedModel are mapped."""
+    """Returns the number of mapped files of a SavedModel."""
     lines = Path("/proc/self/maps").read_text("utf-8").splitlines()
     return sum(f"{path}/variables/" in line for line in lines)
 
@@ -119,7 +119,7 @@ def test_training_goes_on_in_a_loaded_model(tmp_path, tables):
     path = trainer.save(tmp_path / "saved")
     loaded = Loaded(path)
     before = trainer.answers()
-    for _ in range(2):  # Adam's slots are there, too
+    for _ in range(2):  # Adam's slots are saved too
         trainer.train(IDS[1::2])
         loaded.session.run(trainer.step.name, {loaded.ids: IDS[1::2]})
         np.testing.assert_array_equal(loaded.answers(), trainer.answers())

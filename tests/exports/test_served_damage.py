@@ -1,4 +1,4 @@
-"""Files of a served model that are damaged on the disk: found, told, refused."""
+"""Damaged files of a served model are found, reported, and refused."""
 
 import json
 import time
@@ -20,7 +20,7 @@ def told(loaded):
 
 
 def checked(loaded):
-    """Returns the statistics of the only table once its files were checked."""
+    """Returns the only table's statistics after the check of its files."""
     deadline = time.monotonic() + 120
     while told(loaded)["health"] == "unchecked":
         assert time.monotonic() < deadline, told(loaded)
@@ -41,7 +41,7 @@ def ask_until_refused(loaded):
 
 @pytest.fixture(params=[1, 2], ids=["one table", "two tables"])
 def version(request, tmp_path):
-    """Publishes a base and a delta; the path of the second version."""
+    """Publishes a base and a delta; returns the second version's path."""
     module = Scores(request.param)
     de.publish(module, tmp_path)
     change(module, 1)
@@ -59,7 +59,7 @@ def files_of(version):
 def flip_among_the_rows(file):
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
-    file.unlink()  # other versions have links to it
+    file.unlink()  # other versions have hard links to it
     file.write_bytes(content)
 
 
@@ -78,7 +78,7 @@ def test_a_version_with_a_flipped_bit_is_refused_by_the_files_name(version, whic
     loaded = tf.saved_model.load(str(version))
     try:
         table = checked(loaded)
-    except tf.errors.DataLossError as error:  # the statistics met the damage before the check did
+    except tf.errors.DataLossError as error:  # the statistics found the damage before the check did
         damage = str(error)
     else:
         assert table["health"] == "damaged"

@@ -1,4 +1,4 @@
-"""What `de.export` does with a table's rows: as what they are stored, which, and what is said."""
+"""`de.export`'s options for a table's rows: stored dtype, kept rows, and the report."""
 
 import json
 import time
@@ -21,7 +21,7 @@ PAIR = [tf.TensorSpec([None], tf.int64, name=name) for name in ("user", "item")]
 
 
 class Scores(tf.Module):
-    """A score of a user and an item."""
+    """The score of a user and an item."""
 
     def __init__(self, **options):
         super().__init__()
@@ -134,7 +134,7 @@ def test_unknown_ids_can_be_an_error(tmp_path):
         )
     assert find(path, [1])[1].all()
     assert stats(path)["users"]["oov"] == "error"
-    ids = 10**6 + np.arange(16384)  # enough for several threads, all of which miss
+    ids = 10**6 + np.arange(16384)  # enough for several threads; none has a row
     for first in (0, 5000, 12000):
         ids[:first] = 1
         with pytest.raises(tf.errors.NotFoundError, match=f"key={10**6 + first}, table=users"):
@@ -223,7 +223,7 @@ def test_warm_up_requests_are_those_of_the_sample(tmp_path):
             assert tf.make_ndarray(request.inputs[name]).tolist() == list(ids)
 
 
-# What may be in the graph of a model that serves, besides what the model computes.
+# The ops that a served graph may contain in addition to the model's own.
 FORBIDDEN = ("Random", "Apply", "Assign", "Insert", "Scatter", "Optimizer", "Dropout", "Erase")
 
 
@@ -247,7 +247,7 @@ def test_the_graph_holds_nothing_of_training(door, ratings, tmp_path):
             ops |= {node.op for node in function.node_def}
     assert {"DeTableFind", "DeFrozenTable"} <= ops
     assert "DeTable" not in ops
-    # Weights are assigned once, by the nodes that restore them.
+    # Weights are assigned once, by the ops that restore them.
     assert {op for op in ops if any(word in op for word in FORBIDDEN)} <= {"AssignVariableOp"}
     names = [name for name, _ in tf.train.list_variables(str(path / "variables/variables"))]
     assert not any("optimizer" in name or "adam" in name for name in names)
@@ -282,7 +282,7 @@ def looker(table):
     module = tf.Module()
     module.table = table
     specs = [tf.TensorSpec([None], tf.int64, name="ids")]
-    # The second argument is none of the signature's.
+    # The signature does not have the second argument.
     module.look = tf.function(lambda ids, table=table: table.lookup(ids), input_signature=specs)
     return module
 

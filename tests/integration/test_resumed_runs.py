@@ -1,6 +1,6 @@
-"""Training that is checkpointed and goes on in another process ends where it would have.
+"""Training that is checkpointed and continued in another process matches uninterrupted training.
 
-Every optimizer, in every mode that it can be used in, with another number of shards afterwards.
+Covers every optimizer in every mode, with another number of shards after the restart.
 """
 
 import functools
@@ -48,7 +48,7 @@ TF_KERAS = {
 }
 TF1 = {**test_optimizer_tf1.OPTIMIZERS, "own": test_generic_optimizers.TF1["own"]}
 SESSIONS = ("session", "monitored session")
-# tf_keras's new Nadam counts traces instead of steps.
+# The new Nadam of tf_keras counts traces instead of steps.
 NOT_IN_FUNCTIONS = ("new nadam",)
 
 
@@ -61,7 +61,7 @@ def cases(makes, modes):
     ]
 
 
-#: What one process of a Keras does; that of sessions may be of either.
+#: The cases that one process with one Keras runs. Session modes work with either Keras.
 EVERY = {
     "keras 3": cases(KERAS_3, ("eager", "function")),
     "keras 3 fits": cases(KERAS_3, oracle.FITS),
@@ -91,7 +91,7 @@ IN_SHORT = {
 
 
 def train_part(folder, part):
-    """Trains one half of each case in `cases.json`; writes what the second ends at."""
+    """Trains one half of each case in `cases.json`; the second half writes the result."""
     cases = json.loads((Path(folder) / "cases.json").read_text())
     for number, (name, mode) in enumerate(cases):
         train = train_in_session if mode in SESSIONS else train_eagerly
@@ -99,7 +99,7 @@ def train_part(folder, part):
 
 
 def halves(part):
-    """Returns the data of one half, and the shards to train it in."""
+    """Returns the data and the number of shards of one half."""
     data = list(oracle.batches(6))
     return (data[:3], 2) if part == "first" else (data[3:], 3)
 
@@ -110,7 +110,7 @@ def train_eagerly(path, part, name, mode):
     optimizer = de.DynamicEmbeddingOptimizer({**KERAS_3, **TF_KERAS}[name]())
     tables = oracle.Tables(optimizer, mode, shards, scales=of_keras_3)
     if of_keras_3:
-        optimizer.build(tables.variables)  # those of tf_keras need not be
+        optimizer.build(tables.variables)  # slots of tf_keras may be created later
     trained = {"model": tables.model} if tables.model else {"dense": tables.dense, **tables.tables}
     checkpoint = tf.train.Checkpoint(optimizer=optimizer, **trained)
     if part == "first":
@@ -139,7 +139,7 @@ def train_in_session(path, part, name, mode):
             np.savez(f"{path}.npz", *tables.finish())
         elif mode == "session":
             tables.saver.save(tables.session, path)
-        tables.session.close()  # which saves, where it is monitored
+        tables.session.close()  # a monitored session saves here
 
 
 PROGRAM = """
@@ -152,12 +152,12 @@ test_resumed_runs.train_part(*sys.argv[1:])
 
 @functools.cache
 def dense_rows(name, fits):
-    """Returns what the same training of dense variables ends at.
+    """Returns the result of the same training on dense variables.
 
     Args:
-        name: Of the optimizer.
-        fits: Whether it is by calls of `fit`, each of which ends with the averages, if they are
-            taken; else the mode makes no difference.
+        name: The optimizer's name.
+        fits: True to train with `fit`, which takes over moving averages at the end of each call.
+            Other modes do not differ.
     """
     if name in TF1:
         dense = test_optimizer_tf1.Dense(TF1[name])

@@ -8,7 +8,7 @@ from de_core.base.ops import library
 
 @pytest.fixture(params=["eager", "function"])
 def run(request):
-    """Calls a function of tensors as it is, or traced."""
+    """Calls a function of tensors directly, or traced."""
 
     def call(function, *tensors):
         def without_operations(*arguments):
@@ -24,7 +24,7 @@ def run(request):
 
 @pytest.fixture
 def make_table():
-    """Makes a table of int64 keys and rows of two floats, unless told otherwise."""
+    """Creates a table, by default with int64 keys and rows of two floats."""
 
     def make(**attributes):
         return library.de_table(

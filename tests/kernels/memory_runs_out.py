@@ -1,6 +1,6 @@
-"""Run with alloc_failures.cc before all else: every allocation of each kernel fails once.
+"""Fails every allocation of each kernel once. Needs alloc_failures.cc preloaded.
 
-Prints a line for each verb: its name, the failures injected, the bad outcomes.
+Prints one line per verb: its name, the number of failures, the bad outcomes.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ import tensorflow as tf
 from de_core.base.ops import library
 
 MEMORY = ctypes.CDLL(sys.argv[1])
-# So many that all threads of the pool take part.
+# Enough keys for all threads of the pool.
 SIZE = 9000
 OLD = np.arange(2 * SIZE)
 BATCH = OLD[:SIZE]
@@ -34,7 +34,7 @@ def rows_of(numbers: np.ndarray, dtype: tf.DType) -> tf.Tensor:
 
 
 class World:
-    """A live table and a file of its rows that is served."""
+    """A live table, and a served file with its rows."""
 
     def __init__(self, key_dtype: tf.DType, value_dtype: tf.DType, path: str) -> None:
         types = {"key_dtype": key_dtype, "value_dtype": value_dtype, "dim": 2}

@@ -1,4 +1,4 @@
-"""A second reader of snapshot files: docs/snapshot-format.md in numpy, slow, simple and strict."""
+"""A second snapshot reader: docs/snapshot-format.md in numpy, slow, simple and strict."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEADER, SECTION, FOOTER = (
 LINE = np.dtype(
     [("words", "<u8", 5), ("rows", "<u4", 5), ("used", "u1"), ("overflow", "u1"), ("filter", "<u2")]
 )
-# By number, from 1. bfloat16 has no numpy type and reads as its bits; 9 is string.
+# By number, from 1. numpy has no bfloat16, so it reads as its bits; 9 is string.
 DTYPES = dict(enumerate(("<f4", "<f8", "<f2", "<u2", "i1", "<i4", "<i8", "?"), start=1))
 STRING = 9
 BASE, DELTA = 1, 2
@@ -59,7 +59,7 @@ def hash_bytes(key: bytes) -> int:
 
 
 class Snapshot:
-    """A snapshot file, base or delta, every checksum of it verified.
+    """A snapshot file, base or delta, with all checksums verified.
 
     `header` and `footer` are numpy records, `initializer` a dict, `metadata` a dict of bytes,
     `slots` a list of (owner, name, dtype number, width, initial value, offset in the row).
@@ -95,7 +95,7 @@ class Snapshot:
         assert crc32c(struct.pack(f"<{len(checksums)}I", *checksums)) == footer["contents_crc"]
 
     def rows(self) -> dict[int | bytes, tuple[Any, dict[str, Any]]]:
-        """Every key with its value and its slots, which are named "owner/slot"."""
+        """Returns every key with its value and its slots, which are named "owner/slot"."""
         found = {}
         for section in self.sections:
             for line in self._lines(section):
@@ -114,7 +114,7 @@ class Snapshot:
         return found
 
     def tombstones(self) -> set[int | bytes]:
-        """The keys that a delta says to be gone."""
+        """Returns the keys that a delta removes."""
         gone = {
             self._key(section, word, row)
             for section in self.sections
@@ -126,7 +126,7 @@ class Snapshot:
         return gone
 
     def find(self, key: int | bytes) -> Any | None:
-        """The value of a key, looked for as a table does; None for an unknown key."""
+        """Finds a key through the index, as a table does; returns None for an unknown key."""
         word = hash_bytes(key) if isinstance(key, bytes) else key & MASK
         digest = mix64(word)
         for section in self.sections:
@@ -179,7 +179,7 @@ class Snapshot:
                 self.metadata[payload[4 : 4 + name].decode()] = payload[4 + name :]
 
     def _shape(self, section: Any) -> tuple[int, int, int]:
-        """Rows, strings and end of a section's block, from its offset."""
+        """Returns rows, strings and end offset of the section at an offset."""
         rows = 64 + 64 * int(section["lines"])
         strings = rows + int(section["count"]) * self.stride
         strings += int(section["tombstones"]) * 8 if self.string_keys else 0

@@ -1,4 +1,4 @@
-"""The op that ties rows to the variable a tape knows."""
+"""The op that connects rows to the variable that a tape watches."""
 
 import numpy as np
 import pytest

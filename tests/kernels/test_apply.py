@@ -1,4 +1,4 @@
-"""One optimizer step inside a table, against the formula in numpy."""
+"""One optimizer step inside a table matches the formula in numpy."""
 
 import numpy as np
 import pytest

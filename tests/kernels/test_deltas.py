@@ -1,4 +1,4 @@
-"""Deltas: what a chain of saves writes, and that base + deltas say what the table said."""
+"""Chains of deltas: each save writes the changes, and base + deltas give the table."""
 
 import json
 
@@ -30,7 +30,7 @@ def contents(table, key_dtype=tf.int64, slot=""):
 
 
 class Chain:
-    """A table with a base and three deltas, and what it held after each of them."""
+    """A table with a base and three deltas, and its content after each of them."""
 
     def __init__(self, make_table, folder, names):
         self.table = make_table(key_dtype=names.dtype)

@@ -1,4 +1,4 @@
-"""A caller's numbers that no tensor, batch or table can have are errors, and end no process."""
+"""Numbers beyond the limits of tensors, batches or tables raise errors and do not crash."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ REFUSED = r"at most 2\^31 - 1 keys.* Received: 2147483648 keys"
 
 @pytest.fixture(scope="module")
 def too_many_keys():
-    """2^31 int32 keys in memory that nobody touches."""
+    """Returns 2^31 int32 keys in untouched memory."""
     try:
         keys = tf.raw_ops.Empty(shape=[2**16, 2**15], dtype=tf.int32, init=False)
     except tf.errors.ResourceExhaustedError:

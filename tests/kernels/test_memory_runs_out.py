@@ -1,4 +1,4 @@
-"""Kernels while memory runs out: an error each time, never the end of the process."""
+"""Kernels raise an error when memory runs out, and do not end the process."""
 
 import os
 import re

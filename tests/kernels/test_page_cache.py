@@ -1,4 +1,4 @@
-"""Where a file lies besides the disk once it is saved."""
+"""Whether saved files stay in the page cache."""
 
 import ctypes
 import json
@@ -27,7 +27,7 @@ def part_in_the_page_cache(path):
 
 @pytest.fixture
 def past_the_cache(tmp_path):
-    """Skips where the file system keeps in memory whatever is written."""
+    """Skips on a file system that keeps every written file in memory."""
     path, block = tmp_path / "probe", mmap.mmap(-1, MIB)
     if not hasattr(os, "O_DIRECT"):
         pytest.skip("needs O_DIRECT")
@@ -58,11 +58,11 @@ def test_a_delta_goes_past_the_page_cache_and_what_is_read_soon_does_not(make_ta
         filled(table, 30_000, 64)
         library.de_table_save(table, str(tmp_path / name), **options)
     assert part_in_the_page_cache(tmp_path / "base") == 1
-    assert part_in_the_page_cache(tmp_path / "delta") < 0.01  # all but its end
+    assert part_in_the_page_cache(tmp_path / "delta") < 0.01  # all except its end
     assert part_in_the_page_cache(tmp_path / "exported") == 1
 
 
-# Around whole blocks of 1 MiB.
+# The unaligned ends of blocks of 1 MiB.
 @pytest.mark.parametrize("rows", [100, 11_900, 12_000, 13_500, 17_777, 40_000])
 def test_a_file_of_any_length_is_as_it_was_written(make_table, rows, tmp_path):
     table, other = make_table(dim=16), make_table(dim=16)

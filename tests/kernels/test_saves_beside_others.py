@@ -1,4 +1,4 @@
-"""Saves while other threads change a table's slots, and on a disk that refuses to sync."""
+"""Saves while other threads change a table's slots, and on a disk that cannot sync."""
 
 import errno
 import os
@@ -41,7 +41,7 @@ def test_slots_that_change_their_owner_are_saved_under_their_own_name(
         change = change_owner.get_concrete_function(table)
         saving = threading.Thread(target=save, args=[table, folder / "rows"], kwargs=options)
         saving.start()
-        while not any(folder.iterdir()):  # the save has begun once there is a file
+        while not any(folder.iterdir()):  # a file appears when the save has begun
             time.sleep(0)
         change(table)
         saving.join()
@@ -163,7 +163,7 @@ def test_a_folder_that_cannot_be_synced_fails_the_save(code, run_python, tmp_pat
     monkeypatch.setenv("LD_PRELOAD", shim)
     monkeypatch.setenv("FOLDER_SYNC_ERRNO", str(code))
     told = run_python(SAVES, tmp_path / "rows.de").splitlines()
-    if code == errno.EINVAL:  # a file system that syncs no folders
+    if code == errno.EINVAL:  # the file system cannot sync folders
         assert told == ["saved", "followed"]
     else:
         assert f"cannot sync the folder {tmp_path}" in told[0]

@@ -26,7 +26,7 @@ def functional():
 
 
 class Subclassed(keras.Model):
-    """Holds one table as a layer and one as a Variable of its own."""
+    """A model with one table as a layer and one as a Variable."""
 
     def __init__(self):
         super().__init__()
@@ -42,7 +42,7 @@ class Subclassed(keras.Model):
 
 
 class Nested(keras.Model):
-    """A layer that makes its tables in `build`, inside another layer."""
+    """A layer that creates its tables in `build`, inside another layer."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""The layers, alone and in models, of whichever Keras the process uses."""
+"""The layers, alone and in models, with the Keras of the process."""
 
 import json
 
@@ -9,7 +9,7 @@ import tensorflow as tf
 import de_core as de
 from de_core.base.keras import LEGACY, keras
 
-# Keras reads its variables through an `__array__` that numpy 2 no longer likes.
+# Keras converts its variables through an `__array__` that numpy 2 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 VALUES = np.random.default_rng(0).normal(size=[10, 2]).astype(np.float32)
@@ -468,7 +468,7 @@ def test_layers_of_older_files_keep_their_initial_rows():
     config = de.layers.Embedding(3).get_config()
     older = de.layers.Embedding.from_config({**config, "initializer": None})
     assert not np.any(older(int64([1, 2])))
-    # The fans of a variance scaling were those of one row then: sqrt(6 / (1 + 3)).
+    # Here the fans of a variance scaling are those of one row: sqrt(6 / (1 + 3)).
     glorot = keras.initializers.serialize(keras.initializers.GlorotUniform())
     for init_size in (0, 100):
         changed = {**config, "initializer": glorot, "init_size": init_size}

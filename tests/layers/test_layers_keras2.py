@@ -1,4 +1,4 @@
-"""Tests of Keras models with tables once more, in a process that uses tf_keras."""
+"""Runs the tests of Keras models again, in a process with tf_keras."""
 
 import importlib.util
 import os

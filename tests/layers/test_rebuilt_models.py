@@ -1,4 +1,4 @@
-"""Subclassed models of ids come back from `.keras` files, of whichever Keras the process uses."""
+"""Subclassed models load from `.keras` files, with the Keras of the process."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ import de_core as de
 from de_core.base.keras import LEGACY, keras
 from tests.support.rebuilt_models import INPUTS, OfNumbers, train_on
 
-# Keras reads its variables through an `__array__` that numpy 2 no longer likes.
+# Keras converts its variables through an `__array__` that numpy 2 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,7 +56,7 @@ def test_an_input_that_was_left_a_float_is_refused():
     inputs = keras_3.Input([2])
     with pytest.raises(TypeError, match=r"keras.Input\(..., dtype='int64'\)"):
         de.layers.Embedding(2)(inputs)
-    scores = OfNumbers()(inputs)  # Keras only asks for their shape here
+    scores = OfNumbers()(inputs)  # Keras only infers shapes here
     model = keras_3.Model(inputs, scores)
     with pytest.raises(TypeError, match=r"must be int64(?s:.)*ids.dtype=float32"):
         model(tf.constant([[1, 2]], tf.int64))

@@ -1,4 +1,4 @@
-"""What TensorFlow cannot do around a lookup is an error of its own, and never a wrong number."""
+"""Unsupported TensorFlow features around a lookup raise errors and never give wrong numbers."""
 
 import pytest
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""Lookups in branches and loops: their gradients are those of a dense variable."""
+"""Gradients of lookups in branches and loops match a dense variable."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def gradient_of(peers, loss_of, lookup, params, variable, *inputs):
         loss, result = gradient_of_dense(loss_of, lookup, variable, inputs)
         return loss, tf.convert_to_tensor(result).numpy()
     loss, result = gradient(*inputs)
-    if not isinstance(result, tf.IndexedSlices):  # of a branch that was not taken: empty
+    if not isinstance(result, tf.IndexedSlices):  # empty for a branch that was not taken
         assert 0 in result.shape
         return loss, np.zeros(peers.dense.shape)
     return loss, peers.dense_gradient(result)
@@ -106,7 +106,7 @@ def in_a_map(look_up, numbers, condition):
 
 
 def carried_through_a_loop(look_up, numbers, condition):
-    """Each step looks up on the way of a value that the next step needs."""
+    """Each step does a lookup that the next step depends on."""
     del condition
     state = tf.ones([3])
     for step in tf.range(3):

@@ -1,4 +1,4 @@
-"""Every form of ids that lookups take, beside `tf.nn` on a dense variable: rows and gradients."""
+"""Rows and gradients for every form of ids match `tf.nn` on a dense variable."""
 
 import functools
 
@@ -32,7 +32,7 @@ LOOKUPS = [de.embedding_lookup, de.embedding_lookup_unique]
 
 
 def scaled(rows):
-    """Returns a loss that tells all of the rows apart."""
+    """Returns a loss with a different gradient for each row."""
     flat = tf.reshape(rows.flat_values if isinstance(rows, tf.RaggedTensor) else rows, [-1])
     return tf.reduce_sum(flat * tf.range(1.0, tf.cast(tf.size(flat), tf.float32) + 1))
 

@@ -1,4 +1,4 @@
-"""Pooled lookups against `tf.nn` on a dense variable: results, gradients, dtypes, bad input."""
+"""Pooled lookups match `tf.nn` on a dense variable: results, gradients, dtypes, bad input."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from tests.support.dense_peer import Peers
 COMBINERS = ["sum", "mean", "sqrtn"]
 RAGGED = [[3, 3, 5], [1], [0, 11, 7, 3], [5, 5]]
 WEIGHTS = [[0.5, 2.0, 1.5], [3.0], [1.0, 0.25, 4.0, 0.5], [1.0, 2.0]]
-# With empty examples in the middle, and ids of higher rank.
+# Ids with empty examples in the middle, and ids of higher rank.
 SPARSE_3D = tf.SparseTensor(
     [[0, 0, 0], [0, 0, 2], [0, 1, 1], [2, 0, 0], [2, 1, 0], [2, 1, 2], [3, 1, 1]],
     tf.constant([3, 3, 5, 0, 7, 3, 11], tf.int64),
@@ -66,7 +66,7 @@ def test_safe_lookups_are_those_of_a_dense_variable(combiner, max_norm, weighted
             return de.safe_embedding_lookup_sparse(table, keys, w, **arguments)
 
         def dense_lookup(dense, keys, w, arguments=arguments):
-            # Its own default: TensorFlow reads and trains row 0 for examples without ids.
+            # Not TensorFlow's default, which reads and trains row 0 for examples without ids.
             return tf.nn.safe_embedding_lookup_sparse(dense, keys, w, **arguments)
 
         ids = SPARSE_3D

@@ -1,4 +1,4 @@
-"""What holds for an optimizer of tables whichever family it is of."""
+"""Behaviour that the optimizers of all families share."""
 
 import keras
 import numpy as np
@@ -75,7 +75,7 @@ def test_minimize_takes_tables_by_each_name(family, way):
 def test_the_learning_rate_changes_between_steps(wrapped):
     rate = tf.Variable(0.5)
     optimizer = wrapped("Adagrad")
-    if isinstance(optimizer, v1.Optimizer):  # whose rate is what it was made with
+    if isinstance(optimizer, v1.Optimizer):  # its learning rate is fixed
         optimizer = de.DynamicEmbeddingOptimizer(v1.AdagradOptimizer(lambda: rate))
     table = new_table(initializer=1.0)
 

@@ -1,4 +1,4 @@
-"""Optimizers that the engine has no rule for, of every family, train tables to the dense rows."""
+"""Optimizers without a rule in the engine, of every family, match dense variables."""
 
 import threading
 import warnings
@@ -17,7 +17,7 @@ v1 = tf.compat.v1.train
 
 
 class BySign(v1.Optimizer):
-    """A user's own: the sign of a sum that begins at 1, by a rate that halves each step."""
+    """A user's optimizer: the sign of a sum that begins at 1, with a rate that halves each step."""
 
     def __init__(self, rate):
         super().__init__(False, "BySign")
@@ -53,7 +53,7 @@ class BySign(v1.Optimizer):
 
 
 class OfOldStyle(v1.Optimizer):
-    """Knows variables that are no resources only, as the oldest code does."""
+    """Supports only variables that are not resources, like the oldest code."""
 
     def __init__(self):
         super().__init__(False, "OfOldStyle")
@@ -70,7 +70,7 @@ class OwnAdam(v1.AdamOptimizer):
 
 
 class FadingMomentum(v1.MomentumOptimizer):
-    """Changes what the formula works with, and not the formula."""
+    """Changes the inputs of the formula, but not the formula."""
 
     def _prepare(self):
         super()._prepare()
@@ -110,7 +110,7 @@ def test_a_session_trains_by_any_formula_of_tensorflow_1(name):
         oracle.assert_same(
             tables.session.run(values), dense.session.run(dense.of_rows["users"][1:])
         )
-        # Of the gathered rows a Saver saves nothing, of the state of no row everything.
+        # A Saver saves nothing of the gathered rows, and all state that belongs to no row.
         slots_of_dense = {f"dense/BySign{suffix}" for suffix in ("", "_1")}
         variables = {"users/anchor", "items/anchor", "dense", "global_step", "fading"}
         assert kept == variables | slots_of_dense | {"BySign_rows/fading"}
@@ -127,7 +127,7 @@ def test_version_2_trains_by_any_formula_of_tensorflow_1(name, mode):
 
 
 class NewSign(tf_keras.optimizers.Optimizer):
-    """The sign of a running sum, and one number for all rows that fades."""
+    """The sign of a running sum, and one decaying number for all rows."""
 
     def __init__(self, learning_rate=0.01, name="NewSign", **settings):
         super().__init__(name=name, jit_compile=False, **settings)
@@ -219,7 +219,7 @@ def test_any_formula_of_tf_keras_trains_to_the_dense_rows(number):
 
 
 def test_a_formula_with_state_of_no_row_keeps_it_of_its_own():
-    """One table alone: what a legacy Nadam keeps for all is then that of one dense variable."""
+    """Uses one table, because a legacy Nadam shares state between all variables."""
     table, dense = de.Variable(dim=2, initializer=1.0, name="t"), tf.Variable(tf.ones([3, 2]))
     optimizer, peer = wrapped(OldNadam), OldNadam()
     other = tf.Variable([1.0])

@@ -1,4 +1,4 @@
-"""tf_keras optimizers, new and legacy, train tables to the numbers of dense variables."""
+"""tf_keras optimizers, new and legacy, match dense variables."""
 
 import itertools
 import json
@@ -67,13 +67,13 @@ def compare(make, of, settings, mode, shards):
 
 
 def possible(number, mode):
-    """Whether tf_keras itself can: its new Nadam counts traces instead of steps."""
+    """Returns whether tf_keras itself supports it: its new Nadam counts traces, not steps."""
     make, of, _ = CASES[number]
     return "eager" in mode or not (of is new and make is BOTH["nadam"])
 
 
 def in_short(number, mode, shards):
-    # Half of the new ones in each mode, and so of the legacy ones.
+    # Half of the new and half of the legacy optimizers in each mode.
     return mode == ("eager", "function")[(number // 2 + number) % 2] and shards == number % 3 + 1
 
 

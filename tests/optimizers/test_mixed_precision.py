@@ -1,4 +1,4 @@
-"""Low precision, of the computation or of the rows, trains to the numbers of dense variables."""
+"""Low precision of the computation or of the rows gives the numbers of dense variables."""
 
 import keras
 import numpy as np
@@ -21,7 +21,7 @@ def rows_at_first():
 
 
 def batches():
-    """Ids and labels in which every id occurs in every step, some of them several times."""
+    """Returns ids and labels. Every id occurs in every step, some of them several times."""
     rng = np.random.default_rng(6)
     some = rng.integers(0, IDS, size=(STEPS, BATCH - IDS))
     ids = np.concatenate([np.tile(np.arange(IDS), (STEPS, 1)), some], 1)
@@ -29,12 +29,12 @@ def batches():
 
 
 def gathered(rows, ids):
-    """Rows whose gradient is dense: Keras's optimizers square that of a gather slice by slice."""
+    """Rows with a dense gradient: Keras's optimizers square a gather's gradient slice by slice."""
     return tf.tensordot(tf.one_hot(ids, IDS), rows, 1)
 
 
 class DenseEmbedding(keras.layers.Layer):
-    """Rows of float32, handed out in the dtype of the policy."""
+    """Rows of float32, returned in the dtype of the policy."""
 
     def build(self, _):
         """Makes the rows."""
@@ -42,7 +42,7 @@ class DenseEmbedding(keras.layers.Layer):
         self.rows = self.add_weight(shape=(IDS, DIM), initializer=at_first, autocast=False)
 
     def call(self, ids):
-        """Returns rows of ids that came as floats."""
+        """Returns the rows of ids that came as floats."""
         return tf.cast(gathered(self.rows, tf.cast(ids, tf.int64)), self.compute_dtype)
 
 
@@ -90,7 +90,7 @@ def test_fit_under_a_mixed_policy(dtype, name, run_eagerly):
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("in_function", [False, True])
 def test_rows_of_low_precision_are_the_rounded_dense_ones(dtype, name, in_function):
-    """A row is computed in float32, and so are its slots; what is stored of it is rounded."""
+    """Rows and slots are computed in float32; the stored row is rounded."""
     rounded = lambda rows: tf.cast(tf.cast(rows, dtype), tf.float32)  # noqa: E731
     table = de.Variable(value_dtype=dtype, dim=DIM, devices=["/CPU:0"] * 2)
     table.upsert(np.arange(IDS), tf.cast(rows_at_first(), dtype))

@@ -1,4 +1,4 @@
-"""A table's gradient counts once in a step, however often a list of variables repeats it."""
+"""A step applies a table's gradient once, even if a list of variables repeats the table."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""How many operations a step of training consists of: some, and some more for each table."""
+"""The number of operations in a training step: a constant, plus a few per table."""
 
 import keras
 import pytest
@@ -36,7 +36,7 @@ def operations_of_an_update(count):
 
 
 def operations_of_a_step(count, shards=1):
-    """Of a `tf.function` that looks each table up twice, which is where gradients are joined."""
+    """Counts the ops of a `tf.function` that looks up each table twice and so joins gradients."""
     tables = new_tables(count, shards)
     anchors = anchors_of(tables)
     optimizer = optimizer_of(anchors)
@@ -56,7 +56,7 @@ def operations_of_three_shards(count):
 
 
 def operations_of_a_graph(count):
-    """Of what a session runs of the same step, in a graph of TensorFlow 1."""
+    """Counts the ops that a session runs for the same step, in a graph of TensorFlow 1."""
     with tf.Graph().as_default() as graph:
         tables = new_tables(count)
         ids = v1.placeholder(tf.int64, [None])
@@ -71,7 +71,7 @@ def operations_of_a_graph(count):
 @pytest.mark.parametrize(
     ("operations", "each", "once"),
     [
-        # A table's handle, the constant of a gradient's shape, the update: no more.
+        # Only a table's handle, the constant of a gradient's shape, and the update.
         (operations_of_an_update, 3, 32),
         (operations_of_a_step, 34, 33),
         (operations_of_three_shards, 85, 33),

@@ -1,4 +1,4 @@
-"""Tables of other dtypes and shapes of use train to the numbers of a dense variable."""
+"""Tables with other dtypes and uses match a dense variable."""
 
 import keras
 import numpy as np
@@ -17,7 +17,7 @@ def new_table(name="oracle"):
 
 
 def test_rows_without_a_gradient_stay_as_they_are():
-    """The lazy formula: what a dense Adam does, on the steps in which a row has a gradient."""
+    """The lazy formula: a dense Adam, applied only in the steps where a row has a gradient."""
     table = new_table()
     optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1))
     expected = {key: row for key, row in enumerate(table.lookup(np.arange(IDS)).numpy())}

@@ -1,4 +1,4 @@
-"""Every Keras optimizer trains tables to the numbers of dense variables, in every mode."""
+"""Every Keras optimizer on tables matches dense variables, in every mode."""
 
 import itertools
 
@@ -37,7 +37,7 @@ OPTIMIZERS = {
     ),
 }
 NAMES = list(OPTIMIZERS)
-# A rule with a norm over the whole variable is one over the row in a table.
+# A table uses the norm of the row where a dense variable uses the norm of the whole variable.
 BY_ROW = {"lamb"}
 
 

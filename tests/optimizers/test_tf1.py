@@ -1,4 +1,4 @@
-"""Optimizers of TensorFlow 1 train tables to the numbers of dense variables."""
+"""Optimizers of TensorFlow 1 on tables match dense variables."""
 
 import itertools
 
@@ -38,13 +38,13 @@ OPTIMIZERS = {
 
 
 class Trained:
-    """What trains in a session of TensorFlow 1, fed batch by batch.
+    """Trains in a session of TensorFlow 1, fed batch by batch.
 
     Args:
-        make: The optimizer of a graph.
-        lookups: Makes the two lookups in it.
-        open_session: Opens a session of the current graph, once all in it is made.
-        clip: The norm that all gradients together are scaled down to, or None.
+        make: Creates the optimizer of a graph.
+        lookups: Creates the graph's two lookups.
+        open_session: Opens a session of the current graph when the graph is complete.
+        clip: The global norm to clip all gradients to, or None.
     """
 
     def __init__(self, make, lookups, open_session=tf.compat.v1.Session, clip=None):
@@ -64,7 +64,7 @@ class Trained:
             self.saver = v1.Saver()
             initialize = tf.compat.v1.global_variables_initializer()
             self.session = open_session()
-            if not graph.finalized:  # as monitored sessions do, which initialize by themselves
+            if not graph.finalized:  # monitored sessions initialize and finalize by themselves
                 self.session.run(initialize)
         self.results = [*results, dense]
 
@@ -87,12 +87,12 @@ class Trained:
 
 
 class Dense(Trained):
-    """Takes back what a step did to rows without a gradient.
+    """Undoes the dense optimizer's changes to rows without a gradient.
 
     Args:
-        make: The optimizer of a graph.
-        clip: See `Trained`; then gradients are slices, as those of tables: the norm of such is over
-            all of them, several of one row too.
+        make: Creates the optimizer of a graph.
+        clip: See `Trained`. With it, gradients are slices, like those of tables: the norm covers
+            all slices, even several of one row.
     """
 
     def __init__(self, make, clip=None):
@@ -131,13 +131,13 @@ class Dense(Trained):
 
 
 class Tables(Trained):
-    """The same with tables.
+    """Trains the same model with tables.
 
     Args:
-        make: The optimizer of a graph.
-        shards: Tables of each Variable.
+        make: Creates the optimizer of a graph.
+        shards: The number of tables of each Variable.
         open_session: See `Trained`.
-        fill: Whether to write the rows to begin with.
+        fill: True to write the initial rows.
         clip: See `Trained`.
     """
 
@@ -201,7 +201,7 @@ def rate():
     return 0.05
 
 
-# Of the other four TensorFlow itself takes no callables.
+# TensorFlow accepts no callables in the other four.
 CALLABLE = {
     "sgd": lambda: v1.GradientDescentOptimizer(rate),
     "momentum": lambda: v1.MomentumOptimizer(rate, lambda: 0.8),
@@ -245,7 +245,7 @@ NOT_IN_SESSIONS = {("sgd", "function", 2), ("adam", "eager", 3), ("ftrl", "funct
     [
         pytest.param(*case, marks=[] if case in NOT_IN_SESSIONS else pytest.mark.slow)
         for case in itertools.product(OPTIMIZERS, ("eager", "function"), (1, 2, 3))
-        if case[0] != "adagrad da"  # whose global step is a graph's
+        if case[0] != "adagrad da"  # its global step belongs to a graph
     ],
 )
 def test_version_2_trains_tables_to_the_dense_rows(name, mode, shards):

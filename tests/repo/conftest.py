@@ -1,4 +1,4 @@
-"""What the tests of the repository share: its root, its files, and modules loaded by path."""
+"""Fixtures of the repository's tests: its root, its files, and modules loaded by path."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def sources(root: Path) -> list[Path]:
 
 
 def load_module(relative: str) -> ModuleType:
-    """Loads one file as a module of its own: importing its package would need compiled ops."""
+    """Loads one file as a separate module: importing its package would need compiled ops."""
     path = ROOT / relative
     spec = importlib.util.spec_from_file_location(f"loaded_{path.stem}", path)
     assert spec is not None

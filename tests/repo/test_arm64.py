@@ -1,7 +1,7 @@
-"""The engine is written for every 64-bit processor, though most machines that test it are x86-64.
+"""The engine compiles for every 64-bit processor, though most test machines are x86-64.
 
-This finds code that only compiles there. `make engine-test PRESET=engine-arm64` runs the engine's
-tests for ARM, under QEMU.
+This test finds code that compiles only on x86-64. `make engine-test PRESET=engine-arm64` runs the
+engine's tests for ARM, under QEMU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The build compiles every source file, and packages what it should."""
+"""The build compiles every source file and packages the right files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 try:
     import tomllib
-except ModuleNotFoundError:  # Python 3.10: pytest itself brings tomli there.
+except ModuleNotFoundError:  # Python 3.10 has no tomllib; pytest installs tomli there
     import tomli as tomllib
 
 import pytest
@@ -19,7 +19,7 @@ CODE = ("engine", "kernels", "ops")
 
 
 def globbed(cmake: Path) -> dict[str, set[Path]]:
-    """Returns the files of each glob variable of one CMakeLists.txt."""
+    """Returns the files of each glob variable in one CMakeLists.txt."""
     found = {}
     for recurse, variable, patterns in GLOB.findall(cmake.read_text("utf-8")):
         if "$" in patterns:

@@ -1,4 +1,4 @@
-"""A broken environment is named in one sentence, with its repair."""
+"""The check of a broken environment names the problem and its fix in one sentence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 @pytest.fixture
 def well(compat: ModuleType, tmp_path: Path) -> dict[str, Any]:
-    """The arguments of an environment in which all is well."""
+    """Returns the arguments for an environment without problems."""
     library = tmp_path / "_de_ops.so"
     library.touch()
     return {

@@ -1,4 +1,4 @@
-"""What a machine lacks is said before anything is installed."""
+"""`doctor.py` reports a machine's problems before anything is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rooms know only the floors below their own: the library's packages and the engine's folders."""
+"""Packages import only the floors below: the library's packages and the engine's folders."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-#: The library's floors, lowest first: packages of de_core. "" is `de_core/__init__.py`, the public
-#: names, which the command that runs a parameter server imports.
+#: The library's floors, lowest first: packages of de_core. "" is `de_core/__init__.py` with the
+#: public names, which the parameter server's command imports.
 LIBRARY = (
     ("base",),
     ("tables",),
@@ -42,7 +42,7 @@ INCLUDE = re.compile(r'#include "de_core/cc/engine/([^"]+)"')
 
 
 def floor_of(floors: tuple[tuple[str, ...], ...], room: str) -> int:
-    """Returns the floor of a room; fails the test for a room that the table does not name."""
+    """Returns a package's floor; fails the test if the table does not name the package."""
     for number, rooms in enumerate(floors):
         if room in rooms:
             return number
@@ -64,7 +64,7 @@ def modules(root: Path) -> dict[str, Path]:
 
 
 def imported(tree: ast.AST, known: dict[str, Path], typing: bool = False) -> Iterator[str]:
-    """Yields the modules of the library that a file imports, in functions too."""
+    """Yields the library's modules that a file imports, including imports in functions."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test) and not typing:
             continue
@@ -83,7 +83,7 @@ def room_of(module: str) -> str:
 
 
 def cycles(edges: dict[str, set[str]]) -> list[list[str]]:
-    """Returns the groups of modules that reach each other."""
+    """Returns the groups of modules that import each other in a cycle."""
     reached: dict[str, set[str]] = {}
     for start in edges:
         seen: set[str] = set()
@@ -104,7 +104,7 @@ def cycles(edges: dict[str, set[str]]) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def library(root: Path) -> dict[str, set[str]]:
-    """What each module of the library imports from it."""
+    """Maps each module of the library to the library's modules that it imports."""
     known = modules(root)
     return {
         name: set(imported(ast.parse(path.read_text("utf-8")), known)) - {name}

@@ -1,4 +1,4 @@
-"""What docs/keras.md says of Keras holds: its blocks run."""
+"""The code blocks of docs/keras.md run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each layer knows only those before it."""
+"""Each layer imports only the layers below it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ALLOWED = {
     "kernels": (ENGINE, KERNELS, *TENSORFLOW),
     "ops": (OPS, *TENSORFLOW),
 }
-#: What only a system's or the standard library's header may be: <vector>, <sys/mman.h>.
+#: Headers that only the standard library or the system may have: <vector>, <sys/mman.h>.
 SYSTEM_FOLDERS = ("sys", "linux")
 FOREIGN_TO_THE_GATEWAY = ("de_core", "tensorflow", "keras", "tensorflow_serving")
 LAZY_ROOMS = ("engines/embedded", "protos")
-#: The gateway's floors, lowest first. A module knows its own room and the floors below it.
+#: The gateway's floors, lowest first. A module imports its own room and the floors below.
 SERVER_FLOORS = (
     ("server", "server.errors", "server.settings"),
     ("server.tensors", "server.request"),
@@ -41,7 +41,7 @@ SERVER_FLOORS = (
 
 
 def forbidden_includes(layer: str, text: str) -> list[str]:
-    """Returns what ``text`` includes and ``layer`` must not know."""
+    """Returns the includes in ``text`` that ``layer`` must not use."""
     wrong = []
     for include in INCLUDE.findall(text):
         if include.startswith("<"):
@@ -54,7 +54,7 @@ def forbidden_includes(layer: str, text: str) -> list[str]:
 
 
 def imports(tree: ast.AST, module_level: bool = True) -> Iterator[tuple[str, bool]]:
-    """Yields every imported module, and whether importing the file imports it at once."""
+    """Yields every imported module, and whether it is imported at module level."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, module_level) for alias in node.names)
@@ -67,7 +67,7 @@ def imports(tree: ast.AST, module_level: bool = True) -> Iterator[tuple[str, boo
 
 
 def is_deferred(node: ast.AST) -> bool:
-    """Returns whether importing the file leaves the body of ``node`` alone."""
+    """Returns whether importing the file skips the body of ``node``."""
     if isinstance(node, ast.If):
         return "TYPE_CHECKING" in ast.dump(node.test)
     return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
@@ -78,19 +78,19 @@ def is_of(module: str, packages: tuple[str, ...]) -> bool:
 
 
 def room_of(module: str) -> tuple[str, int] | None:
-    """Returns the room that a module is in, and its floor; None for a module of others."""
+    """Returns a module's room and floor; None for modules outside of the gateway."""
     floors = {room: floor for floor, rooms in enumerate(SERVER_FLOORS) for room in rooms}
     parts = module.split(".")
     for length in range(len(parts), 0, -1):
         room = ".".join(parts[:length])
-        # The package alone stands for itself, not for all that is in it.
+        # The package's name means only the package itself, not its modules.
         if room in floors and (room != "server" or length == len(parts)):
             return room, floors[room]
     return None
 
 
 def upward_imports(module: str, text: str) -> list[str]:
-    """Returns the modules that ``module`` imports from its own floor's other rooms or above."""
+    """Returns the modules that ``module`` imports from other rooms of its floor, or above."""
     own = room_of(module)
     assert own is not None, f"{module} has no floor"
     found = []

@@ -1,4 +1,4 @@
-"""A wheel and an sdist hold what they should, and the wheel works outside of the checkout."""
+"""A wheel and an sdist contain the right files, and the wheel works outside of the checkout."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_installed_wheel_works_outside_of_the_checkout(wheel: Path, tmp_path: Pa
     pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--target", str(target)]
     run(*pip, str(wheel), cwd=tmp_path)
     code = (
-        # An editable install's finder would lead to the checkout.
+        # An editable install's import hook would find the checkout.
         "import sys\n"
         "sys.meta_path[:] = [f for f in sys.meta_path if 'ScikitBuild' not in type(f).__name__]\n"
         "import de_core as de\n"

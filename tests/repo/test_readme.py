@@ -1,4 +1,4 @@
-"""What the README shows works."""
+"""The commands, links and code of the README work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wheel requires the TensorFlow minor it was compiled against."""
+"""The wheel requires the TensorFlow minor that it was compiled against."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def make_wheel(folder: Path, name: str, version: str) -> None:
-    """Lays out what the finder looks at: headers, and the wheel's metadata."""
+    """Creates the files that the finder reads: headers, and the wheel's metadata."""
     (folder / "tensorflow" / "include").mkdir(parents=True)
     info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir()

@@ -1,7 +1,7 @@
-"""Trains in step with other replicas, and prints what became of the rows and of a dense variable.
+"""Trains in step with other replicas; prints the resulting rows and a dense variable.
 
-Arguments: "mirrored" for two replicas of this process, or "worker" and a task of the cluster; then
-a folder for checkpoints.
+Arguments: "mirrored" for two replicas in this process, or "worker" and the task's number; then a
+folder for checkpoints.
 """
 
 import json
@@ -29,7 +29,7 @@ RULES = {
 
 
 def batch_of(number):
-    """Returns ids, of which the parts of all replicas share some, and weights."""
+    """Returns ids and weights. The replicas' parts have some ids in common."""
     ids = tf.random.stateless_uniform([BATCH * REPLICAS], [number, 0], 0, 50, tf.int64)
     return ids, tf.random.stateless_normal([BATCH * REPLICAS, 3], [number, 1])
 
@@ -66,7 +66,7 @@ else:
 
 
 def parts_of(batch):
-    """Returns each tensor as a value that differs by replica."""
+    """Returns each tensor as a per-replica value."""
 
     def part_of(context, whole):
         first = context.replica_id_in_sync_group * BATCH
@@ -102,7 +102,7 @@ for rule in RULES:
         "here": [int(each.run(de_ops.de_table_size)) for each in table.tables],
     }
 
-# Verbs, which all workers call together: what each has, all have.
+# All workers call the verbs together. Every worker sees the rows of all.
 mine = strategy.cluster_resolver.task_id if kind == "worker" else 0
 table.upsert(keys[:3] + 100 + mine, tf.fill([3, 3], float(mine)))
 table.remove([100])
@@ -118,7 +118,7 @@ result["verbs"] = {
     "pooled": greatest(sums[0] - tf.reduce_sum(table.lookup(keys[1:9]), 0)),
 }
 
-# One checkpoint of all, through both doors.
+# One checkpoint for all workers, through both entry points.
 before = table.lookup(exported)
 reports = de.checkpoint.save(table, folder / "tables")
 tf.train.Checkpoint(table=table).write(str(folder / f"of_{mine}" / "model"))
@@ -129,7 +129,7 @@ for path in (folder / "tables", folder / "of_0" / "model"):
     result.setdefault("restored", []).append(restored)
 result["files"] = len(reports["users"])
 
-if kind == "mirrored":  # under the other strategy Keras 3 itself cannot fit
+if kind == "mirrored":  # with the other strategy Keras 3 cannot fit
     with strategy.scope():
         model = keras.Sequential([de.layers.Embedding(4, name="items"), keras.layers.Dense(1)])
         model.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1)), "mse")

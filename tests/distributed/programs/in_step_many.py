@@ -1,7 +1,7 @@
-"""Trains many features of tables of several dtypes, one of string keys, in step with another.
+"""Trains many features of tables with several dtypes, one with string keys, in step with another.
 
-Arguments: a task of the workers, and a folder for a checkpoint. Prints how far the rows are from
-those of one process, and how many collectives steps of more or fewer features and tables take.
+Arguments: the worker's task, and a folder for a checkpoint. Prints the rows' distance from one
+process's rows, and the number of collectives for several numbers of features and tables.
 """
 
 import json
@@ -26,7 +26,7 @@ workers = strategy.num_replicas_in_sync
 
 
 def keys_of(ids, dtype):
-    """Returns keys of a dtype; strings of 0 to 19 bytes, some of them no text."""
+    """Returns keys of a dtype; strings of 0 to 19 bytes, some of them not UTF-8."""
     if dtype != tf.string:
         return tf.cast(ids, dtype)
     alphabet = tf.constant([b"", b"\0", b"a", b"\xff\xfe", b"twelve bytes"])
@@ -52,7 +52,7 @@ class Model:
         self.optimizer.build(self.variables)
 
     def step(self, ids, weights):
-        """Does a step on ids [n, features] and weights of their shape."""
+        """Does a step on ids [n, features] and weights of the same shape."""
         features = [
             keys_of(ids[:, number], each.key_dtype) for number, each in enumerate(self.owners)
         ]
@@ -75,7 +75,7 @@ def batch_of(number, features):
 
 
 def collectives_of(function, *batch):
-    """Returns how many all-to-alls a function has."""
+    """Returns the number of all-to-alls in a function."""
     definition = function.get_concrete_function(*batch).graph.as_graph_def()
     nodes = [
         *definition.node,
@@ -104,7 +104,7 @@ for tables, features in ((1, 1), (3, 8)) if workers == 2 else ((1, 5), (3, 3)):
         result.setdefault("differences", []).append(float(tf.reduce_max(tf.abs(rows - wanted))))
         result.setdefault("found", []).append(bool(tf.reduce_all(found == known)))
 
-# The verbs of string keys, which all workers call together: what each has, all have.
+# All workers call the verbs of string keys together. Every worker sees the rows of all.
 words = shared.tables[1]
 words.upsert([f"of {task}", "", "a" * 100_000], tf.fill([3, 2], float(task)))
 words.remove(["a"])

@@ -1,6 +1,6 @@
-"""A worker in step with others that trains until it cannot; prints what stopped it and how soon.
+"""A worker in step with others. Trains until an error; prints the error and its delay.
 
-Arguments: task.
+Argument: the worker's task.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Trains to a checkpoint, or goes on from one that another number of workers wrote.
+"""Trains to a checkpoint, or continues from the checkpoint of another number of workers.
 
-Arguments: a task of the workers in step, -1 for one process without a strategy; "first" or
+Arguments: the task of a worker in step, or -1 for one process without a strategy; "first" or
 "then"; a folder for the checkpoint.
 """
 
@@ -29,7 +29,7 @@ workers = strategy.num_replicas_in_sync if strategy else 1
 
 
 def batch_of(number):
-    """Returns ids, of which later steps bring some that no earlier step had, and weights."""
+    """Returns ids and weights. Some ids of later steps do not occur in earlier steps."""
     most = 30 if number < STEPS else IDS
     ids = tf.random.stateless_uniform([BATCH], [number, 0], 0, most, tf.int64)
     return ids, tf.random.stateless_normal([BATCH, 3], [number, 1])

@@ -1,7 +1,7 @@
-"""A chief that goes on scheduling steps while a process of its cluster is killed.
+"""A chief that keeps scheduling steps while a process of its cluster is killed.
 
-Arguments: a file that it waits for after half of the steps, and for how many seconds a server may
-be silent, 100 by default.
+Arguments: a file that it waits for after half of the steps, and the seconds that a server may be
+silent, 100 by default.
 """
 
 import json
@@ -17,7 +17,7 @@ import de_core as de
 
 STEPS = 200
 jobs = json.loads(os.environ["TF_CONFIG"])["cluster"]
-# Until the end: whoever schedules waits for servers that have stopped.
+# Watch until the end: scheduling waits for servers that have stopped.
 de.distributed.ServerWatch(jobs, seconds=float([*sys.argv, 100][2])).start()
 resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
     tf.train.ClusterSpec(jobs), rpc_layer="grpc", task_type="chief", task_id=0
@@ -56,4 +56,4 @@ except tf.errors.OpError as error:
     result["error"] = type(error).__name__
 result["seconds"] = round(time.monotonic() - begin, 1)
 print("RESULT", json.dumps(result), flush=True)
-os._exit(0)  # threads still wait for whom there is no more
+os._exit(0)  # threads still wait for missing servers

@@ -1,8 +1,8 @@
 """A worker of TensorFlow 1: trains asynchronously in a MonitoredTrainingSession.
 
 Arguments: task, checkpoint folder, steps, a file that the last steps wait for ("" for none), and
-for how many seconds a server may be silent, 100 by default. With 0 steps it trains until there is
-that file, and prints what it sees after each step.
+the seconds that a server may be silent, 100 by default. With 0 steps it trains until the file
+exists, and prints its state after each step.
 """
 
 import json
@@ -43,7 +43,7 @@ with watch, tf.Graph().as_default(), tf1.device(setter):
         master=server.target,
         is_chief=task == 0,
         checkpoint_dir=folder if task == 0 else None,
-        # Else a session would wait for workers that are gone.
+        # Without filters a session would wait for missing workers.
         config=tf1.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{task}"]),
         save_checkpoint_secs=None,
         save_checkpoint_steps=5,

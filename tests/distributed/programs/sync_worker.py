@@ -1,6 +1,6 @@
-"""A worker of TensorFlow 1 that trains in step with another by SyncReplicasOptimizer.
+"""A worker of TensorFlow 1 that trains in step with another through SyncReplicasOptimizer.
 
-Arguments: task. Prints how far the rows and a dense variable are from those of one process.
+Argument: task. Prints the distance of the rows and a dense variable from one process's.
 """
 
 import json
@@ -26,7 +26,7 @@ def batch_of(step):
 
 
 def model(optimizer_of, devices=None):
-    """Returns the op of a step on a batch that is fed, and what it trains."""
+    """Returns the op of a step on a fed batch, and the trained variables."""
     step = tf1.train.get_or_create_global_step()
     table = de.get_variable("users", dim=2, devices=devices, initializer=0.5)
     dense = tf1.get_variable("dense", initializer=tf.ones([2]))
@@ -64,4 +64,4 @@ with tf.Graph().as_default(), tf1.device(setter):
         found = session.run(trained)
         result = {name: float(np.abs(found[name] - wanted[name]).max()) for name in wanted}
         print("RESULT", json.dumps(result), flush=True)
-        sys.stdin.readline()  # the chief's queues serve the other one until it is done
+        sys.stdin.readline()  # the chief's queues serve the other worker until it is done
