@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 
 @pytest.fixture
 def small_disk(tmp_path, monkeypatch):
-    """A file system of 2 MiB in memory, with temporary folders in it."""
+    """A file system of 2 MiB in memory. Temporary files go elsewhere."""
     folder, temporary = tmp_path / "small", tmp_path / "temporary"
     folder.mkdir()
     temporary.mkdir()

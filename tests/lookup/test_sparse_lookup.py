@@ -66,7 +66,7 @@ def test_safe_lookups_are_those_of_a_dense_variable(combiner, max_norm, weighted
             return de.safe_embedding_lookup_sparse(table, keys, w, **arguments)
 
         def dense_lookup(dense, keys, w, arguments=arguments):
-            # Not TensorFlow's default, which reads and trains row 0 for examples without ids.
+            # Without a `default_id` TensorFlow reads row 0 for examples without ids.
             return tf.nn.safe_embedding_lookup_sparse(dense, keys, w, **arguments)
 
         ids = SPARSE_3D
