@@ -1,7 +1,7 @@
 """Measurements of the ops. Run `make bench`, or `pytest tests/benchmarks -m benchmark`.
 
-DE_BENCH_ROWS sets the rows of a table (10^6 if not), DE_BENCH_ROUNDS the rounds, and
-DE_BENCH_REPORT where the tables are written to.
+DE_BENCH_ROWS sets the rows of a table (default 10^6), DE_BENCH_ROUNDS the rounds, and
+DE_BENCH_REPORT the file for the result tables.
 """
 
 import os

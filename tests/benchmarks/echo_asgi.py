@@ -1,6 +1,6 @@
-"""The least an ASGI application can do: the floor of the bars.
+"""A minimal ASGI application: the baseline for the gateway's CPU time.
 
-It reads the body and sends it back; `/send/N` is answered by N bytes.
+It reads the body and sends it back. `/send/N` answers with N bytes.
 """
 
 import socket

@@ -1,4 +1,4 @@
-"""Load from wrk and h2load (Debian: wrk, nghttp2-client), and what it costs a server."""
+"""Load from wrk and h2load (Debian: wrk, nghttp2-client), and its cost on the server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass
 class Measured:
-    """One run: requests a second, and the servers' CPU microseconds a request."""
+    """One run: requests per second, and the servers' CPU microseconds per request."""
 
     rate: float
     cpu: float
@@ -29,7 +29,7 @@ def pids_of(pid: int) -> list[int]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Returns the CPU time a process and its children took until now."""
+    """Returns the CPU time of a process and its children so far."""
     total = 0
     for each in pids_of(pid):
         fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
@@ -38,7 +38,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def script(folder: Path, name: str, body: bytes, headers: dict[str, str] | None = None) -> Path:
-    """Writes a body, and a script with which wrk posts it."""
+    """Writes a body, and a wrk script that posts it."""
     (folder / f"{name}.body").write_bytes(body)
     lines = [
         'wrk.method = "POST"',
@@ -60,7 +60,7 @@ def wrk(
     seconds: float,
     refused: float = 0.0,
 ) -> Measured:
-    """Asks as fast as it is answered; every answer must be a 200, but for a known part."""
+    """Sends requests as fast as possible; every answer must be a 200, except a known fraction."""
     before = cpu_seconds(pid)
     done = subprocess.run(
         ["wrk", "-t1", f"-c{connections}", f"-d{round(seconds)}s", "-s", str(lua),
@@ -78,7 +78,7 @@ def wrk(
 def latencies(
     folder: Path, port: int, path: str, body: Path, rate: float, clients: int, seconds: int
 ) -> tuple[float, float]:
-    """Asks at a rate; returns the median and the 99th percentile in seconds."""
+    """Sends requests at a fixed rate; returns the median and the 99th percentile in seconds."""
     log = folder / "h2load.log"
     log.unlink(missing_ok=True)
     subprocess.run(

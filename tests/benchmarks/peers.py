@@ -1,4 +1,4 @@
-"""The tables that are compared: rows of random floats under the same random keys in each."""
+"""The compared tables: each has the same random keys and random float rows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ BATCH = 65536
 
 
 def random_keys(count: int) -> np.ndarray:
-    """Distinct int64 keys, not negative: DenseHashTable needs two that never occur."""
+    """Distinct nonnegative int64 keys: DenseHashTable needs two unused keys."""
     keys = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    keys ^= keys >> np.uint64(32)  # a bijection, as the product with an odd number is
+    keys ^= keys >> np.uint64(32)  # a bijection, like the product with an odd number
     assert len(np.unique(keys >> np.uint64(1))) == count
     return (keys >> np.uint64(1)).astype(np.int64)
 
@@ -77,7 +77,7 @@ HASH_TABLES = [DeCore, MutableHashTable, DenseHashTable]
 
 
 def filled(table, keys: np.ndarray, dim: int):
-    """Inserts rows by which a lookup can be told to be right, and returns the table."""
+    """Inserts rows that reveal a wrong lookup, and returns the table."""
     for at in range(0, len(keys), BATCH):
         part = keys[at : at + BATCH]
         table.insert(tf.constant(part), tf.constant(rows_of(part, dim)))
@@ -89,9 +89,9 @@ def rows_of(keys: np.ndarray, dim: int) -> np.ndarray:
 
 
 def repeated_lookup(table, batch: int, times: int) -> Callable[[tf.Tensor], tuple]:
-    """Compiles `times` lookups of `batch` ids each, one after the other, into one function.
+    """Compiles `times` consecutive lookups of `batch` ids each into one function.
 
-    Several for small batches: the price of calling a function from Python is not the op's.
+    Small batches use several lookups, so that the cost of calling a function does not dominate.
     """
 
     @tf.function(input_signature=[tf.TensorSpec([times, batch], tf.int64)])
@@ -100,7 +100,7 @@ def repeated_lookup(table, batch: int, times: int) -> Callable[[tf.Tensor], tupl
         for i in range(times):
             with tf.control_dependencies([used]):
                 rows = table.lookup(ids[i])
-            used += rows[0, 0]  # or TensorFlow would leave the lookup out
+            used += rows[0, 0]  # or TensorFlow would drop the lookup
         return rows, used
 
     return run

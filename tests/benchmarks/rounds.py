@@ -1,4 +1,4 @@
-"""Measures that run in turn, and the tables that show them."""
+"""Interleaved measurements, and the tables of their results."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Measured:
-    """Seconds of one measure, round by round."""
+    """Seconds of one measurement, by round."""
 
     items: int
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
 
     def rate(self) -> float:
-        """Millions of items a second of wall time, the median."""
+        """Million items per second of wall time, the median."""
         return self.items / statistics.median(self.wall) / 1e6
 
 
 class Rounds:
-    """Runs every measure once a round, each round beginning with another one.
+    """Runs every measurement once per round. Each round begins with another one.
 
-    What disturbs the machine for a while then disturbs all of them. Ratios are medians over rounds.
+    So a temporary disturbance of the machine affects all measurements. Ratios are medians over
+    rounds.
     """
 
     def __init__(self) -> None:
@@ -57,7 +58,7 @@ class Rounds:
                     self.measured[name].cpu.append(cpu)
 
     def ratio(self, over: str, under: str, clock: str = "wall") -> float:
-        """How many times faster `over` is than `under`: by "wall" time, or "cpu" of all threads."""
+        """Returns how many times faster `over` is than `under`, by "wall" time or "cpu" time."""
         a, b = self.measured[over], self.measured[under]
         return statistics.median(
             (a.items / s) / (b.items / t)
@@ -67,7 +68,7 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Bar:
-    """What a ratio shall reach."""
+    """The goal for a ratio."""
 
     name: str
     measured: float
@@ -81,7 +82,7 @@ class Bar:
 
 
 class Report:
-    """Markdown tables, in the order of the tests, and the bars at their end."""
+    """Markdown tables in the order of the tests, with the goals at the end."""
 
     def __init__(self) -> None:
         self._tables: dict[str, list[list[str]]] = {}

@@ -1,4 +1,4 @@
-"""Saving and restoring tables, beside the disk, plain insertion and MutableHashTable."""
+"""Saves and restores tables; compares with the disk, plain insertion and MutableHashTable."""
 
 import itertools
 import os
@@ -29,7 +29,7 @@ def seconds(body):
 
 
 def write_like_dd(path, size):
-    """Writes so many bytes from first to last and waits until they are on the disk."""
+    """Writes this many bytes sequentially and waits until they are on the disk."""
     block = np.random.default_rng(0).bytes(4 * MIB)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for at in range(0, size, len(block)):
@@ -39,9 +39,9 @@ def write_like_dd(path, size):
 
 
 class PeakMemory:
-    """The most resident memory above what there was, `mib`, and above what stays, `mib_passing`.
+    """Peak resident memory above the start, `mib`, and above the memory that stays, `mib_passing`.
 
-    Pages of mapped files are not ours.
+    Excludes pages of mapped files.
     """
 
     def __enter__(self):
@@ -218,7 +218,7 @@ def test_training_goes_on(report, rows, tmp_path, consistent):
     @tf.function
     def step(ids):
         table.upsert(ids, table.lookup(ids) + 1.0)
-        # The rest of a model's step, which the table waits for.
+        # The rest of a model's step, which does not use the table.
         work = tf.random.stateless_normal([256, 256], [1, 2])
         for _ in range(8):
             work = tf.linalg.matmul(work, work) / 256.0
@@ -239,7 +239,7 @@ def test_training_goes_on(report, rows, tmp_path, consistent):
         left = itertools.count()
         return steps_while(lambda: next(left) < count)
 
-    # Each save's steps are compared with those before and after, for machines drift.
+    # Compare each save's steps with the steps before and after it, because machines drift.
     alone, during, slower, seconds_a_save, reports = [alone_for(2000)], [], [], [], []
     for _ in range(ROUNDS):
         thread = threading.Thread(target=save, args=[reports])

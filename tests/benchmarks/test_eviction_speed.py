@@ -1,8 +1,8 @@
-"""What policies cost a training step, beside the same step of a table without one.
+"""The cost of policies in a training step, compared with a table without a policy.
 
-A step is lookup, gradient, Adam on 8192 ids: Zipf draws of ids that have rows, and one in twenty an
-id that was never seen, as in a log that goes on. A bounded table is full, so such an id costs
-another its row. The table without a policy grows instead.
+A step is lookup, gradient and Adam on 8192 ids: Zipf draws of ids with rows, and one in twenty a
+new id, as in a continuing log. A limited table is full, so a new id evicts another row. The table
+without a policy grows instead.
 """
 
 import keras
@@ -37,7 +37,7 @@ def policies(rows):
 
 
 class Trained:
-    """A table that goes through the log."""
+    """A table that is trained on the log."""
 
     def __init__(self, name, rows, arguments, log):
         self.table = de.Variable(dim=DIM, name=f"speed {name}", init_size=rows, **arguments)
@@ -72,13 +72,13 @@ def log_of(rows, steps):
 
 
 def test_policies_cost_less_than_a_tenth_of_a_step(report, rows, rounds):
-    rows, rounds = rows // 4, 2 * rounds  # a full table gives up a sixteenth every few rounds
+    rows, rounds = rows // 4, 2 * rounds  # a full table evicts a sixteenth every few rounds
     log = log_of(rows, STEPS * (rounds + 1))
     turns = Rounds()
     for name, arguments in policies(rows).items():
         turns.add(name, STEPS * BATCH, Trained(name, rows, arguments, log).run)
     turns.run(rounds)
-    # Of all time, not of a median round: making room is rare and long.
+    # Use the total time, not a median round: evictions are rare and long.
     totals = {name: sum(measured.wall) for name, measured in turns.measured.items()}
     ratios = {name: totals["no policy"] / total for name, total in totals.items()}
     for name, ratio in ratios.items():

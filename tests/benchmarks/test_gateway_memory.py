@@ -1,4 +1,4 @@
-"""The gateway's resident memory over DE_BENCH_REQUESTS requests, 10^6 if not set: minutes."""
+"""Resident memory of the gateway over DE_BENCH_REQUESTS requests (default 10^6): minutes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ PARTS = 10
 
 
 def memory_of(pid: int) -> int:
-    """Returns a process's resident kilobytes."""
+    """Returns a process's resident memory in kilobytes."""
     text = Path(f"/proc/{pid}/status").read_text()
     return int(text.split("VmRSS:")[1].split()[0])
 
 
 class Sampled:
-    """Samples a process's memory every half second while it lasts; a context manager."""
+    """A context manager that samples a process's memory every half second."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -53,7 +53,7 @@ class Sampled:
 
 
 def mixed(folder: Path) -> Path:
-    """Writes a script that asks for one thing after the other; a seventh is refused."""
+    """Writes a script that sends the requests in turn. A seventh of them is refused."""
     ids = np.random.default_rng(0).integers(0, 200_000, 16).tolist()
     inputs = {"user": [7] * 8, "item": ids[:8]}
     lookup = {"table": "user", "ids": ids}

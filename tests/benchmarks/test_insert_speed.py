@@ -1,4 +1,4 @@
-"""Inserting new keys by the op, from empty, beside TensorFlow's own hash tables."""
+"""Inserts new keys into an empty table with the op; compares with TensorFlow's hash tables."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ BARS = {"MutableHashTable": (4, 8), "DenseHashTable": (1.5, 3)}
 
 
 class FromEmpty:
-    """Fills a fresh table of one kind, batch by batch."""
+    """Fills a new table of one kind, batch by batch."""
 
     def __init__(self, kind, dim: int, keys: np.ndarray) -> None:
         self.kind = kind
@@ -26,7 +26,7 @@ class FromEmpty:
         self.insert = None
 
     def prepare(self) -> None:
-        """Makes the table, compiles the function, and touches and frees as much memory."""
+        """Creates the table, compiles the function, and touches and frees as much memory."""
         self.table = self.insert = None
         memory = np.empty(len(self.batches) * BATCH * (self.dim * 4 + 16) * 2, np.uint8)
         memory[::4096] = 1

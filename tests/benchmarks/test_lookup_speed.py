@@ -1,7 +1,7 @@
-"""The lookup op in a `tf.function` beside a dense gather and TensorFlow's own hash tables.
+"""The lookup op in a `tf.function`, compared with a dense gather and TensorFlow's hash tables.
 
-The bars are printed with what was measured. A test fails only where half a bar is missed, so that a
-disturbed machine does not fail it and a real loss does.
+The output includes the goals. A test fails only if it misses half of a goal, so that a busy machine
+does not fail it but a real regression does.
 """
 
 import numpy as np
@@ -15,13 +15,13 @@ pytestmark = pytest.mark.benchmark
 
 BATCHES = (256, 16384, 131072)
 KEYS_A_ROUND = 131072
-#: Of the lookup against each peer: the bar, and what would be better.
+#: The lookup against each peer: the goal, and the stretch goal.
 BARS = {"tf.gather": (0.6, 1.0), "MutableHashTable": (5, 8), "DenseHashTable": (1.5, 2)}
 
 
 @pytest.fixture(scope="module", params=[16, 64])
 def tables(request, rows):
-    """Everyone with the same rows."""
+    """All peers, with the same rows."""
     dim = request.param
     keys = peers.random_keys(rows)
     made = [peers.filled(table(dim), keys, dim) for table in peers.HASH_TABLES]

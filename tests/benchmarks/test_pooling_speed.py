@@ -1,8 +1,8 @@
-"""Pooled lookups beside `tf.gather` and a segment sum on a dense variable.
+"""Pooled lookups, compared with `tf.gather` and a segment sum on a dense variable.
 
-The peer's ids are row numbers: it hashes nothing. Beside both, without the gradient, the library's
-own unpooled lookup with a segment sum. The bars are printed with what was measured. A test fails
-only where half a bar is missed, so that a disturbed machine does not fail it and a real loss does.
+The peer's ids are row numbers, so it hashes nothing. Without the gradient, a third measurement is
+the library's unpooled lookup with a segment sum. The output includes the goals. A test fails only
+if it misses half of a goal, so that a busy machine does not fail it but a real regression does.
 """
 
 import numpy as np
@@ -16,17 +16,17 @@ from tests.benchmarks.rounds import Bar, Rounds
 pytestmark = pytest.mark.benchmark
 
 SEGMENTS, IDS_EACH = 1024, 50
-#: Lookups of other ids in one function: the price of calling it from Python, 0.3 ms or more, is
-#: neither's, and would be a sixth of eight pooled lookups.
+#: Lookups of different ids per function. A call from Python takes 0.3 ms or more, a sixth of eight
+#: pooled lookups, and belongs to neither side.
 STEPS = 32
-#: Of the pooled lookup against gather and segment sum: the bar, and what would be better.
+#: The pooled lookup against gather and segment sum: the goal, and the stretch goal.
 BAR, STRETCH = 2, 4
 
 
 def compiled(pooled, variable, with_gradient):
-    """Returns a function of ids [STEPS, SEGMENTS, IDS_EACH] that pools them, step by step.
+    """Returns a function that pools ids [STEPS, SEGMENTS, IDS_EACH] step by step.
 
-    With the gradient it is summed by id, which is what an optimizer needs.
+    With the gradient, it sums the gradient by id, as an optimizer needs.
     """
 
     def step(ids):
@@ -37,7 +37,7 @@ def compiled(pooled, variable, with_gradient):
             loss = tf.reduce_sum(rows * rows)
         gradient = tape.gradient(loss, variable)
         if variable.shape[0] == 0:
-            return rows, gradient.values  # of a table: summed already
+            return rows, gradient.values  # a table's gradient is already summed
         unique, places = tf.unique(gradient.indices)
         return rows, tf.math.unsorted_segment_sum(gradient.values, places, tf.size(unique))
 
@@ -48,14 +48,14 @@ def compiled(pooled, variable, with_gradient):
             with tf.control_dependencies([used]):
                 rows, gradient = step(batches[i])
             firsts.append(rows[0])
-            used += rows[0, 0] + gradient[0, 0]  # or TensorFlow would leave it out
+            used += rows[0, 0] + gradient[0, 0]  # or TensorFlow would drop the step
         return tf.stack(firsts), used
 
     return run
 
 
 def drawn(distribution, rows):
-    """Returns row numbers [STEPS, SEGMENTS, IDS_EACH]: all alike, or by Zipf's law with 1.05."""
+    """Returns row numbers [STEPS, SEGMENTS, IDS_EACH], uniform, or Zipf with exponent 1.05."""
     rng = np.random.default_rng(1)
     if distribution == "uniform":
         return rng.integers(0, rows, [STEPS, SEGMENTS, IDS_EACH])

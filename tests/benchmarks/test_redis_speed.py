@@ -1,4 +1,4 @@
-"""Rows in Redis beside redis-benchmark with pipelining, on the same bytes, in turns.
+"""Rows in Redis, compared with redis-benchmark with pipelining on the same bytes, interleaved.
 
 Run: pytest tests/benchmarks/test_redis_speed.py -m benchmark -s
 """
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.benchmark
 
 
 def benchmarked(port, command):
-    """Returns the requests a second of redis-benchmark, 100 in each pipeline."""
+    """Returns redis-benchmark's requests per second, with pipelines of 100."""
     words = ["-p", str(port), "-n", "100000", "-P", "100", "-d", str(4 * DIM), "-r", str(ROWS)]
     done = subprocess.run(
         ["redis-benchmark", *words, "-t", command, "-q"],

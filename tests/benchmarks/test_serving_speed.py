@@ -1,7 +1,7 @@
 """Exported and published tables: loading, memory, lookups, deltas.
 
-Where `DE_BENCH_MODELS` names a folder, the models that are only loaded are made there by the first
-run and found by the next ones, which then take a short time of a quiet machine.
+If `DE_BENCH_MODELS` names a folder, the first run creates the models for the loading tests there,
+and later runs reuse them. Then the tests need only a short quiet time.
 """
 
 import json
@@ -25,8 +25,8 @@ from tests.benchmarks.rounds import Bar, Rounds
 pytestmark = pytest.mark.benchmark
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS = 3
-LOOKUP_ROUNDS = 25  # of 50 ms each, which anything disturbs
-BATCHES = 64  # different ones, so that rows come from memory
+LOOKUP_ROUNDS = 25  # of 50 ms each, which are sensitive to disturbances
+BATCHES = 64  # different ones, so that rows come from main memory
 
 
 class Model(tf.Module):
@@ -58,7 +58,7 @@ def models(tmp_path):
 
 
 def exported(folder, rows, dim, peer=False):
-    """The path of a model of so many rows, which is made unless it is there."""
+    """Returns the path of a model with this many rows; creates the model if it is missing."""
     path = folder / "1"
     if path.exists():
         return str(path)
@@ -144,7 +144,7 @@ MEMORY = """
 
 
 def test_publish(report, rows, tmp_path):
-    """One in a hundred rows changes; lookups with no, one and three deltas; a second version."""
+    """Changes one in a hundred rows; looks up with 0, 1 and 3 deltas; loads a second version."""
     dim, rows = 16, rows * 10
     model = Model(rows, dim)
     keys, model.keys = model.keys, None
@@ -244,7 +244,7 @@ def test_lookup(report, rows, tmp_path, dim, factor):
 
 
 def test_lookups_while_a_version_loads(report, rows, models, tmp_path):
-    """In C++, as TensorFlow Serving: DE_MODEL_VERSIONS is the built `serving_ops/loader`."""
+    """Runs in C++, like TensorFlow Serving: DE_MODEL_VERSIONS is the built `serving_ops/loader`."""
     program = os.environ.get("DE_MODEL_VERSIONS")
     if not program:
         pytest.skip("needs DE_MODEL_VERSIONS, the program that serving_ops/loader builds")

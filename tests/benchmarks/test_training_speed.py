@@ -1,18 +1,17 @@
-"""One training step beside a dense variable, and beside reading, changing and writing rows.
+"""One training step, compared with a dense variable and with read-modify-write of rows.
 
-A step is lookup, gradient, Adam; the gradient of the rows comes from the layers above, whose cost
-is not measured here. Every step of a round has other ids.
+A step is lookup, gradient and Adam. The gradient of the rows comes from the layers above, whose
+cost is not measured. Every step of a round has other ids.
 
-The dense peer reads its rows by `tf.gather`. Keras's own Adam moves all rows in each step, so its
-sparse-aware optimizer is the lazy Adam written out here: equal ids are summed by `tf.unique` and
-`tf.math.unsorted_segment_sum`, then rows and slots of the touched ids alone are read by `tf.gather`
-and written by `scatter_nd_update`.
+The dense peer reads its rows with `tf.gather`. Keras's own Adam moves all rows in each step, so the
+peer uses a lazy Adam: it sums equal ids with `tf.unique` and `tf.math.unsorted_segment_sum`, then
+reads only the touched rows and slots with `tf.gather` and writes them with `scatter_nd_update`.
 
-The other peer is the way of the library's ancestor, by this library's verbs: rows and slots lie in
-three tables. The forward pass looks all ids up. The gradient is summed by id, as in the dense peer;
-then rows and slots of the distinct ids are looked up, updated as dense tensors, and upserted. (The
-ancestor's optimizer reads the rows again before it updates them, as this peer does. Between its
-tables and the update it keeps them in variables; docs/benchmarks.md says what that costs.)
+The other peer works as tfra does, with this library's verbs. Rows and slots are in three tables.
+The forward pass looks up all ids. The peer sums the gradient by id, as the dense peer does, looks
+up rows and slots of the distinct ids, updates them as dense tensors, and upserts them. (tfra's
+optimizer also reads the rows again before the update. It keeps them in variables between its tables
+and the update; docs/benchmarks.md gives the cost.)
 """
 
 import keras
@@ -28,12 +27,12 @@ pytestmark = pytest.mark.benchmark
 
 BATCH, STEPS = 16384, 32
 RATE, BETA_1, BETA_2, EPSILON = 0.001, 0.9, 0.999, 1e-7
-#: Of our step against each peer: the bar, and what would be better.
+#: Our step against each peer: the goal, and the stretch goal.
 BARS = {"dense": (1.0, 1.5), "read-modify-write": (5.0, 8.0)}
 
 
 def zipf_ranks(rows: int, count: int) -> np.ndarray:
-    """Draws `count` numbers below `rows`, rank k with a probability of about k ** -1.05."""
+    """Draws `count` numbers below `rows`; rank k has a probability of about k ** -1.05."""
     weights = np.arange(1, rows + 1, dtype=np.float64) ** -1.05
     return np.random.default_rng(0).choice(rows, size=count, p=weights / weights.sum())
 
@@ -44,7 +43,7 @@ def summed(gradient: tf.IndexedSlices) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def adam_step(gradient, rows, m, v, step):
-    """Returns what Adam makes of some rows and their slots."""
+    """Returns rows and slots after one Adam update."""
     power_1, power_2 = tf.pow(BETA_1, step), tf.pow(BETA_2, step)
     m += (gradient - m) * (1 - BETA_1)
     v += (tf.square(gradient) - v) * (1 - BETA_2)
@@ -75,7 +74,7 @@ class Ours:
 
 
 class Dense:
-    """A variable of all rows, read by `tf.gather`, and a lazy Adam."""
+    """A variable with all rows, read with `tf.gather`, and a lazy Adam."""
 
     name = "dense"
 
@@ -100,7 +99,7 @@ class Dense:
 
 
 class ReadModifyWrite:
-    """Rows and slots in tables of their own, by this library's verbs."""
+    """Rows and slots in separate tables, used through this library's verbs."""
 
     name = "read-modify-write"
 

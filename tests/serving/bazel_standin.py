@@ -1,8 +1,7 @@
 """A small stand-in for TensorFlow Serving's source tree, which an old Bazel can build offline.
 
 Its `@org_tensorflow` wraps the headers and libraries of the installed wheel. Its model server is
-the loader program of `serving_ops/loader`, linked with SUPPORTED_TENSORFLOW_OPS and nothing else of
-ours.
+the loader program of `serving_ops/loader`, linked only with SUPPORTED_TENSORFLOW_OPS.
 """
 
 import os
@@ -15,7 +14,7 @@ from versions import versions
 
 from tests.serving.tools import ROOT, run
 
-RULES = Path("/usr/share/bazel")  # of Debian's bazel-rules-* packages
+RULES = Path("/usr/share/bazel")  # from Debian's bazel-rules-* packages
 SERVER_TARGET = "//tensorflow_serving/model_servers:tensorflow_model_server"
 SERVER = """
 SUPPORTED_TENSORFLOW_OPS = [
@@ -43,7 +42,7 @@ package(default_visibility = ["//visibility:public"])
 cc_library(name = "framework", deps = ["//:wheel"])
 cc_library(name = "lib", deps = ["//:wheel"])
 """
-# Upstream's two groups of options, so far as they fit; no optimising, for this is about linking.
+# Upstream's two groups of options that fit here. Without optimization: only linking matters.
 OPTIONS = """
 startup --batch --output_user_root={outputs}
 build --cxxopt=-std=c++17 --host_cxxopt=-std=c++17
@@ -62,14 +61,14 @@ def write(path, text):
 
 
 def make_tree(root, tensorflow):
-    """Makes the tree and its repositories.
+    """Creates the tree and its repositories.
 
     Args:
         root: An empty folder.
         tensorflow: The folder of the installed package.
 
     Returns:
-        The tree, a git repository at the release, without the overlay.
+        The tree: a git repository at the release, without the overlay.
     """
     tree = root / "serving"
     write(tree / "WORKSPACE", "")
@@ -85,7 +84,7 @@ def make_tree(root, tensorflow):
     for library in tensorflow.glob("libtensorflow_*.so.2"):
         (repository / "lib").mkdir(exist_ok=True)
         (repository / "lib" / library.name).symlink_to(library)
-    # Debian's rules ask Bazel for something that Debian's Bazel does not have yet.
+    # Debian's rules require a feature that Debian's Bazel lacks.
     rules = root / "rules_cc"
     shutil.copytree(RULES / "rules" / "cc", rules)
     for path in (rules / "cc" / "private" / "rules_impl").glob("*.bzl"):
@@ -112,10 +111,10 @@ def make_tree(root, tensorflow):
 
 
 def build(tree, output, scripts):
-    """Builds the model server by `build_model_server.sh` in a folder of scripts.
+    """Builds the model server with `build_model_server.sh` in a folder of scripts.
 
     Returns:
-        The exit code, and what was printed.
+        The exit code and the output.
     """
     command = [scripts / "build_model_server.sh", "--tree", tree, "--output", output]
     command += ["--jobs", len(os.sched_getaffinity(0)), "--memory-mb", 4096]

@@ -1,4 +1,4 @@
-"""What the tests of the serving overlay share: exports, and the tools that a machine may lack."""
+"""Fixtures of the serving overlay's tests: exports, and tools that a machine may lack."""
 
 import fcntl
 import os
@@ -65,10 +65,10 @@ with tf.Graph().as_default(), tf.compat.v1.Session() as session:
 
 @pytest.fixture(scope="session")
 def export_versions():
-    """Returns a function that exports a model whose every row holds the version's number.
+    """Returns a function that exports a model whose every row contains the version's number.
 
-    Published instead, the second version is a delta of one row, and both have requests to warm up;
-    by the builder of TensorFlow 1 they are the graph of a session.
+    Published versions: the second is a delta of one row, and both have warm-up requests. Versions
+    of TensorFlow 1's builder contain a session's graph.
     """
 
     def export(root, *versions, rows=1000, how="export"):
@@ -82,7 +82,7 @@ def export_versions():
 
 @pytest.fixture(scope="session")
 def serving_python():
-    """Returns the Python of an environment with the TensorFlow that serves; kept in `build`."""
+    """Returns the Python of an environment with the serving TensorFlow; kept in `build`."""
     version = versions()["TENSORFLOW"]
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     folder = ROOT / "build" / f"tensorflow-{version}-python{python}"

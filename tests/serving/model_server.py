@@ -1,4 +1,4 @@
-"""A model server in a process of its own: the binary of DE_MODEL_SERVER, or the gateway."""
+"""A model server process: the binary of DE_MODEL_SERVER, or the gateway."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tests.serving.tools import ROOT
 BINARY = os.environ.get("DE_MODEL_SERVER")
 PRELOAD = os.environ.get("DE_MODEL_SERVER_PRELOAD")
 MODEL = "rows"
-# The image's flags: without them a damaged version holds every other version up for minutes.
+# The image's flags. Without them a damaged version blocks every other version for minutes.
 LOAD_FLAGS = (
     "--num_load_threads=2",
     "--load_retry_interval_micros=1000000",
@@ -34,7 +34,7 @@ def free_port():
 
 
 def binary_command(root, folder, grpc_port, rest_port, every_version, batching):
-    """Returns how TensorFlow Serving's model server is started."""
+    """Returns the command line of TensorFlow Serving's model server."""
     command = [BINARY, f"--port={grpc_port}", f"--rest_api_port={rest_port}"]
     command += ["--file_system_poll_wait_seconds=1", "--grpc_max_threads=64", *LOAD_FLAGS]
     if batching:
@@ -52,7 +52,7 @@ def binary_command(root, folder, grpc_port, rest_port, every_version, batching):
 
 
 def gateway_command(root, folder, grpc_port, rest_port, every_version, batching):
-    """Returns how the gateway is started in its place."""
+    """Returns the command line of the gateway in its place."""
     del folder
     command = [sys.executable, "-m", "server", "--model-dir", root, "--model-name", MODEL]
     command += ["--port", rest_port, "--grpc-port", grpc_port, "--poll-seconds", 1]
@@ -62,7 +62,7 @@ def gateway_command(root, folder, grpc_port, rest_port, every_version, batching)
 
 
 class ModelServer:
-    """Serves a folder of versions; a context manager that leaves nothing behind."""
+    """Serves a folder of versions. A context manager that stops the process at the end."""
 
     def __init__(self, command_of, root, folder, every_version=False, batching=False, wait=True):
         self.wait = wait
@@ -112,7 +112,7 @@ class ModelServer:
         return {int(each["version"]): each["state"] for each in said["model_version_status"]}
 
     def wait_for(self, state, version=None, seconds=300):
-        """Waits until a version, or any, is in a state."""
+        """Waits until a version, or any version, is in a state."""
         deadline = time.monotonic() + seconds
         said = None
         while time.monotonic() < deadline:

@@ -1,6 +1,6 @@
-"""Bazel takes the overlay; what the build script builds knows the ops.
+"""Bazel accepts the overlay, and the build script's binary contains the ops.
 
-Compiling takes six minutes of CPU and is slow; that Bazel takes the package is always looked at.
+Compiling takes six minutes of CPU and is slow. The check that Bazel accepts the package is fast.
 """
 
 import importlib.util
@@ -37,7 +37,7 @@ def look_up(program, root):
 
 
 def processes(said):
-    """Returns how many compilers, archivers and linkers Bazel started."""
+    """Returns the number of compilers, archivers and linkers that Bazel started."""
     return int(re.search(r"processes?:.*?(\d+) local", said)[1])
 
 
@@ -65,7 +65,7 @@ def test_a_linked_program_looks_up_and_alwayslink_is_what_makes_it(tree, export_
     package.write_text(package.read_text("utf-8").replace("alwayslink = 1", "alwayslink = 0"))
     code, said = bazel_standin.build(tree, tmp_path / "without", scripts)
     assert code == 1
-    assert processes(said) <= 3  # nothing compiled again: archived and linked
+    assert processes(said) <= 3  # only archived and linked, not compiled again
     assert "must hold the ops, and does not" in said
     answer = look_up(tmp_path / "without", exported)
     assert "DeFrozenTable" in answer["load_error"]

@@ -1,4 +1,4 @@
-"""The compose file and the Dockerfile agree with each other and with the gateway's flags."""
+"""The compose file, the Dockerfile and the gateway's flags match."""
 
 import re
 import subprocess
@@ -22,7 +22,7 @@ def test_every_service_is_a_stage_of_the_dockerfile(services):
     stages = re.findall(r"^FROM .* AS (\S+)$", (ROOT / "Dockerfile").read_text("utf-8"), re.M)
     assert {each["build"]["target"] for each in services.values()} <= set(stages)
     assert {"wheel", "trainer", "model-server", "gateway", "gateway-front", "dev"} <= set(stages)
-    # Builders that build whatever stands above a target must not begin to compile TensorFlow.
+    # Some builders build every stage before the target. They must not compile TensorFlow.
     assert stages[-2:] == ["model-server-build", "model-server"]
 
 

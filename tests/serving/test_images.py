@@ -1,4 +1,4 @@
-"""The images are built and do their work: one trains and exports, one serves and looks up."""
+"""The images work: one trains and exports, one serves and looks up."""
 
 import json
 import os
@@ -20,7 +20,7 @@ pytestmark = [
     needs("buildah", "debootstrap", "ps"),
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for a chroot"),
 ]
-WORK = ROOT / "build" / "images"  # kept: the second run takes its layers from there
+WORK = ROOT / "build" / "images"  # kept, so that the next run reuses its layers
 ISOLATED = ["--isolation", "chroot", "--network", "host"]
 
 
@@ -35,14 +35,14 @@ def builder():
 
 
 def settings(builder, target):
-    """Returns what the image says of how it runs."""
+    """Returns the image's configuration."""
     said = json.loads(run([*builder.command, "inspect", f"localhost/de-core/{target}"]))
     return said["Docker"]["config"]
 
 
 @contextmanager
 def running(builder, target, command, *options):
-    """Runs a command in a container of its own; the process is buildah's."""
+    """Runs a command in a new container; returns buildah's process."""
     name = run([*builder.command, "from", "--pull-never", f"localhost/de-core/{target}"]).strip()
     full = [*builder.command, "run", *ISOLATED, *options, name, "--", *command]
     try:
@@ -59,7 +59,7 @@ def running(builder, target, command, *options):
 
 
 def in_container(builder, target, command, *options, timeout=900):
-    """Runs a command to its end and returns what it printed; it must succeed."""
+    """Runs a command, which must succeed, and returns its output."""
     with running(builder, target, command, *options) as process:
         said, _ = process.communicate(timeout=timeout)
         assert process.returncode == 0, said[-4000:]
@@ -67,7 +67,7 @@ def in_container(builder, target, command, *options, timeout=900):
 
 
 def descendants(pid):
-    """Returns a process and all that it started, the innermost last."""
+    """Returns a process and its descendants, the innermost last."""
     children = subprocess.run(
         ["ps", "--ppid", str(pid), "-o", "pid="], capture_output=True, text=True, check=False
     ).stdout.split()
@@ -75,7 +75,7 @@ def descendants(pid):
 
 
 def stop(builder, target, process):
-    """Sends what runs in the container the signal that a stop sends; returns how it ended."""
+    """Sends the stop signal to the container's process; returns its exit status."""
     name = settings(builder, target).get("StopSignal", "SIGTERM")
     os.kill(descendants(process.pid)[-1], signal.Signals[name])
     said, _ = process.communicate(timeout=60)
@@ -89,7 +89,7 @@ def ask(port, path, body=None):
 
 
 def wait_for(process, done, seconds=180):
-    """Waits for what `done` returns, once it returns something."""
+    """Waits until `done` returns a true value, and returns it."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -145,7 +145,7 @@ def test_what_the_trainer_exports_the_gateway_serves(builder, tmp_path):
         in_container(builder, "gateway", healthy)
         code, said = stop(builder, "gateway", process)
         assert code == 0, said[-4000:]
-    with running(builder, "gateway", healthy) as process:  # nobody is there any more
+    with running(builder, "gateway", healthy) as process:  # no gateway is running
         said, _ = process.communicate(timeout=60)
         assert process.returncode != 0, said
 

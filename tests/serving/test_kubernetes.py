@@ -1,4 +1,4 @@
-"""The Kubernetes example fits Kubernetes' schemas, the gateway's flags and the image."""
+"""The Kubernetes example matches Kubernetes' schemas, the gateway's flags and the image."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""TensorFlow's own loader, in C++, serves the tables while versions come and go."""
+"""TensorFlow's own C++ loader serves the tables while versions change."""
 
 import json
 import shutil
@@ -62,7 +62,7 @@ def test_swapping_versions_under_load_fails_no_request(programs, export_versions
         for version in "23":
             time.sleep(2)
             (all_versions / version).rename(root / version)
-            shutil.rmtree(root / str(int(version) - 1))  # under a server that maps its files
+            shutil.rmtree(root / str(int(version) - 1))  # while the server maps its files
 
     code, said = answers(programs["with_ops"], root, seconds=7, meanwhile=publish)
     assert code == 0

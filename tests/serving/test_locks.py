@@ -1,4 +1,4 @@
-"""The images' lock files are in step with their sources, and the Dockerfile keeps to its layers."""
+"""The images' lock files match their sources, and the Dockerfile uses its layers."""
 
 import re
 

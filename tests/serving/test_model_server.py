@@ -1,7 +1,7 @@
-"""A model server with the ops inside, from the outside: gRPC, REST, versions, corruption, batching.
+"""A model server with the ops, seen by clients: gRPC, REST, versions, corruption, batching.
 
-Run against the gateway, which offers the same two protocols, and against the binary named by
-DE_MODEL_SERVER where that is set (DE_MODEL_SERVER_PRELOAD: an op library that it must preload).
+Runs against the gateway, which offers the same two protocols, and against the binary in
+DE_MODEL_SERVER if set (DE_MODEL_SERVER_PRELOAD: an op library that it must preload).
 """
 
 import os
@@ -49,7 +49,7 @@ def folder(tmp_path):
 
 
 def publish(exported, folder, version):
-    """Copies a version in, seen whole or not at all."""
+    """Copies a version into the folder atomically."""
     shutil.copytree(exported / str(version), folder / "copying")
     (folder / "copying").rename(folder / "root" / str(version))
 
@@ -124,7 +124,7 @@ def test_a_swap_under_load_fails_no_request_and_rolls_back(command_of, exported,
                 try:
                     answer = looked_up(server)
                     version = int(answer[0][0])
-                    assert answer == rows(version)  # never a mix of two
+                    assert answer == rows(version)  # never a mix of two versions
                     seen.add(version)
                 except Exception as error:
                     failures.append(error)
@@ -136,7 +136,7 @@ def test_a_swap_under_load_fails_no_request_and_rolls_back(command_of, exported,
             for version in (2, 3):
                 publish(exported, folder, version)
                 server.wait_for("AVAILABLE", version)
-            shutil.rmtree(folder / "root" / "3")  # back to the version before
+            shutil.rmtree(folder / "root" / "3")  # back to the previous version
             eventually(lambda: looked_up(server) == rows(2))
         finally:
             stop.set()
@@ -196,7 +196,7 @@ def test_a_version_is_warmed_up_by_the_requests_in_it(command_of, published, fol
     with ModelServer(command_of, folder / "root", folder) as server:
         said = server.log.read_text(errors="replace")
         assert looked_up(server) == rows(1)
-    # The gateway's words, and TensorFlow Serving's.
+    # The gateway's text and TensorFlow Serving's text.
     assert re.search(r"warmed up by 3 requests|warmup records read: 3", said), said[-4000:]
 
 

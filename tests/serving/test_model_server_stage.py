@@ -1,4 +1,4 @@
-"""What the Dockerfile's stage `model-server` does, so far as it can be run without its base."""
+"""The steps of the Dockerfile's stage `model-server` that run without its base image."""
 
 import json
 import os
@@ -19,7 +19,7 @@ RELEASE = versions()["TENSORFLOW_SERVING"]
 
 
 def instructions(stage):
-    """Returns the instructions of a stage of the Dockerfile, one a line."""
+    """Returns the instructions of one stage of the Dockerfile, one per line."""
     text = (ROOT / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     (begin,) = [i for i, line in enumerate(lines) if re.match(rf"FROM .* AS {stage}$", line)]
@@ -35,7 +35,7 @@ def git(folder, *arguments):
 
 @pytest.fixture
 def upstream(tmp_path):
-    """A repository whose release differs from what came after it."""
+    """A repository whose release differs from its newest commit."""
     folder = tmp_path / "upstream"
     server = folder / apply_overlay.SERVER
     server.parent.mkdir(parents=True)
@@ -85,14 +85,15 @@ def test_the_remedy_for_a_tree_of_another_version_works(upstream, tmp_path):
 
 @contextmanager
 def first_process(tmp_path, last_line, *arguments):
-    """Runs the entry point as a container does; the server is a program that says its arguments."""
+    """Runs the entry point as a container does, with a server that prints its arguments."""
     program = tmp_path / "bin" / "tensorflow_model_server"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@"\necho ready\n{last_line}\n')
     program.chmod(0o755)
     environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
     environment |= {"MODEL_NAME": "a model", "MODEL_BASE_PATH": "/models"}
-    # What a shell runs in the background ignores SIGINT, and Bash never heeds what it ignored so.
+    # A shell's background jobs ignore SIGINT, and Bash cannot trap a signal that it ignored at
+    # start.
     command = ["env", "--default-signal", "unshare", "--pid", "--fork", "--kill-child"]
     command.append(SERVING_OPS / "run_model_server.sh")
     with subprocess.Popen(
@@ -113,7 +114,8 @@ needs_namespace = pytest.mark.skipif(
 @needs("ps")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_server_stops_when_its_container_is_told_to(tmp_path, number):
-    # As TensorFlow Serving, the program takes no signals; as a first process it would get none.
+    # Like TensorFlow Serving the program handles no signals, so as a first process it would get
+    # none.
     with first_process(tmp_path, "exec sleep 60", "--enable_batching") as process:
         said = list(iter(process.stdout.readline, "ready\n"))
         assert said == [

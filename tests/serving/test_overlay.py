@@ -1,4 +1,4 @@
-"""The overlay lands in TensorFlow Serving's tree, once, or says why not."""
+"""The overlay is applied to TensorFlow Serving's tree once, or fails with the reason."""
 
 import ast
 import subprocess
@@ -11,7 +11,7 @@ from versions import versions
 
 from tests.serving.tools import ROOT, SERVING_OPS
 
-# The shapes that the list has had upstream, from 2.15 on.
+# The forms of upstream's list since 2.15.
 PLAIN = 'SUPPORTED_TENSORFLOW_OPS = [\n    "@a//b:c",\n]\n'
 ADDED = (
     "package()\n\nSUPPORTED_TENSORFLOW_OPS = if_v2([]) + if_not_v2([\n"

@@ -1,4 +1,4 @@
-"""What one TensorFlow exports, the one that serves loads: its minor may be older."""
+"""The serving TensorFlow loads the exports of another TensorFlow, even if its minor is older."""
 
 import json
 import os

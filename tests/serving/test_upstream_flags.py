@@ -1,4 +1,4 @@
-"""Every source compiles under TensorFlow Serving's own flags, by g++ and by clang."""
+"""Every source compiles with TensorFlow Serving's own flags, with g++ and with clang."""
 
 import re
 import sys
@@ -8,8 +8,8 @@ import pytest
 
 from tests.serving.tools import ROOT, needs, run
 
-# Upstream's .bazelrc: the old string ABI, these instruction sets. The wheel's libraries have the
-# new ABI, so no link is possible, and nothing but the front end runs.
+# Upstream's .bazelrc: the old string ABI and these instruction sets. The wheel's libraries have the
+# new ABI, so nothing can be linked, and only the compiler's front end runs.
 UPSTREAM = ["-std=c++17", "-D_GLIBCXX_USE_CXX11_ABI=0", "-mavx", "-msse4.2"]
 OF_TENSORFLOW = re.compile(r'^#include "((?:tensorflow|absl|unsupported|xla|tsl)/[^"]+)"', re.M)
 FIND = "import importlib.util as u; print(*u.find_spec('tensorflow').submodule_search_locations)"
@@ -43,8 +43,8 @@ def test_kernels_and_ops_compile_against_the_headers_of(compiler, whose, request
     headers = f"{run([python, '-c', FIND]).strip()}/include"
     flags = [*UPSTREAM, "-DEIGEN_MAX_ALIGN_BYTES=64", "-I", ROOT, "-isystem", headers]
     files = sources("kernels", "ops")
-    # TensorFlow's headers take seconds each time, so they are read once. That every file includes
-    # what it uses is shown by the compiler that builds the library.
+    # Parsing TensorFlow's headers takes seconds, so they are parsed once. The library's own build
+    # checks that every file includes what it uses.
     beside = [path for folder in ("kernels", "ops") for path in ROOT.glob(f"de_core/cc/{folder}/*")]
     names = {name for path in beside for name in OF_TENSORFLOW.findall(path.read_text("utf-8"))}
     header = tmp_path / "tensorflow.h"

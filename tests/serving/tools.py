@@ -1,4 +1,4 @@
-"""Running the programs that the tests of the serving overlay need."""
+"""Runs external programs for the tests of the serving overlay."""
 
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ SERVING_OPS = ROOT / "serving_ops"
 
 
 def run(command, timeout=600, **options):
-    """Runs a command that must succeed and returns what it printed."""
+    """Runs a command, which must succeed, and returns its output."""
     done = subprocess.run(
         list(map(str, command)),
         capture_output=True,
@@ -25,6 +25,6 @@ def run(command, timeout=600, **options):
 
 
 def needs(*programs):
-    """Skips, visibly, where the machine lacks a program."""
+    """Skips the test if the machine lacks a program."""
     missing = [program for program in programs if shutil.which(program) is None]
     return pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)} installed")

@@ -1,4 +1,4 @@
-"""Servers that the tests of this folder share."""
+"""Redis servers for this folder's tests."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture(params=["standalone", "cluster"])
 def creator(request):
-    """A `kv_creator` for each kind of Redis, with a model tag of its own."""
+    """A `kv_creator` for each kind of Redis, with a new model tag."""
     if request.param == "standalone":
         yield creator_for([request.getfixturevalue("server")])
     else:

@@ -1,4 +1,4 @@
-"""Real Redis servers on loopback: one, three with Sentinels or as a Cluster, one under TLS."""
+"""Real Redis servers on loopback: one, three with Sentinels or as a Cluster, one with TLS."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Server:
     """A Redis server, or with `--sentinel` a Sentinel.
 
     Args:
-        folder: For its files.
-        options: Further options of the command line.
-        port: None for a free one.
+        folder: The folder for its files.
+        options: Further command-line options.
+        port: The port; None for a free one.
     """
 
     def __init__(self, folder: pathlib.Path, *options: str, port: int | None = None):
@@ -50,7 +50,7 @@ class Server:
         self.process.wait()
 
     def command(self, *words: object) -> str:
-        """Returns what redis-cli prints for a command."""
+        """Returns redis-cli's output for a command."""
         return cli("-p", self.port, *words)
 
 
@@ -62,11 +62,11 @@ def cli(*words: object) -> str:
 
 
 def cluster(folder: pathlib.Path, *options: str) -> list[Server]:
-    """Returns the three nodes of a Cluster.
+    """Starts and returns the three nodes of a Cluster.
 
     Args:
-        folder: For their files.
-        options: Further options of each node's command line.
+        folder: The folder for their files.
+        options: Further command-line options of each node.
     """
     nodes = []
     for number in range(3):
@@ -87,7 +87,7 @@ def cluster(folder: pathlib.Path, *options: str) -> list[Server]:
 
 
 def free_port() -> int:
-    """Returns a port that is free now, and so is the one that a Cluster adds 10000 to."""
+    """Returns a port P that is free now, while P + 10000, which a Cluster needs, is free too."""
     while True:
         with socket.socket() as probe, socket.socket() as bus:
             probe.bind(("127.0.0.1", 0))
@@ -110,14 +110,14 @@ def wait_for(condition, message: str, seconds: float = 30):
 
 
 def require_redis():
-    """Skips a test where Redis is not installed."""
+    """Skips a test if Redis is not installed."""
     if PROGRAM is None:
         pytest.skip("needs redis-server: apt-get install redis-server redis-tools")
     pytest.importorskip("redis", reason="needs pip install 'redis[hiredis]'")
 
 
 def creator_for(nodes, **params):
-    """Returns a `kv_creator` for servers: a Cluster if there are several."""
+    """Returns a `kv_creator` for servers; for a Cluster if there are several."""
     found = {
         "redis_connection_mode": 2 if len(nodes) == 1 else 0,
         "redis_host_ip": ["127.0.0.1"] * len(nodes),

@@ -1,4 +1,4 @@
-"""A Redis Cluster that moves its slots, or loses a master, while rows are trained and read."""
+"""A Redis Cluster moves its slots, or loses a master, while rows are trained and read."""
 
 import re
 import threading
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def nodes(tmp_path):
-    """Three masters, which tell a lost one within a second."""
+    """Three masters that detect a lost master within a second."""
     servers.require_redis()
     found = servers.cluster(tmp_path, "--cluster-node-timeout", "1000")
     yield found

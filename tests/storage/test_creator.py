@@ -1,4 +1,4 @@
-"""`KVCreator` as the way to add a storage, and what its storages cannot do."""
+"""`KVCreator` as the interface for new storages, and the features that storages refuse."""
 
 import json
 import pathlib

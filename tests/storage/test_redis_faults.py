@@ -1,4 +1,4 @@
-"""What users of rows in Redis see when servers, passwords and networks fail."""
+"""Rows in Redis while servers, passwords and networks fail."""
 
 import re
 import signal
@@ -216,7 +216,7 @@ def test_a_sentinel_names_the_new_master(tmp_path):
             "redis_master_name": "main",
             "redis_host_port": [port],
             **QUICK,
-            "redis_retries": 100,  # the Sentinel takes seconds to notice and to choose
+            "redis_retries": 100,  # a Sentinel failover takes seconds
         }
         table = filled(de.RedisTableCreator(de.RedisTableConfig(params=waiting)))
         assert replica.command("wait", "0", "100") is not None

@@ -1,4 +1,4 @@
-"""A Variable in Redis does what one in main memory does."""
+"""A Variable in Redis behaves like one in main memory."""
 
 import keras
 import numpy as np
@@ -110,7 +110,7 @@ def test_training_equals_that_of_a_table_in_memory(creator, make):
 
 def test_an_optimizer_without_a_rule_of_the_engine_trains_too(server):
     class Halving(keras.optimizers.Optimizer):
-        """Moves a row by half of its gradient, and counts in a slot."""
+        """Moves a row by half of its gradient, and counts the steps in a slot."""
 
         def build(self, variables):
             super().build(variables)
@@ -141,7 +141,7 @@ def test_rows_are_there_for_the_next_process_and_graph(server, mode):
     with execution_modes.entered(mode) as runner:
         table = de.Variable(dim=2, name="kept", kv_creator=creator, initializer=7.0)
         if mode == "graph":
-            runner.initialize()  # of the anchor, which empties tables in memory
+            runner.initialize()  # initializes the anchor, which empties tables in memory
         found = runner.run(lambda keys: table.lookup(keys), np.array([1, 2], np.int64))
         np.testing.assert_array_equal(found, [[1.0, 2.0], [7.0, 7.0]])
         runner.run(

@@ -1,4 +1,4 @@
-"""A table and a dense `tf.Variable` of the same rows, which must agree in all that they do."""
+"""A table and a dense `tf.Variable` with the same rows, whose results must agree."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ ROWS = 12
 
 
 class Peers:
-    """Row i of `dense` is the row of key i of `table`.
+    """Row i of `dense` equals the row of key i of `table`.
 
     Args:
-        key_dtype: Of the table.
-        value_dtype: Of both.
-        shards: Tables that the rows are divided among.
-        dim: Values a row.
+        key_dtype: Key dtype of the table.
+        value_dtype: Value dtype of both.
+        shards: The number of tables that share the rows.
+        dim: Values per row.
     """
 
     def __init__(self, key_dtype=tf.int64, value_dtype=tf.float32, shards=1, dim=3):
@@ -27,7 +27,7 @@ class Peers:
         self.table.upsert(self.keys(tf.range(ROWS)), self.dense.value())
 
     def keys(self, numbers):
-        """Returns row numbers, dense, sparse or ragged, as keys of the table."""
+        """Converts row numbers, dense, sparse or ragged, to keys of the table."""
         if isinstance(numbers, tf.SparseTensor):
             return tf.SparseTensor(numbers.indices, self.keys(numbers.values), numbers.dense_shape)
         if isinstance(numbers, tf.RaggedTensor):
@@ -38,7 +38,7 @@ class Peers:
         return tf.cast(numbers, self.table.key_dtype)
 
     def dense_gradient(self, gradient: tf.IndexedSlices) -> np.ndarray:
-        """Returns the table's gradient with one row for each row of `dense`."""
+        """Returns the table's gradient as a dense array with one row per row of `dense`."""
         result = np.zeros(self.dense.shape, np.float64)
         for key, row in zip(gradient.indices.numpy(), gradient.values.numpy(), strict=True):
             number = int(key[3:]) if isinstance(key, bytes) else int(key)
@@ -46,15 +46,15 @@ class Peers:
         return result
 
     def check(self, lookup, dense_lookup, ids, weights=None, in_function=False, tolerance=1e-6):
-        """Compares results, and the gradients of rows and weights, of two ways to look ids up.
+        """Compares the results, and the gradients of rows and weights, of two kinds of lookups.
 
         Args:
             lookup: `f(table, ids, weights)`.
             dense_lookup: `f(dense, ids, weights)`.
-            ids: Row numbers.
-            weights: Of the ids, or None.
-            in_function: Whether to trace them.
-            tolerance: Absolute and relative.
+            ids: The row numbers to look up.
+            weights: The weights of the ids, or None.
+            in_function: True to trace both.
+            tolerance: Absolute and relative tolerance.
         """
         factors = None if weights is None else weights.values
 
@@ -94,7 +94,7 @@ class Peers:
 
 
 def with_values(like, values):
-    """Returns a sparse or ragged tensor as `like`, with other values."""
+    """Returns a sparse or ragged tensor like `like`, with other values."""
     if isinstance(like, tf.SparseTensor):
         return tf.SparseTensor(like.indices, values, like.dense_shape)
     return like.with_flat_values(values)

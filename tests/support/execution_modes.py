@@ -1,4 +1,4 @@
-"""Runs the same steps in eager mode, in a `tf.function` and in a session of TensorFlow 1."""
+"""Runs the same steps eagerly, in a `tf.function`, and in a session of TensorFlow 1."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ NAMES = ("eager", "function", "graph")
 
 
 class Eager:
-    """Calls functions as they are."""
+    """Calls functions directly."""
 
     name = "eager"
 
     def run(self, function, *arguments):
-        """Returns what `function` of the arguments, as tensors, comes to: numpy arrays."""
+        """Returns the result of `function` on the arguments as tensors: numpy arrays."""
         return _values(function(*map(tf.convert_to_tensor, arguments)))
 
 
 class Function(Eager):
-    """Traces functions first, with shapes that are not known."""
+    """Traces functions first, with unknown shapes."""
 
     name = "function"
 
@@ -30,7 +30,7 @@ class Function(Eager):
         specs = [tf.TensorSpec([None] * each.shape.rank, each.dtype) for each in tensors]
 
         def traced(*arguments):
-            result = function(*arguments)  # an operation runs in its place, and is no result
+            result = function(*arguments)  # an operation has no result
             return None if isinstance(result, tf.Operation) else result
 
         return _values(tf.function(traced, input_signature=specs)(*tensors))
@@ -67,7 +67,7 @@ class Graph:
 
 @contextlib.contextmanager
 def entered(name):
-    """Yields the mode called `name`, within the graph that it needs."""
+    """Yields the mode called `name`, within its graph if it needs one."""
     if name == "graph":
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
             yield Graph(session)

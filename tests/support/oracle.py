@@ -1,8 +1,8 @@
-"""The same training twice: on dynamic tables, and on dense variables by the optimizer itself.
+"""The same training twice: with tables, and with dense variables and the original optimizer.
 
-The loss looks two tables up at three call sites, with many duplicates, and has an ordinary variable
-too. The dense run takes back what a step did to rows without a gradient, in variables and slots:
-that is the semantics of tables. It uses nothing of this library.
+The loss looks up two tables at three places, with many duplicates, and has an ordinary variable
+too. The dense run undoes each step's changes to rows without a gradient, in variables and slots:
+this is how tables behave. The dense run uses nothing of this library.
 """
 
 import os
@@ -24,7 +24,7 @@ TABLES = ("users", "items")
 
 
 def batches(steps, seed=0):
-    """Yields (history [8, 2], user [8], item [8], labels [8]) in which not every id occurs."""
+    """Yields history [8, 2], user [8], item [8], labels [8]. Not every batch has every id."""
     rng = np.random.default_rng(seed)
     for _ in range(steps):
         draw = lambda *shape: tf.constant(rng.integers(0, IDS, size=shape) ** 2 // IDS)  # noqa: E731
@@ -56,9 +56,9 @@ class Dense:
     """Trains dense variables.
 
     Args:
-        optimizer: As users write it.
-        by_row: Whether each row is a variable of its own, for rules that take a norm over it.
-        scales: Whether the optimizer can scale the loss.
+        optimizer: The user's optimizer.
+        by_row: True to make each row a variable, for rules with a norm over the variable.
+        scales: True if the optimizer can scale the loss.
     """
 
     def __init__(self, optimizer, by_row=False, scales=True):
@@ -126,7 +126,7 @@ class Dense:
             if len(each.shape) == 0:
                 continue
             if count == 0 and is_average(path):
-                old = start[name, number]  # an average begins at the rows before any step
+                old = start[name, number]  # an average begins at the initial rows
             rows = np.arange(IDS) if each.shape[0] == IDS else np.array([number])
             moved = np.isin(rows, list(self.waiting[name]))
             moved = moved.reshape([-1] + [1] * (len(each.shape) - 1))
@@ -154,7 +154,7 @@ def is_slot_of(variable, name, number):
 
 
 class FitModel(keras_of_models.Model):
-    """The same loss as a model of Keras: its mean squared error."""
+    """The same loss as a Keras model: its mean squared error."""
 
     def __init__(self, tables):
         super().__init__()
@@ -168,7 +168,7 @@ class FitModel(keras_of_models.Model):
 
 
 class OwnTrainStep(FitModel):
-    """The same with a `train_step` of its own, as Keras's guides write it."""
+    """The same with its own `train_step`, as in Keras's guides."""
 
     def __init__(self, tables):
         super().__init__(tables)
@@ -191,7 +191,7 @@ class OwnTrainStep(FitModel):
         return {"loss": self.mean_loss.result()}
 
 
-#: Those of Keras's `fit`.
+#: The modes that call Keras's `fit`.
 FITS = ("fit", "fit eagerly", "fit by threes", "train_step")
 MODES = ("eager", "function", *FITS)
 
@@ -200,11 +200,11 @@ class Tables:
     """Trains tables.
 
     Args:
-        optimizer: A wrapped one.
+        optimizer: A wrapped optimizer.
         mode: One of `MODES`.
-        shards: Tables of each Variable.
-        scales: Whether the optimizer can scale the loss.
-        **arguments: Of the Variables.
+        shards: The number of tables of each Variable.
+        scales: True if the optimizer can scale the loss.
+        **arguments: Further arguments of the Variables.
     """
 
     def __init__(self, optimizer, mode="function", shards=1, scales=True, **arguments):
@@ -250,7 +250,7 @@ class Tables:
         return loss
 
     def run(self, data):
-        """Does a step a batch; returns the losses, added up over those that one call did."""
+        """Does one step per batch; returns the losses, summed over the steps of one call."""
         if self.model is not None:
             return self.fit(data)
         return [float(self.step(batch)) for batch in data]

@@ -1,4 +1,4 @@
-"""What a table with policies must hold, told by dicts."""
+"""A model of tables with policies, made of Python dicts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def mix64(x: int) -> int:
 
 
 def tie_of(key: int) -> int:
-    """What decides between rows of one rank."""
+    """Returns the tie breaker between rows of one rank."""
     return mix64(mix64(key))
 
 
@@ -30,14 +30,14 @@ class Row:
 
 
 class TableModel:
-    """One table of one value a row.
+    """One table with one value per row.
 
     Args:
-        column: That ranks rows.
-        max_rows: None for no bound.
-        ttl_steps: None for no limit.
+        column: The column that ranks rows.
+        max_rows: The limit; None for no limit.
+        ttl_steps: Steps until a row expires; None for no limit.
         min_count: The occurrence that admits a key.
-        initial: What a key without a row reads as.
+        initial: The value of a key without a row.
     """
 
     def __init__(self, column="time", max_rows=None, ttl_steps=None, min_count=1, initial=0.5):
@@ -95,7 +95,7 @@ class TableModel:
         self.bound()
 
     def train(self, keys, gradient):
-        """One step of gradient descent of learning rate 1; every occurrence has `gradient`."""
+        """Does one gradient descent step with learning rate 1; every occurrence has `gradient`."""
         self.clock += 1
         self.step += 1
         for key in dict.fromkeys(keys):
@@ -119,7 +119,7 @@ class TableModel:
     def bound(self):
         if self.max_rows is None or len(self.rows) <= self.max_rows:
             return
-        self.remove(set(self.rows) - self.live_keys())  # what has expired goes first
+        self.remove(set(self.rows) - self.live_keys())  # expired rows go first
         if len(self.rows) > self.max_rows:
             self.keep(self.max_rows - self.max_rows // 16)
 
@@ -129,7 +129,7 @@ class TableModel:
 
 
 def keep_best(tables, count):
-    """Leaves the `count` best rows of all tables together."""
+    """Keeps the `count` best rows of all tables together."""
     ranked = sorted((table.rank(key), key, table) for table in tables for key in table.rows)
     for _, key, table in ranked[: max(0, len(ranked) - count)]:
         del table.rows[key]

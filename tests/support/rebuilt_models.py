@@ -1,6 +1,6 @@
-"""Subclassed models, which Keras builds anew when it loads them: see `test_rebuilt_models.py`.
+"""Subclassed models, which Keras rebuilds when it loads them: see `test_rebuilt_models.py`.
 
-As a program, it loads the models of a folder and checks their answers against the files beside.
+As a program, it loads the models in a folder and compares their answers with the files beside.
 """
 
 import sys
@@ -23,7 +23,7 @@ def field(ids):
 
 
 class Scored(keras.Model):
-    """Dense layers that are built in the first call, over what `rows` returns."""
+    """Dense layers that are built in the first call, on the result of `rows`."""
 
     def __init__(self, **arguments):
         super().__init__(**arguments)
@@ -81,7 +81,7 @@ class OfNamedInputs(Scored):
 
 
 class Tower(keras.layers.Layer):
-    """Tables that are made in `build`, and functions of the library in place of its layers."""
+    """Tables that are created in `build`, and the library's functions instead of its layers."""
 
     def build(self, _):
         self.numbers = de.Variable(dim=4, initializer="uniform", name="looked_up")
@@ -115,13 +115,13 @@ INPUTS = {
 
 
 def train_on(model, inputs):
-    """Trains a model three steps and returns what it then answers."""
+    """Trains a model for three steps and returns its answers."""
     model.fit(inputs, tf.ones([2, 1]), epochs=3, verbose=0)
     return model(inputs).numpy()
 
 
 def check(folder):
-    """Asserts that every model answers as when it was saved, and trains on as it did then."""
+    """Asserts that every model answers and trains as before it was saved."""
     warnings.simplefilter("error", UserWarning)
     for model_class, inputs in INPUTS.items():
         name = model_class.__name__

@@ -1,4 +1,4 @@
-"""A process that changes a table and saves it, step after step, until somebody kills it."""
+"""A process that changes a table and saves it, step after step, until it is killed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from de_core.checkpoint import manifest
 
 ROWS = 4000
 DIM = 8
-# Forks are made in milliseconds from a process that has done nothing but import this module.
+# Forking takes only milliseconds in a process that has done nothing except import this module.
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload([__name__])
 
@@ -32,7 +32,7 @@ class Model(tf.Module):
 
 @functools.lru_cache(maxsize=4096)
 def contents(step: int) -> np.ndarray:
-    """What the table holds after a step: a number a key, NaN where there is no row."""
+    """Returns the table's content after a step: one number per key, NaN for a missing row."""
     if step == 0:
         return np.full([ROWS], np.nan, np.float32)
     rows = contents(step - 1).copy()
@@ -44,7 +44,7 @@ def contents(step: int) -> np.ndarray:
 
 
 def changes(step: int) -> tuple[np.ndarray, np.ndarray]:
-    """The keys that a step writes and removes; key 0 tells the step."""
+    """Returns the keys that a step writes and removes; key 0 holds the step."""
     if step == 1:
         return np.arange(ROWS), np.array([1])
     keys = np.random.default_rng(step).permutation(np.arange(1, ROWS))
@@ -52,7 +52,7 @@ def changes(step: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def saver(door: str, model: Model, folder: str):
-    """Restores what the folder has and returns the door's function that saves."""
+    """Restores the folder's newest checkpoint; returns the entry point's save function."""
     if door == "tables":
         if de.checkpoint.latest(folder + "/..") is not None:
             de.checkpoint.restore(model.table, folder)
@@ -61,7 +61,7 @@ def saver(door: str, model: Model, folder: str):
     if door == "tensorflow":
         checkpoint = tf.train.Checkpoint(target=model)
         manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=2)
-        # Its own record of the newest one may be a save behind.
+        # The manager's own record of the newest checkpoint may be one save behind.
         newest = de.checkpoint.latest(folder)
         if newest is not None:
             checkpoint.restore(newest).assert_existing_objects_matched()
@@ -73,7 +73,7 @@ def saver(door: str, model: Model, folder: str):
 
 
 def save_and_die(folder: str, before_the_manifest: bool) -> None:
-    """Saves a table; is killed when the manifest is about to be written, or was just written."""
+    """Saves a table; the process is killed just before or just after it writes the manifest."""
     model = Model(shards=1)
     model.table.upsert([7], np.ones([1, DIM], np.float32))
     write = manifest.write
@@ -88,7 +88,7 @@ def save_and_die(folder: str, before_the_manifest: bool) -> None:
 
 
 def save_until_killed(door: str, folder: str, shards: int, told: Connection) -> None:
-    """Sends the step that it begins with, and each step when its save has returned."""
+    """Sends its first step, and each step after its save has returned."""
     model = Model(shards)
     save = saver(door, model, folder)
     step = int(model.step)

@@ -1,4 +1,4 @@
-"""Admission and eviction as a Variable and a layer offer them."""
+"""Admission and eviction through a Variable and a layer."""
 
 import time
 
@@ -17,11 +17,11 @@ def train(variable, keys, gradient=1.0):
 
 
 def in_time(run):
-    """Returns what `run` sees of rows that expire, which get more time on a slower machine.
+    """Returns the result of `run` on rows that expire; they live longer on a slower machine.
 
     Args:
-        run: Given the seconds a row lasts, returns what it saw and the longest time from a write to
-            where its rows must still be there.
+        run: Takes the seconds that a row lives. Returns its result, and the longest time from a
+            write to a point where the rows must still exist.
     """
     for seconds in (0.4, 2.0, 10.0, 50.0):
         seen, took = run(seconds)
@@ -67,7 +67,7 @@ def test_a_bloom_filter_admits_no_key_late_and_few_early():
     assert int(users.size()) <= 1000
     train(users, range(20_000))
     assert int(users.size()) == 20_000
-    # 6.3 counters of a byte a key and room for 16 uneven parts.
+    # 6.3 counters of one byte per key, and room for 16 uneven shards.
     assert users.memory_usage()["policy"] <= 1.15 * 6.3 * 20_000
 
 

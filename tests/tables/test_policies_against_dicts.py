@@ -1,4 +1,4 @@
-"""Restriction, eviction and admission: after any verbs the rows are those that dicts say."""
+"""Restriction, eviction and admission: after any verbs the rows match a model of dicts."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -14,7 +14,7 @@ VERBS = ["upsert", "find_or_insert", "train", "train", "remove", "restrict", "re
 
 
 class Pair:
-    """A Variable and its model: every verb goes to both."""
+    """A Variable and its model; every verb goes to both."""
 
     def __init__(self, tables, column, **limits):
         restrict = {"time": de.TimestampRestrictPolicy, "uses": de.FrequencyRestrictPolicy}
@@ -71,7 +71,7 @@ class Pair:
     def restrict(self, keys):
         if self.variable.restrict_policy is None:
             return
-        # Rows that expired go first in the Variable.
+        # The Variable removes expired rows first.
         for model in self.models:
             model.remove(set(model.rows) - model.live_keys())
         count = len(keys) + abs(keys[0])
@@ -81,12 +81,12 @@ class Pair:
 
     def restart(self, _):
         if len(self.models) > 1 and (self.models[0].max_rows or self.models[0].min_count > 1):
-            return  # a table may read the rows of all before it leaves those of others
+            return  # a table may read all rows before it evicts others
         saved = {}
         self.variable.save_own_variables(saved)
         self.variable = de.Variable(**self.arguments)
         self.variable.load_own_variables(saved)
-        for model in self.models:  # a snapshot does not hold what has expired
+        for model in self.models:  # a snapshot contains no expired rows
             model.remove(set(model.rows) - model.live_keys())
             model.step = max(each.step for each in self.models)
 
@@ -107,7 +107,7 @@ class Pair:
             want = [getattr(self.model_of(key).rows[key], column.column) for key in known]
             if column.column == "uses":
                 assert got.tolist() == want
-            elif len(self.models) == 1:  # times are compared by their order
+            elif len(self.models) == 1:  # the order of times is comparable only within one table
                 assert np.array_equal(
                     np.unique(got, return_inverse=True)[1], np.unique(want, return_inverse=True)[1]
                 )
@@ -133,7 +133,7 @@ class Pair:
 @given(script=st.lists(st.tuples(st.sampled_from(VERBS), KEYS), min_size=5, max_size=25))
 def test_rows_are_those_of_the_dicts(tables, column, limits, script):
     if tables > 1 and (column == "time" or limits.get("ttl_steps")):
-        # A verb gives each table a time of its own, and an expired row's memory its own moment.
+        # Each table has its own time for a verb, and its own moment to free expired rows.
         limits = {key: limit for key, limit in limits.items() if key == "min_count"}
         column = "uses"
     pair = Pair(tables, column, **limits)

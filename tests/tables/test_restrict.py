@@ -1,4 +1,4 @@
-"""`Variable.restrict` and its policies, sentence by sentence; bad arguments of all policies."""
+"""Tests every sentence on `Variable.restrict` and its policies, and all policies' bad arguments."""
 
 import json
 import zipfile
@@ -69,7 +69,7 @@ def test_expired_rows_are_not_among_those_that_stay(policy, tables):
         ids = tf.constant(keys, tf.int64)
         optimizer.apply([tf.IndexedSlices(tf.ones([len(keys), 2]), ids)], [users])
 
-    users.upsert([1, 2, 3, 4] * 9, tf.ones([36, 2]))  # used most often, and soon expired
+    users.upsert([1, 2, 3, 4] * 9, tf.ones([36, 2]))  # used most often, but expires soon
     for _ in range(3):
         step([10, 11, 12, 13])
     step([11, 12, 13])
@@ -164,7 +164,7 @@ def test_restrict_in_a_graph_of_tensorflow_1():
 
 
 class RarestFirst(de.RestrictPolicy):
-    """A user's own policy, which counts in a Variable of its own."""
+    """A user's policy that keeps its counts in another Variable."""
 
     def __init__(self, var):
         super().__init__(var)
@@ -202,7 +202,7 @@ def test_a_policy_of_the_users_own_hears_of_each_step():
 
 @keras.saving.register_keras_serializable(package="my_models", name="Oldest")
 class RegisteredByTheUser(de.TimestampRestrictPolicy):
-    """A user's policy that Keras knows by name."""
+    """A user's policy that is registered with Keras."""
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_keras_files_keep_policies_by_fixed_names(policy, name, older, tmp_path)
 
 
 class OnlyEven(de.FrequencyRestrictPolicy):
-    """Counts even ids twice, by the column that the tables keep."""
+    """Counts even ids twice, in a column of the table."""
 
     def apply_update(self, ids):
         return super().apply_update(tf.boolean_mask(ids, ids % 2 == 0))

@@ -1,4 +1,4 @@
-"""What the documents of the reference API promise, promise by promise, in every execution mode."""
+"""Every promise in the reference API's documents holds, in every execution mode."""
 
 import inspect
 
@@ -21,13 +21,13 @@ def mode(request):
 
 
 def filled(**arguments):
-    """Returns a table, and the function that writes a row i, i, … for each key i in 1 to 3."""
+    """Returns a table, and a function that writes the row [i, i, …] for each key i in 1 to 3."""
     table = de.Variable(dim=2, **arguments)
     return table, lambda: table.upsert(int64(1, 2, 3), [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]])
 
 
 class TestArguments:
-    """Of Variable and get_variable."""
+    """Tests the promises on Variable and get_variable."""
 
     def test_both_take_the_documented_arguments_in_order(self):
         documented = [
@@ -347,7 +347,7 @@ class TestSharing:
 
 
 class TestScopesInGraphs:
-    """What only a graph's variable_scope can be asked for."""
+    """Arguments of variable_scope that exist only in graphs."""
 
     @pytest.fixture(autouse=True)
     def graph(self):

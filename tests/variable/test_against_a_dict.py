@@ -1,4 +1,4 @@
-"""A Variable against what it should be: a Python dict with a default."""
+"""A Variable behaves like a Python dict with a default value."""
 
 import hypothesis.strategies as st
 import numpy as np

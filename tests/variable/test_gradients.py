@@ -189,14 +189,14 @@ def test_return_trainable_gives_what_an_optimizer_trains(trainable):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("in_function", [False, True])
 def test_penalties_on_the_gradient_of_a_table(combiner, weighted, in_function):
-    """Second-order gradients, through the gradient of the table itself."""
+    """Second-order gradients, through the gradient of the table."""
     if combiner is None and weighted:
         return  # only pooled ids have weights
     table = de.Variable(dim=2, initializer=keras.initializers.RandomNormal(seed=1))
     dense = tf.Variable(table.lookup(np.arange(6)))
     ids = tf.constant([[1, 2, 2], [3, 1, 5]], tf.int64)
     sparse = tf.sparse.from_dense(ids)
-    # TensorFlow itself has no second gradient where there are no weights.
+    # TensorFlow has no second-order gradient without weights.
     ones = sparse.with_values(tf.ones([6]))
     factors = sparse.with_values(tf.range(0.5, 3.5, 0.5)) if weighted else ones
 

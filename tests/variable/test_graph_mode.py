@@ -27,7 +27,7 @@ def keys(*values):
 
 
 def run_python(code, *arguments):
-    """Runs a program in another process and returns what it prints."""
+    """Runs a program in another process and returns its output."""
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         capture_output=True,

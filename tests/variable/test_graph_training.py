@@ -1,4 +1,4 @@
-"""Training in sessions of TensorFlow 1, beside a dense variable of the same rows."""
+"""Training in sessions of TensorFlow 1 matches a dense variable with the same rows."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ BATCHES = np.random.default_rng(4).integers(0, HEIGHT, (STEPS, 8, 2))
 
 
 def loss_of(lookup, lookup_sparse, params, batch):
-    """Looks one table up three times, with duplicates in and across the lookups."""
+    """Looks up one table three times, with duplicates within and across the lookups."""
     weights = tf.range(1.0, DIM + 1)
     rows = lookup(params, batch)
     first = lookup(params, batch[:, 0])
@@ -31,7 +31,7 @@ def loss_of(lookup, lookup_sparse, params, batch):
 
 
 def build(optimizer, shards):
-    """Makes both models; returns their placeholder, training operation and rows."""
+    """Creates both models; returns their placeholder, training operation and rows."""
     batch = v1.placeholder(tf.int64, [None, 2])
     dense = v1.get_variable("dense", initializer=START, use_resource=True)
     table = de.get_variable("table", dim=DIM, devices=["/CPU:0"] * shards)

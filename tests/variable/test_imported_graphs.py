@@ -1,4 +1,4 @@
-"""What can be done with the tables of a MetaGraph beyond running what came with it."""
+"""Tables of an imported MetaGraph: what works, and what is refused."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ START = np.random.default_rng(5).normal(size=(HEIGHT, 3)).astype(np.float32)
 
 
 def export(path, optimizer=None):
-    """Exports a graph with a table and a dense variable of the same rows, and their losses."""
+    """Exports a graph with a table and a dense variable with the same rows, and their losses."""
     with tf.Graph().as_default() as graph, v1.Session() as session:
         ids = v1.placeholder(tf.int64, [None], name="ids")
         table = de.get_variable("users", dim=3)

@@ -1,4 +1,4 @@
-"""The memory of a table goes with the last reference to its Variable."""
+"""The last reference to a Variable keeps its table's memory."""
 
 import gc
 import os
@@ -53,7 +53,7 @@ def in_a_function():
 @pytest.mark.parametrize("make", [by_name, alone, in_a_module, in_a_function])
 def test_the_last_reference_frees_it(make):
     keys, rows = tf.range(ROWS, dtype=tf.int64), tf.ones([ROWS, DIM])
-    make().upsert(keys, rows)  # whatever is made once and kept
+    make().upsert(keys, rows)  # create everything that is created once and kept
     gc.collect()
     before = resident()
     table = make()
@@ -61,7 +61,7 @@ def test_the_last_reference_frees_it(make):
     assert table.memory_usage()["rows"] >= PAYLOAD
     held = resident() - before
     if make is in_a_function:
-        gc.collect()  # TensorFlow's functions are in cycles of their own
+        gc.collect()  # TensorFlow's functions are in reference cycles
     else:
         gc.disable()
     try:
@@ -133,7 +133,7 @@ def test_a_function_that_outlives_its_variable_says_so():
     handle = table.resource_handle
     del table
     gc.collect()
-    assert traced(ids).numpy().tolist() == [[1.0, 1.0]]  # `look` holds the Variable
+    assert traced(ids).numpy().tolist() == [[1.0, 1.0]]  # `look` keeps the Variable alive
     del look
     gc.collect()
     for use in (lambda: traced(ids), lambda: library.de_table_clear(handle)):

@@ -1,4 +1,4 @@
-"""Any sequence of verbs, saves and restores: a Variable stays what a Python dict says it is."""
+"""After any verbs, saves and restores a Variable equals a Python dict."""
 
 import copy
 import tempfile
@@ -21,10 +21,10 @@ from hypothesis.stateful import (
 import de_core as de
 
 DIM = 2
-FEW = 12  # keys that come again and again
+FEW = 12  # keys that repeat
 SHARDS = st.integers(1, 3)
 INITIALIZERS = st.sampled_from([0.0, 0.25, "uniform"])
-# Quarters: sums and differences of them are exact.
+# Quarters, because their sums and differences are exact.
 ROW = st.tuples(*[st.integers(-4000, 4000).map(lambda n: n / 4)] * DIM)
 COUNT = st.integers(0, 8)
 
@@ -41,14 +41,14 @@ def keys_of(dtype):
 
 
 class Model:
-    """The rows, and what keys without one were seen to read as."""
+    """The rows, and the observed values of keys without a row."""
 
     def __init__(self):
         self.rows = {}
         self.initial = {}
 
     def read(self, key, row):
-        """Returns what `key` must read as, given that it read as `row`."""
+        """Returns the value that `key` must have, given that it read as `row`."""
         if key in self.rows:
             return self.rows[key]
         return self.initial.setdefault(key, tuple(row))
@@ -116,7 +116,7 @@ class VariableMachine(RuleBasedStateMachine):
         keys = self.draw_keys(data)
         old, old_values = self.draw_rows(data, keys)
         new, new_values = self.draw_rows(data, keys)
-        # An initial row that is not a multiple of a quarter would make the order of additions show.
+        # An initial row that is no multiple of a quarter would reveal the order of additions.
         exact = np.array([not self.is_random(key) for key in keys], bool)
         self.table.accum(
             self.tensor([key for key, kept in zip(keys, exact, strict=True) if kept]),
@@ -164,7 +164,7 @@ class VariableMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.saved)
     @rule(data=st.data())
     def restore(self, data):
-        """In place: what was written since is gone."""
+        """Restores in place: later writes are lost."""
         path, model = data.draw(st.sampled_from(self.saved))
         tf.train.Checkpoint(table=self.table).read(path).assert_consumed()
         self.model = copy.deepcopy(model)
@@ -172,7 +172,7 @@ class VariableMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.saved)
     @rule(data=st.data(), shards=SHARDS, initializer=INITIALIZERS)
     def restore_into_another(self, data, shards, initializer):
-        """Into any number of tables; keys without a row read as where they were saved."""
+        """Restores into another number of tables; initial rows stay the same."""
         self.table = self.variable(shards, initializer)
         self.restore(data)
 

@@ -117,7 +117,7 @@ def test_accum_adds_to_existing_rows_and_inserts_the_others(shards):
     table = new(initializer=5.0, devices=["/CPU:0"] * shards)
     table.upsert([1], [[1, 1]])
     old = table.lookup([1, 2])
-    table.upsert([1], [[10, 10]])  # another worker, meanwhile
+    table.upsert([1], [[10, 10]])  # another worker writes meanwhile
     table.accum([1, 2], old, old + 2.0, exists=[True, False])
     np.testing.assert_array_equal(table.lookup([1, 2]), [[12, 12], [7, 7]])
 

@@ -1,4 +1,4 @@
-"""The values of tables' weights carry their rows, wherever Keras moves a model's weights."""
+"""Weight values of tables carry their rows wherever Keras moves a model's weights."""
 
 import copy
 import gc
@@ -13,7 +13,7 @@ import tensorflow as tf
 import de_core as de
 from de_core.base.keras import LEGACY, keras
 
-# Keras reads its variables through an `__array__` that numpy 2 no longer likes.
+# Keras converts its variables through an `__array__` that numpy 2 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 IDS = np.arange(20).reshape(10, 2)
@@ -53,7 +53,7 @@ def rows_of(model):
 
 
 class AfterTheBest(keras.callbacks.Callback):
-    """Makes the first epoch the best, and keeps what the model answered then."""
+    """Makes the first epoch the best, and records the model's answers after it."""
 
     def on_epoch_end(self, epoch, logs=None):
         logs["loss"] = float(epoch)
