@@ -1,7 +1,7 @@
-"""TensorFlow Serving's REST rules that matter most, restated as data.
+"""The most important rules of TensorFlow Serving's REST API, restated as data.
 
-The whole corpus is used where it lies beside the checkout; these few make sure that the rules
-are tested wherever the tests run. Keys are as in the corpus, see `test_rest_cases.py`.
+The complete corpus is used if it lies beside the checkout. These few cases run everywhere. The keys
+are explained in `test_rest_cases.py`.
 """
 
 from __future__ import annotations

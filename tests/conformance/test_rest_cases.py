@@ -1,8 +1,8 @@
 """The wire format against cases restated from TensorFlow Serving's own tests.
 
-Every case is of a kind: `predict_ok` a body and the tensors it means, `response_ok` tensors and
-the JSON that tells them, `classify_regress_ok`, `classify_result` and `regress_result` the same
-for examples, `path_ok` a path and its parts.
+The kinds of cases: `predict_ok` has a body and its tensors; `response_ok` has tensors and their
+JSON; `classify_regress_ok`, `classify_result` and `regress_result` are the same for examples;
+`path_ok` has a path and its parts.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def test_response_tells(case):
 
 
 def typed(value: Any) -> Any:
-    """Tells 1.0 from 1, which Python's == does not."""
+    """Compares values, and distinguishes 1.0 from 1, which Python's == does not."""
     if isinstance(value, list):
         return [typed(item) for item in value]
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The models and the gateway process that the tests share: each costs seconds to start."""
+"""Models and a gateway process that the tests share, because each costs seconds to start."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="session")
 def saved_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with versions 1 and 2 of the test model; copy from it, do not change it."""
+    """A folder with versions 1 and 2 of the test model. Copy from it and do not change it."""
     base = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return write_models(base / "saved_models")
-    # Written once for all test processes: the others wait, and find it there.
+    # One test process writes it; the others wait and find it there.
     folder = base.parent / "saved_models"
     with (base.parent / "saved_models.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -47,7 +47,7 @@ def write_models(folder: Path) -> Path:
 def gateway(
     saved_models: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GatewayProcess]:
-    """A gateway that serves version 1 of the test model as `ranker`; do not stop it."""
+    """A gateway that serves version 1 of the test model as `ranker`. Do not stop it."""
     folder = tmp_path_factory.mktemp("served") / "ranker"
     shutil.copytree(saved_models / "1", folder / "1")
     log = folder.parent / "log"

@@ -1,7 +1,7 @@
-"""Writes the SavedModels that the gateway's tests serve: `python make_models.py FOLDER`.
+"""Writes the SavedModels of the gateway's tests: `python make_models.py FOLDER`.
 
-A process of its own, so that the test process never imports TensorFlow. The models use plain
-TensorFlow only; their lookups are comparisons with a few constant keys.
+It is a separate process, so that the test process never imports TensorFlow. The models use only
+plain TensorFlow; their lookups compare ids with a few constant keys.
 """
 
 import json
@@ -20,7 +20,7 @@ def _row(base, version):
 
 
 class Ranker(tf.Module):
-    """A model whose every answer tells its version."""
+    """A model whose answers reveal its version."""
 
     def __init__(self, version):
         super().__init__()
@@ -100,7 +100,7 @@ class Ranker(tf.Module):
 
 
 class Ranking(tf.Module):
-    """The signatures of the ranking example, over rows that follow from an id's characters."""
+    """The signatures of the ranking example. The rows are functions of an id's characters."""
 
     def _rows(self, ids, dim):
         number = tf.cast(tf.strings.to_hash_bucket_fast(ids, 97), tf.float32) / 97
@@ -170,7 +170,7 @@ def write(version, path):
 
 
 def _set_method(path, signature, method):
-    """TensorFlow 2 writes every signature as one for predict; older models have others."""
+    """TensorFlow 2 writes every signature as a predict signature; older models have others."""
     from tensorflow.core.protobuf import saved_model_pb2
 
     message = saved_model_pb2.SavedModel()

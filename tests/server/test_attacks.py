@@ -1,4 +1,4 @@
-"""Requests that are made to cost much: everyone else is answered meanwhile, in bounded memory."""
+"""Expensive requests: other clients get answers meanwhile, and memory stays bounded."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.server.support.gateway_process import STUB, GatewayProcess
 from tests.server.support.livez_probe import LivezProbe
 
 CLIENTS = 4
-# How much later /livez may answer under attack than on a quiet gateway, and the least that counts
-# as late: on a busy machine a quiet one answers in less than a turn of the scheduler.
+# How many times later /livez may answer under attack than on a quiet gateway, and the least delay
+# that counts: on a busy machine a quiet gateway answers within one turn of the scheduler.
 RATIO = 20
 QUIET_SECONDS = 0.005
 MEMORY_KB = 1_000_000
@@ -43,7 +43,7 @@ def post(gateway: GatewayProcess, path: str, body: bytes, headers: dict[str, str
 
 
 def check_others_are_answered(gateway: GatewayProcess, attack) -> list[int]:
-    """Runs an attack from several clients; returns what they were answered with."""
+    """Runs an attack from several clients; returns the answers."""
     with LivezProbe(gateway.port) as quiet:
         pass
     with LivezProbe(gateway.port) as probe, concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
@@ -71,7 +71,7 @@ BODIES = {
 }
 
 
-# Slow: how late others are answered is a measure only where the cores are free.
+# Slow, because delays can be measured only if the cores are free.
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BODIES)
 def test_a_body_that_is_much_work_delays_nobody_else(stub, name):
@@ -122,7 +122,7 @@ def test_a_head_without_end_is_cut_off(stub, name):
         return sent
 
     sent = check_others_are_answered(stub, attack)
-    # What the kernel's buffers hold, and no more.
+    # No more than the kernel's buffers hold.
     assert max(sent) < 32 << 20
 
 

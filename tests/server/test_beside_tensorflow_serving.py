@@ -1,9 +1,9 @@
-"""The gateway beside a real TensorFlow Serving 2.20.0: the same requests, the same answers.
+"""The gateway gives the same answers as a recorded TensorFlow Serving 2.20.0.
 
-`conformance/recorded_rest.jsonl` holds our requests and the real server's answers. `m` is the
-model of `make_models.py` with the labels stable and canary. `ranking` stands for a trained model:
-the shapes of its answers count, not the numbers. Where the gateway answers otherwise on purpose,
-`DIFFERS` says how, and `server/README.md` says why.
+`conformance/recorded_rest.jsonl` holds our requests and the real server's answers. `m` is the model
+of `make_models.py` with the labels stable and canary. `ranking` stands for a trained model: the
+test compares the shapes of its answers, not the numbers. `DIFFERS` lists the intended differences,
+and `server/README.md` explains them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from tests.server.support.gateway_process import GatewayProcess
 FILE = Path(__file__).parents[1] / "conformance" / "recorded_rest.jsonl"
 CASES = [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()]
 
-# TensorFlow says in which node an error arose. Numbers in its names change with every export.
+# TensorFlow names the node of an error. Numbers in node names change with every export.
 _NODE = "\n\t [["
 
-# By request: status, words of the answer, and the row of the README that says why.
+# By request: status, text of the answer, and the README's row with the reason.
 DIFFERS: dict[str, tuple[int, str, str]] = {
     "ranking unknown encoding": (
         415,
@@ -90,7 +90,7 @@ def body_of(case: dict[str, Any]) -> bytes:
 
 
 def comparable(value: Any, *, numbers: bool) -> Any:
-    """Returns a JSON value whose floats are float32's, or mere floats."""
+    """Returns a JSON value with floats rounded to float32, or with only the word float."""
     if isinstance(value, dict):
         # Names of nodes change with every export.
         kept = value if numbers or "tensor_shape" not in value else {**value, "name": ""}

@@ -1,4 +1,4 @@
-"""The examples in docstrings run, and show what they say."""
+"""The examples in docstrings run and print the shown output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that are slow, gone, greedy or malicious, over real sockets; nobody else notices."""
+"""Slow, disconnected, greedy or malicious clients on real sockets do not affect other clients."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def connect(stub) -> socket.socket:
 
 
 def exchange(stub, *pieces: bytes, pause: float = 0.0) -> bytes:
-    """Sends pieces and returns what comes back until the other side closes."""
+    """Sends pieces and returns the received bytes until the other side closes."""
     with connect(stub) as connection:
         for piece in pieces:
             connection.sendall(piece)
@@ -171,7 +171,7 @@ def bomb(size: int) -> bytes:
         (b"[" * 500_000, 413, ""),
         (gzip.compress(b"[" * 150_000), 400, ""),
     ],
-    # gzip's own bytes hold the time, so they name no test.
+    # gzip's own bytes contain the time, so they cannot name a test.
     ids=["plain", "twice", "members", "cut", "no-gzip", "deep", "deep-gzip"],
 )
 def test_bodies_that_are_bombs(stub, body, status, error):
@@ -248,7 +248,7 @@ def memory_of(pid: int) -> int:
 
 
 def leave_somewhere(stub, chance: random.Random) -> None:
-    """Sends a part of a request, or all of it, and goes away; half of them while it is answered."""
+    """Sends part of a request, or all of it, and disconnects; half of them during the answer."""
     with connect(stub) as connection:
         if chance.random() < 0.5:
             connection.sendall(head(PREDICT, f"Content-Length: {len(RESTING)}") + RESTING)

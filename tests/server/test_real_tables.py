@@ -1,4 +1,4 @@
-"""The gateway over tables that the library exported, from training's end to REST."""
+"""The gateway with tables that the library exported, from training to REST."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def export(folder: Path, value: float) -> None:
 
 
 def mapped_versions(pid: int, folder: Path) -> set[str]:
-    """Which versions' files the process has mapped into its memory."""
+    """Returns the versions whose files the process has mapped."""
     lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
     paths = [line.split(maxsplit=5)[-1] for line in lines if str(folder) in line]
     return {Path(path).relative_to(folder).parts[0] for path in paths}

@@ -1,6 +1,6 @@
-"""KServe's clients ask a gateway that serves the model `ranker` of `make_models.py`.
+"""KServe's clients against a gateway with the model `ranker` of `make_models.py`.
 
-`python ask_kserve.py HTTP_PORT GRPC_PORT`; runs where `kserve` is installed.
+Usage: `python ask_kserve.py HTTP_PORT GRPC_PORT`, in an environment with `kserve`.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ def request(binary):
 
 
 def scores(answer):
-    """Returns the scores of an answer."""
+    """Returns the scores in an answer."""
     return {output.name: output.as_numpy().tolist() for output in answer.outputs}["score"]
 
 
 async def ask(http, grpc):
-    """Asks by all three protocols."""
+    """Sends requests over all three protocols."""
     base = f"http://127.0.0.1:{http}"
     first = InferenceRESTClient(RESTConfig(protocol="v1"))
     assert await first.is_server_live(base)

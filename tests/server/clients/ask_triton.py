@@ -1,6 +1,6 @@
-"""Triton's clients ask a gateway that serves the model `ranker` of `make_models.py`.
+"""Triton's clients against a gateway with the model `ranker` of `make_models.py`.
 
-`python ask_triton.py HTTP_PORT [GRPC_PORT]`; runs where `tritonclient` is installed.
+Usage: `python ask_triton.py HTTP_PORT [GRPC_PORT]`, in an environment with `tritonclient`.
 """
 
 import sys
@@ -12,10 +12,10 @@ UNKNOWN = [-1.0] * 4
 
 
 class Asked:
-    """One client, by HTTP or gRPC, and how it makes its inputs and outputs."""
+    """One client, over HTTP or gRPC, and the way it creates inputs and outputs."""
 
     def __init__(self, module, client, form=None):
-        """Makes it; `form` chooses between bytes and JSON, where there is a choice."""
+        """Creates the client; `form` chooses bytes or JSON, if there is a choice."""
         self.module, self.client = module, client
         self.form = {} if form is None else {"binary_data": form}
 
@@ -93,7 +93,7 @@ class Asked:
 
 
 def ask_http(port):
-    """Asks by HTTP: in bytes, which is the default, in JSON, and compressed."""
+    """Sends requests over HTTP: in bytes, which is the default, in JSON, and compressed."""
     import tritonclient.http as module
 
     client = module.InferenceServerClient(f"127.0.0.1:{port}")
@@ -120,7 +120,7 @@ def ask_http(port):
 
 
 def ask_grpc(port):
-    """Asks by gRPC."""
+    """Sends requests over gRPC."""
     import tritonclient.grpc as module
     from google.protobuf.json_format import MessageToDict
 

@@ -1,4 +1,4 @@
-"""An environment of the clients' own, and a gateway for them."""
+"""An environment with the clients' packages, and a gateway for them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The clients that people have, against a running gateway.
+"""Common clients against a running gateway.
 
-The scripts beside this file ask, in an environment that has the clients.
+They run in their own environment, because their packages conflict with ours.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def test_triton_and_kserve(asked: Asked, clients_python, script):
 def test_a_client_generated_from_the_document(asked: Asked, clients_python, tmp_path, monkeypatch):
     document = tmp_path / "openapi.json"
     document.write_text(json.dumps(openapi_document()))
-    # The generator formats what it wrote with the ruff beside it.
+    # The generator formats its output with the ruff beside it.
     monkeypatch.setenv("PATH", f"{clients_python.parent}{os.pathsep}{os.environ['PATH']}")
     run(
         str(clients_python.parent / "openapi-python-client"), "generate",
@@ -54,7 +54,7 @@ def test_a_client_generated_from_the_document(asked: Asked, clients_python, tmp_
 
 @pytest.mark.slow
 def test_tensorflow_serving_by_grpc(asked: Asked):
-    """Its clients read the field of an output's type, as the real server fills it."""
+    """The generated client reads the field of an output's type, as the real server fills it."""
     protos = load_protos()
     request = protos.predict.PredictRequest()
     request.model_spec.name = "ranker"

@@ -1,4 +1,4 @@
-"""Keys and scopes, rates and places, and how large a request's head may be."""
+"""Keys, scopes, rates, concurrency limits, and the size of a request's head."""
 
 from __future__ import annotations
 
@@ -347,7 +347,7 @@ def test_bodies_that_trickle_keep_only_their_own_client_out():
 
 
 def test_the_bodies_of_all_clients_together_have_a_bound():
-    # Eight of the largest size.
+    # Eight bodies of the largest size.
     app = create_app(load_settings(model_dir="x", max_decompressed_bytes="100"), NumpyEngine())
     full = gzip.compress(b" " * 100)
     head = {"type": "http", "method": "POST", "path": PREDICT[1], "query_string": b""}

@@ -1,4 +1,4 @@
-"""Large work in another process: what crosses, what is refused, and that it can be ended."""
+"""Large work in another process: arguments and results, errors, and cancellation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `/metrics` tells of models and tables while the engine does not answer."""
+"""`/metrics` on models and tables while the engine does not answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEALTH = 'gateway_table_health{health="intact",model="m",table="user"} 1.0'
 
 
 class Statistics:
-    """An engine whose tables are counted when that is allowed."""
+    """An engine that counts its tables only when the test allows it."""
 
     def __init__(self):
         stats = signature("de_stats", [], [tensor("stats", "string")])

@@ -1,4 +1,4 @@
-"""Tokens as credentials: good ones open their scopes, all others open nothing."""
+"""Tokens as credentials: valid ones grant their scopes, all others grant nothing."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_token_that_is_not_good_opens_nothing(file, private, changes):
 
 
 def by_shared_secret(claims, private):
-    """Signs with a public key as if it were a secret, which a careless verifier believes."""
+    """Signs with a public key as if it were a shared secret. A careless verifier accepts this."""
     secret = (
         private["RS256"]
         .public_key()

@@ -1,4 +1,4 @@
-"""The application over HTTP semantics, with an engine of numpy functions."""
+"""The application over HTTP, with an engine of numpy functions."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_strings_and_bytes(app):
     }
 
 
-# As protocol buffers print it.
+# In protocol buffers' text format.
 DEFAULT_SIGNATURE = """inputs {
   key: "x"
   value {
@@ -328,7 +328,7 @@ def test_a_slow_body_is_refused():
 
     async def scenario():
         async with app.router.lifespan_context(app):
-            # A first piece that is not the last, and nothing after it.
+            # A first piece that announces more, and nothing after it.
             pieces = iter([{"type": "http.request", "body": b"{", "more_body": True}])
 
             async def receive():

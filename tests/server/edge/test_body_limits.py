@@ -1,4 +1,4 @@
-"""Bodies that are too large, compressed, or say one thing and are another."""
+"""Bodies that are too large, compressed, or have a wrong header."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_endless_empty_gzip_members_are_refused():
 @pytest.mark.parametrize(
     "body",
     [BODY, b"", gzip.compress(BODY)[:-4], zlib.compress(BODY), gzip.compress(BODY) + b"x"],
-    ids=["plain", "empty", "cut", "zlib", "followed"],  # gzip's own bytes hold the time
+    ids=["plain", "empty", "cut", "zlib", "followed"],  # gzip's own bytes contain the time
 )
 def test_a_body_that_is_not_gzip_is_refused(app, body):
     reply = ask(app, "POST", PATH, body, {"content-encoding": "gzip"})

@@ -1,4 +1,4 @@
-"""Requests that take too long, and clients that do not wait for their answer."""
+"""Requests that exceed their deadline, and clients that disconnect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATH = "/v1/models/m:predict"
 
 
 class SlowEngine(NumpyEngine):
-    """Takes as long as it is told, and notes what was cut off."""
+    """Runs as long as a test says, and records cancelled runs."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ def test_trace_and_request_id_go_on_to_the_engine():
 
 
 async def leave_after(app, seconds: float) -> list[dict]:
-    """Sends a request and closes the connection; returns what was sent to nobody."""
+    """Sends a request and closes the connection; returns what the gateway still sent."""
     gone = asyncio.Event()
     messages = [{"type": "http.request", "body": BODY, "more_body": False}]
     sent: list[dict] = []

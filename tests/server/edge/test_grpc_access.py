@@ -1,4 +1,4 @@
-"""Scopes of keys and rates on the gRPC port: the same as through REST, and counted together."""
+"""Scopes and rates on the gRPC port match REST, and both transports are counted together."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def predict_request(signature: str = "", model: str = "m") -> Any:
 
 
 async def codes_of(server: GrpcServer, *requests: Any, key: str = "") -> list[str]:
-    """Returns what requests are answered with, one after the other."""
+    """Returns the answers to consecutive requests."""
     codes = []
     metadata = (("x-api-key", key),) if key else ()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
@@ -88,7 +88,7 @@ def test_rows_are_looked_up_with_the_scope_lookup(tmp_path, scope, predict, look
 
 def test_a_client_is_counted_once_whatever_it_speaks(tmp_path):
     key, ring = key_of(tmp_path, "predict")
-    plane = plane_of(ring, rate_per_second="1")  # two in one go
+    plane = plane_of(ring, rate_per_second="1")  # a burst of two requests
     app = create_app(load_settings(model_dir="x"), plane.engine, plane=plane)
 
     async def run():
@@ -169,7 +169,7 @@ def test_the_limit_on_ids_holds():
 
 
 async def answer_to(plane: DataPlane, request: Any) -> str:
-    """Returns OK, or the message of the refusal."""
+    """Returns OK, or the message of the error."""
     server = served(plane)
     await server.start()
     try:

@@ -1,5 +1,7 @@
-"""The embedded engine as TensorFlow Serving's gRPC services, asked by TensorFlow Serving's stubs;
-and versions, labels, warm-up, admin and TLS of real processes."""
+"""The embedded engine over TensorFlow Serving's gRPC services, called with its own stubs.
+
+Also versions, labels, warm-up, admin and TLS of real processes.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,13 @@ PROTOS = load_protos()
 
 
 def delimited(field: int, content: bytes) -> bytes:
-    """Returns a field of a message, as protocol buffers write it."""
+    """Returns the encoding of a message's field."""
     size = len(content)
     return bytes([field << 3 | 2, size & 127 | 128, size >> 7]) + content
 
 
 def write_warm_up(folder: Path, *requests: object) -> None:
-    """Writes a TFRecord file of PredictionLog messages; its checksums are not looked at."""
+    """Writes a TFRecord file of PredictionLog messages, with invalid checksums."""
     file = folder / "assets.extra" / "tf_serving_warmup_requests"
     file.parent.mkdir()
     records = [delimited(6, delimited(1, each.SerializeToString())) for each in requests]
@@ -42,7 +44,7 @@ def write_warm_up(folder: Path, *requests: object) -> None:
 
 
 class Secured:
-    """Two versions served over TLS, with keys, labels, an admin port and gRPC."""
+    """Two versions served with TLS, keys, labels, an admin port and gRPC."""
 
     def __init__(self, gateway: GatewayProcess, certificate: Path, key: str) -> None:
         self.gateway = gateway
@@ -218,7 +220,7 @@ def test_a_gateway_in_front_of_one_with_tls_and_keys_speaks_its_language(secured
         None, tmp_path / "log", "--engine", "tfserving", "--models", "ranker",
         "--upstreams", f"localhost:{secured.grpc_port}", "--upstream-ca", str(certificate),
     ) as front:  # fmt: skip
-        # The upstream wants a key, which this one does not have: it is not ready, and says 503.
+        # The upstream requires a key, which this gateway lacks: it is not ready and answers 503.
         front.wait_for("/startupz", lambda reply: reply.status == 200)
         assert front.ask("POST", f"{MODEL}:predict", ROW).status == 503
 
@@ -239,7 +241,7 @@ def test_a_gateway_shows_its_key_to_the_one_behind_it(secured, tmp_path):
 
 def test_versions_are_warm_before_they_serve(secured):
     log = secured.gateway.log()
-    # Version 1 has a file of requests; of version 2 each signature runs on zeros.
+    # Version 1 has a file of requests. For version 2 each signature runs on zeros.
     for version, count in ((1, 3), (2, 7)):
         warm = log.index(f"version {version} was warmed up by {count} requests")
         assert warm < log.index(f"model ranker version {version} serves")

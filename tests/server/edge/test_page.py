@@ -1,6 +1,6 @@
-"""The page at /ui in a real browser, over a real gateway.
+"""The page at /ui in a real browser, with a real gateway.
 
-DE_SCREENSHOTS names a folder that gets pictures of it, wide and as on a phone.
+DE_SCREENSHOTS names a folder for screenshots, in the sizes of a desktop and a phone.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def test_an_id_is_looked_up_and_its_neighbours_found(browser, gateway):
     assert browser.text("lookup-answer").startswith("found\n0.5000 1.500 2.500 3.500")
     neighbours = [line.split() for line in browser.text("neighbours").splitlines() if line]
     names = [name for name, _ in neighbours]
-    # The ids looked up before, and the one named; not the unknown ones.
+    # The ids looked up before, and the given one, but not the unknown ones.
     assert sorted(names) == sorted([str(2**53 + 1), "0", str(-(2**63))])
     values = [float(value) for _, value in neighbours]
     assert values == sorted(values, reverse=True)
@@ -96,7 +96,7 @@ def test_charts_follow_the_traffic(browser, gateway):
     for chart in ("latency", "unknown", "requests"):
         browser.wait_for(f"/\\d+\\.\\d/.test(document.querySelector('#{chart} polyline')"
                          ".getAttribute('points'))")  # fmt: skip
-    # Another second's share may be shown before.
+    # The fraction of another second may be shown before.
     browser.wait_for("document.getElementById('unknown-now').innerText.includes('50.0 %')")
     picture(browser, "ui.png")
 

@@ -1,6 +1,6 @@
-"""Requests made up from the OpenAPI document: no failure, and no answer that it does not tell of.
+"""Requests generated from the OpenAPI document: no failure, and only documented answers.
 
-Runs where schemathesis is installed: pip install 'de-core[proofs]'.
+Needs schemathesis: pip install 'de-core[proofs]'.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spans of requests, where OpenTelemetry's SDK is installed."""
+"""Spans of requests, if OpenTelemetry's SDK is installed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def spans():
 
 
 def own(spans):
-    """Returns the gateway's spans: Starlette may add some of its own."""
+    """Returns the gateway's spans. Starlette may add its own."""
     return [span for span in spans.get_finished_spans() if "gateway.model" in span.attributes]
 
 

@@ -1,4 +1,4 @@
-"""Micro-batches: what joins, what does not, and who is harmed by whom."""
+"""Micro-batches: which requests join, and that one request does not harm another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPEC = signature("double", [tensor("x", "float", None, None)], [tensor("y", "flo
 
 
 class Model:
-    """Doubles rows; refuses batches with a negative value in them."""
+    """Doubles rows; refuses batches with a negative value."""
 
     def __init__(self, seconds=0.0):
         self.batches = []

@@ -1,4 +1,4 @@
-"""Runs that the event loop may wait for: which ones, and that others go to threads."""
+"""Which runs the event loop may wait for, and which go to threads."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_runs_that_hold_up_the_others_send_the_next_ones_to_threads(seconds, tim
     assert not brief.expects(SPEC, rows(8))
     clock.now = 0.11
     assert brief.expects(SPEC, rows(8))
-    # And twice as long if it does so again.
+    # After a second slow run, for twice as long.
     for _ in range(times):
         assert brief.expects(SPEC, rows(8))
         brief.ran_here(SPEC, rows(8), seconds)
@@ -99,7 +99,7 @@ def test_nothing_is_expected_of_unsteady_signatures_or_if_switched_off(seconds, 
 
 
 class Model:
-    """A model that answers with the thread it runs on."""
+    """A model that returns the thread it runs on."""
 
     def __init__(self) -> None:
         self.signatures = {"f": SPEC}
@@ -128,7 +128,7 @@ def test_runs_move_to_the_event_loop_once_they_are_known_to_be_short(batch_rows)
 
 
 def graph(ops, functions=()):
-    """Makes a graph of a chain of ops, `y` the last; an op called `call g` calls a function."""
+    """Creates a graph with a chain of ops and output `y`; an op `call g` calls the function `g`."""
     load_protos()
     message = importlib.import_module("tensorflow.core.framework.graph_pb2").GraphDef()
 

@@ -1,4 +1,4 @@
-"""What models answer for examples, held to the shapes and types that the answer has room for."""
+"""Checks of models' outputs for examples: shapes and types that the answer can express."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a version took goes back to the system once it is released."""
+"""The system gets a version's memory back after its release."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_memory_stays_flat_while_versions_come_and_go(tmp_path):
             body = {"instances": [0, 1]}
             assert gateway.ask("POST", "/v1/models/large:predict", body).status == 200
             sizes.append(resident_megabytes(gateway.process.pid))
-    # Loading takes a version's size beside the one that serves; none may stay.
+    # Loading needs one version's size in addition to the serving version, and must free it later.
     assert max(sizes[3:]) < sizes[1] + MEGABYTES / 2, sizes
 
 

@@ -1,4 +1,4 @@
-"""Versions coming and going, with a loader that tells what happens to each."""
+"""Versions that appear and disappear, with a loader that records each step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TOLD = {
 
 
 class FakeModel:
-    """What a folder's file says: `broken`, or a model that may be held up."""
+    """Loads a folder's file: `broken` raises, other texts give a model that a test can block."""
 
     def __init__(self, path: Path, hold: threading.Event | None = None) -> None:
         content = (path / "saved_model.pb").read_text()
@@ -63,7 +63,7 @@ class FakeModel:
 
 
 class World:
-    """A folder of fake versions, the model of it, and everything that was ever loaded."""
+    """A folder of fake versions, its model, and everything that was ever loaded."""
 
     def __init__(self, path: Path) -> None:
         self.path = path / "m"
@@ -91,7 +91,7 @@ class World:
         await self.settle()
 
     async def settle(self):
-        """Waits until what can be released is: that is done on the loader's one thread."""
+        """Waits for pending releases, which run on the loader's only thread."""
         await asyncio.sleep(0.05)
         await self.loader.run(lambda: None)
         await asyncio.sleep(0.01)
@@ -437,7 +437,7 @@ def test_a_promised_model_counts_until_it_is_removed(world):
         await eventually(engine.ready)
         await engine.close()
 
-        # Another process may have promised less than it finds.
+        # Another process may have promised fewer models than it finds.
         world.write(1, "broken", model="first")
         engine = engine_of(world, folder=world.path.parent, promised=frozenset({"m"}))
         await engine.start()

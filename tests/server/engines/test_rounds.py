@@ -1,4 +1,4 @@
-"""Work that is done once for all who ask: when it begins, and who waits for what."""
+"""Work that runs once for all callers: when a round begins, and who waits for which round."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from server.engines.upstream.rounds import Rounds
 
 
 class Work:
-    """Rounds that end when they are told to."""
+    """Rounds that end when the test says so."""
 
     def __init__(self):
         self.begun = []

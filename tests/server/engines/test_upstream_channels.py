@@ -1,4 +1,4 @@
-"""The connections to one model server, against a gRPC server that bounds the calls of each."""
+"""Connections to one model server, tested with a gRPC server that limits calls per connection."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STREAMS = 4
 
 
 class Counting:
-    """Answers when it is told to, and knows who asks at once."""
+    """Answers when the test says so, and records who is waiting."""
 
     def __init__(self):
         self.peers = set()
@@ -72,7 +72,7 @@ def ask(endpoint, timeout=20):
 
 
 async def most_at_once(service):
-    """Returns how many calls run once no more arrive."""
+    """Returns the number of running calls once no more arrive."""
     seen = -1
     while len(service.asking) != seen:
         seen = len(service.asking)
@@ -83,7 +83,7 @@ async def most_at_once(service):
 @pytest.mark.parametrize("channels", [1, 2])
 def test_each_channel_is_a_connection_and_calls_are_spread_evenly(channels):
     async def work(endpoint, service):
-        # The server tells its bound with the connection, so that comes first.
+        # The server announces its limit with the connection, so connect first.
         service.go_on.set()
         await asyncio.gather(*(ask(endpoint) for _ in range(channels)))
         service.go_on.clear()
@@ -91,7 +91,7 @@ def test_each_channel_is_a_connection_and_calls_are_spread_evenly(channels):
         await eventually(lambda: len(service.asking) >= channels * STREAMS)
         running = await most_at_once(service)
         service.go_on.set()
-        # The server refuses some that waited: for it the calls that they follow have not ended yet.
+        # The server refuses some waiting calls, because it has not seen the previous calls end yet.
         await asyncio.gather(*calls, return_exceptions=True)
         return running, len(service.peers)
 
@@ -117,7 +117,7 @@ def test_a_second_connection_is_made_only_when_calls_overlap():
 
 @contextlib.asynccontextmanager
 async def one_connection_to(port):
-    """A proxy in front of a port that ends all connections but the first; yields its own port."""
+    """A proxy for a port that ends all connections except the first; yields its own port."""
     others = asyncio.Event()
     taken = []
 
@@ -150,7 +150,7 @@ def test_calls_keep_off_a_channel_that_cannot_connect_while_another_can():
             first = ask(behind)
             await eventually(lambda: service.asking)
             with pytest.raises(ServingError, match="cannot be reached"):
-                await ask(behind)  # The one that finds out.
+                await ask(behind)  # this call detects the broken connection
             await others.wait()
             calls = [ask(behind) for _ in range(STREAMS - 1)]
             await eventually(

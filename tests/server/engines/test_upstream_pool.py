@@ -1,4 +1,4 @@
-"""Breaker, retry budget, and the choice of an endpoint, on a clock of their own."""
+"""Circuit breaker, retry budget, and the choice of an endpoint, in virtual time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.server.support.virtual_time import run_in_virtual_time
 
 
 class FakeEndpoint(Endpoint):
-    """Answers with its name; fails, or takes its time, as told."""
+    """Answers with its name; fails or delays as the test says."""
 
     def __init__(self, name, seconds=0.0, fails=0, failures=5):
         super().__init__(UpstreamAddress(name, ""), Breaker(failures, 60))
@@ -158,7 +158,7 @@ def test_unavailable_is_tried_elsewhere_and_nothing_else_is():
 
 
 def test_the_only_endpoint_is_tried_again():
-    """A connection that was reset says nothing about the next one."""
+    """A reset connection says nothing about the next one."""
     only, budget = FakeEndpoint("only", fails=2), FakeEndpoint("budget", fails=1)
 
     async def work(endpoint, **options):

@@ -1,4 +1,4 @@
-"""A gateway in front of model servers, each a real process; some are killed."""
+"""A gateway in front of model servers, which are real processes. Some are killed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def version_of(reply):
 
 
 class Load:
-    """Clients that ask one after the other until told to stop."""
+    """Clients that send requests until the test stops them."""
 
     def __init__(self, gateway, clients=4):
         self.gateway = gateway
@@ -46,7 +46,7 @@ class Load:
             self.replies.append(self.gateway.ask("POST", PREDICT, TELL))
 
     def go_on(self, replies=30):
-        """Waits until that many more are answered."""
+        """Waits until this many more requests are answered."""
         wanted = len(self.replies) + replies
         wait_until(lambda: len(self.replies) >= wanted)
 
@@ -234,9 +234,9 @@ def test_what_a_drained_upstream_serves_is_not_the_newest_and_a_late_one_goes_on
         gateway.wait_for("/v1/models/m/versions/3", lambda reply: reply.status == 200)
         assert version_of(gateway.ask("POST", PREDICT, TELL)) == 3
         old.pause()
-        time.sleep(2.8)  # It was asked what it serves, and had to answer within 2 seconds.
+        time.sleep(2.8)  # by now the poll is over its limit of 2 seconds
         asked = clients.submit(gateway.ask, "POST", PREDICT, TELL)
-        time.sleep(1.5)  # Longer than a request looks for another one.
+        time.sleep(1.5)  # longer than a request waits for another poll
         old.go_on()
         assert version_of(asked.result()) == 3
         routes.write_text('{"drained": ["u0", "u1"]}')

@@ -1,4 +1,4 @@
-"""The bounded pool: refusals, cancellation, and what is accounted for."""
+"""The bounded pool: refusals, cancellation, and its counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m server` that cannot start: one sentence, a status, no traceback."""
+"""`python -m server` with a start-up error: one sentence, an exit status, no traceback."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def run_here(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Does the same without a process, for what is refused before anything begins."""
+    """Runs the command in this process, for errors before anything starts."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         try:

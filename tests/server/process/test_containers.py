@@ -1,4 +1,4 @@
-"""The gateway in a container: as the first process, without TensorFlow, checked, in Kubernetes."""
+"""The gateway in a container: first process, without TensorFlow, health check, Kubernetes."""
 
 import os
 import shutil
@@ -51,7 +51,7 @@ def test_a_starting_gateway_stops_when_it_is_told_to(first, tmp_path):
         program = ["unshare", "--pid", "--fork", "--kill-child", *program]
     with subprocess.Popen(program, cwd=ROOT, env=environment()) as process:
         try:
-            with settings.open("w"):  # it reads its settings now, and waits for them
+            with settings.open("w"):  # the gateway blocks here while it reads its settings
                 number = process.pid
                 if first:
                     children = f"/proc/{number}/task/{number}/children"

@@ -1,4 +1,4 @@
-"""A real gateway over real SavedModels."""
+"""A real gateway with real SavedModels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_predict_in_rows_and_columns(gateway):
 
 
 def test_an_empty_batch(gateway):
-    # Float32 [0] cannot stand for an empty list of strings: the declared type must.
+    # A float32 [0] cannot stand for an empty list of strings: use the declared type.
     reply = predict(gateway, {"inputs": {"user": [], "item": []}})
     assert reply.json() == {"outputs": {"score": [], "user": [], "version": []}}
 

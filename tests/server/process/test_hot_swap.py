@@ -1,4 +1,4 @@
-"""Versions appear, break and go under a running gateway; and the gateway's own end."""
+"""Versions appear, break and disappear under a running gateway; and the gateway's shutdown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROW = {"instances": [{"user": 7, "item": "x"}, {"user": 8, "item": "y"}]}
 
 
 class Served:
-    """A gateway, and the folder it serves; version numbers go up from test to test."""
+    """A gateway and its model folder. Version numbers increase from test to test."""
 
     def __init__(self, gateway: GatewayProcess, folder: Path, models: Path) -> None:
         self.gateway = gateway
@@ -31,7 +31,7 @@ class Served:
         self.current = 0
 
     def publish(self, model: int, pauses: float = 0) -> int:
-        """Copies model 1 or 2 to the next version, as slowly as a network would if asked."""
+        """Copies model 1 or 2 to the next version, optionally as slowly as a network."""
         self.current = next(self.numbers)
         target = self.folder / str(self.current)
         source = self.models / str(model)
@@ -58,7 +58,7 @@ class Served:
 
 
 def slow_request(gateway: GatewayProcess, rounds: int) -> tuple[threading.Thread, list[Reply]]:
-    """Begins a request that takes a few seconds; its reply will be in the list."""
+    """Sends a request that takes a few seconds; its reply will be in the list."""
     replies: list[Reply] = []
 
     def ask() -> None:
@@ -158,7 +158,7 @@ def test_a_broken_version_does_not_unseat_the_good_one(served):
     assert served.predict().headers["x-model-version"] == str(good)
     assert served.gateway.ask("GET", "/readyz").status == 200
 
-    # The rest of the copy arrives: the version is tried again by itself.
+    # The rest of the copy arrives: the gateway loads the version again by itself.
     shutil.copytree(served.models / "1", served.folder / str(version), dirs_exist_ok=True)
     served.wait_for_state(version, "AVAILABLE")
     assert served.predict().headers["x-model-version"] == str(version)

@@ -1,4 +1,4 @@
-"""What importing the gateway costs: no TensorFlow, no op library, no side effects."""
+"""Importing the gateway imports no TensorFlow and no op library, and has no side effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of a model that never end by themselves: they end at the deadline, and with the process."""
+"""Endless runs of a model stop at the deadline, and with the process."""
 
 from __future__ import annotations
 

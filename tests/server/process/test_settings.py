@@ -1,4 +1,4 @@
-"""Settings: where they come from, and what wrong ones are answered with."""
+"""Settings: sources, precedence, and error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several worker processes: one port, the same labels, metrics of all, and nobody left behind."""
+"""Several worker processes: one port, common labels, merged metrics, and no leftover processes."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def test_workers_share_port_labels_and_metrics_and_are_replaced(tmp_path):
         for _ in range(40):
             assert gateway.ask("POST", PREDICT, BODY, headers).status == 200
 
-        # Every worker took some, and each tells of both.
+        # Every worker got some requests, and each reports the requests of both.
         told = gateway.wait_for("/metrics", lambda reply: answered(reply.body) >= 40).body
         assert answered(told, 0) > 0
         assert answered(told, 1) > 0
         assert told.count(b"# TYPE gateway_requests_total counter") == 1
 
-        # A label set through the one with the admin port holds in the other too.
+        # A label set through the worker with the admin port applies in the other one too.
         path = "/admin/models/m/labels/stable"
         reply = gateway.ask("PUT", path, {"version": 3}, headers, port=admin_port)
         assert reply.json()["labels"] == {"m": {"stable": 3}}
@@ -79,10 +79,10 @@ def test_workers_share_port_labels_and_metrics_and_are_replaced(tmp_path):
         children = child_processes(gateway.process.pid)
         assert len(children) == 2
         os.kill(children[1], signal.SIGKILL)
-        # Connections that the killed one had not taken yet are reset, so none is made here.
+        # Connections that the killed worker had not accepted yet are reset, so open none here.
         wait_until(lambda: len({*child_processes(gateway.process.pid)} - {children[1]}) == 2)
         children = child_processes(gateway.process.pid)
-        # Another one dies, and the end comes before it is replaced.
+        # Another worker dies, and shutdown begins before it is replaced.
         os.kill(children[1], signal.SIGKILL)
         wait_until(lambda: len(child_processes(gateway.process.pid)) == 1)
         gateway.process.terminate()
@@ -127,7 +127,7 @@ def test_sighup_reads_the_keys_and_ends_nobody(tmp_path, workers):
         before = child_processes(gateway.process.pid)
         keys.write_text("broken")
         gateway.process.send_signal(signal.SIGHUP)
-        # Nobody asks: the signal alone makes each process read the file.
+        # No request arrives: the signal alone makes each process read the file.
         wait_until(lambda: gateway.log().count("the keys stay as they were") == int(workers))
         assert child_processes(gateway.process.pid) == before
         assert gateway.process.poll() is None

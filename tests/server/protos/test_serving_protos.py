@@ -1,4 +1,4 @@
-"""The committed descriptors are TensorFlow Serving's, and need nothing but protobuf and gRPC."""
+"""The committed descriptors match TensorFlow Serving's, and need only protobuf and gRPC."""
 
 import importlib.metadata
 import subprocess
@@ -27,7 +27,7 @@ def installed():
 
 
 def on_the_wire(files):
-    """Returns what decides about bytes: fields by message and number, and methods by service."""
+    """Returns what determines the encoding: fields by number, and methods by service."""
     found = {}
 
     def add(prefix, message):
@@ -60,7 +60,7 @@ def test_the_script_writes_the_committed_file(committed, installed):
     release = importlib.metadata.version("tensorflow-serving-api")
     if not release.startswith(GENERATED_FROM):
         pytest.skip(f"generated from {GENERATED_FROM}; {release} is installed")
-    # protobuf's own files are those of the installed protobuf.
+    # protobuf's own files come from the installed protobuf.
     ours = {f.name: f for f in committed.file if not f.name.startswith("google/")}
     assert ours == {f.name: f for f in installed.file if not f.name.startswith("google/")}
 

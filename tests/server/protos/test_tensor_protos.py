@@ -1,4 +1,4 @@
-"""Arrays to TensorProto messages and back; TensorFlow's own conversion is the judge."""
+"""Arrays to TensorProto messages and back, compared with TensorFlow's own conversion."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FILL = pytest.mark.parametrize("fill", [fill_proto, fill_typed])
 
 
 def message():
-    # The stub's own messages: importing TensorFlow's would run TensorFlow.
+    # Use the stub's own messages: importing TensorFlow's would run TensorFlow.
     return load_protos().predict.PredictRequest().inputs["x"]
 
 

@@ -1,4 +1,4 @@
-"""A client for ASGI applications that leaves every byte of a request to the test."""
+"""A client for ASGI applications that lets the test choose every byte of a request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def send(
     body: bytes | list[bytes] = b"",
     headers: dict[str, str] | None = None,
 ) -> Reply:
-    """Sends one request; a list of bodies goes out in as many pieces, without a length."""
+    """Sends one request; a list of bodies is sent in pieces, without a length."""
     target, _, query = path.partition("?")
     pieces = [body] if isinstance(body, bytes) else list(body)
     scope = {
@@ -67,7 +67,7 @@ async def send(
 
 
 def ask(app: Any, method: str, path: str, *args: Any, **kwargs: Any) -> Reply:
-    """Sends one request to an application that is started for it and stopped after it."""
+    """Starts an application, sends one request, and stops it."""
 
     async def run() -> Reply:
         async with app.router.lifespan_context(app):

@@ -20,7 +20,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 class Browser:
-    """One page in a browser of its own; a context manager."""
+    """One page in its own browser; a context manager."""
 
     def __init__(self, width: int = 1100, height: int = 1500) -> None:
         assert CHROMIUM
@@ -77,7 +77,7 @@ class Browser:
             self.events.append(message)
 
     def run(self, script: str) -> Any:
-        """Runs an expression in the page; a promise is waited for."""
+        """Runs an expression in the page; waits for a promise."""
         result = self.call(
             "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
         )

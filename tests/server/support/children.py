@@ -1,4 +1,4 @@
-"""The child processes of a process, whichever of its threads started them."""
+"""Finds the child processes of a process, started by any of its threads."""
 
 from __future__ import annotations
 

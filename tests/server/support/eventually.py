@@ -1,4 +1,4 @@
-"""Waiting for what another thread or process does, however long a slow machine takes."""
+"""Waits for the effects of another thread or process, however slow the machine is."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ async def eventually(condition: Callable[[], Any]) -> None:
 
 
 def wait_until(condition: Callable[[], Any]) -> None:
-    """Waits in a thread of its own until the condition is true."""
+    """Waits in the current thread until the condition is true."""
     asyncio.run(eventually(condition))

@@ -1,4 +1,4 @@
-"""What reads bytes from outside, and a harness that feeds it with atheris.
+"""The decoders of bytes from outside, and a harness that fuzzes them with atheris.
 
 `python -m tests.server.support.fuzz_decoders predict [CORPUS] [-max_total_time=60 …]`
 """
@@ -18,7 +18,7 @@ import numpy as np
 if __name__ == "__main__":
     import atheris
 
-    # Only what is fuzzed: to follow every library takes longer than to fuzz.
+    # Instrument only the fuzzed modules: instrumenting every library takes longer than fuzzing.
     followed = atheris.instrument_imports(include=["server"])
 else:
     followed = contextlib.nullcontext()
@@ -121,7 +121,7 @@ _MESSAGE = message_type("ModelInferRequest")(
         {"name": "s", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [b"a"]}},
     ],
 )
-# What fuzzing begins with: such requests are not found by chance.
+# Seeds for the fuzzer, which would not find such requests by chance.
 SEEDS: dict[str, list[bytes]] = {
     "predict": [_ROWS, b'{"inputs": [[1.0]]}'],
     "predict-named": [_NAMED, _COLUMNS],
@@ -138,7 +138,7 @@ SEEDS: dict[str, list[bytes]] = {
 
 
 def feed(target: str, data: bytes) -> None:
-    """Feeds a decoder; a refusal must be a sentence, anything else raises."""
+    """Runs a decoder on bytes. A refusal must be a sentence; any other exception is a bug."""
     try:
         TARGETS[target](data)
     except ServingError as error:

@@ -1,4 +1,4 @@
-"""A gateway in a process of its own, as users run it."""
+"""A gateway in its own process, as users run it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def free_port() -> int:
 
 
 def make_key(name: str, *scopes: str) -> tuple[str, str]:
-    """Makes a key as users do; returns it and its line of the file."""
+    """Creates a key as users do; returns it and its line of the keys file."""
     done = subprocess.run(
         [sys.executable, "-m", "server.keys", name, *scopes],
         cwd=ROOT, capture_output=True, text=True, check=True,
@@ -48,7 +48,7 @@ def make_key(name: str, *scopes: str) -> tuple[str, str]:
 
 
 class GatewayProcess:
-    """`python -m server` on a free port; a context manager that leaves nothing behind."""
+    """`python -m server` on a free port. A context manager that stops the process at the end."""
 
     def __init__(
         self, model_dir: Path | None, log: Path, *arguments: str, module: str = "server"
@@ -76,7 +76,7 @@ class GatewayProcess:
         return self
 
     def port_of(self, what: str) -> int:
-        """Reads the line that says where `what`, e.g. gRPC, listens; lines come in order."""
+        """Reads the line with the address of `what`, e.g. gRPC. Lines come in a fixed order."""
         assert self.process.stdout is not None
         while line := self.process.stdout.readline().decode():
             if line.startswith(f"{what} listens on "):
@@ -121,7 +121,7 @@ class GatewayProcess:
             connection.close()
 
     def wait_for(self, path: str, accept: Any, seconds: float = 60) -> Reply:
-        """Asks until `accept(reply)` is true."""
+        """Repeats a request until `accept(reply)` is true."""
         deadline = time.monotonic() + seconds
         while True:
             reply = self.ask("GET", path)
@@ -131,7 +131,7 @@ class GatewayProcess:
             time.sleep(0.05)
 
     def wait_in_flight(self, requests: int) -> None:
-        """Waits until so many are being answered, without the one that asks for that."""
+        """Waits until this many requests are running, without the request that counts them."""
         wanted = f"gateway_in_flight {requests + 1}.0"
         self.wait_for("/metrics", lambda reply: wanted in reply.body.decode())
 

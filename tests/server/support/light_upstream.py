@@ -1,6 +1,6 @@
-"""A model server in a process of its own: TensorFlow Serving's gRPC over numpy functions.
+"""A model server process: TensorFlow Serving's gRPC with numpy functions.
 
-`python -m tests.server.support.light_upstream PORT VERSION SECONDS`; it says where it listens.
+Usage: `python -m tests.server.support.light_upstream PORT VERSION SECONDS`; it prints its address.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def serve(port: int, version: int, seconds: float) -> None:
 
 
 class LightUpstream:
-    """Such a process; a context manager. It can be paused, killed, and started on the same port."""
+    """Runs such a process. A context manager that can pause, kill and restart it on one port."""
 
     def __init__(self, version: int = 3, seconds: float = 0.0) -> None:
         self.version = version
@@ -66,7 +66,7 @@ class LightUpstream:
         self.process.stdout.close()
 
     def pause(self) -> None:
-        """Lets it do nothing, its connections open, until it goes on or is killed."""
+        """Pauses the process with its connections open, until it is resumed or killed."""
         self.process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:

@@ -1,4 +1,4 @@
-"""How late `/livez` answers while something else happens, asked by a process of its own."""
+"""Measures the delay of `/livez` from a separate process while a test does something else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.server.support.gateway_process import ROOT
 
 
 class LivezProbe:
-    """Asks until the block ends; `p99` and `most` are seconds then. A context manager."""
+    """A context manager that sends requests until its end. Then `p99` and `most` are in seconds."""
 
     def __init__(self, port: int) -> None:
         self.p99 = self.most = 0.0

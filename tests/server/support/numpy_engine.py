@@ -1,4 +1,4 @@
-"""An engine whose models are numpy functions: the gateway without TensorFlow."""
+"""An engine with numpy functions as models: the gateway without TensorFlow."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ FUNCTIONS = {
         ),
         None,
     ),
-    # TensorFlow 2 saves all signatures under the method name of predict.
+    # TensorFlow 2 saves all signatures with the method name of predict.
     "old": (
         signature("old", [tensor("inputs", "string", None)], [tensor("scores", "float", None, 1)]),
         None,

@@ -1,4 +1,4 @@
-"""A gateway over numpy functions: what users run but for TensorFlow, with the same flags."""
+"""A gateway with numpy functions: the real command and flags, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature,
 
 
 def make_engine() -> NumpyEngine:
-    """Adds `tasks`, which tells how many the event loop has, `rest`, which takes its time, and
-    the table `wide`, whose rows of 64 numbers lie ready.
+    """Adds `tasks` (the event loop's number of tasks), `rest` (which sleeps), and the table `wide`
+    with constant rows of 64 numbers.
     """
 
     def tasks(x):

@@ -1,4 +1,4 @@
-"""A certificate that signs itself, for a server or a client on this machine."""
+"""A self-signed certificate, for a server or a client on this machine."""
 
 from __future__ import annotations
 

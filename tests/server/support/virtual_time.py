@@ -1,4 +1,4 @@
-"""An event loop that does not wait: its clock goes on to the next timer when all else is done."""
+"""An event loop in virtual time: when all tasks wait, its clock jumps to the next timer."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 def run_in_virtual_time(work: Coroutine[Any, Any, T]) -> T:
-    """Runs it as `asyncio.run` does; what sleeps a second in it takes no time at all.
+    """Runs a coroutine as `asyncio.run` does, but sleeping takes no real time.
 
-    So the order of what happens is the same on every machine. For work in one thread only.
+    So events have the same order on every machine. Works only within one thread.
     """
     loop = _Loop()
     try:

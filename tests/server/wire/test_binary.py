@@ -1,4 +1,4 @@
-"""Lookups as bytes: little-endian ids, and rows."""
+"""Lookups in bytes: little-endian ids and rows."""
 
 from __future__ import annotations
 

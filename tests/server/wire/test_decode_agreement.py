@@ -1,4 +1,4 @@
-"""The typed decoders and the reference decoder give the same tensors, or both refuse."""
+"""The typed decoders and the reference decoder return equal tensors, or both refuse."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
 from server.wire.limits import Limits
 from server.wire.predict import decode_predict, decode_predict_by_reference
 
-# A busy machine is no failure.
+# A busy machine must not fail the test.
 SLOW = [HealthCheck.too_slow]
 DTYPES = ["int8", "uint8", "int32", "uint32", "int64", "uint64", "float", "half", "bool", "string"]
 

@@ -1,7 +1,7 @@
-"""Every decoder of bytes from outside, fed with whatever comes to mind: an answer or a refusal.
+"""Every decoder of bytes from outside, with random input: an answer or a refusal.
 
-`python -m tests.server.support.fuzz_decoders -max_total_time=60` does the same with atheris,
-guided by coverage; the slow test runs it for a bounded time where atheris is installed.
+`python -m tests.server.support.fuzz_decoders -max_total_time=60` does the same with atheris, guided
+by coverage. The slow test runs it for a limited time if atheris is installed.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def assert_same(got, want):
     if want.dtype.kind == "O":
         assert got.tolist() == want.tolist()
     else:
-        # bfloat16 fits float32; its signalling NaN would warn on the way to wider floats.
+        # bfloat16 fits into float32. Its signalling NaN would warn when it is widened further.
         wide = np.float32 if want.dtype.kind == "V" else want.dtype
         np.testing.assert_array_equal(got.astype(wide), want.astype(wide))
 
@@ -133,7 +133,7 @@ def test_every_type_and_shape_survives_the_inference_protocol(name, binary, data
 def test_fuzzing_begins_with_what_is_answered():
     assert SEEDS.keys() == TARGETS.keys()
     for target, seeds in SEEDS.items():
-        # Several decoders each, with seeds of their own.
+        # Each run fuzzes several decoders, with its own seeds.
         if target not in ("lookup", "ids", "head"):
             for seed in seeds:
                 TARGETS[target](seed)

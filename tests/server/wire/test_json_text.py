@@ -1,4 +1,4 @@
-"""JSON beyond the standard, as TensorFlow Serving reads it."""
+"""Nonstandard JSON that TensorFlow Serving accepts."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_text_that_is_not_json_is_named(text, reason):
 
 
 def test_a_trailing_comma_is_named():
-    # Whether the comma or what follows it is the place differs from Python to Python.
+    # Python versions differ in the reported place: the comma, or the character after it.
     with pytest.raises(ServingError, match=r"Missing a name for object member\. at offset: [78]$"):
         parse_json(b'{"a": 1,}')
 

@@ -1,4 +1,4 @@
-"""Bodies and answers of `:lookup`: ids of both kinds, bags, pooling, missing ids."""
+"""Bodies and answers of `:lookup`: integer and string ids, bags, pooling, missing ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Request paths: what each means, and which mean nothing."""
+"""Valid and invalid request paths."""
 
 from __future__ import annotations
 

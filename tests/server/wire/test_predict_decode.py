@@ -1,4 +1,4 @@
-"""Bodies of `:predict`: what is accepted, and with which sentence the rest is refused."""
+"""Bodies of `:predict`: accepted forms, and the error message for others."""
 
 from __future__ import annotations
 

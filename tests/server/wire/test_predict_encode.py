@@ -1,4 +1,4 @@
-"""Answers of `:predict`: layout, numbers, strings, and what cannot be written."""
+"""Answers of `:predict`: layout, numbers, strings, and tensors that cannot be encoded."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def infer(app, *inputs, signature_name="serving_default", header=None, tail=b"",
 
 
 def outputs(reply):
-    """Returns the tensors of an answer as their bytes, by the sizes that its JSON tells."""
+    """Returns each tensor's bytes in an answer, by the sizes in its JSON."""
     assert reply.status == 200, reply.body
     length = int(reply.headers[LENGTH])
     assert reply.headers["content-type"] == "application/octet-stream"
