@@ -16,7 +16,7 @@ from tests.server.support.gateway_process import STUB, GatewayProcess
 from tests.server.support.livez_probe import LivezProbe
 
 CLIENTS = 4
-# How many times later /livez may answer under attack than on a quiet gateway, and the least delay
+# How many times as long /livez may take under attack as on a quiet gateway, and the least delay
 # that counts: on a busy machine a quiet gateway answers within one turn of the scheduler.
 RATIO = 20
 QUIET_SECONDS = 0.005
