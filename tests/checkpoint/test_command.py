@@ -111,7 +111,7 @@ def test_keys_that_no_file_has_are_said(files, capsys):
     assert "whole numbers. Received: --key 'seven'" in capsys.readouterr().err
 
 
-def test_what_cannot_be_read_ends_with_2(tmp_path, capsys):
+def test_unreadable_input_exits_with_status_2(tmp_path, capsys):
     (tmp_path / "no.de").write_bytes(b"nothing")
     for path in (tmp_path / "no.de", tmp_path / "absent.de"):
         assert main(["inspect", str(path)]) == 2

@@ -136,7 +136,7 @@ def test_a_table_that_no_longer_follows_its_last_save_is_saved_whole(tmp_path, h
 
 
 @pytest.mark.parametrize("lost", ["base", "delta"])
-def test_a_chain_of_which_a_file_is_gone_is_not_continued(tmp_path, lost):
+def test_a_chain_with_a_missing_file_is_not_continued(tmp_path, lost):
     owner, rng, expected = Owner(), np.random.default_rng(0), {}
     manager = de.checkpoint.Manager(owner, tmp_path, max_to_keep=2)
     for number in range(1, 6):

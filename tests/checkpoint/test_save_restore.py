@@ -185,7 +185,7 @@ class TestBadInput:
             de.checkpoint.restore(table, folder, **options)
         assert int(table.size()) == 1
 
-    def test_nothing_there(self, tmp_path):
+    def test_a_missing_checkpoint_raises(self, tmp_path):
         self.fails(tmp_path / "absent", tf.errors.NotFoundError, "must exist.*absent")
         self.fails(tmp_path, tf.errors.NotFoundError, "whole checkpoint")
 

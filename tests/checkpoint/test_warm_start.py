@@ -86,7 +86,7 @@ class TestWarmStart:
         assert first_of(half) == 1
         assert int(half.size()) == 100
 
-    def test_nothing_that_matches_is_an_error(self, saved):
+    def test_a_pattern_without_a_match_is_an_error(self, saved):
         new = de.Variable(dim=2, name="ws3/new")
         with pytest.raises(ValueError, match=r"match the name of at least one.*'nobody'.*ws3/new"):
             de.warm_start(saved, "nobody")
@@ -171,7 +171,7 @@ class TestImport:
         tables = de.import_tfra(tmp_path, value_dtype=dtype, dim=3)
         assert rows_of(tables["user_embedding"]) == rows
 
-    def test_what_does_not_fit_is_named(self, tmp_path):
+    def test_an_unusable_checkpoint_is_named_in_the_error(self, tmp_path):
         found, _ = tensors(2)
         with pytest.raises(tf.errors.NotFoundError, match="must be"):
             de.import_tfra(tmp_path / "absent")

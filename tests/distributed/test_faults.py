@@ -123,7 +123,9 @@ def test_a_server_that_is_gone_is_an_error_at_once(training):
 
 
 @pytest.mark.parametrize("victim", ["worker_1", "ps_1"])
-def test_what_a_coordinator_sees_of_a_process_that_is_killed(cluster, tmp_path, victim):
+def test_a_coordinator_survives_a_killed_worker_and_fails_without_a_server(
+    cluster, tmp_path, victim
+):
     processes = cluster(chief=1, ps=2, worker=2)
     for job, count in (("ps", 2), ("worker", 2)):
         for task in range(count):

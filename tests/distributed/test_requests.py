@@ -103,7 +103,7 @@ def test_requests_do_not_grow_with_features_and_tables(target):
             assert tensors <= most, (tables, features)
 
 
-def test_what_travels_together_trains_as_alone(target):
+def test_lookup_many_trains_like_single_lookups(target):
     found = []
     for remote in (True, False):
         with tf.Graph().as_default(), tf1.device("/job:worker/task:0" if remote else None):
@@ -160,6 +160,6 @@ def test_pooled_lookups_train_as_alone_where_the_anchor_is_elsewhere(target, anc
         np.testing.assert_allclose(there, here, rtol=1e-5, atol=1e-6)
 
 
-def test_there_must_be_ids_for_each_variable():
+def test_a_missing_list_of_ids_is_refused():
     with pytest.raises(ValueError, match="Received: 1 ids for 2 Variables"):
         de.embedding_lookup_many([de.Variable(dim=1)] * 2, [[1]])

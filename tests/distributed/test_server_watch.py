@@ -71,7 +71,7 @@ def test_a_server_that_is_back_in_time_is_told_of_and_nothing_else(live_port, ca
         ({"jobs": []}, "Received: jobs="),
     ],
 )
-def test_a_watch_of_nothing_is_refused(arguments, message):
+def test_a_watch_without_servers_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         de.distributed.ServerWatch({"ps": ["a:1"], "worker": ["b:1"]}, **arguments)
 

@@ -126,7 +126,7 @@ def test_the_demo_trains_serves_asks_and_stops(tmp_path):
     assert "curl -d" in ending.splitlines()[-1]
 
 
-def test_what_is_learned_online_is_served_within_seconds(tmp_path):
+def test_online_updates_are_served_within_seconds(tmp_path):
     options = ["--seconds", "8", "--every", "2", "--events", "6000"]
     output = succeeded(run("online_update.py", *options, "--out", tmp_path / "ranking"))
     kinds = re.findall(r"then version \d+: (\w+),", output)

@@ -59,7 +59,7 @@ def test_a_log_of_one_moment_is_refused():
         split_by_time(log_of([("u", f"i{n}", 5) for n in range(50)]))
 
 
-def test_a_test_of_nothing_but_repeats_is_refused():
+def test_a_test_split_with_only_repeats_is_refused():
     with pytest.raises(DataError, match="all repeats"):
         split_by_time(log_of([("u", f"i{n % 5}", n) for n in range(50)]))
 

@@ -76,7 +76,7 @@ def test_a_checkpoint_that_was_cut_short_is_refused(split, tmp_path):
         data.write_bytes(whole)
 
 
-def test_there_must_be_something_to_resume(split, tmp_path):
+def test_resuming_without_a_checkpoint_is_refused(split, tmp_path):
     with pytest.raises(DataError, match="has none"):
         train(split.train, options(checkpoint_dir=tmp_path, resume=True))
 

@@ -73,7 +73,7 @@ def test_each_version_answers_as_the_model_did(tables, dtype, tmp_path):
     assert told["base"] == stats(paths[0])["id"] != told["id"]
 
 
-def test_a_delta_costs_what_changed(tmp_path):
+def test_a_delta_is_as_large_as_the_changes(tmp_path):
     module = Scores()
     first = Path(de.publish(module, tmp_path))
     change(module, 1)
@@ -144,7 +144,7 @@ def full_after(tmp_path, action):
     return path.report["kind"] == "full"
 
 
-def test_what_makes_a_version_full(tmp_path):
+def test_a_version_is_full_only_after_certain_changes(tmp_path):
     assert not full_after(tmp_path / "a", lambda module: change(module, 1))
     other = Scores()
     assert full_after(tmp_path / "other", lambda _: de.publish(other, tmp_path / "other"))

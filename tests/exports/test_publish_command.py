@@ -73,7 +73,7 @@ def test_exports_become_deltas_to_one_another(tables, dtype, tmp_path, capsys):
     np.testing.assert_allclose(answers(root / "4"), answers(export), rtol=1e-6)
 
 
-def test_it_goes_on_where_a_trainer_published(tmp_path):
+def test_the_command_continues_a_chain_of_a_trainer(tmp_path):
     module, root = Scores(), tmp_path / "root"
     de.publish(module, root)
     change(module, 1)
@@ -97,7 +97,7 @@ def test_help_teaches():
         assert word in done.stdout
 
 
-def test_what_cannot_be_done_is_said(tmp_path, capsys):
+def test_an_impossible_command_prints_the_reason(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     empty, root = str(tmp_path / "empty"), str(tmp_path / "root")
     for arguments, reason in [

@@ -110,7 +110,7 @@ def test_the_effect_on_the_scores_of_a_sample_is_said(tmp_path):
         ("initial", None, {"oov": "initial"}),
     ],
 )
-def test_what_unknown_ids_read_as(oov, reads, said, tmp_path):
+def test_unknown_ids_read_as_oov_says(oov, reads, said, tmp_path):
     module = Scores()
     path = de.export(module, tmp_path, oov={"users": oov}, dtype="int8")
     reads = module.users.lookup(UNKNOWN)[0] if reads is None else reads

@@ -223,7 +223,7 @@ IDS = tf.constant([[1, 2]], tf.int64)
         (lambda: de.layers.SquashedEmbedding(2)(IDS[0, 0]), ValueError, "rank 1 or more"),
     ],
 )
-def test_what_no_layer_can_do_is_named(call, error, message):
+def test_unsupported_layer_arguments_raise(call, error, message):
     with pytest.raises(error, match=message):
         call()
 

@@ -136,7 +136,7 @@ def test_a_step_on_integers_alone_names_them(wrapped):
         ({"key_dtype": tf.string}, TypeError, "must be of its key dtype"),
     ],
 )
-def test_what_a_table_cannot_take_changes_nothing(wrapped, arguments, error, message):
+def test_rejected_input_leaves_the_table_unchanged(wrapped, arguments, error, message):
     table, other, dense = new_table(**arguments), new_table("other"), tf.Variable([1.0])
     gradients = [slices([1], [1.0]), slices([1], [1.0]), tf.ones([1])]
     with pytest.raises(error, match=message):

@@ -218,7 +218,7 @@ def test_any_formula_of_tf_keras_trains_to_the_dense_rows(number):
     assert slot.dim == oracle.DIM
 
 
-def test_a_formula_with_state_of_no_row_keeps_it_of_its_own():
+def test_a_legacy_nadam_on_one_table_matches_one_dense_variable():
     """Uses one table, because a legacy Nadam shares state between all variables."""
     table, dense = de.Variable(dim=2, initializer=1.0, name="t"), tf.Variable(tf.ones([3, 2]))
     optimizer, peer = wrapped(OldNadam), OldNadam()
@@ -249,7 +249,7 @@ def test_the_factors_of_adafactor_lie_in_the_rows():
     assert widths == {"r": 1, "v": 2}
 
 
-def test_a_setting_that_is_changed_later_holds():
+def test_a_setting_that_changes_later_applies():
     class Own(tf_keras.optimizers.legacy.SGD):
         def _resource_apply_dense(self, grad, var, apply_state=None):
             return super()._resource_apply_dense(grad, var, apply_state)

@@ -84,7 +84,7 @@ def test_a_learning_rate_that_is_no_number_changes_nothing():
         ({"dim": 3}, slices([1], [1.0]), ValueError, r"shape \[ids, dim\]"),
     ],
 )
-def test_what_a_table_cannot_take_is_named(arguments, gradient, error, message):
+def test_rejected_input_is_named_in_the_error(arguments, gradient, error, message):
     table, other = new_table(**arguments), new_table("other")
     with pytest.raises(error, match=message):
         adam().apply([slices([1], [1.0]), gradient], [other, table])
@@ -114,7 +114,7 @@ def test_the_wrapper_of_a_table_that_cannot_be_trained_means_the_table():
         optimizer.apply([slices([1], [1.0])], [of_whole])
 
 
-def test_a_table_that_comes_late_is_trained_or_named():
+def test_a_late_table_is_trained_or_named_in_the_error():
     first, late = new_table("first"), new_table("late")
     optimizer = adam()
     for table in (first, late):
@@ -138,7 +138,7 @@ def test_gradients_and_variables_must_be_as_many():
 
 
 @pytest.mark.parametrize("wrong", [None, 3, object(), keras.layers.Dense(1)])
-def test_what_is_no_optimizer_is_named(wrong):
+def test_wrapping_a_non_optimizer_raises(wrong):
     with pytest.raises(TypeError, match="`opt` must be"):
         de.DynamicEmbeddingOptimizer(wrong)
     with pytest.raises(TypeError, match="not wrapped yet"):

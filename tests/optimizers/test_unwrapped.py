@@ -146,7 +146,7 @@ def saved_model(tmp_path_factory):
         *(of.Adam for of in (tf_keras.optimizers, tf_keras.optimizers.legacy)),
     ],
 )
-def test_one_on_a_loaded_model(make, method, wrapped, saved_model):
+def test_optimizers_on_a_loaded_model_raise(make, method, wrapped, saved_model):
     loaded = tf.saved_model.load(saved_model)
     variables = [loaded.table.anchor, loaded.factors]
     optimizer = de.DynamicEmbeddingOptimizer(make(0.1)) if wrapped else make(0.1)

@@ -121,7 +121,7 @@ def test_the_dev_image_lacks_nothing_that_the_doctor_looks_for(builder):
     in_container(builder, "dev", ["make", "--dry-run", "test"])
 
 
-def test_what_the_trainer_exports_the_gateway_serves(builder, tmp_path):
+def test_the_gateway_serves_the_trainers_export(builder, tmp_path):
     models = tmp_path / "models"
     models.mkdir()
     models.chmod(0o777)

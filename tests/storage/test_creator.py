@@ -97,7 +97,7 @@ def test_rows_of_another_kind_under_a_name_are_refused(creator):
         ),
     ],
 )
-def test_what_needs_memory_is_refused(creator, arguments, error, message):
+def test_features_of_tables_in_memory_are_refused(creator, arguments, error, message):
     with pytest.raises(error, match=message):
         de.Variable(dim=2, kv_creator=creator, **arguments)
 

@@ -63,7 +63,7 @@ def test_a_server_that_hangs_is_an_error_in_time(own_server):
     np.testing.assert_array_equal(table.lookup([1]), [[1.0, 1.0]])
 
 
-def test_there_must_be_a_server():
+def test_an_unreachable_server_raises():
     servers.require_redis()
     config = {"redis_connection_mode": 2, "redis_host_port": [servers.free_port()], **QUICK}
     creator = de.RedisTableCreator(de.RedisTableConfig(params=config))

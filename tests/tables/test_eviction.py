@@ -42,7 +42,7 @@ def test_a_key_that_is_not_admitted_reads_as_its_initial_row_and_is_not_stored()
     assert users.stats()["refused"] == 2
 
 
-def test_what_names_its_rows_is_stored_whatever_the_admission():
+def test_upsert_and_accum_bypass_admission():
     users = de.Variable(dim=1, admission=de.AdmissionCount(9))
     users.upsert([1], [[2.0]])
     users.accum([2], [[0.0]], [[3.0]], [False])
@@ -144,7 +144,7 @@ def test_rows_expire_after_seconds():
     assert in_time(run) == ([[1.0]], [[-0.5]], 1)
 
 
-def test_an_expired_row_begins_anew_with_its_slots():
+def test_an_expired_row_starts_again_with_fresh_slots():
     users = de.Variable(dim=1, eviction=de.EvictionTTL(steps=1))
     adagrad = {"rule": "adagrad", "owner": "a"}
 

@@ -27,7 +27,7 @@ def test_the_mode_is_remembered_and_changes_nothing():
     assert de.get_model_mode() == "train"
 
 
-def test_what_once_changed_tensorflow_does_nothing():
+def test_former_patching_functions_do_nothing():
     def attributes():
         patched_once = (tf.train.Checkpoint, tf.compat.v1.train.Saver, tf.Module, tf.Variable)
         return [dict(vars(each)) for each in (*patched_once, keras.optimizers.Optimizer)]
@@ -125,7 +125,7 @@ def test_layers_and_checkpoints_have_their_old_names_too():
         (de.train, "DEHvdSaver", "Saver"),
     ],
 )
-def test_a_name_that_is_gone_says_what_to_use(module, name, replacement):
+def test_a_removed_name_names_its_replacement(module, name, replacement):
     with pytest.raises(AttributeError, match=rf"no attribute '{name}': .*{replacement}"):
         getattr(module, name)
     assert not hasattr(module, name)
@@ -134,7 +134,7 @@ def test_a_name_that_is_gone_says_what_to_use(module, name, replacement):
 
 
 @pytest.mark.parametrize("name", sorted(removed_names.VARIABLE))
-def test_a_method_that_is_gone_says_what_to_use(name):
+def test_a_removed_method_names_its_replacement(name):
     table = de.Variable()
     with pytest.raises(AttributeError, match=rf"'Variable' object has no attribute '{name}': \w"):
         getattr(table, name)
@@ -144,13 +144,13 @@ def test_a_method_that_is_gone_says_what_to_use(name):
 
 
 @pytest.mark.parametrize("name", sorted(removed_names.TRAINABLE_WRAPPER))
-def test_a_method_of_a_wrapper_that_is_gone_says_what_to_use(name):
+def test_a_removed_wrapper_method_names_its_replacement(name):
     wrapper = de.TrainableWrapper(de.Variable(), [1])
     with pytest.raises(AttributeError, match=rf"has no attribute '{name}': \w"):
         getattr(wrapper, name)
 
 
-def test_every_name_in_the_guide_is_there_or_says_what_to_use():
+def test_every_name_in_the_guide_exists_or_names_its_replacement():
     guide = (ROOT / "docs/migrating.md").read_text("utf-8")
     names = sorted(set(re.findall(r"`de\.([A-Za-z_.]+\w)", guide)))
     assert len(names) > 10
@@ -164,7 +164,7 @@ def test_every_name_in_the_guide_is_there_or_says_what_to_use():
                 break
 
 
-def test_what_is_no_storage_is_refused():
+def test_a_creator_without_a_storage_is_refused():
     class Mine(de.KVCreator):
         pass
 

@@ -29,7 +29,7 @@ def filled(**arguments):
 class TestArguments:
     """Tests the promises on Variable and get_variable."""
 
-    def test_both_take_the_documented_arguments_in_order(self):
+    def test_both_functions_take_the_documented_arguments_in_order(self):
         documented = [
             "key_dtype",
             "value_dtype",
@@ -387,7 +387,7 @@ class TestScopesInGraphs:
             v1.variable_axis_size_partitioner(1 << 20),
         ],
     )
-    def test_one_that_cannot_divide_a_table_is_an_error(self, partitioner):
+    def test_a_partitioner_that_cannot_divide_a_table_is_an_error(self, partitioner):
         with (
             v1.variable_scope("s", partitioner=partitioner),
             pytest.raises(ValueError, match="leave each row whole"),

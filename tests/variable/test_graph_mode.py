@@ -61,7 +61,7 @@ class TestCollections:
     @pytest.mark.parametrize(
         "arguments", [{"trainable": False}, {"value_dtype": tf.int64}], ids=["asked", "integers"]
     )
-    def test_one_that_is_not_trainable_is_only_global(self, arguments):
+    def test_a_variable_that_is_not_trainable_is_only_global(self, arguments):
         users = de.get_variable("users", dim=2, **arguments)
         assert collected(v1.GraphKeys.TRAINABLE_VARIABLES) == []
         assert collected(v1.GraphKeys.GLOBAL_VARIABLES) == ["users/anchor:0"]
@@ -246,7 +246,7 @@ class TestRegularizers:
                 5: [1, 1],
             }
 
-    def test_one_that_has_nothing_to_say_adds_nothing(self):
+    def test_a_regularizer_that_returns_none_adds_nothing(self):
         users = de.get_variable("users", dim=2, regularizer=lambda rows: None)  # noqa: ARG005
         users.lookup(keys(1))
         assert v1.get_collection(v1.GraphKeys.REGULARIZATION_LOSSES) == []

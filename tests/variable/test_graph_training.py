@@ -166,7 +166,7 @@ def test_branches_and_loops_hand_gradients_out(control_flow_v2):
     ],
     ids=["Variable", "anchors", "wrapper", "wrapper alone"],
 )
-def test_what_a_list_of_variables_may_name_a_table_by(listed):
+def test_a_var_list_may_name_a_table_in_several_ways(listed):
     with tf.Graph().as_default(), v1.Session() as session:
         keys = tf.range(3, dtype=tf.int64)
         table = de.get_variable("listed", dim=1, initializer=1.0)

@@ -267,7 +267,7 @@ def test_stats_count_rows_hits_misses_and_probes(key_dtype, shards):
 
 
 @pytest.mark.parametrize("method", ["export_batches", "memory_usage", "stats"])
-def test_what_returns_python_values_is_refused_in_a_graph(method):
+def test_verbs_with_python_results_are_refused_in_a_graph(method):
     table = new()
 
     @tf.function

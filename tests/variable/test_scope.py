@@ -91,7 +91,7 @@ def test_a_function_keeps_what_it_asked_for(dtype):
         lambda getter, name, **_: getter(name, tf.int64, tf.float32, 3),
     ],
 )
-def test_what_a_custom_getter_leaves_out_stays_as_it_was(getter):
+def test_arguments_that_a_custom_getter_omits_keep_their_values(getter):
     with v1.variable_scope("own_getter", custom_getter=getter):
         table = de.get_local_variable("t", initializer=2.0)
         assert de.get_local_variable("t") is table

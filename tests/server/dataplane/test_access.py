@@ -127,7 +127,7 @@ def test_ids_that_others_looked_up_are_for_the_scope_lookup(keys):
     ["keys: 3", "[]", "keys:\n  - {name: a, scopes: [root], sha256: '00'}", "\0",
      "keys:\n  - {name: a, scopes: [admin], sha256: 'ab'}"],
 )  # fmt: skip
-def test_a_file_of_keys_that_is_none_is_refused(tmp_path, content):
+def test_an_invalid_keys_file_is_refused(tmp_path, content):
     file = tmp_path / "keys"
     file.write_text(content)
     with pytest.raises(KeysError, match="Received: --keys-file="):
@@ -240,7 +240,7 @@ def test_names_in_admin_paths_are_plain(keys, path):
     assert admin(app, "PUT", path, {"version": 3}, values["admin"]).status == 400
 
 
-def test_a_client_beyond_its_rate_is_told_when_to_come_back():
+def test_a_client_beyond_its_rate_gets_retry_after():
     now = 0.0
     rate = Rate(5, "from one client", clock=lambda: now)
     for _ in range(10):
@@ -295,7 +295,7 @@ def test_requests_beyond_the_places_are_refused_over_http():
     assert refused.headers["retry-after"] == "1"
 
 
-def test_a_model_that_is_asked_too_much_leaves_places_for_the_others():
+def test_a_busy_model_leaves_room_for_other_models():
     engine = NumpyEngine()
     settings = load_settings(model_dir="x", model_in_flight="2", model_rate_per_second="2")
     plane = DataPlane(engine, settings, clock=lambda: 0.0)

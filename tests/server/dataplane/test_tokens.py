@@ -87,7 +87,7 @@ def test_a_token_opens_its_scopes_and_no_others(file, private, algorithm):
      {"scope": {"predict": 1}}, {"scope": True}, {"exp": [1]}, {"exp": float("inf")},
      {"exp": 10**400}, {"nbf": float("inf")}],
 )  # fmt: skip
-def test_a_token_that_is_not_good_opens_nothing(file, private, changes):
+def test_an_invalid_token_grants_nothing(file, private, changes):
     assert status(make_app(file), token(private, **changes)) == 401
 
 
@@ -124,7 +124,7 @@ def test_forged_tokens_open_nothing(file, private):
     assert status(app, good) == 200
 
 
-def test_a_token_is_good_until_it_expires_however_often_it_was_seen(file, private):
+def test_a_token_is_valid_until_it_expires(file, private):
     now = time.time()
     tokens = Tokens(file, ISSUER, AUDIENCE, clock=lambda: now)
     text = token(private, exp=now + 30)
@@ -154,7 +154,7 @@ def test_keys_are_rotated_by_writing_the_file(file, private):
     "content",
     ["", "[]", '{"keys": 3}', '{"keys": []}', '{"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}'],
 )
-def test_a_file_that_is_no_set_of_public_keys_is_refused(tmp_path, content):
+def test_a_file_without_a_set_of_public_keys_is_refused(tmp_path, content):
     path = tmp_path / "keys.json"
     path.write_text(content)
     with pytest.raises(TokensError, match="Received: --jwt-keys-file="):
@@ -169,7 +169,7 @@ def test_private_keys_have_no_place_on_a_gateway(tmp_path, private):
         Tokens(path, ISSUER, AUDIENCE)
 
 
-def test_the_process_says_what_tokens_need(file):
+def test_the_start_up_error_names_missing_token_settings(file):
     done = subprocess.run(
         command("--engine", "tfserving", "--upstreams", "a:1", "--models", "m",
                 "--jwt-keys-file", str(file)),

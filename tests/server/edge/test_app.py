@@ -247,7 +247,7 @@ def test_other_paths_are_refused_as_json(app, method, path, status):
     assert list(reply.json()) == ["error"]
 
 
-def test_a_failing_model_gives_no_secret_away(app):
+def test_an_error_of_a_model_reveals_no_secret(app):
     reply = post(app, "predict", {"signature_name": "fail", "instances": [1]})
     assert reply.status == 500
     assert re.fullmatch(r"Internal error\. Request id: [0-9a-f]{32}", reply.error)

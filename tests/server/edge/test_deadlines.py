@@ -71,7 +71,7 @@ def test_a_client_cannot_ask_for_more_than_the_gateway_gives():
     "headers",
     [{"x-request-timeout-ms": "soon"}, {"x-request-timeout-ms": "-1"}, {"grpc-timeout": "5"}],
 )
-def test_a_timeout_that_is_none_is_refused(headers):
+def test_a_malformed_timeout_is_refused(headers):
     reply = ask(make_app(SlowEngine(0)), "POST", PATH, BODY, headers=headers)
     assert reply.status == 400
     assert "Received: " in reply.error

@@ -86,7 +86,7 @@ def test_rows_are_looked_up_with_the_scope_lookup(tmp_path, scope, predict, look
     assert asyncio.run(run()) == [predict, lookup]
 
 
-def test_a_client_is_counted_once_whatever_it_speaks(tmp_path):
+def test_a_client_is_counted_once_over_all_protocols(tmp_path):
     key, ring = key_of(tmp_path, "predict")
     plane = plane_of(ring, rate_per_second="1")  # a burst of two requests
     app = create_app(load_settings(model_dir="x"), plane.engine, plane=plane)

@@ -214,7 +214,7 @@ def test_labels_and_traffic_move_while_it_serves(secured):
     assert secured.gateway.ask("GET", "/admin/models", port=secured.admin_port).status == 401
 
 
-def test_a_gateway_in_front_of_one_with_tls_and_keys_speaks_its_language(secured, tmp_path):
+def test_a_gateway_uses_tls_and_a_key_for_upstream_gateways(secured, tmp_path):
     certificate = Path(secured.gateway.log_path).parent / "cert.pem"
     with GatewayProcess(
         None, tmp_path / "log", "--engine", "tfserving", "--models", "ranker",
@@ -225,7 +225,7 @@ def test_a_gateway_in_front_of_one_with_tls_and_keys_speaks_its_language(secured
         assert front.ask("POST", f"{MODEL}:predict", ROW).status == 503
 
 
-def test_a_gateway_shows_its_key_to_the_one_behind_it(secured, tmp_path):
+def test_a_gateway_sends_its_key_to_an_upstream_gateway(secured, tmp_path):
     certificate = Path(secured.gateway.log_path).parent / "cert.pem"
     token = tmp_path / "token"
     token.write_text(secured.headers["authorization"].removeprefix("Bearer ") + "\n")

@@ -123,7 +123,7 @@ INT8 = {"name": "x", "datatype": "INT8", "shape": [1], "contents": {"int_content
         ),
     ],
 )
-def test_what_is_wrong_is_named(channel, fields, code, error):
+def test_invalid_input_is_named_in_the_error(channel, fields, code, error):
     one = {"name": "x", "datatype": "FP32", "shape": [1], "contents": {"fp32_contents": [1]}}
     with pytest.raises(grpc.RpcError) as caught:
         call(channel, "ModelInfer", **{"model_name": "m", "inputs": [one], **fields})

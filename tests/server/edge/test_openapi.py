@@ -61,7 +61,7 @@ def test_every_path_exists_and_names_its_parameters(path, method, operation):
         assert ask(app, method.upper(), path).status == 200
 
 
-def test_every_operation_has_an_id_and_every_array_says_of_what():
+def test_every_operation_has_an_id_and_every_array_an_item_type():
     ids = [operation["operationId"] for _, _, operation in OPERATIONS]
     assert len(ids) == len(set(ids))
     assert all(name.isidentifier() for name in ids)
@@ -85,7 +85,7 @@ def test_a_body_without_what_the_document_requires_is_refused(body, decode):
         decode(b"{}", Limits())
 
 
-def test_no_answer_is_a_422():
+def test_the_document_has_no_status_422():
     assert all("422" not in operation["responses"] for _, _, operation in OPERATIONS)
 
 

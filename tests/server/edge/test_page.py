@@ -102,7 +102,7 @@ def test_charts_follow_the_traffic(browser, gateway):
 
 
 @needs_chromium
-def test_it_is_readable_on_a_phone(browser):
+def test_the_page_is_readable_on_a_phone(browser):
     browser.resize(390, 844)
     assert browser.run("document.documentElement.scrollWidth") <= 390
     assert browser.run("getComputedStyle(document.body).fontSize") == "16px"
@@ -111,7 +111,7 @@ def test_it_is_readable_on_a_phone(browser):
 
 
 @needs_chromium
-def test_nothing_is_loaded_from_elsewhere_and_nothing_goes_wrong(browser, gateway):
+def test_the_page_loads_no_external_files_and_logs_no_errors(browser, gateway):
     urls = [
         event["params"]["request"]["url"]
         for event in browser.events

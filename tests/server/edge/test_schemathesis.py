@@ -52,7 +52,7 @@ def check(operation, examples: int, known: dict) -> None:
     run()
 
 
-def test_answers_are_those_the_document_tells_of(stub):
+def test_answers_match_the_openapi_document(stub):
     schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{stub.port}/openapi.json")
     operations = [result.ok() for result in schema.get_all_operations()]
     assert len(operations) > 25

@@ -31,7 +31,7 @@ def test_labels_scores_or_both():
         ({"classes": LABELS, "scores": SCORES[:, :1]}, "match in dim_size(1). Got 2 vs. 1"),
     ],
 )
-def test_classifications_that_are_none(outputs, said):
+def test_invalid_classifications_are_refused(outputs, said):
     with pytest.raises(ServingError) as caught:
         classifications(outputs, 2)
     assert caught.value.code is Code.INVALID_ARGUMENT
@@ -53,7 +53,7 @@ def test_values_of_one_column_or_none():
         ({"outputs": np.array([1, 2])}, "of DT_FLOAT. Got: int64"),
     ],
 )
-def test_regressions_that_are_none(outputs, said):
+def test_invalid_regressions_are_refused(outputs, said):
     with pytest.raises(ServingError) as caught:
         regressions(outputs, 2)
     assert caught.value.code is Code.INVALID_ARGUMENT

@@ -293,7 +293,7 @@ def test_a_version_wanted_back_while_it_leaves_is_loaded_after_that(world):
     asyncio.run(scenario())
 
 
-def test_what_serves_goes_on_when_every_folder_is_gone(world):
+def test_loaded_versions_keep_serving_when_every_folder_is_gone(world):
     async def scenario():
         world.write(1)
         await world.update()
@@ -448,7 +448,7 @@ def test_a_promised_model_counts_until_it_is_removed(world):
     asyncio.run(scenario())
 
 
-def test_what_is_being_loaded_is_unavailable_and_not_unknown(world):
+def test_a_version_that_is_loading_is_unavailable_and_not_unknown(world):
     async def scenario():
         world.hold = threading.Event()
         world.write(1, "slow")

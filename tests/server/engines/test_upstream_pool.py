@@ -192,6 +192,6 @@ def test_drained_and_open_endpoints_get_nothing():
 @pytest.mark.parametrize(
     "text", ["", "host", "host:0", "host:99999", "a=x:1,a=y:1", "http://x:1", "x:1,,y:1"]
 )
-def test_upstreams_that_are_none_are_refused(text):
+def test_an_invalid_list_of_upstreams_is_refused(text):
     with pytest.raises(UpstreamsError, match="Received: "):
         parse_upstreams(text)

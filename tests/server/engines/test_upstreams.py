@@ -221,7 +221,7 @@ def test_requests_look_for_who_serves_and_do_not_wait_for_the_next_look(tmp_path
         assert gateway.ask("GET", "/readyz").status == 200
 
 
-def test_what_a_drained_upstream_serves_is_not_the_newest_and_a_late_one_goes_on(tmp_path):
+def test_a_drained_upstreams_version_is_not_the_newest_and_a_late_one_still_serves(tmp_path):
     routes = tmp_path / "routes.json"
     routes.write_text('{"drained": ["u1"]}')
     with (

@@ -83,7 +83,7 @@ def test_a_taken_port(tmp_path):
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.parametrize("flag", ["--port", "--grpc-port"])
-def test_a_port_that_another_one_shares(tmp_path, flag, workers):
+def test_a_port_that_another_process_shares_is_refused(tmp_path, flag, workers):
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         taken.bind(("127.0.0.1", 0))
@@ -95,7 +95,7 @@ def test_a_port_that_another_one_shares(tmp_path, flag, workers):
     assert f"choose another with {flag}." in done.stderr
 
 
-def test_two_ports_that_are_one(tmp_path):
+def test_two_equal_ports_are_refused(tmp_path):
     done = run_here("--model-dir", str(tmp_path), "--port", "8501", "--grpc-port", "8501")
     assert_refused(done, "--port and --grpc-port must differ. Received: 8501 for both.")
 
@@ -132,7 +132,7 @@ def test_a_client_ca_that_holds_no_certificates(tmp_path):
         ((1, 2), ("version_policy", "1,2"), None),
     ],
 )
-def test_what_is_not_there_is_told_once(tmp_path, caplog, versions, flags, sentence):
+def test_a_missing_version_is_logged_once(tmp_path, caplog, versions, flags, sentence):
     for version in versions:
         (tmp_path / "m" / str(version)).mkdir(parents=True)
         (tmp_path / "m" / str(version) / "saved_model.pb").touch()
@@ -147,7 +147,7 @@ def test_what_is_not_there_is_told_once(tmp_path, caplog, versions, flags, sente
     assert not caplog.records
 
 
-def test_settings_that_are_wrong_are_told_together(tmp_path, monkeypatch):
+def test_invalid_settings_are_reported_together(tmp_path, monkeypatch):
     monkeypatch.setenv("DE_GATEWAY_PORT", "x")
     done = run_here("--model-dir", str(tmp_path), "--threads", "0")
     assert_refused(done, "--threads (or DE_GATEWAY_THREADS)", lines=2)

@@ -111,7 +111,7 @@ LINKS = {
 }
 
 
-def test_what_kubernetes_sets_for_services_is_no_setting(upstream, tmp_path, monkeypatch):
+def test_kubernetes_service_variables_are_not_settings(upstream, tmp_path, monkeypatch):
     around = {**environment(), **LINKS}
     monkeypatch.setattr("tests.server.support.gateway_process.environment", lambda: around)
     with in_front_of(upstream, tmp_path) as gateway:

@@ -23,7 +23,7 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_default(monkeypatch)
     assert (settings.port, settings.threads, settings.max_rank) == (9001, 3, 8)
 
 
-def test_all_problems_are_told_at_once(monkeypatch):
+def test_all_problems_are_reported_at_once(monkeypatch):
     monkeypatch.setenv("DE_GATEWAY_PROT", "9000")
     with pytest.raises(SettingsError) as caught:
         load_settings(port="99999", threads="many")
@@ -56,7 +56,7 @@ def test_a_file_is_between_the_environment_and_the_default(monkeypatch, tmp_path
         (None, "must be readable YAML or JSON"),
     ],
 )
-def test_a_file_that_is_wrong_is_told(tmp_path, content, problem):
+def test_a_wrong_settings_file_is_reported(tmp_path, content, problem):
     file = tmp_path / "gateway.yaml"
     if content is not None:
         file.write_text(content)
@@ -65,7 +65,7 @@ def test_a_file_that_is_wrong_is_told(tmp_path, content, problem):
     assert problem in str(caught.value)
 
 
-def test_what_holds_can_be_printed_and_read_again(tmp_path):
+def test_effective_settings_can_be_printed_and_read_again(tmp_path):
     file = tmp_path / "gateway.yaml"
     settings = load_settings(model_dir="x", threads="7", batch_rows="32")
     file.write_text(settings_text(settings))
@@ -74,7 +74,7 @@ def test_what_holds_can_be_printed_and_read_again(tmp_path):
     )
 
 
-def test_an_engine_needs_what_it_runs_on():
+def test_the_tfserving_engine_requires_upstreams_and_models():
     with pytest.raises(SettingsError) as caught:
         load_settings(engine="tfserving")
     assert [line.split()[0] for line in str(caught.value).splitlines()] == [

@@ -104,7 +104,7 @@ def test_workers_end_when_the_process_that_looks_after_them_is_killed(tmp_path):
         wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
 
 
-def test_a_worker_that_is_started_while_the_end_is_told_ends_too(tmp_path):
+def test_a_worker_that_starts_during_shutdown_ends_too(tmp_path):
     arguments = {"workers": 2, "model_dir": tmp_path}
     supervisor = WorkerSupervisor(load_settings(**arguments), ["--model-dir", str(tmp_path)])
     supervisor._pass_on(signal.SIGTERM, None)

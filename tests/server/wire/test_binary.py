@@ -58,7 +58,7 @@ def test_the_answer_alone_may_be_bytes_and_the_request_too(app):
         ("/v1/models/m:predict", b"", "is for :lookup. For bytes to and from other signatures"),
     ],
 )
-def test_what_is_wrong_is_named(app, path, body, error):
+def test_invalid_input_is_named_in_the_error(app, path, body, error):
     reply = post(app, path, body, RAW)
     assert reply.status == 400
     assert error in reply.error

@@ -130,7 +130,7 @@ def test_every_type_and_shape_survives_the_inference_protocol(name, binary, data
     assert_same(again.inputs["x"], array)
 
 
-def test_fuzzing_begins_with_what_is_answered():
+def test_the_fuzzers_seeds_are_valid_requests():
     assert SEEDS.keys() == TARGETS.keys()
     for target, seeds in SEEDS.items():
         # Each run fuzzes several decoders, with its own seeds.

@@ -12,7 +12,7 @@ from server.wire.json_quote import debug_string
 from server.wire.json_text import parse_json, parse_value
 
 
-def test_reads_what_json_does_not_know():
+def test_nonstandard_json_is_accepted():
     value = parse_json(b'{"a": [NaN, Infinity, -Infinity, Inf, -Inf, -NaN]}')["a"]
     assert [math.isnan(v) for v in value] == [True, False, False, False, False, True]
     assert value[1:5] == [math.inf, -math.inf, math.inf, -math.inf]
@@ -24,7 +24,7 @@ def test_words_inside_strings_stay():
 
 
 @pytest.mark.parametrize("tail", [b"X", b"}", b" [1]", b"\x00"])
-def test_what_follows_the_first_value_is_ignored(tail):
+def test_text_after_the_first_value_is_ignored(tail):
     assert parse_json(b'{"a": 1}' + tail) == {"a": 1}
 
 

@@ -66,7 +66,7 @@ def test_string_ids():
         ('[{"b64": "!"}]', "string", "Unable to base64 decode"),
     ],
 )
-def test_ids_that_are_none_are_named(text, dtype, message):
+def test_invalid_ids_are_named_in_the_error(text, dtype, message):
     with pytest.raises(ServingError) as caught:
         ids(text, dtype)
     assert message in caught.value.message
@@ -101,7 +101,7 @@ bags = st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=6)
 
 @settings(max_examples=300, deadline=None)
 @given(bags, st.sampled_from(["sum", "mean", "sqrtn"]), st.sets(st.integers(0, 9)))
-def test_pooling_is_what_its_name_says(chosen, combiner, absent):
+def test_pooling_matches_numpy(chosen, combiner, absent):
     table = np.arange(30, dtype=np.float64).reshape(10, 3)
     flat = [i for bag in chosen for i in bag]
     counted = np.array([i not in absent for i in flat], bool)

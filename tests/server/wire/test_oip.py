@@ -89,7 +89,7 @@ def test_health_metadata_and_readiness(app):
         (b'{"inputs": ' + b"[" * 500_000, 400, ""),
     ],
 )
-def test_what_is_wrong_is_named(app, value, status, error):
+def test_invalid_input_is_named_in_the_error(app, value, status, error):
     reply = infer(app, value)
     assert reply.status == status
     assert error in reply.error

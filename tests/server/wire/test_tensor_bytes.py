@@ -167,7 +167,7 @@ X = given("x", "FP32", (2,), bytes(8))
         ([X], {"parameters": {"signature_name": 7}}, "signature_name"),
     ],
 )
-def test_what_is_wrong_is_named(app, inputs, request_, error):
+def test_invalid_input_is_named_in_the_error(app, inputs, request_, error):
     reply = infer(app, *inputs, **request_)
     assert reply.status in (400, 501)
     assert error in reply.error
