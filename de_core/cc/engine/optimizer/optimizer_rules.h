@@ -5,37 +5,21 @@
 // numbers. A rule updates the rows it is given and no other: where a dense optimizer also changes
 // rows without a gradient (momentum, moments, weight decay), those rows stay as they are.
 //
-// Hyperparameters, in order (p^t: p to the power of the step, counted from 1; flags are 0 or 1):
+// Settings are in rule_settings.h. The slots:
 //
-//   rule              hyperparameters                                  slots
-//   sgd               lr
-//   momentum          lr, momentum, nesterov                           momentum
-//   tf1_momentum      lr, momentum, nesterov                           momentum
-//   adagrad           lr, eps, initial accumulator                     accumulator
-//   adagrad_v2        lr, eps, initial accumulator                     accumulator
-//   rowwise_adagrad   lr, eps, initial accumulator                     accumulator (1 wide)
-//   adagrad_da        lr, l1, l2, initial square accumulator, step     gradient_accumulator,
-//                                                                      gradient_squared_accumulator
-//   proximal_sgd      lr, l1, l2
-//   proximal_adagrad  lr, l1, l2, initial accumulator                  accumulator
-//   ftrl              lr, lr power, l1, l2, l2 shrinkage, beta,        accumulator, linear
-//                     initial accumulator
-//   adadelta          lr, rho, eps                                     accum_grad, accum_var
-//   rmsprop           lr, rho, momentum, eps, centered, initial rms    rms, momentum if > 0,
-//                                                                      mg if centered
-//   rmsprop_v2        lr, rho, eps, centered, initial rms              rms, mg if centered
-//   adam              lr, beta1, beta2, eps, beta1^t, beta2^t,         m, v, vhat if amsgrad
-//                     amsgrad
-//   adamax            lr, beta1, beta2, eps, beta1^t                   m, v
-//   nadam             lr, beta1, beta2, eps, beta2^t, u_t, u_(t+1),    m, v
-//                     u_1 * … * u_t, u_t = beta1 (1 - 0.5 * 0.96^t)
-//   lamb              lr, beta1, beta2, eps, beta1^t, beta2^t          m, v
-//   lion              lr, beta1, beta2                                 momentum
+//   sgd, proximal_sgd                       none
+//   momentum, tf1_momentum, lion            momentum
+//   adagrad, adagrad_v2, proximal_adagrad   accumulator
+//   rowwise_adagrad                         accumulator (1 wide)
+//   adagrad_da                              gradient_accumulator, gradient_squared_accumulator
+//   ftrl                                    accumulator, linear
+//   adadelta                                accum_grad, accum_var
+//   rmsprop                                 rms, momentum if > 0, mg if centered
+//   rmsprop_v2                              rms, mg if centered
+//   adam                                    m, v, vhat if amsgrad
+//   adamax, nadam, lamb                     m, v
 //
 // The names with v2 differ in that epsilon is outside the root, as TensorFlow's ops have it.
-//
-// Each rule takes one more, last and optional: the decoupled weight decay, as Keras applies it: the
-// row loses row * decay * lr before the rule. So AdamW is adam with eight.
 #ifndef DE_CORE_ENGINE_OPTIMIZER_RULES_H_
 #define DE_CORE_ENGINE_OPTIMIZER_RULES_H_
 

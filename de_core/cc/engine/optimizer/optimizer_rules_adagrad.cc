@@ -6,11 +6,13 @@ namespace de::engine {
 namespace {
 
 std::vector<SlotSpec> AdagradSlots(size_t dim, DType value, const double* hyper, size_t) {
-  return {{"accumulator", RealOf(value), dim, hyper[2]}};
+  return {
+      {"accumulator", RealOf(value), dim, SettingsOf<AdagradSettings>(hyper).initial_accumulator}};
 }
 
 std::vector<SlotSpec> RowwiseSlots(size_t, DType value, const double* hyper, size_t) {
-  return {{"accumulator", RealOf(value), 1, hyper[2]}};
+  return {
+      {"accumulator", RealOf(value), 1, SettingsOf<AdagradSettings>(hyper).initial_accumulator}};
 }
 
 std::vector<SlotSpec> AdadeltaSlots(size_t dim, DType value, const double*, size_t) {
@@ -18,23 +20,25 @@ std::vector<SlotSpec> AdadeltaSlots(size_t dim, DType value, const double*, size
 }
 
 std::vector<SlotSpec> RmspropSlots(size_t dim, DType value, const double* hyper, size_t) {
-  std::vector<SlotSpec> slots = {{"rms", RealOf(value), dim, hyper[5]}};
-  if (hyper[2] > 0) slots.push_back({"momentum", RealOf(value), dim, 0});
-  if (hyper[4] != 0) slots.push_back({"mg", RealOf(value), dim, 0});
+  const auto settings = SettingsOf<RmspropSettings>(hyper);
+  std::vector<SlotSpec> slots = {{"rms", RealOf(value), dim, settings.initial_rms}};
+  if (settings.momentum > 0) slots.push_back({"momentum", RealOf(value), dim, 0});
+  if (settings.centered != 0) slots.push_back({"mg", RealOf(value), dim, 0});
   return slots;
 }
 
 std::vector<SlotSpec> RmspropV2Slots(size_t dim, DType value, const double* hyper, size_t) {
-  std::vector<SlotSpec> slots = {{"rms", RealOf(value), dim, hyper[4]}};
-  if (hyper[3] != 0) slots.push_back({"mg", RealOf(value), dim, 0});
+  const auto settings = SettingsOf<RmspropV2Settings>(hyper);
+  std::vector<SlotSpec> slots = {{"rms", RealOf(value), dim, settings.initial_rms}};
+  if (settings.centered != 0) slots.push_back({"mg", RealOf(value), dim, 0});
   return slots;
 }
 
 template <typename Real>
 struct Adagrad {
-  static constexpr size_t kHyper = 3;
-  explicit Adagrad(const double* h) noexcept
-      : lr(static_cast<Real>(h[0])), eps(static_cast<Real>(h[1])) {}
+  using Settings = AdagradSettings;
+  explicit Adagrad(const Settings& s) noexcept
+      : lr(static_cast<Real>(s.lr)), eps(static_cast<Real>(s.eps)) {}
   void operator()(Real g, Real& w, Real& sum) const noexcept {
     sum += g * g;
     w -= lr * g / std::sqrt(sum + eps);
@@ -63,9 +67,10 @@ struct RowwiseAdagrad {
     Real& sum = *update.slot<Real>(0);
     sum += SumOfSquares<Real>(update.dim, [gradient](size_t i) { return gradient[i]; }) /
            static_cast<Real>(update.dim);
-    DecayRow<T>(update, 3);
+    DecayRow<T, AdagradSettings>(update);
+    const auto settings = SettingsOf<AdagradSettings>(update.hyper);
     const Real rate =
-        static_cast<Real>(update.hyper[0]) / (std::sqrt(sum) + static_cast<Real>(update.hyper[1]));
+        static_cast<Real>(settings.lr) / (std::sqrt(sum) + static_cast<Real>(settings.eps));
     ForElements([rate](Real g, Real& w) { w -= rate * g; }, update.dim, update.value<T>(),
                 gradient);
   }
@@ -73,12 +78,12 @@ struct RowwiseAdagrad {
 
 template <typename Real>
 struct Adadelta {
-  static constexpr size_t kHyper = 3;
-  explicit Adadelta(const double* h) noexcept
-      : lr(static_cast<Real>(h[0])),
-        rho(static_cast<Real>(h[1])),
-        rest(static_cast<Real>(1 - h[1])),
-        eps(static_cast<Real>(h[2])) {}
+  using Settings = AdadeltaSettings;
+  explicit Adadelta(const Settings& s) noexcept
+      : lr(static_cast<Real>(s.lr)),
+        rho(static_cast<Real>(s.rho)),
+        rest(static_cast<Real>(1 - s.rho)),
+        eps(static_cast<Real>(s.eps)) {}
   void operator()(Real g, Real& w, Real& squares, Real& steps) const noexcept {
     squares = rho * squares + rest * (g * g);
     const Real step = -(std::sqrt(steps + eps) * g / std::sqrt(squares + eps));
@@ -90,13 +95,13 @@ struct Adadelta {
 
 template <typename Real>
 struct Rmsprop {
-  static constexpr size_t kHyper = 6;
-  explicit Rmsprop(const double* h) noexcept
-      : lr(static_cast<Real>(h[0])),
-        rho(static_cast<Real>(h[1])),
-        rest(static_cast<Real>(1 - h[1])),
-        momentum(static_cast<Real>(h[2])),
-        eps(static_cast<Real>(h[3])) {}
+  using Settings = RmspropSettings;
+  explicit Rmsprop(const Settings& s) noexcept
+      : lr(static_cast<Real>(s.lr)),
+        rho(static_cast<Real>(s.rho)),
+        rest(static_cast<Real>(1 - s.rho)),
+        momentum(static_cast<Real>(s.momentum)),
+        eps(static_cast<Real>(s.eps)) {}
   Real Step(Real g, Real& rms) const noexcept {
     rms = rho * rms + rest * (g * g);
     return lr * g / std::sqrt(rms + eps);
@@ -139,8 +144,9 @@ struct RmspropCenteredMomentum : Rmsprop<Real> {
 template <typename T>
 struct RmspropRow {
   static void Update(const RowsUpdate& updates) noexcept {
-    const bool centered = updates.hyper[4] != 0;
-    if (updates.hyper[2] > 0) {
+    const auto settings = SettingsOf<RmspropSettings>(updates.hyper);
+    const bool centered = settings.centered != 0;
+    if (settings.momentum > 0) {
       centered ? UpdateElements<T, RmspropCenteredMomentum, 3>(updates)
                : UpdateElements<T, RmspropMomentum, 2>(updates);
     } else {
@@ -153,12 +159,12 @@ struct RmspropRow {
 /// RMSprop of tf.keras.optimizers.legacy without momentum, whose epsilon is outside the root.
 template <typename Real>
 struct RmspropV2 {
-  static constexpr size_t kHyper = 5;
-  explicit RmspropV2(const double* h) noexcept
-      : lr(static_cast<Real>(h[0])),
-        rho(static_cast<Real>(h[1])),
+  using Settings = RmspropV2Settings;
+  explicit RmspropV2(const Settings& s) noexcept
+      : lr(static_cast<Real>(s.lr)),
+        rho(static_cast<Real>(s.rho)),
         rest(1 - rho),
-        eps(static_cast<Real>(h[2])) {}
+        eps(static_cast<Real>(s.eps)) {}
   void operator()(Real g, Real& w, Real& rms) const noexcept {
     rms = rho * rms + rest * (g * g);
     w -= lr * g / (std::sqrt(rms) + eps);
@@ -179,18 +185,19 @@ struct RmspropV2Centered : RmspropV2<Real> {
 template <typename T>
 struct RmspropV2Row {
   static void Update(const RowsUpdate& updates) noexcept {
-    updates.hyper[3] != 0 ? UpdateElements<T, RmspropV2Centered, 2>(updates)
-                          : UpdateElements<T, RmspropV2, 1>(updates);
+    SettingsOf<RmspropV2Settings>(updates.hyper).centered != 0
+        ? UpdateElements<T, RmspropV2Centered, 2>(updates)
+        : UpdateElements<T, RmspropV2, 1>(updates);
   }
 };
 
 constexpr OptimizerRule kRules[] = {
-    {"adagrad_v2", 3, 4, AdagradSlots, KernelOf<ElementRow<AdagradV2, 1>::Of>},
-    {"rmsprop_v2", 5, 6, RmspropV2Slots, KernelOf<RmspropV2Row>},
-    {"adagrad", 3, 4, AdagradSlots, KernelOf<ElementRow<Adagrad, 1>::Of>},
-    {"rowwise_adagrad", 3, 4, RowwiseSlots, KernelOf<RowwiseAdagrad>},
-    {"adadelta", 3, 4, AdadeltaSlots, KernelOf<ElementRow<Adadelta, 2>::Of>},
-    {"rmsprop", 6, 7, RmspropSlots, KernelOf<RmspropRow>},
+    RuleOf<AdagradSettings>("adagrad_v2", AdagradSlots, KernelOf<ElementRow<AdagradV2, 1>::Of>),
+    RuleOf<RmspropV2Settings>("rmsprop_v2", RmspropV2Slots, KernelOf<RmspropV2Row>),
+    RuleOf<AdagradSettings>("adagrad", AdagradSlots, KernelOf<ElementRow<Adagrad, 1>::Of>),
+    RuleOf<AdagradSettings>("rowwise_adagrad", RowwiseSlots, KernelOf<RowwiseAdagrad>),
+    RuleOf<AdadeltaSettings>("adadelta", AdadeltaSlots, KernelOf<ElementRow<Adadelta, 2>::Of>),
+    RuleOf<RmspropSettings>("rmsprop", RmspropSlots, KernelOf<RmspropRow>),
 };
 
 }  // namespace

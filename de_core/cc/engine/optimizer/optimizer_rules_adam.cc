@@ -10,7 +10,8 @@ std::vector<SlotSpec> MomentSlots(size_t dim, DType value, const double*, size_t
 
 std::vector<SlotSpec> AdamSlots(size_t dim, DType value, const double* hyper, size_t n) {
   std::vector<SlotSpec> slots = MomentSlots(dim, value, hyper, n);
-  if (hyper[6] != 0) slots.push_back({"vhat", RealOf(value), dim, 0});
+  if (SettingsOf<AdamSettings>(hyper).amsgrad != 0)
+    slots.push_back({"vhat", RealOf(value), dim, 0});
   return slots;
 }
 
@@ -18,11 +19,12 @@ std::vector<SlotSpec> AdamSlots(size_t dim, DType value, const double* hyper, si
 /// in float, 1 - 0.999 would be wrong in the fifth digit.
 template <typename Real>
 struct Moments {
-  explicit Moments(const double* h) noexcept
-      : lr(static_cast<Real>(h[0])),
-        rest1(static_cast<Real>(1 - h[1])),
-        rest2(static_cast<Real>(1 - h[2])),
-        eps(static_cast<Real>(h[3])) {}
+  template <typename Settings>
+  explicit Moments(const Settings& s) noexcept
+      : lr(static_cast<Real>(s.lr)),
+        rest1(static_cast<Real>(1 - s.beta1)),
+        rest2(static_cast<Real>(1 - s.beta2)),
+        eps(static_cast<Real>(s.eps)) {}
   void Advance(Real g, Real& m, Real& v) const noexcept {
     m += (g - m) * rest1;
     v += (g * g - v) * rest2;
@@ -32,10 +34,11 @@ struct Moments {
 
 template <typename Real>
 struct Adam : Moments<Real> {
-  static constexpr size_t kHyper = 7;
-  explicit Adam(const double* h) noexcept
-      : Moments<Real>(h),
-        alpha(this->lr * std::sqrt(1 - static_cast<Real>(h[5])) / (1 - static_cast<Real>(h[4]))) {}
+  using Settings = AdamSettings;
+  explicit Adam(const Settings& s) noexcept
+      : Moments<Real>(s),
+        alpha(this->lr * std::sqrt(1 - static_cast<Real>(s.beta2_power)) /
+              (1 - static_cast<Real>(s.beta1_power))) {}
   void operator()(Real g, Real& w, Real& m, Real& v) const noexcept {
     this->Advance(g, m, v);
     w -= m * alpha / (std::sqrt(v) + this->eps);
@@ -56,16 +59,18 @@ struct Amsgrad : Adam<Real> {
 template <typename T>
 struct AdamRow {
   static void Update(const RowsUpdate& updates) noexcept {
-    updates.hyper[6] != 0 ? UpdateElements<T, Amsgrad, 3>(updates)
-                          : UpdateElements<T, Adam, 2>(updates);
+    SettingsOf<AdamSettings>(updates.hyper).amsgrad != 0 ? UpdateElements<T, Amsgrad, 3>(updates)
+                                                         : UpdateElements<T, Adam, 2>(updates);
   }
 };
 
 template <typename Real>
 struct Adamax : Moments<Real> {
-  static constexpr size_t kHyper = 5;
-  explicit Adamax(const double* h) noexcept
-      : Moments<Real>(h), beta2(static_cast<Real>(h[2])), unbias(1 - static_cast<Real>(h[4])) {}
+  using Settings = AdamaxSettings;
+  explicit Adamax(const Settings& s) noexcept
+      : Moments<Real>(s),
+        beta2(static_cast<Real>(s.beta2)),
+        unbias(1 - static_cast<Real>(s.beta1_power)) {}
   void operator()(Real g, Real& w, Real& m, Real& u) const noexcept {
     m += (g - m) * this->rest1;
     const Real faded = beta2 * u;
@@ -79,16 +84,16 @@ struct Adamax : Moments<Real> {
 /// Keras takes 1 - beta in the variable's dtype here.
 template <typename Real>
 struct Nadam : Moments<Real> {
-  static constexpr size_t kHyper = 8;
-  explicit Nadam(const double* h) noexcept
-      : Moments<Real>(h),
-        unbias2(1 - static_cast<Real>(h[4])),
-        now(1 - static_cast<Real>(h[5])),
-        next(static_cast<Real>(h[6])),
-        unbias_now(1 - static_cast<Real>(h[7])),
-        unbias_next(1 - static_cast<Real>(h[7]) * next) {
-    this->rest1 = 1 - static_cast<Real>(h[1]);
-    this->rest2 = 1 - static_cast<Real>(h[2]);
+  using Settings = NadamSettings;
+  explicit Nadam(const Settings& s) noexcept
+      : Moments<Real>(s),
+        unbias2(1 - static_cast<Real>(s.beta2_power)),
+        now(1 - static_cast<Real>(s.u)),
+        next(static_cast<Real>(s.next_u)),
+        unbias_now(1 - static_cast<Real>(s.u_product)),
+        unbias_next(1 - static_cast<Real>(s.u_product) * next) {
+    this->rest1 = 1 - static_cast<Real>(s.beta1);
+    this->rest2 = 1 - static_cast<Real>(s.beta2);
   }
   void operator()(Real g, Real& w, Real& m, Real& v) const noexcept {
     this->Advance(g, m, v);
@@ -104,10 +109,11 @@ struct LambRow {
   static void Update(const RowsUpdate& updates) noexcept { updates.ForEach(UpdateRow); }
   static void UpdateRow(const RowUpdate& update) noexcept {
     using Real = typename Scalar<T>::Real;
-    DecayRow<T>(update, 6);
-    const Moments<Real> moments(update.hyper);
-    const Real unbias1 = 1 - static_cast<Real>(update.hyper[4]);
-    const Real unbias2 = 1 - static_cast<Real>(update.hyper[5]);
+    DecayRow<T, LambSettings>(update);
+    const auto settings = SettingsOf<LambSettings>(update.hyper);
+    const Moments<Real> moments(settings);
+    const Real unbias1 = 1 - static_cast<Real>(settings.beta1_power);
+    const Real unbias2 = 1 - static_cast<Real>(settings.beta2_power);
     const Real eps = moments.eps;
     const Real* gradient = static_cast<const Real*>(update.gradient);
     Real* m = update.slot<Real>(0);
@@ -131,10 +137,10 @@ struct LambRow {
 };
 
 constexpr OptimizerRule kRules[] = {
-    {"adam", 7, 8, AdamSlots, KernelOf<AdamRow>},
-    {"adamax", 5, 6, MomentSlots, KernelOf<ElementRow<Adamax, 2>::Of>},
-    {"nadam", 8, 9, MomentSlots, KernelOf<ElementRow<Nadam, 2>::Of>},
-    {"lamb", 6, 7, MomentSlots, KernelOf<LambRow>},
+    RuleOf<AdamSettings>("adam", AdamSlots, KernelOf<AdamRow>),
+    RuleOf<AdamaxSettings>("adamax", MomentSlots, KernelOf<ElementRow<Adamax, 2>::Of>),
+    RuleOf<NadamSettings>("nadam", MomentSlots, KernelOf<ElementRow<Nadam, 2>::Of>),
+    RuleOf<LambSettings>("lamb", MomentSlots, KernelOf<LambRow>),
 };
 
 }  // namespace

@@ -12,17 +12,17 @@ std::vector<SlotSpec> MomentumSlot(size_t dim, DType value, const double*, size_
 
 template <typename Real>
 struct Sgd {
-  static constexpr size_t kHyper = 1;
-  explicit Sgd(const double* h) noexcept : lr(static_cast<Real>(h[0])) {}
+  using Settings = SgdSettings;
+  explicit Sgd(const Settings& s) noexcept : lr(static_cast<Real>(s.lr)) {}
   void operator()(Real g, Real& w) const noexcept { w -= g * lr; }
   Real lr;
 };
 
 template <typename Real>
 struct Momentum {
-  static constexpr size_t kHyper = 3;
-  explicit Momentum(const double* h) noexcept
-      : lr(static_cast<Real>(h[0])), momentum(static_cast<Real>(h[1])) {}
+  using Settings = MomentumSettings;
+  explicit Momentum(const Settings& s) noexcept
+      : lr(static_cast<Real>(s.lr)), momentum(static_cast<Real>(s.momentum)) {}
   void operator()(Real g, Real& w, Real& m) const noexcept {
     m = m * momentum - g * lr;
     w += m;
@@ -64,7 +64,7 @@ struct MomentumRow {
   template <typename T>
   struct Of {
     static void Update(const RowsUpdate& updates) noexcept {
-      const bool nesterov = updates.hyper[2] != 0;
+      const bool nesterov = SettingsOf<MomentumSettings>(updates.hyper).nesterov != 0;
       nesterov ? UpdateElements<T, Ahead, 1>(updates) : UpdateElements<T, Plain, 1>(updates);
     }
   };
@@ -72,11 +72,11 @@ struct MomentumRow {
 
 template <typename Real>
 struct Lion {
-  static constexpr size_t kHyper = 3;
-  explicit Lion(const double* h) noexcept
-      : lr(static_cast<Real>(h[0])),
-        beta1(static_cast<Real>(h[1])),
-        beta2(static_cast<Real>(h[2])),
+  using Settings = LionSettings;
+  explicit Lion(const Settings& s) noexcept
+      : lr(static_cast<Real>(s.lr)),
+        beta1(static_cast<Real>(s.beta1)),
+        beta2(static_cast<Real>(s.beta2)),
         rest1(1 - beta1),
         rest2(1 - beta2) {}
   void operator()(Real g, Real& w, Real& m) const noexcept {
@@ -89,10 +89,12 @@ struct Lion {
 };
 
 constexpr OptimizerRule kRules[] = {
-    {"sgd", 1, 2, NoSlots, KernelOf<ElementRow<Sgd, 0>::Of>},
-    {"momentum", 3, 4, MomentumSlot, KernelOf<MomentumRow<Momentum, Nesterov>::Of>},
-    {"tf1_momentum", 3, 4, MomentumSlot, KernelOf<MomentumRow<Tf1Momentum, Tf1Nesterov>::Of>},
-    {"lion", 3, 4, MomentumSlot, KernelOf<ElementRow<Lion, 1>::Of>},
+    RuleOf<SgdSettings>("sgd", NoSlots, KernelOf<ElementRow<Sgd, 0>::Of>),
+    RuleOf<MomentumSettings>("momentum", MomentumSlot,
+                             KernelOf<MomentumRow<Momentum, Nesterov>::Of>),
+    RuleOf<MomentumSettings>("tf1_momentum", MomentumSlot,
+                             KernelOf<MomentumRow<Tf1Momentum, Tf1Nesterov>::Of>),
+    RuleOf<LionSettings>("lion", MomentumSlot, KernelOf<ElementRow<Lion, 1>::Of>),
 };
 
 }  // namespace

@@ -8,16 +8,19 @@ namespace {
 std::vector<SlotSpec> NoSlots(size_t, DType, const double*, size_t) { return {}; }
 
 std::vector<SlotSpec> AccumulatorSlot(size_t dim, DType value, const double* hyper, size_t) {
-  return {{"accumulator", RealOf(value), dim, hyper[3]}};
+  return {{"accumulator", RealOf(value), dim,
+           SettingsOf<ProximalAdagradSettings>(hyper).initial_accumulator}};
 }
 
 std::vector<SlotSpec> DualSlots(size_t dim, DType value, const double* hyper, size_t) {
   return {{"gradient_accumulator", RealOf(value), dim, 0},
-          {"gradient_squared_accumulator", RealOf(value), dim, hyper[3]}};
+          {"gradient_squared_accumulator", RealOf(value), dim,
+           SettingsOf<AdagradDaSettings>(hyper).initial_accumulator}};
 }
 
 std::vector<SlotSpec> FtrlSlots(size_t dim, DType value, const double* hyper, size_t) {
-  return {{"accumulator", RealOf(value), dim, hyper[6]}, {"linear", RealOf(value), dim, 0}};
+  return {{"accumulator", RealOf(value), dim, SettingsOf<FtrlSettings>(hyper).initial_accumulator},
+          {"linear", RealOf(value), dim, 0}};
 }
 
 /// x moved towards 0 by `by`, and not beyond.
@@ -30,20 +33,20 @@ Real Shrink(Real x, Real by) noexcept {
 
 template <typename Real>
 struct ProximalSgd {
-  static constexpr size_t kHyper = 3;
-  explicit ProximalSgd(const double* h) noexcept
-      : lr(static_cast<Real>(h[0])),
-        l1(lr * static_cast<Real>(h[1])),
-        l2(1 + lr * static_cast<Real>(h[2])) {}
+  using Settings = ProximalSgdSettings;
+  explicit ProximalSgd(const Settings& s) noexcept
+      : lr(static_cast<Real>(s.lr)),
+        l1(lr * static_cast<Real>(s.l1)),
+        l2(1 + lr * static_cast<Real>(s.l2)) {}
   void operator()(Real g, Real& w) const noexcept { w = Shrink(w - g * lr, l1) / l2; }
   Real lr, l1, l2;
 };
 
 template <typename Real>
 struct ProximalAdagrad {
-  static constexpr size_t kHyper = 4;
-  explicit ProximalAdagrad(const double* h) noexcept
-      : lr(static_cast<Real>(h[0])), l1(static_cast<Real>(h[1])), l2(static_cast<Real>(h[2])) {}
+  using Settings = ProximalAdagradSettings;
+  explicit ProximalAdagrad(const Settings& s) noexcept
+      : lr(static_cast<Real>(s.lr)), l1(static_cast<Real>(s.l1)), l2(static_cast<Real>(s.l2)) {}
   void operator()(Real g, Real& w, Real& sum) const noexcept {
     sum += g * g;
     const Real rate = lr / std::sqrt(sum);
@@ -55,11 +58,11 @@ struct ProximalAdagrad {
 /// The row is a function of the sums alone: its initial value counts until the first update only.
 template <typename Real>
 struct AdagradDa {
-  static constexpr size_t kHyper = 5;
-  explicit AdagradDa(const double* h) noexcept
-      : lr(static_cast<Real>(h[0])),
-        l1(static_cast<Real>(h[4]) * static_cast<Real>(h[1])),
-        l2(static_cast<Real>(h[2]) * static_cast<Real>(h[4]) * lr) {}
+  using Settings = AdagradDaSettings;
+  explicit AdagradDa(const Settings& s) noexcept
+      : lr(static_cast<Real>(s.lr)),
+        l1(static_cast<Real>(s.step) * static_cast<Real>(s.l1)),
+        l2(static_cast<Real>(s.l2) * static_cast<Real>(s.step) * lr) {}
   void operator()(Real g, Real& w, Real& sum, Real& squares) const noexcept {
     sum += g;
     squares += g * g;
@@ -71,13 +74,13 @@ struct AdagradDa {
 /// `Power` maps an accumulator to accumulator^(-lr power).
 template <typename Real, typename Power>
 struct FtrlStep {
-  static constexpr size_t kHyper = 7;
-  explicit FtrlStep(const double* h) noexcept
-      : power(h),
-        lr(static_cast<Real>(h[0])),
-        l1(static_cast<Real>(h[2])),
-        two_l2(2 * (static_cast<Real>(h[3]) + static_cast<Real>(h[5]) / (2 * lr))),
-        two_shrinkage(static_cast<Real>(2 * h[4])) {}
+  using Settings = FtrlSettings;
+  explicit FtrlStep(const Settings& s) noexcept
+      : power(s),
+        lr(static_cast<Real>(s.lr)),
+        l1(static_cast<Real>(s.l1)),
+        two_l2(2 * (static_cast<Real>(s.l2) + static_cast<Real>(s.beta) / (2 * lr))),
+        two_shrinkage(static_cast<Real>(2 * s.l2_shrinkage)) {}
   void operator()(Real g, Real& w, Real& sum, Real& linear) const noexcept {
     const Real pull = g + two_shrinkage * w;
     const Real next = sum + g * g;
@@ -92,13 +95,13 @@ struct FtrlStep {
 
 template <typename Real>
 struct RootPower {
-  explicit RootPower(const double*) noexcept {}
+  explicit RootPower(const FtrlSettings&) noexcept {}
   Real operator()(Real x) const noexcept { return std::sqrt(x); }
 };
 
 template <typename Real>
 struct AnyPower {
-  explicit AnyPower(const double* h) noexcept : exponent(static_cast<Real>(-h[1])) {}
+  explicit AnyPower(const FtrlSettings& s) noexcept : exponent(static_cast<Real>(-s.lr_power)) {}
   Real operator()(Real x) const noexcept { return std::pow(x, exponent); }
   Real exponent;
 };
@@ -111,16 +114,18 @@ using FtrlAnyPower = FtrlStep<Real, AnyPower<Real>>;
 template <typename T>
 struct FtrlRow {
   static void Update(const RowsUpdate& updates) noexcept {
-    updates.hyper[1] == -0.5 ? UpdateElements<T, Ftrl, 2>(updates)
-                             : UpdateElements<T, FtrlAnyPower, 2>(updates);
+    SettingsOf<FtrlSettings>(updates.hyper).lr_power == -0.5
+        ? UpdateElements<T, Ftrl, 2>(updates)
+        : UpdateElements<T, FtrlAnyPower, 2>(updates);
   }
 };
 
 constexpr OptimizerRule kRules[] = {
-    {"proximal_sgd", 3, 4, NoSlots, KernelOf<ElementRow<ProximalSgd, 0>::Of>},
-    {"proximal_adagrad", 4, 5, AccumulatorSlot, KernelOf<ElementRow<ProximalAdagrad, 1>::Of>},
-    {"adagrad_da", 5, 6, DualSlots, KernelOf<ElementRow<AdagradDa, 2>::Of>},
-    {"ftrl", 7, 8, FtrlSlots, KernelOf<FtrlRow>},
+    RuleOf<ProximalSgdSettings>("proximal_sgd", NoSlots, KernelOf<ElementRow<ProximalSgd, 0>::Of>),
+    RuleOf<ProximalAdagradSettings>("proximal_adagrad", AccumulatorSlot,
+                                    KernelOf<ElementRow<ProximalAdagrad, 1>::Of>),
+    RuleOf<AdagradDaSettings>("adagrad_da", DualSlots, KernelOf<ElementRow<AdagradDa, 2>::Of>),
+    RuleOf<FtrlSettings>("ftrl", FtrlSlots, KernelOf<FtrlRow>),
 };
 
 }  // namespace

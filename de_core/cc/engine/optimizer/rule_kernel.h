@@ -2,8 +2,8 @@
 // loop over a row, for every dtype.
 //
 // A rule is a struct template over Real, the type of arithmetic:
-//   static constexpr size_t kHyper;            // hyperparameters, without the weight decay
-//   explicit Rule(const double* hyper);        // keeps what the elements need
+//   using Settings = …;                        // of rule_settings.h
+//   explicit Rule(const Settings& settings);   // keeps what the elements need
 //   void operator()(Real g, Real& w, Real& slot...) const;   // updates the element
 // Weight decay, loading and storing are not its business.
 #ifndef DE_CORE_ENGINE_RULE_KERNEL_H_
@@ -16,6 +16,7 @@
 
 #include "de_core/cc/engine/base/simd_targets.h"
 #include "de_core/cc/engine/optimizer/optimizer_rules.h"
+#include "de_core/cc/engine/optimizer/rule_settings.h"
 #include "de_core/cc/engine/rows/scalar_types.h"
 
 namespace de::engine {
@@ -68,12 +69,13 @@ struct RowsUpdate {
   }
 };
 
-/// w -= w * decay * lr, where the update names a decay as hyperparameter `at`.
-template <typename T>
-void DecayRow(const RowUpdate& update, size_t at) noexcept {
+/// w -= w * decay * lr, where the settings are followed by a decay.
+template <typename T, typename Settings>
+void DecayRow(const RowUpdate& update) noexcept {
   using Real = typename Scalar<T>::Real;
-  if (update.n_hyper <= at || update.hyper[at] == 0) return;
-  const Real decay = static_cast<Real>(update.hyper[at]);
+  constexpr size_t kDecay = kSettings<Settings>;
+  if (update.n_hyper <= kDecay || update.hyper[kDecay] == 0) return;
+  const Real decay = static_cast<Real>(update.hyper[kDecay]);
   const Real lr = static_cast<Real>(update.hyper[0]);
   T* __restrict value = update.value<T>();
   for (size_t i = 0; i < update.dim; ++i) {
@@ -92,14 +94,15 @@ void ForElements(const Step& step, size_t dim, T* __restrict value, const Real* 
   }
 }
 
-/// Runs an element rule with `kSlots` slots over rows. What it computes of the hyperparameters
-/// alone it computes once, which for short rows is as much as a row's arithmetic.
+/// Runs an element rule with `kSlots` slots over rows. The rule computes once what depends on its
+/// settings alone: for short rows that is as much work as a row.
 template <typename T, template <typename> class Rule, size_t kSlots>
 void UpdateElements(const RowsUpdate& updates) noexcept {
   using Real = typename Scalar<T>::Real;
-  const Rule<Real> step(updates.hyper);
+  using Settings = typename Rule<Real>::Settings;
+  const Rule<Real> step(SettingsOf<Settings>(updates.hyper));
   updates.ForEach([&step](const RowUpdate& update) {
-    DecayRow<T>(update, Rule<Real>::kHyper);
+    DecayRow<T, Settings>(update);
     const Real* gradient = static_cast<const Real*>(update.gradient);
     T* value = update.value<T>();
     if constexpr (kSlots == 0) {
@@ -130,6 +133,13 @@ struct RowKernels {
     Row::Update({hyper, n_hyper, dim, rows, slot_offsets, gradients, count});
   }
 };
+
+/// A rule for the library's list: its settings may be followed by a weight decay.
+template <typename Settings>
+constexpr OptimizerRule RuleOf(std::string_view name, decltype(OptimizerRule::slots) slots,
+                               decltype(OptimizerRule::kernel) kernel) noexcept {
+  return {name, kSettings<Settings>, kSettings<Settings> + 1, slots, kernel};
+}
 
 /// The kernel of a `Row<T>` for rows of `value`, with the vectors that the processor has.
 template <template <typename> class Row>
