@@ -37,65 +37,43 @@ absl::Status ToAbsl(engine::Status status) {
   return absl::InternalError(status.message);
 }
 
+namespace {
+
+struct ValueType {
+  engine::DType engine;
+  DataType tensorflow;
+};
+constexpr ValueType kValueTypes[] = {
+    {engine::DType::kFloat32, tensorflow::DT_FLOAT},
+    {engine::DType::kFloat64, tensorflow::DT_DOUBLE},
+    {engine::DType::kHalf, tensorflow::DT_HALF},
+    {engine::DType::kBFloat16, tensorflow::DT_BFLOAT16},
+    {engine::DType::kInt8, tensorflow::DT_INT8},
+    {engine::DType::kInt32, tensorflow::DT_INT32},
+    {engine::DType::kInt64, tensorflow::DT_INT64},
+    {engine::DType::kBool, tensorflow::DT_BOOL},
+    {engine::DType::kString, tensorflow::DT_STRING},
+};
+
+}  // namespace
+
 absl::Status ToEngine(DataType dtype, engine::DType* out) {
-  using engine::DType;
-  switch (dtype) {
-    case tensorflow::DT_FLOAT:
-      *out = DType::kFloat32;
-      break;
-    case tensorflow::DT_DOUBLE:
-      *out = DType::kFloat64;
-      break;
-    case tensorflow::DT_HALF:
-      *out = DType::kHalf;
-      break;
-    case tensorflow::DT_BFLOAT16:
-      *out = DType::kBFloat16;
-      break;
-    case tensorflow::DT_INT8:
-      *out = DType::kInt8;
-      break;
-    case tensorflow::DT_INT32:
-      *out = DType::kInt32;
-      break;
-    case tensorflow::DT_INT64:
-      *out = DType::kInt64;
-      break;
-    case tensorflow::DT_BOOL:
-      *out = DType::kBool;
-      break;
-    case tensorflow::DT_STRING:
-      *out = DType::kString;
-      break;
-    default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("a table's values must be float32, float64, half, bfloat16, int8, int32, "
-                       "int64, bool or string. Received: ",
-                       tensorflow::DataTypeString(dtype)));
+  std::string names;
+  for (const ValueType& each : kValueTypes) {
+    if (each.tensorflow == dtype) {
+      *out = each.engine;
+      return absl::OkStatus();
+    }
+    absl::StrAppend(&names, names.empty() ? "" : ", ", engine::NameOf(each.engine));
   }
-  return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a table's values must be one of ", names,
+                   ". Received: ", tensorflow::DataTypeString(dtype)));
 }
 
 DataType ToTensorFlow(engine::DType dtype) {
-  switch (dtype) {
-    case engine::DType::kFloat32:
-      return tensorflow::DT_FLOAT;
-    case engine::DType::kFloat64:
-      return tensorflow::DT_DOUBLE;
-    case engine::DType::kHalf:
-      return tensorflow::DT_HALF;
-    case engine::DType::kBFloat16:
-      return tensorflow::DT_BFLOAT16;
-    case engine::DType::kInt8:
-      return tensorflow::DT_INT8;
-    case engine::DType::kInt32:
-      return tensorflow::DT_INT32;
-    case engine::DType::kInt64:
-      return tensorflow::DT_INT64;
-    case engine::DType::kBool:
-      return tensorflow::DT_BOOL;
-    case engine::DType::kString:
-      return tensorflow::DT_STRING;
+  for (const ValueType& each : kValueTypes) {
+    if (each.engine == dtype) return each.tensorflow;
   }
   return tensorflow::DT_INVALID;
 }

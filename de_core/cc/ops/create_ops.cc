@@ -1,5 +1,6 @@
 // Ops that make a table and describe it.
 #include "de_core/cc/ops/shapes.h"
+#include "de_core/cc/ops/value_types.h"
 #include "tensorflow/core/framework/op.h"
 
 namespace de::ops {
@@ -11,7 +12,7 @@ REGISTER_OP("DeTable")
     .Attr("shared_name: string = ''")
     .Attr("anonymous: bool = false")
     .Attr("key_dtype: {int64, int32, string}")
-    .Attr("value_dtype: {float, double, half, bfloat16, int8, int32, int64, bool, string}")
+    .Attr("value_dtype: " DE_VALUE_TYPES)
     .Attr("dim: int >= 1")
     .Attr("init_size: int >= 0 = 0")
     .Attr("initializer: string = 'zeros'")

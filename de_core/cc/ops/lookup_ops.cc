@@ -1,5 +1,6 @@
 // Ops that read rows.
 #include "de_core/cc/ops/shapes.h"
+#include "de_core/cc/ops/value_types.h"
 #include "tensorflow/core/framework/op.h"
 
 namespace de::ops {
@@ -10,7 +11,7 @@ REGISTER_OP("DeTableFind")
     .Output("values: Tvalues")
     .Output("found: bool")
     .Attr("Tkeys: {int64, int32, string}")
-    .Attr("Tvalues: {float, double, half, bfloat16, int8, int32, int64, bool, string}")
+    .Attr("Tvalues: " DE_VALUE_TYPES)
     .Attr("dim: int >= 1")
     .SetShapeFn([](InferenceContext* c) {
       TF_RETURN_IF_ERROR(HandleOnly(c));
@@ -42,7 +43,7 @@ REGISTER_OP("DeEmbeddingAnchor")
     .Input("rows: Tvalues")
     .Output("output: Tvalues")
     .Attr("Tkeys: {int64, int32, string}")
-    .Attr("Tvalues: {float, double, half, bfloat16, int8, int32, int64, bool, string}")
+    .Attr("Tvalues: " DE_VALUE_TYPES)
     .Attr("Tanchor: {resource, variant} = DT_RESOURCE")
     .SetShapeFn([](InferenceContext* c) {
       c->set_output(0, c->input(2));
@@ -63,7 +64,7 @@ REGISTER_OP("DeTableExportBatch")
     .Output("next_cursor: uint64")
     .Output("done: bool")
     .Attr("Tkeys: {int64, int32, string}")
-    .Attr("Tvalues: {float, double, half, bfloat16, int8, int32, int64, bool, string}")
+    .Attr("Tvalues: " DE_VALUE_TYPES)
     .Attr("slot: string = ''")
     .SetIsStateful()
     .SetShapeFn([](InferenceContext* c) {
@@ -91,7 +92,7 @@ REGISTER_OP("DeTableExport")
     .Output("keys: Tkeys")
     .Output("values: Tvalues")
     .Attr("Tkeys: {int64, int32, string}")
-    .Attr("Tvalues: {float, double, half, bfloat16, int8, int32, int64, bool, string}")
+    .Attr("Tvalues: " DE_VALUE_TYPES)
     .Attr("slot: string = ''")
     .SetIsStateful()
     .SetShapeFn([](InferenceContext* c) {

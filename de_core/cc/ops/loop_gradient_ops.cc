@@ -1,5 +1,6 @@
 // Ops that carry a table's gradient out of tf.cond and tf.while_loop.
 #include "de_core/cc/ops/shapes.h"
+#include "de_core/cc/ops/value_types.h"
 #include "tensorflow/core/framework/op.h"
 
 namespace de::ops {
@@ -8,7 +9,7 @@ REGISTER_OP("DeLoopAnchor")
     .Input("anchor: resource")
     .Output("token: variant")
     .Attr("Tkeys: {int64, int32, string}")
-    .Attr("Tvalues: {float, double, half, bfloat16}")
+    .Attr("Tvalues: " DE_FLOAT_TYPES)
     .Attr("dim: int >= 1")
     .SetShapeFn([](InferenceContext* c) {
       c->set_output(0, c->Scalar());
@@ -26,7 +27,7 @@ REGISTER_OP("DeRowGradients")
     .Input("values: Tvalues")
     .Output("gradients: variant")
     .Attr("Tkeys: {int64, int32, string}")
-    .Attr("Tvalues: {float, double, half, bfloat16}")
+    .Attr("Tvalues: " DE_FLOAT_TYPES)
     .SetShapeFn([](InferenceContext* c) {
       c->set_output(0, c->Scalar());
       ShapeHandle unused;
@@ -45,7 +46,7 @@ REGISTER_OP("DeRowGradientsConcat")
     .Output("keys: Tkeys")
     .Output("values: Tvalues")
     .Attr("Tkeys: {int64, int32, string}")
-    .Attr("Tvalues: {float, double, half, bfloat16}")
+    .Attr("Tvalues: " DE_FLOAT_TYPES)
     .Attr("dim: int >= 1")
     .SetShapeFn([](InferenceContext* c) {
       int64_t dim = 0;

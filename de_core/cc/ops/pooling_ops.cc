@@ -1,5 +1,6 @@
 // Ops that sum rows without handing them out.
 #include "de_core/cc/ops/shapes.h"
+#include "de_core/cc/ops/value_types.h"
 #include "tensorflow/core/framework/op.h"
 
 namespace de::ops {
@@ -26,7 +27,7 @@ REGISTER_OP("DeTablePool")
     .Output("sums: T")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("T: {float, double}")
-    .Attr("Tvalues: {float, double, half, bfloat16}")
+    .Attr("Tvalues: " DE_FLOAT_TYPES)
     .Attr("Tanchor: list({resource, variant}) >= 0")
     .Attr("weighted: bool")
     .Attr("dim: int >= 1")
@@ -58,7 +59,7 @@ REGISTER_OP("DeTablePoolDots")
     .Output("dots: T")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("T: {float, double}")
-    .Attr("Tvalues: {float, double, half, bfloat16}")
+    .Attr("Tvalues: " DE_FLOAT_TYPES)
     .Attr("Tanchor: list({resource, variant}) >= 0 = []")
     .SetShapeFn([](InferenceContext* c) {
       c->set_output(0, c->input(1));
@@ -83,7 +84,7 @@ REGISTER_OP("DePoolGradient")
     .Output("values: Tvalues")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("T: {float, double}")
-    .Attr("Tvalues: {float, double, half, bfloat16}")
+    .Attr("Tvalues: " DE_FLOAT_TYPES)
     .Attr("weighted: bool")
     .SetShapeFn([](InferenceContext* c) {
       ShapeHandle gradient;

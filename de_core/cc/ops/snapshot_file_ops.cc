@@ -1,5 +1,6 @@
 // Ops on snapshot files alone, and on the tables that serve them.
 #include "de_core/cc/ops/shapes.h"
+#include "de_core/cc/ops/value_types.h"
 #include "tensorflow/core/framework/op.h"
 
 namespace de::ops {
@@ -49,7 +50,7 @@ REGISTER_OP("DeSnapshotRead")
     .Output("values: value_dtype")
     .Output("slots: uint8")
     .Attr("key_dtype: {int64, int32, string}")
-    .Attr("value_dtype: {float, double, half, bfloat16, int8, int32, int64, bool, string}")
+    .Attr("value_dtype: " DE_VALUE_TYPES)
     .Attr("with_values: bool = true")
     .SetIsStateful()
     .SetShapeFn(ReadShape)
@@ -85,7 +86,7 @@ REGISTER_OP("DeFrozenTable")
     .Attr("container: string = ''")
     .Attr("shared_name: string = ''")
     .Attr("key_dtype: {int64, int32, string}")
-    .Attr("value_dtype: {float, double, half, bfloat16, int8, int32, int64, bool, string}")
+    .Attr("value_dtype: " DE_VALUE_TYPES)
     .Attr("dim: int >= 1")
     .Output("handle: resource")
     .SetIsStateful()

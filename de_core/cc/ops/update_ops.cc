@@ -1,5 +1,6 @@
 // Ops that write and remove rows.
 #include "de_core/cc/ops/shapes.h"
+#include "de_core/cc/ops/value_types.h"
 #include "tensorflow/core/framework/op.h"
 
 namespace de::ops {
@@ -14,7 +15,7 @@ REGISTER_OP("DeTableInsertOrAssign")
     .Input("keys: Tkeys")
     .Input("values: Tvalues")
     .Attr("Tkeys: {int64, int32, string}")
-    .Attr("Tvalues: {float, double, half, bfloat16, int8, int32, int64, bool, string}")
+    .Attr("Tvalues: " DE_VALUE_TYPES)
     .SetShapeFn(WritesRows)
     .Doc(R"doc(
 Writes one row for each key; of several rows for one key the last wins.
@@ -28,7 +29,7 @@ REGISTER_OP("DeTableAccumOrAssign")
     .Input("keys: Tkeys")
     .Input("deltas: Tvalues")
     .Attr("Tkeys: {int64, int32, string}")
-    .Attr("Tvalues: {float, double, half, bfloat16, int8, int32, int64}")
+    .Attr("Tvalues: " DE_NUMBER_TYPES)
     .SetShapeFn(WritesRows)
     .Doc(R"doc(
 Adds each delta to its key's row, or makes it the row where the key has none.
@@ -43,7 +44,7 @@ REGISTER_OP("DeTableAccum")
     .Input("old_values: Tvalues")
     .Input("new_values: Tvalues")
     .Attr("Tkeys: {int64, int32, string}")
-    .Attr("Tvalues: {float, double, half, bfloat16, int8, int32, int64}")
+    .Attr("Tvalues: " DE_NUMBER_TYPES)
     .SetShapeFn([](InferenceContext* c) {
       TF_RETURN_IF_ERROR(ValuesFollowKeys(c, 1, 3));
       return ValuesFollowKeys(c, 1, 2);
@@ -63,7 +64,7 @@ REGISTER_OP("DeTableFindOrInsert")
     .Output("values: Tvalues")
     .Output("found: bool")
     .Attr("Tkeys: {int64, int32, string}")
-    .Attr("Tvalues: {float, double, half, bfloat16, int8, int32, int64, bool, string}")
+    .Attr("Tvalues: " DE_VALUE_TYPES)
     .Attr("dim: int >= 1")
     .SetIsStateful()
     .SetShapeFn([](InferenceContext* c) {
@@ -92,7 +93,7 @@ REGISTER_OP("DeTableApply")
     .Input("hyper: double")
     .Input("owner: string")
     .Attr("Tkeys: {int64, int32, string}")
-    .Attr("Tgrads: {float, double, half, bfloat16}")
+    .Attr("Tgrads: " DE_FLOAT_TYPES)
     .Attr("rule: string")
     .Attr("average: bool = false")
     .SetShapeFn(WritesRows)

@@ -11,62 +11,47 @@
 
 namespace de::engine {
 
-/// Element types of a row. The numbers are part of the snapshot format: never renumber.
+/// Every element type of a row: its constant, its number in snapshot files (never renumber), its
+/// bytes in a row, its name. A string element is an 8-byte reference into the arena.
+#define DE_ELEMENT_TYPES(TYPE)      \
+  TYPE(kFloat32, 1, 4, "float32")   \
+  TYPE(kFloat64, 2, 8, "float64")   \
+  TYPE(kHalf, 3, 2, "float16")      \
+  TYPE(kBFloat16, 4, 2, "bfloat16") \
+  TYPE(kInt8, 5, 1, "int8")         \
+  TYPE(kInt32, 6, 4, "int32")       \
+  TYPE(kInt64, 7, 8, "int64")       \
+  TYPE(kBool, 8, 1, "bool")         \
+  TYPE(kString, 9, 8, "string")
+
 enum class DType : uint8_t {
-  kFloat32 = 1,
-  kFloat64 = 2,
-  kHalf = 3,
-  kBFloat16 = 4,
-  kInt8 = 5,
-  kInt32 = 6,
-  kInt64 = 7,
-  kBool = 8,
-  kString = 9,
+#define DE_ENUMERATOR(constant, number, bytes, name) constant = number,
+  DE_ELEMENT_TYPES(DE_ENUMERATOR)
+#undef DE_ENUMERATOR
 };
 
 /// Key types. int32 keys are widened to int64 before they reach the engine.
 enum class KeyType : uint8_t { kInt64 = 1, kString = 2 };
 
-/// Bytes of one element in a row; a string element is an 8-byte reference into the arena.
+/// Bytes of one element in a row.
 constexpr size_t SizeOf(DType dtype) noexcept {
   switch (dtype) {
-    case DType::kFloat64:
-    case DType::kInt64:
-    case DType::kString:
-      return 8;
-    case DType::kFloat32:
-    case DType::kInt32:
-      return 4;
-    case DType::kHalf:
-    case DType::kBFloat16:
-      return 2;
-    case DType::kInt8:
-    case DType::kBool:
-      return 1;
+#define DE_CASE(constant, number, bytes, name) \
+  case DType::constant:                        \
+    return bytes;
+    DE_ELEMENT_TYPES(DE_CASE)
+#undef DE_CASE
   }
   return 0;
 }
 
 constexpr std::string_view NameOf(DType dtype) noexcept {
   switch (dtype) {
-    case DType::kFloat32:
-      return "float32";
-    case DType::kFloat64:
-      return "float64";
-    case DType::kHalf:
-      return "float16";
-    case DType::kBFloat16:
-      return "bfloat16";
-    case DType::kInt8:
-      return "int8";
-    case DType::kInt32:
-      return "int32";
-    case DType::kInt64:
-      return "int64";
-    case DType::kBool:
-      return "bool";
-    case DType::kString:
-      return "string";
+#define DE_CASE(constant, number, bytes, name) \
+  case DType::constant:                        \
+    return name;
+    DE_ELEMENT_TYPES(DE_CASE)
+#undef DE_CASE
   }
   return "unknown";
 }

@@ -76,20 +76,15 @@ bool StoreInteger(double value, char* element) noexcept {
 
 /// Writes `value` as an element; false if it does not fit the dtype.
 bool StoreElement(DType dtype, double value, char* element) noexcept {
-  switch (dtype) {
-    case DType::kInt8:
-      return StoreInteger<int8_t>(value, element);
-    case DType::kInt32:
-      return StoreInteger<int32_t>(value, element);
-    case DType::kInt64:
-      return StoreInteger<int64_t>(value, element);
-    case DType::kBool:
-      *element = value != 0 ? 1 : 0;
-      return !std::isnan(value);
-    case DType::kString:
-      return false;
-    default:
-      break;
+  if (dtype == DType::kString) return false;
+  if (dtype == DType::kBool) {
+    *element = value != 0 ? 1 : 0;
+    return !std::isnan(value);
+  }
+  if (!IsFloating(dtype)) {
+    return VisitInteger(dtype, false, [value, element](auto tag) {
+      return StoreInteger<typename decltype(tag)::type>(value, element);
+    });
   }
   if (std::isfinite(value) && !std::isfinite(RoundTo(dtype, value))) return false;
   StoreReal(dtype, value, element);

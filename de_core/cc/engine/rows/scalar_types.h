@@ -164,6 +164,21 @@ Result VisitFloating(DType dtype, Result fallback, Visit&& visit) {
   }
 }
 
+/// The same for an integer `dtype`.
+template <typename Result, typename Visit>
+Result VisitInteger(DType dtype, Result fallback, Visit&& visit) {
+  switch (dtype) {
+    case DType::kInt8:
+      return visit(TypeTag<int8_t>{});
+    case DType::kInt32:
+      return visit(TypeTag<int32_t>{});
+    case DType::kInt64:
+      return visit(TypeTag<int64_t>{});
+    default:
+      return fallback;
+  }
+}
+
 /// Writes `value`, rounded, as an element of a floating-point `dtype`; writes nothing for others.
 inline void StoreReal(DType dtype, double value, void* element) noexcept {
   VisitFloating(dtype, 0, [value, element](auto tag) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <mutex>
 #include <shared_mutex>
+#include <type_traits>
 
 #include "de_core/cc/engine/base/guard.h"
 #include "de_core/cc/engine/base/prefetch.h"
@@ -20,28 +21,23 @@ constexpr size_t kStringBytesPerHold = size_t{512} << 10;
 constexpr size_t kAhead = 16;  // index lines and rows that are asked for while others are read
 
 double NumberAt(const char* at, DType dtype) {
-  const auto load = [at](auto value) {
-    std::memcpy(&value, at, sizeof(value));
-    return static_cast<double>(value);
-  };
-  switch (dtype) {
-    case DType::kInt8:
-      return load(int8_t{});
-    case DType::kInt32:
-      return load(int32_t{});
-    case DType::kInt64:  // metadata, which readers may write meanwhile
-      return static_cast<double>(
-          __atomic_load_n(reinterpret_cast<const int64_t*>(at), __ATOMIC_RELAXED));
-    case DType::kBool:
-      return load(uint8_t{});
-    default:
-      return VisitFloating<double>(dtype, 0, [at](auto tag) {
-        using T = typename decltype(tag)::type;
-        T value;
-        std::memcpy(&value, at, sizeof(value));
-        return static_cast<double>(Scalar<T>::Load(value));
-      });
+  if (dtype == DType::kInt64) {  // metadata, which readers may write meanwhile
+    return static_cast<double>(
+        __atomic_load_n(reinterpret_cast<const int64_t*>(at), __ATOMIC_RELAXED));
   }
+  if (dtype == DType::kBool) return static_cast<double>(static_cast<uint8_t>(*at));
+  const auto load = [at](auto tag) {
+    using T = typename decltype(tag)::type;
+    T value;
+    std::memcpy(&value, at, sizeof(value));
+    if constexpr (std::is_integral_v<T>) {
+      return static_cast<double>(value);
+    } else {
+      return static_cast<double>(Scalar<T>::Load(value));
+    }
+  };
+  return IsFloating(dtype) ? VisitFloating<double>(dtype, 0, load)
+                           : VisitInteger<double>(dtype, 0, load);
 }
 
 }  // namespace

@@ -36,16 +36,10 @@ void AddIntegers(char* row, const char* to, const char* from, size_t dim) noexce
 
 /// Addition of values of `dtype`; nullptr for types without one.
 AddValues AdditionOf(DType dtype) {
-  switch (dtype) {
-    case DType::kInt8:
-      return &AddIntegers<int8_t>;
-    case DType::kInt32:
-      return &AddIntegers<int32_t>;
-    case DType::kInt64:
-      return &AddIntegers<int64_t>;
-    default:
-      break;
-  }
+  const AddValues integers = VisitInteger<AddValues>(dtype, nullptr, [](auto tag) -> AddValues {
+    return &AddIntegers<typename decltype(tag)::type>;
+  });
+  if (integers != nullptr) return integers;
   return VisitFloating<AddValues>(dtype, nullptr, [](auto tag) -> AddValues {
     using T = typename decltype(tag)::type;
     return [](char* row, const char* to, const char* from, size_t dim) noexcept {

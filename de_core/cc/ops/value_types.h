@@ -1,0 +1,15 @@
+// The dtypes that the ops' attributes allow.
+#ifndef DE_CORE_OPS_VALUE_TYPES_H_
+#define DE_CORE_OPS_VALUE_TYPES_H_
+
+#define DE_FLOATS "float, double, half, bfloat16"
+#define DE_NUMBERS DE_FLOATS ", int8, int32, int64"
+
+/// Of rows that can be trained.
+#define DE_FLOAT_TYPES "{" DE_FLOATS "}"
+/// Of rows that can be added to.
+#define DE_NUMBER_TYPES "{" DE_NUMBERS "}"
+/// Of any rows.
+#define DE_VALUE_TYPES "{" DE_NUMBERS ", bool, string}"
+
+#endif  // DE_CORE_OPS_VALUE_TYPES_H_
