@@ -52,9 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log = _log(options)
         _check_folder(options.out, "--out")
         if options.resume and options.checkpoint_dir is None:
-            raise DataError(
-                "--resume must come with the --checkpoint-dir of the run to go on with."
-            )
+            raise DataError("--resume needs the --checkpoint-dir of the run to continue.")
         if options.checkpoint_dir is not None:
             _check_folder(options.checkpoint_dir, "--checkpoint-dir")
         print(_train(log, options))

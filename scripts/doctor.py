@@ -26,7 +26,7 @@ int main() { std::optional<std::string_view> s = "17"; std::thread([] {}).join()
 
 
 def python_problem(version: "tuple[int, ...]", found: "dict[str, str]") -> "str | None":
-    """Returns the problem with the Python ``version``; ``found``: supported ones by command."""
+    """Returns the problem with the Python ``version``; ``found`` maps commands to other Pythons."""
     if OLDEST <= tuple(version[:2]) <= NEWEST:
         return None
     name = "{}.{}".format(*version[:2])

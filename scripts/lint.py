@@ -44,7 +44,7 @@ def main() -> None:
         if subprocess.call([str(program), *command[1:]], cwd=ROOT) != 0:
             failed.append(name)
     if failed:
-        sys.exit(f"To be mended: {', '.join(failed)}. make format does what can be done by itself.")
+        sys.exit(f"Failed: {', '.join(failed)}. Run: make format")
     print("All linters are content.")
 
 

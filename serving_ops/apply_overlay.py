@@ -115,7 +115,7 @@ def apply(tree: pathlib.Path, sources: pathlib.Path) -> int:
     shutil.copy(HERE / "overlay" / "BUILD.bazel", package / "BUILD.bazel")
     server.write_text(changed, "utf-8")
     if LABEL not in labels_in(server.read_text("utf-8")):
-        raise OverlayError(f"the label {LABEL} did not land in {LIST} of {server}")
+        raise OverlayError(f"the label {LABEL} is missing from {LIST} of {server}")
     return count
 
 

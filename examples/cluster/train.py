@@ -31,7 +31,7 @@ Step = Callable[[tf.Tensor], tf.Tensor]
 
 
 def free_addresses(count: int) -> list[str]:
-    """Returns addresses on this machine."""
+    """Returns addresses with free ports on this machine."""
     with contextlib.ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:

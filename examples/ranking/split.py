@@ -49,7 +49,7 @@ def split_by_time(log: Interactions, test_share: float = 0.2) -> TimeSplit:
     test = later.take(first[~np.isin(later.pairs()[first], train.pairs())])
     if len(test) == 0:
         raise DataError(
-            f"The test split must hold a (user, item) pair that training has not. Received: "
+            f"The test split must hold a (user, item) pair that training lacks. Received: "
             f"{len(later)} interactions after the cut, all repeats; give a longer log."
         )
     return TimeSplit(train, test, repeats=len(later) - len(test))

@@ -72,7 +72,7 @@ def train(log: Interactions, options: TrainingOptions) -> keras.Model:
 def _restore(manager: tf.train.CheckpointManager) -> None:
     if manager.latest_checkpoint is None:
         raise DataError(
-            f"--resume must find a checkpoint; run once without it to make one. "
+            f"--resume needs a checkpoint: run once without it. "
             f"Received: --checkpoint-dir {manager.directory}, which has none."
         )
     remedy = "--resume must find a whole checkpoint of a run with the same log, --dim and --seed."

@@ -148,7 +148,7 @@ def _api_keys(content: bytes) -> tuple[ApiKey, ...]:
 
     keys = tuple(_api_key(entry) for entry in yaml.safe_load(content)["keys"])
     if len({key.name for key in keys}) < len(keys):
-        raise ValueError("each key must have a name of its own")
+        raise ValueError("each key must have a different name")
     return keys
 
 

@@ -88,7 +88,7 @@ async def _find(
     """Returns a row for each id, and which ids the table holds."""
     if combiner != "none" and ids.lengths is None:
         raise invalid(
-            f"Combiner {combiner} needs `ids` to be a list of lists, one a bag: "
+            f"Combiner {combiner} needs `ids` to be a list of lists, one per bag: "
             "wrap a single bag in another list."
         )
     current_request().rows = len(ids.flat)

@@ -69,7 +69,7 @@ class Held:
         if self._held + count > self._most:
             raise ServingError(
                 Code.RESOURCE_EXHAUSTED,
-                f"At most {self._most} bytes of requests are held at once. Try again later.",
+                f"At most {self._most} bytes of requests may be in memory. Try again later.",
                 retry_after=1.0,
             )
         self._held += count
@@ -118,7 +118,7 @@ class Rate:
         if refused:
             raise ServingError(
                 Code.RESOURCE_EXHAUSTED,
-                f"At most {self._rate:g} requests a second are taken {self._whose}. "
+                f"At most {self._rate:g} requests per second are allowed {self._whose}. "
                 "Try again later.",
                 retry_after=max(1.0, (1 - tokens) / self._rate),
             )

@@ -93,7 +93,7 @@ def warn_of_missing(settings: Settings, labels: Mapping[str, Mapping[str, int]])
         missing = sorted((policy.numbers or frozenset()) - versions.keys())
         if missing:
             _LOG.warning(
-                "--version-policy must name versions that are there. Received: %s; model %s has "
+                "--version-policy must name existing versions. Received: %s; model %s has "
                 "%s. Write the missing ones, or name others.",
                 settings.version_policy,
                 model,

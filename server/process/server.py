@@ -18,7 +18,7 @@ from server.observability.metrics import Metrics
 from server.observability.worker_metrics import WorkerMetrics
 from server.settings import Settings
 
-# Seconds after which a peer that accepts no data counts as gone.
+# Milliseconds after which a peer that accepts no data counts as gone.
 _TCP_USER_TIMEOUT_MS = 60_000
 _METRICS_SECONDS = 1.0
 _BACKLOG = 2048

@@ -120,7 +120,9 @@ def to_array(proto: Any) -> Array:
     dtype = dtype_of_number(proto.dtype)
     field = _FIELDS.get(dtype.name)
     if field is None:
-        raise ServingError(Code.UNIMPLEMENTED, f"Tensors of type {dtype.enum_name} are not carried")
+        raise ServingError(
+            Code.UNIMPLEMENTED, f"Tensors of type {dtype.enum_name} are not supported"
+        )
     shape = tuple(dim.size for dim in proto.tensor_shape.dim)
     count = 1
     for size in shape:

@@ -175,9 +175,8 @@ def bags_of(ids: Array, lengths: Array | None) -> Ids:
         sizes = lengths.tolist() if lengths.ndim == 1 and lengths.dtype.kind in "iu" else [-1]
         if ids.ndim != 1 or min(sizes, default=0) < 0 or sum(sizes) != ids.size:
             raise invalid(
-                "lengths must be as many integers as there are bags, whose sum is the number "
-                f"of ids, in one dimension both. Received: {lengths.size} lengths for "
-                f"{ids.size} ids"
+                "lengths must hold the size of each bag, whose sum is the number of ids, and both "
+                f"must be vectors. Received: {lengths.size} lengths for {ids.size} ids"
             )
     return Ids(ids.reshape(-1), sizes)
 

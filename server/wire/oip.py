@@ -129,7 +129,7 @@ def decode_infer(body: bytes, header: bytes | None, limits: Limits) -> InferRequ
         add_input(inputs, tensor.name, tensor.datatype, tensor.shape, values, limits)
     if rest:
         raise invalid(
-            "The bytes behind the JSON must be those that binary_data_size of the inputs announce. "
+            "The bytes after the JSON must match binary_data_size of the inputs. "
             f"Received: {len(rest)} bytes more"
         )
     outputs: dict[str, bool] = {}
@@ -163,7 +163,7 @@ def add_input(
     """
     dtype = _DTYPES.get(datatype)
     if name in inputs:
-        raise invalid(f"An input must be there once. Received twice: {name[:128]}")
+        raise invalid(f"Each input must occur once. Received twice: {name[:128]}")
     if dtype is None:
         raise invalid(
             f"Input {name} must have a datatype of {', '.join(_DTYPES)}. "
@@ -247,11 +247,12 @@ def _values(tensor: InputTensor, rest: memoryview) -> tuple[msgspec.Raw | memory
 def _check_supported(name: str, parameters: TensorParameters) -> None:
     if parameters.shared_memory_region:
         raise ServingError(
-            Code.UNIMPLEMENTED, f"Tensor {name} must travel with the request: no memory is shared"
+            Code.UNIMPLEMENTED,
+            f"Tensor {name} must be in the request: shared memory is not supported",
         )
     if parameters.classification:
         raise ServingError(
-            Code.UNIMPLEMENTED, f"Output {name} comes as the model gives it: use `:classify`"
+            Code.UNIMPLEMENTED, f"Output {name} cannot be classified here: use `:classify`"
         )
 
 
@@ -298,7 +299,9 @@ def parameters_of(values: Mapping[str, Any]) -> RequestParameters:
     try:
         return msgspec.convert(values, RequestParameters)
     except msgspec.ValidationError as error:
-        raise invalid(f"The parameters of a request must fit. Received: {error}") from None
+        raise invalid(
+            f"A request's parameters must have the documented types. Received: {error}"
+        ) from None
 
 
 @functools.lru_cache(maxsize=64)

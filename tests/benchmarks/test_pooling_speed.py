@@ -16,8 +16,8 @@ from tests.benchmarks.rounds import Bar, Rounds
 pytestmark = pytest.mark.benchmark
 
 SEGMENTS, IDS_EACH = 1024, 50
-#: Lookups of different ids per function. A call from Python takes 0.3 ms or more, a sixth of eight
-#: pooled lookups, and belongs to neither side.
+#: Lookups per function, each with other ids. With only eight, the call from Python (0.3 ms or more)
+#: would be a sixth of the time on both sides.
 STEPS = 32
 #: The pooled lookup against gather and segment sum: the goal, and the stretch goal.
 BAR, STRETCH = 2, 4

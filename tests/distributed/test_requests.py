@@ -49,7 +49,7 @@ def model(tables, features, *, remote, drawn=False):
     rng = np.random.default_rng(0)
     owners = [users[feature % tables] for feature in range(features)]
     ids = [
-        # Constants need not travel.
+        # Not counted: constants, which TensorFlow does not send.
         keys_of(
             tf.random.uniform([3, 4], 0, 20, tf.int64)
             if drawn

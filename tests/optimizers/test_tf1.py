@@ -201,7 +201,7 @@ def rate():
     return 0.05
 
 
-# TensorFlow accepts no callables in the other four.
+# TensorFlow's other four optimizers accept no callables.
 CALLABLE = {
     "sgd": lambda: v1.GradientDescentOptimizer(rate),
     "momentum": lambda: v1.MomentumOptimizer(rate, lambda: 0.8),

@@ -43,5 +43,5 @@ class ModelService:
     async def _reload(self, _: Request, __: bytes) -> bytes:
         raise ServingError(
             Code.UNIMPLEMENTED,
-            "The folder of models says what is served: write a version there, or use the admin API",
+            "The model folder decides what is served: write a version there, or use the admin API",
         )

@@ -18,7 +18,8 @@ _PROOF = 16
 # The while doubles if it happens again.
 _HELD_UP = 2
 _HELD_UP_SECONDS = 0.02
-# How much of one run's time counts, and its weight in the average. The system interrupts some runs.
+# The average counts a run as at most this many short runs, with this weight: the system interrupts
+# some runs.
 _MOST = 8
 _WEIGHT = 0.125
 _FIRST_BAN_SECONDS = 0.1

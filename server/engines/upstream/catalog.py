@@ -42,8 +42,8 @@ class Catalog:
     """The versions as of the last poll. Used from one event loop.
 
     An endpoint that answers late may only be busy. Until its breaker opens it still counts, but
-    only if no other endpoint has the version. A drained endpoint counts in the same way although it
-    gets no requests: requests for its versions then fail as drained.
+    only if no other endpoint has the version. A drained endpoint gets no requests. Its versions
+    stay in the catalog, so that requests for them fail with the right error.
     """
 
     def __init__(self, models: Collection[str], pool: UpstreamPool, protos: Protos) -> None:

@@ -48,7 +48,7 @@ def parse_upstreams(text: str) -> list[UpstreamAddress]:
         addresses.append(UpstreamAddress(name, f"{match[2]}:{match[3]}"))
     names = [address.name for address in addresses]
     if len(set(names)) < len(names):
-        raise UpstreamsError(f"Each upstream must have a name of its own. Received: {text}")
+        raise UpstreamsError(f"Each upstream must have a different name. Received: {text}")
     return addresses
 
 

@@ -245,7 +245,7 @@ def test_a_client_beyond_its_rate_gets_retry_after():
     rate = Rate(5, "from one client", clock=lambda: now)
     for _ in range(10):
         rate.count("a")
-    with pytest.raises(ServingError, match="5 requests a second") as caught:
+    with pytest.raises(ServingError, match="5 requests per second") as caught:
         rate.count("a")
     assert caught.value.retry_after == 1
     rate.count("b")
@@ -316,7 +316,7 @@ def test_a_busy_model_leaves_room_for_other_models():
     refused = next(reply for reply in at_once if reply.status == 429)
     assert refused.error.startswith("At most 2 requests to one model are answered at once.")
     assert [reply.status for reply in later][-1] == 429
-    assert later[-1].error.startswith("At most 2 requests a second are taken to one model.")
+    assert later[-1].error.startswith("At most 2 requests per second are allowed to one model.")
     assert other.status == 404
 
 
@@ -378,7 +378,7 @@ def test_the_bodies_of_all_clients_together_have_a_bound():
 
     refused, answered = asyncio.run(run())
     assert (refused.status, refused.headers["retry-after"]) == (429, "1")
-    assert refused.error.startswith("At most 800 bytes of requests are held at once.")
+    assert refused.error.startswith("At most 800 bytes of requests may be in memory.")
     assert answered.status == 200
 
 

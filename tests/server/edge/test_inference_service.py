@@ -115,7 +115,11 @@ INT8 = {"name": "x", "datatype": "INT8", "shape": [1], "contents": {"int_content
         ({"inputs": [{**INT8, "shape": [2**40]}]}, "INVALID_ARGUMENT", "values. Received: shape="),
         ({"raw_input_contents": [b"", b""]}, "INVALID_ARGUMENT", "2 for 1 inputs"),
         ({"raw_input_contents": [b"123"]}, "INVALID_ARGUMENT", "must take 4 bytes"),
-        ({"parameters": {"signature_name": {"bool_param": True}}}, "INVALID_ARGUMENT", "must fit"),
+        (
+            {"parameters": {"signature_name": {"bool_param": True}}},
+            "INVALID_ARGUMENT",
+            "documented types",
+        ),
         (
             {"inputs": [{**INT8, "parameters": {"shared_memory_region": {"string_param": "r"}}}]},
             "UNIMPLEMENTED",

@@ -127,8 +127,8 @@ def test_strings_and_values_that_repeat():
         (1, [2**40, 2**40], b"", "known size"),
         (1, [2**25], b"", "only 0 values"),
         (7, [1], b"abcd", "bytes of content"),
-        (20, [1], b"", "not carried"),
-        (0, [1], b"", "not carried"),
+        (20, [1], b"", "not supported"),
+        (0, [1], b"", "not supported"),
     ],
 )
 def test_messages_that_are_no_tensors(dtype, sizes, content, error):

@@ -161,7 +161,11 @@ X = given("x", "FP32", (2,), bytes(8))
         ([({**X[0], "data": [1, 2]}, X[1])], {}, "either `data` or the parameter binary_data_size"),
         ([({**X[0], "parameters": {}}, b"")], {}, "Received: neither"),
         ([X, X], {}, "Received twice: x"),
-        ([given("x", "FP32", (1,), b"", shared_memory_region="r")], {}, "no memory is shared"),
+        (
+            [given("x", "FP32", (1,), b"", shared_memory_region="r")],
+            {},
+            "shared memory is not supported",
+        ),
         ([X], {"outputs": [{"name": "y", "parameters": {"classification": 3}}]}, ":classify"),
         ([X], {"parameters": {"combiner": "sum"}}, "must come with a signature de_lookup/TABLE"),
         ([X], {"parameters": {"signature_name": 7}}, "signature_name"),
