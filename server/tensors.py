@@ -17,8 +17,9 @@ Array = npt.NDArray[Any]
 Tensors = Mapping[str, Array]
 
 DEFAULT_SIGNATURE = "serving_default"
-# The signature `de_lookup/T` looks up ids in a table T. This signature describes all tables.
+# The signature `de_lookup/T` looks up ids in a table T.
 LOOKUP_PREFIX = "de_lookup/"
+# This signature describes all tables.
 STATS_SIGNATURE = "de_stats"
 
 

@@ -73,7 +73,7 @@ def fill_typed(proto: Any, array: Array, dtype: DType) -> None:
 
 
 def _varints(values: Array) -> bytes:
-    """Encodes integers as protobuf varints: seven bits per byte, lowest first, then a flag."""
+    """Encodes integers as protobuf varints: seven bits per byte and a continuation bit."""
     rest = values.astype(np.int64).view(np.uint64)
     length = max(1, -(-int(rest.max()).bit_length() // 7))
     encoded = np.empty((len(rest), length), np.uint8)

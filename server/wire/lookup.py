@@ -23,11 +23,11 @@ from server.wire.strings import B64, bytes_array, element_bytes
 
 Combiner = Annotated[
     Literal["none", "sum", "mean", "sqrtn"],
-    msgspec.Meta(description="How the embeddings of a bag become one."),
+    msgspec.Meta(description="How to combine the embeddings of a bag."),
 ]
 Missing = Annotated[
     Literal["default", "error", "null"],
-    msgspec.Meta(description="What an unknown id reads as: its initial row, a 404, or null."),
+    msgspec.Meta(description="The answer for an unknown id: its initial row, a 404, or null."),
 ]
 
 _DECIMAL = re.compile(r"-?[0-9]{1,20}")
@@ -49,9 +49,9 @@ class LookupBody(msgspec.Struct, forbid_unknown_fields=True):
             },
         ),
     ]
-    table: Annotated[
-        str, msgspec.Meta(description="May be left out if the model has one table.")
-    ] = ""
+    table: Annotated[str, msgspec.Meta(description="Optional if the model has only one table.")] = (
+        ""
+    )
     combiner: Combiner = "none"
     missing: Missing = "default"
     format: Annotated[

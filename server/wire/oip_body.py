@@ -33,10 +33,10 @@ class TensorParameters(msgspec.Struct):
     """Parameters of an input or output."""
 
     binary_data_size: Annotated[
-        int | None, msgspec.Meta(description="Bytes of the input, which follow the JSON.")
+        int | None, msgspec.Meta(description="Size of the input's bytes, which follow the JSON.")
     ] = None
     binary_data: Annotated[
-        bool | None, msgspec.Meta(description="Whether the output comes as bytes.")
+        bool | None, msgspec.Meta(description="True to get the output as bytes.")
     ] = None
     # Declared only so that they can be refused.
     classification: int = 0
@@ -52,7 +52,7 @@ class InputTensor(msgspec.Struct):
     data: Annotated[
         msgspec.Raw | msgspec.UnsetType,
         msgspec.Meta(
-            description="Flat in row-major order, or nested. Left out if bytes follow the JSON.",
+            description="Flat in row-major order, or nested. Omitted if bytes follow the JSON.",
             extra_json_schema={"type": "array", "items": {}},
         ),
     ] = msgspec.UNSET
@@ -74,7 +74,7 @@ class RequestParameters(msgspec.Struct):
     )
     binary_data_output: Annotated[
         bool,
-        msgspec.Meta(description="Whether outputs come as bytes where nothing else is said."),
+        msgspec.Meta(description="True to get outputs as bytes by default."),
     ] = False
     combiner: Combiner = "none"
     missing: Missing = "default"

@@ -35,7 +35,7 @@ def small_disk(tmp_path, monkeypatch):
 
 
 def fill(table, rows, value):
-    """Saves; in a graph it returns an op."""
+    """Writes rows; in a graph it returns an op."""
     return table.upsert(np.arange(rows), np.full([rows, 8], value, np.float32))
 
 

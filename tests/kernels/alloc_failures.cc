@@ -1,5 +1,5 @@
-// Loaded before all else: allocations that the op library asks for fail when a test says so. What
-// TensorFlow itself asks for does not.
+// Preloaded library: makes allocations of the op library fail when a test says so. TensorFlow's own
+// allocations never fail.
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/mman.h>
@@ -13,7 +13,7 @@
 
 namespace {
 
-uintptr_t begin = 0, end = 0;  // of the op library's code
+uintptr_t begin = 0, end = 0;  // address range of the op library's code
 std::atomic<bool> armed{false}, fired{false};
 std::atomic<long> calls{0};
 long at = 0;
@@ -50,8 +50,8 @@ void* Allocate(size_t bytes, size_t align, const void* caller) {
 }  // namespace
 
 extern "C" {
-/// The n-th allocation from now on fails, and with `forever` all behind it. 1 if the library is
-/// there.
+/// Makes the n-th allocation from now on fail, and with `forever` all later ones too. Returns 1 if
+/// the op library is loaded.
 int de_arm(long nth, int forever) {
   if (begin == 0) dl_iterate_phdr(FindLibrary, nullptr);
   calls = 0;
@@ -61,7 +61,7 @@ int de_arm(long nth, int forever) {
   armed = true;
   return begin != 0;
 }
-/// Memory is back. 1 if an allocation failed.
+/// Ends the failures. Returns 1 if an allocation failed.
 int de_disarm() {
   armed = false;
   return fired;

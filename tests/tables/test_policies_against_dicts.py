@@ -107,7 +107,7 @@ class Pair:
             want = [getattr(self.model_of(key).rows[key], column.column) for key in known]
             if column.column == "uses":
                 assert got.tolist() == want
-            elif len(self.models) == 1:  # the order of times is comparable only within one table
+            elif len(self.models) == 1:  # compares the order of times
                 assert np.array_equal(
                     np.unique(got, return_inverse=True)[1], np.unique(want, return_inverse=True)[1]
                 )

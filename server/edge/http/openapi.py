@@ -24,7 +24,7 @@ _INT64 = {
 _TIMEOUT = {
     "name": "X-Request-Timeout-Ms",
     "in": "header",
-    "description": "Milliseconds after which the client does not want the answer any more.",
+    "description": "Milliseconds until the client stops waiting for the answer.",
     "schema": {"type": "integer", "minimum": 1, "maximum": 999_999_999},
 }
 
@@ -44,7 +44,7 @@ _IN_QUERY = [
     {
         "name": name,
         "in": "query",
-        "description": f"For ids that come as bytes: as `{name}` of a JSON body.",
+        "description": f"For ids in bytes: the same as `{name}` in a JSON body.",
         "schema": SCHEMAS["LookupBody"]["properties"][name],
     }
     for name in ("table", "combiner", "missing")
@@ -52,7 +52,7 @@ _IN_QUERY = [
 _JSON_LENGTH = {
     "name": "Inference-Header-Content-Length",
     "in": "header",
-    "description": "Length of the JSON that tensors' bytes follow.",
+    "description": "Length of the JSON; the tensors' bytes follow it.",
     "schema": {"type": "integer", "minimum": 0},
 }
 _CONFIG = {
@@ -130,7 +130,7 @@ def _model_paths(base: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
         ),
         f"{base}:lookup": post(
             f"lookup{of}",
-            f"Look embeddings up in a table of the {which}",
+            f"Look up embeddings in a table of the {which}",
             "Lookup",
             [*parameters, *_IN_QUERY, _TIMEOUT],
             {"rows": _LOOKUP_REQUEST, "pooled": _POOLED_REQUEST},
@@ -162,7 +162,7 @@ def _model_paths(base: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
             f"model_metadata{of}", "Signatures of the model", parameters, "Object", {}
         ),
         f"{base}/openapi.json": get(
-            f"model_document{of}", "This model's own document", parameters, "Object", {}
+            f"model_document{of}", "The OpenAPI document of this model", parameters, "Object", {}
         ),
         f"{base}/tables": get(
             f"tables{of}",
@@ -230,7 +230,7 @@ def _operation_paths() -> dict[str, Any]:
             {"ready": True},
             {
                 "503": {
-                    "description": "Not now; try again later.",
+                    "description": "Not ready; try again later.",
                     "content": {"application/json": content("Object", {})},
                 }
             },
@@ -259,7 +259,7 @@ def _operation_paths() -> dict[str, Any]:
     paths["/ui"] = {
         "get": {
             "operationId": "page",
-            "summary": "A page that shows what is served; only with --ui",
+            "summary": "A page with models, tables and traffic; only with --ui",
             "responses": {
                 "200": {
                     "description": "HTML",

@@ -11,7 +11,7 @@ from server.wire.strings import B64
 
 _STRING = {"type": "string"}
 _LIST: dict[str, Any] = {"type": "array", "items": {}}
-_SIGNATURE = {**_STRING, "default": "serving_default", "description": "Which signature to run."}
+_SIGNATURE = {**_STRING, "default": "serving_default", "description": "The signature to run."}
 _FEATURES = {
     "type": "object",
     "description": "A value or a list of values by feature name.",
@@ -27,8 +27,8 @@ _ANSWERS: dict[str, Any] = {
     "PredictAnswer": {
         "type": "object",
         "properties": {
-            "predictions": {**_LIST, "description": "Answers `instances`."},
-            "outputs": {"description": "Answers `inputs`."},
+            "predictions": {**_LIST, "description": "The answer to `instances`."},
+            "outputs": {"description": "The answer to `inputs`."},
         },
     },
     "ExamplesBody": {
@@ -63,7 +63,7 @@ _ANSWERS: dict[str, Any] = {
                     },
                 ]
             },
-            "found": {**_LIST, "description": "Nested as `ids` is."},
+            "found": {**_LIST, "description": "Has the nesting of `ids`."},
         },
     },
     "InferAnswer": {
@@ -78,7 +78,9 @@ _ANSWERS: dict[str, Any] = {
     },
     "IndexBody": {
         "type": "object",
-        "properties": {"ready": {"type": "boolean", "description": "Only models that serve."}},
+        "properties": {
+            "ready": {"type": "boolean", "description": "True to list only models that serve."}
+        },
     },
     "IndexAnswer": {
         "type": "array",

@@ -96,7 +96,7 @@ def test_charts_follow_the_traffic(browser, gateway):
     for chart in ("latency", "unknown", "requests"):
         browser.wait_for(f"/\\d+\\.\\d/.test(document.querySelector('#{chart} polyline')"
                          ".getAttribute('points'))")  # fmt: skip
-    # The fraction of another second may be shown before.
+    # Before, the page may show the fraction of another second.
     browser.wait_for("document.getElementById('unknown-now').innerText.includes('50.0 %')")
     picture(browser, "ui.png")
 
