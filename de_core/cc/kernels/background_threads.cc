@@ -13,14 +13,14 @@
 namespace de::kernels {
 namespace {
 
-/// On a core that others keep busy such a thread gets three hundredths of the time.
+/// On a busy core, such a thread gets about 3 % of the time.
 constexpr int kNice = 15;
 
 }  // namespace
 
 void YieldToOthers() {
 #if defined(__linux__)
-  // Of this thread alone, though the call's name says otherwise. A refusal does no harm.
+  // Despite the name PRIO_PROCESS, this affects only the calling thread. A failure does no harm.
   (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
 #endif
 }
@@ -39,7 +39,7 @@ void BackgroundThreads::Run(size_t count, const std::function<void(size_t)>& tas
     while (started_.size() < threads_ && started_.size() + 1 < count) {
       started_.emplace_back([this] { Work(); });
     }
-  } catch (const std::system_error&) {  // no more threads to be had
+  } catch (const std::system_error&) {  // the system has no more threads
   }
   std::unique_lock<std::mutex> lock(mutex_);
   task_ = &task;

@@ -1,4 +1,4 @@
-// Threads for work that shall not delay what the model computes meanwhile.
+// Threads for background work that must not delay the model's computation.
 #ifndef DE_CORE_KERNELS_BACKGROUND_THREADS_H_
 #define DE_CORE_KERNELS_BACKGROUND_THREADS_H_
 
@@ -13,12 +13,12 @@
 
 namespace de::kernels {
 
-/// Lets all other threads go first, from now on, in the calling thread. On Linux only.
+/// From now on, gives the calling thread the lowest claim to a core. On Linux only.
 void YieldToOthers();
 
-/// An executor with threads of its own, which it starts when there is work for several, and which
-/// the system runs when others leave a core free (elsewhere than on Linux: as any others).
-/// TensorFlow's pools would make a step's ops wait behind such work.
+/// An executor with threads of its own. It starts them when there is work for several, and on Linux
+/// they run only on cores that others leave free. In TensorFlow's pools, a step's ops would wait
+/// behind such work.
 class BackgroundThreads final : public engine::Executor {
  public:
   explicit BackgroundThreads(size_t threads) : threads_(threads < 1 ? 1 : threads) {}
@@ -27,12 +27,12 @@ class BackgroundThreads final : public engine::Executor {
   BackgroundThreads& operator=(const BackgroundThreads&) = delete;
 
   size_t threads() const override { return threads_; }
-  /// The caller runs task 0, and waits for the others. For one caller at a time.
+  /// Runs task 0 on the calling thread and waits for the others. Only one caller at a time.
   void Run(size_t count, const std::function<void(size_t)>& task) override;
 
  private:
   void Work();
-  /// Called and left with the lock.
+  /// Call it with the lock. Returns with the lock.
   void RunNext(std::unique_lock<std::mutex>* lock);
 
   const size_t threads_;
@@ -40,9 +40,9 @@ class BackgroundThreads final : public engine::Executor {
   std::mutex mutex_;
   std::condition_variable changed_;
   const std::function<void(size_t)>* task_ = nullptr;
-  size_t next_ = 0;   ///< of the tasks
-  size_t count_ = 0;  ///< of them
-  size_t left_ = 0;   ///< that are not done
+  size_t next_ = 0;   ///< next task to run
+  size_t count_ = 0;  ///< number of tasks
+  size_t left_ = 0;   ///< number of unfinished tasks
   bool stop_ = false;
 };
 

@@ -1,5 +1,6 @@
-// What an asset of a model says a table is served from: a snapshot file, or a short text that names
-// a base and its deltas beside it. docs/publishing.md specifies the text.
+// Resolves a model's asset to the files that a table is served from: the asset is a snapshot file,
+// or a short text that names a base and its deltas beside it. docs/publishing.md specifies the
+// text.
 #ifndef DE_CORE_KERNELS_CHAIN_FILE_H_
 #define DE_CORE_KERNELS_CHAIN_FILE_H_
 
@@ -13,14 +14,14 @@
 
 namespace de::kernels {
 
-/// A snapshot file and, where a chain file names it, the id it must have.
+/// A snapshot file. If a chain file names it, also the id that it must have.
 struct ServedFile {
   std::string path;
   std::optional<engine::SnapshotId> id;
 };
 
-/// Appends what `path` stands for: itself, or the files that it names, in their order. DataLoss
-/// for a chain file that is not as it was written.
+/// Appends the files for `path`: the path itself, or the files that a chain file names, in order.
+/// DataLoss for a damaged chain file.
 absl::Status AppendServedFiles(tensorflow::Env* env, const std::string& path,
                                std::vector<ServedFile>* files);
 

@@ -1,4 +1,4 @@
-// Kernels that make a table and describe it.
+// Kernels that create a table and describe it.
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
@@ -60,7 +60,7 @@ absl::Status ReadInitializer(OpKernelConstruction* context, engine::InitializerO
                    name, "'"));
 }
 
-/// Makes or finds a TableResource and outputs its handle.
+/// Creates or finds a TableResource and outputs its handle.
 class HandleOp : public OpKernel {
  public:
   explicit HandleOp(OpKernelConstruction* context) : OpKernel(context) {
@@ -102,8 +102,8 @@ class HandleOp : public OpKernel {
   std::string container_, shared_name_;
   DataType key_dtype_, value_dtype_;
   int64_t dim_;
-  bool anonymous_ = false;  // found by its handle alone
-  bool keeps_ = false;      // found by its name too; handles keep it in any case
+  bool anonymous_ = false;  // found only by its handle
+  bool keeps_ = false;      // also found by name; handles keep the table alive in any case
 };
 
 class LiveHandleOp final : public HandleOp {
@@ -138,7 +138,8 @@ class LiveHandleOp final : public HandleOp {
 class FrozenHandleOp final : public HandleOp {
  public:
   explicit FrozenHandleOp(OpKernelConstruction* context) : HandleOp(context) {
-    // Of a model that is loaded, users may keep no more than a function, which captures handles.
+    // A user may keep only a function of a loaded model. Functions capture handles, so handles keep
+    // the table alive.
     keeps_ = true;
   }
 
@@ -149,7 +150,8 @@ class FrozenHandleOp final : public HandleOp {
   }
 };
 
-/// Closes a live table as it goes itself. Functions capture a table's handle, but never this.
+/// Closes a live table when it is destroyed. Functions capture a table's handle, but never this
+/// lease.
 class TableLease final : public tensorflow::ResourceBase {
  public:
   explicit TableLease(tensorflow::core::RefCountPtr<TableResource> table)

@@ -84,10 +84,10 @@ engine::KeyType KeyTypeOf(DataType dtype) {
 
 namespace {
 
-// Some tens of microseconds.
+// A few tens of microseconds.
 constexpr int kSpins = 1000;
 
-/// Lets a processor's other thread have it for a moment.
+/// Yields to the core's other hardware thread for a moment.
 void Pause() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -105,13 +105,14 @@ PoolExecutor::PoolExecutor(tensorflow::OpKernelContext* context)
 size_t PoolExecutor::threads() const { return static_cast<size_t>(pool_->NumThreads()); }
 
 void PoolExecutor::Run(size_t count, const std::function<void(size_t)>& task) {
-  // Whoever is free takes the next task. Only finished tasks are waited for, not helpers that there
-  // is no thread for, so a busy pool delays nothing.
+  // Any free thread takes the next task. The caller waits only for finished tasks, not for helpers
+  // that found no thread. So a busy pool delays nothing.
   struct Shared {
     std::atomic<size_t> next{0};
-    std::atomic<size_t> done{0};      ///< changes under the mutex
-    std::atomic<bool> joined{false};  ///< the last helper has
-    bool declined = false;  ///< the runner has no other thread: written and read by the caller's
+    std::atomic<size_t> done{0};      ///< changed under the mutex
+    std::atomic<bool> joined{false};  ///< the last helper has started
+    /// the runner has no other thread; only the caller's thread accesses this
+    bool declined = false;
     std::mutex mutex;
     std::condition_variable all_done;
   };
@@ -129,7 +130,8 @@ void PoolExecutor::Run(size_t count, const std::function<void(size_t)>& task) {
   };
   const auto help = [take_tasks] { take_tasks([] {}); };
   const size_t helpers = std::min(threads(), count) - 1;
-  // Whom there is no memory to ask is no helper: those that were asked already have the task.
+  // If there is no memory to schedule a helper, continue with fewer. Helpers already scheduled have
+  // the task.
   const auto ask = [](const auto& schedule) noexcept {
     try {
       schedule();
@@ -137,9 +139,9 @@ void PoolExecutor::Run(size_t count, const std::function<void(size_t)>& task) {
     }
   };
   for (size_t i = 1; i < helpers; ++i) ask([&] { pool_->Schedule(help); });
-  // The last helper is asked for among the threads that run ops: one that has none looks for work
-  // for a while before it sleeps. It is there at once, and would else keep a core from one that is
-  // woken for this.
+  // Run the last helper in the inter-op pool. An idle thread there polls for work for a while
+  // before it sleeps. So it starts at once, and otherwise its polling would take a core from a
+  // woken thread.
   if (helpers > 0 && runner_ != nullptr) {
     ask([&] {
       (*runner_)([help, shared, caller = std::this_thread::get_id()] {
@@ -159,7 +161,7 @@ void PoolExecutor::Run(size_t count, const std::function<void(size_t)>& task) {
   };
   if (runner_ == nullptr || shared->declined) wake_helper();
   take_tasks(wake_helper);
-  // The others' last tasks end soon, sooner than a thread that sleeps is woken.
+  // The others' last tasks end sooner than a sleeping thread would wake.
   for (int i = 0; i < kSpins && shared->done.load(std::memory_order_acquire) != count; ++i) Pause();
   std::unique_lock<std::mutex> lock(shared->mutex);
   shared->all_done.wait(lock, [&] { return shared->done == count; });

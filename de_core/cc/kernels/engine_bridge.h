@@ -1,4 +1,4 @@
-// Between TensorFlow and the engine: statuses, types, thread pool, batches of keys and values.
+// Connects TensorFlow and the engine: statuses, types, thread pool, batches of keys and values.
 #ifndef DE_CORE_KERNELS_ENGINE_BRIDGE_H_
 #define DE_CORE_KERNELS_ENGINE_BRIDGE_H_
 
@@ -21,7 +21,8 @@ namespace de::kernels {
 
 absl::Status ToAbsl(engine::Status status);
 
-/// Runs `kernel`, which returns an absl::Status; what the standard library throws becomes one.
+/// Runs `kernel`, which returns an absl::Status. Converts exceptions of the standard library to a
+/// Status.
 template <typename Kernel>
 absl::Status GuardedKernel(const Kernel& kernel) {
   absl::Status status;
@@ -32,10 +33,11 @@ absl::Status GuardedKernel(const Kernel& kernel) {
   return guarded.ok() ? status : ToAbsl(guarded);
 }
 
-/// The engine's name of a TensorFlow type, or an error for a type no table holds.
+/// Converts a TensorFlow type to the engine's type. Returns an error for types that no table
+/// supports.
 absl::Status ToEngine(tensorflow::DataType dtype, engine::DType* out);
 tensorflow::DataType ToTensorFlow(engine::DType dtype);
-/// int32 and int64 keys are one type to the engine.
+/// int32 and int64 keys are one type in the engine.
 engine::KeyType KeyTypeOf(tensorflow::DataType dtype);
 
 /// Runs engine tasks on the device's intra-op thread pool and on the calling thread.
@@ -47,10 +49,10 @@ class PoolExecutor final : public engine::Executor {
 
  private:
   tensorflow::thread::ThreadPool* pool_;
-  std::function<void(std::function<void()>)>* runner_;  ///< of the executor of ops, or nullptr
+  std::function<void(std::function<void()>)>* runner_;  ///< the inter-op executor's, or nullptr
 };
 
-/// A tensor of keys as the engine takes it. Refers to the tensor, which must outlive it.
+/// The engine's view of a tensor of keys. The tensor must outlive it.
 class KeyBatch {
  public:
   explicit KeyBatch(const tensorflow::Tensor& keys);
@@ -62,7 +64,7 @@ class KeyBatch {
   std::vector<std::string_view> views_;
 };
 
-/// A tensor of values as the engine takes it. Refers to the tensor, which must outlive it.
+/// The engine's view of a tensor of values. The tensor must outlive it.
 class ValueBatch {
  public:
   explicit ValueBatch(const tensorflow::Tensor& values);
@@ -84,20 +86,21 @@ class ValueTarget final : public engine::ValueSink {
   tensorflow::Tensor* values_;
 };
 
-/// keys.shape + [width].
+/// Computes keys.shape + [width].
 absl::Status RowsShape(const tensorflow::Tensor& keys, int64_t width,
                        tensorflow::TensorShape* shape);
 
-/// Allocates output `index` of the shape `dims`, which a caller's numbers may make impossible.
+/// Allocates output `index` with shape `dims`. Returns an error if the caller's numbers are too
+/// large.
 absl::Status AllocateOutput(tensorflow::OpKernelContext* context, int index,
                             std::initializer_list<int64_t> dims, tensorflow::Tensor** output);
 
-/// InvalidArgument for a tensor of more keys than a batch may hold.
+/// Returns InvalidArgument if the tensor has more keys than a batch may have.
 absl::Status CheckKeyCount(const tensorflow::Tensor& keys);
 
 }  // namespace de::kernels
 
-/// OP_REQUIRES_OK for a status of the engine.
+/// OP_REQUIRES_OK for an engine Status.
 #define DE_OP_REQUIRES_OK(context, expression) \
   OP_REQUIRES_OK(context, ::de::kernels::ToAbsl(expression))
 

@@ -28,10 +28,10 @@ engine::Status FromAbsl(const absl::Status& status) {
 constexpr uint64_t kFlushBytes = uint64_t{16} << 20;
 constexpr size_t kPlainBlock = size_t{1} << 20;
 constexpr size_t kHugePage = size_t{2} << 20;
-/// What goes past the page cache must be whole ones of these, in the file and in memory.
+/// Writes that bypass the page cache must be aligned to this size, in the file and in memory.
 constexpr size_t kSector = 4096;
 
-/// The path of a file of this machine, or an empty string.
+/// Returns the path of a file on this machine, or an empty string for others.
 std::string LocalPath(const std::string& path) {
   const size_t scheme = path.find("://");
   if (scheme == std::string::npos) return path;
@@ -40,8 +40,8 @@ std::string LocalPath(const std::string& path) {
 
 absl::Status SystemError(const std::string& what) { return absl::ErrnoToStatus(errno, what); }
 
-/// Makes the names in a folder outlive the machine's power. No error where that cannot be asked
-/// for: in a folder that may be written but not read, and on file systems that sync no folders.
+/// Syncs a folder's entries to disk. Returns no error if the folder cannot be synced: it is
+/// writable but not readable, or its file system does not support that.
 absl::Status SyncFolder(const std::string& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_CLOEXEC);
   bool synced = descriptor >= 0 ? ::fsync(descriptor) == 0 : errno == EACCES;
@@ -65,7 +65,7 @@ absl::Status InFile(const std::string& path, engine::Status status) {
 
 int64_t ModifiedAt(tensorflow::Env* env, const std::string& path) {
   const std::string local = LocalPath(path);
-  if (!local.empty()) {  // TensorFlow knows no more than the second
+  if (!local.empty()) {  // TensorFlow's times have only a resolution of seconds
     struct stat found;
     if (::stat(local.c_str(), &found) != 0) return -1;
     return int64_t{found.st_mtim.tv_sec} * 1000000000 + found.st_mtim.tv_nsec;
@@ -100,7 +100,7 @@ void AtomicFile::SetDirect(bool direct) noexcept {
   const int flags = ::fcntl(descriptor_, F_GETFL);
   const int wanted = direct ? flags | O_DIRECT : flags & ~O_DIRECT;
   const bool set = flags >= 0 && ::fcntl(descriptor_, F_SETFL, wanted) == 0;
-  direct_ = direct && set;  // not every file system can
+  direct_ = direct && set;  // not every file system supports it
 #else
   (void)direct;
 #endif
@@ -110,7 +110,7 @@ AtomicFile::~AtomicFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
   if (committed_) return;
   if (file_ != nullptr) file_->Close().IgnoreError();
-  // There may be no such file, and nobody left to tell.
+  // The file may not exist, and errors cannot be reported here.
   env_->DeleteFile(temporary_).IgnoreError();
 }
 
@@ -132,7 +132,7 @@ absl::Status AtomicFile::AppendLocal(const char* data, size_t size) {
   return absl::OkStatus();
 }
 
-/// Writes what was gathered: a whole block, or the end of the file.
+/// Writes the collected bytes: a whole block, or the end of the file.
 absl::Status AtomicFile::WriteBlock() {
   size_t done = 0;
   while (done < filled_) {
@@ -142,7 +142,7 @@ absl::Status AtomicFile::WriteBlock() {
     const ssize_t wrote = ::write(descriptor_, block_.get() + done, part);
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote < 0 && errno == EINVAL &&
-        direct_) {  // its sectors are larger, or it promised too much
+        direct_) {  // the file system has larger sectors, or does not support it after all
       SetDirect(false);
       continue;
     }
@@ -152,7 +152,8 @@ absl::Status AtomicFile::WriteBlock() {
   written_ += filled_;
   filled_ = 0;
 #if defined(__linux__)
-  // Early, so that the sync at the end finds little left to do. A hint: its failure is no error.
+  // Start to write out early, so that little remains for the sync at the end. This is a hint:
+  // ignore failures.
   if (!direct_ && written_ - flushing_ >= kFlushBytes) {
     (void)::sync_file_range(descriptor_, static_cast<off64_t>(flushing_),
                             static_cast<off64_t>(written_ - flushing_), SYNC_FILE_RANGE_WRITE);
@@ -162,9 +163,9 @@ absl::Status AtomicFile::WriteBlock() {
   return absl::OkStatus();
 }
 
-/// Makes the contents of a local file outlive the machine's power.
+/// Syncs the contents of a local file to disk.
 absl::Status AtomicFile::SyncLocal() {
-  if (written_ == 0) SetDirect(false);  // a short file is in the cache for those who look at it
+  if (written_ == 0) SetDirect(false);  // a short file stays in the cache for its readers
   TF_RETURN_IF_ERROR(WriteBlock());
   const bool synced = ::fsync(descriptor_) == 0;
   const int error = errno;
@@ -183,7 +184,7 @@ absl::Status AtomicFile::Commit() {
   }
   TF_RETURN_IF_ERROR(env_->RenameFile(temporary_, path_));
   committed_ = true;
-  // The new name is the folder's, which is synced on its own.
+  // The folder contains the new name and must be synced separately.
   const std::string local = LocalPath(path_);
   if (local.empty()) return absl::OkStatus();
   const size_t slash = local.rfind('/');
@@ -207,7 +208,7 @@ absl::Status FileSource::Open(tensorflow::Env* env, const std::string& path,
 
 engine::Status FileSource::Read(uint64_t offset, size_t size, void* out) const {
   absl::string_view got;
-  // The signature that TensorFlow 2.20 and 2.21 share; 2.21 calls it deprecated.
+  // TensorFlow 2.20 and 2.21 both have this signature. 2.21 deprecates it.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
   const absl::Status status = file_->Read(offset, size, &got, static_cast<char*>(out));
@@ -216,7 +217,7 @@ engine::Status FileSource::Read(uint64_t offset, size_t size, void* out) const {
     return engine::Status::DataLoss(
         absl::StrCat("cannot read ", size, " bytes at offset ", offset, ": ", status.message()));
   }
-  // A file system may hand out memory of its own.
+  // A file system may return memory of its own.
   if (got.data() != out) std::memmove(out, got.data(), got.size());
   return engine::Status::Ok();
 }

@@ -1,4 +1,4 @@
-// The engine's byte streams on TensorFlow's file systems, local or remote.
+// Implements the engine's byte streams on TensorFlow's file systems, local or remote.
 #ifndef DE_CORE_KERNELS_ENV_STREAM_H_
 #define DE_CORE_KERNELS_ENV_STREAM_H_
 
@@ -12,20 +12,20 @@
 
 namespace de::kernels {
 
-/// A file that appears under its name only once it is whole: written beside it under a temporary
-/// name, synced, renamed. Dropped without Commit, it leaves nothing behind.
+/// Writes a file atomically: to a temporary name beside it, then sync, then rename. Destroyed
+/// without Commit, it leaves no file.
 class AtomicFile final : public engine::ByteSink {
  public:
-  /// How a file of this machine is written, by aligned blocks.
+  /// How to write a local file. Writes are aligned blocks.
   enum class Kind {
-    /// Through the page cache, for those who read it soon.
+    /// Through the page cache, for files that will be read soon.
     kCached,
-    /// Past the page cache, where the file system has such a way. What nobody reads soon then takes
-    /// no memory from the model; and where a virtual machine's host has to provide that memory, it
-    /// may cost more than all else of writing.
+    /// Bypasses the page cache if the file system supports that. So files that are not read soon
+    /// take no memory from the model. On a virtual machine whose host must provide that memory,
+    /// this can cost more than all the rest of writing.
     kUncached,
-    /// By huge pages: the page cache of a file system with large folios keeps them as such, and a
-    /// table mapped from it is looked up as fast as one in huge pages of memory.
+    /// In huge pages: file systems with large folios keep such a file in huge pages of the page
+    /// cache. Lookups in a table mapped from it are as fast as in huge pages of memory.
     kMapped,
   };
 
@@ -52,18 +52,18 @@ class AtomicFile final : public engine::ByteSink {
 
   tensorflow::Env* env_;
   std::string path_, temporary_;
-  int descriptor_ = -1;                ///< of a local file
-  bool direct_ = false;                ///< it is written past the page cache
-  std::unique_ptr<char, Free> block_;  ///< of a local file: what was not written yet
+  int descriptor_ = -1;                ///< descriptor of a local file
+  bool direct_ = false;                ///< whether writes bypass the page cache
+  std::unique_ptr<char, Free> block_;  ///< bytes of a local file that are not written yet
   size_t block_bytes_ = 0;
-  size_t filled_ = 0;                               ///< bytes of the block
-  uint64_t written_ = 0;                            ///< bytes of a local file
-  uint64_t flushing_ = 0;                           ///< bytes the system was told to write out
-  std::unique_ptr<tensorflow::WritableFile> file_;  ///< of any other
+  size_t filled_ = 0;                               ///< bytes in the block
+  uint64_t written_ = 0;                            ///< bytes written to a local file
+  uint64_t flushing_ = 0;                           ///< bytes that the system was told to write out
+  std::unique_ptr<tensorflow::WritableFile> file_;  ///< a file that is not local
   bool committed_ = false;
 };
 
-/// An open file read at any offset.
+/// An open file, readable at any offset.
 class FileSource final : public engine::ByteSource {
  public:
   static absl::Status Open(tensorflow::Env* env, const std::string& path,
@@ -78,11 +78,11 @@ class FileSource final : public engine::ByteSource {
   uint64_t size_ = 0;
 };
 
-/// When a file was changed last, in nanoseconds as exact as the file system has them; -1 where
-/// there is none.
+/// Returns the time of a file's last change in nanoseconds, as exact as the file system's times; -1
+/// if the file does not exist.
 int64_t ModifiedAt(tensorflow::Env* env, const std::string& path);
 
-/// The engine's status with the file's name in front.
+/// Prepends the file's name to the engine's status.
 absl::Status InFile(const std::string& path, engine::Status status);
 
 }  // namespace de::kernels

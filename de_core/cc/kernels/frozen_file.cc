@@ -19,28 +19,28 @@
 namespace de::kernels {
 namespace {
 
-// Keys a thread must have to be worth waking.
+// Least number of keys per thread that is worth waking it.
 constexpr size_t kKeysPerFind = 4096;
 
 [[maybe_unused]] uint64_t MemoryBytes() {
   return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::getpagesize());
 }
 
-/// Asks for huge pages: what of the file is not in memory yet is then read by 2 MiB on file systems
-/// with large folios, and a lookup needs one entry of the TLB where it would need two. Not for
-/// files that memory may not hold, where each such read would push out other rows. A hint, which
-/// fails without harm where there are none.
+/// Requests huge pages. On file systems with large folios, the rest of the file is then read by 2
+/// MiB, and a lookup needs one TLB entry instead of two. Do not use it for files larger than
+/// memory: each such read would evict other rows. This is a hint: failures are harmless.
 void AskForHugePages(const void* data, uint64_t size) {
 #ifdef MADV_HUGEPAGE
   if (size <= MemoryBytes() / 4) (void)::madvise(const_cast<void*>(data), size, MADV_HUGEPAGE);
 #endif
 }
 
-/// Reads a file into memory before a lookup has to wait for it. Deltas are written past the page
-/// cache: the first lookups of a new version would else wait for the disk. A hint too.
+/// Reads a file into memory before a lookup has to wait for it. Deltas bypass the page cache when
+/// they are written, so the first lookups of a new version would wait for the disk. This is a hint
+/// too.
 void ReadNow(const void* data, uint64_t size) {
 #ifdef __linux__
-  constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, which older headers lack
+  constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, missing in older headers
   if (size <= MemoryBytes() / 4) (void)::madvise(const_cast<void*>(data), size, kPopulateRead);
 #endif
 }
@@ -151,7 +151,7 @@ absl::Status FrozenFile::Find(const engine::Keys& keys, engine::ValuesOut out, b
     parts[task] = engine::Guarded(
         [&] { return range(keys.size * task / tasks, keys.size * (task + 1) / tasks); });
   });
-  for (engine::Status& part : parts) {  // the first, so that it is always the same key's
+  for (engine::Status& part : parts) {  // the first error, so that it always names the same key
     if (!part.ok()) return Answer(std::move(part));
   }
   return absl::OkStatus();
@@ -171,7 +171,7 @@ std::string FrozenFile::StatsJsonFields() const {
                                  engine::NameOf(header.layout.value_dtype()).size());
   std::string metadata;
   for (const auto& [key, value] : header.metadata) {
-    if (key.rfind("de.", 0) == 0) continue;  // the table's own, not text
+    if (key.rfind("de.", 0) == 0) continue;  // the table's own, binary
     absl::StrAppend(&metadata, ", ", JsonText(key), ": ", JsonText(value));
   }
   return absl::StrCat(

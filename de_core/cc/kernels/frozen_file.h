@@ -1,5 +1,5 @@
 // Snapshot files mapped into memory and served read-only: a base, perhaps with deltas. The mappings
-// live as long as somebody reads them, whatever happens to the files' names meanwhile.
+// live as long as anybody reads them, even if the files are renamed or deleted.
 #ifndef DE_CORE_KERNELS_FROZEN_FILE_H_
 #define DE_CORE_KERNELS_FROZEN_FILE_H_
 
@@ -17,37 +17,37 @@ namespace de::kernels {
 
 class FrozenFile {
  public:
-  /// What is known of the rows, which are checked in the background.
+  /// Result of checking the rows, which happens in the background.
   enum class Health { kUnchecked, kIntact, kDamaged };
 
-  /// Maps the files, a base and its deltas in their order, or the chain file that names them, and
-  /// checks their headers, directories and footers. Every byte of them is checked, too: before it
-  /// returns where the environment variable DE_VERIFY is "full", else in the background. Errors
-  /// name the file that is to blame.
+  /// Maps the files (a base and its deltas in order, or the chain file that names them) and checks
+  /// their headers, directories and footers. All their bytes are checked too: before it returns if
+  /// the environment variable DE_VERIFY is "full", otherwise in the background. Errors name the
+  /// damaged file.
   static absl::Status Open(tensorflow::Env* env, const std::vector<std::string>& paths,
                            std::shared_ptr<const FrozenFile>* file);
 
-  /// out.data may be nullptr where only `found` is wanted. Errors name files without their folders:
-  /// they reach clients. DataLoss once a section was found damaged.
+  /// out.data may be nullptr if only `found` is needed. Errors reach clients, so they name files
+  /// without folders. Returns DataLoss once a damaged section was found.
   absl::Status Find(const engine::Keys& keys, engine::ValuesOut out, bool* found,
                     engine::Executor* executor) const;
 
-  /// Keys that have a row.
+  /// Number of keys with a row.
   absl::Status Rows(int64_t* rows) const;
-  /// Of the first and of the last file.
+  /// The header of the first file, and of the last.
   const engine::SnapshotHeader& base() const noexcept { return table_->base(); }
   const engine::SnapshotHeader& header() const noexcept { return table_->header(); }
   engine::FrozenStats stats() const noexcept { return table_->stats(); }
   size_t deltas() const noexcept { return table_->deltas(); }
-  /// Names of all files, without their folders.
+  /// The names of all files, without folders.
   std::vector<std::string> names() const;
 
   Health health() const noexcept { return health_.load(std::memory_order_acquire); }
   uint64_t checked_bytes() const noexcept { return checked_bytes_.load(); }
-  /// What is wrong, where the health is kDamaged.
+  /// The error, if health is kDamaged.
   absl::Status damage() const;
 
-  /// For the one thread that checks: file 0 is the base, file i > 0 a delta.
+  /// For the thread that checks: file 0 is the base, file i > 0 is a delta.
   const engine::SnapshotReader& reader(size_t file) const noexcept { return table_->reader(file); }
   const std::string& path(size_t file) const noexcept {
     return paths_[paths_.size() - 1 - table_->deltas() + file];
@@ -56,12 +56,12 @@ class FrozenFile {
   void FoundIntact();
   void FoundDamaged(size_t file, const engine::Status& why);
 
-  /// Fields of a JSON object, without its braces.
+  /// Returns fields of a JSON object, without braces.
   std::string StatsJsonFields() const;
 
  private:
-  /// Converts the status of a lookup, which clients read. A missing key is told without a file;
-  /// other errors name the files but not their folders.
+  /// Converts the status of a lookup, which clients read. The error for a missing key names no
+  /// file. Other errors name files without folders.
   absl::Status Answer(engine::Status status) const;
 
   std::vector<std::string> paths_;
@@ -69,7 +69,7 @@ class FrozenFile {
   std::unique_ptr<engine::FrozenChain> table_;
   std::atomic<Health> health_{Health::kUnchecked};
   std::atomic<uint64_t> checked_bytes_{0};
-  std::string damage_;  ///< written before the health says so
+  std::string damage_;  ///< written before health becomes kDamaged
 };
 
 }  // namespace de::kernels

@@ -19,7 +19,7 @@ struct Registry {
   std::mutex mutex;
   std::vector<Known> tables;
 
-  /// Those that still live; forgets the others.
+  /// Returns the tables that still exist, and forgets the others.
   std::vector<Held> Living() {
     const std::lock_guard<std::mutex> guard(mutex);
     std::vector<Held> living;
@@ -45,7 +45,7 @@ Registry& TheRegistry() {
 
 void NoteLiveTable(const std::string& name, TableResource* table) {
   Registry& registry = TheRegistry();
-  registry.Living();  // else a process that makes and frees tables would remember them all
+  registry.Living();  // otherwise freed tables would accumulate
   const std::lock_guard<std::mutex> guard(registry.mutex);
   registry.tables.emplace_back(name, tensorflow::core::WeakPtr<TableResource>(table));
 }

@@ -1,5 +1,5 @@
-// The live tables of this process, whichever session, function or master made them: a server that
-// others train on can tell what it holds.
+// Registers the live tables of this process, whichever session, function or master created them. So
+// a parameter server can report its tables.
 #ifndef DE_CORE_KERNELS_LIVE_TABLES_H_
 #define DE_CORE_KERNELS_LIVE_TABLES_H_
 
@@ -9,10 +9,10 @@
 
 namespace de::kernels {
 
-/// Adds a table, which is left out again once it is freed.
+/// Registers a table. It is removed automatically when it is freed.
 void NoteLiveTable(const std::string& name, TableResource* table);
 
-/// JSON: for each table an object of `table`, its name, and `stats`, what DeTableStats says of it.
+/// Returns JSON: for each table, an object with `table`, its name, and `stats`, its DeTableStats.
 std::string LiveTablesJson();
 
 }  // namespace de::kernels

@@ -106,7 +106,7 @@ class ExportOp final : public TableOp {
     for (bool more = true; more; more = !one_batch && !cursor.done) {
       TF_RETURN_IF_ERROR(ToAbsl(live->ExportBatch(&cursor, &batch)));
       if (batch.size() == 0) continue;
-      // Slots may come and go between two batches.
+      // Slots may be added or dropped between two batches.
       RowPart now;
       TF_RETURN_IF_ERROR(PartOf(batch.layout, &now));
       if (now.width != part.width || now.dtype != part.dtype) {
@@ -151,7 +151,7 @@ class ExportOp final : public TableOp {
   }
 
  private:
-  /// What of each row is wanted.
+  /// The part of each row to export.
   struct RowPart {
     size_t width;
     engine::DType dtype;

@@ -20,9 +20,9 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
-using tensorflow::TypeIndex;  // which the registration macros spell like this
+using tensorflow::TypeIndex;  // the registration macros need this name
 
-/// A tree of gradients of rows: adding two takes no time and copies nothing.
+/// A tree of row gradients. Adding two trees takes constant time and copies nothing.
 class RowGradients {
  public:
   RowGradients() = default;
@@ -36,10 +36,10 @@ class RowGradients {
     return sum;
   }
 
-  /// Pairs of keys [n] and values [n, dim].
+  /// Returns pairs of keys [n] and values [n, dim].
   std::vector<std::pair<Tensor, Tensor>> Parts() const {
     std::vector<std::pair<Tensor, Tensor>> parts;
-    std::vector<const Node*> waiting = {node_.get()};  // no recursion: loops make deep trees
+    std::vector<const Node*> waiting = {node_.get()};  // no recursion: loops create deep trees
     while (!waiting.empty()) {
       const Node* node = waiting.back();
       waiting.pop_back();
@@ -54,7 +54,7 @@ class RowGradients {
     return parts;
   }
 
-  // What a variant needs.
+  // Required members of a variant.
   static const char kTypeName[];
   std::string TypeName() const { return kTypeName; }
   std::string DebugString() const { return absl::StrCat("RowGradients of ", Parts().size()); }
@@ -76,11 +76,11 @@ class RowGradients {
  private:
   struct Node {
     Tensor keys, values;
-    std::shared_ptr<Node> left, right;  ///< both, or none for a leaf
+    std::shared_ptr<Node> left, right;  ///< both set, or none for a leaf
 
     Node(const Tensor& k, const Tensor& v, std::shared_ptr<Node> l, std::shared_ptr<Node> r)
         : keys(k), values(v), left(std::move(l)), right(std::move(r)) {}
-    /// One after the other: a deep tree that frees itself recursively would overflow the stack.
+    /// Frees nodes one after another: recursion on a deep tree would overflow the stack.
     ~Node() {
       std::vector<std::shared_ptr<Node>> doomed = {std::move(left), std::move(right)};
       while (!doomed.empty()) {
@@ -192,7 +192,7 @@ class RowGradientsConcatOp final : public OpKernel {
   }
 
  private:
-  /// Copies `from` to `to`, from row `at` on.
+  /// Copies `from` to `to`, starting at row `at` of `to`.
   static void CopyBytes(const Tensor& from, int64_t at, Tensor* to) {
     const auto bytes = from.tensor_data();
     if (bytes.empty()) return;

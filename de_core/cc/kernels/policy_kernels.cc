@@ -1,4 +1,4 @@
-// Kernels on the metadata of rows, and those that give rows up.
+// Kernels on the metadata of rows, and for eviction.
 #include "absl/strings/str_cat.h"
 #include "de_core/cc/engine/policy/row_rank.h"
 #include "de_core/cc/kernels/table_op.h"
@@ -12,7 +12,7 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-/// Reads `total` and `reserved` off inputs `first` and the next.
+/// Reads `total` and `reserved` from input `first` and the one after it.
 absl::Status ReadQuota(OpKernelContext* context, int first, uint64_t* total, uint64_t* reserved) {
   TF_RETURN_IF_ERROR(CheckScalar(context, first, "total"));
   TF_RETURN_IF_ERROR(CheckScalar(context, first + 1, "reserved"));

@@ -1,4 +1,4 @@
-// Kernels that sum rows without handing them out.
+// Kernels that sum rows without outputting them.
 #include <algorithm>
 #include <memory>
 
@@ -19,12 +19,12 @@ using tensorflow::Tensor;
 using tensorflow::TensorShape;
 using tensorflow::TensorShapeUtils;
 
-// Bytes of rows that are read at a time: they are still in a near cache when they are used.
+// Bytes of rows read at a time, so that they are still in a CPU cache when they are used.
 constexpr size_t kBytesAtOnce = 64 << 10;
 constexpr size_t kMostKeysAtOnce = 1024;
-// Keys a thread must have to be worth waking.
+// Least number of keys per thread that is worth waking it.
 constexpr size_t kPooledKeysPerThread = 4096;
-// Tasks for each thread: one that begins late leaves some to the others.
+// Tasks per thread: a thread that starts late leaves some to the others.
 constexpr size_t kTasksPerThread = 4;
 
 absl::Status SegmentsOf(const Tensor& keys, const Tensor& splits, engine::Segments* segments) {
@@ -60,7 +60,7 @@ absl::Status CheckGradient(const Tensor& gradient, const engine::Segments& segme
                    gradient.shape().DebugString(), " for ", segments.count, " segments"));
 }
 
-/// A kernel that reads the rows of input 1, some at a time, segment by segment.
+/// A kernel that reads the rows of input 1 in parts, segment by segment.
 class PoolingOp : public TableOp {
  public:
   explicit PoolingOp(OpKernelConstruction* context) : TableOp(context) {
@@ -76,7 +76,7 @@ class PoolingOp : public TableOp {
   }
 
  protected:
-  /// Called for `count` keys from `position` on, all of one segment.
+  /// Called for `count` keys starting at `position`, all in one segment.
   using Use = std::function<void(const char* rows, size_t position, size_t count, size_t segment)>;
 
   absl::Status ForEachRun(OpKernelContext* context, const TableResource& table, const Use& use) {
@@ -86,7 +86,7 @@ class PoolingOp : public TableOp {
     TF_RETURN_IF_ERROR(SegmentsOf(keys, context->input(2), &segments));
     const size_t row_bytes = static_cast<size_t>(table.dim()) * engine::SizeOf(dtype_);
     const size_t at_once = std::clamp<size_t>(kBytesAtOnce / row_bytes, 1, kMostKeysAtOnce);
-    // Tasks divide the batch between segments.
+    // Tasks divide the batch at segment boundaries.
     PoolExecutor executor(context);
     const size_t size = batch.keys().size;
     const size_t worth = std::min(executor.threads(), size / kPooledKeysPerThread + 1);
@@ -99,7 +99,7 @@ class PoolingOp : public TableOp {
     const auto run = [&](size_t task) -> absl::Status {
       const size_t begin = begin_of(task), end = begin_of(task + 1);
       if (begin >= end) return absl::OkStatus();
-      // Not filled first, as a vector's elements are.
+      // A vector would zero its elements first.
       const std::unique_ptr<double[]> rows(
           new double[(std::min(at_once, end - begin) * row_bytes + 7) / sizeof(double)]);
       char* const data = reinterpret_cast<char*>(rows.get());
@@ -254,7 +254,7 @@ class PoolGradientOp final : public GuardedOp {
   bool weighted_ = false;
 };
 
-/// A kernel on the segments that elements belong to: input 0, of as many segments as input 1 says.
+/// A kernel on the segment ids of elements, input 0. Input 1 is the number of segments.
 class SegmentIdsOp : public GuardedOp {
  public:
   using GuardedOp::GuardedOp;
@@ -275,7 +275,7 @@ class SegmentIdsOp : public GuardedOp {
   virtual absl::Status Run(OpKernelContext* context, const Ids& ids, int64_t segments) = 0;
 
  private:
-  // Their splits are 8 bytes each, of which a tensor cannot have 2^63.
+  // Segments' splits take 8 bytes each, and a tensor has less than 2^63 bytes.
   static constexpr int64_t kMostSegments = int64_t{1} << 59;
 };
 

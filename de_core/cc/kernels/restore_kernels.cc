@@ -14,8 +14,8 @@ namespace {
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
-/// The one of several tables' files that was saved of shard `index` of `count` by the hash of the
-/// keys; nullptr where they were divided in another way, or not all of the files are bases.
+/// Returns the file of shard `index` of `count`, if the files divide keys by hash in this way.
+/// Returns nullptr if they divide keys differently, or if a file is not a base.
 const engine::SnapshotReader* OwnFile(const SnapshotFiles& files, uint32_t index, uint32_t count,
                                       size_t* at) {
   if (files.readers().size() != count) return nullptr;
@@ -91,7 +91,7 @@ class RestoreOp final : public TableOp {
   }
 
  private:
-  /// Makes the table answer from its own file, if that is among `files` and can be mapped.
+  /// Makes the table answer reads from its own file, if `files` contains it and it can be mapped.
   absl::Status Map(OpKernelContext* context, TableResource* table,
                    const std::vector<std::string>& paths, const SnapshotFiles& files,
                    bool* mapped) const {
@@ -102,7 +102,7 @@ class RestoreOp final : public TableOp {
     TF_RETURN_IF_ERROR(CheckServes(*table, paths[at], own->header()));
     std::shared_ptr<const FrozenFile> file;
     const absl::Status opened = FrozenFile::Open(context->env(), {paths[at]}, &file);
-    if (absl::IsUnimplemented(opened)) return absl::OkStatus();  // by a remote file system
+    if (absl::IsUnimplemented(opened)) return absl::OkStatus();  // a remote file system
     TF_RETURN_IF_ERROR(opened);
     table->ServeUntilLive(
         std::move(file),
@@ -153,7 +153,7 @@ class RestorePartOp final : public LiveTableOp {
     engine::SectionLoader loader;
     TF_RETURN_IF_ERROR(InFile(
         path, engine::SectionLoader::Create(live, reader.header(), slots_, convert_, &loader)));
-    // All of them, before the first row changes.
+    // Check all sections before the first row changes.
     engine::SectionBuffer buffer;
     for (size_t i = first; i < end; ++i) {
       TF_RETURN_IF_ERROR(InFile(path, reader.ReadSection(i, &buffer)));

@@ -9,10 +9,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-// Of all cores, what the thread may use while they are busy.
+// The fraction of all cores that the thread may use while they are busy.
 constexpr double kShare = 0.015;
 constexpr double kBusy = 0.25;
-// A save that ends sooner than the first look disturbs nobody.
+// A save that ends before this first check disturbs nobody.
 constexpr nanoseconds kFirstSpan = milliseconds(4);
 constexpr nanoseconds kSpan = milliseconds(20);
 constexpr nanoseconds kShortestRest = milliseconds(1);
@@ -40,7 +40,7 @@ bool SavePace::Rest() {
   if (busy_) {
     const double due = static_cast<double>(worked - worked_) / (kShare * cores_);
     const nanoseconds rest = nanoseconds(static_cast<int64_t>(due)) - (now - rested_);
-    if (rest > nanoseconds(0) && rest < kShortestRest) return true;  // with the next one
+    if (rest > nanoseconds(0) && rest < kShortestRest) return true;  // rest with the next call
     if (rest > nanoseconds(0)) {
       std::this_thread::sleep_for(std::min(rest, kLongestRest));
       slept_ += Clock::now() - now;

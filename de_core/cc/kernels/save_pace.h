@@ -1,5 +1,5 @@
-// How fast a save copies rows: as fast as it can while nobody else needs the cores, else in so
-// small a part of the time that a training step is not delayed by more.
+// Limits how fast a save copies rows: at full speed while cores are idle, otherwise in such a small
+// fraction of the time that a training step is delayed at most by this fraction.
 #ifndef DE_CORE_KERNELS_SAVE_PACE_H_
 #define DE_CORE_KERNELS_SAVE_PACE_H_
 
@@ -13,17 +13,17 @@
 
 namespace de::kernels {
 
-/// Of one thread, which calls Rest after every piece of work.
+/// Used by one thread, which calls Rest after every piece of work.
 class SavePace {
  public:
-  /// A container may let the process use fewer than `cores`.
+  /// A container may allow fewer than `cores`.
   explicit SavePace(size_t cores)
       : cores_(std::min(static_cast<double>(cores), engine::CpuQuota())) {
     Begin();
   }
 
-  /// Sleeps where the rest of the process keeps more than a quarter of the cores busy, and returns
-  /// whether it does. Other threads of the save shall pause then.
+  /// Sleeps if the rest of the process keeps more than a quarter of the cores busy. Returns whether
+  /// it is busy; then other threads of the save must pause.
   bool Rest();
 
   double rested_seconds() const noexcept { return std::chrono::duration<double>(slept_).count(); }
@@ -35,12 +35,12 @@ class SavePace {
 
   const double cores_;
   WorkClock work_;
-  // The span of time over which the others were watched last, and what they had used before.
+  // Start of the last time span in which other threads were measured, and their CPU time before it.
   Clock::time_point watched_;
   std::chrono::nanoseconds span_{0};
   uint64_t others_ = 0;
   bool busy_ = false;
-  // Up to where this thread's work was made up for by rest.
+  // This thread's work up to this time has been compensated by rest.
   Clock::time_point rested_;
   uint64_t worked_ = 0;
   std::chrono::nanoseconds slept_{0};

@@ -17,16 +17,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Leaves the disk and the memory bus to lookups.
+/// Bytes checked per second. The rest of the disk and memory bandwidth is for lookups.
 constexpr uint64_t kBytesASecond = uint64_t{256} << 20;
 constexpr std::chrono::seconds kUntilThereIsMemory{1};
 
-/// A base or a delta on its way through the check.
+/// A base or a delta that is being checked.
 class FileCheck {
  public:
   FileCheck(const FrozenFile& served, size_t number) : mapped_(served.reader(number)) {
-    // By reads: a page that the disk cannot deliver is an error then, where in the mapping it would
-    // end the process. A file that was deleted or replaced since lies in the mapping alone.
+    // Read the file instead of the mapping: a page that the disk cannot deliver is an error here,
+    // but would kill the process in the mapping. A file that was deleted or replaced exists only in
+    // the mapping.
     if (!FileSource::Open(tensorflow::Env::Default(), served.path(number), &source_).ok()) return;
     const auto verify = engine::SnapshotVerify::kHeader;
     if (!engine::SnapshotReader::Open(source_.get(), verify, &reader_).ok()) return;
@@ -35,13 +36,13 @@ class FileCheck {
 
   bool done() const noexcept { return section_ == mapped_.sections().size(); }
 
-  /// Checks the next section; `bytes` receives how long it is.
+  /// Checks the next section. `bytes` receives its size.
   engine::Status Next(uint64_t* bytes) {
     const auto& sections = mapped_.sections();
     const uint64_t begin = sections[section_].offset;
     const engine::SnapshotReader& reader = reader_ == nullptr ? mapped_ : *reader_;
     const engine::Status status = reader.ReadSection(section_, &buffer_);
-    if (status.code == engine::Code::kResourceExhausted) return status;  // to be tried again
+    if (status.code == engine::Code::kResourceExhausted) return status;  // try again later
     *bytes =
         (++section_ == sections.size() ? mapped_.file_bytes() : sections[section_].offset) - begin;
     return status;
@@ -55,7 +56,7 @@ class FileCheck {
   size_t section_ = 0;
 };
 
-/// Checks all of a served table, as long as somebody else holds it.
+/// Checks a served table completely, as long as somebody else uses it.
 void Check(const std::weak_ptr<FrozenFile>& held) {
   std::unique_ptr<FileCheck> check;
   for (size_t number = 0;;) {
@@ -73,7 +74,7 @@ void Check(const std::weak_ptr<FrozenFile>& held) {
         return check->done() ? engine::Status::Ok() : check->Next(&bytes);
       });
       if (status.code == engine::Code::kResourceExhausted) {
-        rested += kUntilThereIsMemory;  // which says nothing of the file
+        rested += kUntilThereIsMemory;  // out of memory: the file may be intact
       } else if (!status.ok()) {
         return served->FoundDamaged(number, status);
       }
@@ -84,11 +85,11 @@ void Check(const std::weak_ptr<FrozenFile>& held) {
   }
 }
 
-/// The files to check. Never destroyed: its thread may outlive the statics.
+/// The files to check. Never destroyed, because its thread may outlive static objects.
 struct Queue {
   std::mutex mutex;
   std::deque<std::weak_ptr<FrozenFile>> files;
-  bool working = false;  ///< a thread takes files from it
+  bool working = false;  ///< whether a thread is processing the files
 };
 
 Queue& TheQueue() {
@@ -122,7 +123,7 @@ void CheckInBackground(std::weak_ptr<FrozenFile> file) {
   try {
     std::thread(Work).detach();
     queue.working = true;
-  } catch (const std::exception&) {  // no thread to be had; the next file asks again
+  } catch (const std::exception&) {  // no thread available; the next file tries again
   }
 }
 

@@ -1,4 +1,4 @@
-// Checks served files behind the lookups, so that damage is found before somebody asks for its row.
+// Checks served files in the background, so that damage is found before a lookup reads it.
 #ifndef DE_CORE_KERNELS_SERVED_FILE_CHECK_H_
 #define DE_CORE_KERNELS_SERVED_FILE_CHECK_H_
 
@@ -8,9 +8,9 @@
 
 namespace de::kernels {
 
-/// Checks every section of the file and tells it how that went. One thread of low priority checks
-/// the files of the process one after the other, at a bounded rate. It gives a file up within one
-/// section once nobody else holds it.
+/// Checks every section of the file and reports the result to it. One low-priority thread checks
+/// the process's files one after another, at a bounded rate. If nobody else uses the file any more,
+/// the check stops within one section.
 void CheckInBackground(std::weak_ptr<FrozenFile> file);
 
 }  // namespace de::kernels

@@ -1,4 +1,4 @@
-// The kernel that says what the frozen tables of an exported model are.
+// The kernel that describes the frozen tables of an exported model.
 #include <algorithm>
 #include <cstring>
 
@@ -38,7 +38,7 @@ absl::string_view TextOf(FrozenFile::Health health) {
   return "unknown";
 }
 
-/// What unknown ids read as, as fields of a JSON object.
+/// Returns the policy for unknown ids, as fields of a JSON object.
 absl::Status OovFields(const engine::SnapshotHeader& header, std::string* json) {
   engine::OovPolicy oov;
   TF_RETURN_IF_ERROR(ToAbsl(engine::OovPolicy::Load(header.metadata, &oov)));
@@ -84,7 +84,7 @@ class ServingStatsOp final : public OpKernel {
   }
 
  private:
-  /// The table whose parts are the handles [begin, end).
+  /// Describes the table whose parts are the handles [begin, end).
   absl::Status Describe(OpKernelContext* context, size_t begin, size_t end,
                         std::string* json) const {
     std::shared_ptr<const FrozenFile> file;

@@ -1,4 +1,4 @@
-// Kernels on the slots that optimizers keep in the rows.
+// Kernels on optimizer slots.
 #include "absl/strings/str_cat.h"
 #include "de_core/cc/engine/rows/scalar_types.h"
 #include "de_core/cc/kernels/table_op.h"
@@ -13,7 +13,7 @@ using tensorflow::Tensor;
 using tensorflow::TensorShape;
 using tensorflow::tstring;
 
-/// The scalar string of input `index`.
+/// Reads the scalar string in input `index`.
 absl::Status ScalarString(OpKernelContext* context, int index, const char* name,
                           std::string* text) {
   TF_RETURN_IF_ERROR(CheckScalar(context, index, name));
@@ -21,7 +21,7 @@ absl::Status ScalarString(OpKernelContext* context, int index, const char* name,
   return absl::OkStatus();
 }
 
-/// A slot as 'owner/name', and its width and bytes a row in the table.
+/// A slot's owner and name, its width, and its bytes per row in the table.
 struct SlotName {
   std::string owner, name;
   int64_t width = 0;
@@ -38,7 +38,7 @@ struct SlotName {
       name = text.substr(cut + 1);
       slot = layout.FindSlot(owner, name);
     }
-    // The table's own columns, of whole numbers, have ops of their own.
+    // The table's own int64 columns have separate ops.
     if (slot == nullptr || owner == engine::kMetadataOwner) {
       return absl::NotFoundError(absl::StrCat(
           "slot must name a slot of this table as 'owner/slot'. Received: '", text, "'"));

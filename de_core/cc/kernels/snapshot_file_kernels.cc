@@ -167,7 +167,7 @@ class CompactOp final : public OpKernel {
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* context) override {
-    // Nobody waits for it but a thread that has nothing else to do.
+    // This thread has nothing else to do, and nobody waits for it.
     absl::Status status;
     BackgroundThreads thread(1);
     thread.Run(2, [&](size_t number) {

@@ -9,7 +9,7 @@
 namespace de::kernels {
 namespace {
 
-/// Bytes of the UTF-8 character that text begins with; 0 where it begins with none.
+/// Returns the length in bytes of the UTF-8 character at the start of the text; 0 if it is invalid.
 size_t CharacterBytes(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const auto tail = [&](size_t count, uint32_t first, uint32_t least) -> size_t {
@@ -84,7 +84,7 @@ std::string InfoJson(const engine::SnapshotReader& reader) {
   }
   std::string metadata;
   for (const auto& [key, value] : header.metadata) {
-    if (key.rfind("de.", 0) == 0) continue;  // the table's own, not text
+    if (key.rfind("de.", 0) == 0) continue;  // the table's own, binary
     absl::StrAppend(&metadata, metadata.empty() ? "" : ", ", JsonText(key), ": ", JsonText(value));
   }
   const bool base = header.kind == engine::SnapshotKind::kBase;

@@ -1,4 +1,4 @@
-// JSON that snapshot ops report.
+// JSON reports of snapshot ops.
 #ifndef DE_CORE_KERNELS_SNAPSHOT_JSON_H_
 #define DE_CORE_KERNELS_SNAPSHOT_JSON_H_
 
@@ -9,11 +9,11 @@
 
 namespace de::kernels {
 
-/// A JSON string; bytes that are not UTF-8 as {"hex": "…"}.
+/// Returns a JSON string, or {"hex": "…"} for bytes that are not UTF-8.
 std::string JsonText(std::string_view text);
-/// A JSON number, or null for what JSON has no number for.
+/// Returns a JSON number, or null if JSON cannot represent it.
 std::string JsonNumber(double number);
-/// What DeSnapshotInfo outputs.
+/// Returns the output of DeSnapshotInfo.
 std::string InfoJson(const engine::SnapshotReader& reader);
 
 }  // namespace de::kernels

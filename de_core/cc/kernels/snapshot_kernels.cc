@@ -1,4 +1,4 @@
-// Kernels that save live tables to snapshot files, and keep their chains of saves.
+// Kernels that save live tables to snapshot files and manage chains of saves.
 #include <algorithm>
 #include <cstring>
 #include <mutex>
@@ -25,8 +25,8 @@ using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
-constexpr size_t kMostThreads = 16;  // of a save
-constexpr int kAttempts = 3;         // at a save
+constexpr size_t kMostThreads = 16;  // per save
+constexpr int kAttempts = 3;         // per save
 
 absl::Status StoredDType(const std::string& name, std::optional<engine::DType>* dtype) {
   dtype->reset();
@@ -98,15 +98,15 @@ class SaveOp final : public LiveTableOp {
     const size_t cores = PoolExecutor(context).threads();
     BackgroundThreads executor(std::min(cores, kMostThreads));
     SavePace pace(cores);
-    // An optimizer that meets the table for the first time widens its rows, and a cleared table has
-    // no moment left to be saved: begin again then, at last so that both wait for the save.
+    // Slots of a new optimizer relayout the rows, and Clear removes them. Both outdate the save, so
+    // repeat it. The last attempt makes both wait for the save.
     absl::Status status;
     bool outdated = true;
     for (int attempt = 0; outdated && attempt < kAttempts; ++attempt) {
       engine::SaveOptions options = options_;
       if (keys.has_value()) options.keys = &keys->keys();
       options.undisturbed = attempt + 1 == kAttempts;
-      if (attempt == 0) options.rest = [&pace] { return pace.Rest(); };  // then make haste
+      if (attempt == 0) options.rest = [&pace] { return pace.Rest(); };  // later attempts hurry
       options.created_micros = static_cast<int64_t>(context->env()->NowMicros());
       for (size_t half = 0; half < 2; ++half) {
         const uint64_t random = tensorflow::random::New64();
@@ -124,21 +124,21 @@ class SaveOp final : public LiveTableOp {
   }
 
  private:
-  /// Deletes what no checkpoint of TensorFlow's holds of the last saves by this op: of one that
-  /// failed behind the op, and of one that was overwritten. Remembers `path`.
+  /// Deletes files of this op's last saves that no TensorFlow checkpoint contains: of a save that
+  /// failed after this op, and of an overwritten one. Records `path`.
   void RemoveOutdated(Env* env, const std::string& path) {
     const std::lock_guard<std::mutex> guard(mutex_);
     const std::string last = std::exchange(last_path_, path);
     if (last.empty()) return;
     const std::string prefix = PrefixOf(last);
-    // Files of the first version of checkpoints are called as their prefix.
+    // Version 1 of TensorFlow's checkpoint format has a file named like the prefix.
     const int64_t index = std::max(ModifiedAt(env, prefix + ".index"), ModifiedAt(env, prefix));
     const int64_t rows = ModifiedAt(env, last);
-    if (index < rows) {  // not there, or of the save before
+    if (index < rows) {  // missing, or from the previous save
       env->DeleteFile(last).IgnoreError();
       return;
     }
-    if (index > rows) {  // of the last save
+    if (index > rows) {  // from the last save
       for (const std::string& path : older_paths_) {
         if (PrefixOf(path) == prefix && path != last) env->DeleteFile(path).IgnoreError();
       }
@@ -157,7 +157,7 @@ class SaveOp final : public LiveTableOp {
     *outdated = false;
     const engine::SnapshotId id = options.id;
     const bool converted = options.store_as.has_value();
-    // Of deltas there are many: a restore reads few of them, a server reads each once, when it
+    // There are many deltas. A restore reads few of them, and a server reads each once, when it
     // opens it. Other files without slots are mapped.
     const AtomicFile::Kind kind = options.delta         ? AtomicFile::Kind::kUncached
                                   : options.values_only ? AtomicFile::Kind::kMapped

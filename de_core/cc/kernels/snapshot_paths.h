@@ -1,4 +1,4 @@
-// The inputs that ops on snapshot files share: paths, chosen keys, opened files.
+// Common inputs of ops on snapshot files: paths, chosen keys, opened files.
 #ifndef DE_CORE_KERNELS_SNAPSHOT_PATHS_H_
 #define DE_CORE_KERNELS_SNAPSHOT_PATHS_H_
 
@@ -14,30 +14,31 @@
 
 namespace de::kernels {
 
-/// Input `index`, one path.
+/// Reads input `index`: one path.
 absl::Status PathOf(tensorflow::OpKernelContext* context, int index, std::string* path);
 
-/// Input `index`, one path or a vector of at least one.
+/// Reads input `index`: one path, or a vector of at least one.
 absl::Status PathsOf(tensorflow::OpKernelContext* context, int index,
                      std::vector<std::string>* paths);
 
-/// Input 2, where the op has one: a vector of the table's keys.
+/// Reads input 2, if the op has it: a vector of the table's keys.
 absl::Status ChosenKeys(tensorflow::OpKernelContext* context, const TableResource& table,
                         std::optional<KeyBatch>* keys);
 
-/// Inputs `index` and the next, the first of some sections and how many: sections [first, end).
+/// Reads input `index` and the one after it, first and count, as the range of sections [first,
+/// end).
 absl::Status SectionsOf(tensorflow::OpKernelContext* context, int index,
                         const engine::SnapshotReader& reader, size_t* first, size_t* end);
 
-/// Snapshot files that are open to be read.
+/// Snapshot files that are open for reading.
 class SnapshotFiles {
  public:
-  /// Checks header, directory and footer of each.
+  /// Checks each file's header, directory and footer.
   static absl::Status Open(tensorflow::Env* env, const std::vector<std::string>& paths,
                            SnapshotFiles* files);
 
   const std::vector<const engine::SnapshotReader*>& readers() const noexcept { return readers_; }
-  /// A status about all of them, with their names in it.
+  /// Adds the names of all files to a status.
   absl::Status Named(engine::Status status) const;
 
  private:

@@ -1,4 +1,4 @@
-// Kernels that make strings numbers and back.
+// Kernels that convert strings to numbers and back.
 #include <cstdint>
 #include <cstring>
 

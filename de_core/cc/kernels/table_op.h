@@ -1,4 +1,4 @@
-// What the kernels of one table share: finding it, and telling live tables from frozen ones.
+// Common code of table kernels: finds the table, and distinguishes live from frozen tables.
 #ifndef DE_CORE_KERNELS_TABLE_OP_H_
 #define DE_CORE_KERNELS_TABLE_OP_H_
 
@@ -8,7 +8,7 @@
 
 namespace de::kernels {
 
-/// A kernel that returns its error; what the standard library throws is one.
+/// A kernel that returns a Status. Exceptions of the standard library become errors.
 class GuardedOp : public tensorflow::OpKernel {
  public:
   using OpKernel::OpKernel;
@@ -21,7 +21,7 @@ class GuardedOp : public tensorflow::OpKernel {
   virtual absl::Status Execute(tensorflow::OpKernelContext* context) = 0;
 };
 
-/// A kernel on the table of input 0.
+/// A kernel on the table in input 0.
 class TableOp : public GuardedOp {
  public:
   using GuardedOp::GuardedOp;
@@ -36,7 +36,7 @@ class TableOp : public GuardedOp {
   virtual absl::Status Run(tensorflow::OpKernelContext* context, TableResource* table) = 0;
 };
 
-/// A kernel on the table of input 0, which must be live.
+/// A kernel on the table in input 0, which must be live.
 class LiveTableOp : public TableOp {
  public:
   using TableOp::TableOp;
@@ -52,7 +52,7 @@ class LiveTableOp : public TableOp {
                                engine::Table* live) = 0;
 };
 
-/// Errors unless input `index` is a scalar.
+/// Returns an error unless input `index` is a scalar.
 inline absl::Status CheckScalar(tensorflow::OpKernelContext* context, int index, const char* name) {
   const tensorflow::TensorShape& shape = context->input(index).shape();
   if (tensorflow::TensorShapeUtils::IsScalar(shape)) return absl::OkStatus();
@@ -60,7 +60,7 @@ inline absl::Status CheckScalar(tensorflow::OpKernelContext* context, int index,
       absl::StrCat(name, " must be a scalar. Received: shape=", shape.DebugString()));
 }
 
-/// Outputs one value as output `index`.
+/// Writes one value to output `index`.
 template <typename T, typename Value>
 absl::Status OutputScalar(tensorflow::OpKernelContext* context, int index, const Value& value) {
   tensorflow::Tensor* output = nullptr;

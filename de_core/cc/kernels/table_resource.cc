@@ -9,7 +9,7 @@ using tensorflow::DataTypeString;
 
 namespace {
 
-/// The name that users know a value type by: float32, not float.
+/// Returns the user's name of a value type: float32, not float.
 std::string NameOfValues(tensorflow::DataType dtype) {
   engine::DType known;
   return ToEngine(dtype, &known).ok() ? std::string(engine::NameOf(known)) : DataTypeString(dtype);

@@ -1,6 +1,6 @@
-// What a table's handle refers to: a live table or, in a model that serves, a frozen one. Lookups
-// take either, so a graph that was trained is exported without being rewritten. A live table may be
-// closed while its handle lives on in functions that TensorFlow keeps.
+// The resource behind a table's handle: a live table, or a frozen one in a model being served.
+// Lookups accept both, so a trained graph is exported without being rewritten. A live table may be
+// closed while functions that TensorFlow keeps still hold its handle.
 #ifndef DE_CORE_KERNELS_TABLE_RESOURCE_H_
 #define DE_CORE_KERNELS_TABLE_RESOURCE_H_
 
@@ -19,7 +19,7 @@ namespace de::kernels {
 
 class TableResource final : public tensorflow::ResourceBase {
  public:
-  /// A frozen table, which a resource manager knows by `name` in `container`.
+  /// Creates a frozen table, registered in a resource manager by `container` and `name`.
   TableResource(tensorflow::DataType key_dtype, tensorflow::DataType value_dtype, int64_t dim,
                 std::string container, std::string name)
       : key_dtype_(key_dtype),
@@ -27,7 +27,7 @@ class TableResource final : public tensorflow::ResourceBase {
         dim_(dim),
         container_(std::move(container)),
         name_(std::move(name)) {}
-  /// A live table; `name` is what errors call it.
+  /// Creates a live table. Errors call it `name`.
   TableResource(tensorflow::DataType key_dtype, tensorflow::DataType value_dtype, int64_t dim,
                 std::string name, std::unique_ptr<engine::Table> live)
       : key_dtype_(key_dtype),
@@ -37,24 +37,25 @@ class TableResource final : public tensorflow::ResourceBase {
         name_(std::move(name)),
         live_(std::shared_ptr<engine::Table>(std::move(live))) {}
 
-  /// Frees a live table, once the ops that are running on it have ended; later ones fail.
+  /// Frees a live table once its running ops have ended. Later ops fail.
   void Close() { live_.Close(); }
 
-  /// Serves `file` from now on and counts one more user; running lookups finish on the old file.
+  /// Serves `file` from now on and counts one more user. Running lookups finish on the old file.
   void OpenFrozen(std::shared_ptr<const FrozenFile> file);
-  /// Undoes one OpenFrozen; true if that was the last. Who has a handle goes on reading.
+  /// Reverses one OpenFrozen. Returns true if it was the last. Lookups through existing handles
+  /// continue.
   bool CloseFrozen();
 
   using FileBackedTable = engine::FileBackedTable<engine::Table, FrozenFile, absl::Status>;
-  /// What is read of a live table comes from `file` from now on; `load` brings the file's rows into
-  /// it, in place of its own, when it is first asked for more: to be written, for example.
+  /// From now on `file` answers the reads of a live table. The first other use, for example a
+  /// write, calls `load`, which replaces the table's rows by the file's rows.
   void ServeUntilLive(std::shared_ptr<const FrozenFile> file, FileBackedTable::Load load) {
     live_.Begin(std::move(file), std::move(load));
   }
 
-  /// The live table, or an error for one that is frozen or closed.
+  /// Returns the live table, or an error if it is frozen or closed.
   absl::Status Live(std::shared_ptr<engine::Table>* table);
-  /// What a frozen table is served from, or an error for one that is live or not open.
+  /// Returns the file of a frozen table, or an error if it is live or not open.
   absl::Status Frozen(std::shared_ptr<const FrozenFile>* file) const;
 
   absl::Status Find(const engine::Keys& keys, engine::ValuesOut out, bool* found,
@@ -62,9 +63,9 @@ class TableResource final : public tensorflow::ResourceBase {
   absl::Status Size(int64_t* rows) const;
   absl::Status StatsJson(std::string* json) const;
 
-  /// Errors unless keys and values have the table's types and the rows its width.
+  /// Returns an error unless keys and values have the table's types, and rows its width.
   absl::Status CheckKeys(tensorflow::DataType dtype) const;
-  /// The same for a batch, which also must not be too large. Before anything of it is read.
+  /// Also checks that the batch is not too large. Call it before reading the batch.
   absl::Status CheckKeys(const tensorflow::Tensor& keys) const;
   absl::Status CheckValues(tensorflow::DataType dtype, int64_t dim) const;
 
@@ -77,7 +78,7 @@ class TableResource final : public tensorflow::ResourceBase {
   std::string DebugString() const override;
 
  private:
-  /// What answers a read: a file or a live table.
+  /// Returns the object that answers a read: a file or a live table.
   absl::Status ForReading(FileBackedTable::Reader* reader) const;
   absl::Status Closed() const;
 
@@ -87,17 +88,17 @@ class TableResource final : public tensorflow::ResourceBase {
   const bool is_live_ = false;
   const std::string container_;
   const std::string name_;
-  FileBackedTable live_{nullptr};  // of a live table
-  mutable std::mutex mutex_;       // guards what follows, of a frozen one
+  FileBackedTable live_{nullptr};  // set for a live table
+  mutable std::mutex mutex_;       // guards the members below, which a frozen table uses
   std::shared_ptr<const FrozenFile> frozen_;
   int64_t users_ = 0;
 };
 
-/// Errors, which name the file, unless one of that header fits a table.
+/// Returns an error that names the file, unless a file with this header fits the table.
 absl::Status CheckServes(const TableResource& table, const std::string& path,
                          const engine::SnapshotHeader& header);
 
-/// The table behind input 0 of a kernel.
+/// Returns the table in input 0 of a kernel.
 absl::Status TableOf(tensorflow::OpKernelContext* context,
                      tensorflow::core::RefCountPtr<TableResource>* table);
 

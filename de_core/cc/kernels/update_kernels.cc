@@ -14,7 +14,7 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-/// Errors unless `rows` is keys.shape + [dim].
+/// Returns an error unless the shape of `rows` is keys.shape + [dim].
 absl::Status CheckRows(const Tensor& keys, const Tensor& rows, int64_t dim, const char* name) {
   TensorShape wanted;
   TF_RETURN_IF_ERROR(RowsShape(keys, dim, &wanted));
@@ -24,7 +24,7 @@ absl::Status CheckRows(const Tensor& keys, const Tensor& rows, int64_t dim, cons
                    ". Received: ", name, ".shape=", rows.shape().DebugString()));
 }
 
-/// A kernel on a live table and the keys of input 1.
+/// A kernel on a live table and the keys in input 1.
 class LiveKeysOp : public LiveTableOp {
  public:
   using LiveTableOp::LiveTableOp;
@@ -94,8 +94,8 @@ class ClearOp final : public LiveTableOp {
   }
 };
 
-/// Gradients in the type of the table's arithmetic: float, or double for float64 rows. Refers to
-/// the tensor where no conversion is needed.
+/// Gradients in the table's type of arithmetic: float, or double for float64 rows. Refers to the
+/// tensor if no conversion is needed.
 class GradientBatch {
  public:
   GradientBatch(const Tensor& grads, engine::DType value_dtype) {

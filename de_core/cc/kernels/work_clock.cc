@@ -34,7 +34,7 @@ int ClockOfThisThread() noexcept {
   return id;
 }
 
-/// The clocks that run, and what those that ran before have counted.
+/// The running clocks, and the total time of finished clocks.
 struct Clocks {
   std::mutex mutex;
   std::vector<const WorkClock*> running;
@@ -70,7 +70,7 @@ uint64_t WorkClock::NanosOfOthers() {
   uint64_t work = all.past;
   for (const WorkClock* clock : all.running) work += clock->nanos();
 #if defined(__linux__)
-  // The clocks are not read at one moment, so that the difference may go back by some nanoseconds.
+  // The clocks are read at different moments, so the difference may decrease by some nanoseconds.
   all.others = std::max(all.others + work, NanosAt(CLOCK_PROCESS_CPUTIME_ID)) - work;
 #endif
   return all.others;

@@ -1,4 +1,4 @@
-// The CPU time of work that must not delay what the process does besides.
+// Measures the CPU time of background work, which must not delay the rest of the process.
 #ifndef DE_CORE_KERNELS_WORK_CLOCK_H_
 #define DE_CORE_KERNELS_WORK_CLOCK_H_
 
@@ -6,8 +6,8 @@
 
 namespace de::kernels {
 
-/// Counts the time of the thread that makes it, for as long as it lives. Elsewhere than on Linux
-/// every time is 0.
+/// Measures the CPU time of the thread that creates it, during its lifetime. Always 0 except on
+/// Linux.
 class WorkClock {
  public:
   WorkClock();
@@ -15,11 +15,10 @@ class WorkClock {
   WorkClock(const WorkClock&) = delete;
   WorkClock& operator=(const WorkClock&) = delete;
 
-  /// That this thread has used.
+  /// CPU time of this thread in nanoseconds.
   uint64_t nanos() const noexcept;
 
-  /// That the process has used while no such clock ran on the thread that used it. Never less than
-  /// before.
+  /// CPU time of the process minus that of threads on which a WorkClock is alive. Monotonic.
   static uint64_t NanosOfOthers();
 
  private:

@@ -1,4 +1,4 @@
-// Ops that make a table and describe it.
+// Ops that create a table and describe it.
 #include "de_core/cc/ops/shapes.h"
 #include "de_core/cc/ops/value_types.h"
 #include "tensorflow/core/framework/op.h"
@@ -26,14 +26,14 @@ REGISTER_OP("DeTable")
     .Doc(R"doc(
 A hash table from keys to rows of `dim` values that grows as rows are written.
 
-anonymous: the handle counts references and the table is freed with the last one, or with its lease;
-  otherwise the table lives in the resource manager under `container` and `shared_name`.
-init_size: rows to make room for at once.
-initializer: what a key without a row reads as: 'zeros', 'constant' [v], 'uniform' [low, high],
+anonymous: the handle counts references, and the table is freed with the last one or with its lease.
+  Otherwise the table is in the resource manager under `container` and `shared_name`.
+init_size: number of rows to reserve.
+initializer: the initial row of a key: 'zeros', 'constant' [v], 'uniform' [low, high],
   'normal' [mean, stddev], 'truncated_normal' [mean, stddev], 'row' (init_table: dim values) or
-  'quantile' (init_table: q rows of dim values, columns ascending). Always a function of (init_seed, key).
-policy: which metadata of rows are kept, which keys get a row and which rows go; row_policy.h lists
-  the fields of this text, 'name=number;name=number'.
+  'quantile' (init_table: q rows of dim values, columns ascending). A function of (init_seed, key).
+policy: metadata, admission and eviction, as text 'name=number;name=number'. row_policy.h lists the
+  fields.
 handle: the table.
 )doc");
 
@@ -46,9 +46,9 @@ REGISTER_OP("DeTableLease")
       return HandleOnly(c);
     })
     .Doc(R"doc(
-Ends a live table with whoever made it, though functions that captured its handle live on.
+Frees a live table together with its owner, even if functions that captured its handle still exist.
 
-lease: counts references. With the last one the table is freed; ops on it fail from then on.
+lease: counts references. The table is freed with the last one. Later ops on the table fail.
 )doc");
 
 REGISTER_OP("DeTableSize")
@@ -74,9 +74,9 @@ REGISTER_OP("DeProcessTables")
     .SetIsStateful()
     .SetShapeFn(ScalarShape)
     .Doc(R"doc(
-What live tables there are in the process that runs the op, whoever made them.
+Lists the live tables in the process that runs the op, whoever created them.
 
-tables: scalar; JSON: for each an object of table (its name) and stats (see DeTableStats).
+tables: scalar; JSON: for each table an object with table (its name) and stats (see DeTableStats).
 )doc");
 
 REGISTER_OP("DeTableReserve")
@@ -87,12 +87,13 @@ REGISTER_OP("DeTableReserve")
       TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 0, &unused));
       return HandleOnly(c);
     })
-    .Doc("Makes room for `rows` rows in total, so that inserting them does not grow the table.");
+    .Doc(
+        "Reserves memory for `rows` rows in total, so that inserts do not grow the table.");
 
 REGISTER_OP("DeTableShrinkToFit")
     .Input("handle: resource")
     .SetShapeFn(HandleOnly)
-    .Doc("Moves the rows together and gives the memory of erased ones back to the system.");
+    .Doc("Compacts the rows and returns the memory of erased rows to the system.");
 
 REGISTER_OP("DeShardOf")
     .Input("keys: Tkeys")
@@ -100,7 +101,6 @@ REGISTER_OP("DeShardOf")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("num_shards: int >= 1")
     .SetShapeFn(tensorflow::shape_inference::UnchangedShape)
-    .Doc(
-        "The shard in [0, num_shards) of each key: one hash, the same on every build and machine.");
+    .Doc("Returns the shard of each key in [0, num_shards): the same on every build and machine.");
 
 }  // namespace de::ops

@@ -19,7 +19,7 @@ REGISTER_OP("DeTableFind")
       return RowsOf(c, 1, 0);
     })
     .Doc(R"doc(
-Reads the rows of `keys` from a live or a frozen table; a pure read.
+Reads the rows of `keys` from a live or a frozen table, and changes nothing.
 
 keys: any shape.
 values: keys.shape + [dim]; a key without a row reads as its initial row.
@@ -35,7 +35,7 @@ REGISTER_OP("DeTableContains")
       c->set_output(0, c->input(1));
       return HandleOnly(c);
     })
-    .Doc("Whether each key has a row.");
+    .Doc("Returns whether each key has a row.");
 
 REGISTER_OP("DeEmbeddingAnchor")
     .Input("anchor: Tanchor")
@@ -50,8 +50,8 @@ REGISTER_OP("DeEmbeddingAnchor")
       return absl::OkStatus();
     })
     .Doc(R"doc(
-Passes `rows` through unchanged and ties them to `anchor`, so that a gradient of the output with
-respect to the anchor is an IndexedSlices of `keys`.
+Returns `rows` unchanged and ties them to `anchor`, so that the gradient of the output with respect
+to the anchor is an IndexedSlices of `keys`.
 
 anchor: the table's anchor, or the token of a DeLoopAnchor.
 )doc");
@@ -77,10 +77,10 @@ REGISTER_OP("DeTableExportBatch")
       return HandleOnly(c);
     })
     .Doc(R"doc(
-The next few thousand rows, for tables too large to export at once. A row that is there throughout
-comes exactly once, whatever else is written meanwhile.
+Exports the next few thousand rows, for tables too large to export at once. A row that exists
+throughout is returned exactly once, whatever else is written meanwhile.
 
-cursor: where to go on; 0 to begin.
+cursor: position to continue from; 0 to start.
 keys: [n]; n may be 0 before the end.
 values: [n, dim] or [n, width of the slot].
 next_cursor: the cursor of the next call.
@@ -101,7 +101,7 @@ REGISTER_OP("DeTableExport")
       return HandleOnly(c);
     })
     .Doc(R"doc(
-All keys and their values, or the optimizer slot 'owner/name', each row as it was at one moment.
+Exports all keys and their values, or the optimizer slot 'owner/name'. Each row is consistent.
 
 keys: [n].
 values: [n, dim] or [n, width of the slot].

@@ -16,8 +16,8 @@ REGISTER_OP("DeLoopAnchor")
       return HandleOnly(c);
     })
     .Doc(R"doc(
-Stands for `anchor` inside a loop or a branch. TensorFlow adds up the gradients of a variant there
-by the variant's own rule, and for a token that is to keep all of them, whatever their number.
+Represents `anchor` inside a loop or a branch. TensorFlow sums gradients of a variant there by the
+variant's own rule. The rule of this token is to keep all gradients in a list.
 
 token: scalar; an empty set of gradients.
 )doc");
@@ -34,7 +34,7 @@ REGISTER_OP("DeRowGradients")
       return c->WithRank(c->input(1), 2, &unused);
     })
     .Doc(R"doc(
-Makes gradients of rows a variant.
+Converts gradients of rows to a variant.
 
 keys: [n].
 values: [n, dim].
@@ -57,7 +57,7 @@ REGISTER_OP("DeRowGradientsConcat")
       return HandleOnly(c);
     })
     .Doc(R"doc(
-Undoes DeRowGradients: all gradients that were added up, one after the other.
+Reverses DeRowGradients: concatenates all gradients that were added.
 
 gradients: scalar.
 keys: [n].

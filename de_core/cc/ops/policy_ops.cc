@@ -1,4 +1,4 @@
-// Ops on the metadata of rows, and those that give rows up.
+// Ops on the metadata of rows, and for eviction.
 #include "de_core/cc/ops/shapes.h"
 #include "tensorflow/core/framework/op.h"
 
@@ -24,7 +24,7 @@ REGISTER_OP("DeTableTouch")
     .Input("keys: Tkeys")
     .Attr("Tkeys: {int64, int32, string}")
     .SetShapeFn(HandleOnly)
-    .Doc("Marks the rows of `keys` as used now; keys without a row are ignored.");
+    .Doc("Marks the rows of `keys` as used now. Ignores keys without a row.");
 
 REGISTER_OP("DeTableReadColumn")
     .Input("handle: resource")
@@ -40,7 +40,7 @@ REGISTER_OP("DeTableReadColumn")
       return HandleOnly(c);
     })
     .Doc(R"doc(
-Reads what the table remembers of rows beside their values.
+Reads a metadata column of rows.
 
 keys: any shape.
 values: keys.shape; 0 for a key without a row.
@@ -59,7 +59,7 @@ REGISTER_OP("DeTableWriteColumn")
       return HandleOnly(c);
     })
     .Doc(R"doc(
-Sets what the table remembers of rows; keys without one are ignored.
+Sets a metadata column of rows. Ignores keys without a row.
 
 keys: any shape.
 values: keys.shape.
@@ -75,13 +75,13 @@ REGISTER_OP("DeTableRankCandidates")
     .SetIsStateful()
     .SetShapeFn(PairsOfNumbers)
     .Doc(R"doc(
-The rows of one table among which the line lies between those that stay and those that go, when
-`reserved` of the `total` rows of several tables shall stay: the fewer of the two kinds.
+Returns the candidates of one table for the lowest row to keep, when `reserved` of the `total` rows
+of several tables are kept. They are either the highest or the lowest rows, whichever are fewer.
 
-total: scalar; rows of all tables.
-reserved: scalar; rows that stay.
-ranks: [m]; higher stays longer.
-hashes: [m]; of the keys, which decide between equal ranks.
+total: scalar; number of rows in all tables.
+reserved: scalar; number of rows to keep.
+ranks: [m]; rows of higher rank stay longer.
+hashes: [m]; hashes of the keys, which order rows of equal rank.
 )doc");
 
 REGISTER_OP("DeFirstKept")
@@ -95,12 +95,12 @@ REGISTER_OP("DeFirstKept")
       return absl::OkStatus();
     })
     .Doc(R"doc(
-The lowest rank that stays, given the candidates of all tables.
+Returns the lowest rank to keep, given the candidates of all tables.
 
-ranks: [m]; of DeTableRankCandidates, of all tables.
+ranks: [m]; from DeTableRankCandidates, of all tables.
 hashes: [m].
-total: scalar, as the candidates were chosen by.
-reserved: scalar, as the candidates were chosen by.
+total: scalar, the same as for the candidates.
+reserved: scalar, the same as for the candidates.
 kept: [2]; rank and hash.
 )doc");
 
@@ -111,13 +111,13 @@ REGISTER_OP("DeTableEvictBelow")
     .Attr("column: {'time', 'step', 'uses', 'score'}")
     .SetIsStateful()
     .SetShapeFn(ScalarOutput)
-    .Doc("Removes the rows that rank below `kept`, rank and hash, and returns their number.");
+    .Doc("Removes the rows that rank below `kept`, a rank and a hash. Returns their number.");
 
 REGISTER_OP("DeTableEvictExpired")
     .Input("handle: resource")
     .Output("evicted: int64")
     .SetIsStateful()
     .SetShapeFn(ScalarOutput)
-    .Doc("Removes all rows that outlived the time to live and returns their number.");
+    .Doc("Removes all expired rows and returns their number.");
 
 }  // namespace de::ops

@@ -1,4 +1,4 @@
-// Ops that sum rows without handing them out.
+// Ops that sum rows without outputting them.
 #include "de_core/cc/ops/shapes.h"
 #include "de_core/cc/ops/value_types.h"
 #include "tensorflow/core/framework/op.h"
@@ -8,7 +8,7 @@ namespace {
 
 using tensorflow::shape_inference::DimensionHandle;
 
-/// Requires inputs `keys` and `splits` to be vectors and returns the number of segments.
+/// Requires inputs `keys` and `splits` to be vectors. Returns the number of segments.
 absl::Status SegmentsOf(InferenceContext* c, int keys, int splits, DimensionHandle* segments) {
   ShapeHandle vector;
   TF_RETURN_IF_ERROR(c->WithRank(c->input(keys), 1, &vector));
@@ -40,13 +40,13 @@ REGISTER_OP("DeTablePool")
       return HandleOnly(c);
     })
     .Doc(R"doc(
-Reads the rows of `keys` from a live or a frozen table and sums those of each segment; a pure read
-that holds a few rows at a time.
+Reads the rows of `keys` from a live or a frozen table and sums the rows of each segment. Changes
+nothing, and holds only a few rows in memory at a time.
 
 keys: [n].
 row_splits: [segments + 1]; segment i is keys[row_splits[i]:row_splits[i + 1]].
-weights: [n], factors of the rows where they are `weighted`; anything where not.
-anchor: none, or what stands for the table where gradients are taken.
+weights: [n], the rows' factors if `weighted`; otherwise ignored.
+anchor: empty, or the table's anchor if gradients are needed.
 sums: [segments, dim]; zeros for a segment without keys. float, or double for double rows.
 )doc");
 
@@ -71,7 +71,7 @@ The gradient of DeTablePool with respect to its weights: each row times the grad
 keys: [n].
 row_splits: [segments + 1].
 gradient: [segments, dim].
-anchor: as of DeTablePool, for gradients of this gradient.
+anchor: as for DeTablePool, for gradients of this gradient.
 dots: [n].
 )doc");
 
@@ -96,11 +96,11 @@ REGISTER_OP("DePoolGradient")
     })
     .Doc(R"doc(
 The gradient of DeTablePool with respect to the rows: each distinct key once, with the sum of weight
-times segment's gradient over all of its occurrences.
+times the segment's gradient over all its occurrences.
 
 keys: [n].
 row_splits: [segments + 1].
-weights: [n] where `weighted`.
+weights: [n] if `weighted`.
 gradient: [segments, dim].
 unique_keys: [m].
 values: [m, dim].
@@ -120,7 +120,7 @@ REGISTER_OP("DeRowSplits")
       return absl::OkStatus();
     })
     .Doc(R"doc(
-Where each segment of a sorted batch begins.
+Returns the start of each segment of a sorted batch.
 
 segment_ids: [n], ascending, in [0, segments).
 segments: scalar.
@@ -143,12 +143,12 @@ REGISTER_OP("DeSegmentOrder")
       return absl::OkStatus();
     })
     .Doc(R"doc(
-Brings a batch into the order of its segments, those of one segment in the order of the batch.
+Sorts a batch by segment. Elements of one segment keep their order.
 
-segment_ids: [n], in any order, below `segments`; elements with a negative one are left out.
+segment_ids: [n], in any order, below `segments`. Elements with a negative id are left out.
 segments: scalar.
 order: [m], positions in the batch.
-row_splits: [segments + 1], where each segment begins in `order`.
+row_splits: [segments + 1], the start of each segment in `order`.
 )doc");
 
 }  // namespace de::ops

@@ -25,7 +25,7 @@ inline absl::Status HandleAndPaths(InferenceContext* c) {
   return HandleOnly(c);
 }
 
-/// Requires these inputs to be of this rank.
+/// Requires these inputs to have this rank.
 inline absl::Status InputsOfRank(InferenceContext* c, std::initializer_list<int> inputs, int rank) {
   ShapeHandle unused;
   for (const int i : inputs) TF_RETURN_IF_ERROR(c->WithRank(c->input(i), rank, &unused));

@@ -1,4 +1,4 @@
-// Ops on the slots that optimizers keep in the rows.
+// Ops on optimizer slots.
 #include "de_core/cc/ops/shapes.h"
 #include "tensorflow/core/framework/op.h"
 
@@ -25,12 +25,12 @@ REGISTER_OP("DeTableEnsureSlots")
       return HandleAndScalar(c);
     })
     .Doc(R"doc(
-Adds an optimizer's slots that are not there yet to all rows.
+Adds the slots of an optimizer that do not exist yet to all rows.
 
 owner: scalar; the optimizer instance, a name without '/'.
-initial: [k]; what each slot begins as.
+initial: [k]; initial value of each slot.
 names: [k].
-widths: [k]; numbers a row.
+widths: [k]; numbers per row.
 )doc");
 
 REGISTER_OP("DeTableFindSlot")
@@ -53,7 +53,7 @@ Reads one slot of the rows of `keys`.
 
 keys: any shape.
 slot: scalar, 'owner/name'.
-values: keys.shape + [dim]; of a key without a row what the slot begins as.
+values: keys.shape + [dim]; the slot's initial value for a key without a row.
 found: keys.shape; whether the key has a row.
 dim: the width of the slot.
 )doc");
@@ -67,7 +67,7 @@ REGISTER_OP("DeTableAssignSlot")
     .Attr("Tvalues: {float, double}")
     .SetShapeFn([](InferenceContext* c) { return ValuesFollowKeys(c, 1, 2); })
     .Doc(R"doc(
-Writes one slot of the rows of `keys`; keys without a row are ignored.
+Writes one slot of the rows of `keys`. Ignores keys without a row.
 
 keys: any shape.
 values: keys.shape + [width of the slot].
@@ -78,13 +78,13 @@ REGISTER_OP("DeTableTakeAverages")
     .Input("handle: resource")
     .Input("owner: string")
     .SetShapeFn(HandleAndScalar)
-    .Doc("Makes each row the moving average that `owner` keeps of it, where it keeps one.");
+    .Doc("Sets each row to the moving average that `owner` keeps of it, if it keeps one.");
 
 REGISTER_OP("DeTableDropSlots")
     .Input("handle: resource")
     .Input("owner: string")
     .SetShapeFn(HandleAndScalar)
-    .Doc("Takes an optimizer's slots out of all rows; none there is no error.");
+    .Doc("Removes an optimizer's slots from all rows. It is no error if there are none.");
 
 REGISTER_OP("DeTableSlots")
     .Input("handle: resource")
@@ -97,10 +97,10 @@ REGISTER_OP("DeTableSlots")
       return HandleOnly(c);
     })
     .Doc(R"doc(
-Which slots the rows have.
+Lists the slots of the rows.
 
 names: [k], each 'owner/name'.
-widths: [k], numbers a row.
+widths: [k], numbers per row.
 )doc");
 
 }  // namespace de::ops

@@ -1,4 +1,4 @@
-// Ops on snapshot files alone, and on the tables that serve them.
+// Ops on snapshot files, and on the tables that serve them.
 #include "de_core/cc/ops/shapes.h"
 #include "de_core/cc/ops/value_types.h"
 #include "tensorflow/core/framework/op.h"
@@ -30,11 +30,11 @@ REGISTER_OP("DeSnapshotInfo")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::ScalarShape)
     .Doc(R"doc(
-Checks a snapshot file and says what it holds.
+Checks a snapshot file and describes it.
 
 path: scalar.
-info: scalar; JSON: kind ('base' or 'delta'), id, parent, sequence, replaces (a delta that begins
-  from nothing), created_micros, key_dtype, value_dtype (as stored), reads_as, dim, row_bytes,
+info: scalar; JSON: kind ('base' or 'delta'), id, parent, sequence, replaces (a delta that replaces
+  everything), created_micros, key_dtype, value_dtype (as stored), reads_as, dim, row_bytes,
   slots ([{owner, name, dtype, width, initial, offset}]), values_only, initializer, metadata (values
   that are not UTF-8 as {"hex": …}), rows, tombstones, table_rows, sections, bytes, string_bytes,
   contents_crc.
@@ -55,15 +55,15 @@ REGISTER_OP("DeSnapshotRead")
     .SetIsStateful()
     .SetShapeFn(ReadShape)
     .Doc(R"doc(
-Reads some sections of a snapshot file; a file is read in bounded memory a few sections at a time.
+Reads some sections of a snapshot file, so that a file can be read in bounded memory.
 
 path: scalar.
 first, count: the sections.
-keys: [n]; the rows' keys, then those of the tombstones, section by section.
+keys: [n]; for each section the rows' keys, then the tombstones' keys.
 deleted: [n]; true for tombstones.
 values: [n, dim] of the dtype the file reads as; zeros for tombstones. [0, 0] without `with_values`.
-slots: [n, row_bytes - …]; the bytes of each row behind its value, up to the key reference, where
-  the slots lie at the offsets that DeSnapshotInfo gives less the bytes of a value.
+slots: [n, row_bytes - …]; the bytes of each row after its value, without the key reference. A slot
+  is at its offset from DeSnapshotInfo minus the bytes of a value.
 )doc");
 
 REGISTER_OP("DeSnapshotCompact")
@@ -73,11 +73,11 @@ REGISTER_OP("DeSnapshotCompact")
     .SetIsStateful()
     .SetShapeFn(CompactShape)
     .Doc(R"doc(
-Writes a base and its deltas as one new base, file to file, in bounded memory.
+Compacts a base and its deltas into one new base, from file to file, in bounded memory.
 
-The result says the same as the last delta and carries its id, so the next delta belongs on it too.
+The result has the contents and the id of the last delta, so the next delta can follow it too.
 
-paths: [n]; a base and its deltas in their order.
+paths: [n]; a base and its deltas in order.
 target: scalar; the new base.
 report: scalar; JSON: id, sequence, rows, bytes, seconds.
 )doc");
@@ -91,7 +91,7 @@ REGISTER_OP("DeFrozenTable")
     .Output("handle: resource")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::ScalarShape)
-    .Doc("A read-only table over a snapshot file; empty until DeFrozenTableOpen ran.");
+    .Doc("A read-only table over a snapshot file; empty until DeFrozenTableOpen has run.");
 
 REGISTER_OP("DeFrozenTableOpen")
     .Input("handle: resource")
@@ -100,8 +100,8 @@ REGISTER_OP("DeFrozenTableOpen")
     .Doc(R"doc(
 Maps snapshot files into memory and serves them under `handle`.
 
-path: scalar, or [n]: a base and its deltas in their order, or a chain file that names them. Files
-  that do not follow one another fail, and the table answers as before.
+path: scalar, or [n]: a base and its deltas in order, or a chain file that names them. If a file
+  does not follow the one before, the op fails and the table is unchanged.
 )doc");
 
 REGISTER_OP("DeServingStats")
@@ -118,13 +118,13 @@ REGISTER_OP("DeServingStats")
       return absl::OkStatus();
     })
     .Doc(R"doc(
-What the frozen tables of an exported model are.
+Describes the frozen tables of an exported model.
 
-handles: open frozen tables; those that are parts of one table follow one another.
-tables: for each handle the name of its table; parts have one name.
-stats: scalar; JSON: for each table an object of table, rows, dim, key_dtype, value_dtype, stored_as,
-  bytes, oov (and oov_value), base (id), base_created, generation (deltas since the base), deltas
-  (files of them), id, created, file (a name, or a list of several).
+handles: open frozen tables; the parts of one table are adjacent.
+tables: for each handle the name of its table; the parts of a table have the same name.
+stats: scalar; JSON: for each table an object with table, rows, dim, key_dtype, value_dtype,
+  stored_as, bytes, oov (and oov_value), base (id), base_created, generation (deltas since the
+  base), deltas (number of delta files), id, created, file (a name, or a list of several).
 )doc");
 
 REGISTER_OP("DeFrozenTableClose")

@@ -33,7 +33,7 @@ absl::Status HandlePathRangeMask(InferenceContext* c) {
 
 }  // namespace
 
-// What a save of all rows and one of given keys share.
+// Common attributes of saves of all rows and of chosen keys.
 #define DE_SAVE_ATTRS                            \
   Attr("values_only: bool = false")              \
       .Attr("metadata: list(string) = []")       \
@@ -53,33 +53,33 @@ REGISTER_OP("DeTableSave")
     .Output("report: string")
     .DE_SAVE_ATTRS.SetShapeFn(HandleAndPath)
     .Doc(R"doc(
-Writes a live table to one snapshot file while other verbs go on.
+Writes a live table to one snapshot file while other ops continue.
 
-The file gets its name when it is whole and synced; a failed save leaves none. Each row, value and
-slots, is of one moment during the save.
+The file appears under its name when it is complete and synced. A failed save leaves no file. The
+value and slots of each row are of the same moment during the save.
 
-path: scalar; where the file shall lie.
-report: scalar; JSON: id, parent, sequence, rows, tombstones, bytes, seconds, rested_seconds (of
-  those, for how long the save slept to leave the cores to the rest of the process),
-  longest_hold_seconds (for how long it kept writers of one part of the table waiting at most),
-  copied_bytes (what `consistent` held at most), and with `store_as` max_error and mean_error of the stored values.
-values_only: leave the optimizer slots out.
-metadata: keys and values in turn, kept in the file's header.
-chain: name of a series of saves; the table notes from now on which rows change after this one.
-delta: write only what changed since the last save of `chain`, which is the file's parent.
-commit: make this save the parent of the chain's next delta. Else DeTableCommitSave does.
-consistent: all rows are of one moment, when the save begins. Rows that change before they are
+path: scalar; the file's path.
+report: scalar; JSON: id, parent, sequence, rows, tombstones, bytes, seconds, rested_seconds (how
+  long the save slept to leave the cores to the rest of the process), longest_hold_seconds (the longest
+  time that writers of a part of the table waited), copied_bytes (greatest memory of copies for
+  `consistent`), and with `store_as` max_error and mean_error of the stored values.
+values_only: omit the optimizer slots.
+metadata: alternating keys and values, stored in the file's header.
+chain: name of a series of saves. From now on the table records which rows change after this save.
+delta: write only the changes since the last save of `chain`, which is the file's parent.
+commit: make this save the parent of the chain's next delta. Otherwise call DeTableCommitSave.
+consistent: save all rows as of the moment when the save begins. Rows that change before they are
   written are copied first.
-consistent_bytes: what those copies may take; the save fails when they need more.
-store_as: '', or what values are stored as, 'float32', 'float16', 'bfloat16' or 'int8' with a scale
-  a row. The table's values must be floating point.
-of_checkpoint: the path is that of a checkpoint of TensorFlow's, `<prefix>.data-<anything>`. If
-  `<prefix>.index` of this op's last run was not written, its file is deleted first; if it was, so
-  are the files of runs before it under that prefix. One op a table.
-keep_slots: owner and name of slots in turn; only rows with at least the matching number of
-  `keep_at_least` in the first element of each of them are written.
-keep_at_least: one decimal number for each slot of `keep_slots`; as text, for times in microseconds
-  are more than a float holds.
+consistent_bytes: greatest memory for these copies in bytes; the save fails if they need more.
+store_as: '', or the dtype in which values are stored: 'float32', 'float16', 'bfloat16', or 'int8'
+  with a scale per row. The table's values must be floating-point.
+of_checkpoint: the path belongs to a TensorFlow checkpoint, `<prefix>.data-<anything>`. If
+  `<prefix>.index` of this op's last run was not written, that run's file is deleted first. If it
+  was, the files of earlier runs under that prefix are deleted. Use one op per table.
+keep_slots: alternating owners and names of slots. Only rows are written whose slots all have at
+  least the matching number of `keep_at_least` in their first element.
+keep_at_least: one decimal number for each slot of `keep_slots`, as text: a float cannot represent
+  times in microseconds exactly.
 )doc");
 
 REGISTER_OP("DeTableSaveKeys")
@@ -90,9 +90,9 @@ REGISTER_OP("DeTableSaveKeys")
     .Output("report: string")
     .DE_SAVE_ATTRS.SetShapeFn(HandlePathKeys)
     .Doc(R"doc(
-DeTableSave of the rows of some keys alone; it belongs to no chain.
+Like DeTableSave for some keys only. The save belongs to no chain.
 
-keys: [n]; keys without a row are not in the file.
+keys: [n]; keys without a row are not written.
 )doc");
 
 REGISTER_OP("DeTableCommitSave")
@@ -101,7 +101,7 @@ REGISTER_OP("DeTableCommitSave")
     .Attr("chain: string")
     .SetShapeFn(HandleAndPath)
     .Doc(R"doc(
-Makes a save that ran with commit=false the parent of the next delta of its chain.
+Makes a save that ran with commit=false the parent of its chain's next delta.
 
 id: scalar; the save's id, from its report. It must be the chain's last save.
 )doc");
@@ -110,13 +110,13 @@ REGISTER_OP("DeTableDropChain")
     .Input("handle: resource")
     .Attr("chain: string")
     .SetShapeFn(HandleOnly)
-    .Doc("Ends a chain of saves: the table no longer notes what changes for it.");
+    .Doc("Ends a chain of saves: the table stops recording changes for it.");
 
 REGISTER_OP("DeTableChains")
     .Input("handle: resource")
     .Output("chains: string")
     .SetShapeFn(tensorflow::shape_inference::ScalarShape)
-    .Doc("JSON: for each chain of a table its name, last id and sequence, and the bytes of marks.");
+    .Doc("JSON: for each chain of a table its name, last id and sequence; the changes' memory.");
 
 REGISTER_OP("DeTableRestore")
     .Input("handle: resource")
@@ -131,21 +131,21 @@ REGISTER_OP("DeTableRestore")
     .Attr("map: bool = false")
     .SetShapeFn(Restores)
     .Doc(R"doc(
-Reads snapshot files into a live table. A file that does not fit or is damaged changes nothing.
+Reads snapshot files into a live table. If a file does not fit or is damaged, nothing changes.
 
-path: scalar or [n]; bases, each followed by its deltas in their order. Several bases are those of
-  a table that was saved in parts.
+path: scalar or [n]; bases, each followed by its deltas in order. Several bases are the parts of one
+  saved table.
 report: scalar; JSON: rows (in the table afterwards), read (from the files), bytes, seconds, id and
   sequence of the last file.
-replace: remove the rows that are not in the files, and read new keys as the saved table did.
-slots: read the optimizer slots too; else rows get their slots' initial values.
-convert: take values of another floating-point dtype, and values stored in a smaller one.
-shard_index, shard_count: read only keys that DeShardOf gives to this shard of so many.
-chain: go on with a chain of saves: its next delta belongs on the last of these files. Only for one
-  base with its deltas, read whole.
-map: where one of the files holds all and only the rows of this shard, answer from it where it lies,
-  mapped, and read it into the table when more than rows is wanted of that, such as to write them.
-  Its header, directory and footer are checked at once. The report's `read` is 0 then.
+replace: remove rows that are not in the files, and use the saved table's initial rows.
+slots: read the optimizer slots too. Otherwise rows get their slots' initial values.
+convert: convert values from another floating-point dtype, or from a smaller storage format.
+shard_index, shard_count: read only keys that DeShardOf assigns to this shard.
+chain: continue a chain of saves: its next delta follows the last of these files. Only for one base
+  with its deltas, read completely.
+map: if one of the files holds exactly the rows of this shard, map it and answer lookups from it.
+  Other uses, such as writes, first read it into the table. Checks its header, directory and footer
+  at once. The report's `read` is 0 then.
 )doc");
 
 REGISTER_OP("DeTableRestoreKeys")
@@ -161,9 +161,9 @@ REGISTER_OP("DeTableRestoreKeys")
     .Attr("shard_count: int >= 1 = 1")
     .SetShapeFn(RestoresKeys)
     .Doc(R"doc(
-DeTableRestore of some keys alone.
+Like DeTableRestore for some keys only.
 
-keys: [n]; with `replace` all others are removed.
+keys: [n]; with `replace`, all other rows are removed.
 )doc");
 
 REGISTER_OP("DeTableRestorePart")
@@ -176,9 +176,9 @@ REGISTER_OP("DeTableRestorePart")
     .Attr("convert: bool = false")
     .SetShapeFn(HandlePathRangeMask)
     .Doc(R"doc(
-Applies some rows of some sections of one snapshot file to a live table: rows replace those that are
-there, tombstones remove them. For rows that a program chooses, after DeSnapshotRead has told it the
-keys. Checks the sections it reads; verify the file first with DeSnapshotInfo.
+Applies some rows of some sections of one snapshot file to a live table: rows replace existing rows,
+tombstones remove them. Use it for rows that a program chooses by the keys from DeSnapshotRead.
+Checks the sections that it reads. Verify the file first with DeSnapshotInfo.
 
 first, count: the sections, count >= 1.
 mask: [rows and tombstones of the sections], in the order of DeSnapshotRead.

@@ -1,4 +1,4 @@
-// Ops that make strings numbers and back, for what carries numbers only.
+// Ops that convert strings to numbers and back, for transports that carry only numbers.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -19,10 +19,10 @@ REGISTER_OP("DeStringsToWords")
       return absl::OkStatus();
     })
     .Doc(R"doc(
-Returns the bytes of strings, each padded by zeros to whole words of eight.
+Returns the bytes of strings, each padded with zeros to whole 8-byte words.
 
 strings: [n].
-words: [m]; a string of k bytes has (k + 7) / 8 of them, in the byte order of this machine.
+words: [m]; a string of k bytes has (k + 7) / 8 words, in this machine's byte order.
 lengths: [n], in bytes.
 )doc");
 
@@ -38,7 +38,7 @@ REGISTER_OP("DeWordsToStrings")
       return absl::OkStatus();
     })
     .Doc(R"doc(
-Undoes DeStringsToWords.
+Reverses DeStringsToWords.
 
 words: [m].
 lengths: [n], in bytes; together they have m words.

@@ -18,7 +18,7 @@ REGISTER_OP("DeTableInsertOrAssign")
     .Attr("Tvalues: " DE_VALUE_TYPES)
     .SetShapeFn(WritesRows)
     .Doc(R"doc(
-Writes one row for each key; of several rows for one key the last wins.
+Writes one row per key. If a key occurs several times, its last row wins.
 
 keys: any shape.
 values: keys.shape + [dim].
@@ -32,7 +32,7 @@ REGISTER_OP("DeTableAccumOrAssign")
     .Attr("Tvalues: " DE_NUMBER_TYPES)
     .SetShapeFn(WritesRows)
     .Doc(R"doc(
-Adds each delta to its key's row, or makes it the row where the key has none.
+Adds each delta to its key's row. For a key without a row, the delta becomes the row.
 
 keys: any shape.
 deltas: keys.shape + [dim]; the deltas of one key add up.
@@ -50,8 +50,8 @@ REGISTER_OP("DeTableAccum")
       return ValuesFollowKeys(c, 1, 2);
     })
     .Doc(R"doc(
-Adds new_values - old_values to rows that exist and stores new_values where there is none, so that
-the changes of several workers that read the same old values all count.
+Adds new_values - old_values to existing rows, and stores new_values for keys without a row. So if
+several workers read the same old values, all their changes count.
 
 keys: any shape.
 old_values: keys.shape + [dim].
@@ -72,14 +72,14 @@ REGISTER_OP("DeTableFindOrInsert")
       c->set_output(1, c->input(1));
       return RowsOf(c, 1, 0);
     })
-    .Doc("Reads the rows of `keys` and stores the initial row of each key that had none.");
+    .Doc("Reads the rows of `keys`, and stores the initial row of each key without a row.");
 
 REGISTER_OP("DeTableErase")
     .Input("handle: resource")
     .Input("keys: Tkeys")
     .Attr("Tkeys: {int64, int32, string}")
     .SetShapeFn(HandleOnly)
-    .Doc("Removes the rows of `keys`, slots included; keys without a row are no error.");
+    .Doc("Removes the rows of `keys` with their slots. Keys without a row are no error.");
 
 REGISTER_OP("DeTableClear")
     .Input("handle: resource")
@@ -98,15 +98,15 @@ REGISTER_OP("DeTableApply")
     .Attr("average: bool = false")
     .SetShapeFn(WritesRows)
     .Doc(R"doc(
-One step of a sparse optimizer inside the table: gradients of equal keys are summed, then each key's
-row and its slots are updated in one probe. A key without a row starts from its initial row.
+Runs one step of a sparse optimizer inside the table. Sums the gradients of equal keys, then updates
+each key's row and slots in one probe. A key without a row starts from its initial row.
 
 keys: any shape.
 grads: keys.shape + [dim].
-hyper: [k]; the rule's hyperparameters in the order that optimizer_rules.h states.
-owner: scalar; the optimizer instance whose slots are updated, a name without '/'.
+hyper: [k]; the rule's hyperparameters in the order of optimizer_rules.h.
+owner: scalar; the optimizer instance that owns the slots, a name without '/'.
 rule: the update rule, such as 'adam'.
-average: whether each row's moving average is kept in the slot 'average' too; its momentum is then
+average: whether to keep each row's moving average in the slot 'average' too. Its momentum is then
   the last of `hyper`.
 )doc");
 

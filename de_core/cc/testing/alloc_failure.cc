@@ -1,5 +1,4 @@
-// The allocators of the tests that run out of memory. In a file of their own, so that no compiler
-// looks into them where they are called.
+// The allocators of the out-of-memory tests. A separate file, so that compilers cannot inline them.
 #include "de_core/cc/testing/alloc_failure.h"
 
 // NOLINTBEGIN: names that the compiler and the linker give

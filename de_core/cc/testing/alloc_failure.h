@@ -1,9 +1,9 @@
-// Runs verbs while memory runs out: the n-th allocation fails, for every n, each time in a process
-// of its own. Afterwards memory is back and the table must be as a verb that failed may leave it.
+// Runs verbs while memory runs out: the n-th allocation fails, for every n, each time in a new
+// process. Then memory is available again, and the table must be in an allowed state.
 //
 // alloc_failure.cc replaces the global operator new and wraps mmap, the engine's page memory.
-// ThreadSanitizer's build leaves these tests out: they fork while nothing else runs, thousands of
-// times, and look for no races.
+// ThreadSanitizer builds omit these tests: they fork thousands of times while nothing else runs,
+// and do not look for races.
 #ifndef DE_CORE_TESTING_ALLOC_FAILURE_H_
 #define DE_CORE_TESTING_ALLOC_FAILURE_H_
 
@@ -31,8 +31,8 @@ namespace de::engine::testing {
 
 /// Which allocations fail.
 enum class Fault : uint8_t {
-  kOnce,     ///< the n-th alone
-  kForGood,  ///< the n-th and all that follow, until memory is back
+  kOnce,     ///< only the n-th
+  kForGood,  ///< the n-th and all later ones, until memory is available again
 };
 
 /// Counts allocations of all threads while it is armed.
@@ -55,7 +55,7 @@ struct Faults {
   }
   static void Disarm() { armed = false; }
 
-  /// Calls make(), whose allocations on this thread do not count.
+  /// Calls make(). Its allocations on this thread are not counted.
   template <typename Make>
   static auto Quietly(const Make& make) {
     quiet = true;
@@ -73,7 +73,7 @@ struct Faults {
   }
 };
 
-/// Threads that wait for tasks. Run allocates nothing, and the caller takes no task: an exception
+/// Threads that wait for tasks. Run allocates nothing, and the caller runs no task. An exception
 /// that leaves a task ends the process, as in TensorFlow's pool.
 class PoolThreads final : public Executor {
  public:
@@ -123,10 +123,10 @@ class PoolThreads final : public Executor {
   std::vector<std::thread> threads_;
 };
 
-/// What became of one child process, in memory that it shares with its parent.
+/// The result of one child process, in memory shared with its parent.
 struct ChildReport {
   bool reached;         ///< an allocation failed
-  char complaint[480];  ///< empty if all was well
+  char complaint[480];  ///< empty if there is no error
 };
 
 /// The sweep of one verb.
@@ -137,8 +137,8 @@ struct SweepResult {
   std::string first_complaint;
 };
 
-/// Calls body(fault, n) in a child process; it arms Faults around the verb and returns a complaint,
-/// or nothing. `report` is shared memory.
+/// Calls body(fault, n) in a child process. It arms Faults around the verb and returns a complaint,
+/// or an empty string. `report` is in shared memory.
 template <typename Body>
 void RunChild(const Body& body, Fault fault, int64_t nth, ChildReport* report) {
   *report = {};
@@ -146,7 +146,7 @@ void RunChild(const Body& body, Fault fault, int64_t nth, ChildReport* report) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    alarm(60);  // a verb that waits for ever ends so
+    alarm(60);  // ends a verb that waits forever
     std::string complaint;
     try {
       complaint = body(fault, nth);
@@ -167,8 +167,8 @@ void RunChild(const Body& body, Fault fault, int64_t nth, ChildReport* report) {
                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
-/// Runs `body` for every n until none fails any more. Unless the environment says
-/// DE_ALLOC_SWEEP=full they are sampled: the first `dense` of them, and then fewer and fewer.
+/// Runs `body` for every n until no allocation fails. Unless the environment has
+/// DE_ALLOC_SWEEP=full, n is sampled: the first `dense` numbers, and then fewer and fewer.
 template <typename Body>
 SweepResult Sweep(const std::string& verb, int64_t dense, const Body& body) {
   const char* wish = std::getenv("DE_ALLOC_SWEEP");
@@ -192,7 +192,7 @@ SweepResult Sweep(const std::string& verb, int64_t dense, const Body& body) {
   return result;
 }
 
-/// Prints a line of the table (verb, failures injected, bad outcomes), and expects no bad one.
+/// Prints a table line (verb, failures injected, bad outcomes). Expects no bad outcome.
 inline void Report(const SweepResult& result) {
   std::printf("%-44s %8llu injected %6llu bad\n", result.verb.c_str(),
               static_cast<unsigned long long>(result.injected),

@@ -1,4 +1,4 @@
-// Saves, restores and frozen files while memory runs out: every allocation that can fail does.
+// Saves, restores and frozen files while memory runs out: lets every allocation fail.
 #include <utility>
 
 #include "de_core/cc/engine/base/guard.h"
@@ -36,9 +36,9 @@ class AllocFailureFiles : public ::testing::TestWithParam<WorldKind> {
 INSTANTIATE_TEST_SUITE_P(Kinds, AllocFailureFiles, ::testing::ValuesIn(kKinds),
                          [](const auto& info) { return "Kind" + std::to_string(info.index); });
 
-/// What the batch's keys are once it was written.
+/// Allowed states of the batch's keys after it was written.
 constexpr Allowed kWritten{k0, k1, k1};
-/// Some rows are gone, any of them.
+/// Any of the rows may be gone.
 constexpr Allowed kPartGone{k0 | kAbsent, k0 | kAbsent, kAbsent};
 
 using Files = std::vector<std::string>;
@@ -77,7 +77,7 @@ Status Restore(Table* table, const Files& files, const RestoreOptions& options,
   return RestoreTable(table, readers, options, executor, &report);
 }
 
-/// Complains unless the files hold the rows of the world.
+/// Returns a complaint unless the files contain the rows of the world.
 std::string Compare(const World& world, const Files& files) {
   const std::unique_ptr<Table> restored = world.Another();
   const Status status = Restore(restored.get(), files, {}, nullptr);
@@ -85,7 +85,7 @@ std::string Compare(const World& world, const Files& files) {
   return world.States(*restored) == world.States(*world.table) ? "" : "the files hold other rows";
 }
 
-/// Sweeps a save whose file, or the chain up to it, must hold what the table does.
+/// Sweeps a save. Its file, or the chain up to it, must contain the table's rows.
 Verb SaveOf(const char* name, Files* files, bool delta, uint64_t held_bytes) {
   Verb verb{name, {}, {}, {}, {}, {}};
   verb.run = [=](World& world, Executor* executor) {
@@ -126,7 +126,7 @@ TEST_P(AllocFailureFiles, restores) {
   RestoreOptions merge;
   merge.replace = false;
   Sweep({"restore", restore({}), kPartGone, {}, save});
-  Sweep({"restore beside rows", restore(merge), {}, {}, save});
+  Sweep({"restore into a table with rows", restore(merge), {}, {}, save});
   const auto save_chain = [&](World& world) {
     save(world);
     ASSERT_TRUE(world.table->InsertOrAssign(world.batch(), world.written(), nullptr).ok());
@@ -142,7 +142,8 @@ TEST_P(AllocFailureFiles, restores) {
          {k0 | kAbsent, kAny, kAny},
          kWritten,
          save_chain});
-  Sweep({"restore of a chain beside rows", restore(merge), kWritten, kWritten, save_chain});
+  Sweep({"restore of a chain into a table with rows", restore(merge), kWritten, kWritten,
+         save_chain});
 }
 
 TEST(RestoreMemory, rows_that_go_are_not_laid_out_anew) {
@@ -155,8 +156,8 @@ TEST(RestoreMemory, rows_that_go_are_not_laid_out_anew) {
   ASSERT_TRUE(Restore(full.get(), files, {}, nullptr).ok());
   Faults::Disarm();
   const TableStats stats = full->Stats();
-  // Blocks are mapped whole. Rows that were widened by one owner at a time would take more than
-  // twice.
+  // Blocks are mapped as a whole. Adding the slots of one owner at a time would take more than
+  // twice the memory.
   EXPECT_LT(Faults::mapped, (stats.row_bytes + stats.slot_bytes) * 2);
 }
 

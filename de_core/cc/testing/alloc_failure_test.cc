@@ -1,4 +1,4 @@
-// Verbs of a table while memory runs out: every allocation that can fail does.
+// Verbs of a table while memory runs out: lets every allocation fail.
 #include <utility>
 
 #include "de_core/cc/engine/batch/pooling.h"
@@ -30,7 +30,7 @@ constexpr WorldKind kKinds[] = {
      "capacity=100000;error_bits=4576918229304087675"},
 };
 
-const std::vector<double> kHyper = {-1, 0, 0};  // of the rule "momentum"
+const std::vector<double> kHyper = {-1, 0, 0};  // for the rule "momentum"
 
 class AllocFailure : public ::testing::TestWithParam<WorldKind> {
  protected:
@@ -42,15 +42,15 @@ INSTANTIATE_TEST_SUITE_P(Kinds, AllocFailure, ::testing::ValuesIn(kKinds),
                          [](const auto& info) { return "Kind" + std::to_string(info.index); });
 
 constexpr Allowed kAsBefore{};
-/// A batch that was written in part, or wholly.
+/// A batch that was written partly or completely.
 constexpr Allowed kPartWritten{k0, k0 | k1, kAbsent | k1};
 constexpr Allowed kWritten{k0, k1, k1};
 constexpr Allowed kPartAdded{k0, k0 | k1, kAbsent | k0 | k1};
 constexpr Allowed kAdded{k0, k1 | k2, k1 | k2};
-/// Some rows are gone, any of them.
+/// Any of the rows may be gone.
 constexpr Allowed kPartGone{k0 | kAbsent, k0 | kAbsent, kAbsent};
 
-/// Where a verb reads the batch to.
+/// Output for a verb that reads the batch.
 World::Output OutputOf(const World& world) {
   return Faults::Quietly([&] { return World::Output(&world, world.batch().size); });
 }
@@ -118,7 +118,7 @@ TEST_P(AllocFailure, optimizers) {
         world.table->FindToTrain(world.batch(), out.values(), out.found(), executor));
     return Step(world, "before", executor);
   };
-  // The first step makes lookups remember their keys.
+  // After the first step, lookups remember their keys.
   Sweep({"find_to_train and apply",
          train,
          {k0, k1 | k2, k1 | k2},

@@ -1,5 +1,5 @@
-// A table with known rows for the sweeps of alloc_failure.h, and what its rows may be after a verb
-// that ran out of memory.
+// A table with known rows for the sweeps of alloc_failure.h, and the allowed states of its rows
+// after a verb that ran out of memory.
 #ifndef DE_CORE_TESTING_ALLOC_FAILURE_WORLD_H_
 #define DE_CORE_TESTING_ALLOC_FAILURE_WORLD_H_
 
@@ -16,11 +16,11 @@
 
 namespace de::engine::testing {
 
-/// What a row is, as bits: absent, or `k` times written (an insert) or added to.
+/// The state of a row, as bits: absent, or `k` times written (an insert) or added to.
 inline constexpr uint32_t kAbsent = 1, k0 = 2, k1 = 4, k2 = 8, k3 = 16;
 
-/// What the rows of keys may be: of keys that the verb leaves alone, of its keys that had a row,
-/// and of its keys that had none.
+/// Allowed states of rows: of keys outside the batch, of the batch's keys that had a row, and of
+/// the batch's keys that had none.
 struct Allowed {
   uint32_t others = k0;
   uint32_t old = k0;
@@ -33,13 +33,13 @@ struct WorldKind {
   KeyType key_type;
   DType value_dtype;
   size_t dim;
-  const char* policy;  ///< as ParseRowPolicy takes it
+  const char* policy;  ///< in the format of ParseRowPolicy
 };
 
 class World {
  public:
-  /// `old` keys have a row; the batch holds the last part of them, as many fresh keys, and some of
-  /// them again.
+  /// `old` keys have a row. The batch contains the last of these keys, as many new keys, and some
+  /// of them a second time.
   World(const WorldKind& kind, size_t old) : kind_(kind), old_(old), first_(old - old * 2 / 5) {
     TableOptions options;
     options.key_type = kind.key_type;
@@ -60,14 +60,14 @@ class World {
     }
     written_ = RowsOf(batch_of_, 1);
     added_.assign(batch_of_.size() * kind.dim, kStep);
-    for (size_t j = ints_.size() - first_; j < batch_of_.size(); ++j) {  // once each, in all
+    for (size_t j = ints_.size() - first_; j < batch_of_.size(); ++j) {  // each once in total
       std::fill_n(added_.begin() + static_cast<std::ptrdiff_t>(j * kind.dim), kind.dim, 0.0F);
     }
     std::vector<size_t> all(old);
     for (size_t i = 0; i < old; ++i) all[i] = i;
     EXPECT_TRUE(table->InsertOrAssign(Some(0, old), RowsOf(all, 0).values(), nullptr).ok());
     if (!floats()) return;
-    // Slots before and behind those that are watched.
+    // Slots before and after the watched ones.
     const auto ensure = [&](const char* owner) {
       EXPECT_TRUE(table->EnsureSlots(owner, {{"momentum", DType::kFloat32, kind.dim, 0}}).ok());
     };
@@ -86,7 +86,7 @@ class World {
   size_t dim() const { return kind_.dim; }
   size_t old() const { return old_; }
 
-  /// Keys [begin, end) of those with a row and those without behind them.
+  /// Keys [begin, end). Keys with a row come first, then keys without.
   Keys Some(size_t begin, size_t end) const {
     return kind_.key_type == KeyType::kString ? Keys{nullptr, views_.data() + begin, end - begin}
                                               : Keys{ints_.data() + begin, nullptr, end - begin};
@@ -97,12 +97,12 @@ class World {
                ? Keys{nullptr, batch_views_.data(), batch_views_.size()}
                : Keys{batch_ints_.data(), nullptr, batch_ints_.size()};
   }
-  /// Rows of the batch, written once.
+  /// The rows of the batch, written once.
   Values written() const { return written_.values(); }
-  /// What adding once to each key's row adds, and what an optimizer of rate -1 adds.
+  /// The values that add once to each key's row, also with an optimizer of learning rate -1.
   const float* added() const { return added_.data(); }
 
-  /// Reads all keys; complains of rows that may not be so.
+  /// Reads all keys. Complains about rows in a state that is not allowed.
   std::string Check(const Allowed& allowed) const {
     Output out(this, all().size);
     const Status status = table->Find(all(), out.values(), out.found(), nullptr);
@@ -125,7 +125,7 @@ class World {
     return complaint.empty() ? CheckSlots() : complaint;
   }
 
-  /// The states of all rows, as the table tells them.
+  /// The states of all rows, read from the table.
   std::vector<uint32_t> States(const Table& of) const {
     Output out(this, all().size);
     std::vector<uint32_t> states(all().size);
@@ -141,7 +141,7 @@ class World {
     return made;
   }
 
-  /// Values of a batch that is read. Set allocates nothing for long.
+  /// Receives the values of a batch. Set usually allocates nothing.
   class Output final : public ValueSink {
    public:
     Output(const World* world, size_t keys)
@@ -157,7 +157,7 @@ class World {
     void Set(size_t element, std::string_view bytes) override {
       texts_[element].assign(bytes.data(), bytes.size());
     }
-    /// Of key i, where the batch is all().
+    /// The state of key i, if the batch is all().
     uint32_t StateOf(size_t i) const {
       const size_t dim = world_->dim();
       for (const auto& [times, state] : {std::pair{0, k0}, {1, k1}, {2, k2}, {3, k3}}) {
@@ -191,7 +191,7 @@ class World {
  private:
   static constexpr float kStep = 1 << 20;
 
-  /// Rows of some keys, `times` written.
+  /// Rows of some keys, written `times` times.
   struct Rows {
     std::vector<float> floats;
     std::vector<std::string> texts;
@@ -231,7 +231,7 @@ class World {
     return "export visits " + std::to_string(exported) + " rows of " + std::to_string(present);
   }
 
-  /// The slots of rows that no verb writes to.
+  /// Checks the slots of rows that no verb writes to.
   std::string CheckSlots() const {
     if (!floats() || !table->layout().HasOwner("watched")) return "";
     std::vector<float> slots(first_ * dim());
@@ -257,17 +257,17 @@ class World {
   std::vector<float> added_;
 };
 
-/// A verb of a table and what it does to rows.
+/// A verb of a table and its effect on rows.
 struct Verb {
   std::string name;
   std::function<Status(World&, Executor*)> run;
   Allowed failed{};
   Allowed done{};
   std::function<void(World&)> prepare = {};                        ///< once, before the sweep
-  std::function<std::string(const World&, int runs)> verify = {};  ///< when it has succeeded
+  std::function<std::string(const World&, int runs)> verify = {};  ///< after success
 };
 
-/// Sweeps a verb in a world of its own, on the caller's thread and, in a larger one, on a pool's.
+/// Sweeps a verb in a world of its own: on the caller's thread, and in a larger world on a pool.
 inline void SweepVerb(const WorldKind& kind, const Verb& verb) {
   for (const size_t threads : {size_t{0}, size_t{2}}) {
     World world(kind, threads == 0 ? 1200 : 9000);

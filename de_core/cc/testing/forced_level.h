@@ -1,4 +1,4 @@
-// One level of vectors for the engine, whatever the processor has.
+// Forces one SIMD level of the engine for tests.
 #ifndef DE_CORE_TESTING_FORCED_LEVEL_H_
 #define DE_CORE_TESTING_FORCED_LEVEL_H_
 
@@ -8,7 +8,7 @@
 
 namespace de::engine {
 
-/// Lets the engine use one level while it lives, or the level in use before where that is lower.
+/// Makes the engine use `level` during its lifetime, or the current level if that is lower.
 class ForcedLevel {
  public:
   explicit ForcedLevel(SimdLevel level) noexcept { ActiveSimdLevel() = std::min(level, before_); }
@@ -16,7 +16,7 @@ class ForcedLevel {
   ForcedLevel(const ForcedLevel&) = delete;
   ForcedLevel& operator=(const ForcedLevel&) = delete;
 
-  /// Whether the level in use is the one that was asked for.
+  /// True if the current level is `level`.
   bool is(SimdLevel level) const noexcept { return ActiveSimdLevel() == level; }
 
  private:

@@ -1,4 +1,4 @@
-// A file on a disk that is nearly full.
+// A file on a nearly full disk.
 #ifndef DE_CORE_TESTING_FULL_SINK_H_
 #define DE_CORE_TESTING_FULL_SINK_H_
 
@@ -8,7 +8,7 @@
 
 namespace de::engine::testing {
 
-/// Has room for so many bytes.
+/// Has room for a limited number of bytes.
 class FullSink final : public ByteSink {
  public:
   explicit FullSink(size_t room) : room_(room) {}

@@ -1,4 +1,4 @@
-// Tables of integer keys and float rows, the files they are saved into, and what those say.
+// Tables of integer keys and float rows, their saved files, and the files' contents.
 #ifndef DE_CORE_TESTING_SAVED_TABLE_H_
 #define DE_CORE_TESTING_SAVED_TABLE_H_
 
@@ -67,7 +67,7 @@ inline std::vector<int64_t> Numbers(int64_t first, size_t count) {
   return keys;
 }
 
-/// Saves and returns the file's bytes; empty where the save failed.
+/// Saves and returns the file's bytes; empty if the save failed.
 inline std::string Save(Table* table, SaveOptions options, uint8_t number,
                         Executor* executor = nullptr, bool done = true) {
   options.id[0] = number;
@@ -88,7 +88,7 @@ inline SaveOptions ChainOf(const char* name, bool delta) {
   return options;
 }
 
-/// Files as readers.
+/// Readers of files in memory.
 class Readers {
  public:
   explicit Readers(const std::vector<std::string>& files) {
@@ -118,7 +118,7 @@ inline std::map<int64_t, std::vector<float>> Restored(const std::vector<std::str
   return Contents(*table);
 }
 
-/// Adds all that the source has to give to `rows`, piece by piece; `between` is called behind each.
+/// Collects all rows of the source into `rows`, piece by piece. Calls `between` after each piece.
 template <typename Between>
 Status CollectAll(SaveSource* source, SavedRows* rows, const Between& between) {
   for (SaveSource::Range range : source->ranges()) {

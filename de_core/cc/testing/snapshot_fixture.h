@@ -1,4 +1,5 @@
-// Tables to write into snapshots, and what the snapshot tests and the fuzz target do to the bytes.
+// Sample tables for snapshots, and modifications of snapshot bytes for the tests and the fuzz
+// target.
 #ifndef DE_CORE_TESTING_SNAPSHOT_FIXTURE_H_
 #define DE_CORE_TESTING_SNAPSHOT_FIXTURE_H_
 
@@ -21,13 +22,13 @@
 
 namespace de::engine::testing {
 
-/// Key of row i: int64 keys in both representations, or a string of 0 to 40 bytes, NULs included.
+/// Key of row i: int64 keys in both representations, or a string of 0 to 40 bytes with NULs.
 struct SampleKey {
   int64_t number = 0;
   std::string text;
 };
 
-/// A table of random rows, in the order a live table hands them over.
+/// A table of random rows, in the order in which a live table passes them to the writer.
 class SampleTable {
  public:
   SampleTable(RowLayout layout, size_t rows, uint64_t seed = 1) : layout_(std::move(layout)) {
@@ -69,10 +70,10 @@ class SampleTable {
   }
   const std::string& value(size_t i, size_t j) const { return values_[i * layout_.dim() + j]; }
 
-  /// Whether a delta says that the key is gone.
+  /// True if a delta has a tombstone for the key.
   static bool IsGone(size_t i) { return i % 3 == 0; }
 
-  /// Writes the table in 2^bits sections; a delta holds two thirds of its rows.
+  /// Writes the table in 2^bits sections. A delta contains two thirds of its rows.
   Status Write(ByteSink* sink, SnapshotHeader header, uint32_t bits,
                std::optional<DType> store_as = std::nullopt) const {
     header.layout = layout_;
@@ -127,7 +128,7 @@ class SampleTable {
   std::vector<std::string> values_;
 };
 
-/// A header with something in every field.
+/// Returns a header with a value in every field.
 inline SnapshotHeader SampleHeader() {
   SnapshotHeader header;
   for (size_t i = 0; i < header.id.size(); ++i) header.id[i] = static_cast<uint8_t>(i + 1);
@@ -140,7 +141,7 @@ inline SnapshotHeader SampleHeader() {
   return header;
 }
 
-/// The header of a delta on the file that has `parent`.
+/// Returns the header of a delta to the file with header `parent`.
 inline SnapshotHeader SampleDeltaHeader(const SnapshotHeader& parent) {
   SnapshotHeader header = parent;
   header.kind = SnapshotKind::kDelta;
@@ -150,8 +151,8 @@ inline SnapshotHeader SampleDeltaHeader(const SnapshotHeader& parent) {
   return header;
 }
 
-/// Bytes at a multiple of 64 in a block of exactly their size, so that a sanitizer sees the first
-/// byte read behind them.
+/// Bytes aligned to 64, in a block of exactly their size, so that a sanitizer detects the first
+/// byte read past the end.
 class AlignedBytes {
  public:
   explicit AlignedBytes(std::string_view bytes)
@@ -171,7 +172,7 @@ class AlignedBytes {
   char* data_;
 };
 
-/// A source that is not in memory, as a remote file is not.
+/// A source whose bytes are not in memory, like a remote file.
 class ReadOnlySource final : public ByteSource {
  public:
   explicit ReadOnlySource(std::string_view bytes) : span_(bytes.data(), bytes.size()) {}
@@ -184,8 +185,8 @@ class ReadOnlySource final : public ByteSource {
   SpanSource span_;
 };
 
-/// Recomputes every checksum of damaged bytes, so that the checks behind them are reached. Stops
-/// where the damage makes the rest unreachable.
+/// Recomputes every checksum of damaged bytes, so that later checks are reached. Stops if the
+/// damage makes the rest unreachable.
 inline void Reseal(std::string* bytes) {
   const auto put_crc = [&](size_t begin, size_t end) {
     const uint32_t crc = Crc32c(bytes->data() + begin, end - begin);

@@ -1,4 +1,4 @@
-// What a table should hold, kept in a std::unordered_map: rows of one byte string an element.
+// The expected contents of a table in a std::unordered_map: rows of one byte string per element.
 #ifndef DE_CORE_TESTING_TABLE_ORACLE_H_
 #define DE_CORE_TESTING_TABLE_ORACLE_H_
 
@@ -46,7 +46,7 @@ class TableOracle {
   Rows& rows() { return rows_; }
   bool has_momentum() const { return has_momentum_; }
 
-  /// Key i of a batch as bytes.
+  /// Returns key i of a batch as bytes.
   static std::string KeyOf(const Keys& keys, size_t i) {
     return keys.strings == nullptr ? BytesOf(keys.ints[i]) : std::string(keys.strings[i]);
   }
@@ -63,7 +63,7 @@ class TableOracle {
     return values;
   }
 
-  /// What a lookup of key i reads.
+  /// Returns the expected result of a lookup of key i.
   std::vector<std::string> Read(const Keys& keys, size_t i) const {
     const auto at = rows_.find(KeyOf(keys, i));
     return at == rows_.end() ? InitialValues(keys, i) : at->second.values;
@@ -104,7 +104,7 @@ class TableOracle {
     if (rows_.count(KeyOf(keys, i)) == 0) Assign(keys, i, InitialValues(keys, i));
   }
 
-  /// The rule "momentum" for one distinct key of float32 rows, whose summed gradient is given.
+  /// The rule "momentum" for one distinct key of float32 rows. `gradient` is already summed.
   void Momentum(const Keys& keys, size_t i, const std::vector<float>& gradient, float lr,
                 float momentum) {
     FindOrInsert(keys, i);

@@ -1,4 +1,4 @@
-// Executors for what the engine does on several threads: real ones, and a hostile one.
+// Executors for the engine's multithreaded code: real ones, and an adversarial one.
 #ifndef DE_CORE_TESTING_TEST_EXECUTOR_H_
 #define DE_CORE_TESTING_TEST_EXECUTOR_H_
 
@@ -10,7 +10,7 @@
 
 namespace de::engine {
 
-/// Runs every task on a thread of its own, the last task first.
+/// Runs every task on a new thread, the last task first.
 class Threads final : public Executor {
  public:
   explicit Threads(size_t count) : count_(count) {}
@@ -25,7 +25,7 @@ class Threads final : public Executor {
   size_t count_;
 };
 
-/// Claims three threads and runs their tasks one after the other, the last one first.
+/// Reports three threads, but runs the tasks one after another, the last one first.
 class Backwards final : public Executor {
  public:
   size_t threads() const override { return 3; }

@@ -1,5 +1,5 @@
-// Where snapshot bytes go to and come from. The kernels implement these on TensorFlow's file
-// systems; the span and string below serve mapped files and tests.
+// Sinks and sources of snapshot bytes. The kernels implement them on TensorFlow's file systems. The
+// span and the string below serve mapped files and tests.
 #ifndef DE_CORE_ENGINE_BYTE_STREAM_H_
 #define DE_CORE_ENGINE_BYTE_STREAM_H_
 
@@ -12,7 +12,7 @@
 
 namespace de::engine {
 
-/// Takes the bytes of a file from first to last. Used by one thread at a time.
+/// Receives the bytes of a file in order. Used by one thread at a time.
 class ByteSink {
  public:
   virtual ~ByteSink() = default;
@@ -20,14 +20,14 @@ class ByteSink {
   virtual Status Append(const void* data, size_t size) = 0;
 };
 
-/// Bytes that can be read at any offset, by several threads at once.
+/// Bytes that can be read at any offset. Thread-safe.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
   virtual uint64_t size() const noexcept = 0;
   /// Fills out[0, size) from `offset`. Reading past the end is an error, never a short read.
   virtual Status Read(uint64_t offset, size_t size, void* out) const = 0;
-  /// The bytes themselves where they lie in memory (a mapped file), else nullptr.
+  /// The bytes themselves if they are in memory (a mapped file), otherwise nullptr.
   virtual const char* data() const noexcept { return nullptr; }
 };
 
@@ -44,7 +44,7 @@ class StringSink final : public ByteSink {
   std::string bytes_;
 };
 
-/// Reads a span that it does not own and that outlives it.
+/// Reads a span that it does not own. The span must outlive it.
 class SpanSource final : public ByteSource {
  public:
   SpanSource(const char* data, size_t size) noexcept : data_(data), size_(size) {}

@@ -10,8 +10,8 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::infinity();
 
-/// "max 100000" or "50000 100000" of version 2. Of version 1 the two numbers lie in two files, and
-/// -1 says that there is no quota.
+/// Version 2 stores "max 100000" or "50000 100000" in one file. Version 1 stores the two numbers in
+/// two files, where -1 means no quota.
 double QuotaIn(const std::string& folder, bool unified) {
   double quota = -1;
   double period = 0;
@@ -24,7 +24,7 @@ double QuotaIn(const std::string& folder, bool unified) {
   return quota > 0 && period > 0 ? quota / period : kNone;
 }
 
-/// In a container the path may be the host's, of which only the end, or nothing, is mounted.
+/// In a container the path may be the host's. Then only its end, or nothing of it, is mounted.
 double LeastQuota(const std::string& mount, std::string path, bool unified) {
   double least = QuotaIn(mount, unified);
   while (!path.empty() && path != "/") {
@@ -62,7 +62,7 @@ double Read(const std::string& root) {
 double CpuQuota(const std::string& root) noexcept {
   try {
     return Read(root);
-  } catch (...) {  // without memory
+  } catch (...) {  // out of memory
     return kNone;
   }
 }

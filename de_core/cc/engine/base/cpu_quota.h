@@ -1,4 +1,4 @@
-// How many cores a container lets the process use, which may be fewer than it sees.
+// Number of cores that a container allows. The process may see more cores than that.
 #ifndef DE_CORE_ENGINE_CPU_QUOTA_H_
 #define DE_CORE_ENGINE_CPU_QUOTA_H_
 
@@ -6,9 +6,9 @@
 
 namespace de::engine {
 
-/// The least quota of CPU time, in cores, of the process's control group (version 1 or 2) and those
-/// above it; infinity where there is none or none can be read. `root` stands before the paths of
-/// /proc and /sys, for tests.
+/// Returns the smallest CPU quota, in cores, of the process's control group (version 1 or 2) and
+/// its ancestors. Returns infinity if there is no quota or none can be read. Tests pass a `root`,
+/// which is prepended to the paths of /proc and /sys.
 double CpuQuota(const std::string& root = "") noexcept;
 
 }  // namespace de::engine

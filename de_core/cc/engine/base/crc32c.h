@@ -17,11 +17,12 @@ enum class Crc32cKind : uint8_t {
 /// Whether `kind` was compiled in and this machine can run it.
 bool Crc32cSupported(Crc32cKind kind) noexcept;
 
-/// The checksum of bytes that were checksummed to `crc` so far (0 for none) followed by
-/// data[0, size). Uses the fastest implementation of this machine.
+/// Extends a checksum by data[0, size). `crc` is the checksum of the bytes before, 0 if there are
+/// none. Uses the fastest implementation that this machine supports.
 uint32_t Crc32cExtend(uint32_t crc, const void* data, size_t size) noexcept;
 
-/// The same by one implementation; an unsupported one falls back to kPortable. For tests.
+/// Like Crc32cExtend, with the given implementation, or with kPortable if it is unsupported. For
+/// tests.
 uint32_t Crc32cExtendWith(Crc32cKind kind, uint32_t crc, const void* data, size_t size) noexcept;
 
 inline uint32_t Crc32c(const void* data, size_t size) noexcept {

@@ -1,4 +1,4 @@
-// The engine's boundary: what the standard library throws becomes a Status.
+// Converts exceptions of the standard library to a Status at the engine's boundary.
 #ifndef DE_CORE_ENGINE_GUARD_H_
 #define DE_CORE_ENGINE_GUARD_H_
 
@@ -10,7 +10,8 @@
 
 namespace de::engine {
 
-/// A Status with `text`, or with a short text that takes no memory where there is none.
+/// Returns a Status with `text`. If there is no memory for the text, uses a short one that needs
+/// none.
 inline Status FailedWith(Code code, const char* text) noexcept {
   try {
     return {code, text};
@@ -19,7 +20,7 @@ inline Status FailedWith(Code code, const char* text) noexcept {
   }
 }
 
-/// Runs `verb`, which returns a Status.
+/// Runs `verb`, which returns a Status. Converts exceptions to a Status.
 template <typename Verb>
 Status Guarded(const Verb& verb) noexcept {
   try {

@@ -1,4 +1,4 @@
-// Tasks of a verb that may fail, on one thread or several: the verb gets one failure back.
+// Runs a verb's tasks on one thread or several. If tasks fail, the verb gets one of the failures.
 #ifndef DE_CORE_ENGINE_GUARDED_TASKS_H_
 #define DE_CORE_ENGINE_GUARDED_TASKS_H_
 
@@ -13,10 +13,10 @@
 
 namespace de::engine {
 
-/// Keeps the failure that comes first of tasks that run at once.
+/// Stores the first failure of tasks that run in parallel.
 class FirstFailure {
  public:
-  /// Runs a task, which returns a Status, and keeps what is not OK.
+  /// Runs a task, which returns a Status. Stores the Status if it is not OK.
   template <typename Task>
   void Run(const Task& task) noexcept {
     Status status = Guarded(task);
@@ -26,10 +26,10 @@ class FirstFailure {
     failure_ = std::move(status);
   }
 
-  /// For tasks of many steps: the others' work is in vain.
+  /// True if a task failed. A long task can check this and stop early.
   bool failed() const noexcept { return failed_.load(std::memory_order_relaxed); }
 
-  /// OK if none failed. When all tasks are done.
+  /// Returns OK if no task failed. Call it when all tasks are done.
   Status Take() noexcept { return std::move(failure_); }
 
  private:
@@ -38,8 +38,8 @@ class FirstFailure {
   Status failure_;
 };
 
-/// Calls task(0) … task(count - 1), which return a Status, on `executor` or, if it is nullptr, one
-/// after the other, and returns a failure of one when all are done.
+/// Calls task(0) … task(count - 1), which return a Status, on `executor`, or one after another if
+/// it is nullptr. Returns the Status of a failed task, or OK, when all are done.
 template <typename Task>
 Status RunGuarded(Executor* executor, size_t count, const Task& task) noexcept {
   FirstFailure failure;

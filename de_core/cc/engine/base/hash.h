@@ -1,5 +1,5 @@
-// The hashes of a table. Both are persistent promises: snapshots are sorted by Mix64, and which
-// device, process or file a key belongs to is ShardOfKey, the same on every build and machine.
+// The hash functions of a table. Both must never change: snapshots are sorted by Mix64, and
+// ShardOfKey assigns keys to devices, processes and files, on every build and machine.
 #ifndef DE_CORE_ENGINE_HASH_H_
 #define DE_CORE_ENGINE_HASH_H_
 
@@ -53,8 +53,8 @@ inline uint32_t ReduceLow32(uint64_t hash, uint32_t n) noexcept {
   return static_cast<uint32_t>((static_cast<uint64_t>(static_cast<uint32_t>(hash)) * n) >> 32);
 }
 
-/// 64-bit hash of a byte string; the word under which a string key is indexed. Bytes are read as
-/// little-endian words on every machine. Strings that collide are told apart by their bytes.
+/// Returns the 64-bit hash of a byte string, under which a string key is indexed. Reads the bytes
+/// as little-endian words on every machine. Colliding strings are distinguished by their bytes.
 inline uint64_t HashBytes(std::string_view bytes) noexcept {
   uint64_t hash = 0x9e3779b97f4a7c15ULL ^ (bytes.size() * 0xff51afd7ed558ccdULL);
   const char* data = bytes.data();
@@ -79,8 +79,8 @@ inline uint64_t HashBytes(std::string_view bytes) noexcept {
   return hash;
 }
 
-/// Which of `shards` devices, processes or files the key word belongs to. Independent of the bits
-/// by which a table places the key inside itself.
+/// Returns the device, process or file of a key word, one of `shards`. Independent of the hash bits
+/// that place the key inside a table.
 inline uint32_t ShardOfKey(uint64_t word, uint32_t shards) noexcept {
   return static_cast<uint32_t>(ReduceHigh(Mix64(word ^ 0xd6e8feb86659fd93ULL), shards));
 }

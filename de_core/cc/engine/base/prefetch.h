@@ -1,4 +1,4 @@
-// Asking for memory before it is used.
+// Prefetches memory before it is used.
 #ifndef DE_CORE_ENGINE_PREFETCH_H_
 #define DE_CORE_ENGINE_PREFETCH_H_
 
@@ -7,30 +7,29 @@
 
 namespace de::engine {
 
-/// Brings the cache line of `at` to the second-level cache. A core has buffers for many more misses
-/// of that one than of the first, and reading from there costs less than waiting for such a buffer:
-/// lookups in a table beyond the caches take half the time (docs/benchmarks.md).
+/// Prefetches the cache line of `at` into the second-level cache. A core can have many more misses
+/// outstanding there than in the first level. Lookups in a table larger than the caches take half
+/// the time (docs/benchmarks.md).
 inline void PrefetchFar(const void* at) noexcept {
   __builtin_prefetch(at, /*write=*/0, /*locality=*/2);
-  // GCC takes a function that does nothing else for one without effect and drops its calls.
+  // GCC removes calls of a function that contains only a prefetch. The asm keeps them.
   asm volatile("" : : "r"(at));
 }
 
-/// Makes the compiler forget what it knows of a number, or it branches on what nobody can predict.
+/// Hides a number's origin from the compiler. Otherwise it would generate an unpredictable branch.
 template <typename Number>
 inline void HideFromCompiler(Number* number) noexcept {
   asm("" : "+r"(*number));
 }
 
-/// Brings the cache line of `at` to the first-level cache, to be written: where the lines of an
-/// output are not written one after the other, the processor does not foresee them, and stores
-/// wait.
+/// Prefetches the cache line of `at` into the first-level cache, for writing. The hardware does not
+/// predict output lines that are not written in order, so stores would wait.
 inline void PrefetchToWrite(const void* at) noexcept {
   __builtin_prefetch(at, /*write=*/1, /*locality=*/3);
   asm volatile("" : : "r"(at));
 }
 
-/// PrefetchFar of every cache line of [at, at + bytes).
+/// Calls PrefetchFar for every cache line of [at, at + bytes).
 inline void PrefetchBytes(const char* at, size_t bytes) noexcept {
   const uintptr_t last = (reinterpret_cast<uintptr_t>(at) + bytes - 1) & ~uintptr_t{63};
   for (uintptr_t line = reinterpret_cast<uintptr_t>(at) & ~uintptr_t{63}; line <= last;
@@ -39,16 +38,16 @@ inline void PrefetchBytes(const char* at, size_t bytes) noexcept {
   }
 }
 
-/// The same for a width known to the compiler: without a branch, for it does not ask how `at` is
-/// aligned.
+/// Like PrefetchBytes for a width known to the compiler. Has no branch, because it ignores the
+/// alignment of `at`.
 template <size_t kBytes>
 inline void PrefetchBytes(const char* at) noexcept {
   for (size_t i = 0; i < kBytes - 1; i += 64) PrefetchFar(at + i);
   PrefetchFar(at + kBytes - 1);
 }
 
-/// The cache lines of [at, at + bytes) but the first, for `bytes` in (kMost - 64, kMost]. A row
-/// that is `aligned` to lines has no part in one more.
+/// Prefetches the cache lines of [at, at + bytes) except the first, for `bytes` in (kMost - 64,
+/// kMost]. An unaligned row may spill into one more line, which is prefetched too.
 template <size_t kMost>
 inline void PrefetchRest(const char* at, size_t bytes, bool aligned) noexcept {
   for (size_t i = 64; i < kMost - 1; i += 64) PrefetchFar(at + i);

@@ -1,4 +1,4 @@
-// Which shard of a table holds a key.
+// Computes the shard of a key.
 #ifndef DE_CORE_ENGINE_SHARD_NUMBER_H_
 #define DE_CORE_ENGINE_SHARD_NUMBER_H_
 
@@ -7,7 +7,7 @@
 
 namespace de::engine {
 
-/// The top bits of a key's hash are the number of its shard.
+/// The top bits of a key's hash are its shard number.
 inline constexpr uint32_t kShardBits = 4;
 inline constexpr uint32_t kShards = 1U << kShardBits;
 
@@ -15,7 +15,7 @@ inline uint32_t ShardOfHash(uint64_t hash) noexcept {
   return static_cast<uint32_t>(hash >> (64 - kShardBits));
 }
 
-/// A key as the index sees it. `bytes` is set for string keys only.
+/// A key as the index sees it. `bytes` is set only for string keys.
 struct IndexKey {
   uint64_t word;
   uint64_t hash;

@@ -1,12 +1,12 @@
-// Vectors of 32-bit lanes for simd_draws.inc: eight with AVX2, sixteen with AVX-512. Each operation
-// gives the bits that its counterpart on one lane gives.
+// Vectors of 32-bit lanes for simd_draws.inc: eight lanes with AVX2, sixteen with AVX-512. Each
+// operation gives exactly the bits of its scalar counterpart.
 #ifndef DE_CORE_ENGINE_SIMD_LANES_H_
 #define DE_CORE_ENGINE_SIMD_LANES_H_
 
 #if defined(__x86_64__)
 #define DE_SIMD_DRAWS 1
 
-// GCC 12 takes the undefined registers of its own AVX-512 functions for mistakes of the caller.
+// GCC 12 wrongly warns about undefined registers inside its own AVX-512 functions.
 #pragma GCC diagnostic push
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -19,10 +19,10 @@
 
 #include "de_core/cc/engine/base/simd_targets.h"
 
-/// For functions of vectors; they may be called by each other and by those of the same target.
+/// For functions on vectors. Only functions of the same target may call them.
 #define DE_EIGHT [[gnu::target(DE_AVX2_TARGET), gnu::always_inline]] inline
 #define DE_SIXTEEN [[gnu::target(DE_AVX512_TARGET), gnu::always_inline]] inline
-/// For one that is called from functions of the baseline; all that it calls becomes part of it.
+/// For functions that baseline code calls. Everything that they call is inlined.
 #define DE_SIXTEEN_CALL [[gnu::target(DE_AVX512_TARGET), gnu::flatten, gnu::noinline]]
 
 namespace de::engine {
@@ -52,20 +52,20 @@ struct EightLanes {
   }
   DE_EIGHT static Floats Least(Floats a, Floats b) noexcept { return _mm256_min_ps(a, b); }
   DE_EIGHT static Floats Most(Floats a, Floats b) noexcept { return _mm256_max_ps(a, b); }
-  /// The digits of a positive number: it divided by a power of two, in [1, 2).
+  /// Returns the significand of a positive number: the number divided by a power of two, in [1, 2).
   DE_EIGHT static Floats Digits(Floats a) noexcept {
     const __m256i digits = _mm256_and_si256(Bits(a), _mm256_set1_epi32(0x7fffff));
     return _mm256_castsi256_ps(_mm256_or_si256(digits, _mm256_set1_epi32(0x3f800000)));
   }
-  /// A positive number with the uppermost bit of `sign`.
+  /// Gives a positive number the uppermost bit of `sign`.
   DE_EIGHT static Floats WithSign(Floats a, Ints sign) noexcept {
     const __m256 uppermost = _mm256_set1_ps(-0.0F);
     return _mm256_or_ps(a, _mm256_and_ps(_mm256_castsi256_ps(sign), uppermost));
   }
   DE_EIGHT static void Store(float* to, Floats a) noexcept { _mm256_storeu_ps(to, a); }
 
-  /// Eight numbers in a register to choose from: a permutation of what is in memory takes four
-  /// times as long.
+  /// Loads eight numbers into a register, to permute them there. A permutation from memory takes
+  /// four times as long.
   DE_EIGHT static Floats Load(const float* from) noexcept {
     Floats a = _mm256_load_ps(from);
     asm("" : "+x"(a));

@@ -1,4 +1,5 @@
-// Which vectors the engine uses: the widest that the processor has, or those that DE_SIMD names.
+// The SIMD level of the engine: the best that the processor supports, or the one that DE_SIMD
+// names.
 #ifndef DE_CORE_ENGINE_SIMD_LEVEL_H_
 #define DE_CORE_ENGINE_SIMD_LEVEL_H_
 
@@ -8,26 +9,26 @@
 
 namespace de::engine {
 
-/// Each level includes those before it. All give the same bits.
+/// Each level includes those before it. All levels give the same bits.
 enum class SimdLevel : uint8_t {
-  kScalar,  ///< what every processor of the architecture has
+  kScalar,  ///< the architecture's baseline
   kAvx2,    ///< x86-64 with AVX2 and FMA
   kAvx512,  ///< x86-64 with AVX-512 F, BW, DQ, VL and VBMI2
 };
 
-/// The highest level that this processor has.
+/// Returns the highest level that this processor supports.
 SimdLevel BestSimdLevel() noexcept;
 
-/// Reads a level's name: scalar, avx2 or avx512. Null or "" means the best level. InvalidArgument
-/// for another name, and for a level that this processor lacks.
+/// Parses a level's name: scalar, avx2 or avx512. Null or "" means the best level. Returns
+/// InvalidArgument for another name, or for a level that this processor does not support.
 Status ParseSimdLevel(const char* name, SimdLevel* level);
 
-/// The error of the environment variable DE_SIMD, if it has one. A process with such an error makes
-/// and opens no table.
+/// Returns the error in the environment variable DE_SIMD, if any. With an error, the process cannot
+/// create or open tables.
 Status SimdLevelStatus();
 
-/// The level in use. DE_SIMD is read at the first call; a DE_SIMD with an error means the best
-/// level. Tests set the level, while no table is at work.
+/// The level in use. The first call reads DE_SIMD; an invalid DE_SIMD selects the best level. Tests
+/// may set the level while no table is in use.
 SimdLevel& ActiveSimdLevel() noexcept;
 
 }  // namespace de::engine

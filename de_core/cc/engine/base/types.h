@@ -1,4 +1,4 @@
-// The value and key types of a table, and the spans its verbs take.
+// The value and key types of a table, and the key batches that verbs take.
 #ifndef DE_CORE_ENGINE_TYPES_H_
 #define DE_CORE_ENGINE_TYPES_H_
 
@@ -65,26 +65,26 @@ constexpr bool IsFloating(DType dtype) noexcept {
          dtype == DType::kBFloat16;
 }
 
-/// A batch of keys: exactly one of the two pointers is set, as the table's KeyType says.
+/// A batch of keys. The table's KeyType decides which of the two pointers is set.
 struct Keys {
   const int64_t* ints = nullptr;              // (size)
   const std::string_view* strings = nullptr;  // (size)
   size_t size = 0;
 
-  /// Keys [begin, begin + count) of this batch.
+  /// Returns keys [begin, begin + count) of this batch.
   Keys Slice(size_t begin, size_t count) const noexcept {
     return {ints == nullptr ? nullptr : ints + begin,
             strings == nullptr ? nullptr : strings + begin, count};
   }
 };
 
-/// Largest row value the table accepts, in elements.
+/// Greatest number of elements in a row's value.
 inline constexpr size_t kMaxDim = 4096;
 
-/// Most keys of a batch: vector instructions take positions in it as signed 32 bits.
+/// Greatest number of keys in a batch: vector instructions use positions in it as signed 32 bits.
 inline constexpr size_t kMaxBatch = 0x7fffffff;
 
-/// InvalidArgument for a batch of too many keys; reads none of them.
+/// Returns InvalidArgument if a batch has too many keys. Does not read the keys.
 inline Status CheckBatch(size_t keys) {
   if (keys <= kMaxBatch) return Status::Ok();
   return Status::InvalidArgument("a batch must hold at most 2^31 - 1 keys: divide it. Received: " +

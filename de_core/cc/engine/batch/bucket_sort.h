@@ -1,4 +1,4 @@
-// Sorting by hashes, which are as good as random, in a time in proportion to their number.
+// Sorts by hash in linear time. Hashes are as good as random.
 #ifndef DE_CORE_ENGINE_BUCKET_SORT_H_
 #define DE_CORE_ENGINE_BUCKET_SORT_H_
 
@@ -9,9 +9,8 @@
 
 namespace de::engine {
 
-/// Sorts `items` by `less`, which compares their member `hash` first. Their hashes share the
-/// leading `shared_bits` (0 to 31). Whoever chooses keys by their hashes makes it no slower than
-/// std::sort.
+/// Sorts `items` by `less`, which compares the member `hash` first. All hashes share the leading
+/// `shared_bits` (0 to 31). With adversarial hashes it is no slower than std::sort.
 template <typename T, typename Less>
 void SortByHash(T* items, size_t count, uint32_t shared_bits, const Less& less) {
   constexpr size_t kFew = 64;
@@ -19,7 +18,7 @@ void SortByHash(T* items, size_t count, uint32_t shared_bits, const Less& less) 
     std::sort(items, items + count, less);
     return;
   }
-  // As many buckets as items, so that most have one or none.
+  // Use as many buckets as items, so that most buckets have at most one item.
   const auto bucket = [&](const T& item) {
     return static_cast<size_t>((((item.hash << shared_bits) >> 32) * count) >> 32);
   };
@@ -27,7 +26,7 @@ void SortByHash(T* items, size_t count, uint32_t shared_bits, const Less& less) 
   for (size_t i = 0; i < count; ++i) ++ends[bucket(items[i]) + 1];
   for (size_t i = 1; i <= count; ++i) ends[i] += ends[i - 1];
   std::vector<T> sorted(count);
-  // Turns each bucket's begin, one place before its end, into its end.
+  // This loop advances each bucket's begin to its end.
   for (size_t i = 0; i < count; ++i) sorted[ends[bucket(items[i])]++] = items[i];
   size_t begin = 0;
   for (size_t i = 0; i < count; ++i) {

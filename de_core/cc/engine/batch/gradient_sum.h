@@ -1,4 +1,4 @@
-// Gradients of equal keys summed, so that each key is updated once a step.
+// Sums the gradients of equal keys, so that each key is updated once per step.
 #ifndef DE_CORE_ENGINE_GRADIENT_SUM_H_
 #define DE_CORE_ENGINE_GRADIENT_SUM_H_
 
@@ -16,15 +16,15 @@ namespace de::engine {
 
 class GradientSum {
  public:
-  /// Finds the distinct keys of `group` and sums their gradients in the order of the batch.
-  /// `grads` (keys.size, dim) are of type T; the result points into them where a key occurs once.
+  /// Finds the distinct keys of `group` and sums their gradients in the batch's order. `grads`
+  /// (keys.size, dim) have type T. The result points into `grads` for keys that occur once.
   template <typename T>
   void Build(const Keys& keys, const ShardKeys& group, const T* grads, size_t dim) {
     own_keys_.Find(keys, group);
     Build(own_keys_, group, grads, dim);
   }
 
-  /// The same where the distinct keys of `group` are known; they outlive the result.
+  /// Like above, with known distinct keys of `group`. They must outlive the result.
   template <typename T>
   void Build(const UniqueKeys& known, const ShardKeys& group, const T* grads, size_t dim) {
     keys_ = &known;
@@ -33,7 +33,7 @@ class GradientSum {
     for (size_t j = 0; j < unique.count; ++j) {
       gradients_[j] = grads + static_cast<size_t>(unique.positions[j]) * dim;
     }
-    // Common widths are known to the compiler.
+    // Make common widths compile-time constants.
     switch (dim) {
       case 8:
         return Sum<T, 8>(group, grads, dim);
@@ -54,9 +54,10 @@ class GradientSum {
   const void* gradient(size_t j) const noexcept { return gradients_[j]; }
 
  private:
-  static constexpr size_t kAhead = 8;  ///< keys whose gradients are asked for
+  static constexpr size_t kAhead = 8;  ///< prefetch the gradient of the key this far ahead
 
-  /// Adds up the gradients of the keys that occurred before. `kDim` is `width`, or 0.
+  /// Adds the gradients of repeated keys. `kDim` equals `width`, or is 0 if the width is not
+  /// constant.
   template <typename T, size_t kDim>
   void Sum(const ShardKeys& group, const T* grads, size_t width) {
     const size_t dim = kDim == 0 ? width : kDim;
@@ -79,7 +80,7 @@ class GradientSum {
     };
     for (size_t i = 0; i < count; ++i) {
       if (i + kAhead < count) {
-        // Keys of one shard lie apart in the batch, where no hardware foresees the next.
+        // Keys of one shard are scattered in the batch, where no hardware predicts the next one.
         const uint32_t j = repeats.keys[i + kAhead];
         ask_for(gradient_at(positions[j]));
         ask_for(gradients[repeats.unique_of[j]]);
@@ -88,7 +89,7 @@ class GradientSum {
       const uint32_t unique = repeats.unique_of[j];
       const T* const before = static_cast<const T*>(gradients[unique]);
       const T* const gradient = gradient_at(positions[j]);
-      // Whether it is the key's first sum cannot be predicted: no branch.
+      // The first sum of a key cannot be predicted, so avoid a branch.
       size_t is_first = before == gradient_at(first_positions[unique]) ? 1 : 0;
       HideFromCompiler(&is_first);
       const uintptr_t to =
@@ -102,7 +103,8 @@ class GradientSum {
     }
   }
 
-  /// sum = a + b, where `sum` may be `a`: what keeps a compiler from using vectors by itself.
+  /// sum = a + b, where `sum` may be `a`. That aliasing keeps compilers from vectorizing by
+  /// themselves.
   template <typename T>
   static void Add(T* sum, const T* a, const T* b, size_t dim) noexcept {
     using Lanes [[gnu::vector_size(16)]] = T;

@@ -1,4 +1,4 @@
-// A batch of keys sorted by the shard they belong to, keeping the order within a shard.
+// Sorts a batch of keys by shard. Keys of a shard keep their order.
 #ifndef DE_CORE_ENGINE_PARTITION_H_
 #define DE_CORE_ENGINE_PARTITION_H_
 
@@ -22,7 +22,7 @@ inline uint64_t WordOf(const Keys& keys, size_t i) noexcept {
   return keys.ints != nullptr ? static_cast<uint64_t>(keys.ints[i]) : HashBytes(keys.strings[i]);
 }
 
-/// Keys of a batch worth more than one thread.
+/// A batch with at least this many keys uses several threads.
 inline constexpr size_t kKeysWorthThreads = 1024;
 
 /// Keys of one shard: `words[j]` is the word of keys[positions[j]].
@@ -32,14 +32,14 @@ struct ShardKeys {
   size_t count;
 };
 
-/// Work in pieces that tasks of a Run do together, whichever of them comes first: each takes what
-/// nobody has taken, so that none waits for a task that has not begun.
+/// Divides work into pieces for the tasks of a Run. Each task takes pieces that are not taken yet,
+/// so that no task waits for one that has not started.
 class SharedWork {
  public:
   explicit SharedWork(size_t pieces) noexcept : pieces_(pieces) {}
 
-  /// Does pieces, calling piece(i), and returns when all are done. The one who does the last piece
-  /// calls last() before anybody returns.
+  /// Calls piece(i) for pieces until none is left, and returns when all are done. The task that
+  /// finishes the last piece calls last() before any task returns.
   template <typename Piece, typename Last>
   void Do(const Piece& piece, const Last& last) noexcept {
     if (done_.load(std::memory_order_acquire)) return;
@@ -49,7 +49,7 @@ class SharedWork {
       last();
       done_.store(true, std::memory_order_release);
     }
-    // Others are at theirs, which take microseconds.
+    // Other tasks still work on their pieces, which take microseconds.
     for (uint32_t tries = 0; !done_.load(std::memory_order_acquire); ++tries) {
       if (tries >= kSpins) std::this_thread::yield();  // a thread has lost its core
     }
@@ -65,13 +65,13 @@ class SharedWork {
 
 class Partition {
  public:
-  /// Sorts at most 2^32 keys. Runs on several threads when `executor` has them.
+  /// Sorts at most 2^32 keys. Uses several threads if `executor` has them.
   void Build(const Keys& keys, Executor* executor) {
     BuildAndRun(keys, executor, 0, [](size_t) {});
   }
 
-  /// Build, and then task(0) … task(count - 1), which may be run by several threads too if the
-  /// keys are many: these are woken only once for all of it. No task throws.
+  /// Builds, and then runs task(0) … task(count - 1), on several threads for large batches. Wakes
+  /// the threads only once for both. Tasks must not throw.
   template <typename Task>
   void BuildAndRun(const Keys& keys, Executor* executor, size_t count, const Task& task) {
     const size_t n = keys.size;
@@ -101,10 +101,10 @@ class Partition {
     RunTasks(ThreadsFor(n >= kKeysWorthThreads, executor), tasks, run);
   }
 
-  /// Whether it is that of `keys`, which are integers, in this order.
+  /// True if this is the partition of `keys`, which are integers, in this order.
   bool IsOf(const Keys& keys) const noexcept {
     if (keys.size != unsorted_.size()) return false;
-    return keys.size == 0 ||  // no bytes, and perhaps no memory either
+    return keys.size == 0 ||  // no bytes to compare, and the pointer may be null
            std::memcmp(keys.ints, unsorted_.data(), keys.size * sizeof(uint64_t)) == 0;
   }
 
@@ -117,7 +117,7 @@ class Partition {
   static constexpr size_t kParallelKeys = 8192;
   using Counts = std::array<uint32_t, kShards>;
 
-  /// Turns how many keys each worker has of each shard into where it puts the first of them.
+  /// Converts the number of keys per worker and shard to the position of the worker's first key.
   void Place(std::vector<Counts>* starts) noexcept {
     uint32_t at = 0;
     for (uint32_t shard = 0; shard < kShards; ++shard) {
@@ -131,10 +131,10 @@ class Partition {
     begins_[kShards] = at;
   }
 
-  // The loops keep where the vectors lie in registers: written bytes might be anything's, so that
-  // the compiler would read it anew for each key.
+  // The loops keep the vectors' pointers in registers. Otherwise the compiler would reload them for
+  // each key, because written bytes may alias anything.
 
-  /// Notes words and shards of keys [begin, end), and how many each shard has.
+  /// Stores the words and shards of keys [begin, end), and counts the keys of each shard.
   template <bool kStrings>
   Counts Count(const Keys& keys, size_t begin, size_t end) noexcept {
     uint64_t* const unsorted = unsorted_.data();
@@ -151,7 +151,7 @@ class Partition {
     return counts;
   }
 
-  /// Puts keys [begin, end) where their shards' next keys belong.
+  /// Writes keys [begin, end) to the next positions of their shards.
   void Sort(size_t begin, size_t end, Counts next) noexcept {
     const uint64_t* const unsorted = unsorted_.data();
     const uint8_t* const shards = shards_.data();

@@ -1,4 +1,4 @@
-// The keys of a batch that some neighbouring shards hold, picked from it a few hundred at a time.
+// Selects the keys of a batch that belong to some adjacent shards, a few hundred at a time.
 #ifndef DE_CORE_ENGINE_PICKED_KEYS_H_
 #define DE_CORE_ENGINE_PICKED_KEYS_H_
 
@@ -14,19 +14,18 @@
 
 namespace de::engine {
 
-/// Keys a writer handles before it lets readers in.
+/// A writer releases its lock after this many keys, so that readers can run.
 inline constexpr size_t kKeysPerLock = 512;
 
-/// Reads the batch once and keeps its order, also within a shard. Several of them, each with shards
-/// of its own, are how threads share a batch without sorting it first: each reads all keys, which
-/// costs about a nanosecond a key, and none waits for another.
+/// Reads the batch once, in order. Several threads can share a batch without sorting it: each takes
+/// some shards and reads all keys, at about a nanosecond per key. No thread waits for another.
 class PickedKeys {
  public:
-  /// Of keys [begin, end) those in shards [first, last].
+  /// Selects keys in [begin, end) that belong to shards [first, last].
   PickedKeys(const Keys& keys, size_t begin, size_t end, uint32_t first, uint32_t last) noexcept
       : keys_(keys), at_(begin), end_(end), first_(first), last_(last) {}
 
-  /// Picks the next kKeysPerLock keys, or what is left. False when there are none.
+  /// Selects the next kKeysPerLock keys, or the remaining ones. Returns false if there are none.
   bool Next() noexcept {
     count_ = 0;
     if (keys_.ints != nullptr) {
@@ -41,12 +40,12 @@ class PickedKeys {
   uint32_t first() const noexcept { return first_; }
   uint32_t last() const noexcept { return last_; }
 
-  // What was picked, in the order of the batch.
+  // The selected keys, in the order of the batch.
   size_t count() const noexcept { return count_; }
   const uint64_t* hashes() const noexcept { return hashes_; }
   const uint32_t* positions() const noexcept { return positions_; }
 
-  /// Calls use(shard, its keys) for each shard that has some of what was picked.
+  /// Calls use(shard, keys) for each shard with selected keys.
   template <typename Use>
   void ForEachShard(const Use& use) const {
     uint64_t words[kKeysPerLock];
@@ -71,7 +70,7 @@ class PickedKeys {
  private:
   template <typename WordAt>
   void Pick(const WordAt& word_at) noexcept {
-    // Without a branch on the key's shard: every key is written where the next one belongs.
+    // Avoid a branch on the key's shard: write every key where the next selected key belongs.
     const uint64_t first = uint64_t{first_} << (64 - kShardBits);
     const uint64_t span = (uint64_t{last_ - first_ + 1} << (64 - kShardBits)) - 1;
     size_t at = at_, count = 0;

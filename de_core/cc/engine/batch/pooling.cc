@@ -13,9 +13,9 @@
 namespace de::engine {
 namespace {
 
-// Columns that are summed at once: their sums stay in registers while rows pass by.
+// Number of columns summed at once. Their sums stay in registers while the rows are read.
 constexpr size_t kColumns = 16;
-// Keys whose sums are asked for before they are added to.
+// Prefetch the sum of the key this far ahead.
 constexpr size_t kSumsAhead = 8;
 
 /// Runs work(shard) for each shard of a batch of `keys`.
@@ -28,7 +28,7 @@ Status ForEachShard(size_t keys, Executor* executor, const Work& work) {
 }
 
 /// sum[0, columns) += weight(i) * row(i)[0, columns) for i in [0, count). `columns` is a constant
-/// for all but the last columns of a row.
+/// except for the last columns of a row.
 template <typename T, typename Real, typename Row, typename Weight>
 inline void AddColumns(size_t count, size_t columns, const Row& row, const Weight& weight,
                        Real* sum) {
@@ -41,7 +41,7 @@ inline void AddColumns(size_t count, size_t columns, const Row& row, const Weigh
   for (size_t c = 0; c < columns; ++c) sum[c] += sums[c];
 }
 
-/// The same for whole rows of `dim` values.
+/// Like above, for whole rows of `dim` values.
 template <typename T, typename Real, typename Row, typename Weight>
 inline void AddWeighted(size_t count, size_t dim, const Row& row, const Weight& weight, Real* sum) {
   size_t at = 0;
@@ -154,7 +154,7 @@ Status PooledGradient::Sum(DType dtype, const void* weights, const void* gradien
       const uint32_t* const unique_of = unique.repeats().unique_of;
       const ShardKeys group = partition_.Of(shard);
       T* const out = static_cast<T*>(sums) + begins_[shard] * dim;
-      // Rows of 16 bits are summed aside, in the arithmetic's type.
+      // Sum 16-bit rows in a separate buffer of the arithmetic's type.
       constexpr bool kAside = !std::is_same_v<T, Real>;
       std::vector<Real> aside(kAside ? unique.size() * dim : 0);
       Real* const into = kAside ? aside.data() : reinterpret_cast<Real*>(out);
@@ -169,7 +169,7 @@ Status PooledGradient::Sum(DType dtype, const void* weights, const void* gradien
         const Real factor = factors == nullptr ? Real{1} : factors[position];
         const Real* gradient = all + static_cast<size_t>(segment_of_[position]) * dim;
         Real* __restrict sum = into + key * dim;
-        if (key == seen) {  // distinct keys are numbered as they come
+        if (key == seen) {  // distinct keys are numbered in order of occurrence
           ++seen;
           for (size_t c = 0; c < dim; ++c) sum[c] = factor * gradient[c];
         } else {

@@ -1,5 +1,5 @@
 // Arithmetic of pooled lookups: weighted sums of rows, and their gradients by key. A segment is a
-// run of the batch whose rows make one sum.
+// range of the batch whose rows form one sum.
 #ifndef DE_CORE_ENGINE_POOLING_H_
 #define DE_CORE_ENGINE_POOLING_H_
 
@@ -15,20 +15,20 @@
 
 namespace de::engine {
 
-/// Where segments begin in a batch: segment i is [splits[i], splits[i + 1]).
+/// The segments of a batch: segment i is [splits[i], splits[i + 1]).
 struct Segments {
   const int64_t* splits = nullptr;  // (count + 1)
   size_t count = 0;
 
-  /// Errors unless the segments are a division of `size` elements.
+  /// Returns an error unless the segments divide `size` elements.
   Status Check(size_t size) const;
-  /// The segment that element `position` lies in.
+  /// Returns the segment of element `position`.
   size_t Of(size_t position) const noexcept;
 };
 
-/// Real numbers are float, or double for float64 rows (RealOf).
+/// "Real numbers" are float, or double for float64 rows (RealOf).
 
-/// sum (dim) += weights[i] * rows[i] for i in [0, count); without weights they are 1.
+/// sum (dim) += weights[i] * rows[i] for i in [0, count). Without weights, each weight is 1.
 using AddRows = void (*)(const char* rows,     // (count, dim) of the table's dtype
                          const void* weights,  // (count) real numbers, or nullptr
                          size_t count, size_t dim,
@@ -42,24 +42,25 @@ using DotRows = void (*)(const char* rows,    // (count, dim) of the table's dty
                          void* dots  // (count) real numbers
                          ) noexcept;
 
-/// For rows of `dtype`; nullptr for types without arithmetic of real numbers.
+/// Returns the function for rows of `dtype`, or nullptr if the type is not floating-point.
 AddRows RowAddition(DType dtype) noexcept;
 DotRows RowProduct(DType dtype) noexcept;
 
-/// The gradient of weighted segment sums with respect to the rows, summed by key: no more memory
-/// than for the distinct keys.
+/// The gradient of weighted segment sums with respect to the rows, summed by key. Needs memory only
+/// for the distinct keys.
 class PooledGradient {
  public:
-  /// Finds the distinct keys of a batch, shard by shard. `executor` may be nullptr, as in Sum.
+  /// Finds the distinct keys of a batch, shard by shard. `executor` may be nullptr, here and in
+  /// Sum.
   Status Build(const Keys& keys, const Segments& segments, Executor* executor);
 
-  /// Distinct keys.
+  /// Number of distinct keys.
   size_t size() const noexcept { return first_.size(); }
-  /// Where distinct key `j` first occurs in the batch.
+  /// Position in the batch where distinct key `j` first occurs.
   size_t first(size_t j) const noexcept { return first_[j]; }
 
-  /// Row j of `sums` becomes the sum of weight * gradient of its segment over all occurrences of
-  /// distinct key j, in the order of the batch.
+  /// Sets row j of `sums` to the sum of weight * gradient of the segment, over all occurrences of
+  /// distinct key j in the batch's order.
   Status Sum(DType dtype,
              const void* weights,    // (keys) real numbers, or nullptr for 1
              const void* gradients,  // (segments, dim) real numbers

@@ -1,4 +1,4 @@
-// The distinct keys of a batch, or of one shard's share of it.
+// The distinct keys of a batch, or of one shard's part of it.
 #ifndef DE_CORE_ENGINE_UNIQUE_KEYS_H_
 #define DE_CORE_ENGINE_UNIQUE_KEYS_H_
 
@@ -16,7 +16,7 @@ namespace de::engine {
 
 class UniqueKeys {
  public:
-  /// Finds the distinct keys of `group`. An object keeps its memory from batch to batch.
+  /// Finds the distinct keys of `group`. Call it again for the next batch to reuse the memory.
   void Find(const Keys& keys, const ShardKeys& group) {
     if (keys.strings == nullptr) {
       FindAmong(group, [](uint32_t, uint32_t) { return true; });
@@ -30,24 +30,24 @@ class UniqueKeys {
   ShardKeys keys() const noexcept { return {words_.data(), positions_.data(), size_}; }
   size_t size() const noexcept { return size_; }
 
-  /// The keys of the group that have occurred before in it, and which distinct keys all are. As
-  /// pointers, which a loop that writes bytes need not read anew for each key.
+  /// The keys of the group that occurred in it before, and each key's number among the distinct
+  /// keys. Pointers, because a loop that writes bytes would reload vectors' pointers for each key.
   struct Repeats {
-    const uint32_t* keys;  // (count) of the group
+    const uint32_t* keys;  // (count) positions in the group
     size_t count;
     const uint32_t* unique_of;  // (group)
   };
   Repeats repeats() const noexcept { return {again_.data(), again_count_, unique_of_.data()}; }
 
  private:
-  // Places of the map for each key: so many that another key's is seldom met, for then whether a
-  // key is new is all that cannot be predicted, and nothing branches on that.
+  // Places in the hash map per key. With this many, collisions are rare. Then only whether a key is
+  // new is unpredictable, and no code branches on that.
   static constexpr size_t kPlacesPerKey = 4;
 
-  /// `same_bytes(a, b)`: whether keys a and b of the batch, of one word, are equal.
+  /// `same_bytes(a, b)` compares keys a and b of the batch, whose words are equal.
   template <typename SameBytes>
   void FindAmong(const ShardKeys& group, const SameBytes& same_bytes) {
-    // Places of 16 bits, where they are enough, leave the nearest cache to the keys.
+    // If 16-bit places suffice, they leave more of the first-level cache for the keys.
     if (group.count <= 0xffff) {
       FindIn(&small_places_, group, same_bytes);
     } else {
@@ -55,15 +55,16 @@ class UniqueKeys {
     }
   }
 
-  /// A place holds the index in `group` of the first key of its kind, or a number beyond.
+  /// A place of the hash map holds the index in `group` of the first of equal keys. A free place
+  /// holds a larger number.
   template <typename Place, typename SameBytes>
   void FindIn(std::vector<Place>* map, const ShardKeys& group, const SameBytes& same_bytes) {
     size_t places = 16;
     while (places < kPlacesPerKey * group.count) places *= 2;
     map->assign(places, std::numeric_limits<Place>::max());
     MakeRoom(group.count);
-    // Two loops, for all that both need does not fit into registers. The first one notes which key
-    // of the group is the first of its kind.
+    // Use two loops, because the data of both does not fit into registers. The first loop finds the
+    // first of equal keys for each key of the group.
     const size_t count = group.count;
     uint32_t* const unique_of = unique_of_.data();
     const uint64_t* const group_words = group.words;
@@ -72,8 +73,8 @@ class UniqueKeys {
     for (size_t j = 0, mask = places - 1; j < count; ++j) {
       const uint64_t word = group_words[j];
       size_t at = static_cast<size_t>(Mix64(word)) & mask;
-      // A free place leads to the key itself, so that whether it is free is not branched on. Keys
-      // are compared with what is never written here: a load behind a store would wait for it.
+      // A free place refers to the key itself, so no branch is needed. Compare keys with data that
+      // this loop never writes: a load after a store would wait for it.
       const auto first_at = [&] { return std::min(j, static_cast<size_t>(place_of[at])); };
       size_t first = first_at();
       const auto is_another = [&] {
@@ -109,11 +110,11 @@ class UniqueKeys {
 
   void MakeRoom(size_t count) {
     if (count < unique_of_.size()) return;
-    // The loops write one place behind the last.
+    // The loops write one element past the end.
     words_.resize(count + 1);
     positions_.resize(count + 1);
     again_.resize(count + 1);
-    unique_of_.resize(count + 1);  // last: its size says that all have room
+    unique_of_.resize(count + 1);  // last: its size tells that all vectors have room
   }
 
   std::vector<uint16_t> small_places_;  ///< open addressing

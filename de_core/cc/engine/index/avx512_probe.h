@@ -1,6 +1,6 @@
-// The first pass over plain rows that are looked up or written, where the processor has AVX-512:
-// what the home lines of keys tell. Eight keys are hashed, and sorted by what was found, at once
-// and without a branch, so that a key without a row costs nothing of what using a row costs.
+// The first pass of lookups and writes of plain rows with AVX-512: it probes the keys' home lines.
+// It hashes eight keys at once and sorts them by result without branches. So a key without a row
+// costs none of the work on rows.
 #ifndef DE_CORE_ENGINE_AVX512_PROBE_H_
 #define DE_CORE_ENGINE_AVX512_PROBE_H_
 
@@ -30,10 +30,10 @@ DE_SIXTEEN void CopyRow(char* to, const char* row) noexcept {
   }
 }
 
-// Where keys come from. In place of keys that are not in the batch, behind its last one, others are
-// given, for of those shards that the batch has some of.
+// Sources of key words. Behind the last key of the batch they return words whose shards occur in
+// the batch.
 
-/// Keys that lie together.
+/// Contiguous keys.
 class WordsInOrder {
  public:
   explicit WordsInOrder(const uint64_t* words) noexcept : words_(words) {}
@@ -42,7 +42,7 @@ class WordsInOrder {
     return _mm512_mask_loadu_epi64(_mm512_set1_epi64(static_cast<long long>(words_[first])), keys,
                                    words_ + first);
   }
-  /// Of what Words returned: Mix64.
+  /// Returns the hashes (Mix64) of the words that Words returned.
   DE_SIXTEEN __m512i Hashes(__m512i x, size_t, __mmask8) const noexcept {
     x = Times(_mm512_xor_si512(x, _mm512_srli_epi64(x, 30)), kMixFactors[0]);
     x = Times(_mm512_xor_si512(x, _mm512_srli_epi64(x, 27)), kMixFactors[1]);
@@ -57,7 +57,7 @@ class WordsInOrder {
   const uint64_t* words_;
 };
 
-/// Keys that were picked from a batch of integers, whose hashes are known.
+/// Keys selected from a batch of integers, whose hashes are known.
 class PickedWords {
  public:
   PickedWords(const int64_t* ints, const uint32_t* positions, const uint64_t* hashes) noexcept
@@ -78,13 +78,12 @@ class PickedWords {
   const uint64_t* hashes_;
 };
 
-/// For one batch of at most 2^16 keys, `Words` tells what they are. `Rows` is what is done with
-/// their rows:
-///   Ask(key)          when the line of the key is asked for; also of some behind the last one;
-///   Fetch(key, row)   for a key that is in its home line, in the order of the batch, asks for what
-///   Use(key, row)     uses some keys later;
-///   Misses(…)         settles keys of a group that are not there, and returns those it does not;
-///   Between(), End()  now and then, and behind the last key.
+/// Handles one batch of at most 2^16 keys. `Words` provides the keys. `Rows` handles the rows:
+///   Ask(key)          called when the key's line is prefetched, also for keys past the last one;
+///   Fetch(key, row)   prefetches memory for a key found in its home line, in the batch's order;
+///   Use(key, row)     uses the row some keys later;
+///   Misses(…)         handles absent keys of a group, and returns those it does not handle;
+///   Between(), End()  called now and then, and after the last key.
 template <typename Words, typename Rows>
 class Avx512Probe {
  public:
@@ -95,8 +94,8 @@ class Avx512Probe {
               Rows* rows) noexcept
       : readers_(readers), map_(map), words_(words), use_(*rows) {}
 
-  /// The numbers of keys that are neither used nor settled by Misses are put into `away`, which has
-  /// room for kTogether more. Returns how many keys it found.
+  /// Returns the number of keys found. Writes to `away` the keys that were neither used nor handled
+  /// by Misses. `away` must have room for kTogether extra entries.
   DE_SIXTEEN_CALL size_t Run(size_t count, uint16_t* away, size_t* away_count) noexcept {
     const size_t groups = (count + kTogether - 1) / kTogether;
     for (size_t step = 0; step < groups + kLinesAhead + 1; ++step) {
@@ -117,12 +116,12 @@ class Avx512Probe {
   }
 
  private:
-  // Groups of keys between asking for their lines and reading these.
+  // Groups of keys between prefetching their lines and reading them.
   static constexpr size_t kLinesAhead = 4;
-  // Rows asked for before the next group's lines are: eight of four lines are more than a core has
-  // buffers for.
+  // Rows prefetched before the next group's lines are. Eight rows of four lines exceed a core's
+  // line fill buffers.
   static constexpr size_t kRowsTogether = 4;
-  // Rows between asking for one and using it.
+  // Rows between prefetching a row and using it.
   static constexpr size_t kRowsAhead = 20;
   static constexpr size_t kGroups = 8;  // in the rings
   static constexpr size_t kHits = 64;
@@ -130,14 +129,14 @@ class Avx512Probe {
   static_assert(kHits >= kRowsAhead + 2 * kRowsTogether + kTogether,
                 "a hit must be used before it is overwritten");
 
-  /// A hit: the row's number, above it the key's in the batch, above that the shard.
+  /// A hit packs: bits 0-31 row number, 32-47 key index in the batch, 48-63 shard.
   static constexpr unsigned kKeyShift = 32, kShardShift = 48;
 
   DE_SIXTEEN static __m512i Set(uint64_t x) noexcept {
     return _mm512_set1_epi64(static_cast<long long>(x));
   }
 
-  /// Which of a group's keys are in the batch: the last group may have less.
+  /// Mask of the group's keys that are in the batch. Only the last group may be partial.
   DE_SIXTEEN static __mmask8 KeysOf(size_t group, size_t count) noexcept {
     const size_t left = count - group * kTogether;
     return static_cast<__mmask8>(left >= kTogether ? 0xffU : (1U << left) - 1);
@@ -162,7 +161,7 @@ class Avx512Probe {
     Group& at = groups_[group % kGroups];
     for (size_t i = 0; i < kTogether; ++i) {
       const IndexLine& line = *at.lines[i];
-      // Behind the five words lie three that are none; `used` has no bits for them.
+      // The last three of the eight lanes hold no words. `used` has no bits for them.
       const __m512i all = _mm512_load_si512(&line);
       const uint32_t equal = _mm512_cmpeq_epi64_mask(all, Set(at.words[i]));
       uint32_t end;
@@ -173,8 +172,8 @@ class Avx512Probe {
     }
   }
 
-  /// What was probed a step before, when its last store is in the cache: hits, absent keys, and
-  /// those that are away.
+  /// Sorts the previous step's group, whose stores have reached the cache by now: into hits, absent
+  /// keys, and keys that may be in a later line ("away").
   DE_SIXTEEN void Sort(size_t group, size_t count, uint16_t* away, size_t* away_count) noexcept {
     const Group& at = groups_[group % kGroups];
     const __mmask8 keys = KeysOf(group, count);
@@ -182,7 +181,8 @@ class Avx512Probe {
     const __m512i hashes = _mm512_load_si512(at.hashes);
     const __m512i numbers =
         _mm512_add_epi64(_mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7), Set(group * kTogether));
-    // HasPassed: the filter is above `used` and `overflow`, and those above the row.
+    // As in HasPassed: the filter is in the bits above `used` and `overflow`, which are above the
+    // row.
     const __m512i kind = _mm512_and_si512(_mm512_srli_epi64(hashes, 32), Set(15));
     const __m512i filter = _mm512_srlv_epi64(probes, _mm512_add_epi64(kind, Set(48)));
     const __mmask8 hits = _mm512_mask_test_epi64_mask(keys, probes, Set(0xffULL << 32));
@@ -195,7 +195,7 @@ class Avx512Probe {
                                         _mm512_or_si512(_mm512_slli_epi64(numbers, kKeyShift),
                                                         _mm512_slli_epi64(shards, kShardShift)));
     const __m512i listed = _mm512_maskz_compress_epi64(hits, hit);
-    // The second store is for those that run over the ring's end.
+    // The second store writes the hits that run past the ring's end.
     uint64_t* const place = ring_ + kHits + hits_ % kHits;
     _mm512_storeu_si512(place, listed);
     _mm512_storeu_si512(place - kHits, listed);
@@ -225,7 +225,7 @@ class Avx512Probe {
   struct alignas(64) Group {
     uint64_t words[kTogether];
     uint64_t hashes[kTogether];
-    uint32_t probes[kTogether][2];  ///< a row, and the line's end: of `used` what matched
+    uint32_t probes[kTogether][2];  ///< row; the line's end with only matches in `used`
     const IndexLine* lines[kTogether];
   };
 

@@ -1,4 +1,4 @@
-// What a lookup does with the rows that Avx512Probe finds.
+// Lookup: reads the rows that Avx512Probe finds.
 #ifndef DE_CORE_ENGINE_AVX512_READ_H_
 #define DE_CORE_ENGINE_AVX512_READ_H_
 
@@ -10,18 +10,18 @@
 
 namespace de::engine {
 
-/// Copies rows of kRowBytes, a multiple of 64 or 32, to `out`, and writes the initial rows of keys
-/// that the home line shows to be nowhere; keys that may be behind it are away.
+/// Copies rows of kRowBytes, a multiple of 64 or 32, to `out`. Writes the initial rows of keys that
+/// the home line proves absent. Keys that may be in a later line are "away".
 template <size_t kRowBytes>
 class WideRead {
  public:
-  /// Whether keys were found is written where `found` is not null.
+  /// If `found` is not null, receives whether each key was found.
   WideRead(const Initializer& initializer, char* out, bool* found) noexcept
       : initializer_(initializer), out_(out), found_(found) {}
 
   DE_SIXTEEN void Ask(size_t key) const noexcept {
     if (!mixed_) return;
-    // Behind the last key that is some memory that nobody writes, which does no harm.
+    // Past the last key, this reads memory that nobody writes, which is harmless.
     const char* const to = out_ + key * kRowBytes;
     for (size_t byte = 0; byte < kRowBytes; byte += 64) PrefetchToWrite(to + byte);
   }
@@ -42,7 +42,7 @@ class WideRead {
     _mm512_storeu_si512(absent_words_ + absent_, _mm512_maskz_compress_epi64(absent, words));
     _mm512_storeu_si512(absent_rows_ + absent_, _mm512_maskz_compress_epi64(absent, to));
     absent_ += static_cast<uint32_t>(__builtin_popcount(absent));
-    // Rows of hits alone are written one after the other, which the processor foresees.
+    // If all keys hit, rows are written in order, which the hardware predicts.
     misses_ += static_cast<uint32_t>(__builtin_popcount(misses));
     mixed_ = 8 * misses_ > first + 8;
     if (found_ != nullptr) {
@@ -64,15 +64,15 @@ class WideRead {
   }
 
  private:
-  // Initial rows that are drawn together.
+  // Number of initial rows drawn together.
   static constexpr size_t kAbsentTogether = 32;
 
   const Initializer& initializer_;
   char* const out_;
   bool* const found_;
   size_t absent_ = 0, misses_ = 0;
-  bool mixed_ = false;                          ///< more than one key in eight was no hit
-  uint64_t absent_words_[kAbsentTogether + 8];  ///< a group may come to the last but one
+  bool mixed_ = false;                          ///< more than one key in eight missed
+  uint64_t absent_words_[kAbsentTogether + 8];  ///< a group may start at the last entry but one
   void* absent_rows_[kAbsentTogether + 8];
 };
 

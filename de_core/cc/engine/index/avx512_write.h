@@ -1,4 +1,4 @@
-// What an upsert does with the rows that Avx512Probe finds.
+// Upsert: writes the rows that Avx512Probe finds.
 #ifndef DE_CORE_ENGINE_AVX512_WRITE_H_
 #define DE_CORE_ENGINE_AVX512_WRITE_H_
 
@@ -8,8 +8,8 @@
 
 namespace de::engine {
 
-/// Replaces rows of kRowBytes, a multiple of 64 or 32, by those of `from`, where key j has the one
-/// at position_of(j); all other keys are away.
+/// Replaces rows of kRowBytes, a multiple of 64 or 32, by rows in `from`. The row of key j is at
+/// position_of(j). All keys that are not found are "away".
 template <size_t kRowBytes, typename PositionOf>
 class WideWrite {
  public:
@@ -20,7 +20,7 @@ class WideWrite {
 
   DE_SIXTEEN void Fetch(size_t key, const char* row) const noexcept {
     PrefetchBytes<kRowBytes>(row);
-    // Keys of one shard lie apart in the batch, where no hardware foresees the next.
+    // Keys of one shard are scattered in the batch, where no hardware predicts the next one.
     PrefetchBytes<kRowBytes>(from_ + position_of_(key) * kRowBytes);
   }
 

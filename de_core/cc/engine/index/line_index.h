@@ -1,11 +1,11 @@
 // The hash index shared by live tables and snapshot files: an array of 64-byte lines, five keys
 // and their row numbers in each, so that a lookup touches one cache line before the row itself.
 //
-// Probing is linear over lines from the key's home line. A line counts the entries that had to
-// pass it (`overflow`), so a search stops at the first line nobody passed and an erase leaves no
-// tombstone (after F14, Facebook 2019); a filter of 16 bits says which kinds of keys passed it, so
-// that most searches for absent keys end at the first line. Occupancy is out of band: every key is
-// legal.
+// Probing is linear over lines, starting at the key's home line. A line counts the entries that did
+// not fit and went to a later line (`overflow`). A search stops at the first line with no overflow,
+// and erasing leaves no tombstone (after F14, Facebook 2019). A 16-bit filter records the hash bits
+// of the keys that went on, so most searches for absent keys end at the home line. Occupancy is
+// stored separately: every key value is legal.
 #ifndef DE_CORE_ENGINE_LINE_INDEX_H_
 #define DE_CORE_ENGINE_LINE_INDEX_H_
 
@@ -25,16 +25,16 @@ inline constexpr uint32_t kEntriesPerLine = 5;
 
 /// One cache line of the index; also the on-disk layout of a snapshot's index (little-endian).
 struct alignas(64) IndexLine {
-  uint64_t words[kEntriesPerLine];  ///< key words; only entries set in `used` have a meaning
+  uint64_t words[kEntriesPerLine];  ///< key words; valid only where `used` has the bit set
   uint32_t rows[kEntriesPerLine];   ///< row numbers
   uint8_t used;                     ///< bit i: entry i is occupied
-  uint8_t overflow;                 ///< entries that passed this full line; 255 is sticky
-  uint16_t filter;                  ///< PassBit of each entry that passed; see Passed
+  uint8_t overflow;                 ///< entries that did not fit and went on; 255 is sticky
+  uint16_t filter;                  ///< PassBit of each entry that went on; see Passed
 };
 static_assert(sizeof(IndexLine) == 64, "a line is a cache line");
 static_assert(kEntriesPerLine == 5, "MatchWord compares four words at once and one");
 
-/// MatchWord without vector instructions, for processors whose own are not used.
+/// MatchWord without vector instructions, for processors whose vector instructions are not used.
 inline uint32_t MatchWordScalar(const IndexLine& line, uint64_t word) noexcept {
   uint32_t mask = 0;
   for (uint32_t i = 0; i < kEntriesPerLine; ++i) {
@@ -43,10 +43,10 @@ inline uint32_t MatchWordScalar(const IndexLine& line, uint64_t word) noexcept {
   return mask & line.used;
 }
 
-/// Bit i set where entry i of `line` is occupied and holds `word`.
+/// Sets bit i if entry i of `line` is occupied and holds `word`.
 inline uint32_t MatchWord(const IndexLine& line, uint64_t word) noexcept {
 #if defined(__SSE2__)
-  // SSE2 compares 32 bits at a time: both halves of a word must agree.
+  // SSE2 compares 32 bits at a time, so both halves of a word must match.
   const __m128i wanted = _mm_set1_epi64x(static_cast<long long>(word));
   const auto halves = [&](const uint64_t* at) {
     const __m128i pair = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
@@ -69,15 +69,15 @@ inline uint32_t MatchWord(const IndexLine& line, uint64_t word) noexcept {
 #endif
 }
 
-/// The filter bit of a key: set in each line that the key passed because it was full.
+/// The filter bit of a key: set in each full line that the key passed.
 constexpr uint32_t PassBit(uint64_t hash) noexcept { return 1U << (hash >> 32 & 15); }
 
-/// The filter bits with which a search may go on behind this line.
+/// The filter bits of keys that may be in later lines.
 inline uint32_t Passed(const IndexLine& line) noexcept {
   return line.overflow == 0 ? 0U : line.filter;
 }
 
-/// Whether a key of that hash may be behind this line. Without a branch.
+/// True if a key with this hash may be in a later line. Has no branch.
 inline bool HasPassed(const IndexLine& line, uint64_t hash) noexcept {
   const uint32_t kind = static_cast<uint32_t>(hash >> 32) & 15;
   return ((line.filter >> kind & 1) & static_cast<uint32_t>(line.overflow != 0)) != 0;
@@ -90,14 +90,14 @@ inline uint32_t LowestBit(uint32_t mask) noexcept {
 inline constexpr uint32_t kFullLine = (1U << kEntriesPerLine) - 1;
 inline constexpr uint32_t kNoRow = 0xffffffffU;
 
-/// What the home line of a key tells without touching another.
+/// The result of probing only a key's home line.
 struct HomeProbe {
-  uint32_t row;   ///< whose word matches: a string key's bytes are still to be compared
-  uint32_t away;  ///< 1: no word matches, and `row` is 0; the key is behind this line, or nowhere
+  uint32_t row;   ///< the row whose word matches; compare a string key's bytes next
+  uint32_t away;  ///< 1: no word matches and `row` is 0. The key is in a later line or absent.
 };
 
-/// Without a branch on what the line holds: one that was predicted wrong would wait for the line
-/// before the next keys' memory is asked for.
+/// Probes without branches on the line's contents. A mispredicted branch would wait for the line
+/// before the next keys' memory is prefetched.
 __attribute__((always_inline)) inline HomeProbe ProbeHome(const IndexLine& line,
                                                           uint64_t word) noexcept {
   const uint32_t mask = MatchWord(line, word);
@@ -105,16 +105,16 @@ __attribute__((always_inline)) inline HomeProbe ProbeHome(const IndexLine& line,
   return {line.rows[LowestBit(mask | 1U << (kEntriesPerLine - 1))] & (away - 1), away};
 }
 
-/// Where an entry lies.
+/// The position of an entry.
 struct EntryPosition {
   uint32_t line = 0;
   uint32_t entry = kEntriesPerLine;  ///< kEntriesPerLine: not found
   bool found() const noexcept { return entry < kEntriesPerLine; }
 };
 
-/// Finds the entry of `word` in lines[0, size) for which `is_key(row)` holds (equal words of
-/// different string keys are told apart by it). Visits each line at most once whatever the lines
-/// hold, so that a corrupt file cannot make it loop.
+/// Finds the entry of `word` in lines[0, size) for which `is_key(row)` holds. `is_key`
+/// distinguishes string keys with equal words. Visits each line at most once, so a corrupt file
+/// cannot make it loop.
 template <typename IsKey>
 EntryPosition FindEntry(const IndexLine* lines, uint32_t size, uint64_t word, uint64_t hash,
                         const IsKey& is_key) noexcept {
@@ -132,7 +132,7 @@ EntryPosition FindEntry(const IndexLine* lines, uint32_t size, uint64_t word, ui
   return {};
 }
 
-/// The row of that entry, or kNoRow.
+/// Returns the row of that entry, or kNoRow.
 template <typename IsKey>
 uint32_t FindRow(const IndexLine* lines, uint32_t size, uint64_t word, uint64_t hash,
                  const IsKey& is_key) noexcept {
@@ -140,7 +140,7 @@ uint32_t FindRow(const IndexLine* lines, uint32_t size, uint64_t word, uint64_t 
   return at.found() ? lines[at.line].rows[at.entry] : kNoRow;
 }
 
-/// A view over `size` lines. Does not own them and holds no other state.
+/// A view of `size` lines. Does not own them and has no other state.
 class LineIndex {
  public:
   using Position = EntryPosition;
@@ -155,7 +155,7 @@ class LineIndex {
     return FindEntry(lines_, size_, word, hash, is_key);
   }
 
-  /// Adds an entry that is known to be absent. There must be a free entry somewhere.
+  /// Inserts an entry that must be absent. There must be a free entry somewhere.
   Position Insert(uint64_t word, uint64_t hash, uint32_t row) noexcept {
     uint32_t at = Home(hash);
     while (lines_[at].used == kFullLine) {
@@ -172,7 +172,7 @@ class LineIndex {
     return {at, entry};
   }
 
-  /// Removes the entry at `position`, whose key has this hash.
+  /// Removes the entry at `position`. `hash` is its key's hash.
   void Erase(Position position, uint64_t hash) noexcept {
     for (uint32_t at = Home(hash); at != position.line;) {
       IndexLine& passed = lines_[at];

@@ -1,24 +1,26 @@
-// The pipeline of every batched verb. Stages, some keys apart: ask for the index line of a key;
-// probe it and ask for the row, or for the next line where the key may lie there; settle what the
-// first line did not tell; use the row. Memory works while the processor does.
+// The pipeline of batched verbs. Its stages work on different keys at the same time: prefetch a
+// key's index line; probe it and prefetch the row, or the next line if the key may be there;
+// resolve keys that the first line did not decide; use the row. So memory latency and computation
+// overlap.
 #ifndef DE_CORE_ENGINE_PIPELINE_H_
 #define DE_CORE_ENGINE_PIPELINE_H_
 
 #include <algorithm>
 #include <cstddef>
 
-/// For the stages and what they call: a closure that is not inlined keeps its state in memory.
+/// For the stages and the functions they call. A closure that is not inlined keeps its state in
+/// memory.
 #define DE_ALWAYS_INLINE __attribute__((always_inline))
 
 namespace de::engine {
 
-/// Keys between asking for memory and using it: enough to hide its latency.
+/// Keys between prefetching memory and using it: enough to hide the latency.
 inline constexpr size_t kPipelineLag = 16;
-/// Keys a stage handles before the next stage begins: few, so that requests for memory are spread
-/// evenly over time, which matters for wide rows. Eight rows of four lines ask for more than a core
-/// has buffers for; with four a lookup of dim 64 takes a fifth less time.
+/// Keys that a stage handles before the next stage runs. A small number spreads memory requests
+/// evenly, which matters for wide rows. Eight rows of four lines exceed a core's line fill buffers.
+/// With four rows, a lookup of dim 64 takes a fifth less time.
 inline constexpr size_t kPipelineStride = 4;
-/// Keys under way: what the stages know of a key they keep in rings of this size.
+/// Keys in progress: the stages store data per key in rings of this size.
 inline constexpr size_t kPipelineRing = 64;
 static_assert(kPipelineRing % kPipelineStride == 0, "a stride must not wrap round");
 static_assert(kPipelineRing >= 3 * kPipelineLag + kPipelineStride,
@@ -30,13 +32,13 @@ struct NoRest {
 
 /// Calls ask(j, at), fetch_line(j, at), probe(j, at), fetch_row(j, at), settle(j, at) and use(j,
 /// at) for every j in [begin, end), each in ascending order, with kPipelineLag keys between ask,
-/// probe, settle and use; `at` is the key's place in a ring, the same in all stages. The two that
-/// fetch do nothing but ask for memory, in loops of their own: where a request misses the TLB, the
-/// processor holds up all that comes after it once its window is full of instructions; requests
-/// that follow each other closely are translated at once.
+/// probe, settle and use. `at` is the key's position in a ring, the same in all stages. The two
+/// fetch stages only prefetch, in separate loops: a prefetch that misses the TLB blocks later
+/// instructions once the processor's window is full. Consecutive prefetches are translated
+/// together.
 ///
-/// rest(used) is called between them, when all keys before `used` were used: for work that is best
-/// done while memory is on its way.
+/// Calls rest(used) between the stages, when all keys before `used` are done: for work that fits
+/// while memory is loading.
 template <typename Ask, typename FetchLine, typename Probe, typename FetchRow, typename Settle,
           typename Use, typename Rest = NoRest>
 DE_ALWAYS_INLINE inline void RunPipeline(size_t begin, size_t end, const Ask& ask,
@@ -55,7 +57,7 @@ DE_ALWAYS_INLINE inline void RunPipeline(size_t begin, size_t end, const Ask& as
   constexpr size_t kLast = 3 * kPipelineLag;
   for (size_t step = begin; step < end + kLast + kPipelineStride; step += kPipelineStride) {
     if (step >= begin + kLast && step + kPipelineStride <= end) {
-      // All stages have work: loops of a length known to the compiler.
+      // All stages have work, so loop lengths are compile-time constants.
       whole(step, ask);
       whole(step, fetch_line);
       whole(step - kPipelineLag, probe);

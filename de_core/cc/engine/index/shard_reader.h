@@ -1,4 +1,4 @@
-// Finds a key's home line and its row, without the shard itself.
+// Finds a key's home line and row without the shard object.
 #ifndef DE_CORE_ENGINE_SHARD_READER_H_
 #define DE_CORE_ENGINE_SHARD_READER_H_
 
@@ -9,15 +9,16 @@
 
 namespace de::engine {
 
-/// Where the index lines of a range of hashes lie.
+/// The location of the index lines for a range of hashes.
 struct LinePlace {
   IndexLine* lines;
   uint32_t size;
   uint32_t segment;
 };
 
-/// What a reader needs of a shard while it holds the shard's lock. The directory is addressed by
-/// the shard's bits and its own bits at once, so it begins before its first place.
+/// The data of a shard that a reader needs while it holds the shard's lock. The directory index
+/// combines the shard's bits with the directory's own bits. So the pointer is offset to before the
+/// first place.
 struct ShardReader {
   uintptr_t directory;
   uint32_t shift;

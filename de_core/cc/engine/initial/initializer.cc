@@ -20,8 +20,8 @@ namespace {
 
 using Kind = InitializerOptions::Kind;
 
-// Elements computed at a time, so that words and values stay in L1; a multiple of the lanes of a
-// baseline vector.
+// Elements computed at a time, so that words and values stay in the L1 cache. A multiple of the
+// lanes of a baseline vector.
 constexpr size_t kBlock = kNormalBlock;
 constexpr size_t kLanes = 4;
 
@@ -33,7 +33,7 @@ std::string Number(double value) {
 
 std::string Name(DType dtype) { return std::string(NameOf(dtype)); }
 
-/// `value` rounded to an element of `dtype`, a floating-point type.
+/// Rounds `value` to an element of `dtype`, a floating-point type.
 double RoundTo(DType dtype, double value) noexcept {
   return VisitFloating(dtype, value, [value](auto tag) {
     using Type = Scalar<typename decltype(tag)::type>;
@@ -42,15 +42,15 @@ double RoundTo(DType dtype, double value) noexcept {
   });
 }
 
-/// The largest element of `dtype` below `value`, itself one. Below 0 comes the first normal number
-/// of the arithmetic: threads that flush denormals must agree with those that do not.
+/// Returns the largest element of `dtype` below `value`, itself an element. Below 0 that is the
+/// smallest negative normal number: results must not depend on whether a thread flushes denormals.
 double Below(DType dtype, double value) noexcept {
   if (value == 0) {
     if (dtype == DType::kHalf) return -0x1p-24;
     return dtype == DType::kFloat64 ? -std::numeric_limits<double>::min()
                                     : -double{std::numeric_limits<float>::min()};
   }
-  // Half the spacing below a power of two; rounding decides elsewhere.
+  // Half the spacing below a power of two. Elsewhere rounding decides.
   const int digits = dtype == DType::kFloat64   ? 53
                      : dtype == DType::kFloat32 ? 24
                      : dtype == DType::kHalf    ? 11
@@ -66,7 +66,7 @@ double Below(DType dtype, double value) noexcept {
 template <typename Int>
 bool StoreInteger(double value, char* element) noexcept {
   const double whole = std::trunc(value);
-  // The upper limit of int64 is no double: compare with the power of two above it.
+  // The greatest int64 is not a double. Compare with the power of two above it.
   const double limit = -static_cast<double>(std::numeric_limits<Int>::min());
   if (!(whole >= -limit && whole < limit)) return false;
   const Int integer = static_cast<Int>(whole);
@@ -74,7 +74,7 @@ bool StoreInteger(double value, char* element) noexcept {
   return true;
 }
 
-/// Writes `value` as an element; false if it does not fit the dtype.
+/// Writes `value` as an element. Returns false if it does not fit the dtype.
 bool StoreElement(DType dtype, double value, char* element) noexcept {
   if (dtype == DType::kString) return false;
   if (dtype == DType::kBool) {
@@ -111,7 +111,7 @@ struct InitializerFillers {
       const KeyRandom random(self.seed_, key_words[row]);
       for (size_t begin = 0; begin < self.dim_; begin += kBlock) {
         const size_t block = std::min(kBlock, self.dim_ - begin);
-        // Whole vectors only: drawing up to three elements too many beats a scalar tail.
+        // Draw whole vectors: up to three extra elements cost less than a scalar tail.
         const size_t padded = (block + kLanes - 1) / kLanes * kLanes;
         random.Fill(begin, padded, words);
         draw(words, padded, values);
@@ -286,7 +286,7 @@ Status Initializer::PrepareNormal() {
   DE_RETURN_IF_ERROR(CheckFloating(dtype_));
   shift_ = options_.a;
   scale_ = options_.b;
-  constexpr double kFarthest = 10;  // standard deviations: no draw lies beyond
+  constexpr double kFarthest = 10;  // standard deviations; every draw is closer
   const double reach = std::fabs(shift_) + kFarthest * scale_;
   if (!(scale_ >= 0) || !std::isfinite(RoundTo(dtype_, reach))) {
     return Status::InvalidArgument(
@@ -308,7 +308,7 @@ Status Initializer::PrepareQuantile() {
         " elements. Received: " + std::to_string(table.size()));
   }
   const size_t rows = table.size() / dim_;
-  const size_t q = std::max(rows, size_t{2});  // a single row is a constant: held twice
+  const size_t q = std::max(rows, size_t{2});  // store a single row, a constant, twice
   columns_.resize(dim_ * q);
   for (size_t j = 0; j < dim_; ++j) {
     for (size_t i = 0; i < q; ++i) {

@@ -1,9 +1,10 @@
-// What a row reads as before it is first written: a function of (seed, key word, element) alone.
+// Computes the initial row of a key, before it is first written: a function of (seed, key word,
+// element).
 //
-// The same key therefore reads the same in every batch, shard, process, restart and build, and
-// distinct keys read distinct random rows. How distinct: of two or more elements, as distinct as 55
-// random bits and more; of a single float, the 2^23 keys that share their upper 41 bits never read
-// the same, unless a mean far from 0 takes the digits. That function is a persistent promise.
+// So the same key has the same initial row in every batch, shard, process, restart and build.
+// Distinct keys have distinct random rows. Rows of two or more elements differ like 55 or more
+// random bits. Rows of a single float never coincide among the 2^23 keys that share their upper 41
+// bits, unless a mean far from 0 absorbs the digits. This function must never change.
 #ifndef DE_CORE_ENGINE_INITIALIZER_H_
 #define DE_CORE_ENGINE_INITIALIZER_H_
 
@@ -21,11 +22,11 @@ namespace de::engine {
 struct InitializerOptions {
   /// The numbers are part of the snapshot format: never renumber.
   enum class Kind : uint8_t {
-    kZeros = 0,            ///< every dtype; of a string table: empty strings
+    kZeros = 0,            ///< every dtype; empty strings for a string table
     kConstant = 1,         ///< a; every dtype but string
     kUniform = 2,          ///< [a, b), both rounded to the dtype
     kNormal = 3,           ///< mean a, standard deviation b
-    kTruncatedNormal = 4,  ///< the same, conditioned on at most two standard deviations from a
+    kTruncatedNormal = 4,  ///< kNormal within two standard deviations from a
     kRow = 5,              ///< every row is `table` (dim); every dtype but string
     kQuantile = 6,         ///< element j follows the distribution of column j of `table` (q, dim)
   };
@@ -33,33 +34,33 @@ struct InitializerOptions {
   Kind kind = Kind::kZeros;
   double a = 0;
   double b = 0;
-  uint64_t seed = 0;  ///< of the random kinds: kUniform, kNormal, kTruncatedNormal, kQuantile
+  uint64_t seed = 0;         ///< seed of kUniform, kNormal, kTruncatedNormal and kQuantile
   std::vector<float> table;  ///< row-major; for kQuantile each column ascends, q >= 1
 };
 
-/// The initial rows of one table. Immutable, so any number of threads may call it at once.
+/// Computes the initial rows of one table. Immutable and thread-safe.
 class Initializer {
  public:
-  /// Makes an initializer of rows of `dim` elements.
+  /// Creates an initializer of rows of `dim` elements.
   ///
-  /// InvalidArgument if dim is 0, if a random kind is asked of a dtype that is not floating-point,
-  /// if `a`, `b` or the table do not fit the dtype or the kind (integers are truncated as by a
-  /// cast, but must lie in the dtype's range; a boolean is whether the number is not 0);
-  /// ResourceExhausted if there is no memory for the table.
+  /// Returns InvalidArgument if dim is 0, if the kind is random and the dtype is not
+  /// floating-point, or if `a`, `b` or the table do not fit the dtype or the kind. Integers are
+  /// truncated as by a cast, but must be in the dtype's range. A boolean is true if the number is
+  /// not 0. Returns ResourceExhausted if there is no memory for the table.
   static Status Create(InitializerOptions options, DType dtype, size_t dim,
                        std::unique_ptr<const Initializer>* initializer);
 
-  /// Writes the initial row of the key. No allocation, no libm, no lock.
+  /// Writes the initial row of the key. Allocates nothing, takes no lock, uses no libm.
   void Fill(uint64_t key_word, void* row /* (dim) of dtype, aligned to it */) const noexcept {
     fill_(*this, &key_word, &row, 1);
   }
 
-  /// The same for several keys: rows[i] becomes the initial row of key_words[i].
+  /// Writes several initial rows: rows[i] becomes the initial row of key_words[i].
   void FillRows(const uint64_t* key_words, void* const* rows, size_t count) const noexcept {
     fill_(*this, key_words, rows, count);
   }
 
-  /// Whether rows differ between keys. If not, one Fill serves all keys.
+  /// True if rows differ between keys. Otherwise one Fill serves all keys.
   bool is_random() const noexcept { return row_.empty(); }
 
   const InitializerOptions& options() const noexcept { return options_; }

@@ -1,8 +1,8 @@
-// Random words of a row: a function of (seed, key word, element) alone, the same on every machine.
+// Random words of a row: a function of (seed, key word, element), the same on every machine.
 //
-// Counter-based: element words are mixes of a counter, so any element can be computed by itself.
-// The function is a persistent promise (a missing row must read the same for ever): a change of any
-// bit breaks served models.
+// Counter-based: element words are mixes of a counter, so each element can be computed alone. The
+// function must never change: missing rows must always read the same, so a change of any bit
+// breaks served models.
 #ifndef DE_CORE_ENGINE_KEY_RANDOM_H_
 #define DE_CORE_ENGINE_KEY_RANDOM_H_
 
@@ -13,7 +13,7 @@
 
 namespace de::engine {
 
-/// What of KeyRandom depends on the seed alone.
+/// The part of KeyRandom that depends only on the seed.
 struct RandomSeed {
   explicit RandomSeed(uint64_t seed) noexcept
       : rows(Mix64(seed + 0x9e3779b97f4a7c15ULL)), blocks(Mix64(rows + 0x9e3779b97f4a7c15ULL)) {}
@@ -22,18 +22,19 @@ struct RandomSeed {
   uint64_t blocks;
 };
 
-/// The words of one row. 32-bit words serve float, half and bfloat16 elements, 64-bit ones double.
+/// The words of one row: 32-bit words for float, half and bfloat16 elements, 64-bit words for
+/// double.
 class KeyRandom {
  public:
   KeyRandom(RandomSeed seed, uint64_t key_word) noexcept : state_(seed, key_word) {}
 
-  /// Words of elements [first, first + count).
+  /// Computes the words of elements [first, first + count).
   ///
-  /// 32-bit lanes, so that the loop vectorises on plain SSE2: a 32-bit finalizer over a counter,
-  /// keyed midway with one half of the row's state; the other half is the counter's step. The
-  /// counter starts where the finalizer makes the word of element 0 a DistinctWord.
+  /// Uses 32-bit lanes, so that the loop vectorizes on plain SSE2. Each word is a 32-bit finalizer
+  /// of a counter, keyed midway with one half of the row's state. The other half is the counter's
+  /// step. The counter starts where the finalizer makes the word of element 0 a DistinctWord.
   /// Source of the finalizer: C. Wellons, hash-prospector, without its last step, which improves
-  /// the lower bits only.
+  /// only the lower bits.
   void Fill(size_t first, size_t count, uint32_t* words) const noexcept {
     const auto step = static_cast<uint32_t>(state_.row) | 1U, key = state_.key();
     const uint32_t start = Start(state_.DistinctWord(), key) + static_cast<uint32_t>(first) * step;
@@ -46,16 +47,16 @@ class KeyRandom {
   static constexpr uint32_t kFirstFactor = 0x21f0aaadU;
   static constexpr uint32_t kSecondFactor = 0x735a2d97U;
 
-  /// What the 32-bit words of several rows are made of.
+  /// The state for the 32-bit words of several rows.
   template <size_t kRows>
   struct Counters {
-    static constexpr size_t kTogether = 16;  ///< at most what is computed in vain
+    static constexpr size_t kTogether = 16;  ///< rows per group; at most this many are wasted
     static_assert(kRows % kTogether == 0, "rows come in groups");
 
     uint32_t start[kRows], step[kRows], key[kRows];
 
-    /// Of the first `count` rows. In loops over what is alike and of a length known to the
-    /// compiler, which vectorise as a whole.
+    /// Computes the state of the first `count` rows, in loops of equal steps and constant length,
+    /// which vectorize as a whole.
     [[gnu::always_inline]] inline void Fill(RandomSeed seed, const uint64_t* key_words,
                                             size_t count) noexcept {
       uint64_t words[kRows];
@@ -103,22 +104,22 @@ class KeyRandom {
     }
   };
 
-  /// The counter of element 0, by the inverse of the finalizer in Fill.
+  /// Returns the counter of element 0, by the inverse of the finalizer in Fill.
   [[gnu::always_inline]] static inline uint32_t Start(uint32_t word, uint32_t key) noexcept {
     const uint32_t x = word * 0x97132227U;                     // kSecondFactor^-1 modulo 2^32
     return ((x ^ (x >> 15) ^ (x >> 30)) * 0x333c4925U) ^ key;  // kFirstFactor^-1
   }
 
-  /// The word of element 0. A draw of a float has about 2^23 equally spaced values, so among a
-  /// million rows of one random float thousands would be equal. Here the 2^23 keys of a block
-  /// (those that share their upper 41 bits, as most sequential ids do) are permuted instead: no two
-  /// of them share this word's upper 23 bits, and its lower bits are the middle of what is left.
-  /// Normal deviates of such words, scaled and rounded to float, are distinct too; one more bit
-  /// would be too many.
+  /// The word of element 0. A random float has about 2^23 equally spaced values. So among a million
+  /// rows of one random float, thousands would be equal. Instead, the 2^23 keys of a block are
+  /// permuted. A block's keys share their upper 41 bits, as most sequential ids do. No two of them
+  /// share this word's upper 23 bits. Its lower bits are the middle of the remaining range. Normal
+  /// deviates of such words, scaled and rounded to float, are distinct too. One more bit would be
+  /// too many.
   [[gnu::always_inline]] static inline uint32_t Distinct(uint32_t in_block, uint32_t low,
                                                          uint32_t high) noexcept {
     uint32_t x = in_block ^ (low & kBlockMask);
-    x = (x * 0x6b43a9b5U) & kBlockMask;  // odd factors and shifts of itself: each step is bijective
+    x = (x * 0x6b43a9b5U) & kBlockMask;  // odd factors and xor-shifts: each step is bijective
     x ^= x >> 13;
     x = ((x ^ (low >> 8)) * 0x52a4bf1dU) & kBlockMask;
     x ^= x >> 11;

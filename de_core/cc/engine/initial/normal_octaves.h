@@ -1,11 +1,11 @@
-// Normal deviates of 32-bit words by a table: the tail of the normal distribution cut into octaves.
+// Computes normal deviates from 32-bit words by a table, which divides the tail into octaves.
 //
-// The magnitude z of a deviate is a function of the probability beyond it, its tail, from 1/2 to
-// 2^-33. Between two powers of two that function is a polynomial of degree 4, to an absolute error
-// below 4e-5, which a test of 10^9 draws could not see; at the powers of two neighbours agree, so
-// the whole never falls where the tail does. An octave is the exponent of the tail as a float; the
-// registers of simd_lanes.h hold the sixteen or the eight likeliest. Only + - * and bits, so that
-// every machine gets the same numbers.
+// The magnitude z of a deviate is a function of its tail, the probability beyond z, from 1/2 to
+// 2^-33. Between two powers of two, a polynomial of degree 4 approximates it to an absolute error
+// below 4e-5. A test of 10^9 draws could not detect that. Neighboring polynomials agree at the
+// powers of two, so the function is monotonic. The octave is the exponent of the tail as a float.
+// The registers of simd_lanes.h hold the sixteen or eight most likely octaves. Uses only + - * and
+// bit operations, so every machine computes the same numbers.
 #ifndef DE_CORE_ENGINE_NORMAL_OCTAVES_H_
 #define DE_CORE_ENGINE_NORMAL_OCTAVES_H_
 
@@ -18,8 +18,8 @@ namespace de::engine {
 inline constexpr uint32_t kOctaves = 32;
 inline constexpr uint32_t kOctaveTerms = 5;
 
-/// Coefficients of z in d, the part of the octave that is left above the tail: 0 at its upper end.
-/// Column: the tail's octave, the likeliest last.
+/// Coefficients of z as a polynomial in d, the distance of the tail from the octave's upper end as
+/// a fraction of the octave. Columns are octaves; the most likely one is last.
 alignas(64) inline constexpr float kOctaveCoefficients[kOctaveTerms][kOctaves] = {
     {6.23026037F, 6.12075615F, 6.00935364F,  5.89595127F, 5.78043938F, 5.66269779F, 5.54259396F,
      5.41998339F, 5.29470396F, 5.16657829F,  5.03540611F, 4.90096426F, 4.76300097F, 4.62123108F,
@@ -53,21 +53,21 @@ alignas(64) inline constexpr float kOctaveCoefficients[kOctaveTerms][kOctaves] =
      0.0230619125F,  0.0221080706F},
 };
 
-/// Below it a tail, as TailScale gives it, is in none of the kCount likeliest octaves.
+/// A tail, as TailScale scales it, below this limit is in none of the kCount most likely octaves.
 template <uint32_t kCount>
 inline constexpr float kLeastLikelyTail = static_cast<float>(uint64_t{1} << (33 - kCount));
 
-/// How a word becomes a tail: its lower 31 bits, times `factor`, plus `term`, are 2^34 times the
-/// tail. The uppermost bit is the sign.
+/// Converts a word to a tail: its lower 31 bits times `factor` plus `term` are 2^34 times the tail.
+/// The uppermost bit is the sign.
 struct TailScale {
   float factor;
   float term;
 
-  /// All of the distribution. The factor is just below 4, so that no tail reaches 1/2, where
+  /// The whole distribution. The factor is slightly below 4, so that every tail is below 1/2, where
   /// another octave would begin.
   static constexpr TailScale Whole() noexcept { return {0x1.fffffep+1F, 2.0F}; }
-  /// What lies within two standard deviations: tails from just above
-  /// 0.0227499213, where the deviate is 2 to its last digit, up to 1/2 as above.
+  /// Deviates within two standard deviations: tails from just above 0.0227499213, where the deviate
+  /// is 2 to its last digit, up to 1/2 as above.
   static constexpr TailScale WithinTwo() noexcept { return {0x1.e8b43cp+1F, 390840672.0F}; }
 };
 

@@ -1,5 +1,5 @@
-// Normal deviates from random words, without libm: only + - * /, so every machine gets the same
-// bits and loops vectorise on plain SSE2.
+// Converts random words to normal deviates without libm. Uses only + - * /, so every machine gets
+// the same bits and loops vectorize on plain SSE2.
 //
 // Inversion rather than Box-Muller or rejection: one word gives one value, distinct words give
 // distinct values, and truncation needs no second draw.
@@ -36,14 +36,14 @@ struct RealTraits<double> {
 template <typename Real>
 using WordOf = typename RealTraits<Real>::Word;
 
-/// A word as a number in [-1, 1], read as a two's complement fraction.
+/// Converts a word to a number in [-1, 1], read as a two's complement fraction.
 template <typename Real>
 [[gnu::always_inline]] inline Real SymmetricUniform(WordOf<Real> word) noexcept {
   using Traits = RealTraits<Real>;
   return static_cast<Real>(static_cast<typename Traits::Int>(word)) * Traits::kUnit;
 }
 
-/// -ln(y) for a normal number y in (0, 1], absolute error below 3e-8.
+/// Returns -ln(y) for a normal number y in (0, 1]. The absolute error is below 3e-8.
 [[gnu::always_inline]] inline double MinusLog(double y) noexcept {
   constexpr int kDigits = 52;
   constexpr int64_t kRootHalf = 0x3fe6a09e667f3bcd;  // sqrt(1/2)
@@ -59,13 +59,14 @@ template <typename Real>
   return static_cast<double>(exponent) * -0.6931471805599453 - s * series;
 }
 
-/// The standard normal deviate z with P(|Z| < z) = |x|, signed as x; w = -ln(1 - x^2), passed on
-/// its own because it holds the tail's precision. Relative error below 1e-7.
+/// Returns the standard normal deviate z with P(|Z| < z) = |x|, with the sign of x. The caller
+/// passes w = -ln(1 - x^2) too, because w holds the tail's precision. The relative error is below
+/// 1e-7.
 ///
-/// z / x is a smooth function of w (the idea of M. Giles, "Approximating the erfinv function",
-/// 2010), sqrt(pi / 2) at w = 0. The ratio of polynomials that is added to that was fitted for
-/// 0 <= w <= 44.5, minimising the largest relative error of z. All coefficients are positive:
-/// nothing cancels, and where z is small so is the part that rounding affects.
+/// z / x is a smooth function of w (after M. Giles, "Approximating the erfinv function", 2010). It
+/// is sqrt(pi / 2) at w = 0. We add a ratio of polynomials, fitted for 0 <= w <= 44.5 to minimize
+/// the largest relative error of z. All coefficients are positive, so nothing cancels. Where z is
+/// small, the rounded term is small too.
 [[gnu::always_inline]] inline double NormalOfCentralProbability(double x, double w) noexcept {
   const double w2 = w * w;
   const double w4 = w2 * w2;
@@ -78,8 +79,8 @@ template <typename Real>
   return x * 1.2533141373155001 + x * (w * p / q);
 }
 
-// The functions below work on blocks; those of doubles in passes of few operations each, for the
-// processor overlaps many elements of a short dependency chain, but hardly two of a long one.
+// The functions below work on blocks. Functions of doubles make several passes of few operations,
+// because the processor overlaps short dependency chains of many elements, but not long ones.
 inline constexpr size_t kNormalBlock = 32;
 
 /// Standard normal deviates; |z| < 6.4.
@@ -96,7 +97,8 @@ inline void StandardNormals(const uint64_t* words, size_t count /* <= kNormalBlo
   for (size_t i = 0; i < count; ++i) {
     const auto value = static_cast<int64_t>(words[i]);
     values[i] = static_cast<double>(value) * (2 * kHalfUnit) + kHalfUnit;
-    // 1 - |x| from the word itself, exact where it is small: value and ~value are mirror images.
+    // Compute 1 - |x| from the word itself, exactly for small values: value and ~value are
+    // symmetric.
     const int64_t magnitude = value ^ (value >> 63);
     const double tail = static_cast<double>(kMost - magnitude) * (2 * kHalfUnit) + kHalfUnit;
     w[i] = tail * (2 - tail);

@@ -1,4 +1,4 @@
-// The distributions of random initial rows: what turns words into elements.
+// The distributions of random initial rows: they convert words to elements.
 #ifndef DE_CORE_ENGINE_RANDOM_DRAWS_H_
 #define DE_CORE_ENGINE_RANDOM_DRAWS_H_
 
@@ -10,15 +10,15 @@
 
 namespace de::engine {
 
-/// Of a distribution of floats: an element is shift + scale * draw, kept in [low, high] where draws
-/// do not keep themselves.
+/// A distribution of floats: an element is shift + scale * draw. It is clamped to [low, high]
+/// unless draws are always in range.
 struct DrawParameters {
   float shift, scale, low, high;
 };
 
-// A random kind turns a block of words into a block of values.
+// A random kind converts a block of words to a block of values.
 
-/// a * b + c, of floats rounded once.
+/// a * b + c in floats, rounded once.
 inline float MultiplyAdd(float a, float b, float c) noexcept { return FusedMultiplyAdd(a, b, c); }
 inline double MultiplyAdd(double a, double b, double c) noexcept { return a * b + c; }
 

@@ -1,5 +1,5 @@
-// Random rows of floats by vectors of eight and of sixteen elements, where the processor has them:
-// eight_lanes::DrawRows and sixteen_lanes::DrawRows, to be called from functions of those targets.
+// Draws random rows of floats with vectors of eight or sixteen lanes: eight_lanes::DrawRows and
+// sixteen_lanes::DrawRows. Call them only from functions of the same target.
 #ifndef DE_CORE_ENGINE_SIMD_DRAWS_H_
 #define DE_CORE_ENGINE_SIMD_DRAWS_H_
 

@@ -8,12 +8,12 @@
 namespace de::engine {
 namespace {
 
-// Blocks grow with the table, so that few are needed and a small table reserves little.
+// Blocks grow with the table: large tables need few blocks, and small tables reserve little.
 constexpr size_t kSmallestBlock = size_t{1} << 20;
 constexpr size_t kLargestBlock = size_t{256} << 20;
-// Of a table that is no longer small.
+// Block size of a table that is no longer small.
 constexpr size_t kHugeBlock = PageMemory::kHugeBlock;
-// What Prefault has memory found for: more than a writer takes while it holds a lock.
+// Bytes that Prefault populates ahead. A writer uses less than this while it holds a lock.
 constexpr size_t kAhead = PageMemory::kHugePage;
 
 }  // namespace
@@ -53,7 +53,7 @@ size_t Arena::NextBlock(size_t bytes) const noexcept {
 }
 
 void Arena::AddBlock(size_t bytes) {
-  // The rest of the old block stays untouched: it costs addresses, not memory.
+  // The rest of the old block is never touched, so it uses addresses but no memory.
   if (spare_.bytes() >= bytes) {
     blocks_.push_back(std::move(spare_));
     spare_ = PageMemory();
@@ -84,7 +84,7 @@ bool Arena::PrefaultTrimmed() noexcept {
       from.pop_back();
     }
   } catch (const std::bad_alloc&) {
-    return false;  // whoever needs memory will say so
+    return false;  // a later Allocate reports the lack of memory
   }
   if (cells.empty()) return false;
   PageMemory::Populate(cells.front(), cells.size() * bytes);
@@ -101,7 +101,7 @@ void Arena::Prefault() noexcept {
     const std::lock_guard<std::mutex> guard(mutex_);
     if (blocks_.empty() || blocks_.back().bytes() < kHugeBlock) return;
     char* const end = next_ + left_;
-    // Nothing is taken twice: cells may have used what lies before.
+    // Populate nothing twice: cells may already use the memory before.
     from = std::max(ready_, next_);
     if (from < std::min(next_ + kAhead, end)) {
       bytes = std::min(PageMemory::kHugePage, static_cast<size_t>(end - from));
@@ -110,7 +110,7 @@ void Arena::Prefault() noexcept {
       try {
         spare_ = PageMemory(NextBlock(0));
       } catch (const std::bad_alloc&) {
-        return;  // whoever needs the block will say so
+        return;  // a later Allocate reports the lack of memory
       }
       from = spare_.data();
       bytes = kAhead;
@@ -132,7 +132,7 @@ void Arena::KeepDirty(char* cell, size_t bytes) noexcept {
     free_[bytes].dirty.push_back(cell);
     dirty_ += bytes;
   } catch (const std::bad_alloc&) {
-    // No memory to remember a free cell by: it is lost until the table goes.
+    // There is no memory to record the free cell. It is lost until the table is destroyed.
   }
 }
 
@@ -150,11 +150,12 @@ void Arena::Trim() noexcept {
       for (char* cell : free.dirty) cells.push_back({cell, bytes});
     }
   } catch (const std::bad_alloc&) {
-    return;  // they stay as they are
+    return;  // leave the cells as they are
   }
   std::sort(cells.begin(), cells.end(),
             [](const Cell& left, const Cell& right) { return left.at < right.at; });
-  // Neighbours at once: of a huge page that goes in parts, small pages would take the place.
+  // Discard neighboring cells together. A huge page discarded in parts would be split into small
+  // pages.
   for (size_t i = 0; i < cells.size();) {
     char* const from = cells[i].at;
     char* end = from;
@@ -166,7 +167,7 @@ void Arena::Trim() noexcept {
     if (bytes < PageMemory::kPage * 2) continue;
     free.trimmed.insert(free.trimmed.end(), free.dirty.begin(), free.dirty.end());
     free.dirty.clear();
-    // The last is handed out first.
+    // The last element is allocated first.
     std::sort(free.trimmed.begin(), free.trimmed.end(), std::greater<>());
   }
 }

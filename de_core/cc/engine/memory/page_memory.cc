@@ -13,7 +13,7 @@ constexpr size_t kSmallBlock = size_t{64} << 10;
 #if defined(MADV_POPULATE_WRITE)
 constexpr int kPopulate = MADV_POPULATE_WRITE;
 #else
-constexpr int kPopulate = 23;  // Linux 5.14; older ones refuse it
+constexpr int kPopulate = 23;  // since Linux 5.14; older kernels refuse it
 #endif
 constexpr std::align_val_t kLine{64};
 
@@ -48,7 +48,7 @@ void PageMemory::Discard(char* at, size_t bytes) noexcept {
   const uintptr_t end = reinterpret_cast<uintptr_t>(at) + bytes;
   const uintptr_t first = (reinterpret_cast<uintptr_t>(at) + kPage - 1) / kPage * kPage;
   const uintptr_t last = end / kPage * kPage;
-  // Parts of pages at both ends may be shared with neighbours.
+  // Neighbors may share the partial pages at both ends.
   if (first >= last || madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED) != 0) {
     std::memset(at, 0, bytes);
     return;

@@ -1,5 +1,5 @@
-// Large, page-aligned memory straight from the operating system: untouched pages cost nothing,
-// large blocks ask for huge pages, freed blocks go back to the system at once.
+// Large, page-aligned memory directly from the operating system. Untouched pages cost nothing,
+// large blocks request huge pages, and freed blocks return to the system at once.
 #ifndef DE_CORE_ENGINE_PAGE_MEMORY_H_
 #define DE_CORE_ENGINE_PAGE_MEMORY_H_
 
@@ -8,7 +8,7 @@
 
 namespace de::engine {
 
-/// Owns one block of zeroed memory, aligned to a cache line or better. Throws std::bad_alloc.
+/// Owns one block of zeroed memory, aligned at least to a cache line. Throws std::bad_alloc.
 class PageMemory {
  public:
   PageMemory() noexcept = default;
@@ -34,18 +34,18 @@ class PageMemory {
   size_t bytes() const noexcept { return bytes_; }
 
   static constexpr size_t kPage = 4096;
-  /// From this size on huge pages are asked for; below it a half-used one would waste more than the
-  /// saved TLB misses are worth.
+  /// Blocks of at least this size request huge pages. For smaller blocks, a half-used huge page
+  /// would waste more than it saves in TLB misses.
   static constexpr size_t kHugeBlock = size_t{4} << 20;
 
-  /// The step in which large blocks take memory.
+  /// Large blocks take memory in multiples of this size.
   static constexpr size_t kHugePage = size_t{2} << 20;
 
-  /// Makes the system find memory for [at, at + bytes) now, whoever uses it meanwhile. Without
-  /// effect where the system cannot.
+  /// Makes the system populate [at, at + bytes) now, even while it is in use. Has no effect if the
+  /// system does not support it.
   static void Populate(char* at, size_t bytes) noexcept;
 
-  /// Gives the memory behind [at, at + bytes) back to the system; it reads as zeros afterwards.
+  /// Returns the memory of [at, at + bytes) to the system. It reads as zeros afterwards.
   static void Discard(char* at, size_t bytes) noexcept;
 
  private:

@@ -1,5 +1,5 @@
-// Rows of one shard in extents of equal size: a row's address never changes while the slab lives,
-// growth copies nothing, and the address is a table look-up and a multiplication away.
+// The rows of one shard, in extents of equal size. A row's address never changes while the slab
+// lives, and growth copies nothing. Finding a row takes a table lookup and a multiplication.
 #ifndef DE_CORE_ENGINE_SLAB_H_
 #define DE_CORE_ENGINE_SLAB_H_
 
@@ -15,20 +15,20 @@ namespace de::engine {
 
 class Slab {
  public:
-  /// All it takes to find a row; readers keep it at hand for a batch.
+  /// The data needed to find a row. Readers keep a copy during a batch.
   struct Map {
     char* const* extents;
     size_t stride;
-    uint32_t log2;  ///< of the rows of an extent
+    uint32_t log2;  ///< logarithm of the rows per extent
 
     char* Row(uint32_t row) const noexcept { return RowIn(extents, row); }
-    /// The same in the extents of another shard of the table.
+    /// Finds a row in the extents of another shard of the table.
     char* RowIn(char* const* others, uint32_t row) const noexcept {
       return others[row >> log2] + static_cast<size_t>(row & ((1U << log2) - 1)) * stride;
     }
   };
 
-  /// `arena` outlives the slab.
+  /// `arena` must outlive the slab.
   Slab(size_t stride, Arena* arena) noexcept : arena_(arena), stride_(stride) {
     while (log2_ < 16 && (stride << (log2_ + 1)) <= kExtentBytes) ++log2_;
   }
@@ -39,13 +39,13 @@ class Slab {
     return *this;
   }
 
-  /// Its Row(0) may be called even if there is none.
+  /// Row(0) of the result may be called even if there are no rows.
   Map map() const noexcept {
     return {extents_.empty() ? kNoExtents : extents_.data(), stride_, log2_};
   }
   char* Row(uint32_t row) const noexcept { return map().Row(row); }
 
-  /// Takes a free row, an erased one first. Its bytes are whatever they last were.
+  /// Allocates a row, preferably an erased one. Its bytes are undefined.
   uint32_t Allocate() {
     if (!free_.empty()) {
       const uint32_t row = free_.back();
@@ -61,14 +61,14 @@ class Slab {
     try {
       free_.push_back(row);
     } catch (const std::bad_alloc&) {
-      // No memory to remember a free row by: it is lost until the slab goes.
+      // There is no memory to record the free row. It is lost until the slab is destroyed.
     }
   }
 
-  /// Makes room to remember `rows` rows, so that only memory itself is still to be found.
+  /// Reserves bookkeeping for `rows` rows, so that later only the rows' own memory can be lacking.
   void Reserve(uint64_t rows) { extents_.reserve((rows >> log2_) + 1); }
 
-  /// Makes rows [0, other.used()) addressable and takes over which of them are free.
+  /// Makes rows [0, other.used()) addressable and copies the list of free rows.
   void ResizeLike(const Slab& other) {
     while (extents_.size() << log2_ < other.used_) AddExtent();
     used_ = other.used_;
@@ -85,25 +85,25 @@ class Slab {
   }
 
   size_t stride() const noexcept { return stride_; }
-  /// Rows ever handed out; rows [0, used) have addresses.
+  /// Number of rows ever allocated; rows [0, used) have addresses.
   uint32_t used() const noexcept { return used_; }
   size_t bytes() const noexcept {
     return static_cast<size_t>(used_) * stride_ + free_.capacity() * sizeof(uint32_t);
   }
 
  private:
-  // Large enough that extents are few, small enough that one that is half used wastes little.
+  // Large, so that there are few extents. Small, so that a half-used extent wastes little.
   static constexpr size_t kExtentBytes = size_t{128} << 10;
-  // Rows between asking for memory and writing it.
+  // Rows between prefetching memory and writing it.
   static constexpr size_t kAhead = 2;
-  // Where row 0 of no extent lies, for readers that look before they know that it is nobody's.
+  // Row 0 of a slab without extents, for readers that load before they check.
   alignas(64) static inline char no_row_[256] = {};
   static inline char* const kNoExtents[1] = {no_row_};
 
   size_t extent_bytes() const noexcept { return ((stride_ << log2_) + 63) / 64 * 64; }
 
   void AddExtent() {
-    // The two largest numbers mean something else to the index.
+    // The index reserves the two largest numbers.
     if (((extents_.size() + 1) << log2_) > 0xfffffffeULL) throw std::bad_alloc();
     if (extents_.size() == extents_.capacity()) extents_.reserve(2 * extents_.size() + 8);
     extents_.push_back(arena_->Allocate(extent_bytes(), /*zeroed=*/false));

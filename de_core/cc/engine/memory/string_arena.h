@@ -1,4 +1,4 @@
-// Byte strings of one shard: bump-allocated cells of 8-byte granularity with a free list a size.
+// Byte strings of one shard: bump-allocated cells of 8-byte granularity, with a free list per size.
 #ifndef DE_CORE_ENGINE_STRING_ARENA_H_
 #define DE_CORE_ENGINE_STRING_ARENA_H_
 
@@ -14,10 +14,10 @@ namespace de::engine {
 
 class StringArena {
  public:
-  /// What a row stores for a string; 0 is the empty string. Stable until freed.
+  /// The value that a row stores for a string; 0 is the empty string. Stable until freed.
   using Ref = uint64_t;
 
-  /// Reads or writes a reference that a row holds, at any alignment.
+  /// Reads or writes a reference in a row, at any alignment.
   static Ref LoadRef(const char* at) noexcept {
     Ref ref;
     std::memcpy(&ref, at, sizeof(ref));
@@ -50,18 +50,18 @@ class StringArena {
     try {
       free_[size].push_back(reinterpret_cast<char*>(static_cast<uintptr_t>(ref)));
     } catch (const std::bad_alloc&) {
-      // No memory to remember a free cell by: it is lost until the arena goes.
+      // There is no memory to record the free cell. It is lost until the arena is destroyed.
     }
   }
 
-  /// Replaces the string of `ref`, in place where the new one fits its cell exactly.
+  /// Replaces the string of `ref`. Works in place if the new string fits its cell exactly.
   Ref Replace(Ref ref, std::string_view bytes) {
     const Ref fresh = Put(bytes);
     Free(ref);
     return fresh;
   }
 
-  /// Memory held from the system.
+  /// Bytes of memory taken from the system.
   size_t bytes() const noexcept { return held_bytes_; }
   size_t live_bytes() const noexcept { return live_bytes_; }
 

@@ -1,9 +1,9 @@
-// The update rules of sparse optimizers: what one gradient does to one row and its slots.
+// The update rules of sparse optimizers: how one gradient changes one row and its slots.
 //
-// Arithmetic is in float (double for float64 rows), in the order of operations of the dense
-// optimizer a rule is named after (Keras 3 where nothing else is said), so that both give the same
-// numbers. A rule updates the rows it is given and no other: where a dense optimizer also changes
-// rows without a gradient (momentum, moments, weight decay), those rows stay as they are.
+// Arithmetic is in float (double for float64 rows), with the operations in the same order as in the
+// dense optimizer of the same name, so that both give the same numbers. That is Keras 3 unless
+// noted. A rule updates only the rows it is given. A dense optimizer may also change rows without a
+// gradient (momentum, moments, weight decay). Here those rows stay unchanged.
 //
 // Settings are in rule_settings.h. The slots:
 //
@@ -19,7 +19,7 @@
 //   adam                                    m, v, vhat if amsgrad
 //   adamax, nadam, lamb                     m, v
 //
-// The names with v2 differ in that epsilon is outside the root, as TensorFlow's ops have it.
+// In the rules with v2, epsilon is outside the root, as in TensorFlow's ops.
 #ifndef DE_CORE_ENGINE_OPTIMIZER_RULES_H_
 #define DE_CORE_ENGINE_OPTIMIZER_RULES_H_
 
@@ -34,9 +34,9 @@
 
 namespace de::engine {
 
-/// Updates some rows, all different. No allocation, no lock. The gradients are float, or double for
-/// float64 rows; each is the sum over all occurrences of its row in the batch, and must not overlap
-/// a row.
+/// Updates distinct rows. Allocates nothing and takes no lock. The gradients are float, or double
+/// for float64 rows. Each gradient is the sum over all occurrences of its row in the batch, and
+/// must not overlap a row.
 using RuleKernel = void (*)(const double* hyper,  // (n_hyper)
                             size_t n_hyper, size_t dim,
                             char* const* rows,             // (count), the value (dim) at the start
@@ -44,24 +44,26 @@ using RuleKernel = void (*)(const double* hyper,  // (n_hyper)
                             const void* const* gradients,  // (count), each (dim)
                             size_t count) noexcept;
 
-/// One update rule. All are constants of the library.
+/// One update rule. All rules are constants of the library.
 struct OptimizerRule {
   std::string_view name;
   size_t min_hyper;
   size_t max_hyper;
-  /// The slots, in the order that kernels take their offsets. `hyper` must have passed CheckHyper.
+  /// Returns the slots, in the order of the kernels' `slot_offsets`. `hyper` must have passed
+  /// CheckHyper.
   std::vector<SlotSpec> (*slots)(size_t dim, DType value, const double* hyper, size_t n_hyper);
-  /// The kernel for rows of `value`, chosen once a batch; nullptr if that is not floating-point.
+  /// Returns the kernel for rows of `value`, once per batch; nullptr if `value` is not
+  /// floating-point.
   RuleKernel (*kernel)(DType value);
 };
 
-/// The rule of that name, or nullptr. Valid for ever.
+/// Returns the rule of this name, or nullptr. The pointer is always valid.
 const OptimizerRule* FindRule(std::string_view name) noexcept;
 
 /// Names of all rules, for messages.
 std::vector<std::string_view> RuleNames();
 
-/// InvalidArgument unless the rule takes `n_hyper` hyperparameters and all are finite.
+/// Returns InvalidArgument unless the rule takes `n_hyper` hyperparameters and all are finite.
 Status CheckHyper(const OptimizerRule& rule, const double* hyper /* (n_hyper) */, size_t n_hyper);
 
 }  // namespace de::engine

@@ -56,7 +56,7 @@ struct AdagradV2 : Adagrad<Real> {
   }
 };
 
-/// One accumulator a row: the mean square of the row's gradient. As in FBGEMM, epsilon is outside
+/// One accumulator per row: the mean square of the row's gradient. As in FBGEMM, epsilon is outside
 /// the root.
 template <typename T>
 struct RowwiseAdagrad {

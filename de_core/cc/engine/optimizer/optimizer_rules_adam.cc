@@ -15,8 +15,8 @@ std::vector<SlotSpec> AdamSlots(size_t dim, DType value, const double* hyper, si
   return slots;
 }
 
-/// What the rules of the family share. 1 - beta is taken in double, as Keras takes it in Python:
-/// in float, 1 - 0.999 would be wrong in the fifth digit.
+/// Shared by the rules of the Adam family. Computes 1 - beta in double, like Keras in Python: in
+/// float, 1 - 0.999 would be wrong in the fifth digit.
 template <typename Real>
 struct Moments {
   template <typename Settings>
@@ -81,7 +81,7 @@ struct Adamax : Moments<Real> {
   Real beta2, unbias;
 };
 
-/// Keras takes 1 - beta in the variable's dtype here.
+/// Keras computes 1 - beta in the variable's dtype here.
 template <typename Real>
 struct Nadam : Moments<Real> {
   using Settings = NadamSettings;
@@ -103,7 +103,7 @@ struct Nadam : Moments<Real> {
   Real unbias2, now, next, unbias_now, unbias_next;
 };
 
-/// The trust ratio is that of the row: a table has no norm of the whole variable to take.
+/// The trust ratio uses the norm of the row. The norm of the whole variable is not available.
 template <typename T>
 struct LambRow {
   static void Update(const RowsUpdate& updates) noexcept { updates.ForEach(UpdateRow); }

@@ -39,8 +39,8 @@ struct Nesterov : Momentum<Real> {
   }
 };
 
-/// tf.compat.v1.train.MomentumOptimizer: the slot accumulates gradients, not steps, so a change of
-/// the learning rate acts on the whole past.
+/// tf.compat.v1.train.MomentumOptimizer. The slot accumulates gradients, not steps, so a change of
+/// the learning rate affects all past gradients too.
 template <typename Real>
 struct Tf1Momentum : Momentum<Real> {
   using Momentum<Real>::Momentum;

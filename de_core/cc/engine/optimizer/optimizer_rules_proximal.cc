@@ -23,7 +23,7 @@ std::vector<SlotSpec> FtrlSlots(size_t dim, DType value, const double* hyper, si
           {"linear", RealOf(value), dim, 0}};
 }
 
-/// x moved towards 0 by `by`, and not beyond.
+/// Moves x towards 0 by `by`, but not beyond 0.
 template <typename Real>
 Real Shrink(Real x, Real by) noexcept {
   const Real size = std::fabs(x) - by;
@@ -55,7 +55,7 @@ struct ProximalAdagrad {
   Real lr, l1, l2;
 };
 
-/// The row is a function of the sums alone: its initial value counts until the first update only.
+/// The row is a function of the sums alone. Its initial value has no effect after the first update.
 template <typename Real>
 struct AdagradDa {
   using Settings = AdagradDaSettings;

@@ -1,7 +1,7 @@
-// The moving average of a row's value, kept in a slot beside those of the optimizer.
+// The moving average of a row's value, stored in a slot beside the optimizer's slots.
 //
-// A slot that holds NaN has not begun. It begins at the row's value before the row's first update,
-// which is what the average of a dense variable that did not move would be by then.
+// NaN in a slot means that the average has not begun. It begins with the row's value before its
+// first update: the average of a dense variable that has not moved yet would have the same value.
 #ifndef DE_CORE_ENGINE_ROW_AVERAGE_H_
 #define DE_CORE_ENGINE_ROW_AVERAGE_H_
 
@@ -14,13 +14,13 @@
 
 namespace de::engine {
 
-/// The slot of the average of rows of `value`.
+/// The slot for the average of rows of `value`.
 inline SlotSpec AverageSlot(DType value, size_t dim) {
   return {"average", RealOf(value), dim, std::numeric_limits<double>::quiet_NaN()};
 }
 
 /// Three passes over one row (dim) and its average (dim). All elements of an average begin at once,
-/// so that the first tells of all.
+/// so the first element tells whether the average has begun.
 struct AverageKernels {
   void (*begin)(const char* row, char* average, size_t dim) noexcept;
   void (*blend)(const char* row, char* average, size_t dim, double momentum) noexcept;

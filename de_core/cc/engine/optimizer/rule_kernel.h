@@ -1,11 +1,11 @@
-// How an update rule becomes a kernel: a rule says what happens to one element, the templates here
-// loop over a row, for every dtype.
+// Turns an update rule into a kernel. A rule updates one element. The templates here loop over
+// rows, for every dtype.
 //
 // A rule is a struct template over Real, the type of arithmetic:
 //   using Settings = …;                        // of rule_settings.h
 //   explicit Rule(const Settings& settings);   // keeps what the elements need
 //   void operator()(Real g, Real& w, Real& slot...) const;   // updates the element
-// Weight decay, loading and storing are not its business.
+// A rule does not handle weight decay, loading and storing.
 #ifndef DE_CORE_ENGINE_RULE_KERNEL_H_
 #define DE_CORE_ENGINE_RULE_KERNEL_H_
 
@@ -31,7 +31,7 @@ RuleFamily AdagradRules();
 RuleFamily AdamRules();
 RuleFamily ProximalRules();
 
-/// A row of those that a kernel receives.
+/// One of the rows that a kernel receives.
 struct RowUpdate {
   const double* hyper;
   size_t n_hyper;
@@ -50,7 +50,7 @@ struct RowUpdate {
   }
 };
 
-/// The rows as a kernel receives them.
+/// The rows that a kernel receives.
 struct RowsUpdate {
   const double* hyper;
   size_t n_hyper;
@@ -69,7 +69,7 @@ struct RowsUpdate {
   }
 };
 
-/// w -= w * decay * lr, where the settings are followed by a decay.
+/// Computes w -= w * decay * lr, if a decay follows the settings.
 template <typename T, typename Settings>
 void DecayRow(const RowUpdate& update) noexcept {
   using Real = typename Scalar<T>::Real;
@@ -94,8 +94,8 @@ void ForElements(const Step& step, size_t dim, T* __restrict value, const Real* 
   }
 }
 
-/// Runs an element rule with `kSlots` slots over rows. The rule computes once what depends on its
-/// settings alone: for short rows that is as much work as a row.
+/// Runs an element rule with `kSlots` slots over rows. The rule computes terms that depend only on
+/// its settings once. For short rows they would cost as much as a row's arithmetic.
 template <typename T, template <typename> class Rule, size_t kSlots>
 void UpdateElements(const RowsUpdate& updates) noexcept {
   using Real = typename Scalar<T>::Real;
@@ -134,14 +134,14 @@ struct RowKernels {
   }
 };
 
-/// A rule for the library's list: its settings may be followed by a weight decay.
+/// An entry of the library's list of rules. A weight decay may follow the rule's settings.
 template <typename Settings>
 constexpr OptimizerRule RuleOf(std::string_view name, decltype(OptimizerRule::slots) slots,
                                decltype(OptimizerRule::kernel) kernel) noexcept {
   return {name, kSettings<Settings>, kSettings<Settings> + 1, slots, kernel};
 }
 
-/// The kernel of a `Row<T>` for rows of `value`, with the vectors that the processor has.
+/// Returns the kernel of a `Row<T>` for rows of `value`, compiled for the processor's vectors.
 template <template <typename> class Row>
 RuleKernel KernelOf(DType value) noexcept {
   return VisitFloating<RuleKernel>(value, nullptr, [](auto tag) -> RuleKernel {
@@ -161,7 +161,7 @@ struct ElementRow {
   };
 };
 
-/// Sum of squares in eight lanes, so that the loop vectorises; the order is fixed.
+/// Sum of squares in eight lanes, so that the loop vectorizes. The order is fixed.
 template <typename Real, typename At>
 Real SumOfSquares(size_t count, const At& at) noexcept {
   constexpr size_t kLanes = 8;

@@ -14,27 +14,27 @@ constexpr size_t kFirstPlaces = 16;
 constexpr uint64_t kLargestBloomCount = 255;
 constexpr uint64_t kLargestCount = 0xffffffffULL;
 
-/// A part of a saved filter: kind, size, then the counts.
+/// The header of a part of a saved filter. The counts follow it.
 struct PartHeader {
   uint64_t kind;
-  uint64_t size;  // exact: keys; Bloom: counters
+  uint64_t size;  // number of keys (exact) or counters (Bloom)
 };
 
-// Room for the uneven spread of keys over the shards.
+// Adds room for the uneven spread of keys over the shards.
 uint64_t ShareOf(uint64_t capacity, uint32_t shards) {
   const double even = static_cast<double>(capacity) / shards;
   return static_cast<uint64_t>(std::ceil(even + 4 * std::sqrt(even)));
 }
 
-constexpr uint32_t kProbes = 4;  // counters a key has in a Bloom filter
+constexpr uint32_t kProbes = 4;  // counters per key in a Bloom filter
 
-/// The counter that a key has as its `probe`th, in a filter of `size` counters.
+/// Returns the position of a key's counter number `probe`, in a filter of `size` counters.
 size_t BloomPlace(uint64_t hash, uint32_t probe, size_t size) noexcept {
   const uint64_t word = Mix64(hash + (probe + 1) * 0x9e3779b97f4a7c15ULL);
   return static_cast<size_t>(ReduceHigh(word, size));
 }
 
-/// What a Bloom filter says of a key: never less than it was counted.
+/// Returns a key's count in a Bloom filter, which is never less than the true count.
 uint8_t CountOf(const std::vector<uint8_t>& bloom, uint64_t hash) noexcept {
   uint8_t least = kLargestBloomCount;
   for (uint32_t probe = 0; probe < kProbes; ++probe) {
@@ -75,7 +75,7 @@ AdmissionFilter::AdmissionFilter(const AdmissionOptions& options, uint32_t shard
     chance_ = scaled >= std::ldexp(1.0, 64) ? ~uint64_t{0} : static_cast<uint64_t>(scaled);
   }
   if (options_.kind == Kind::kBloom) {
-    // All counters of a key are shared with others with probability (1 - e^(-k n / m))^k.
+    // With probability (1 - e^(-k n / m))^k, a key shares all its counters with other keys.
     const double part = std::pow(options_.error, 1.0 / kProbes);
     const double counters = -static_cast<double>(kProbes) / std::log1p(-part);
     const auto keys = static_cast<double>(ShareOf(options_.capacity, shards));
@@ -137,7 +137,7 @@ void AdmissionFilter::Grow() {
   }
 }
 
-// Later entries move up, so that no search ends too early.
+// Moves later entries up, so that no search ends too early.
 void AdmissionFilter::Remove(size_t at) noexcept {
   const size_t mask = words_.size() - 1;
   --pending_;
@@ -154,8 +154,8 @@ void AdmissionFilter::Remove(size_t at) noexcept {
 bool AdmissionFilter::CountInBloom(uint64_t hash) {
   uint8_t least = CountOf(bloom_, hash);
   for (const std::vector<uint8_t>& each : older_) least = std::max(least, CountOf(each, hash));
-  // Never below the true count: only the least are raised (C. Estan, G. Varghese, "New directions
-  // in traffic measurement and accounting", 2002: conservative update).
+  // Raise only the least counters. They stay at least the true count (C. Estan, G. Varghese, "New
+  // directions in traffic measurement and accounting", 2002: conservative update).
   for (uint32_t probe = 0; probe < kProbes && least < kLargestBloomCount; ++probe) {
     uint8_t& counter = bloom_[BloomPlace(hash, probe, bloom_.size())];
     counter = std::max(counter, static_cast<uint8_t>(least + 1));
@@ -201,7 +201,7 @@ void AdmissionFilter::TakeBloom(std::string_view counters) {
     for (size_t i = 0; i < taken.size(); ++i) bloom_[i] = std::max(bloom_[i], taken[i]);
     return;
   }
-  // Several tables may have kept the same one, which no longer changes.
+  // Several tables may have saved the same merged filter. Keep it once.
   const bool known = std::find(older_.begin(), older_.end(), taken) != older_.end();
   if (!known) older_.push_back(std::move(taken));
 }

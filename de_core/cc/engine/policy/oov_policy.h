@@ -1,4 +1,4 @@
-// What a frozen table answers for a key it does not hold.
+// The answer of a frozen table for a key that it does not contain.
 #ifndef DE_CORE_ENGINE_OOV_POLICY_H_
 #define DE_CORE_ENGINE_OOV_POLICY_H_
 
@@ -11,10 +11,10 @@
 
 namespace de::engine {
 
-/// Kept in a snapshot's metadata as "oov" (the kind's name) and, where it has one, "oov_value".
+/// Stored in a snapshot's metadata as "oov" (the kind's name) and, if it has a value, "oov_value".
 struct OovPolicy {
   enum class Kind : uint8_t {
-    kInitial,   ///< its initial row, as while training: the default
+    kInitial,   ///< the key's initial row, as in training (the default)
     kZeros,     ///< zeros; empty strings
     kConstant,  ///< `value` in every element
     kRow,       ///< the row `value`
@@ -22,15 +22,15 @@ struct OovPolicy {
   };
 
   Kind kind = Kind::kInitial;
-  /// kConstant: a decimal number, or for string values the string itself.
-  /// kRow: the bytes of one row value, dim elements of the table's value dtype, little-endian.
+  /// kConstant: a decimal number, or the string itself for string values.
+  /// kRow: the bytes of one row value: dim elements of the table's value dtype, little-endian.
   std::string value;
 
   /// Writes the policy into `metadata`.
   void Store(std::map<std::string, std::string>* metadata) const;
 
-  /// Reads the policy of `metadata`; kInitial where it has none. InvalidArgument for a name that is
-  /// none of those `NameOf` gives.
+  /// Reads the policy from `metadata`; kInitial if there is none. InvalidArgument for an unknown
+  /// name.
   static Status Load(const std::map<std::string, std::string>& metadata, OovPolicy* policy);
 };
 

@@ -21,7 +21,7 @@ int64_t WallMicros() noexcept {
       .count();
 }
 
-/// Sets the field of that name; false if there is none.
+/// Sets the field of this name. Returns false if there is no such field.
 bool SetField(std::string_view name, uint64_t value, RowPolicyOptions* options) {
   AdmissionOptions& admission = options->admission;
   if (const RowColumn column = RowColumnOf(name); column != RowColumn::kNone) {

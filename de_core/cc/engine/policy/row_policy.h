@@ -1,11 +1,11 @@
-// What a table remembers of its rows beside their values, which keys get a row, which rows go.
+// A table's metadata per row, its admission policy and its eviction policy.
 //
-// The metadata are ordinary columns of the row layout, of owner "de" and one int64 each: `time`
-// (microseconds since 1970 of the last write, rising from verb to verb), `step` (optimizer steps
-// the table had seen then), `uses` (writes; several in one optimizer step count once) and `score`
-// (the caller's own). So snapshots, restores and widened rows carry them like optimizer slots. A
-// table without a policy has none of them. A table whose lookups count as uses always has `time`:
-// deltas find the rows that were only looked up by it.
+// The metadata are ordinary columns of the row layout with owner "de", one int64 each: `time`
+// (microseconds since 1970 of the last write, increasing from verb to verb), `step` (the table's
+// number of optimizer steps at that time), `uses` (writes; several in one optimizer step count
+// once) and `score` (set by the caller). So snapshots, restores and relayouts handle them like
+// optimizer slots. A table without a policy has none of them. A table whose lookups count as uses
+// always has `time`, by which deltas find the rows that were only looked up.
 #ifndef DE_CORE_ENGINE_ROW_POLICY_H_
 #define DE_CORE_ENGINE_ROW_POLICY_H_
 
@@ -34,26 +34,26 @@ enum class RowColumn : uint8_t { kNone = 0, kTime = 1, kUses = 2, kScore = 3, kS
 inline constexpr size_t kRowColumns = 5;
 
 std::string_view NameOf(RowColumn column) noexcept;
-/// kNone for a name that is none.
+/// Returns kNone for an unknown name.
 RowColumn RowColumnOf(std::string_view name) noexcept;
 
 struct RowPolicyOptions {
-  bool columns[kRowColumns] = {};         ///< kept beside those that the rest needs
-  AdmissionOptions admission;             ///< which keys get a row
-  RowColumn evict_by = RowColumn::kNone;  ///< a full table gives up the rows lowest in this
+  bool columns[kRowColumns] = {};         ///< columns kept in addition to those that policies need
+  AdmissionOptions admission;             ///< decides which keys get a row
+  RowColumn evict_by = RowColumn::kNone;  ///< a full table evicts the rows lowest in this column
   uint64_t max_rows = 0;                  ///< 0: no bound
-  uint64_t max_bytes = 0;                 ///< 0: no bound; rows, index and strings in use
-  int64_t ttl_steps = 0;     ///< optimizer steps without a write a row outlives; 0: all
-  int64_t ttl_micros = 0;    ///< the same in microseconds
-  bool count_reads = false;  ///< lookups count as uses, too
+  uint64_t max_bytes = 0;                 ///< bound on rows, index and strings; 0: none
+  int64_t ttl_steps = 0;     ///< a row expires after this many steps without a write; 0: never
+  int64_t ttl_micros = 0;    ///< a row expires after this many microseconds; 0: never
+  bool count_reads = false;  ///< lookups count as uses too
 
   Status Check() const;
 };
 
-/// Parses "name=number;name=number…"; an empty text asks for nothing.
+/// Parses "name=number;name=number…". An empty text means no policy.
 Status ParseRowPolicy(std::string_view text, RowPolicyOptions* options);
 
-/// When something happens to a row.
+/// The time and step of an event on a row.
 struct Stamp {
   int64_t micros = 0;
   int64_t step = 0;
@@ -71,21 +71,21 @@ class RowPolicy {
   bool admits_all() const noexcept {
     return options_.admission.kind == AdmissionOptions::Kind::kAll;
   }
-  /// Whether a read has to look at the metadata.
+  /// True if a read must access the metadata.
   bool watches_reads() const noexcept { return expires() || options_.count_reads; }
   bool count_reads() const noexcept { return options_.count_reads; }
 
-  /// Bytes from the row's start of a column, or 0 where the table has it not.
+  /// A column's offset from the row's start in bytes, or 0 if the table does not have it.
   size_t offset(RowColumn column) const noexcept { return offsets_[static_cast<size_t>(column)]; }
-  /// Bytes from the row's start to the end of the metadata; 0 without any.
+  /// Offset of the end of the metadata from the row's start in bytes; 0 without metadata.
   size_t end() const noexcept { return end_; }
 
-  /// The stamp of an optimizer's step, of another write, of a read.
+  /// Returns the stamp of an optimizer step, of another write, or of a read.
   Stamp BeginStep() noexcept;
   Stamp BeginWrite() noexcept;
   Stamp Now() const noexcept;
 
-  /// A write under the shard's lock.
+  /// Records a write. Requires the shard's lock.
   void Touch(char* row, const Stamp& stamp) const noexcept {
     if (!tracks()) return;
     Store(row, RowColumn::kTime, stamp.micros);
@@ -94,7 +94,7 @@ class RowPolicy {
       StoreAt(row + at, LoadAt(row + at) + 1);
   }
 
-  /// A use by one of several readers at once.
+  /// Records a use by one of several concurrent readers.
   void TouchShared(char* row, const Stamp& stamp) const noexcept;
 
   bool Expired(const char* row, const Stamp& now) const noexcept {
@@ -106,7 +106,7 @@ class RowPolicy {
            now.micros - ReadShared(row, RowColumn::kTime) > options_.ttl_micros;
   }
 
-  /// Copies a row of `bytes` beside readers that count as uses.
+  /// Copies a row of `bytes` while readers may record uses.
   void CopyRow(char* to, const char* row, size_t bytes) const noexcept {
     if (!count_reads()) return CopyBytes(to, row, bytes);
     CopyBytes(to, row, begin_);
@@ -116,23 +116,23 @@ class RowPolicy {
     CopyBytes(to + end_, row + end_, bytes - end_);
   }
 
-  /// Whether a row was written or used at `micros` or later. Only where reads count.
+  /// True if the row was written or used at `micros` or later. Only if reads count as uses.
   bool UsedSince(const char* row, int64_t micros) const noexcept {
     return ReadShared(row, RowColumn::kTime) >= micros;
   }
 
-  /// Whether a key without a row gets one. Under its shard's lock.
+  /// True if a key without a row gets one. Requires its shard's lock.
   bool Admit(const IndexKey& key, const Stamp& stamp) {
     if (filters_[ShardOfHash(key.hash)].Admit(key.word, key.hash, stamp.step)) return true;
     refused_.fetch_add(1, std::memory_order_relaxed);
     return false;
   }
 
-  /// The column's value of a row; the column must be there.
+  /// Returns the column's value in a row. The column must exist.
   int64_t Read(const char* row, RowColumn column) const noexcept {
     return LoadAt(row + offset(column));
   }
-  /// The same beside readers that count as uses.
+  /// Like Read, while readers may record uses.
   int64_t ReadShared(const char* row, RowColumn column) const noexcept {
     return LoadShared(row + offset(column));
   }
@@ -140,31 +140,31 @@ class RowPolicy {
     StoreAt(row + offset(column), value);
   }
 
-  /// The filter of a shard; guarded by its lock.
+  /// The filter of a shard. Requires its lock.
   AdmissionFilter& filter(size_t shard) noexcept { return filters_[shard]; }
   const AdmissionFilter& filter(size_t shard) const noexcept { return filters_[shard]; }
   bool has_filters() const noexcept { return !filters_.empty(); }
   size_t filter_bytes(size_t shard) const noexcept {
     return has_filters() ? filters_[shard].bytes() : 0;
   }
-  /// Under the shard's lock, whose rows are gone.
+  /// Clears the shard's counts, after its rows were removed. Requires the shard's lock.
   void Forget(size_t shard) {
     if (has_filters()) filters_[shard].Clear();
     weights[shard].store(0, std::memory_order_relaxed);
   }
 
   int64_t steps() const noexcept { return step_.load(std::memory_order_relaxed); }
-  /// The table saw at least `steps` steps, as its snapshot tells.
+  /// Raises the step counter to at least `steps`, read from a snapshot.
   void WitnessSteps(int64_t steps) noexcept;
 
   uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
   uint64_t evicted() const noexcept { return evicted_.load(std::memory_order_relaxed); }
   void CountEvicted(uint64_t rows) noexcept { evicted_.fetch_add(rows, std::memory_order_relaxed); }
 
-  std::mutex evicting;                       ///< held by the one writer that makes room
-  std::atomic<uint64_t> sweep_hash{0};       ///< where the next search for expired rows begins
-  std::atomic<int64_t> sweep_credit{0};      ///< rows that this search may visit
-  std::atomic<uint64_t> weights[kShards]{};  ///< bytes of each shard when it was last written
+  std::mutex evicting;                       ///< held by the one writer that evicts rows
+  std::atomic<uint64_t> sweep_hash{0};       ///< start of the next search for expired rows
+  std::atomic<int64_t> sweep_credit{0};      ///< number of rows that this search may visit
+  std::atomic<uint64_t> weights[kShards]{};  ///< bytes of each shard at its last write
 
  private:
   static int64_t LoadShared(const char* at) noexcept {
@@ -182,9 +182,9 @@ class RowPolicy {
 
   RowPolicyOptions options_;
   size_t offsets_[kRowColumns] = {};
-  size_t begin_ = 0;  ///< of the columns, which lie side by side
+  size_t begin_ = 0;  ///< offset of the columns, which are contiguous
   size_t end_ = 0;
-  std::vector<AdmissionFilter> filters_;  // (kShards), or none where all keys are admitted
+  std::vector<AdmissionFilter> filters_;  // (kShards), or empty if all keys are admitted
   std::atomic<int64_t> last_micros_{0};
   std::atomic<int64_t> step_{0};
   std::atomic<uint64_t> refused_{0};

@@ -1,4 +1,4 @@
-// The order in which rows are given up, and the choice of the first k of a stream of rows.
+// The eviction order of rows, and the selection of the first k rows of a stream.
 #ifndef DE_CORE_ENGINE_ROW_RANK_H_
 #define DE_CORE_ENGINE_ROW_RANK_H_
 
@@ -9,7 +9,7 @@
 
 namespace de::engine {
 
-/// A row's place in the order of eviction: the lowest goes first; rows of one rank by key hash.
+/// A row's rank for eviction: the lowest is evicted first. Equal ranks are ordered by key hash.
 struct RowRank {
   uint64_t rank = 0;
   uint64_t hash = 0;
@@ -19,16 +19,16 @@ struct RowRank {
   }
 };
 
-/// Above every row: the rank of no column value.
+/// Greater than the rank of every row.
 inline constexpr RowRank kAboveAll{~uint64_t{0}, ~uint64_t{0}};
 
-/// A metadata column's value as a rank: the same order, without the largest rank.
+/// Converts a metadata column's value to a rank: same order, never the greatest rank.
 inline uint64_t RankOf(int64_t value) noexcept {
   return std::min(static_cast<uint64_t>(value) ^ (uint64_t{1} << 63), ~uint64_t{0} - 1);
 }
 
-/// Keeps the `k` lowest (or highest) of all ranks offered, in memory for 2 k of them and amortised
-/// constant time a rank.
+/// Selects the `k` lowest (or highest) of all offered ranks. Uses memory for 2 k ranks and
+/// amortized constant time per rank.
 class Selection {
  public:
   Selection(size_t k, bool highest) : k_(k), flip_(highest ? ~uint64_t{0} : 0) {}
@@ -40,7 +40,7 @@ class Selection {
     if (rows_.size() >= 2 * k_ && rows_.size() >= kSmallest) Cut();
   }
 
-  /// The chosen ones, in no particular order; all that were offered if those were at most k.
+  /// Returns the selected ranks, unordered; all offered ranks if there were at most k.
   std::vector<RowRank> Take() {
     if (rows_.size() > k_) Cut();
     for (RowRank& row : rows_) row = {row.rank ^ flip_, row.hash ^ flip_};
@@ -61,12 +61,12 @@ class Selection {
   size_t k_;
   uint64_t flip_;
   std::vector<RowRank> rows_;
-  RowRank limit_;      ///< no rank from here on is among the k lowest
-  bool full_ = false;  ///< whether limit_ holds
+  RowRank limit_;      ///< no rank from this one on is among the k lowest
+  bool full_ = false;  ///< whether limit_ is valid
 };
 
-/// How many ranks each of several tables must give, and which, so that FirstKept can tell what
-/// `reserved` of `total` rows keeps.
+/// The ranks that each of several tables must report, so that FirstKept can find the lowest row to
+/// keep if `reserved` of `total` rows are kept.
 struct Candidates {
   Candidates(uint64_t total, uint64_t reserved) noexcept {
     const uint64_t victims = total > reserved ? total - reserved : 0;
@@ -78,7 +78,7 @@ struct Candidates {
   bool highest;
 };
 
-/// The lowest row that is kept, given the candidates of all tables; rows below it go.
+/// Returns the lowest rank to keep, given the candidates of all tables. Lower rows are evicted.
 inline RowRank FirstKept(const Candidates& wanted, std::vector<RowRank> rows, bool keep_none) {
   if (keep_none) return kAboveAll;
   if (wanted.count == 0 || rows.size() < wanted.count) {

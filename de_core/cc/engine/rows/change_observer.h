@@ -1,6 +1,5 @@
-// What a shard's writers tell about the rows they change, while somebody wants to know: which ones
-// (for deltas) and what they were (for consistent saves). Nobody does at first, and then a shard
-// has no watch.
+// Observes a shard's row changes: which rows changed (for deltas) and their previous contents (for
+// consistent saves). A shard has no observer until a save needs one.
 #ifndef DE_CORE_ENGINE_CHANGE_OBSERVER_H_
 #define DE_CORE_ENGINE_CHANGE_OBSERVER_H_
 
@@ -15,12 +14,12 @@
 
 namespace de::engine {
 
-/// Not thread-safe: the shard's lock guards it.
+/// Not thread-safe. Requires the shard's lock.
 struct ChangeObserver {
   std::unique_ptr<DirtyRows> dirty;
   std::unique_ptr<PreImages> held;
 
-  /// Before a row is written; `inserted` says that it was not there before.
+  /// Call before a row is written. `inserted` means that the row is new.
   void BeforeWrite(uint64_t word, uint64_t hash, uint32_t number, const char* row,
                    bool inserted) noexcept {
     if (dirty != nullptr) dirty->Mark(word, number);
@@ -32,13 +31,13 @@ struct ChangeObserver {
     }
   }
 
-  /// Asks for what BeforeWrite reads.
+  /// Prefetches the memory that BeforeWrite reads.
   void Prefetch(uint32_t number) const noexcept {
     if (dirty != nullptr) dirty->Prefetch(number);
     if (held != nullptr) held->Prefetch(number);
   }
 
-  /// Before a row is erased; `text` are the bytes of a string key, else nullptr.
+  /// Call before a row is erased. `text` is a string key's bytes, otherwise nullptr.
   void BeforeErase(uint64_t word, uint64_t hash, uint32_t number, const char* row,
                    const std::string_view* text) noexcept {
     if (dirty != nullptr) dirty->MarkErased(word, number, text);
@@ -50,7 +49,7 @@ struct ChangeObserver {
     if (held != nullptr) held->Cleared();
   }
 
-  /// moves[i] = (old number, new number), all rows that are there.
+  /// moves[i] = (old number, new number), for all existing rows.
   void Renumber(const std::vector<std::pair<uint32_t, uint32_t>>& moves) noexcept {
     if (dirty != nullptr) dirty->Renumber(moves);
     if (held != nullptr) held->Renumber(moves);

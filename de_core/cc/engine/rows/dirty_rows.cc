@@ -28,7 +28,7 @@ bool HasBit(const std::vector<uint64_t>& bits, uint32_t row) noexcept {
 
 }  // namespace
 
-/// Without memory to say what changed, everything did.
+/// Without memory to record the changes, treat all rows as changed.
 void DirtyRows::Generation::GiveUp() noexcept {
   everything = true;
   bits = {};
@@ -43,7 +43,7 @@ void DirtyRows::MarkFirst(uint64_t word, uint32_t row) noexcept {
   try {
     SetBit(&now.bits, row);
     if (now.overflow) return;
-    // 64 bits a logged key: at most four bits for each of the 64 rows of a word of bits.
+    // Allow 64 bits per logged key: at most four bits for each of the 64 rows of a word of bits.
     if (now.words.size() >= std::max(kLeastLog, 4 * now.bits.size())) {
       now.overflow = true;
       now.words = {};
@@ -56,8 +56,8 @@ void DirtyRows::MarkFirst(uint64_t word, uint32_t row) noexcept {
 }
 
 void DirtyRows::MarkErased(uint64_t word, uint32_t row, const std::string_view* text) noexcept {
-  // The next key in this row is another one, which the log must name: also when generations have
-  // become one.
+  // The row is free for another key. Clear its bits, so that the log will name that key too, even
+  // after generations are merged.
   for (Generation& each : generations_) {
     if (HasBit(each.bits, row)) each.bits[row / 64] &= ~(uint64_t{1} << (row % 64));
   }
@@ -75,19 +75,19 @@ void DirtyRows::MarkErased(uint64_t word, uint32_t row, const std::string_view* 
   }
 }
 
-/// Keys that come and go again and again are erased once.
+/// Deduplicates erased keys, because keys may be inserted and erased repeatedly.
 void DirtyRows::Shrink(Generation* generation) {
   const auto size = [&] { return generation->erased.size() + generation->erased_texts.size(); };
   if (size() < generation->erased_limit) return;
   SortUnique(&generation->erased);
   SortUnique(&generation->erased_texts);
   generation->erased_limit = std::max(kLeastLog, 2 * size());
-  // A table that turns over may erase more keys than it holds: rows are the shorter story then.
+  // A table with high turnover may erase more keys than it holds. Then saving all rows is cheaper.
   if (size() > std::max(16 * kLeastLog, 16 * generation->bits.size())) generation->GiveUp();
 }
 
 void DirtyRows::MarkCleared() noexcept {
-  // Whoever asks since before now asks for this generation too.
+  // Chains that need earlier generations need this one too.
   for (Generation& generation : generations_) generation.GiveUp();
 }
 
@@ -146,7 +146,7 @@ void DirtyRows::Generation::Merge(Generation* later) {
   overflow = overflow || later->overflow;
   AppendTo(&words, later->words);
   const size_t most = std::max(kLeastLog, 4 * bits.size());
-  if (words.size() > most) SortUnique(&words);  // a key may have changed in both
+  if (words.size() > most) SortUnique(&words);  // a key may have changed in both generations
   if (words.size() > most) overflow = true;
   if (overflow) words = {};
   AppendTo(&erased, later->erased);
@@ -156,10 +156,10 @@ void DirtyRows::Generation::Merge(Generation* later) {
 
 void DirtyRows::Keep(const std::vector<uint64_t>& marks) {
   std::vector<Generation> kept;
-  kept.reserve(generations_.size());  // nothing behind this throws: changes must not get lost
+  kept.reserve(generations_.size());  // nothing after this throws, so no change gets lost
   for (Generation& generation : generations_) {
     const bool last = &generation == &generations_.back();
-    // A mark in (the number before, this number] tells this generation from the one before.
+    // A mark in (previous number, this number] separates this generation from the previous one.
     const auto marked = [&](uint64_t after, uint64_t number) {
       const auto at = std::upper_bound(marks.begin(), marks.end(), after);
       return at != marks.end() && *at <= number;

@@ -1,10 +1,12 @@
-// Which rows of one shard changed since some moments in the past: what a delta has to hold.
+// Records which rows of one shard changed since certain moments: the rows that a delta must
+// contain.
 //
-// Time is cut into generations. Within one, a bit a row says whether it changed, and a log names
-// the changed keys, so that few changes among many rows are found without looking at the others. A
-// log that would take more than four bits a row is given up; the rows are then found by their bits.
-// Erased keys are always logged. A save notes the generation that begins with it; its next delta
-// holds what the generations since then name. So any number of series of saves share one bit a row.
+// Time is divided into generations. In each, a bit per row tells whether the row changed, and a log
+// names the changed keys. So a few changes among many rows are found without scanning all rows. A
+// log that would take more than four bits per row is dropped; then rows are found by their bits.
+// Erased keys are always logged. A save starts a generation and remembers its number. Its next
+// delta contains the changes of all generations since then. So any number of series of saves share
+// one bit per row.
 #ifndef DE_CORE_ENGINE_DIRTY_ROWS_H_
 #define DE_CORE_ENGINE_DIRTY_ROWS_H_
 
@@ -18,22 +20,22 @@
 
 namespace de::engine {
 
-/// The keys that changed since a generation began.
+/// The keys that changed since the start of a generation.
 struct DirtyKeys {
-  bool everything = false;  ///< the rows of back then are gone: all rows count as changed
+  bool everything = false;  ///< the changes are unknown: treat all rows as changed
   bool by_bits = false;     ///< `words` is not complete; ask DirtyRows::IsDirty
-  /// Keys whose rows changed, some of them several times; some may be erased since.
+  /// Keys whose rows changed. Keys may be repeated, or erased since.
   std::vector<uint64_t> words;
-  std::vector<uint64_t> erased;  ///< words of int64 keys that were erased; some may be back
-  std::vector<std::string> erased_texts;  ///< string keys that were erased; some may be back
+  std::vector<uint64_t> erased;           ///< erased int64 keys; some may exist again
+  std::vector<std::string> erased_texts;  ///< erased string keys; some may exist again
 };
 
-/// Not thread-safe: the shard's lock guards it.
+/// Not thread-safe. Requires the shard's lock.
 class DirtyRows {
  public:
   explicit DirtyRows(uint64_t generation) { generations_.emplace_back(generation); }
 
-  /// Notes that the row of the key `word` is about to change or was inserted.
+  /// Records that the row of key `word` is about to change or was inserted.
   void Mark(uint64_t word, uint32_t row) noexcept {
     Generation& now = generations_.back();
     const size_t at = row / 64;
@@ -45,33 +47,33 @@ class DirtyRows {
     MarkFirst(word, row);
   }
 
-  /// Asks for what Mark reads.
+  /// Prefetches the memory that Mark reads.
   void Prefetch(uint32_t row) const noexcept {
     const Generation& now = generations_.back();
     if (row / 64 < now.bits.size()) PrefetchFar(&now.bits[row / 64]);
   }
 
-  /// Notes that a key is gone, and its row free for another; `text` are the bytes of a string key,
-  /// else nullptr.
+  /// Records that a key was erased and its row number is free. `text` is a string key's bytes,
+  /// otherwise nullptr.
   void MarkErased(uint64_t word, uint32_t row, const std::string_view* text) noexcept;
 
-  /// Notes that all rows are gone; row numbers begin anew.
+  /// Records that all rows were removed. Row numbers start again.
   void MarkCleared() noexcept;
 
-  /// Rows have moved: moves[i] = (old number, new number), all rows that are there.
+  /// Records that rows moved: moves[i] = (old number, new number), for all existing rows.
   void Renumber(const std::vector<std::pair<uint32_t, uint32_t>>& moves) noexcept;
 
-  /// Begins a generation, whose number is greater than those before.
+  /// Starts a generation. Its number must be greater than all earlier ones.
   void Cut(uint64_t generation);
 
-  /// What changed in the generations from `since` on.
+  /// Returns the changes in the generations from `since` on.
   DirtyKeys Since(uint64_t since) const;
 
-  /// Whether a row may have changed in them; never false for one that did.
+  /// True if the row may have changed in these generations. Never false for a changed row.
   bool IsDirty(uint32_t row, uint64_t since) const noexcept;
 
-  /// Forgets what nobody asks for any more: all there is to ask for are these generations, in
-  /// ascending order. Throws std::bad_alloc and then forgets nothing.
+  /// Discards generations that no chain needs. `marks`, ascending, are the generations still
+  /// needed. Throws std::bad_alloc and then discards nothing.
   void Keep(const std::vector<uint64_t>& marks);
 
   uint64_t bytes() const noexcept;
@@ -82,9 +84,9 @@ class DirtyRows {
 
     uint64_t number;
     bool everything = false;
-    bool overflow = false;        ///< the log was given up
+    bool overflow = false;        ///< the log was dropped
     std::vector<uint64_t> bits;   ///< by row number
-    std::vector<uint64_t> words;  ///< in the order of their first change
+    std::vector<uint64_t> words;  ///< changed keys, in the order of their first change
     std::vector<uint64_t> erased;
     std::vector<std::string> erased_texts;
     size_t erased_limit = kLeastLog;

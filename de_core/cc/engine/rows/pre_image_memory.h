@@ -1,5 +1,5 @@
-// Memory for the copies that a consistent save keeps: chunks that go from a shard whose rows the
-// save has collected to those whose rows still change.
+// Memory for the row copies of a consistent save. Chunks move from shards that the save has already
+// read to shards whose rows still change.
 #ifndef DE_CORE_ENGINE_PRE_IMAGE_MEMORY_H_
 #define DE_CORE_ENGINE_PRE_IMAGE_MEMORY_H_
 
@@ -13,13 +13,13 @@
 
 namespace de::engine {
 
-/// Thread-safe. Chunks are of one size; all memory goes back to the system with this.
+/// Thread-safe. Chunks have one size. The destructor returns all memory to the system.
 class PreImageMemory {
  public:
-  /// `chunk_bytes` is a multiple of 8.
+  /// `chunk_bytes` must be a multiple of 8.
   explicit PreImageMemory(size_t chunk_bytes) noexcept : chunk_bytes_(chunk_bytes) {}
 
-  /// A chunk, aligned to 8 bytes, with anything in it. Throws std::bad_alloc.
+  /// Returns a chunk, aligned to 8 bytes, with undefined contents. Throws std::bad_alloc.
   char* Take() {
     while (true) {
       {
@@ -36,11 +36,11 @@ class PreImageMemory {
 
   void Give(const std::vector<char*>& chunks) noexcept {
     const std::lock_guard<std::mutex> guard(mutex_);
-    free_.insert(free_.end(), chunks.begin(), chunks.end());  // AddBlock made room for all
+    free_.insert(free_.end(), chunks.begin(), chunks.end());  // AddBlock reserved space for all
   }
 
-  /// Has the system find memory for up to `bytes` of chunks to come, for which it needs longer than
-  /// a writer to copy the rows. For the save, now and then. Throws std::bad_alloc.
+  /// Makes the system populate memory for up to `bytes` of future chunks. That takes longer than
+  /// copying rows, so the save does it for the writers. Throws std::bad_alloc.
   void Prepare(size_t bytes) {
     for (bytes = std::min(bytes, kAhead);; AddBlock()) {
       const std::lock_guard<std::mutex> guard(mutex_);
@@ -56,7 +56,8 @@ class PreImageMemory {
     const size_t chunks = std::max<size_t>(kBlock / chunk_bytes_, 1);
     PageMemory block(chunks * chunk_bytes_);
     char* const data = block.data();
-    PageMemory::Populate(data, block.bytes());  // at once: a page at a time takes twice as long
+    // all pages together: one at a time takes twice as long
+    PageMemory::Populate(data, block.bytes());
     const std::lock_guard<std::mutex> guard(mutex_);
     free_.reserve((blocks_.size() + 1) * chunks);
     blocks_.push_back(std::move(block));

@@ -11,11 +11,11 @@ namespace de::engine {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{64} << 10;
-// Copies whose bytes are charged at once, for all threads that write charge the
-// same number.
+// Number of copies whose bytes are charged together, because all writing threads charge the same
+// counter.
 constexpr uint32_t kCopiesPerCharge = 16;
 
-/// Of the number of copies in a chunk, which is one where rows are that long.
+/// Logarithm of the number of copies in a chunk. A chunk holds one copy if rows are very long.
 uint32_t ChunkBits(const RowLayout& layout) noexcept {
   uint32_t bits = 0;
   while ((PreImages::BytesACopy(layout) << (bits + 1)) <= kChunkBytes) ++bits;
@@ -64,7 +64,7 @@ void PreImages::Charge(uint64_t bytes) noexcept {
   if (now > budget_->limit) budget_->exceeded = true;
 }
 
-/// Where the next copy goes. It counts once count_ does.
+/// Returns the place for the next copy. The copy counts once count_ is increased.
 char* PreImages::Place() {
   if (count_ == kNone) throw std::bad_alloc();
   if (count_ >> chunk_bits_ == chunks_.size()) {
@@ -76,7 +76,7 @@ char* PreImages::Place() {
   return PlaceOf(count_);
 }
 
-/// The strings of a row, which the table may free.
+/// Copies the strings of a row, because the table may free them.
 std::string* PreImages::TextsOf(const char* row) const {
   const size_t count = TextsARow();
   if (count == 0) return nullptr;

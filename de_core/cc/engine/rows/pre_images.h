@@ -1,5 +1,5 @@
-// Rows of one shard as they were when a consistent save began: copied before their first change
-// after that, until the save has written them. Copy on write, a row at a time.
+// Rows of one shard as they were when a consistent save began (copy on write per row). A row is
+// copied before its first change after that moment, until the save has written it.
 #ifndef DE_CORE_ENGINE_PRE_IMAGES_H_
 #define DE_CORE_ENGINE_PRE_IMAGES_H_
 
@@ -18,26 +18,26 @@
 
 namespace de::engine {
 
-/// What all shards of one save share.
+/// Shared by all shards of one save.
 struct HeldBudget {
   HeldBudget(const RowLayout& layout, uint64_t bytes);
 
-  const uint64_t limit;            ///< bytes that copies may take
-  std::atomic<uint64_t> bytes{0};  ///< that they take now
+  const uint64_t limit;            ///< greatest number of bytes for copies
+  std::atomic<uint64_t> bytes{0};  ///< bytes in use by copies
   std::atomic<uint64_t> peak{0};
   PreImageMemory memory;
-  // Read for each row that is written, so away from what changes with each copy.
-  alignas(64) std::atomic<bool> exceeded{false};  ///< a copy found no room: the moment is lost
-  std::atomic<bool> replaced{false};   ///< the table was cleared or laid out anew: it is lost too
-  std::atomic<uint64_t> collected{0};  ///< rows of hashes below it need no copies any more
+  // Read for each written row, so keep it on another cache line than `bytes`, which changes often.
+  alignas(64) std::atomic<bool> exceeded{false};  ///< there was no room for a copy: the save fails
+  std::atomic<bool> replaced{false};   ///< the table was cleared or relaid out: the save fails
+  std::atomic<uint64_t> collected{0};  ///< rows with lower hashes need no copies any more
 
   bool lost() const noexcept { return exceeded || replaced; }
 };
 
-/// Not thread-safe: the shard's lock guards it.
+/// Not thread-safe. Requires the shard's lock.
 class PreImages {
  public:
-  /// `rows` is how many the shard has, about.
+  /// `rows` is the approximate number of rows in the shard.
   PreImages(const RowLayout& layout, uint64_t rows, HeldBudget* budget);
   ~PreImages();
   PreImages(const PreImages&) = delete;
@@ -46,30 +46,30 @@ class PreImages {
   /// Bytes of a copy without its strings.
   static size_t BytesACopy(const RowLayout& layout) noexcept;
 
-  /// A row is about to change or to be erased.
+  /// Call before a row changes or is erased.
   void BeforeChange(uint64_t word, uint64_t hash, uint32_t number, const char* row) noexcept {
     if (IsTouched(number) || hash < budget_->collected.load(std::memory_order_relaxed)) return;
     Keep(word, hash, number, row);
   }
 
-  /// Asks for what BeforeChange reads.
+  /// Prefetches the memory that BeforeChange reads.
   void Prefetch(uint32_t number) const noexcept {
     if (number / 64 < touched_.size()) PrefetchFar(&touched_[number / 64]);
   }
 
-  /// A row was inserted, which the save must not see.
+  /// Records an inserted row, which the save must not see.
   void Inserted(uint32_t number) noexcept;
 
   void Cleared() noexcept { budget_->replaced = true; }
   void Renumber(const std::vector<std::pair<uint32_t, uint32_t>>& moves) noexcept;
 
-  /// Whether the row is not what it was when the save began.
+  /// True if the row has changed since the save began.
   bool IsTouched(uint32_t number) const noexcept {
     return number / 64 < touched_.size() && (touched_[number / 64] >> (number % 64) & 1) != 0;
   }
 
-  /// Calls visit(word, row, texts) for the copies whose hashes lie in [begin, last]; `texts` are
-  /// the key and the values of a row of strings, else nullptr.
+  /// Calls visit(word, row, texts) for the copies with hashes in [begin, last]. For a row with
+  /// strings, `texts` are its key and values, otherwise nullptr.
   template <typename Visit>
   void ForEach(uint64_t begin, uint64_t last, const Visit& visit) const {
     for (size_t at = BucketOf(begin); at <= BucketOf(last); ++at) {
@@ -84,19 +84,20 @@ class PreImages {
   }
 
  private:
-  /// What precedes the row in a copy.
+  /// The header of a copy. The row follows it.
   struct Copy {
     uint64_t word;
-    std::string* texts;  ///< the key and values that are strings, or nullptr
-    uint32_t before;     ///< the copy before this one of the same bucket, or kNone
+    std::string* texts;  ///< the key and values if they are strings, otherwise nullptr
+    uint32_t before;     ///< the previous copy in the same bucket, or kNone
     uint32_t unused;
   };
 
   static constexpr uint32_t kBucketBits = 10;
-  static constexpr uint32_t kBitsOfShard = 4;  ///< leading bits of a hash that all rows here share
+  /// leading hash bits, equal for all rows of this shard
+  static constexpr uint32_t kBitsOfShard = 4;
   static constexpr uint32_t kNone = 0xffffffffU;
 
-  /// `hash` is of this shard.
+  /// `hash` must belong to this shard.
   static size_t BucketOf(uint64_t hash) noexcept {
     return static_cast<size_t>((hash << kBitsOfShard) >> (64 - kBucketBits));
   }
@@ -118,12 +119,12 @@ class PreImages {
   RowLayout layout_;
   HeldBudget* budget_;
   const size_t bytes_a_copy_;
-  const uint32_t chunk_bits_;                              ///< of the number of copies in a chunk
-  std::vector<uint64_t> touched_;                          ///< a bit a row number
-  std::array<uint32_t, size_t{1} << kBucketBits> newest_;  ///< copy of a bucket, or kNone
-  std::vector<char*> chunks_;                              ///< of the budget's memory
-  uint32_t count_ = 0;                                     ///< copies
-  uint64_t charged_ = 0;                                   ///< to the budget
+  const uint32_t chunk_bits_;      ///< logarithm of the number of copies in a chunk
+  std::vector<uint64_t> touched_;  ///< one bit per row number
+  std::array<uint32_t, size_t{1} << kBucketBits> newest_;  ///< newest copy in each bucket, or kNone
+  std::vector<char*> chunks_;  ///< memory from the budget's PreImageMemory
+  uint32_t count_ = 0;         ///< number of copies
+  uint64_t charged_ = 0;       ///< bytes charged to the budget
 };
 
 }  // namespace de::engine

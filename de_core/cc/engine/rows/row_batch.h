@@ -1,4 +1,4 @@
-// Rows copied out of a table, a segment at a time, in ascending order of hash prefix.
+// Rows copied out of a table, one segment at a time, in ascending order of hash prefix.
 #ifndef DE_CORE_ENGINE_ROW_BATCH_H_
 #define DE_CORE_ENGINE_ROW_BATCH_H_
 
@@ -12,7 +12,7 @@
 
 namespace de::engine {
 
-/// Where an enumeration stands: the first hash it has not covered.
+/// The position of an enumeration: the first hash not covered yet.
 struct ExportCursor {
   uint64_t next_hash = 0;
   bool done = false;
@@ -20,13 +20,14 @@ struct ExportCursor {
 
 struct RowBatch {
   uint64_t hash_begin = 0;
-  uint64_t hash_last = 0;                                 ///< inclusive
-  std::vector<uint64_t> words;                            // (count)
-  std::vector<char> rows;                                 // (count, stride) of `layout`
-  RowLayout layout{KeyType::kInt64, DType::kFloat32, 1};  ///< the table's, when it was copied
-  std::vector<std::string_view> keys;                     // (count) for string keys
-  std::vector<std::string_view> values;                   // (count, dim) for string values
-  std::string bytes;                                      ///< what `keys` and `values` point into
+  uint64_t hash_last = 0;       ///< inclusive
+  std::vector<uint64_t> words;  // (count)
+  std::vector<char> rows;       // (count, stride) of `layout`
+  /// the table's layout at the time of the copy
+  RowLayout layout{KeyType::kInt64, DType::kFloat32, 1};
+  std::vector<std::string_view> keys;    // (count) for string keys
+  std::vector<std::string_view> values;  // (count, dim) for string values
+  std::string bytes;                     ///< the bytes that `keys` and `values` refer to
 
   size_t size() const noexcept { return words.size(); }
 };

@@ -40,7 +40,7 @@ Status RowConverter::Create(const RowLayout& from, const RowLayout& to, bool slo
   const bool scaled = from_scale != nullptr || from.value_dtype() != DType::kInt8;
   made.read_ = made.quantize_ ? ReaderOf(from.value_dtype(), DType::kFloat32)
                               : ReaderOf(from.value_dtype(), to.value_dtype());
-  // The bytes of int8 with a scale are no int8 values.
+  // The bytes of scaled int8 values are not int8 values.
   const bool loses_scale =
       from_scale != nullptr && to_scale == nullptr && to.value_dtype() == DType::kInt8;
   if (!made.read_ || loses_scale || (!scaled && from.value_dtype() != to.value_dtype()) ||
@@ -79,8 +79,8 @@ void RowConverter::Convert(const char* from, char* to) const noexcept {
   }
 }
 
-/// Symmetric: the element of greatest magnitude becomes 127 or -127, the others are rounded to
-/// even.
+/// Symmetric quantization: the element of greatest magnitude becomes 127 or -127. The others are
+/// rounded to nearest even.
 void RowConverter::WriteScaled(const char* from, char* to) const noexcept {
   float values[kMaxDim];
   const size_t dim = to_.dim();
@@ -91,10 +91,10 @@ void RowConverter::WriteScaled(const char* from, char* to) const noexcept {
     if (std::isfinite(magnitude)) greatest = std::max(greatest, magnitude);
   }
   float scale = greatest / 127.0F;
-  if (!(scale > 0)) scale = greatest > 0 ? greatest : 1.0F;  // too small a number to divide
+  if (!(scale > 0)) scale = greatest > 0 ? greatest : 1.0F;  // a number too small to divide by
   for (size_t i = 0; i < dim; ++i) {
     const float quotient = values[i] / scale;
-    // A NaN has no int8: it becomes zero; an infinity becomes the end of the range.
+    // A NaN becomes zero. An infinity becomes the end of the range.
     const float bounded = quotient > 127.0F ? 127.0F : quotient < -127.0F ? -127.0F : quotient;
     to[i] = std::isnan(bounded) ? '\0' : static_cast<char>(std::lrintf(bounded));
   }

@@ -1,5 +1,5 @@
-// Rows of one layout as rows of another: between a table and a file that stores its values in
-// another floating-point dtype, or as int8 with a scale a row, or that has other slots.
+// Converts rows between two layouts: between a table and a file that has other slots, or stores
+// values in another floating-point dtype or as int8 with a scale per row.
 #ifndef DE_CORE_ENGINE_ROW_CONVERTER_H_
 #define DE_CORE_ENGINE_ROW_CONVERTER_H_
 
@@ -13,7 +13,7 @@
 
 namespace de::engine {
 
-/// How far stored values are from the original ones.
+/// The difference between stored and original values.
 struct ConversionError {
   double max = 0;
   double sum = 0;
@@ -27,22 +27,22 @@ struct ConversionError {
   }
 };
 
-/// Immutable: any number of threads may convert at once.
+/// Immutable and thread-safe.
 class RowConverter {
  public:
-  /// From rows of `from` to rows of `to`. Slots that both have, by owner, name, dtype and width, go
-  /// over where `slots`; the others get their initial values. InvalidArgument where the values
-  /// cannot be converted or the keys or dims differ.
+  /// Creates a converter from rows of `from` to rows of `to`. If `slots` is set, slots that both
+  /// have (same owner, name, dtype and width) are copied. Other slots get their initial values.
+  /// InvalidArgument if the values cannot be converted, or the keys or dims differ.
   static Status Create(const RowLayout& from, const RowLayout& to, bool slots,
                        RowConverter* converter);
 
-  /// Whether rows of both are the same bytes.
+  /// True if the rows of both layouts have the same bytes.
   bool identity() const noexcept { return identity_; }
 
-  /// Fills a row of `to`. Leaves string references, keys' and values', to the caller.
+  /// Fills a row of `to`. The caller must set the string references of keys and values.
   void Convert(const char* from, char* to) const noexcept;
 
-  /// What Convert loses of the values of a row.
+  /// Adds the error of Convert on a row's values.
   void Measure(const char* from, const char* to, ConversionError* error) const;
 
  private:
@@ -52,7 +52,7 @@ class RowConverter {
   RowLayout to_{KeyType::kInt64, DType::kFloat32, 1};
   bool identity_ = false;
   bool quantize_ = false;
-  size_t from_scale_ = 0;  ///< offset of the scale, where values are int8 with one
+  size_t from_scale_ = 0;  ///< offset of the scale of int8 values
   size_t to_scale_ = 0;
   ValueReader read_;
   struct Copy {

@@ -1,8 +1,8 @@
-// Where the parts of a row lie: [value | slots of the first optimizer | slots of the next … | key].
+// The layout of a row: [value | slots of the first optimizer | slots of the next … | key].
 //
-// The layout is data, fixed at run time: one code path serves every dtype, dim and optimizer. Slots
-// are appended when an optimizer first meets the table, and move only when those of another are
-// taken away.
+// The layout is run-time data: one code path serves every dtype, dim and optimizer. Slots are
+// appended when an optimizer first uses the table. They move only when another optimizer's slots
+// are removed.
 #ifndef DE_CORE_ENGINE_ROW_LAYOUT_H_
 #define DE_CORE_ENGINE_ROW_LAYOUT_H_
 
@@ -19,11 +19,11 @@
 
 namespace de::engine {
 
-/// The slot that holds the scale of a row of int8: value = stored * scale.
+/// The slot with the scale of an int8 row: value = stored * scale.
 inline constexpr std::string_view kScaleOwner = "de.stored";
 inline constexpr std::string_view kScaleName = "scale";
 
-/// One optimizer slot in a row. `owner` names the optimizer it belongs to.
+/// One optimizer slot in a row. `owner` names the optimizer.
 struct RowSlot {
   std::string owner;
   SlotSpec spec;
@@ -45,16 +45,16 @@ class RowLayout {
   size_t value_bytes() const noexcept { return dim_ * SizeOf(value_dtype_); }
   const std::vector<RowSlot>& slots() const noexcept { return slots_; }
 
-  /// How often slots were added or taken away. Layouts of one table with the same number are equal,
-  /// so whoever copies rows by an earlier copy of the layout compares this.
+  /// Number of times that slots were added or removed. Two layouts of one table are equal if their
+  /// generations are equal. Code that copies rows by an older layout compares it.
   uint64_t generation() const noexcept { return generation_; }
 
-  /// Bytes from the start of one row to the next. A string key's reference is the last 8 of them.
+  /// Bytes from the start of one row to the next. The last 8 bytes hold a string key's reference.
   size_t stride() const noexcept { return stride_; }
   size_t key_offset() const noexcept { return key_offset_; }
 
-  /// Errors where a slot of one owner is here with another width or dtype, and else adds those that
-  /// are missing to `missing`.
+  /// Adds the slots of one owner that do not exist yet to `missing`. Returns an error if a slot
+  /// exists with another width or dtype.
   Status FindMissing(const std::string& owner, const std::vector<SlotSpec>& specs,
                      std::vector<SlotSpec>* missing) const {
     for (const SlotSpec& spec : specs) {
@@ -71,14 +71,14 @@ class RowLayout {
     return Status::Ok();
   }
 
-  /// Appends the slots of one owner; existing slots keep their offsets.
+  /// Appends the slots of one owner. Existing slots keep their offsets.
   void Append(std::string_view owner, const std::vector<SlotSpec>& specs) {
     for (const SlotSpec& spec : specs) slots_.push_back({std::string(owner), spec, 0});
     ++generation_;
     Place();
   }
 
-  /// Takes away the slots of one owner; those behind them move forward.
+  /// Removes the slots of one owner. Later slots move forward.
   void Remove(std::string_view owner) {
     const auto is_owners = [owner](const RowSlot& slot) { return slot.owner == owner; };
     slots_.erase(std::remove_if(slots_.begin(), slots_.end(), is_owners), slots_.end());
@@ -89,13 +89,13 @@ class RowLayout {
   /// Writes the initial values of slots [first, …) into a row.
   void FillSlots(char* row, size_t first) const noexcept {
     if (first >= slots_.size()) return;
-    // From the value on, so that padding never holds what lay there before.
+    // Clear everything after the value, so that padding never contains old data.
     const size_t begin = first == 0 ? value_bytes() : slots_[first].offset;
     const size_t end = slots_.back().offset + slots_.back().bytes();
     std::memcpy(row + begin, initial_.data() + begin, end - begin);
   }
 
-  /// Whether any slot of `owner` is there.
+  /// True if the row has a slot of `owner`.
   bool HasOwner(std::string_view owner) const noexcept {
     for (const RowSlot& slot : slots_) {
       if (slot.owner == owner) return true;
@@ -103,7 +103,7 @@ class RowLayout {
     return false;
   }
 
-  /// The slot `name` of `owner`, or nullptr.
+  /// Returns the slot `name` of `owner`, or nullptr.
   const RowSlot* FindSlot(std::string_view owner, std::string_view name) const noexcept {
     for (const RowSlot& slot : slots_) {
       if (slot.owner == owner && slot.spec.name == name) return &slot;

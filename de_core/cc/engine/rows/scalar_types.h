@@ -1,10 +1,10 @@
-// The floating-point element types of a row, and their conversions to the type that arithmetic is
-// done in: float for float32, half and bfloat16, double for float64.
+// The floating-point element types of a row, and their conversions to the type of arithmetic: float
+// for float32, half and bfloat16, double for float64.
 //
 // Every conversion rounds to nearest even, keeps infinities, denormals and the sign of zero, and
-// makes NaN a quiet NaN of the same leading payload bits. They use no denormal float as an operand,
-// so they give the same bits on threads that flush denormals (as TensorFlow's do). They have no
-// branch, so loops over them vectorise.
+// makes NaN a quiet NaN with the same leading payload bits. No denormal float is an operand, so the
+// bits are the same on threads that flush denormals (as TensorFlow's do). There are no branches, so
+// loops vectorize.
 #ifndef DE_CORE_ENGINE_SCALAR_TYPES_H_
 #define DE_CORE_ENGINE_SCALAR_TYPES_H_
 
@@ -49,13 +49,14 @@ inline double DoubleOfBits(uint64_t bits) noexcept {
   return value;
 }
 
-/// a * b + c, rounded once: the same on every machine, in one instruction where there is one.
+/// a * b + c, rounded once. Gives the same result on every machine; one instruction where
+/// available.
 inline float FusedMultiplyAdd(float a, float b, float c) noexcept {
   return __builtin_fmaf(a, b, c);
 }
 
-/// yes ? a : b by masks: a branch, or a float operation that the compiler would not make
-/// unconditionally, stops a loop from being vectorised.
+/// yes ? a : b by bit masks. A branch would prevent vectorization, and so would a conditional float
+/// operation.
 inline uint32_t Select(bool yes, uint32_t a, uint32_t b) noexcept {
   const uint32_t mask = 0U - static_cast<uint32_t>(yes);
   return b ^ ((a ^ b) & mask);
@@ -67,7 +68,7 @@ inline float ToFloat(Half half) noexcept {
   constexpr int32_t kRebias = (127 - 15) << 23;
   constexpr int32_t kInfinity = 0x7c00 << 13;
   constexpr int32_t kSmallestNormal = 0x0400 << 13;
-  // A denormal: its digits below a leading 1 of weight 2^-14, which is then subtracted.
+  // A denormal. Put its digits below a leading 1 of weight 2^-14, which is then subtracted.
   constexpr int32_t kLeadingOne = (127 - 14) << 23;
   const uint32_t denormal = BitsOf(FloatOfBits(static_cast<uint32_t>(magnitude + kLeadingOne)) -
                                    FloatOfBits(static_cast<uint32_t>(kLeadingOne)));
@@ -81,9 +82,9 @@ inline Half ToHalf(float value) noexcept {
   const uint32_t sign = (bits >> 16) & 0x8000U;
   const int32_t magnitude = static_cast<int32_t>(bits & 0x7fffffffU);
   constexpr int32_t kInfinity = 0x7f800000;
-  constexpr int32_t kOverflow = (127 + 16) << 23;        // 2^16: rounds to infinity and beyond
+  constexpr int32_t kOverflow = (127 + 16) << 23;        // 2^16: rounds to infinity
   constexpr int32_t kSmallestNormal = (127 - 14) << 23;  // 2^-14
-  // Adding 0.5 leaves the digits of a half denormal, rounded, in the lowest bits.
+  // Adding 0.5 leaves the rounded digits of a half denormal in the lowest bits.
   constexpr uint32_t kAligner = 126U << 23;
   const uint32_t unsigned_bits = static_cast<uint32_t>(magnitude);
   const uint32_t small = Select(magnitude < kSmallestNormal, unsigned_bits, 0);
@@ -108,7 +109,7 @@ inline BFloat16 ToBFloat16(float value) noexcept {
   return {static_cast<uint16_t>(Select(magnitude > 0x7f800000, nan, rounded))};
 }
 
-/// `Scalar<T>`: Real is the type of arithmetic on elements of type T; Load and Store convert.
+/// `Scalar<T>`: Real is the type of arithmetic for elements of type T. Load and Store convert.
 template <typename T>
 struct Scalar;
 
@@ -140,7 +141,7 @@ struct Scalar<BFloat16> {
   static BFloat16 Store(float value) noexcept { return ToBFloat16(value); }
 };
 
-/// Names a type as a value: `typename decltype(tag)::type`.
+/// Passes a type as a value: `typename decltype(tag)::type`.
 template <typename T>
 struct TypeTag {
   using type = T;
@@ -189,7 +190,7 @@ inline void StoreReal(DType dtype, double value, void* element) noexcept {
   });
 }
 
-/// The type of gradients and optimizer slots for rows of `value`: its type of arithmetic.
+/// The type of arithmetic for rows of `value`, which gradients and optimizer slots have too.
 constexpr DType RealOf(DType value) noexcept {
   return value == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
 }

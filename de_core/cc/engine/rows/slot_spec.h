@@ -1,4 +1,4 @@
-// One optimizer slot: its name, dtype, width and first value.
+// One optimizer slot: its name, dtype, width and initial value.
 #ifndef DE_CORE_ENGINE_SLOT_SPEC_H_
 #define DE_CORE_ENGINE_SLOT_SPEC_H_
 
@@ -14,7 +14,7 @@ struct SlotSpec {
   std::string name;
   DType dtype;
   size_t width;    ///< in elements
-  double initial;  ///< what each element is before the first update
+  double initial;  ///< initial value of each element
 };
 
 }  // namespace de::engine

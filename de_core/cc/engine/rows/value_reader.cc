@@ -25,14 +25,14 @@ T ElementAt(const char* at) noexcept {
 template <typename From>
 constexpr bool kScaled = std::is_same_v<From, int8_t>;
 
-/// One element, of which only int8 ones have a scale.
+/// Reads one element. Only int8 elements have a scale.
 template <typename From, typename To>
 To Convert(From value, float scale) noexcept {
   if constexpr (kScaled<From>) {
     const float scaled = static_cast<float>(value) * scale;
     return Scalar<To>::Store(static_cast<typename Scalar<To>::Real>(scaled));
   } else if constexpr (std::is_same_v<From, Half> && std::is_same_v<To, float>) {
-    // The processor's own conversion, which is used where there is one, makes every NaN quiet.
+    // The hardware conversion, used where available, makes every NaN quiet. So do the same here.
     const uint32_t quiet = Select((value.bits & 0x7fff) > 0x7c00, 0x00400000U, 0U);
     return FloatOfBits(BitsOf(ToFloat(value)) | quiet);
   } else {
@@ -82,7 +82,7 @@ ValueReader Reader() noexcept {
 #if defined(__x86_64__)
 #define DE_EIGHTS [[gnu::target("avx2,f16c")]]
 
-// What exported tables store, as floats, eight at a time by the processor's own instructions.
+// Reads the dtypes of exported tables as floats, eight at a time with hardware instructions.
 
 template <typename From>
 DE_EIGHTS inline __m256 Eight(const char* values, __m256 scale) noexcept {
@@ -107,7 +107,7 @@ DE_EIGHTS inline void Eights(const char* values, float scale, size_t dim, char* 
   ReadElements<From, float>(values + i * sizeof(From), scale, dim - i, out + i * sizeof(float));
 }
 
-/// With a width that the compiler knows, or 0.
+/// `kDim` is the width if it is a compile-time constant, otherwise 0.
 template <typename From, size_t kDim>
 DE_EIGHTS inline void RowsOfDim(const char* const* rows, size_t count, size_t scale_offset,
                                 size_t dim, char* out) noexcept {

@@ -1,5 +1,5 @@
-// Values that are stored in one dtype, read as another: a copy, a floating-point conversion, or
-// int8 times a scale.
+// Reads values of one dtype as another: by a copy, a floating-point conversion, or int8 times a
+// scale.
 #ifndef DE_CORE_ENGINE_VALUE_READER_H_
 #define DE_CORE_ENGINE_VALUE_READER_H_
 
@@ -10,10 +10,10 @@
 namespace de::engine {
 
 struct ValueReader {
-  /// Reads `dim` values. `scale` belongs to int8.
+  /// Reads `dim` values. `scale` is used only for int8.
   using Values = void (*)(const char* values, float scale, size_t dim, char* out) noexcept;
-  /// Reads those of `count` rows, which begin with them, one behind the other into `out`; the scale
-  /// of int8 is a float at `scale_offset` of each row.
+  /// Reads the values at the beginning of `count` rows into `out`, contiguously. The scale of int8
+  /// values is a float at `scale_offset` of each row.
   using Rows = void (*)(const char* const* rows, size_t count, size_t scale_offset, size_t dim,
                         char* out) noexcept;
 
@@ -23,7 +23,7 @@ struct ValueReader {
   explicit operator bool() const noexcept { return values != nullptr; }
 };
 
-/// Reads `stored` values as `wanted` ones. Empty where that is none of the above.
+/// Returns a reader of `stored` values as `wanted`. It is empty if there is no such conversion.
 ValueReader ReaderOf(DType stored, DType wanted) noexcept;
 
 }  // namespace de::engine

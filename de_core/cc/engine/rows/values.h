@@ -1,4 +1,4 @@
-// How a batch's values enter and leave a table.
+// The values of a batch, as inputs and outputs of verbs.
 #ifndef DE_CORE_ENGINE_VALUES_H_
 #define DE_CORE_ENGINE_VALUES_H_
 
@@ -10,27 +10,27 @@
 
 namespace de::engine {
 
-/// Receives string values. Called with element = row in the batch * dim + column; the bytes are
-/// valid during the call only. May be called from several threads for different elements.
+/// Receives string values. Called with element = row in the batch * dim + column. The bytes are
+/// valid only during the call. Different threads may call it for different elements.
 class ValueSink {
  public:
   virtual ~ValueSink() = default;
   virtual void Set(size_t element, std::string_view bytes) = 0;
 };
 
-/// Values of a batch going in: `data` for plain types, `strings` for string values.
+/// Input values of a batch: `data` for plain types, `strings` for string values.
 struct Values {
   const char* data = nullptr;                 // (keys, dim) packed
   const std::string_view* strings = nullptr;  // (keys, dim)
 };
 
-/// Values of a batch coming out.
+/// Output values of a batch.
 struct ValuesOut {
   char* data = nullptr;          // (keys, dim) packed
   ValueSink* strings = nullptr;  // set for string values
 };
 
-/// memcpy for the widths rows have: whole 16-byte words inline, no call for short rows.
+/// memcpy for typical row widths: copies 16-byte words inline, without a call for short rows.
 inline void CopyBytes(char* to, const char* from, size_t bytes) noexcept {
   while (bytes >= 64) {
     std::memcpy(to, from, 64);

@@ -9,11 +9,12 @@
 namespace de::engine {
 namespace {
 
-constexpr size_t kMostBytes = size_t{4} << 20;  // of rows, after which a batch is full
+constexpr size_t kMostBytes = size_t{4} << 20;  // bytes of rows in a full batch
 constexpr std::chrono::milliseconds kPatience(20);
 
-/// How many batches there may be between copying and the disk: of large ones a few, of a list's
-/// small ones so many that nobody waits while a block of the file is written.
+/// Returns the number of batches between copying and the disk: a few if they are large. Batches of
+/// listed rows are small, so there are many: nobody should wait while a block of the file is
+/// written.
 size_t BatchesFor(const SaveSource& source, size_t helpers) {
   const RowLayout& layout = source.layout();
   const bool strings =
@@ -56,8 +57,8 @@ Status SavePipeline::Run(Executor* executor) {
   return status_;
 }
 
-/// Whether this task copies: task 0, on the caller's thread, or one that it keeps waiting, for an
-/// executor may run tasks one after the other in any order.
+/// Returns whether this task copies. That is task 0, on the caller's thread, or a task that blocks
+/// it: an executor may run tasks one after another in any order.
 bool SavePipeline::Claims(size_t number) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (number != 0) changed_.wait_for(lock, kPatience, [this] { return copier_; });
@@ -80,7 +81,7 @@ void SavePipeline::Copy() {
   while (status_.ok() && written_ < copied_) Wait(&lock);
 }
 
-/// Called and, unless it fails, left with the lock.
+/// Call it with the lock. Returns with the lock, unless it fails.
 Status SavePipeline::CopyRange(SaveSource::Range range, std::unique_lock<std::mutex>* lock) {
   for (bool done = false; !done;) {
     while (status_.ok() && copied_ - written_ == batches_.size()) Wait(lock);
@@ -118,14 +119,14 @@ void SavePipeline::Rest(std::unique_lock<std::mutex>* lock) {
   alone_ = alone;
 }
 
-/// Until something changes, or for a while. Helps where nobody else does, or not fast enough: the
-/// others may hardly get a core.
+/// Waits until the state changes, or for a while. Helps if no other thread does, or if the others
+/// are too slow because they hardly get a core.
 void SavePipeline::Wait(std::unique_lock<std::mutex>* lock) {
   const bool patient = helping_ > 0 && !alone_ && !source_->urgent();
   if (patient && changed_.wait_for(*lock, kPatience) == std::cv_status::no_timeout) return;
   if (Step(lock)) {
     Rest(lock);
-  } else if (!patient && helping_ > 0) {  // one of them is at work, and will tell
+  } else if (!patient && helping_ > 0) {  // another thread is at work and will notify
     changed_.wait(*lock);
   }
 }

@@ -1,5 +1,5 @@
-// From a live table's rows to the sections of a file: one thread copies rows out of the table,
-// others encode and write what it has copied.
+// Turns a live table's rows into the sections of a file: one thread copies rows out of the table,
+// other threads encode and write them.
 #ifndef DE_CORE_ENGINE_SAVE_PIPELINE_H_
 #define DE_CORE_ENGINE_SAVE_PIPELINE_H_
 
@@ -17,22 +17,22 @@
 
 namespace de::engine {
 
-/// Only the thread that copies holds the table's shards, a piece at a time. So the others may be
-/// threads that the system prefers least: nobody who trains waits for one that lost its core.
+/// Only the copying thread locks the table's shards, for short periods. So the other threads may
+/// have the lowest priority: training never waits for one that lost its core.
 class SavePipeline {
  public:
-  /// `rest`, where set, is called by the thread that copies after every piece of work. It may sleep
-  /// there, and returns whether that thread shall do all the work alone. Everything outlives the
-  /// pipeline. `helpers` encode and write beside it.
+  /// The copying thread calls `rest`, if set, after every piece of work. `rest` may sleep. It
+  /// returns whether this thread should do all the work alone. All arguments must outlive the
+  /// pipeline. `helpers` is the number of other threads that encode and write.
   SavePipeline(SaveSource* source, SnapshotWriter* writer, const std::function<bool()>& rest,
                size_t helpers);
 
-  /// Copies on task 0 of the executor, which may be nullptr, and encodes and writes on the others,
-  /// if it runs them at once.
+  /// Copies on task 0 of the executor, which may be nullptr. Encodes and writes on the other tasks,
+  /// if the executor runs them in parallel.
   Status Run(Executor* executor);
 
  private:
-  /// Of one section, in the order copied, claimed by who encodes it, encoded, written.
+  /// A batch is one section. Its states are: copied, claimed for encoding, encoded, written.
   struct Batch {
     SavedRows rows;
     uint64_t begin = 0;
@@ -44,10 +44,10 @@ class SavePipeline {
   bool Claims(size_t number);
   void Copy();
   Status CopyRange(SaveSource::Range range, std::unique_lock<std::mutex>* lock);
-  /// Left with the lock.
+  /// Returns with the lock.
   void Rest(std::unique_lock<std::mutex>* lock);
   void Help();
-  /// Encodes or writes one batch if there is one to; false without.
+  /// Encodes or writes one batch. Returns false if there is none.
   bool Step(std::unique_lock<std::mutex>* lock);
   void Wait(std::unique_lock<std::mutex>* lock);
   Batch* At(uint64_t number) { return &batches_[number % batches_.size()]; }
@@ -60,15 +60,15 @@ class SavePipeline {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Batch> batches_;  ///< batch i of the file at i modulo the size
-  uint64_t copied_ = 0;         ///< batches of the file that were copied so far
-  uint64_t claimed_ = 0;        ///< that somebody encodes or has encoded
+  std::vector<Batch> batches_;  ///< a ring: batch i of the file is at i modulo the size
+  uint64_t copied_ = 0;         ///< number of batches copied so far
+  uint64_t claimed_ = 0;        ///< number of batches encoded or being encoded
   uint64_t written_ = 0;
-  bool writing_ = false;  ///< somebody writes one
-  bool copier_ = false;   ///< somebody copies, or has copied
-  bool copying_ = true;   ///< more will come
-  size_t helping_ = 0;    ///< threads that have begun to help
-  bool alone_ = false;    ///< they shall not go on for now
+  bool writing_ = false;  ///< a thread is writing a batch
+  bool copier_ = false;   ///< a thread copies or has copied
+  bool copying_ = true;   ///< more batches will come
+  size_t helping_ = 0;    ///< number of threads that have started to help
+  bool alone_ = false;    ///< the helpers must pause
   Status status_;         ///< the first error
 };
 

@@ -1,4 +1,4 @@
-// What a save reads in which order: the planning half of SaveSource.
+// Plans what a save reads and in which order: the first half of SaveSource.
 #include <algorithm>
 #include <mutex>
 #include <shared_mutex>
@@ -9,10 +9,10 @@
 namespace de::engine {
 namespace {
 
-constexpr size_t kRangeBytes = size_t{2} << 20;  // of rows that a range is planned to have
+constexpr size_t kRangeBytes = size_t{2} << 20;  // bytes of rows planned per range
 constexpr size_t kRangeRows = 8192;
-constexpr size_t kLeastRanges = 8;  // that the listed rows of a shard are divided into
-// What a writer may have to wait for: tens of microseconds.
+constexpr size_t kLeastRanges = 8;  // least number of ranges for the listed rows of a shard
+// Bytes copied while holding a shard's lock. A writer may wait this long: tens of microseconds.
 constexpr size_t kBytesPerHold = size_t{128} << 10;
 constexpr size_t kMostRowsPerHold = 1024;
 
@@ -28,7 +28,7 @@ Status SaveSource::Begin(SaveSelection selection, uint64_t held_bytes, bool undi
     selection_ = std::move(selection);
     if (undisturbed) replacing_ = std::unique_lock<std::mutex>(table_->replacing_lock_);
     if (held_bytes > 0) {
-      // Memory first: nobody waits for it.
+      // Allocate memory first, while nobody waits for it.
       std::vector<std::unique_ptr<PreImages>> held;
       std::vector<std::unique_ptr<ChangeObserver>> watches;
       const RowLayout layout = table_->layout();
@@ -124,7 +124,7 @@ void SaveSource::PlanKeys() {
   }
 }
 
-/// Ranges of equal width over a shard.
+/// Plans ranges of equal width over a shard.
 void SaveSource::PlanUniform(uint32_t number) {
   const Shard& shard = *table_->shards_[number];
   uint64_t rows = 0;
@@ -134,12 +134,12 @@ void SaveSource::PlanUniform(uint32_t number) {
   }
   uint32_t bits = 0;
   while ((rows >> bits) > RowsARange() && bits < 32) ++bits;
-  const uint64_t width = LastHash(0) >> bits;  // less one
+  const uint64_t width = LastHash(0) >> bits;  // minus one
   const uint64_t step = width / std::max<uint64_t>((rows >> bits) / RowsAHold(), 1);
   auto at = list_.begin();
   for (uint64_t i = 0; i < uint64_t{1} << bits; ++i) {
     const uint64_t begin = FirstHash(number) + i * (width + 1);
-    // The erased keys of the range, where it is scanned for changes.
+    // The erased keys of the range, if it is scanned for changes.
     const auto by_hash = [](const Listed& a, uint64_t hash) { return a.hash < hash; };
     at = std::lower_bound(at, list_.end(), begin, by_hash);
     auto end = at;
@@ -150,11 +150,10 @@ void SaveSource::PlanUniform(uint32_t number) {
   }
 }
 
-/// Ranges that hold list_[first, …), all of one shard; keys of one hash stay
-/// together.
+/// Plans ranges that contain list_[first, …), all in one shard. Keys of equal hash stay together.
 void SaveSource::PlanList(size_t first) {
   if (first == list_.size()) return;
-  // Few rows make many ranges too, so that copying, encoding and writing go on at once.
+  // Use several ranges even for few rows, so that copying, encoding and writing overlap.
   const size_t even = (list_.size() - first) / kLeastRanges;
   const size_t rows = std::min(RowsARange(), std::max(even, RowsAHold()));
   uint64_t begin = FirstHash(ShardOfHash(list_[first].hash));

@@ -16,12 +16,13 @@
 namespace de::engine {
 namespace {
 
-constexpr size_t kMostListed = size_t{1} << 20;  // of a shard; more changed rows are found by bits
+// per shard; more changed rows are found by their bits
+constexpr size_t kMostListed = size_t{1} << 20;
 constexpr size_t kStringBytesPerHold = size_t{512} << 10;
-constexpr size_t kAhead = 16;  // index lines and rows that are asked for while others are read
+constexpr size_t kAhead = 16;  // index lines and rows to prefetch
 
 double NumberAt(const char* at, DType dtype) {
-  if (dtype == DType::kInt64) {  // metadata, which readers may write meanwhile
+  if (dtype == DType::kInt64) {  // metadata, which readers may be writing
     return static_cast<double>(
         __atomic_load_n(reinterpret_cast<const int64_t*>(at), __ATOMIC_RELAXED));
   }
@@ -42,7 +43,7 @@ double NumberAt(const char* at, DType dtype) {
 
 }  // namespace
 
-/// Holds a shard for reading and notes for how long.
+/// Locks a shard for reading and measures the time.
 class SaveSource::Hold {
  public:
   Hold(const Shard& shard, std::atomic<uint64_t>* longest)
@@ -78,7 +79,7 @@ void SaveSource::PlanChanges(uint32_t number) {
   }
   everything_ = everything_ || changed.everything;
   if (everything_) return;
-  // Rows that were only looked up are in no log.
+  // No log names the rows that were only looked up.
   const bool by_bits =
       selection_.used_since > 0 || changed.by_bits || changed.words.size() > kMostListed;
   by_bits_[number] = by_bits;
@@ -96,8 +97,7 @@ void SaveSource::PlanChanges(uint32_t number) {
                if (a.hash != b.hash) return a.hash < b.hash;
                return a.erased_text == nullptr && b.erased_text != nullptr;
              });
-  // A key may have changed since several moments, and be both changed and
-  // erased.
+  // A key may be listed several times, and as both changed and erased.
   list_.erase(std::unique(list_.begin() + static_cast<std::ptrdiff_t>(first), list_.end(),
                           [](const Listed& a, const Listed& b) {
                             return a.hash == b.hash && a.erased_text == nullptr &&
@@ -142,8 +142,8 @@ Status SaveSource::Collect(Range* range, SavedRows* rows, uint64_t* last, bool* 
       Scan(range, rows, last, done);
     }
     if (budget_ == nullptr) return Status::Ok();
-    // What was read before is whole; what is lost from here on would be the
-    // next piece's.
+    // Rows read before are valid. If the save is lost from here on, only the next piece is
+    // affected.
     if (budget_->lost()) return Lost();
     budget_->collected = *last == ~uint64_t{0} ? *last : *last + 1;
     budget_->memory.Prepare(most_held_);
@@ -194,7 +194,7 @@ void SaveSource::Take(const Entry& entry, SavedRows* rows) const {
 void SaveSource::TakeKept(const Entry& entry, SavedRows* rows) const {
   if (IsKept(entry.row)) {
     Take(entry, rows);
-  } else if (selection_.changes_only && !everything_) {  // the parent may have kept it
+  } else if (selection_.changes_only && !everything_) {  // the parent may contain the key
     const bool string_keys = layout_.key_type() == KeyType::kString;
     TakeGone(entry.word, string_keys ? KeyOf(entry) : std::string_view(), rows);
   }
@@ -213,7 +213,7 @@ void SaveSource::TakeGone(uint64_t word, std::string_view text, SavedRows* rows)
 }
 
 uint64_t SaveSource::TakeAll(std::vector<Entry>* entries, uint64_t last, SavedRows* rows) const {
-  // Strings may be so long that a few of them are a piece.
+  // Strings may be long, so a few of them can fill a piece.
   const bool sorted =
       layout_.key_type() == KeyType::kString || layout_.value_dtype() == DType::kString;
   const size_t most = rows->bytes() + kStringBytesPerHold;
@@ -234,7 +234,7 @@ uint64_t SaveSource::TakeAll(std::vector<Entry>* entries, uint64_t last, SavedRo
   return last;
 }
 
-/// The rows of a word: one, or those of several string keys.
+/// Collects the rows of a word: one row, or the rows of several string keys.
 void SaveSource::Gather(const Shard& shard, uint64_t hash, uint64_t word,
                         std::vector<Entry>* entries) const {
   const PreImages* held =
@@ -297,7 +297,7 @@ void SaveSource::Scan(Range* range, SavedRows* rows, uint64_t* last, bool* done)
                     entries.push_back({Mix64(word), word, row, texts});
                   });
   }
-  // The piece may end within the segment.
+  // The piece may end within a segment.
   entries.erase(std::remove_if(entries.begin(), entries.end(),
                                [&](const Entry& entry) { return entry.hash > *last; }),
                 entries.end());
@@ -337,7 +337,7 @@ void SaveSource::LookUp(Range* range, SavedRows* rows, uint64_t* last, bool* don
                                  [&](const Entry& entry) { return !IsSelected(entry); }),
                   entries.end());
   }
-  // All of them, however long: their tombstones are taken already.
+  // Take all of them, whatever their size: their tombstones are already taken.
   for (size_t i = 0; i < entries.size(); ++i) {
     if (i + kAhead < entries.size()) PrefetchBytes(entries[i + kAhead].row, layout_.stride());
     TakeKept(entries[i], rows);
@@ -350,13 +350,13 @@ void SaveSource::LookUp(Range* range, SavedRows* rows, uint64_t* last, bool* don
 
 void SaveSource::FreeCollected() noexcept {
   if (budget_ == nullptr) return;
-  // The last shard's are left for End: they say that there is a save.
+  // Keep the last shard's copies until End: they mark that a save is running.
   for (; let_go_ < ShardOfHash(budget_->collected); ++let_go_) LetGo(*table_->shards_[let_go_]);
 }
 
-/// Nobody asks what the shard's rows were any more.
+/// Frees a shard's copies: the save does not need them any more.
 void SaveSource::LetGo(Shard& shard) noexcept {
-  std::unique_ptr<PreImages> held;  // freed when nobody waits for it
+  std::unique_ptr<PreImages> held;  // freed after the lock is released
   std::unique_ptr<ChangeObserver> watch;
   const std::lock_guard<ShardLock> guard(shard.lock);
   if (shard.watch == nullptr) return;

@@ -1,4 +1,4 @@
-// Rows that a save has copied out of a table, on their way into a section of a file.
+// Rows that a save has copied out of a table, before they are encoded as a section.
 #ifndef DE_CORE_ENGINE_SAVED_ROWS_H_
 #define DE_CORE_ENGINE_SAVED_ROWS_H_
 
@@ -13,37 +13,37 @@
 
 namespace de::engine {
 
-/// Rows copied out of a table, and keys that are gone. Reuse one to reuse its memory.
+/// Copied rows and erased keys. Reuse an object to reuse its memory.
 class SavedRows {
  public:
   void Clear() noexcept;
   size_t count() const noexcept { return words_.size() + gone_.size(); }
   size_t bytes() const noexcept { return row_bytes_ + bytes_.size() + 8 * gone_.size(); }
-  /// Refers to this object's memory.
+  /// The result refers to this object's memory.
   SnapshotSection section(const RowLayout& layout, uint64_t begin, uint64_t last);
 
  private:
   friend class SaveSource;
 
-  /// A row to take: a live one, or one held from before.
+  /// A row to take: a live row, or a copy from before its change.
   struct Entry {
     uint64_t hash;
     uint64_t word;
     const char* row;
-    const std::string* texts;  ///< key and values of a held row of strings
+    const std::string* texts;  ///< key and values of a copied row of strings
   };
 
-  /// Makes room, so that no more is asked of the system while a shard is held.
+  /// Reserves memory, so that nothing is allocated while a shard is locked.
   void Reserve(size_t rows, size_t stride);
 
-  std::vector<Entry> entries_;  ///< of one piece
+  std::vector<Entry> entries_;  ///< rows of one piece
   std::vector<Entry> others_;   ///< rows of the piece that were not written since the last save
   std::vector<uint64_t> words_, gone_;
-  std::vector<char> rows_;  ///< grows only
-  size_t row_bytes_ = 0;    ///< of `rows_` that are in use
-  std::string bytes_;       ///< of strings: of each row its key, then its values
+  std::vector<char> rows_;  ///< never shrinks
+  size_t row_bytes_ = 0;    ///< bytes of `rows_` in use
+  std::string bytes_;       ///< strings: for each row its key, then its values
   std::vector<size_t> lengths_;
-  std::string gone_bytes_;  ///< of string keys that are gone
+  std::string gone_bytes_;  ///< the erased string keys
   std::vector<size_t> gone_lengths_;
   std::vector<std::string_view> keys_, values_;
 };

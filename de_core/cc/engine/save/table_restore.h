@@ -1,4 +1,4 @@
-// Reading snapshot files into a live table.
+// Restores snapshot files into a live table.
 #ifndef DE_CORE_ENGINE_TABLE_RESTORE_H_
 #define DE_CORE_ENGINE_TABLE_RESTORE_H_
 
@@ -15,44 +15,45 @@
 namespace de::engine {
 
 struct RestoreOptions {
-  bool replace = true;         ///< remove what is not in the files; take over their initializer
-  bool slots = true;           ///< else rows get their slots' initial values
-  bool convert = false;        ///< take values of another floating-point dtype
-  uint32_t shard_index = 0;    ///< only keys that ShardOfKey gives to this shard
-  uint32_t shard_count = 1;    ///< of so many
-  const Keys* keys = nullptr;  ///< only these, where set
-  std::string chain;           ///< go on with this chain of saves behind the last file
+  bool replace = true;   ///< remove rows that are not in the files, and use the files' initializer
+  bool slots = true;     ///< read slots; otherwise rows get their slots' initial values
+  bool convert = false;  ///< accept values of another floating-point dtype
+  uint32_t shard_index = 0;    ///< read only keys that ShardOfKey assigns to this shard
+  uint32_t shard_count = 1;    ///< number of shards
+  const Keys* keys = nullptr;  ///< if set, read only these keys
+  std::string chain;           ///< continue this chain of saves after the last file
 };
 
 struct RestoreReport {
-  uint64_t read = 0;   ///< rows and tombstones that were applied
-  uint64_t bytes = 0;  ///< of the files
+  uint64_t read = 0;   ///< number of rows and tombstones applied
+  uint64_t bytes = 0;  ///< bytes of the files
 };
 
-/// Reads chains of files into a table; none of their rows is applied before all of them are
-/// verified. Memory: for each thread two sections; and with `replace` off, the keys of the deltas.
-/// No other verb should write meanwhile: it may come before or behind the files' rows.
+/// Reads chains of files into a table. Verifies all files before it applies any row. Memory: two
+/// sections per thread; without `replace`, also the keys of the deltas. Other verbs should not
+/// write meanwhile: their order relative to the files' rows is undefined.
 Status RestoreTable(Table* table, const std::vector<const SnapshotReader*>& files,
                     const RestoreOptions& options, Executor* executor, RestoreReport* report);
 
-/// Slots of one optimizer.
+/// The slots of one optimizer.
 struct OwnedSlots {
   std::string owner;
   std::vector<SlotSpec> specs;
 };
 
-/// The slots of `files` that a table of `layout` lacks, each owner once. InvalidArgument where a
-/// slot has another width or dtype.
+/// Returns the slots in `files` that a table of `layout` does not have, each owner once.
+/// InvalidArgument if a slot has another width or dtype.
 Status MissingSlots(RowLayout layout, const std::vector<const SnapshotReader*>& files,
                     std::vector<OwnedSlots>* missing);
 
-/// Verifies every byte, on several threads.
+/// Verifies every byte, using several threads.
 Status VerifySections(const SnapshotReader& file, Executor* executor);
 
-/// Applies chosen rows and tombstones of one section: mask (section.count + section.tombstones).
+/// Applies selected rows and tombstones of one section. The mask has size section.count +
+/// section.tombstones.
 class SectionLoader {
  public:
-  /// Checks that rows of the file fit the table, and adds the slots that the table lacks.
+  /// Checks that the file's rows fit the table, and adds slots that the table does not have.
   static Status Create(Table* table, const SnapshotHeader& header, bool slots, bool convert,
                        SectionLoader* loader);
 

@@ -14,7 +14,7 @@ Status TableSave::Begin(Table* table, SaveOptions options, std::unique_ptr<Table
     return Status::InvalidArgument("a save of chosen keys belongs to no chain. Received: chain=" +
                                    options.chain);
   }
-  uint64_t expired = 0;  // such rows read as if they were not there
+  uint64_t expired = 0;  // expired rows read as absent
   DE_RETURN_IF_ERROR(table->EvictExpired(&expired));
   return Guarded([&] {
     std::unique_ptr<TableSave> begun(new TableSave(table, std::move(options)));
@@ -35,11 +35,11 @@ Status TableSave::Start() {
   point_.id = options_.id;
   point_.micros = table_->MarkUses();
   if (!options_.chain.empty()) {
-    // Before the rows are read: what changes in between is in this file and in the next delta.
+    // Cut before rows are read: changes in between are in this file and in the next delta.
     DE_RETURN_IF_ERROR(table_->chains().Cut(&point_.generation));
     cut_ = true;
   }
-  // Again, now that no other save can make the table forget what changed since.
+  // Check again: from now on no other save can make the table discard its changes.
   if (options_.delta) {
     DE_RETURN_IF_ERROR(table_->chains().Last(options_.chain, &parent));
     point_.sequence = parent.sequence + 1;

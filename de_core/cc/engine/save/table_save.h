@@ -1,4 +1,4 @@
-// Saving a live table: what is written, the chain it belongs to, and the threads that do it.
+// Saves a live table: its contents, the chain that it belongs to, and the threads.
 #ifndef DE_CORE_ENGINE_TABLE_SAVE_H_
 #define DE_CORE_ENGINE_TABLE_SAVE_H_
 
@@ -20,17 +20,19 @@
 namespace de::engine {
 
 struct SaveOptions {
-  SnapshotId id{};             ///< random, of this save
-  int64_t created_micros = 0;  ///< since 1970-01-01 UTC
+  SnapshotId id{};             ///< random id of this save
+  int64_t created_micros = 0;  ///< time in microseconds since 1970-01-01 UTC
   std::map<std::string, std::string> metadata;
-  bool values_only = false;  ///< leave the slots out
+  bool values_only = false;  ///< omit the slots
   std::optional<DType> store_as;
-  std::string chain;           ///< the series of saves it belongs to; empty for none
-  bool delta = false;          ///< only what changed since the chain's last save
-  bool commit = true;          ///< whether Done makes it the chain's last save
-  uint64_t held_bytes = 0;     ///< above 0: all rows of one moment, at the cost of so many bytes
-  bool undisturbed = false;    ///< what would outdate the save waits until the rows are read
-  const Keys* keys = nullptr;  ///< only these, where set; without a chain
+  std::string chain;   ///< the series of saves that it belongs to; empty for none
+  bool delta = false;  ///< save only the changes since the chain's last save
+  bool commit = true;  ///< whether Done makes this the chain's last save
+  /// if above 0, all rows are of one moment, and copies may take this many bytes
+  uint64_t held_bytes = 0;
+  /// operations that would outdate the save wait until all rows are read
+  bool undisturbed = false;
+  const Keys* keys = nullptr;  ///< if set, save only these keys; requires an empty chain
   std::vector<KeepRule> keep;
   std::function<bool()> rest;  ///< see SavePipeline
 };
@@ -41,25 +43,26 @@ struct SaveReport {
   uint64_t rows = 0;
   uint64_t tombstones = 0;
   uint64_t bytes = 0;
-  uint64_t held_peak = 0;   ///< bytes that were held to keep the moment
-  double longest_hold = 0;  ///< seconds for which writers of a shard waited at most
+  uint64_t held_peak = 0;   ///< greatest number of bytes used by copies
+  double longest_hold = 0;  ///< longest time, in seconds, that writers of a shard waited
   ConversionError error;
 };
 
-/// Use, by one thread: Begin, Write, then, when the file is where it shall be, Done. Dropped before
-/// Done, the chain is as if there had been no save. Memory beside the table: some tens of MiB, and
-/// 64 bytes a section of about 2 MiB; for a delta 64 bytes a changed row; `held_bytes`.
+/// Used by one thread: Begin, Write, and Done once the file is in place. If it is destroyed before
+/// Done, the chain is unchanged. Memory in addition to the table: some tens of MiB, 64 bytes per
+/// section of about 2 MiB, 64 bytes per changed row for a delta, and `held_bytes`.
 class TableSave {
  public:
-  /// `table` outlives the save. Errors: FailedPrecondition for a delta without an earlier save of
-  /// its chain or a second consistent save; NotFound for a `keep` rule without its slot.
+  /// `table` must outlive the save. Errors: FailedPrecondition for a delta whose chain has no
+  /// earlier save, and for a second consistent save; NotFound for a `keep` rule whose slot does not
+  /// exist.
   static Status Begin(Table* table, SaveOptions options, std::unique_ptr<TableSave>* save);
   ~TableSave();
 
-  /// Writes the file. `executor` may be nullptr; only its task 0 holds the table's shards.
+  /// Writes the file. `executor` may be nullptr. Only its task 0 locks the table's shards.
   Status Write(ByteSink* sink, Executor* executor);
 
-  /// Whether Write failed only because the table was cleared or laid out anew meanwhile.
+  /// True if Write failed only because the table was cleared or relaid out meanwhile.
   bool outdated() const noexcept { return source_.outdated(); }
 
   Status Done();
@@ -77,7 +80,7 @@ class TableSave {
   SaveSource source_;
   SaveReport report_;
   SavePoint point_;
-  bool cut_ = false;  ///< a generation was begun and neither kept nor abandoned
+  bool cut_ = false;  ///< a generation was started, and neither kept nor abandoned
 };
 
 }  // namespace de::engine

@@ -1,6 +1,5 @@
-// A table that a file stands in for: reads are answered by the file, which is mapped in a moment,
-// until somebody asks for the table itself, to write to it. Then the file's rows are brought into
-// the table, once, while reads go on.
+// A table whose rows are still in a file. The file, mapped at once, answers reads until the first
+// write. Then the file's rows are loaded into the table, once, while reads continue.
 #ifndef DE_CORE_ENGINE_FILE_BACKED_TABLE_H_
 #define DE_CORE_ENGINE_FILE_BACKED_TABLE_H_
 
@@ -11,14 +10,15 @@
 
 namespace de::engine {
 
-/// For any number of threads. `Outcome` has `ok()`, and is so when made of nothing.
+/// Thread-safe. A default-constructed Outcome must be ok().
 template <typename Table, typename File, typename Outcome>
 class FileBackedTable {
  public:
-  /// Brings the file's rows into the table, in place of its own, or changes nothing.
+  /// Replaces the table's rows by the file's rows, or changes nothing.
   using Load = std::function<Outcome(Table*)>;
 
-  /// What answers a read: the file if there is one, else the table, else it is closed.
+  /// The object that answers a read: the file if there is one, otherwise the table. Closed:
+  /// neither.
   struct Reader {
     std::shared_ptr<const File> file;
     std::shared_ptr<Table> table;
@@ -26,9 +26,9 @@ class FileBackedTable {
 
   explicit FileBackedTable(std::shared_ptr<Table> table) : table_(std::move(table)) {}
 
-  /// Lets go of both. They are freed when the last who uses them ends.
+  /// Releases both. They are freed when their last users finish.
   void Close() {
-    Reader closed;  // freed after the lock is given up
+    Reader closed;  // freed after the lock is released
     Load load;
     const std::lock_guard<std::mutex> guard(mutex_);
     closed.table.swap(table_);
@@ -36,11 +36,12 @@ class FileBackedTable {
     load.swap(load_);
   }
 
-  /// From now on `file` stands in for the table, in place of what did. Nothing if it is closed.
+  /// From now on `file` answers reads, and replaces an earlier file. Does nothing if this is
+  /// closed.
   void Begin(std::shared_ptr<const File> file, Load load) {
     const std::lock_guard<std::mutex> guard(mutex_);
     if (table_ == nullptr) return;
-    file_.swap(file);  // the old one is freed after the lock is given up, as the old load
+    file_.swap(file);  // the old file is freed after the lock is released, like the old load
     load_.swap(load);
   }
 
@@ -49,15 +50,16 @@ class FileBackedTable {
     return file_ != nullptr ? Reader{file_, nullptr} : Reader{nullptr, table_};
   }
 
-  /// The table with all rows in it, or nullptr if it is closed. After a failed load the file still
-  /// stands in, and the next call tries again.
+  /// Returns the table with all rows loaded, or nullptr if closed. If loading fails, the file
+  /// continues to answer reads, and the next call tries again.
   Outcome ForWriting(std::shared_ptr<Table>* table) {
-    Reader loaded;  // freed after the locks are given up
+    Reader loaded;  // freed after the locks are released
     std::unique_lock<std::mutex> loading(load_mutex_, std::defer_lock);
     std::unique_lock<std::mutex> guard(mutex_);
     while (load_ != nullptr) {
       if (!loading.owns_lock()) {
-        // Whoever comes second waits until the rows are there, or would write beneath them.
+        // A second writer waits until the rows are loaded. Otherwise loading would overwrite its
+        // rows.
         guard.unlock();
         loading.lock();
         guard.lock();
@@ -69,7 +71,7 @@ class FileBackedTable {
       Outcome outcome = load(loaded.table.get());
       if (!outcome.ok()) return outcome;
       guard.lock();
-      if (file_ == loaded.file) {  // else another file stands in by now, or it was closed
+      if (file_ == loaded.file) {  // otherwise another file has replaced it, or this was closed
         file_.reset();
         load_ = nullptr;
       }
@@ -79,11 +81,11 @@ class FileBackedTable {
   }
 
  private:
-  std::mutex load_mutex_;     // held while the rows are brought in; reads go on
-  mutable std::mutex mutex_;  // guards what follows
+  std::mutex load_mutex_;     // held while rows are loaded; reads continue
+  mutable std::mutex mutex_;  // guards the members below
   std::shared_ptr<Table> table_;
   std::shared_ptr<const File> file_;
-  Load load_;  // of the file
+  Load load_;  // loads the file
 };
 
 }  // namespace de::engine

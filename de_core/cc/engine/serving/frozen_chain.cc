@@ -11,8 +11,9 @@
 namespace de::engine {
 namespace {
 
-constexpr size_t kChunk = 1024;       // keys between two looks at the deltas
-constexpr uint64_t kBitsPerKey = 16;  // of the filter: about one key in forty is asked for in vain
+constexpr size_t kChunk = 1024;  // keys looked up before the deltas are checked
+// bits of the filter per key: about one key in forty is a false positive
+constexpr uint64_t kBitsPerKey = 16;
 constexpr uint64_t kSpread = 0x9e3779b97f4a7c15ULL;  // sections and lines use the hash's own bits
 
 uint64_t FilterBits(uint64_t spread) noexcept {
@@ -82,9 +83,9 @@ bool FrozenChain::MayOverride(uint64_t hash) const noexcept {
   return (filter_[spread >> filter_shift_] & bits) == bits;
 }
 
-/// base(part, begin, found) looks up a part of the keys as if there were no deltas;
-/// layer(delta, part, begin, positions, count, found) overrides the answers of those at the
-/// positions, as FrozenTable::Override. `wanted`: whether an unknown key can be an error.
+/// base(part, begin, found) looks up a part of the keys as if there were no deltas. layer(delta,
+/// part, begin, positions, count, found) overrides the answers at these positions, as
+/// FrozenTable::Override. `wanted`: whether an unknown key can be an error.
 template <typename Base, typename Layer>
 Status FrozenChain::Run(const Keys& keys, bool* found, bool wanted, const Base& base,
                         const Layer& layer) const {
@@ -101,7 +102,7 @@ Status FrozenChain::Run(const Keys& keys, bool* found, bool wanted, const Base& 
       count += MayOverride(Mix64(WordOf(part, i))) ? 1 : 0;
     }
     DE_RETURN_IF_ERROR(base(part, begin, part_found));
-    for (size_t i = deltas_.size(); i > 0 && count > 0; --i) {  // the newest answer holds
+    for (size_t i = deltas_.size(); i > 0 && count > 0; --i) {  // the newest answer wins
       DE_RETURN_IF_ERROR(layer(*deltas_[i - 1], part, begin, hits, &count, part_found));
     }
     for (size_t i = 0; strict && i < part.size; ++i) {
@@ -159,7 +160,7 @@ Status FrozenChain::Size(uint64_t* rows) const noexcept {
   });
 }
 
-/// Each delta adds the rows that those below did not have and takes those that they had.
+/// Each delta adds rows that earlier files do not have, and removes rows that they have.
 Status FrozenChain::CountRows(uint64_t* rows) const {
   *rows = base_->reader().rows();
   SectionBuffer buffer;

@@ -1,6 +1,6 @@
-// A read-only table over a base and the deltas written since, newest first: what a server reads
-// minutes after it was trained. The base is looked up as if it were alone; a filter over the
-// deltas' keys says which few must be looked up in them too.
+// A read-only table over a base and its deltas, newest first, for serving a model minutes after
+// training. The base is looked up as if it were alone. A filter over the deltas' keys selects the
+// few keys that must be looked up in the deltas too.
 #ifndef DE_CORE_ENGINE_FROZEN_CHAIN_H_
 #define DE_CORE_ENGINE_FROZEN_CHAIN_H_
 
@@ -17,7 +17,7 @@
 
 namespace de::engine {
 
-/// Immutable once opened: any number of threads may look up at once.
+/// Immutable once opened, and thread-safe.
 class FrozenChain {
  public:
   struct File {
@@ -25,9 +25,9 @@ class FrozenChain {
     size_t size;
   };
 
-  /// Opens a base and its deltas in their order, one at least, each as FrozenTable::Open would.
-  /// FailedPrecondition where they do not follow one another. What an unknown key reads as is what
-  /// the last file says. Memory: two to four bytes a key of the deltas.
+  /// Opens a base and its deltas, in order; at least one file. Each file is opened as by
+  /// FrozenTable::Open. FailedPrecondition if a file does not follow the one before. The last
+  /// file's policy applies to unknown keys. Memory: two to four bytes per key of the deltas.
   static Status Open(const std::vector<File>& files, const FrozenOptions& options,
                      std::unique_ptr<FrozenChain>* chain) noexcept;
 
@@ -35,7 +35,7 @@ class FrozenChain {
   Status Find(const Keys& keys, void* values, bool* found) const noexcept;
   Status FindStrings(const Keys& keys, std::string_view* values, bool* found) const noexcept;
 
-  /// Keys that have a row. Reads the deltas' keys the first time.
+  /// Number of keys with a row. The first call reads the deltas' keys.
   Status Size(uint64_t* rows) const noexcept;
 
   size_t dim() const noexcept { return base_->dim(); }
@@ -43,16 +43,16 @@ class FrozenChain {
   DType value_dtype() const noexcept { return base_->value_dtype(); }
   const OovPolicy& oov() const noexcept { return base_->oov(); }
   size_t deltas() const noexcept { return deltas_.size(); }
-  /// The base, file 0, or a delta.
+  /// The base (file 0) or a delta.
   const SnapshotReader& reader(size_t file) const noexcept {
     return file == 0 ? base_->reader() : deltas_[file - 1]->reader();
   }
   const SnapshotHeader& base() const noexcept { return base_->header(); }
-  /// Of the last file.
+  /// The last file's header.
   const SnapshotHeader& header() const noexcept {
     return deltas_.empty() ? base_->header() : deltas_.back()->header();
   }
-  /// Of all files; `rows` adds up theirs.
+  /// Sums of all files; `rows` is the sum of the files' rows.
   FrozenStats stats() const noexcept;
 
  private:
@@ -69,7 +69,7 @@ class FrozenChain {
   std::vector<uint64_t> filter_;  ///< two bits in one word for each key of the deltas
   uint32_t filter_shift_ = 63;
   mutable std::mutex mutex_;
-  mutable std::optional<uint64_t> rows_;  ///< once counted
+  mutable std::optional<uint64_t> rows_;  ///< set once counted
 };
 
 }  // namespace de::engine

@@ -1,4 +1,4 @@
-// Lookups in a mapped snapshot, by the pipeline of a live table's: see table_find.cc.
+// Lookups in a mapped snapshot, with the same pipeline as a live table: see table_find.cc.
 #include <algorithm>
 #include <cstring>
 
@@ -13,17 +13,17 @@
 namespace de::engine {
 namespace {
 
-// Keys whose search ends before the next ones' begins: bounds the list of those that are away.
+// Keys looked up together. Bounds the list of keys that are not in their home line.
 constexpr size_t kKeysPerChunk = 2048;
 
-// Lines in which a search is likely to end: 96 of 100 at the writer's filling.
+// Lines in which a search probably ends: for 96 of 100 keys at the writer's fill level.
 constexpr uint32_t kLinesAhead = 4;
-// No section has so many rows.
+// Greater than every row number of a section.
 constexpr uint32_t kUnsettled = kNoRow - 1;
 
-/// The row of the word in the first kLinesAhead lines from its home, or kNoRow, or kUnsettled where
-/// it may lie behind them. Of string keys whose words collide this may be another's row; ResolveKey
-/// sees to that.
+/// Finds the word in the first kLinesAhead lines from its home. Returns its row, kNoRow, or
+/// kUnsettled if it may be in a later line. For string keys whose words collide, this may be
+/// another key's row; ResolveKey handles that.
 inline uint32_t FindNear(const IndexLine* lines, uint32_t size, uint64_t word,
                          uint64_t hash) noexcept {
   uint32_t at = ReduceLow32(hash, size);
@@ -44,8 +44,8 @@ inline uint64_t WordAt(const Keys& keys, size_t i) noexcept {
 
 }  // namespace
 
-/// Looks keys up wherever they may be: deliver(i, answer) for i = position_of(j) of every j in [0,
-/// count), in order; it returns false where the file turns out to be corrupt.
+/// Looks keys up in all lines: calls deliver(i, answer) with i = position_of(j) for every j in [0,
+/// count), in order. Returns false if the file is corrupt.
 template <bool kStringKeys, typename PositionOf, typename Deliver>
 void FrozenTable::Search(const Keys& keys, size_t count, const PositionOf& position_of,
                          Failure* failure, const Deliver& deliver) const {
@@ -66,7 +66,8 @@ void FrozenTable::Search(const Keys& keys, size_t count, const PositionOf& posit
       [&](size_t, size_t at) DE_ALWAYS_INLINE {
         const Place& place = *places[at];
         const IndexLine* const home = place.lines + ReduceLow32(hashes[at], place.line_count);
-        for (size_t i = 0; i < kLinesAhead; ++i) PrefetchFar(home + i);  // behind the last lie rows
+        // rows follow the last line
+        for (size_t i = 0; i < kLinesAhead; ++i) PrefetchFar(home + i);
       },
       [&](size_t, size_t at) DE_ALWAYS_INLINE {
         const Place& place = *places[at];
@@ -106,10 +107,10 @@ void FrozenTable::Search(const Keys& keys, size_t count, const PositionOf& posit
       });
 }
 
-/// Looks up keys [begin, begin + count), at most kKeysPerChunk: deliver(i, answer) as Search calls
-/// it, in two passes. With kTouched, of which a row's prefetch_bytes_ are at most 63 less, the
-/// first pass has no branch and calls read(i, rows, n) for keys i to i + n instead, of which some
-/// get a row that is none: those that the second pass delivers.
+/// Looks up keys [begin, begin + count), at most kKeysPerChunk, in two passes, and calls deliver(i,
+/// answer) like Search. kTouched requires that a row's prefetch_bytes_ are at most 63 less. Then
+/// the first pass has no branch and calls read(i, rows, n) for keys i to i + n. Some of these rows
+/// are placeholders; the second pass delivers their keys.
 template <bool kStringKeys, size_t kTouched, typename Deliver, typename Read>
 void FrozenTable::FindChunk(const Keys& keys, size_t begin, size_t count, Failure* failure,
                             const Deliver& deliver, const Read& read) const {
@@ -118,9 +119,9 @@ void FrozenTable::FindChunk(const Keys& keys, size_t begin, size_t count, Failur
   const IndexLine* lines[kPipelineRing];
   uint8_t pass_bits[kPipelineRing];
   const char* rows[kPipelineRing];
-  const Place* places[kPipelineRing];  // of string keys
-  // Keys that are not in their home line: settled when all others are, so that neither a branch
-  // that cannot be predicted nor a line that was not asked for holds up the pipeline.
+  const Place* places[kPipelineRing];  // places of string keys
+  // Keys that are not in their home line are resolved after all others. So neither an unpredictable
+  // branch nor a line that was not prefetched stalls the pipeline.
   uint16_t away[kKeysPerChunk + 1];
   size_t away_count = 0;
   size_t next_away = 0;
@@ -144,9 +145,9 @@ void FrozenTable::FindChunk(const Keys& keys, size_t begin, size_t count, Failur
       },
       [&](size_t, size_t at) DE_ALWAYS_INLINE { PrefetchFar(lines[at]); },
       [&](size_t j, size_t at) DE_ALWAYS_INLINE {
-        // Without a branch on what the line holds, which would wait for it before the next keys'
-        // memory is asked for. A number that is no row of the place, of a tombstone or in a corrupt
-        // file, is never used: the second pass comes to it again.
+        // Avoid a branch on the line's contents: it would wait for the line before the next keys'
+        // memory is prefetched. An invalid row number (of a tombstone or in a corrupt file) is
+        // never used: the second pass handles that key again.
         const IndexLine& line = *lines[at];
         const uint32_t mask = MatchWord(line, words[at]);
         const uint32_t number = line.rows[LowestBit(mask | 1U << (kEntriesPerLine - 1))];
@@ -168,8 +169,8 @@ void FrozenTable::FindChunk(const Keys& keys, size_t begin, size_t count, Failur
         if (kStringKeys) PrefetchFar(rows[at] + key_offset_);
       },
       [&](size_t, size_t at) DE_ALWAYS_INLINE {
-        // Later than the first line, so that the page is known by now: a request that waits for
-        // that holds up those of the next keys.
+        // Prefetch these later than the first line, so that the address translation is known.
+        // Otherwise they would delay the next keys' prefetches.
         if constexpr (kTouched != 0) PrefetchRest<kTouched>(rows[at], touched, aligned);
         std::string_view text;
         if (kStringKeys && StringAt(*places[at], rows[at] + key_offset_, &text)) {
@@ -215,14 +216,14 @@ void FrozenTable::FindChunk(const Keys& keys, size_t begin, size_t count, Failur
   Search<kStringKeys>(keys, elsewhere, position_of, failure, deliver);
 }
 
-/// deliver(i, answer) for every key, or read(i, rows, n) for those in front, as FindChunk does.
+/// Calls deliver(i, answer) for every key, or read(i, rows, n) for leading keys, as FindChunk does.
 template <size_t kTouched, typename Deliver, typename Read>
 Status FrozenTable::RunKeys(const Keys& keys, bool strict, const Deliver& deliver,
                             const Read& read) const {
   Failure failure;
   const bool named = strict && oov_.kind == OovPolicy::Kind::kError;
   const auto checked = [&](size_t i, const Answer& answer) DE_ALWAYS_INLINE {
-    if (answer.gone) return false;  // only what lies on other files may say so
+    if (answer.gone) return false;  // only a file with earlier files may have tombstones
     if (named && answer.row == nullptr) failure.missing = std::min(failure.missing, i);
     return deliver(i, answer);
   };
@@ -259,7 +260,7 @@ Status FrozenTable::FindRows(const Keys& keys, char* values, bool* found, bool s
       });
 }
 
-/// Rows that are copied; kBytes = 0 where the compiler does not know how many bytes they have.
+/// Copies rows. kBytes is the row's bytes if it is a compile-time constant, otherwise 0.
 template <size_t kBytes>
 Status FrozenTable::CopyRows(const Keys& keys, char* values, bool* found, bool strict) const {
   return FindRows<kBytes>(keys, values, found, strict,
@@ -283,7 +284,7 @@ Status FrozenTable::Find(const Keys& keys, void* values, bool* found, bool stric
     const bool strings = value_dtype() == DType::kString;
     DE_RETURN_IF_ERROR(CheckKeys(keys, values == nullptr && strings));
     char* const out = static_cast<char*>(values);
-    if (out == nullptr) {  // nobody asks what the rows are
+    if (out == nullptr) {  // the caller does not want the rows
       return RunKeys<0>(
           keys, false,
           [&](size_t i, const Answer& answer) DE_ALWAYS_INLINE {
@@ -292,7 +293,7 @@ Status FrozenTable::Find(const Keys& keys, void* values, bool* found, bool stric
           },
           nullptr);
     }
-    // Common widths get copies of a width known to the compiler; all others share one.
+    // Common widths get specialized copies. All other widths share one.
     if (!read_) {
       switch (value_bytes_) {
         case 32:
@@ -337,7 +338,8 @@ Status FrozenTable::FindStrings(const Keys& keys, std::string_view* values, bool
   });
 }
 
-/// write(i, answer) for every key that is here or gone; false where the file is corrupt.
+/// Calls write(i, answer) for every key that has a row or a tombstone here. Returns false if the
+/// file is corrupt.
 template <typename Write>
 Status FrozenTable::OverrideKeys(const Keys& keys, uint32_t* positions, size_t* count, bool* found,
                                  const Write& write) const {
@@ -346,7 +348,7 @@ Status FrozenTable::OverrideKeys(const Keys& keys, uint32_t* positions, size_t* 
   const auto position_of = [&](size_t j) DE_ALWAYS_INLINE { return size_t{positions[j]}; };
   const auto deliver = [&](size_t i, const Answer& answer) DE_ALWAYS_INLINE {
     if (answer.row == nullptr && !answer.gone) {
-      positions[left++] = static_cast<uint32_t>(i);  // its place has been read
+      positions[left++] = static_cast<uint32_t>(i);  // overwrites only positions already read
       return true;
     }
     found[i] = !answer.gone;

@@ -15,12 +15,12 @@
 namespace de::engine {
 namespace {
 
-constexpr size_t kMaxPrefetchBytes = 1024;  // of a row; the hardware follows longer ones
+constexpr size_t kMaxPrefetchBytes = 1024;  // per row; the hardware prefetches the rest
 
 constexpr IndexLine kEmptyLine{};
 constexpr IndexLine kPassedLine{{}, {}, 0, 1, 0xffff};
 
-/// A decimal number, whatever the locale.
+/// Parses a decimal number independently of the locale.
 bool ParseNumber(const std::string& text, double* number) {
   std::istringstream in(text);
   in.imbue(std::locale::classic());
@@ -78,7 +78,7 @@ void FrozenTable::BuildPlaces(const char* data) {
   places_.push_back({~uint64_t{0}, &kEmptyLine, nullptr, nullptr, 0, 1, 0, nullptr, 0});
 }
 
-/// Cells are at least as many as sections, so that a table split evenly has one place a cell.
+/// There are at least as many cells as sections. So an evenly divided table has one place per cell.
 void FrozenTable::BuildCells() {
   const size_t sections = places_.size() - 1;
   uint32_t bits = 1;
@@ -147,7 +147,7 @@ FrozenStats FrozenTable::stats() const noexcept {
   stats.row_bytes = size() * stride_;
   stats.string_bytes = reader_->string_bytes();
   for (const Place& place : places_) stats.index_bytes += place.line_count * sizeof(IndexLine);
-  stats.index_bytes -= sizeof(IndexLine);  // the line of the empty place is not in the file
+  stats.index_bytes -= sizeof(IndexLine);  // the empty place's line is not in the file
   stats.heap_bytes = places_.capacity() * sizeof(Place) + cells_.capacity() * sizeof(Cell) +
                      first_places_.capacity() * sizeof(uint32_t) +
                      stats.sections * sizeof(SectionRecord);
@@ -186,7 +186,8 @@ Status FrozenTable::Report(const Failure& failure, const Keys& keys) const {
                           " is corrupt: its index or a string of it points outside it");
 }
 
-/// The first place of the cell, or one of those before the next cell's first.
+/// Returns the place for a hash: the cell's first place, or a later one before the next cell's
+/// first.
 const FrozenTable::Place& FrozenTable::PlaceOf(uint64_t hash) const noexcept {
   const uint64_t cell = hash >> cell_shift_;
   const Place* first = &places_[first_places_[cell]];
@@ -211,7 +212,7 @@ bool FrozenTable::StringAt(const Place& place, const char* at,
   return true;
 }
 
-/// The key of a row, or of the tombstones numbered behind the rows.
+/// Returns the key of a row. Tombstones are numbered after the rows.
 bool FrozenTable::RowKeyAt(const Place& place, uint32_t row, std::string_view* key) const noexcept {
   if (row < place.count) {
     return StringAt(place, place.rows + uint64_t{row} * stride_ + key_offset_, key);
@@ -221,8 +222,8 @@ bool FrozenTable::RowKeyAt(const Place& place, uint32_t row, std::string_view* k
          StringAt(place, place.tombstones + gone * sizeof(SnapshotStringRef), key);
 }
 
-/// Moves `row`, which its word led to, to the one whose key bytes are `key`, or to kNoRow. False
-/// where the file is corrupt.
+/// Changes `row`, found by its word, to the row whose key bytes are `key`, or to kNoRow. Returns
+/// false if the file is corrupt.
 bool FrozenTable::ResolveKey(const Place& place, std::string_view key, uint64_t word, uint64_t hash,
                              uint32_t* row) const noexcept {
   bool intact = true;
@@ -253,7 +254,7 @@ void FrozenTable::FillMissing(uint64_t word, char* value) const noexcept {
   }
 }
 
-/// False where the file is corrupt.
+/// Returns false if the file is corrupt.
 bool FrozenTable::ReadStrings(const Answer& answer, std::string_view* values) const noexcept {
   const bool constant = oov_.kind == OovPolicy::Kind::kConstant;
   const std::string_view missing = constant ? std::string_view(oov_.value) : std::string_view();

@@ -1,10 +1,10 @@
-// A read-only table probed in place in the bytes of a snapshot file: nothing is copied but the
-// section directory (64 bytes for some thousand rows), so opening takes no time and two processes
-// or two versions that map one file share its pages.
+// A read-only table that is probed in place in the bytes of a snapshot file. Only the section
+// directory is copied (64 bytes per some thousand rows). So opening takes no time, and two
+// processes or two versions that map the same file share its pages.
 //
-// Safety. No byte of the file can make a lookup read outside the mapping: offsets are checked when
-// it is opened, row numbers and string references when they are followed. A file that shrinks while
-// it is mapped is beyond that; replace files by rename.
+// Safety. No contents of the file can make a lookup read outside the mapping: offsets are checked
+// when the file is opened, row numbers and string references when they are followed. This does not
+// cover a file that shrinks while it is mapped. Replace files by rename.
 #ifndef DE_CORE_ENGINE_FROZEN_TABLE_H_
 #define DE_CORE_ENGINE_FROZEN_TABLE_H_
 
@@ -25,56 +25,58 @@
 namespace de::engine {
 
 struct FrozenOptions {
-  SnapshotVerify verify = SnapshotVerify::kHeader;  ///< what is checked before opening succeeds
-  std::optional<OovPolicy> oov;                     ///< instead of the policy in the file
-  const SnapshotHeader* unknown = nullptr;          ///< whose policy and initializer hold, instead
+  SnapshotVerify verify = SnapshotVerify::kHeader;  ///< checks done before opening succeeds
+  std::optional<OovPolicy> oov;                     ///< if set, replaces the file's policy
+  /// if set, its policy and initializer replace the file's
+  const SnapshotHeader* unknown = nullptr;
 };
 
 struct FrozenStats {
   uint64_t rows = 0;
   uint64_t sections = 0;
   uint64_t file_bytes = 0;
-  uint64_t index_bytes = 0;   ///< of the file
-  uint64_t row_bytes = 0;     ///< of the file: values, slots, string references
-  uint64_t string_bytes = 0;  ///< of the file: keys and values
-  uint64_t heap_bytes = 0;    ///< memory held beside the mapping
+  uint64_t index_bytes = 0;   ///< bytes of the file's indexes
+  uint64_t row_bytes = 0;     ///< bytes of the file's values, slots and string references
+  uint64_t string_bytes = 0;  ///< bytes of the file's string keys and values
+  uint64_t heap_bytes = 0;    ///< heap memory in addition to the mapping
 };
 
-/// Immutable once opened: any number of threads may look up at once.
+/// Immutable once opened, and thread-safe.
 class FrozenTable {
  public:
-  /// Opens the snapshot in data[0, size), which outlives the table and starts at a multiple of 64
-  /// (a mapping does). Errors as SnapshotReader::Open, and InvalidArgument for a policy that does
-  /// not fit the table.
+  /// Opens the snapshot in data[0, size). The data must outlive the table and start at a multiple
+  /// of 64, as a mapping does. Errors: as SnapshotReader::Open, and InvalidArgument for a policy
+  /// that does not fit the table.
   static Status Open(const char* data, size_t size, const FrozenOptions& options,
                      std::unique_ptr<FrozenTable>* table) noexcept;
 
-  /// Row i of `values` becomes the value of keys[i], or what the policy gives an unknown key.
+  /// Sets row i of `values` to the value of keys[i], or to the policy's value for an unknown key.
   /// Allocates nothing. Errors: InvalidArgument for keys of the wrong type or a table of strings,
-  /// NotFound for an unknown key under OovPolicy::kError, DataLoss where the index is corrupt.
+  /// NotFound for an unknown key under OovPolicy::kError, DataLoss if the index is corrupt.
   Status Find(const Keys& keys,
-              void* values,       // (n, value_bytes), aligned to the value dtype; or nullptr
-              bool* found,        // (n), or nullptr
-              bool strict = true  // whether OovPolicy::kError is one, or reads as zeros
-  ) const noexcept;
+              void* values,  // (n, value_bytes), aligned to the value dtype; or nullptr
+              bool* found,   // (n), or nullptr
+              // whether OovPolicy::kError is an error; otherwise it reads as zeros
+              bool strict = true) const noexcept;
 
-  /// The same for string values, as views into the mapping and the table.
+  /// Like Find for string values, as views into the mapping and the table.
   Status FindStrings(const Keys& keys,
                      std::string_view* values,  // (n, dim), or nullptr
                      bool* found,               // (n), or nullptr
                      bool strict = true) const noexcept;
 
-  /// For a file that lies on others, of keys[positions[j]] for j in [0, *count): writes its row
-  /// over row positions[j] of `values` where it is here, what an unknown key reads as where a
-  /// tombstone is, nothing where neither; found[positions[j]] says whether a row was written, and
-  /// keeps its value where nothing was. What is left in `positions`, in its order, are the keys
-  /// that are neither here nor gone. `values` may be nullptr.
+  /// Overrides answers by a later file, for keys[positions[j]] with j in [0, *count). If the file
+  /// has a row for the key, writes it to row positions[j] of `values` and sets found[positions[j]].
+  /// If it has a tombstone, writes the value of an unknown key and clears found[positions[j]].
+  /// Otherwise changes nothing and keeps the key's position in `positions`, in order. `values` may
+  /// be nullptr.
   Status Override(const Keys& keys, uint32_t* positions, size_t* count, void* values,
                   bool* found) const noexcept;
   Status OverrideStrings(const Keys& keys, uint32_t* positions, size_t* count,
                          std::string_view* values, bool* found) const noexcept;
 
-  /// Calls visit(hash) for every key of the file, tombstones included, and perhaps for others.
+  /// Calls visit(hash) for every key of the file, including tombstones, and perhaps for other
+  /// hashes.
   template <typename Visit>
   void ForEachHash(const Visit& visit) const {
     for (const Place& place : places_) {
@@ -87,23 +89,24 @@ class FrozenTable {
     }
   }
 
-  /// What OovPolicy::kError says of a key.
+  /// Returns the error of OovPolicy::kError for a key.
   Status Missing(const Keys& keys, size_t i) const;
 
   uint64_t size() const noexcept { return reader_->rows(); }
   size_t dim() const noexcept { return header().layout.dim(); }
-  size_t value_bytes() const noexcept { return value_bytes_; }  ///< of a row that Find gives
+  /// bytes of a row that Find returns
+  size_t value_bytes() const noexcept { return value_bytes_; }
   KeyType key_type() const noexcept { return header().layout.key_type(); }
-  DType value_dtype() const noexcept { return header().reads_as(); }  ///< that Find gives
+  DType value_dtype() const noexcept { return header().reads_as(); }  ///< dtype that Find returns
   const SnapshotHeader& header() const noexcept { return reader_->header(); }
   const OovPolicy& oov() const noexcept { return oov_; }
   FrozenStats stats() const noexcept;
 
-  /// The file behind the table, to enumerate or verify it.
+  /// The reader of the table's file, to enumerate or verify it.
   const SnapshotReader& reader() const noexcept { return *reader_; }
 
  private:
-  /// A section where it lies in memory, on one cache line to look up in it.
+  /// A section's location in memory, on one cache line for fast lookup.
   struct alignas(64) Place {
     uint64_t hash_last;
     const IndexLine* lines;  // (line_count)
@@ -112,24 +115,24 @@ class FrozenTable {
     uint64_t string_bytes;
     uint32_t line_count;
     uint32_t count;
-    const char* tombstones;  // (tombstone_count) references to keys, of string keys
+    const char* tombstones;  // (tombstone_count) references to string keys
     uint32_t tombstone_count;
   };
-  /// Where hashes with one prefix are looked up first, four to a cache line: for most prefixes all
-  /// of them lie in one place, whose rows follow its lines. Where they may lie in several, a line
-  /// that is empty and sends all keys on.
+  /// The first place to look for hashes with one prefix; four cells per cache line. Most prefixes
+  /// have all their hashes in one place, whose rows follow its lines. For other prefixes, the cell
+  /// refers to an empty line that sends every search on.
   struct Cell {
     const IndexLine* lines;
     uint32_t line_count;
     uint32_t count;
   };
-  /// What a search found of a key.
+  /// The result of a search for one key.
   struct Answer {
     uint64_t word;
-    const char* row;  ///< nullptr: there is none
+    const char* row;  ///< nullptr if there is none
     bool gone;        ///< there is a tombstone
   };
-  /// Why a batch cannot be answered: a corrupt section, or the first key that is missing.
+  /// The reason why a batch cannot be answered: a corrupt section, or the first missing key.
   struct Failure {
     const Place* corrupt = nullptr;
     size_t missing = kNone;
@@ -173,20 +176,20 @@ class FrozenTable {
                       const Write& write) const;
 
   std::unique_ptr<SnapshotReader> reader_;
-  std::vector<Place> places_;  ///< the sections, then an empty place for hashes behind them
-  std::vector<Cell> cells_;    // (2^(64 - cell_shift_))
-  std::vector<uint32_t> first_places_;  ///< of each cell, and the end of the last
+  std::vector<Place> places_;           ///< the sections, and an empty place for later hashes
+  std::vector<Cell> cells_;             // (2^(64 - cell_shift_))
+  std::vector<uint32_t> first_places_;  ///< first place of each cell, and the end of the last cell
   uint32_t cell_shift_ = 63;
   size_t stride_ = 0;
   size_t value_bytes_ = 0;
-  size_t scale_offset_ = 0;  ///< of int8 values with a scale; else 0
-  ValueReader read_;         ///< where values are stored as another dtype
+  size_t scale_offset_ = 0;  ///< offset of the scale of int8 values; otherwise 0
+  ValueReader read_;         ///< set if values are stored as another dtype
   size_t key_offset_ = 0;
   size_t prefetch_bytes_ = 0;
   OovPolicy oov_;
-  std::unique_ptr<const Initializer> initializer_;  ///< of unknown keys, where rows differ
-  std::vector<uint64_t> missing_;                   ///< the row of every unknown key, else
-  std::vector<uint64_t> blank_;  ///< bytes of a row, for keys whose own is found later
+  std::unique_ptr<const Initializer> initializer_;  ///< computes unknown keys' rows, if rows differ
+  std::vector<uint64_t> missing_;                   ///< otherwise, the row of every unknown key
+  std::vector<uint64_t> blank_;  ///< bytes of a row, for keys whose row is found later
 };
 
 }  // namespace de::engine

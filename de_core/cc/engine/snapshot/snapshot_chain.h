@@ -1,4 +1,4 @@
-// Files that follow one another: a base and the deltas written since, each on the one before.
+// A chain of files: a base and the deltas written since. Each file follows the one before.
 #ifndef DE_CORE_ENGINE_SNAPSHOT_CHAIN_H_
 #define DE_CORE_ENGINE_SNAPSHOT_CHAIN_H_
 
@@ -13,25 +13,25 @@
 
 namespace de::engine {
 
-/// files[first, end): a base and its deltas. What lies before `from` says nothing any more, because
-/// that delta begins from nothing.
+/// files[first, end): a base and its deltas. Files before `from` have no effect, because the delta
+/// at `from` replaces everything.
 struct ChainSpan {
   size_t first = 0;
   size_t from = 0;
   size_t end = 0;
 };
 
-/// Splits files into chains and checks that they are: every delta lies behind its parent, all are
-/// of one key type, dim and dtype to read as, no file is there twice. FailedPrecondition or
-/// InvalidArgument, naming the file by its place in the list.
+/// Splits files into chains and checks them: every delta follows its parent; all files have the
+/// same key type, dim and dtype to read as; no file is there twice. Otherwise returns
+/// FailedPrecondition or InvalidArgument, which names the file by its position in the list.
 Status CheckChains(const std::vector<const SnapshotReader*>& files, std::vector<ChainSpan>* chains);
 
-/// Keys to look for among the rows of files.
+/// A set of keys to look up among the rows of files.
 class KeySet {
  public:
   void Add(uint64_t word) { words_.push_back(word); }
   void Add(std::string_view text) { texts_.emplace_back(text); }
-  /// After the last Add.
+  /// Call it after the last Add.
   void Seal();
   /// `text` is the string key, or nullptr.
   bool Contains(uint64_t word, const std::string_view* text) const noexcept;

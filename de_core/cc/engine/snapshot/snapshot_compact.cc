@@ -11,7 +11,7 @@
 namespace de::engine {
 namespace {
 
-/// One file, read in the order of its keys' hashes.
+/// Reads one file in the order of its keys' hashes.
 class Stream {
  public:
   Status Start(const SnapshotReader* file, const RowLayout& target) {
@@ -22,10 +22,10 @@ class Stream {
   }
 
   bool done() const noexcept { return next_ > file_->sections().size(); }
-  /// Up to which hash the section at hand says everything.
+  /// The last hash that the current section covers.
   uint64_t hash_last() const noexcept { return buffer_.section.hash_last; }
 
-  /// Calls visit(hash, entry) for the entries up to `last`, in order, and moves behind them.
+  /// Calls visit(hash, entry) for the entries up to `last`, in order, and advances past them.
   template <typename Visit>
   void Take(uint64_t last, const Visit& visit) {
     for (; at_ < order_.size() && order_[at_].first <= last; ++at_) {
@@ -33,7 +33,7 @@ class Stream {
     }
   }
 
-  /// Goes on to the next section where the one at hand ends at `last`.
+  /// Loads the next section if the current one ends at `last`.
   Status Advance(uint64_t last) { return hash_last() > last ? Status::Ok() : Load(); }
 
   uint64_t word(uint32_t entry) const noexcept { return buffer_.words[entry]; }
@@ -64,7 +64,7 @@ class Stream {
   SectionBuffer buffer_;
   std::vector<std::pair<uint64_t, uint32_t>> order_;  ///< (hash, entry)
   size_t at_ = 0;
-  size_t next_ = 0;  ///< the section behind the one at hand
+  size_t next_ = 0;  ///< the section after the current one
 };
 
 class Compactor {
@@ -79,7 +79,7 @@ class Compactor {
     return Status::Ok();
   }
 
-  /// One section at a time, up to where the first of the files' sections ends.
+  /// Writes one section at a time. It ends where the first of the files' current sections ends.
   Status Run() {
     for (uint64_t begin = 0;;) {
       uint64_t last = ~uint64_t{0};
@@ -102,7 +102,7 @@ class Compactor {
  private:
   struct Item {
     uint64_t hash;
-    uint32_t age;  ///< of its file; 0 is the newest
+    uint32_t age;  ///< the age of the entry's file; 0 is the newest
     uint32_t entry;
   };
 

@@ -1,4 +1,4 @@
-// A base and its deltas written as one new base, file to file, a section at a time.
+// Compacts a base and its deltas into a new base, from file to file, one section at a time.
 #ifndef DE_CORE_ENGINE_SNAPSHOT_COMPACT_H_
 #define DE_CORE_ENGINE_SNAPSHOT_COMPACT_H_
 
@@ -16,9 +16,9 @@ struct CompactReport {
   uint64_t bytes = 0;
 };
 
-/// Writes what a chain of files says. The result is the table as the last of them left it, so it
-/// carries that one's id, sequence, slots and metadata, and the next delta belongs on it as well.
-/// Memory: two sections a file. Every section is verified as it is read.
+/// Writes the table that a chain of files describes. The result has the id, sequence, slots and
+/// metadata of the last file, so the next delta can follow it too. Memory: two sections per file.
+/// Verifies every section it reads.
 Status CompactSnapshots(const std::vector<const SnapshotReader*>& files, ByteSink* sink,
                         CompactReport* report);
 

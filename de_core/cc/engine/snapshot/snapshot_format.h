@@ -2,9 +2,9 @@
 //
 //   header | section … section | directory | footer
 //
-// One kind of file for a checkpoint shard, a serving asset and a delta. A section holds the keys of
-// one range of hashes: an index that is probed in place, the rows, their strings. Here are the
-// records and their checks; SnapshotWriter, SnapshotReader and FrozenTable are built on them.
+// Checkpoint shards, serving assets and deltas all use this format. A section holds the keys of one
+// range of hashes: an index that is probed in place, the rows, their strings. This header has the
+// records and their checks, which SnapshotWriter, SnapshotReader and FrozenTable use.
 #ifndef DE_CORE_ENGINE_SNAPSHOT_FORMAT_H_
 #define DE_CORE_ENGINE_SNAPSHOT_FORMAT_H_
 
@@ -22,9 +22,9 @@
 
 namespace de::engine {
 
-/// Rows whose hashes lie in one range, as a table hands them to the writer and as the reader gives
-/// them back. Sections of a file come in ascending order; ranges do not overlap. The sections of a
-/// delta also name the keys that are gone.
+/// Rows whose hashes are in one range: input of the writer and output of the reader. Sections of a
+/// file are in ascending order and disjoint. A delta's sections also have tombstones, the keys that
+/// were removed.
 struct SnapshotSection {
   uint64_t hash_begin = 0;  ///< first hash of the range
   uint64_t hash_last = 0;   ///< last hash of the range, included
@@ -38,11 +38,11 @@ struct SnapshotSection {
   const std::string_view* tombstone_keys = nullptr;  // (tombstones), for string keys
 };
 
-/// A section of the rows under these words, without tombstones. Refers to all of them.
+/// Returns a section of these rows, without tombstones. The arguments must outlive it.
 inline SnapshotSection SectionOf(const RowLayout& layout, uint64_t hash_begin, uint64_t hash_last,
                                  const std::vector<uint64_t>& words, const char* rows,
-                                 const std::vector<std::string_view>& keys,    // of string keys
-                                 const std::vector<std::string_view>& values)  // of string values
+                                 const std::vector<std::string_view>& keys,    // for string keys
+                                 const std::vector<std::string_view>& values)  // for string values
 {
   SnapshotSection section;
   section.hash_begin = hash_begin;
@@ -56,9 +56,9 @@ inline SnapshotSection SectionOf(const RowLayout& layout, uint64_t hash_begin, u
 }
 
 // ---------------------------------------------------------------------------------- the records
-// Little-endian, naturally aligned, copied in and out of the file as they are.
+// Little-endian and naturally aligned: the file contains the records as they are.
 
-/// Stands before each section, so that a damaged file can be read block by block.
+/// Precedes each section, so that a damaged file can be read block by block.
 struct BlockRecord {
   uint32_t magic;
   uint32_t number;
@@ -77,12 +77,12 @@ static_assert(sizeof(BlockRecord) == 64, "part of the format");
 struct SectionRecord {
   uint64_t hash_begin;
   uint64_t hash_last;
-  uint64_t offset;  ///< of its BlockRecord in the file
+  uint64_t offset;  ///< offset of its BlockRecord in the file
   uint32_t count;
   uint32_t lines;
   uint64_t string_bytes;
   uint32_t tombstones;
-  uint32_t crc;  ///< of the block, equal to the one stored at its end
+  uint32_t crc;  ///< checksum of the block, equal to the one at its end
   uint8_t reserved[16];
 };
 static_assert(sizeof(SectionRecord) == 64, "part of the format");
@@ -94,15 +94,15 @@ struct FooterRecord {
   uint64_t row_count;
   uint64_t tombstone_count;
   uint64_t string_bytes;
-  uint8_t id[16];         ///< the header's
-  uint32_t contents_crc;  ///< of all checksums before it, in file order
+  uint8_t id[16];         ///< the id in the header
+  uint32_t contents_crc;  ///< checksum of all checksums before it, in file order
   uint8_t reserved[48];
-  uint32_t crc;  ///< of the bytes of this record before it
+  uint32_t crc;  ///< checksum of the preceding bytes of this record
   uint8_t magic[8];
 };
 static_assert(sizeof(FooterRecord) == 128, "part of the format");
 
-/// What a row stores for a string: where it lies in the string area of its section.
+/// A row's reference to a string: its position in the section's string area.
 struct SnapshotStringRef {
   uint32_t offset;
   uint32_t size;
@@ -114,17 +114,17 @@ static_assert(sizeof(SnapshotStringRef) == 8, "part of the format");
 inline constexpr uint32_t kMaxSectionRows = 1U << 30;
 inline constexpr uint64_t kMaxSectionStrings = 0xffffffffULL;
 
-/// Where the parts of a block lie, in bytes from its start.
+/// Offsets of the parts of a block, in bytes from its start.
 struct BlockShape {
   uint64_t lines;       ///< index, 64-byte aligned
   uint64_t rows;        ///< rows, 64-byte aligned
-  uint64_t tombstones;  ///< string references of tombstones' keys, behind the rows
+  uint64_t tombstones;  ///< references to tombstones' string keys, after the rows
   uint64_t strings;     ///< string area
-  uint64_t crc;         ///< checksum of all before it; the last four bytes
-  uint64_t bytes;       ///< of the whole block, a multiple of 64
+  uint64_t crc;         ///< checksum of everything before it; the last four bytes
+  uint64_t bytes;       ///< size of the whole block, a multiple of 64
 };
 
-/// Cannot overflow for counts within the limits above, which DecodeDirectory ensures.
+/// Cannot overflow for counts that DecodeDirectory has checked.
 inline BlockShape ShapeOf(const SectionRecord& section, size_t stride, KeyType key_type) noexcept {
   BlockShape shape{};
   shape.lines = sizeof(BlockRecord);
@@ -145,34 +145,34 @@ constexpr uint64_t DirectoryBytes(uint64_t sections) noexcept {
 }
 
 // ---------------------------------------------------------------------- encoding and decoding
-// A decoder trusts nothing: whatever the bytes, it returns a named error or a value all of whose
-// sizes and offsets lie inside the file.
+// Decoders trust no input. They return an error, or a value whose sizes and offsets are all inside
+// the file.
 
-/// The least a file with this header can be.
+/// Least size of a file with this header.
 constexpr uint64_t LeastFileBytes(uint64_t header_bytes) noexcept {
   return header_bytes + DirectoryBytes(0) + sizeof(FooterRecord);
 }
 
-/// Checks the last bytes of a file; `tail` holds sizeof(FooterRecord) of them and is not read
-/// where the file is too short for a footer.
+/// Checks the last bytes of a file. `tail` holds the last sizeof(FooterRecord) bytes. It is not
+/// read if the file is too short for a footer.
 Status DecodeFooter(const char* tail, uint64_t file_bytes, const HeaderRecord& header,
                     FooterRecord* footer);
 
-/// Decodes the DirectoryBytes(footer.section_count) bytes of the directory and checks that the
-/// sections fill the file from header to directory without gap or overlap, in ascending order.
+/// Decodes the DirectoryBytes(footer.section_count) bytes of the directory. Checks that the
+/// sections, in ascending order, fill the file from header to directory without gaps or overlaps.
 Status DecodeDirectory(const char* bytes, uint64_t header_bytes, const FooterRecord& footer,
                        const SnapshotHeader& header,
                        const std::array<uint32_t, 2>& header_checksums,
                        std::vector<SectionRecord>* sections);
 
-/// "section 3 at offset 8192", as errors name it.
+/// Returns a name for errors, such as "section 3 at offset 8192".
 std::string SectionName(uint64_t number, uint64_t offset);
 
-/// Fills in the constant parts of a record about to be written.
+/// Fills in the constant parts of a record before it is written.
 BlockRecord MakeBlockRecord(uint64_t number, const SectionRecord& section, size_t stride);
 void SealFooter(FooterRecord* footer);
 
-/// Whether the bytes a block begins with are those of the section the directory says.
+/// True if these first bytes of a block match the section in the directory.
 bool IsBlockOf(const char* bytes, uint64_t number, const SectionRecord& section, size_t stride);
 
 }  // namespace de::engine

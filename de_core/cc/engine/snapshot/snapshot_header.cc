@@ -10,7 +10,7 @@
 namespace de::engine {
 namespace {
 
-// As PNG's: a byte no text has, then line ends that a text-mode transfer would change.
+// As in PNG: a byte that no text contains, then line ends that a text-mode transfer would change.
 constexpr uint8_t kMagic[8] = {0x89, 'D', 'E', 'S', '\r', '\n', 0x1a, '\n'};
 constexpr uint32_t kEndianMark = 0x01020304;
 constexpr uint8_t kHashMix64 = 1;  // Mix64 and HashBytes of hash.h, the probing of line_index.h
@@ -23,7 +23,7 @@ constexpr uint16_t kFieldRequired = 1;
 struct FieldRecord {
   uint16_t tag;
   uint16_t flags;
-  uint32_t bytes;  // of the payload that follows; the next field starts at a multiple of 8
+  uint32_t bytes;  // size of the payload; the next field starts at a multiple of 8
 };
 static_assert(sizeof(FieldRecord) == 8, "part of the format");
 
@@ -42,7 +42,7 @@ void Put(const T& value, std::string* out) {
   out->append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-/// Reads values off a span and remembers if it was too short.
+/// Reads values from a span and remembers whether it was too short.
 class Cursor {
  public:
   Cursor(const char* data, uint64_t size) : at_(data), left_(size) {}
@@ -122,7 +122,7 @@ Status TakeSlot(Cursor in, RowLayout* layout) {
   if (layout->slots().back().offset != offset) {
     return BadField("a slot is not where the row layout puts it");
   }
-  // Its readers look no further than at its name.
+  // Readers identify this slot by its name alone.
   if (owner == kScaleOwner && spec.name == kScaleName &&
       (spec.dtype != DType::kFloat32 || spec.width != 1)) {
     return BadField("the scale of a row must be one float32");
@@ -179,7 +179,7 @@ Status TakeConverted(Cursor in, SnapshotHeader* header) {
   return Status::Ok();
 }
 
-/// What is stored in another dtype must be convertible to it.
+/// Checks that the stored dtype can be converted to the dtype that values read as.
 Status CheckConverted(const SnapshotHeader& header) {
   if (!header.converted.has_value()) return Status::Ok();
   const DType stored = header.layout.value_dtype();

@@ -1,5 +1,5 @@
-// The header of a snapshot file: what the file says about its table. docs/snapshot-format.md
-// specifies the bytes.
+// The header of a snapshot file: the description of its table. docs/snapshot-format.md specifies
+// the bytes.
 #ifndef DE_CORE_ENGINE_SNAPSHOT_HEADER_H_
 #define DE_CORE_ENGINE_SNAPSHOT_HEADER_H_
 
@@ -18,48 +18,50 @@
 
 namespace de::engine {
 
-/// The newest format this build reads and the one it writes.
+/// The newest format version that this build reads, and the version that it writes.
 inline constexpr uint32_t kSnapshotVersion = 1;
 
 enum class SnapshotKind : uint8_t {
   kBase = 1,   ///< a whole table
-  kDelta = 2,  ///< what changed since the parent
+  kDelta = 2,  ///< the changes since the parent
 };
 
 using SnapshotId = std::array<uint8_t, 16>;
 
-/// What a file says about its table. Row counts are in the footer: writing is streaming.
+/// Describes a file's table. The footer has the row counts, because files are written as streams.
 struct SnapshotHeader {
   SnapshotHeader() : layout(KeyType::kInt64, DType::kFloat32, 1) {}
   explicit SnapshotHeader(RowLayout row_layout) : layout(std::move(row_layout)) {}
 
   SnapshotKind kind = SnapshotKind::kBase;
-  bool values_only = false;        ///< the table may have had slots; they were left out
-  bool replaces = false;           ///< a delta that begins from nothing: no row of the parent stays
-  RowLayout layout;                ///< rows of the file
-  std::optional<DType> converted;  ///< what values read as, where they are stored as another dtype
-  InitializerOptions initializer;  ///< what a key that is not in the file reads as
-  SnapshotId id{};                 ///< random, from the caller
-  SnapshotId parent{};             ///< id of the file a delta belongs on, else zeros
-  uint64_t sequence = 0;           ///< generation in a chain of deltas, 0 for a base
-  int64_t created_micros = 0;      ///< time of creation since 1970-01-01 UTC, from the caller
+  bool values_only = false;  ///< slots, if any, were omitted
+  bool replaces = false;     ///< a delta that replaces everything: no row of the parent remains
+  RowLayout layout;          ///< layout of the file's rows
+  /// the dtype that values read as, if they are stored as another dtype
+  std::optional<DType> converted;
+  InitializerOptions initializer;  ///< computes the rows of keys that are not in the file
+  SnapshotId id{};                 ///< random id, from the caller
+  SnapshotId parent{};             ///< id of the file that a delta follows, otherwise zeros
+  uint64_t sequence = 0;           ///< position in a chain of deltas; 0 for a base
+  /// time of creation in microseconds since 1970-01-01 UTC, from the caller
+  int64_t created_micros = 0;
   std::map<std::string, std::string> metadata;  ///< free-form, e.g. "table", "oov"
 
-  /// The dtype that a lookup gives.
+  /// The dtype that lookups return.
   DType reads_as() const noexcept { return converted.value_or(layout.value_dtype()); }
 };
 
-/// "0123…", 32 hexadecimal digits.
+/// Returns 32 hexadecimal digits.
 std::string HexOf(const SnapshotId& id);
-/// False where `text` is not what HexOf gives.
+/// Parses the result of HexOf. Returns false for other text.
 bool IdOf(std::string_view text, SnapshotId* id);
 
-/// The first bytes of a file; little-endian, naturally aligned, copied as they are.
+/// The first bytes of a file, little-endian and naturally aligned.
 struct HeaderRecord {
   uint8_t magic[8];
   uint32_t version;
   uint32_t endian_mark;
-  uint64_t header_bytes;  ///< this record, the fields, padding and their checksum
+  uint64_t header_bytes;  ///< size of this record, the fields, padding and their checksum
   uint8_t kind;
   uint8_t key_type;
   uint8_t value_dtype;
@@ -74,7 +76,7 @@ struct HeaderRecord {
   uint8_t parent[16];
   uint32_t field_count;
   uint8_t reserved[24];
-  uint32_t crc;  ///< of the bytes of this record before it
+  uint32_t crc;  ///< checksum of the preceding bytes of this record
 };
 static_assert(sizeof(HeaderRecord) == 128, "part of the format");
 
@@ -85,21 +87,21 @@ constexpr uint64_t RoundUpTo(uint64_t bytes, uint64_t unit) noexcept {
   return (bytes + unit - 1) / unit * unit;
 }
 
-/// `value` as 0x and eight digits.
+/// Formats `value` as 0x and eight digits.
 std::string Hex32(uint32_t value);
 
-/// What every error about a checksum says.
+/// Returns DataLoss with both checksums unless they are equal.
 Status CheckChecksum(const std::string& what, uint32_t computed, uint32_t stored);
 
-/// An error where this machine cannot map the format (it is little-endian).
+/// Returns an error if this machine is not little-endian, as the format is.
 Status CheckHost();
 
-/// Header bytes, padded and checksummed. `checksums` receives the header's two.
+/// Encodes the header with padding and checksums. `checksums` receives the header's two checksums.
 Status EncodeHeader(const SnapshotHeader& header, std::string* bytes,
                     std::array<uint32_t, 2>* checksums);
 
-/// Checks the first bytes of a file of `file_bytes`; `prefix` holds (at least) the first
-/// min(file_bytes, sizeof(HeaderRecord)) of them.
+/// Checks the first bytes of a file of `file_bytes`. `prefix` holds at least the first
+/// min(file_bytes, sizeof(HeaderRecord)) bytes.
 Status DecodeHeaderRecord(const char* prefix, uint64_t file_bytes, HeaderRecord* record);
 
 /// Decodes bytes[0, record.header_bytes).

@@ -1,4 +1,4 @@
-// How full the index of a section is: the lines of line_index.h, filled higher than a live table's.
+// The fill level of a section's index: the lines of line_index.h, fuller than a live table's.
 #ifndef DE_CORE_ENGINE_SNAPSHOT_INDEX_H_
 #define DE_CORE_ENGINE_SNAPSHOT_INDEX_H_
 
@@ -6,12 +6,12 @@
 
 namespace de::engine {
 
-/// Index lines the writer makes for `count` rows. Filled to 17 of 20, so that keys, index and 16
-/// floats a row take 1.099 times the bytes of keys and floats; `sparse`: to 7 of 10, which spares
-/// searches, for files of wide rows, beside which an index takes little, and for those made to be
-/// served.
+/// Returns the number of index lines for `count` rows. By default 17 of 20 entries are used: keys,
+/// index and 16 floats per row then take 1.099 times the bytes of keys and floats. With `sparse`, 7
+/// of 10 entries are used, which makes searches shorter. That suits files of wide rows, whose index
+/// is relatively small, and files made for serving.
 constexpr uint32_t LinesFor(uint32_t count, bool sparse) noexcept {
-  const uint64_t entries = sparse ? 350 : 425;  // of a hundred lines
+  const uint64_t entries = sparse ? 350 : 425;  // per hundred lines
   return static_cast<uint32_t>((uint64_t{count} * 100 + entries - 1) / entries);
 }
 

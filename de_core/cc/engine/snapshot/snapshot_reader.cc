@@ -11,7 +11,7 @@
 namespace de::engine {
 namespace {
 
-/// Bytes [offset, offset + size) of the source: where they lie, or copied into `buffer`.
+/// Returns bytes [offset, offset + size) of the source: in place, or copied into `buffer`.
 Status Fetch(const ByteSource& source, uint64_t offset, uint64_t size, std::vector<char>* buffer,
              const char** bytes) {
   if (source.data() != nullptr) {
@@ -23,8 +23,8 @@ Status Fetch(const ByteSource& source, uint64_t offset, uint64_t size, std::vect
   return source.Read(offset, size, buffer->data());
 }
 
-/// Of the lines added, for each filter bit the first and the last that lacks it: their numbers plus
-/// 1, or 0 where there is none.
+/// For each filter bit, the first and the last line without it among the lines added. Stored as the
+/// line's number plus 1, or 0 if there is none.
 struct OpenLines {
   uint32_t first[16] = {};
   uint32_t last[16] = {};
@@ -151,7 +151,7 @@ Status SnapshotReader::ReadIndex(const SectionRecord& section, const char* lines
     std::memcpy(&line, lines + uint64_t{at} * sizeof(IndexLine), sizeof(line));
     return line;
   };
-  // A search stops behind a line without the filter bit of its key.
+  // A search stops after a line without the filter bit of its key.
   OpenLines all;
   for (uint32_t at = 0; at < size; ++at) all.Add(load(at), at);
   OpenLines before;
@@ -191,7 +191,8 @@ Status SnapshotReader::ReadIndex(const SectionRecord& section, const char* lines
   return entries == all_rows ? Status::Ok() : Malformed("a row is missing from the index");
 }
 
-/// A search must end at the key's own entry; that of a key that is there twice ends at the first.
+/// Every search must end at its own key's entry. If a key is there twice, the search for the second
+/// entry ends at the first.
 Status SnapshotReader::CheckUnique(const SectionRecord& section, const char* lines,
                                    const SectionBuffer& buffer) const {
   const uint32_t size = section.lines;
@@ -201,7 +202,7 @@ Status SnapshotReader::CheckUnique(const SectionRecord& section, const char* lin
   };
   const auto twice = [] { return Malformed("a key is there twice"); };
   const auto rows = static_cast<uint32_t>(buffer.words.size());
-  uint64_t budget = uint64_t{16} * rows + size;  // chains this long in all are made on purpose
+  uint64_t budget = uint64_t{16} * rows + size;  // longer chains are crafted
   for (uint32_t row = 0; row < rows; ++row) {
     const uint64_t word = buffer.words[row];
     uint32_t at = ReduceLow32(Mix64(word), size);
@@ -246,7 +247,7 @@ Status SnapshotReader::ReadStrings(const SectionRecord& section, const BlockShap
   const auto text = [&](const char* at, std::string_view* view) {
     SnapshotStringRef ref;
     std::memcpy(&ref, at, sizeof(ref));
-    total += ref.size;  // strings that shared bytes would make a small file a huge table
+    total += ref.size;  // shared bytes would make a small file a huge table
     if (total > section.string_bytes) return Malformed("its strings are longer than their area");
     if (ref.offset > section.string_bytes || ref.size > section.string_bytes - ref.offset) {
       return Malformed("a string lies outside its string area");

@@ -1,4 +1,4 @@
-// Reads a snapshot file section by section, in any order, and trusts none of its bytes.
+// Reads the sections of a snapshot file in any order, and trusts none of its bytes.
 #ifndef DE_CORE_ENGINE_SNAPSHOT_READER_H_
 #define DE_CORE_ENGINE_SNAPSHOT_READER_H_
 
@@ -12,31 +12,31 @@
 
 namespace de::engine {
 
-/// How much of a file is checked before it is used.
+/// The extent of the checks before a file is used.
 enum class SnapshotVerify : uint8_t {
-  kHeader,  ///< header, directory, footer: time independent of the rows
+  kHeader,  ///< header, directory and footer, in time independent of the rows
   kFull,    ///< every byte
 };
 
-/// A section read from a file and the memory it lies in. Reuse one to reuse its memory.
+/// A section read from a file, with its memory. Reuse a buffer to reuse its memory.
 struct SectionBuffer {
-  SnapshotSection section;               ///< valid until the buffer is read into again
-  std::vector<char> block;               // empty where the source lies in memory
+  SnapshotSection section;               ///< valid until the buffer is used again
+  std::vector<char> block;               // empty if the source is in memory
   std::vector<uint64_t> words;           // (count + tombstones)
   std::vector<std::string_view> keys;    // (count + tombstones)
   std::vector<std::string_view> values;  // (count, dim)
 };
 
-/// Const methods may be called by several threads at once, each with a buffer of its own.
+/// Const methods are thread-safe if each thread uses its own buffer.
 class SnapshotReader {
  public:
-  /// Checks header, directory and footer, and with kFull every section. Errors: DataLoss
-  /// (truncated, corrupt: which part, at which offset), InvalidArgument (not a snapshot),
-  /// FailedPrecondition (a newer version or an unknown feature). `source` outlives the reader.
+  /// Checks header, directory and footer, and with kFull every section. Errors: DataLoss (truncated
+  /// or corrupt; names the part and its offset), InvalidArgument (not a snapshot),
+  /// FailedPrecondition (a newer version or an unknown feature). `source` must outlive the reader.
   static Status Open(const ByteSource* source, SnapshotVerify verify,
                      std::unique_ptr<SnapshotReader>* reader) noexcept;
 
-  /// The same over a span, such as a mapped file, that outlives the reader.
+  /// Like above, over a span, such as a mapped file, which must outlive the reader.
   static Status Open(const char* data, size_t size, SnapshotVerify verify,
                      std::unique_ptr<SnapshotReader>* reader) noexcept;
 
@@ -50,12 +50,12 @@ class SnapshotReader {
   /// The directory: sections in ascending order of their hashes, all inside the file.
   const std::vector<SectionRecord>& sections() const noexcept { return sections_; }
 
-  /// Reads section `number` and checks all of it: its checksum, that the index holds each of its
-  /// rows once and where a search finds it, that every string lies in its string area. Memory: the
-  /// bytes of the section. Where the file holds string references the rows keep them.
+  /// Reads section `number` and checks all of it: its checksum; that the index contains each row
+  /// once, where a search finds it; that every string is in its string area. Memory: the bytes of
+  /// the section. The rows keep the file's string references.
   Status ReadSection(size_t number, SectionBuffer* buffer) const noexcept;
 
-  /// ReadSection for all of them.
+  /// Reads and checks all sections.
   Status Verify() const noexcept;
 
  private:

@@ -32,7 +32,7 @@ Status BadSection(const SnapshotSection& section, const std::string& why) {
                                  std::to_string(section.hash_last));
 }
 
-/// Puts strings one behind the other into the string area of a section.
+/// Appends strings to the string area of a section.
 class StringArea {
  public:
   explicit StringArea(char* area) : area_(area) {}
@@ -202,15 +202,15 @@ Status SnapshotWriter::EncodeSection(const SnapshotSection& section,
 }
 
 void SnapshotWriter::EncodeIndex(const SnapshotSection& section, uint32_t lines, char* out) const {
-  std::vector<IndexLine> index(lines);  // aligned, which `out` need not be
+  std::vector<IndexLine> index(lines);  // aligned; `out` may not be
   LineIndex all(index.data(), lines);
   const auto count = static_cast<uint32_t>(section.count);
   const uint32_t entries = count + static_cast<uint32_t>(section.tombstones);
   const auto word_of = [&](uint32_t entry) {
     return entry < count ? section.words[entry] : section.tombstone_words[entry - count];
   };
-  // First the keys whose home line has room: those that a full line sends on take nobody's home
-  // from him, so that a quarter less of the keys are away from theirs.
+  // First insert the keys whose home line has room. Overflowing keys then never take a slot in
+  // another key's home line, so a quarter fewer keys are away from home.
   std::vector<uint32_t> sent_on;
   for (uint32_t entry = 0; entry < entries; ++entry) {
     const uint64_t word = word_of(entry);
@@ -236,7 +236,8 @@ void SnapshotWriter::EncodeRows(const SnapshotSection& section, const BlockShape
   if (converter_.identity()) {
     if (section.count > 0) std::memcpy(block + shape.rows, section.rows, section.count * stride);
   } else {
-    std::memset(block + shape.rows, 0, section.count * stride);  // what lies between its parts too
+    // including the padding between parts
+    std::memset(block + shape.rows, 0, section.count * stride);
     const bool lossy = layout.value_dtype() != source_.value_dtype();
     for (size_t i = 0; i < section.count; ++i) {
       const char* from = section.rows + i * source_.stride();

@@ -1,4 +1,4 @@
-// Writes a snapshot file from first byte to last, section by section, in bounded memory.
+// Writes a snapshot file from start to end, section by section, in bounded memory.
 #ifndef DE_CORE_ENGINE_SNAPSHOT_WRITER_H_
 #define DE_CORE_ENGINE_SNAPSHOT_WRITER_H_
 
@@ -14,23 +14,22 @@
 
 namespace de::engine {
 
-/// A section as it will lie in the file. Reuse one to reuse its memory.
+/// An encoded section. Reuse an object to reuse its memory.
 struct EncodedSection {
   SectionRecord record{};
-  std::vector<char> bytes;  ///< all but the number in the block record and the checksum
-  ConversionError error;    ///< of the values, where they are stored as another dtype
+  std::vector<char> bytes;  ///< everything except the number in the block record and the checksum
+  ConversionError error;    ///< error of the values, if they are stored as another dtype
 };
 
-/// Use: Create, Append for every section, Finish. The file is whole only when Finish returned Ok
-/// and the sink was flushed; making it appear under its name is the caller's part. Memory: one
-/// encoded section and 64 bytes a section. One thread at a time, except for Encode; after an error
-/// every later call returns the same error.
+/// Use: Create, Append for every section, Finish. The file is complete only after Finish returned
+/// Ok and the sink was flushed. The caller must then move it to its name. Memory: one encoded
+/// section, and 64 bytes per section. Only Encode is thread-safe. After an error, every later call
+/// returns the same error.
 class SnapshotWriter {
  public:
-  /// Writes the header. `header.layout` is the layout of the rows the caller will append; with
-  /// `header.values_only` the file keeps their values (and keys) and leaves the slots out. With
-  /// `store_as`, a floating-point dtype or int8, floating-point values are stored as that. `sink`
-  /// outlives the writer.
+  /// Writes the header. `header.layout` is the layout of the rows that the caller will append. With
+  /// `header.values_only`, the file contains their keys and values without slots. `store_as`, a
+  /// floating-point dtype or int8, converts floating-point values. `sink` must outlive the writer.
   static Status Create(ByteSink* sink, const SnapshotHeader& header, std::optional<DType> store_as,
                        std::unique_ptr<SnapshotWriter>* writer) noexcept;
   static Status Create(ByteSink* sink, const SnapshotHeader& header,
@@ -38,12 +37,12 @@ class SnapshotWriter {
     return Create(sink, header, std::nullopt, writer);
   }
 
-  /// Writes one section; an empty one leaves nothing in the file. Its range of hashes must follow
-  /// that of the section before and hold the hash of each of its words. Sections of 64 KiB to
-  /// 16 MiB of rows serve best: a reader holds one at a time.
+  /// Writes one section. An empty section writes nothing. Its range of hashes must come after the
+  /// previous section's range, and must contain the hash of each of its words. Sections of 64 KiB
+  /// to 16 MiB of rows work best, because a reader holds one at a time.
   Status Append(const SnapshotSection& section) noexcept;
 
-  /// The two halves of Append. Any number of threads may encode at once.
+  /// The two halves of Append. Encode is thread-safe.
   Status Encode(const SnapshotSection& section, EncodedSection* encoded) const noexcept;
   Status Append(EncodedSection* encoded) noexcept;
 
@@ -72,8 +71,8 @@ class SnapshotWriter {
   uint64_t StringBytes(const SnapshotSection& section) const;
 
   ByteSink* sink_;
-  SnapshotHeader header_;  ///< its layout is that of the file
-  RowLayout source_;       ///< of the rows the caller appends
+  SnapshotHeader header_;  ///< with the file's layout
+  RowLayout source_;       ///< layout of the rows that the caller appends
   RowConverter converter_;
   std::vector<SectionRecord> sections_;
   FooterRecord footer_{};

@@ -1,4 +1,4 @@
-// The locks of all shards of a table at once, for batches that are taken as they come.
+// Locks all shards of a table at once, for batches that are processed in their own order.
 #ifndef DE_CORE_ENGINE_ALL_SHARDS_H_
 #define DE_CORE_ENGINE_ALL_SHARDS_H_
 
@@ -9,14 +9,14 @@
 
 namespace de::engine {
 
-/// Holds the writer's (or the readers') locks of all shards, or none: never waits for one while it
-/// has others, but a reader waits for the first that is taken before it tries the rest. A writer of
-/// a whole batch has all of them, and lets readers in for all when it has done a part: whoever then
-/// asked for one after the other would wait for as many parts.
+/// Holds the writer (or reader) locks of all shards, or none. Never waits for a lock while it holds
+/// another; a reader first waits for the first taken lock, and then tries the rest. A writer of a
+/// whole batch has all locks. It releases all of them after each part of the batch, to let readers
+/// in. A reader that waited for one lock after another would wait for as many parts.
 template <bool kWriter>
 class AllShards {
  public:
-  /// Or of the shards [first, last] alone.
+  /// Locks only shards [first, last].
   explicit AllShards(const std::vector<std::unique_ptr<Shard>>& shards, uint32_t first = 0,
                      uint32_t last = kShards - 1) noexcept
       : shards_(shards), first_(first), end_(last + 1) {
@@ -36,7 +36,8 @@ class AllShards {
   bool held() const noexcept { return held_[first_]; }
 
  private:
-  /// Tries those that are not held, up to the first that somebody else has, and returns that one.
+  /// Tries the locks that it does not hold, up to the first one that somebody else holds. Returns
+  /// that one.
   size_t TryRest() noexcept {
     size_t at = first_;
     while (at < end_ && (held_[at] || (held_[at] = Try(&shards_[at]->lock)))) ++at;

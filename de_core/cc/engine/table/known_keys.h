@@ -1,5 +1,5 @@
-// What a lookup learns of its keys and the update of the same keys needs: their shards, which of
-// them are equal, where their rows are.
+// A lookup's findings about its keys, for the update of the same keys: their shards, which keys are
+// equal, and where their rows are.
 #ifndef DE_CORE_ENGINE_KNOWN_KEYS_H_
 #define DE_CORE_ENGINE_KNOWN_KEYS_H_
 
@@ -12,13 +12,14 @@
 
 namespace de::engine {
 
-/// Of one batch of integer keys. Shards are divided and told apart by the keys alone, so that holds
-/// for ever; rows hold while Shard::renumbered() does.
+/// For one batch of integer keys. The division by shards and the equality of keys depend on the
+/// keys alone, so they stay valid. Row numbers are valid as long as Shard::renumbered() is
+/// unchanged.
 struct KnownKeys {
   struct OfShard {
     UniqueKeys unique;
-    std::vector<uint32_t> rows;  ///< (unique) row numbers, kNoRow where there was none
-    uint64_t renumbered = 0;     ///< the shard's, when the first of `rows` was read
+    std::vector<uint32_t> rows;  ///< (unique) row numbers; kNoRow for keys without a row
+    uint64_t renumbered = 0;     ///< the shard's counter when the first of `rows` was read
   };
 
   Partition partition;

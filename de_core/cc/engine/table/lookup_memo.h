@@ -1,4 +1,4 @@
-// What a table's last lookups learnt, kept for the updates of the same keys that follow them.
+// Remembers what a table's last lookups learned, for later updates of the same keys.
 #ifndef DE_CORE_ENGINE_LOOKUP_MEMO_H_
 #define DE_CORE_ENGINE_LOOKUP_MEMO_H_
 
@@ -13,35 +13,35 @@
 
 namespace de::engine {
 
-/// Whether an update will follow, and of the same keys, a lookup cannot know. It does what the
-/// update would have to do only while updates use it: not before the first update, at most twice
-/// between two updates, and less and less often where they come with other keys, because several
-/// lookups make one update, for example. Thread-safe.
+/// A lookup cannot know whether an update of the same keys will follow. So it does extra work for
+/// the update only while updates use it: not before the first update, and at most twice between two
+/// updates. It does so less and less often if updates have other keys, for example because several
+/// lookups form one update. Thread-safe.
 class LookupMemo {
  public:
-  /// For a lookup: what it is to fill and to Put back, or nullptr if that is not worth it.
+  /// For a lookup: returns the object to fill and then Put, or nullptr if that is not worthwhile.
   std::unique_ptr<KnownKeys> Begin();
 
   void Put(std::unique_ptr<KnownKeys> known) noexcept;
 
-  /// For an update: what was learnt of exactly these keys, in this order, or nullptr. To be given
-  /// back by Recycle.
+  /// For an update: returns what was learned about exactly these keys, in this order, or nullptr.
+  /// Give it back with Recycle.
   std::unique_ptr<KnownKeys> Take(const Keys& keys) noexcept;
 
   /// Keeps the memory for the next lookup.
   void Recycle(std::unique_ptr<KnownKeys> known) noexcept;
 
  private:
-  static constexpr uint32_t kKept = 2;          ///< lookups between two updates that are remembered
+  static constexpr uint32_t kKept = 2;  ///< number of remembered lookups between two updates
   static constexpr uint32_t kMostPause = 4096;  ///< updates
 
   std::atomic<bool> wanted_{false};
-  std::mutex mutex_;  ///< guards what follows
+  std::mutex mutex_;  ///< guards the members below
   std::unique_ptr<KnownKeys> kept_[kKept];
   std::unique_ptr<KnownKeys> spare_;
   uint32_t begun_ = 0;     ///< lookups since the last update
-  uint32_t failures_ = 0;  ///< updates since the last one that found its keys, pauses left out
-  uint32_t pause_ = 0;     ///< updates to wait for
+  uint32_t failures_ = 0;  ///< updates since the last that found its keys, without pauses
+  uint32_t pause_ = 0;     ///< number of updates to skip
 };
 
 }  // namespace de::engine

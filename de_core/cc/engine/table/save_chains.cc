@@ -89,9 +89,9 @@ Status SaveChains::Drop(const std::string& chain) {
   });
 }
 
-/// Forgets the changes that no chain's next delta needs.
+/// Discards changes that no chain's next delta needs.
 void SaveChains::Tidy() noexcept {
-  // A save that is under way may ask for any of them. Without memory to tell them apart they stay.
+  // A running save may need any generation. Without memory to list the marks, keep all.
   if (saves_ > 0) return;
   (void)Guarded([this] {
     ForgetUnmarked();

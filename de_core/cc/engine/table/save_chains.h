@@ -1,4 +1,4 @@
-// The series of saves of one table: which file was the last, and which rows changed since.
+// The series of saves of one table: the last file of each, and the rows that changed since.
 #ifndef DE_CORE_ENGINE_SAVE_CHAINS_H_
 #define DE_CORE_ENGINE_SAVE_CHAINS_H_
 
@@ -16,34 +16,36 @@
 
 namespace de::engine {
 
-/// One state of a table that was saved.
+/// A saved state of a table.
 struct SavePoint {
   SnapshotId id{};
-  uint64_t sequence = 0;    ///< deltas between the base and this file
-  uint64_t generation = 0;  ///< of the changes that the file may lack
-  int64_t micros = 0;  ///< time stamp since which lookups that count may be missing in the file
+  uint64_t sequence = 0;    ///< number of deltas from the base to this file
+  uint64_t generation = 0;  ///< first generation of changes that the file may not contain
+  /// lookups that count as uses may be missing in the file from this time stamp on
+  int64_t micros = 0;
 };
 
-/// Thread-safe. While there is a chain, every shard notes what changes; a chain that is begun and
-/// never saved again costs a bit a row and eight bytes a changed one, up to half a byte a row.
+/// Thread-safe. While there is a chain, every shard records its changes. A chain that is started
+/// and never saved again costs a bit per row and eight bytes per changed row, up to half a byte per
+/// row.
 class SaveChains {
  public:
   explicit SaveChains(std::vector<std::unique_ptr<Shard>>* shards) : shards_(shards) {}
 
-  /// Begins a generation in all shards and notes changes from now on. Changes before it are in what
-  /// a save reads afterwards.
+  /// Starts a generation in all shards, and records changes from now on. A save that reads rows
+  /// after this call contains all earlier changes.
   Status Cut(uint64_t* generation);
 
-  /// The last committed save of a chain. FailedPrecondition where there is none.
+  /// Returns the last committed save of a chain, or FailedPrecondition if there is none.
   Status Last(const std::string& chain, SavePoint* point) const;
 
-  /// Notes a finished save; `commit` makes it the chain's last.
+  /// Records a finished save. `commit` makes it the chain's last save.
   Status Add(const std::string& chain, const SavePoint& point, bool commit);
 
-  /// Makes the save that Add noted without commit the chain's last. NotFound for another id.
+  /// Makes a save that was added without commit the chain's last save. NotFound for another id.
   Status Commit(const std::string& chain, const SnapshotId& id);
 
-  /// Gives up a generation that Cut began for a save that failed; its marks stay.
+  /// Drops a generation that Cut started for a failed save. Its marks remain.
   void Abandon();
 
   Status Drop(const std::string& chain);
@@ -55,7 +57,7 @@ class SaveChains {
   };
   std::vector<Entry> entries() const;
 
-  /// Memory that the notes take.
+  /// Memory used for recorded changes.
   uint64_t bytes() const;
 
  private:
@@ -71,7 +73,7 @@ class SaveChains {
   mutable std::mutex mutex_;
   std::map<std::string, Chain> chains_;
   uint64_t generation_ = 0;
-  uint32_t saves_ = 0;  ///< between Cut and Add or Abandon
+  uint32_t saves_ = 0;  ///< saves between Cut and Add or Abandon
 };
 
 }  // namespace de::engine

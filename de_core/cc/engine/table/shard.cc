@@ -5,22 +5,22 @@
 namespace de::engine {
 namespace {
 
-// A segment this large is split instead of grown, so that a growth step stays bounded. Both halves
-// get as many lines again, 40 % full: random keys fill all segments at once, and halves of another
-// size would leave the memory of all that were split to nobody.
+// A larger segment is split instead of grown, so that a growth step stays bounded. Both halves have
+// as many lines as the whole had, 40 % full. Random keys fill all segments at the same time, so
+// halves of another size would leave memory of the split segments unused.
 constexpr uint32_t kSegmentLines = 1024;
 constexpr uint32_t kFirstLines = 2;
 
-// Entries a segment holds before it grows: 80 % of its places.
+// Entries that a segment holds before it grows: 80 % of its places.
 constexpr uint32_t Limit(uint32_t lines) noexcept { return lines * 4; }
 
-// Entries of a segment that is made for a number of rows known beforehand: half of its places, so
-// that 2 % of the keys are away from their home line. At 80 % it would be 13 %, and each costs
-// another line.
+// Entries of a segment that is created for a known number of rows: half of its places. Then 2 % of
+// the keys are not in their home line. With 80 % it would be 13 %, and each of these costs another
+// line.
 constexpr uint32_t Roomy(uint32_t lines) noexcept { return lines * kEntriesPerLine / 2; }
 
-// Hostile keys can agree in all the bits a directory could split by. It may hold this many places
-// a segment; beyond that segments grow instead.
+// Adversarial keys can have equal values in all directory bits. The directory has at most this many
+// places per segment. Beyond that, segments grow instead of being split.
 constexpr size_t kPlacesPerSegment = 64;
 
 }  // namespace
@@ -69,7 +69,7 @@ void Shard::SwapRows(Shard* other) noexcept {
   ++renumbered_;
 }
 
-/// Where an absent key goes.
+/// Returns the place where an absent key is inserted. Grows or splits its segment if it is full.
 const Shard::Place& Shard::PlaceWithRoom(uint64_t hash) {
   const Place& place = PlaceOf(hash);
   if (segments_[place.segment].count < Limit(place.size)) return place;
@@ -192,7 +192,7 @@ void Shard::Split(uint32_t segment, uint64_t hash) {
   FreeLines(old.lines, old.size);
 }
 
-// Makes all directory places of a segment, one of whose hashes is given, say where it lies.
+// Points all directory places of a segment to it. `hash` is one of the segment's hashes.
 void Shard::PointAt(uint32_t segment, uint64_t hash) {
   const Segment& target = segments_[segment];
   const uint32_t depth = 63 - shift_;
@@ -202,7 +202,7 @@ void Shard::PointAt(uint32_t segment, uint64_t hash) {
 }
 
 void Shard::Rebuild(uint64_t rows, bool compact) {
-  // Room that is there is never given up for a smaller wish.
+  // Never shrink for a smaller request.
   if (!compact && rows <= index_lines() * Limit(1)) {
     slab_.Reserve(rows);
     return;
@@ -236,7 +236,7 @@ void Shard::Rebuild(uint64_t rows, bool compact) {
 }
 
 /// Copies the rows and strings of all entries (word, row) in the order of their old addresses, and
-/// gives the entries their new rows. `moves` becomes (old row, new row) unless it is nullptr.
+/// sets the entries' new rows. `moves` receives (old row, new row) unless it is nullptr.
 void Shard::CopyPacked(const Shard& from, std::vector<std::pair<uint64_t, uint32_t>>* entries,
                        std::vector<std::pair<uint32_t, uint32_t>>* moves) {
   std::sort(entries->begin(), entries->end(),

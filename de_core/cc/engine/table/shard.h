@@ -1,8 +1,8 @@
 // One internal shard of a table: an extendible directory of index segments, the rows, the strings.
 //
-// The directory is addressed by the hash bits below the shard's own, so segments lie in order of
-// hash prefix. A full segment grows or splits in two: a bounded step however large the table is
-// (R. Fagin et al., "Extendible hashing", 1979). Nothing here locks; the table holds `lock`.
+// The hash bits below the shard's own bits address the directory, so segments are ordered by hash
+// prefix. A full segment grows or splits in two: a bounded step, however large the table is
+// (R. Fagin et al., "Extendible hashing", 1979). Nothing here locks; the table takes `lock`.
 #ifndef DE_CORE_ENGINE_SHARD_H_
 #define DE_CORE_ENGINE_SHARD_H_
 
@@ -30,13 +30,13 @@ class Shard {
   using Place = LinePlace;
   using Reader = ShardReader;
 
-  /// `arena` outlives the shard.
+  /// `arena` must outlive the shard.
   Shard(const RowLayout& layout, Arena* arena);
   ~Shard() { FreeIndex(); }
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
 
-  /// `shard` is the number of this shard.
+  /// `shard` is this shard's number.
   Reader reader(uint32_t shard) const noexcept {
     const uint32_t depth = 63 - shift_;
     const uintptr_t before = (uintptr_t{shard} << depth) * sizeof(Place);
@@ -44,13 +44,13 @@ class Shard {
             slab_.map().extents};
   }
 
-  /// Brings the index line of `hash` towards the cache.
+  /// Prefetches the index line of `hash`.
   void PrefetchLine(uint64_t hash) const noexcept {
     const Place& place = PlaceOf(hash);
     PrefetchFar(place.lines + ReduceLow32(hash, place.size));
   }
 
-  /// The same for the lines behind that and the next one, where keys of a full table may lie.
+  /// Prefetches the two lines after the home line, where keys of a full table may be.
   void PrefetchBehind(uint64_t hash) const noexcept {
     const Place& place = PlaceOf(hash);
     const IndexLine* const home = place.lines + ReduceLow32(hash, place.size);
@@ -58,62 +58,63 @@ class Shard {
     PrefetchFar(home + 3);
   }
 
-  /// Asks for the bytes of a row's string key, whose reference should be in the cache by now.
+  /// Prefetches a row's string key. Its reference should be in the cache already.
   void PrefetchKey(const char* row) const noexcept {
     PrefetchFar(reinterpret_cast<const char*>(
         static_cast<uintptr_t>(StringArena::LoadRef(row + key_offset_))));
   }
 
-  /// Row number of the key, or kNoRow.
+  /// Returns the key's row number, or kNoRow.
   uint32_t Find(const IndexKey& key) const noexcept {
     const Place& place = PlaceOf(key.hash);
     return FindRow(place.lines, place.size, key.word, key.hash,
                    [&](uint32_t row) { return IsRowOf(row, key); });
   }
 
-  /// Whether a row whose word is the key's is the key's own.
+  /// True if a row with the key's word belongs to the key.
   bool IsRowOf(uint32_t row, const IndexKey& key) const noexcept {
     return key.bytes == nullptr || KeyBytes(row) == *key.bytes;
   }
 
   char* Row(uint32_t row) const noexcept { return slab_.Row(row); }
 
-  /// The key bytes of a row of a string-keyed table.
+  /// The key bytes of a row in a table with string keys.
   std::string_view KeyBytes(uint32_t row) const noexcept { return KeyBytes(Row(row)); }
   std::string_view KeyBytes(const char* row) const noexcept {
     return StringArena::Get(StringArena::LoadRef(row + key_offset_));
   }
 
-  /// Arena::Prefault of the table's memory.
+  /// Calls Arena::Prefault on the table's memory.
   void Prefault() noexcept { memory_->Prefault(); }
 
-  /// Adds an absent key and returns its row, whose value and slots the caller must write.
+  /// Inserts an absent key and returns its row. The caller must write the row's value and slots.
   uint32_t Insert(const IndexKey& key);
 
-  /// Removes the key; true if it was there.
+  /// Erases the key. Returns true if it existed.
   bool Erase(const IndexKey& key) noexcept;
 
-  /// Replaces the strings of a row's value, (dim) each: all of them, or none where it throws.
+  /// Replaces the strings of a row's value (dim): all, or none if it throws.
   void ReplaceStrings(char* row, const std::string_view* values);
 
-  // What follows throws std::bad_alloc and then changes nothing.
+  // If one of the functions below throws std::bad_alloc, it has changed nothing.
 
   void Clear();
 
-  /// Makes room for `rows` rows, or with `compact` packs the rows there are into fresh memory.
+  /// Reserves space for `rows` rows. With `compact`, copies the existing rows tightly into new
+  /// memory.
   void Rebuild(uint64_t rows, bool compact);
 
-  /// A copy of all rows in a layout with slots appended or taken away; row numbers stay.
+  /// Copies all rows into a layout with slots added or removed. Row numbers are unchanged.
   Slab Relaid(const RowLayout& from, const RowLayout& to) const;
 
-  /// Takes over what Relaid made of this shard, and leaves the old rows in `rows`.
+  /// Replaces the rows by the result of Relaid, and leaves the old rows in `rows`.
   void Adopt(Slab* rows, const RowLayout& layout) noexcept {
     slab_.Swap(rows);
     key_offset_ = layout.key_offset();
   }
 
-  /// Calls visit(word, row) for all entries of the segment that holds `hash` and returns the last
-  /// hash that belongs to that segment.
+  /// Calls visit(word, row) for all entries of the segment that contains `hash`. Returns the last
+  /// hash of that segment.
   template <typename Visit>
   uint64_t VisitSegment(uint64_t hash, Visit&& visit) const {
     const Place& place = PlaceOf(hash);
@@ -122,12 +123,13 @@ class Shard {
     return hash | (~uint64_t{0} >> bits);
   }
 
-  /// Counts what may give a row's number to another key: while it stays, so do numbers.
+  /// A counter of operations that may reassign row numbers. While it is unchanged, so are row
+  /// numbers.
   uint64_t renumbered() const noexcept { return renumbered_; }
 
-  /// Readable without the lock, too.
+  /// May be read without the lock.
   uint64_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
-  /// Calls visit(row) for each row of the word: one, or those of several string keys.
+  /// Calls visit(row) for each row of the word: one, or one for each of several string keys.
   template <typename Visit>
   void VisitWord(uint64_t word, uint64_t hash, const Visit& visit) const {
     const Place& place = PlaceOf(hash);
@@ -146,12 +148,13 @@ class Shard {
   }
   size_t index_lines() const noexcept;
 
-  /// probes[i] += keys found at the (i + 1)-th line visited; the last bucket takes the rest.
+  /// Adds to probes[i] the number of keys found at the (i + 1)-th visited line. The last element
+  /// counts all later lines.
   void CountProbes(std::vector<uint64_t>* probes) const;
 
   mutable ShardLock lock;
 
-  /// Whom writers tell about rows before they change them; nullptr where nobody asks.
+  /// Writers report rows to it before they change them; nullptr if no save needs that.
   std::unique_ptr<ChangeObserver> watch;
 
  private:
@@ -162,7 +165,7 @@ class Shard {
     uint32_t depth;
   };
 
-  /// Without an index.
+  /// Creates a shard without an index.
   Shard(Arena* arena, size_t stride, KeyType key_type, DType value_dtype, size_t dim,
         size_t key_offset) noexcept
       : memory_(arena),
@@ -172,7 +175,8 @@ class Shard {
         dim_(dim),
         key_offset_(key_offset) {}
   struct Empty {};
-  /// Without an index or rows, of the layout of `like`: to be filled and then swapped with it.
+  /// Creates a shard without index and rows, with the layout of `like`: to be filled and swapped
+  /// with it.
   Shard(const Shard& like, Empty) noexcept
       : Shard(like.memory_, like.slab_.stride(), like.key_type_, like.value_dtype_, like.dim_,
               like.key_offset_) {}
@@ -202,7 +206,7 @@ class Shard {
   Arena* memory_;
   Slab slab_;
   StringArena arena_;
-  std::vector<StringArena::Ref> fresh_strings_;  ///< of ReplaceStrings, empty between its calls
+  std::vector<StringArena::Ref> fresh_strings_;  ///< used by ReplaceStrings; empty between calls
   std::atomic<uint64_t> size_{0};                ///< written under the lock
   uint64_t renumbered_ = 0;
   KeyType key_type_;

@@ -1,5 +1,5 @@
-// A small reader-writer lock that prefers writers. Taken once for hundreds of keys, so waiting is
-// short: spin a little, then yield, then sleep.
+// A small reader-writer lock that prefers writers. It is taken once for hundreds of keys, so waits
+// are short: spin a little, then yield, then sleep.
 #ifndef DE_CORE_ENGINE_SHARD_LOCK_H_
 #define DE_CORE_ENGINE_SHARD_LOCK_H_
 
@@ -30,7 +30,7 @@ class alignas(64) ShardLock {
     waiting_.fetch_sub(1, std::memory_order_relaxed);
   }
 
-  /// For a writer between two holds of the lock: gives readers that wait their turn, for a while.
+  /// For a writer between two locks: lets waiting readers in, for a while.
   void LetReadersIn() const noexcept {
     for (uint32_t tries = 0; tries < kPatience; ++tries) {
       if (waiting_.load(std::memory_order_relaxed) == 0) return;
@@ -41,14 +41,14 @@ class alignas(64) ShardLock {
   void unlock_shared() noexcept { state_.fetch_sub(kReader, std::memory_order_release); }
 
   void lock() noexcept {
-    // From here on new readers wait; those inside leave first.
+    // From now on new readers wait. Readers inside leave first.
     for (uint32_t tries = 0; state_.fetch_or(kWriter, std::memory_order_acquire) & kWriter;) {
       while (state_.load(std::memory_order_relaxed) & kWriter) Wait(tries++);
     }
     for (uint32_t tries = 0; state_.load(std::memory_order_acquire) != kWriter;) Wait(tries++);
   }
 
-  /// Only if nobody holds it.
+  /// Succeeds only if the lock is free.
   bool try_lock() noexcept {
     uint32_t nobody = 0;
     return state_.compare_exchange_strong(nobody, kWriter, std::memory_order_acquire,
@@ -68,7 +68,8 @@ class alignas(64) ShardLock {
       __builtin_ia32_pause();
 #endif
     } else if (tries < 4096) {
-      // Longer than LetReadersIn waits: who slept would miss its turn again and again.
+      // Do not sleep: a sleep is longer than LetReadersIn waits, so this reader would miss every
+      // turn.
       std::this_thread::yield();
     } else {
       std::this_thread::sleep_for(std::chrono::microseconds(50));

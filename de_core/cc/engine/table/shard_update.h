@@ -1,4 +1,4 @@
-// The write pipeline of one shard: prefetch the index line, probe and prefetch the row, write.
+// The write pipeline of one shard: prefetch the index line, probe it and prefetch the row, write.
 #ifndef DE_CORE_ENGINE_SHARD_UPDATE_H_
 #define DE_CORE_ENGINE_SHARD_UPDATE_H_
 
@@ -15,25 +15,25 @@
 
 namespace de::engine {
 
-/// What a write touches for each key, so that it is asked for in time.
+/// The memory that a write accesses for each key, to prefetch it in time.
 struct WriteTouches {
   WriteTouches(size_t row) noexcept : row_bytes(row) {}  // NOLINT: a number alone says it all
   WriteTouches(size_t row, const char* from, size_t from_bytes) noexcept
       : row_bytes(row), source(from), source_bytes(from_bytes) {}
 
-  size_t row_bytes;              ///< from the beginning of a row
-  const char* source = nullptr;  // (keys, source_bytes) of the batch: what is written
+  size_t row_bytes;              ///< counted from the start of a row
+  const char* source = nullptr;  // (keys, source_bytes) the batch's data to write
   size_t source_bytes = 0;
 };
 
-/// Where nothing is to be done: for keys that are not admitted, and when the lock is dropped.
+/// A callback that does nothing: for refused keys, and when the lock is released.
 struct Ignored {
   void operator()(const IndexKey&, size_t) const noexcept {}
   void operator()() const noexcept {}
 };
 
-/// Rows of plain values that replace what is there, of a width the compiler knows; `from` is
-/// (keys, kBytes) of the batch. `kWatch`: some of their shards have watches.
+/// Replaces rows of plain values of constant width. `from` is (keys, kBytes) of the batch.
+/// `kWatch`: some of the shards have observers.
 template <size_t kBytes, bool kWatch = false>
 struct PlainRows {
   static constexpr size_t kRowBytes = kBytes;
@@ -42,9 +42,9 @@ struct PlainRows {
   const char* from = nullptr;
 };
 
-/// The keys of a batch that one shard holds.
+/// The keys of a batch that belong to one shard.
 struct OneShardsKeys {
-  const std::unique_ptr<Shard>* shards;  // (kShards) of the table
+  const std::unique_ptr<Shard>* shards;  // (kShards) the table's shards
   uint32_t shard;
   ShardKeys group;
 
@@ -54,14 +54,14 @@ struct OneShardsKeys {
   uint64_t word(size_t j) const noexcept { return group.words[j]; }
   uint64_t int_word(size_t j) const noexcept { return group.words[j]; }
   uint64_t hash(uint64_t word, size_t) const noexcept { return Mix64(word); }
-  /// Of key j in the batch.
+  /// Position of key j in the batch.
   size_t position(size_t j) const noexcept { return group.positions[j]; }
 #if defined(DE_SIMD_DRAWS)
   WordsInOrder words_from(size_t j) const noexcept { return WordsInOrder(group.words + j); }
 #endif
 };
 
-/// What was picked from a batch of integers, of some neighbouring shards.
+/// Keys selected from a batch of integers, in some adjacent shards.
 struct SomeShardsKeys {
   SomeShardsKeys(const std::unique_ptr<Shard>* all, const Keys& keys, const PickedKeys& picked)
       : shards(all),
@@ -71,7 +71,7 @@ struct SomeShardsKeys {
         hashes(picked.hashes()),
         positions(picked.positions()) {}
 
-  const std::unique_ptr<Shard>* shards;  // (kShards) of the table
+  const std::unique_ptr<Shard>* shards;  // (kShards) the table's shards
   uint32_t picked_first, picked_last;
   const int64_t* ints;
   const uint64_t* hashes;
@@ -90,16 +90,16 @@ struct SomeShardsKeys {
 #endif
 };
 
-/// A whole batch, whatever shards hold its keys.
+/// A whole batch, with keys of all shards.
 struct AllShardsKeys {
-  const std::unique_ptr<Shard>* shards;  // (kShards) of the table
+  const std::unique_ptr<Shard>* shards;  // (kShards) the table's shards
   const Keys* keys;
 
   uint32_t first() const noexcept { return 0; }
   uint32_t last() const noexcept { return kShards - 1; }
   size_t count() const noexcept { return keys->size; }
   uint64_t word(size_t j) const noexcept { return WordOf(*keys, j); }
-  /// The same where it is known that keys are integers.
+  /// The word of an integer key.
   uint64_t int_word(size_t j) const noexcept { return static_cast<uint64_t>(keys->ints[j]); }
   uint64_t hash(uint64_t word, size_t) const noexcept { return Mix64(word); }
   size_t position(size_t j) const noexcept { return j; }
@@ -110,12 +110,12 @@ struct AllShardsKeys {
 #endif
 };
 
-/// UpdateLocked where it is known whether plain rows are watched.
+/// UpdateLocked, with the observers' existence as a compile-time constant.
 template <typename Plain, typename Batch, typename Gate, typename OnRow, typename OnRefused>
 void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
                 const WriteTouches& touch, const Gate* gate, const OnRow& on_row,
                 const OnRefused& on_refused, const Plain& plain) {
-  // A copy, for what is written might be the original's, which would be read anew for each key.
+  // Copy it: writes might alias the original, so the compiler would reload it for each key.
   const Batch batch = of;
   constexpr size_t kRowBytes = Plain::kRowBytes;
   constexpr bool kPlain = kRowBytes != 0;
@@ -132,7 +132,7 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
       watched = watched || watches[i] != nullptr;
     }
   }
-  // `row` is nullptr where the key has none yet.
+  // `row` is nullptr if the key has no row yet.
   const auto write = [&](Shard& shard, const IndexKey& key, size_t j, uint32_t number, char* row) {
     const bool absent = row == nullptr;
     bool inserted = absent;
@@ -158,17 +158,19 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
   const IndexLine* lines[kPipelineRing];
   uint32_t numbers[kPipelineRing];
   char* rows[kPipelineRing];
-  // Keys that are not in their home line are written when all others are. So nothing is inserted
-  // meanwhile, and lines and rows that were asked for stay where they are; equal keys keep their
-  // order, for either all of them wait or none.
-  constexpr size_t kAwaySlack = 8;        // what may be written behind the last one
-  constexpr uint32_t kBehind = 1U << 15;  // set for keys that may be, or must go, behind their line
-  static_assert(kKeysPerLock <= kBehind, "a place in the batch is beside it");
+  // Keys that are not in their home line are written after all others. So nothing is inserted
+  // meanwhile, and prefetched lines and rows stay in place. Equal keys keep their order, because
+  // either all or none of them wait.
+  constexpr size_t kAwaySlack = 8;        // may be written past the last entry
+  constexpr uint32_t kBehind = 1U << 15;  // set for keys that may be, or must go, in a later line
+  static_assert(kKeysPerLock <= kBehind, "a position in the batch must not overlap it");
   uint16_t away[kKeysPerLock + kAwaySlack];
-  uint16_t of_others[kKeysPerLock];  // whose word a string key in their home line shares
+  // keys whose home line has another string key with the same word
+  uint16_t of_others[kKeysPerLock];
   size_t away_count = 0, of_others_count = 0, next_away = 0;
-  alignas(64) char nowhere[kPlain ? kRowBytes : 1];  // becomes what is for keys that are away
-  // Behind a full line the next one is where a key may be, or will be.
+  // destination of the rows of keys that are away
+  alignas(64) char nowhere[kPlain ? kRowBytes : 1];
+  // If a line is full, a key may be, or will be, in the next line.
   const auto is_behind = [](const IndexLine& line, uint64_t hash) DE_ALWAYS_INLINE {
     return static_cast<uint32_t>(HasPassed(line, hash)) |
            static_cast<uint32_t>(line.used == kFullLine);
@@ -185,7 +187,7 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
         },
         [&](size_t, size_t at) DE_ALWAYS_INLINE { PrefetchFar(lines[at]); },
         [&](size_t j, size_t at) DE_ALWAYS_INLINE {
-          // Keys of one shard lie apart in the batch, where no hardware foresees the next.
+          // Keys of one shard are scattered in the batch, where no hardware predicts the next one.
           if (touch.source_bytes != 0) {
             PrefetchBytes(touch.source + batch.position(j) * touch.source_bytes,
                           touch.source_bytes);
@@ -294,15 +296,15 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
   if (strings) write_away(of_others, of_others_count);
 }
 
-/// Keys [begin, end) of a batch, at most kKeysPerLock, under the locks of their shards. As
-/// UpdateShard. With `plain` there is no gate and keys are integers: on_row is not asked for rows
-/// in their home line, which become plain's.
+/// Updates keys [begin, end) of a batch, at most kKeysPerLock. Requires the locks of their shards.
+/// Otherwise like UpdateShard. With `plain` there is no gate and keys are integers: rows in their
+/// home line are replaced by plain's rows without calling on_row.
 template <typename Plain, typename Batch, typename Gate, typename OnRow, typename OnRefused>
 void UpdateLocked(const Batch& batch, const Keys& keys, size_t begin, size_t end,
                   const WriteTouches& touch, const Gate* gate, const OnRow& on_row,
                   const OnRefused& on_refused, const Plain& plain) {
   if constexpr (Plain::kRowBytes != 0) {
-    // In a loop of their own, so that nobody else asks for each key whether somebody watches.
+    // Use a separate loop, so that the main loop need not check for observers at each key.
     const auto* const shards = batch.shards;
     if (std::any_of(shards + batch.first(), shards + batch.last() + 1,
                     [](const auto& shard) { return shard->watch != nullptr; })) {
@@ -313,15 +315,15 @@ void UpdateLocked(const Batch& batch, const Keys& keys, size_t begin, size_t end
   UpdateHeld(batch, keys, begin, end, touch, gate, on_row, on_refused, plain);
 }
 
-/// Calls on_row(shard, key, row, j, inserted) for every key of a shard, inserting absent keys; an
-/// inserted row's value and slots are for on_row to write. `touch` is what it reads and writes.
-/// Equal keys come in the order of the batch, others in any. The shard's lock is taken here, and
-/// dropped now and then.
+/// Calls on_row(shard, key, row, j, inserted) for every key of a shard. Inserts absent keys; on_row
+/// must then write the row's value and slots. `touch` describes the memory that on_row accesses.
+/// Equal keys are processed in the batch's order, other keys in any order. Takes the shard's lock,
+/// and releases it now and then.
 ///
-/// `gate`, or nullptr, is the table's policy at work (TableGate): a row it calls expired is passed
-/// on as inserted, a key it does not admit goes to on_refused(key, j), and it makes room between
-/// two holds of the lock. on_release() is called before the lock is dropped: until then rows that
-/// on_row was given may be written later.
+/// `gate`, or nullptr, is the table's policy (TableGate). A row that the gate calls expired is
+/// passed as inserted. A key that it does not admit is passed to on_refused(key, j). The gate
+/// evicts rows while the lock is released. on_release() is called before the lock is released:
+/// until then, on_row may defer writes to rows.
 template <typename Gate, typename OnRow, typename OnRefused = Ignored, typename OnRelease = Ignored,
           typename Plain = PlainRows<0>>
 void UpdateShard(const OneShardsKeys& batch, const Keys& keys, const WriteTouches& touch,

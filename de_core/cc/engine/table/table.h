@@ -1,21 +1,24 @@
 // The table: a hash map from keys to rows that grows while it is read, written and exported.
 //
-// Threads. Any verb may run at once with any other from any number of threads.
-//  - A row is read and written whole: no verb ever sees half of another's write to one row's value
-//    or to its value and slots together.
+// Threads. All verbs are thread-safe.
+//  - Reads and writes of a row are atomic: no verb ever sees a partial write of a row's value, or
+//  of
+//    its value and slots together.
 //  - A batch is not a transaction: other verbs may run between two of its rows.
 //  - Within one batch, several writes to one key take effect in the order of the batch.
-//  - ExportBatch visits every row that is there throughout an enumeration exactly once; rows that
-//    are inserted or erased meanwhile are visited once or not at all.
+//  - ExportBatch visits every row that exists throughout an enumeration exactly once. Rows that are
+//    inserted or erased meanwhile are visited at most once.
 //  - Adding slots (the first Apply of an optimizer), Clear, Reserve and ShrinkToFit wait for
-//    running verbs shard by shard or, for slots, once for the table. Adding and dropping slots and
-//    Clear wait for a save that asks for it.
-// Addresses of rows never leave the table, and rows move only in ShrinkToFit and when slots are
+//  running
+//    verbs: shard by shard, or for slots once for the table. Adding and dropping slots and Clear
+//    wait for a save that requires it.
+// The table never exposes addresses of rows. Rows move only in ShrinkToFit and when slots are
 // added.
 //
-// Errors. No verb throws or aborts. A verb that fails for its arguments changes nothing. A verb on
-// a batch that runs out of memory may have applied part of it, and leaves each row as it was or as
-// it should become; Reserve, ShrinkToFit, and adding or dropping slots change no row then.
+// Errors. No verb throws or aborts. A verb with invalid arguments changes nothing. A verb on a
+// batch that runs out of memory may have applied a part of the batch. Then each row has either its
+// old or its new contents. Reserve, ShrinkToFit, and adding or dropping slots change no row if they
+// fail.
 #ifndef DE_CORE_ENGINE_TABLE_H_
 #define DE_CORE_ENGINE_TABLE_H_
 
@@ -46,29 +49,30 @@ namespace de::engine {
 struct TableOptions {
   KeyType key_type = KeyType::kInt64;
   DType value_dtype = DType::kFloat32;
-  size_t dim = 1;                  ///< values a row; 1 to kMaxDim
-  uint64_t init_size = 0;          ///< rows to make room for at once
-  InitializerOptions initializer;  ///< what a key without a row reads as
-  RowPolicyOptions policy;         ///< which keys get a row, which rows go
+  size_t dim = 1;                  ///< values per row, 1 to kMaxDim
+  uint64_t init_size = 0;          ///< number of rows to reserve at once
+  InitializerOptions initializer;  ///< computes rows of keys without a row
+  RowPolicyOptions policy;         ///< admission, eviction and metadata
 };
 
-/// Most rows of a table: each shard numbers its own by 32 bits.
+/// Greatest number of rows in a table: each shard numbers its rows with 32 bits.
 inline constexpr uint64_t kMaxRows = uint64_t{kShards} * 0xffff0000;
 
 struct TableStats {
   uint64_t rows = 0;
   uint64_t index_bytes = 0;
-  uint64_t row_bytes = 0;        ///< values, padding and string references
-  uint64_t slot_bytes = 0;       ///< optimizer slots
-  uint64_t string_bytes = 0;     ///< arena of string keys and values
-  uint64_t free_bytes = 0;       ///< held for rows and index lines to come
-  double load_factor = 0;        ///< rows over index places
-  uint64_t hits = 0;             ///< keys looked up that had a row
-  uint64_t misses = 0;           ///< keys looked up that had none
-  uint64_t policy_bytes = 0;     ///< counts of keys without a row
-  uint64_t evicted = 0;          ///< rows given up by a policy
-  uint64_t refused = 0;          ///< writes of keys that were not admitted
-  std::vector<uint64_t> probes;  ///< rows found at the 1st, 2nd … line visited; last: or later
+  uint64_t row_bytes = 0;     ///< values, padding and string references
+  uint64_t slot_bytes = 0;    ///< optimizer slots
+  uint64_t string_bytes = 0;  ///< arena of string keys and values
+  uint64_t free_bytes = 0;    ///< memory reserved for future rows and index lines
+  double load_factor = 0;     ///< rows divided by index places
+  uint64_t hits = 0;          ///< keys looked up that had a row
+  uint64_t misses = 0;        ///< keys looked up that had none
+  uint64_t policy_bytes = 0;  ///< memory for counts of keys without a row
+  uint64_t evicted = 0;       ///< rows evicted by a policy
+  uint64_t refused = 0;       ///< writes of keys that were not admitted
+  /// rows found at the 1st, 2nd … visited line; the last counts all later lines
+  std::vector<uint64_t> probes;
 };
 
 class SaveChains;
@@ -83,124 +87,122 @@ class Table {
   static Status Create(TableOptions options, std::unique_ptr<Table>* table);
   ~Table();
 
-  /// Reads rows: out[i] is the row of keys[i], or its initial value. `found` (keys.size) may be
+  /// Reads rows: out[i] is the row of keys[i], or its initial row. `found` (keys.size) may be
   /// nullptr.
   Status Find(const Keys& keys, const ValuesOut& out, bool* found, Executor* executor) const;
 
-  /// As Find. While updates follow of the keys that were looked up last, it also finds out for them
-  /// what they need.
+  /// Like Find. If updates usually follow lookups of the same keys, it also prepares their update.
   Status FindToTrain(const Keys& keys, const ValuesOut& out, bool* found, Executor* executor) const;
 
-  /// As Find, and stores the initial row of every key that had none.
+  /// Like Find, but also stores the initial row of every key without a row.
   Status FindOrInsert(const Keys& keys, const ValuesOut& out, bool* found, Executor* executor);
 
   Status Contains(const Keys& keys, bool* found, Executor* executor) const;
 
-  /// Writes rows; of several rows for one key the last wins. Slots of existing rows stay.
+  /// Writes rows. If a key occurs several times, its last row wins. Existing rows keep their slots.
   Status InsertOrAssign(const Keys& keys, const Values& values, Executor* executor);
 
-  /// Where the key has a row adds `values - old_values`, or `values` where `old_values` is nullptr;
-  /// where it has none `values` becomes the row. Both (keys.size, dim).
+  /// Adds `values - old_values`, or `values` if `old_values` is nullptr, to existing rows. For a
+  /// key without a row, `values` becomes the row. Both are (keys.size, dim).
   Status AccumOrAssign(const Keys& keys, const void* values, const void* old_values,
                        Executor* executor);
 
-  /// One optimizer step. Gradients of equal keys are summed, then each key's row is updated once.
-  /// `grads` (keys.size, dim) are float, or double for float64 rows. Adds the slots of `owner`
-  /// when they are not there yet. With `average_momentum` the row's moving average is kept too.
+  /// Runs one optimizer step. Sums gradients of equal keys, then updates each key's row once.
+  /// `grads` (keys.size, dim) are float, or double for float64 rows. Adds the slots of `owner` if
+  /// they do not exist yet. With `average_momentum`, also updates the row's moving average.
   Status Apply(const OptimizerRule& rule, const std::string& owner,
                const std::vector<double>& hyper, const Keys& keys, const void* grads,
                Executor* executor, const double* average_momentum = nullptr);
 
   Status Erase(const Keys& keys, Executor* executor);
 
-  /// Erases every row for which `predicate(word, row)` holds and counts them.
+  /// Erases every row for which `predicate(word, row)` holds, and counts them.
   Status EraseIf(const std::function<bool(uint64_t word, const char* row)>& predicate,
                  uint64_t* erased);
 
   Status Clear();
-  /// Makes room for `rows` rows, at most kMaxRows, beside the index as it is.
+  /// Reserves space for `rows` rows, at most kMaxRows.
   Status Reserve(uint64_t rows);
   Status ShrinkToFit();
 
-  /// Adds slots; existing rows get their initial values.
+  /// Adds slots. Existing rows get the slots' initial values.
   Status EnsureSlots(const std::string& owner, const std::vector<SlotSpec>& specs);
 
-  /// Marks the rows of `keys` as used now; keys without one are ignored.
+  /// Marks the rows of `keys` as used now. Ignores keys without a row.
   Status Touch(const Keys& keys);
 
-  /// Reads or writes a metadata column of the rows of `keys`; of keys without one reads 0 and
-  /// writes nothing. `values`, `found` (keys.size); `found` may be nullptr.
+  /// Reads or writes a metadata column of the rows of `keys`. Keys without a row read as 0 and are
+  /// not written. `values` and `found` are (keys.size); `found` may be nullptr.
   Status ReadColumn(RowColumn column, const Keys& keys, int64_t* values, bool* found) const;
   Status WriteColumn(RowColumn column, const Keys& keys, const int64_t* values);
 
-  /// This table's candidates for FirstKept, when of all tables' rows some shall stay.
+  /// Returns this table's candidates for FirstKept, to select the rows to keep in all tables.
   Status RankCandidates(RowColumn by, const Candidates& wanted, std::vector<RowRank>* rows) const;
 
-  /// Erases the rows that rank below `kept`, as they rank when they are reached, and counts them.
+  /// Erases the rows that rank below `kept` when they are visited, and counts them.
   Status EvictBelow(RowColumn by, const RowRank& kept, uint64_t* evicted);
 
-  /// Erases all rows that have expired and counts them.
+  /// Erases all expired rows and counts them.
   Status EvictExpired(uint64_t* evicted);
 
-  /// What a policy knows beside the rows: into and out of a snapshot's metadata. Loading takes over
-  /// the counts of the keys that ShardOfKey gives to this shard of several. Of a chain of snapshots
-  /// the last tells all.
+  /// Saves and loads the policy's state that is not in the rows, as snapshot metadata. Loading
+  /// reads the counts of keys that ShardOfKey assigns to this shard. The last file of a chain has
+  /// the complete state.
   void SaveState(std::map<std::string, std::string>* metadata) const;
   Status LoadState(const std::map<std::string, std::string>& metadata, uint32_t shard_index = 0,
                    uint32_t shard_count = 1);
 
-  /// Reads one slot (keys.size, width) of `bytes` a row; a key without a row has the slot's initial
-  /// value. NotFound without the slot, FailedPrecondition where it is of other bytes.
+  /// Reads one slot (keys.size, width) of `bytes` per row. A key without a row reads as the slot's
+  /// initial value. NotFound if the slot does not exist, FailedPrecondition if its size differs.
   Status FindSlot(const std::string& owner, const std::string& name, size_t bytes, const Keys& keys,
                   char* out, bool* found) const;
 
-  /// Writes one slot (keys.size, width) of `bytes` a row of the rows that are there. Errors as
-  /// FindSlot.
+  /// Writes one slot (keys.size, width) of `bytes` per existing row. Errors as FindSlot.
   Status AssignSlot(const std::string& owner, const std::string& name, size_t bytes,
                     const Keys& keys, const char* values);
 
-  /// Makes each row that `owner` trained its moving average.
+  /// Sets each row that `owner` trained to its moving average.
   Status TakeAverages(const std::string& owner);
 
-  /// Takes an optimizer's slots out of all rows and gives their memory back.
+  /// Removes an optimizer's slots from all rows and frees their memory.
   Status DropSlots(const std::string& owner);
 
-  /// Copies the next few thousand rows and moves the cursor. Start with a fresh cursor.
+  /// Copies the next few thousand rows and advances the cursor. Start with a new cursor.
   Status ExportBatch(ExportCursor* cursor, RowBatch* batch) const;
 
-  /// Inserts or replaces rows given in the layout `from`, slots included where both have them.
+  /// Inserts or replaces rows given in the layout `from`, with the slots that both layouts have.
   Status LoadRows(const RowLayout& from, const Keys& keys, const Values& rows, Executor* executor);
 
-  /// Changes what a key without a row reads as. Rows that are there stay.
+  /// Changes the initial rows of keys without a row. Existing rows are unchanged.
   Status SetInitializer(const InitializerOptions& options);
 
   uint64_t size() const noexcept;
   TableStats Stats() const;
   const TableOptions& options() const noexcept { return options_; }
-  InitializerOptions initializer() const;  ///< the current one; options() has the first
+  InitializerOptions initializer() const;  ///< the current one; options() has the first one
   RowLayout layout() const;
 
-  /// A time stamp for a save: lookups that count as uses have it or a later one as soon as each
-  /// shard was held once. 0 where lookups do not count.
+  /// Returns a time stamp for a save. Once each shard was locked afterwards, all later lookups that
+  /// count as uses have this stamp or a later one. 0 if lookups do not count.
   int64_t MarkUses() noexcept { return policy_.count_reads() ? policy_.BeginWrite().micros : 0; }
 
-  /// The series of saves whose deltas the table keeps track of.
+  /// The series of saves for whose deltas the table tracks changes.
   SaveChains& chains() noexcept { return *chains_; }
 
  private:
-  friend class SaveSource;  ///< reads rows where they lie
+  friend class SaveSource;  ///< reads rows in place
   friend class TableGate;
 
   explicit Table(TableOptions options);
 
-  /// Working memory of one verb, kept for the next so that a step allocates nothing.
+  /// Working memory of one verb, reused by the next, so that a step allocates nothing.
   struct Scratch {
-    /// Lends one of `gradients` to a task, the same to tasks that follow each other, for then it is
-    /// in the cache.
+    /// Lends one of `gradients` to a task. Consecutive tasks get the same one, because it is in the
+    /// cache.
     class SumLease;
     Partition partition;
-    GradientSum gradients[kShards];  ///< as many as there are tasks at most
-    std::atomic<uint32_t> lent{0};   ///< bit i: gradients[i] is
+    GradientSum gradients[kShards];  ///< at least one per task
+    std::atomic<uint32_t> lent{0};   ///< bit i: gradients[i] is lent
   };
   class ScratchLease;
 
@@ -257,10 +259,10 @@ class Table {
   RowLayout layout_;
   RowPolicy policy_;
   std::unique_ptr<const Initializer> initializer_;
-  Arena arena_;                                 ///< of all shards' rows and index lines
+  Arena arena_;                                 ///< memory of all shards' rows and index lines
   std::vector<std::unique_ptr<Shard>> shards_;  // (kShards)
-  /// Held by what replaces all rows or lays them out anew, and by a save that they must not
-  /// overtake; taken before all other locks.
+  /// Held while all rows are replaced or relaid out, and by a save that must not be outdated
+  /// meanwhile. Taken before all other locks.
   std::mutex replacing_lock_;
   mutable ShardLock layout_lock_;  ///< guards layout_ and initializer_; every verb holds it shared
   mutable std::atomic<uint64_t> hits_{0};

@@ -10,12 +10,12 @@
 namespace de::engine {
 namespace {
 
-// Rows that an optimizer's kernel updates at once: few enough to be in the nearest cache still.
+// Rows updated by one call of an optimizer's kernel. Few enough to stay in the first-level cache.
 constexpr size_t kRowsPerKernel = 8;
 
-/// Keys of a shard that a lookup found no row of.
+/// Keys of a shard for which a lookup found no row.
 struct ListedKeys {
-  const std::unique_ptr<Shard>* shards;  // (kShards) of the table
+  const std::unique_ptr<Shard>* shards;  // (kShards) the table's shards
   const OneShardsKeys* of;
   const uint32_t* list;  // (size)
   size_t size;
@@ -29,8 +29,8 @@ struct ListedKeys {
   size_t position(size_t i) const noexcept { return of->position(list[i]); }
 };
 
-/// UpdateShard for keys whose rows a lookup found; there is no gate. `gradient(j)` is what is added
-/// to row j, `bytes` of it. Rows that may have moved since are looked for again.
+/// UpdateShard for keys whose rows a lookup found, without a gate. `gradient(j)` points to the
+/// `bytes` to add to row j. Finds rows again that may have moved since.
 template <typename Gradient, typename OnRow, typename OnRelease>
 void UpdateKnown(const OneShardsKeys& batch, const Keys& keys, const KnownKeys::OfShard& known,
                  size_t row_bytes, size_t bytes, const Gradient& gradient, const OnRow& on_row,
@@ -107,7 +107,7 @@ Status Table::Apply(const OptimizerRule& rule, const std::string& owner,
   });
 }
 
-/// Apply where the slots are there, the average's last.
+/// Apply, once the slots exist. The average's slot is last.
 Status Table::Step(const OptimizerRule& rule, const std::string& owner,
                    const std::vector<SlotSpec>& specs, const std::vector<double>& hyper,
                    const Keys& keys, const void* grads, Executor* executor,
@@ -133,7 +133,7 @@ Status Table::Step(const OptimizerRule& rule, const std::string& owner,
     offsets.push_back(slot->offset);
     touched = std::max(touched, slot->offset + slot->bytes());
   }
-  // What a lookup of the same keys learnt, if there was one.
+  // The findings of a lookup of the same keys, if any.
   std::unique_ptr<KnownKeys> known = memo_.Take(keys);
   const Status status = Guarded([&]() -> Status {
     if (keys.size == 0) return Status::Ok();

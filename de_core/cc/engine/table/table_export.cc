@@ -1,4 +1,4 @@
-// Enumeration: rows copied out a segment at a time.
+// Enumeration: copies rows out, one segment at a time.
 #include <cstring>
 
 #include "de_core/cc/engine/base/guard.h"
@@ -20,12 +20,12 @@ Status Table::ExportBatch(ExportCursor* cursor, RowBatch* batch) const {
     batch->values.clear();
     batch->bytes.clear();
     batch->hash_begin = cursor->next_hash;
-    std::vector<size_t> lengths;  // of keys, then of values, row by row
+    std::vector<size_t> lengths;  // lengths of keys, then of values, row by row
     {
       const Shard& shard = *shards_[ShardOfHash(cursor->next_hash)];
       const std::shared_lock<ShardLock> guard(shard.lock);
       batch->hash_last = shard.VisitSegment(cursor->next_hash, [&](uint64_t word, uint32_t number) {
-        // A segment that grew since the cursor entered it may begin before the cursor.
+        // A segment that grew after the cursor entered it may begin before the cursor.
         if (Mix64(word) < cursor->next_hash) return;
         const char* row = shard.Row(number);
         if (policy_.Expired(row, now)) return;

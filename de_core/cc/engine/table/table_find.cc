@@ -12,31 +12,31 @@
 namespace de::engine {
 namespace {
 
-// Keys read under one hold of the locks: bounds how long a writer waits.
+// Keys read per lock: bounds how long a writer waits.
 constexpr size_t kKeysPerChunk = 2048;
-// Rows of keys without one that are drawn together: so many that the branch to that, which nobody
-// can predict, is rare, and so few that memory asked for before is still on its way behind them.
+// Initial rows drawn together. Large enough that the unpredictable branch to drawing is rare. Small
+// enough that memory prefetched before it still arrives meanwhile.
 constexpr size_t kAbsentRows = 32;
-// Steps of the pipeline between a key's probe and the end of its use.
+// Pipeline steps from a key's probe to the end of its use.
 constexpr size_t kStepsToUse = 2 * kPipelineLag / kPipelineStride;
-// Keys that are not in their home line and not sorted out yet, at most.
+// Greatest number of unresolved keys that are not in their home line.
 constexpr size_t kAwayRing = 128;
 static_assert(kAwayRing >= 3 * kPipelineLag + kPipelineStride + 2 * kAbsentRows,
               "a key must not be overwritten before it is sorted out");
-// Of a list of such keys, what may be written behind its end.
+// Entries that may be written past the end of a list of such keys.
 constexpr size_t kAwaySlack = 8;
-// Keys a thread must have to be worth waking.
+// Least number of keys per thread that is worth waking it.
 constexpr size_t kKeysPerThread = 4096;
-// Tasks for each thread: one that begins late leaves some to the others.
+// Tasks per thread: a thread that starts late leaves some to the others.
 constexpr size_t kTasksPerThread = 4;
 
-/// Keys that are taken as they come: the i-th is that of position first + i.
+/// Keys in the batch's order: key i is at position first + i.
 struct Consecutive {
   size_t first;
   size_t operator()(size_t i) const noexcept { return first + i; }
 };
 
-/// The line behind the home line of a hash, where keys go that it had no place for.
+/// Returns the line after a hash's home line, where overflowing keys go.
 inline const IndexLine* LineAfterHome(const Shard::Reader& reader, uint64_t hash) noexcept {
   const auto& place = *reinterpret_cast<const Shard::Place*>(
       reader.directory + (hash >> reader.shift) * sizeof(Shard::Place));
@@ -77,7 +77,7 @@ void Table::ReadStrings(const char* row, size_t position, const ValuesOut& out) 
   }
 }
 
-// Whether a row that was found still lives; if so it counts as used where the policy says so.
+// Returns whether a found row has not expired. If so, records a use if the policy counts lookups.
 bool Table::UseRow(char* row, const Stamp& now, bool used) const noexcept {
   if (policy_.Expired(row, now)) return false;
   if (used && policy_.options().count_reads) policy_.TouchShared(row, now);
@@ -87,11 +87,11 @@ bool Table::UseRow(char* row, const Stamp& now, bool used) const noexcept {
 template <bool kStrings, size_t kRowBytes, typename PositionOf>
 size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_shard, size_t count,
                          const PositionOf& position_of, const ValuesOut& out, bool* found) const {
-  // What a reader needs of each shard, and of the layout they share.
+  // The data of each shard that a reader needs, and the layout that all share.
   Shard::Reader readers[kShards];
   for (uint32_t i = first_shard; i <= last_shard; ++i) readers[i] = shards_[i]->reader(i);
   const Slab::Map map = shards_[first_shard]->slab().map();
-  // Rows of a width known here are plain values, and nobody watches them being read.
+  // Rows of constant width are plain values, and no policy observes their reads.
   constexpr bool kPlain = kRowBytes != 0;
   const size_t value_bytes = kPlain ? kRowBytes : layout_.value_bytes();
   const bool values_wanted = kPlain || out.data != nullptr || out.strings != nullptr;
@@ -129,16 +129,16 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
     const uint64_t hash = hashes[at] = Mix64(words[at]);
     return readers[ShardOfHash(hash)].HomeLine(hash);
   };
-  // Keys that are not in their home line: settled when all others are, so that neither a branch
-  // that cannot be predicted nor a line that was not asked for holds up the pipeline.
+  // Keys that are not in their home line are resolved after all others. So neither an unpredictable
+  // branch nor a line that was not prefetched stalls the pipeline.
   uint16_t away[kKeysPerChunk + kAwaySlack];
   size_t away_count = 0;
   size_t next_away = 0;
-  // Of plain values: those of them that the home line shows to be nowhere are sorted out, and their
-  // rows written, while the memory of other keys is on its way.
+  // For plain values: keys that the home line proves absent are handled, and their rows written,
+  // while memory of other keys is loading.
   uint64_t away_hashes[kAwayRing];
   const IndexLine* away_lines[kAwayRing];
-  size_t away_then[kStepsToUse] = {};  // what away_count was, by step of the pipeline
+  size_t away_then[kStepsToUse] = {};  // away_count at each recent step of the pipeline
   size_t elsewhere_count = 0;
   const auto write_absent = [&](size_t last) DE_ALWAYS_INLINE {
     uint64_t absent_words[kAbsentRows];
@@ -165,8 +165,8 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
         [&](size_t j, size_t at) DE_ALWAYS_INLINE {
           const HomeProbe probe = ProbeHome(*lines[at], words[at]);
           char* const row = map.RowIn(readers[ShardOfHash(hashes[at])].extents, probe.row);
-          // A key that is away is given another row, which is in memory, and nothing more; but not
-          // a key of a string, for it would be compared with that row's.
+          // A key that is away gets a placeholder row in memory. A string key gets none, because it
+          // would be compared with that row's key.
           rows[at] = kStrings && probe.away != 0 ? nullptr : row;
           away[away_count] = static_cast<uint16_t>(j);
           if constexpr (kPlain) {
@@ -211,7 +211,7 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
         [&](size_t used) DE_ALWAYS_INLINE {
           if (!kPlain) return;
           size_t& then = away_then[used / kPipelineStride % kStepsToUse];
-          const size_t due = then;  // all of them were used by now
+          const size_t due = then;  // all earlier keys are done by now
           then = away_count;
           if (due >= next_away + kAbsentRows) write_absent(next_away + kAbsentRows);
         });
@@ -285,7 +285,7 @@ void Table::FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOu
           FindLocked<kStrings, kRowBytes>(keys, 0, kShards - 1, count, Consecutive{at}, out, found);
       continue;
     }
-    // A writer is at work in some shard: go shard by shard and wait only for that one.
+    // A writer is working in some shard. Process shard by shard, and wait only for that one.
     uint16_t order[kKeysPerChunk];
     uint16_t begins[kShards + 1] = {};
     uint8_t shard_of[kKeysPerChunk];
@@ -315,7 +315,7 @@ Status Table::Find(const Keys& keys, const ValuesOut& out, bool* found, Executor
   DE_RETURN_IF_ERROR(Prepare(keys));
   return Guarded([&]() -> Status {
     const std::shared_lock<ShardLock> hold(layout_lock_);
-    // Common widths get copies of a width known to the compiler; all others share one.
+    // Common widths get specialized copies. All other widths share one.
     const auto find_range = [&] {
       if (options_.key_type == KeyType::kString) return &Table::FindRange<true, 0>;
       switch (out.data != nullptr && !policy_.watches_reads() ? layout_.value_bytes() : 0) {

@@ -1,4 +1,4 @@
-// Lookups that an update of the same keys will follow.
+// Lookups that will be followed by an update of the same keys.
 #include <cstring>
 
 #include "de_core/cc/engine/base/prefetch.h"
@@ -9,17 +9,17 @@
 namespace de::engine {
 namespace {
 
-// Distinct keys read under one hold of a shard's lock: bounds how long a writer waits.
+// Distinct keys read per lock of a shard: bounds how long a writer waits.
 constexpr size_t kKeysPerHold = 1024;
-// Rows of keys without one that are drawn together.
+// Initial rows drawn together.
 constexpr size_t kAbsentRows = 32;
-// A batch smaller than this is not worth the memory that a memo of it takes.
+// A smaller batch is not worth the memory of a memo.
 constexpr size_t kKeysWorthKnowing = 64;
 
 }  // namespace
 
-// Reads the rows of a shard's distinct keys to where they first occur, and copies them to where
-// they occur again. Returns how many keys of the group had a row.
+// Reads the rows of a shard's distinct keys to their first occurrences, and copies them to their
+// other occurrences. Returns how many keys of the group have a row.
 template <size_t kRowBytes>
 size_t Table::FindGroup(const Keys& keys, uint32_t number, const ShardKeys& group,
                         const ValuesOut& out, bool* found, KnownKeys::OfShard* known) const {
@@ -32,13 +32,14 @@ size_t Table::FindGroup(const Keys& keys, uint32_t number, const ShardKeys& grou
   const auto row_out = [&](size_t j) DE_ALWAYS_INLINE {
     return out.data + static_cast<size_t>(unique.positions[j]) * bytes;
   };
-  size_t absent = 0;  // distinct keys
+  size_t absent = 0;  // number of distinct keys without a row
   uint64_t absent_words[kAbsentRows];
   void* absent_rows[kAbsentRows];
   for (size_t begin = 0; begin < unique.count; begin += kKeysPerHold) {
     const size_t end = std::min(unique.count, begin + kKeysPerHold);
     const std::shared_lock<ShardLock> guard(shard.lock);
-    // If it changes between two holds the earlier numbers are void, as the first one tells.
+    // If rows are renumbered between two locks, the numbers are invalid. So record the first
+    // counter.
     if (begin == 0) known->renumbered = shard.renumbered();
     const Shard::Reader reader = shard.reader(number);
     const Slab::Map map = shard.slab().map();
@@ -59,7 +60,7 @@ size_t Table::FindGroup(const Keys& keys, uint32_t number, const ShardKeys& grou
           const HomeProbe probe = ProbeHome(*lines[at], unique.words[j]);
           numbers[j] = probe.row;
           rows[at] = map.Row(probe.row);
-          // Behind a full line the next one is where the key may be.
+          // If a line is full, the key may be in the next line.
           const auto passed = static_cast<size_t>(HasPassed(*lines[at], hashes[at]));
           PrefetchFar(lines[at] + (passed & probe.away));
           away[away_count] = static_cast<uint16_t>(j - begin);

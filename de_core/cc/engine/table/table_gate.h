@@ -1,4 +1,4 @@
-// A table's policy while one verb writes: what UpdateShard asks for each key.
+// A table's policy during one write verb: UpdateShard consults it for each key.
 #ifndef DE_CORE_ENGINE_TABLE_GATE_H_
 #define DE_CORE_ENGINE_TABLE_GATE_H_
 
@@ -7,18 +7,18 @@
 
 namespace de::engine {
 
-/// Bytes of a shard's rows, index and strings in use.
+/// Bytes used by a shard's rows, index and strings.
 inline uint64_t WeightOf(const Shard& shard) noexcept {
   return shard.size() * shard.slab().stride() + shard.index_bytes() + shard.arena().live_bytes();
 }
 
 class TableGate {
  public:
-  /// `admits_all`: the verb writes what its caller says, whatever the admission.
+  /// `admits_all`: the verb writes explicit rows, without admission.
   TableGate(Table* table, const Stamp& stamp, bool admits_all) noexcept
       : table_(table), stamp_(stamp), admits_all_(admits_all || table->policy_.admits_all()) {}
 
-  /// The gate, or nullptr where the policy has nothing to say.
+  /// Returns the gate, or nullptr if the policy affects no write.
   const TableGate* active() const noexcept {
     const RowPolicy& policy = table_->policy_;
     return policy.expires() || policy.bounded() || !admits_all_ ? this : nullptr;
@@ -32,7 +32,7 @@ class TableGate {
     if (table_->policy_.bounded()) table_->MakeRoom();
   }
 
-  /// Notes what a shard weighs; under its lock.
+  /// Records a shard's size. Requires its lock.
   void Weigh(const Shard& shard, const ShardKeys& group) const noexcept {
     if (table_->policy_.options().max_bytes == 0 || group.count == 0) return;
     table_->policy_.weights[ShardOfHash(Mix64(group.words[0]))].store(WeightOf(shard),

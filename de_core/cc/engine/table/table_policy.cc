@@ -1,4 +1,4 @@
-// Verbs on the metadata of rows, and those that give rows up.
+// Verbs on the metadata of rows, and eviction.
 #include <algorithm>
 #include <cstring>
 
@@ -12,13 +12,13 @@
 namespace de::engine {
 namespace {
 
-// A full table gives up one row in so many at once: a bound is searched that seldom.
+// A full table evicts this fraction (1 / 16) of its rows at once, so that it rarely searches.
 constexpr uint64_t kEvictedPart = 16;
 constexpr const char* kStepsKey = "de.steps";
 constexpr const char* kAdmissionKey = "de.admission";
 
-/// What decides between rows of one rank. Not the hash itself, which says where a row lies: then
-/// the rows that stay would crowd in the last shards. It tells which word it is of.
+/// Orders rows of equal rank. It is not the hash itself, which determines a row's position:
+/// otherwise the remaining rows would accumulate in the last shards. The tie determines the word.
 uint64_t TieOf(uint64_t word) noexcept { return Mix64(Mix64(word)); }
 uint64_t HashOfTie(uint64_t tie) noexcept { return UnMix64(tie); }
 
@@ -39,7 +39,8 @@ Status Table::CheckColumn(RowColumn column) const {
       std::string(NameOf(column)) + "'");
 }
 
-// Rows in the order of the index, whose reads overlap. Shared locks, a segment at a time.
+// Visits rows in the order of the index, whose reads overlap. Holds shared locks, one segment at a
+// time.
 template <typename Visit>
 void Table::ForEachRow(const Visit& visit) const {
   std::vector<std::pair<uint64_t, const char*>> rows;
@@ -64,7 +65,7 @@ void Table::ForEachRow(const Visit& visit) const {
   }
 }
 
-// Erases those of the rows (word, row) of a shard that `which` says. Under its lock.
+// Erases the rows (word, row) of a shard that `which` selects. Requires its lock.
 template <typename Which>
 uint64_t Table::EraseListed(Shard& shard, const std::vector<std::pair<uint64_t, uint32_t>>& rows,
                             const Which& which) {
@@ -86,12 +87,13 @@ uint64_t Table::EraseListed(Shard& shard, const std::vector<std::pair<uint64_t, 
   return erased;
 }
 
-// Erases rows of the segment of *hash and moves *hash to the segment's last; returns their number.
+// Erases selected rows of the segment of *hash, and sets *hash to the segment's last hash. Returns
+// the number of erased rows.
 template <typename Which>
 uint64_t Table::EraseSegment(uint64_t* hash, const Which& which) {
   Shard& shard = *shards_[ShardOfHash(*hash)];
   std::vector<std::pair<uint64_t, uint32_t>> rows;
-  // One segment under one hold of the lock, so that others get in between.
+  // Lock one segment at a time, so that other verbs can run in between.
   const std::lock_guard<ShardLock> guard(shard.lock);
   *hash =
       shard.VisitSegment(*hash, [&](uint64_t word, uint32_t row) { rows.emplace_back(word, row); });
@@ -127,7 +129,7 @@ std::vector<RowRank> Table::Choose(RowColumn by, const Candidates& wanted) const
   return selection.Take();
 }
 
-// As the rows rank when they are reached: one that was used meanwhile stays.
+// Ranks rows when they are visited: a row that was used meanwhile stays.
 bool Table::IsBelow(RowColumn by, const RowRank& kept, uint64_t word, const char* row) const {
   return RowRank{RankOf(policy_.Read(row, by)), TieOf(word)} < kept;
 }
@@ -139,14 +141,15 @@ uint64_t Table::EraseBelow(RowColumn by, const RowRank& kept) {
   return erased;
 }
 
-// EraseBelow for rows that are known: those of `chosen` that still rank below `kept`.
+// EraseBelow for known rows: erases those of `chosen` that still rank below `kept`.
 uint64_t Table::EraseChosen(RowColumn by, const RowRank& kept, const std::vector<RowRank>& chosen) {
   std::vector<uint64_t> hashes;
   for (const RowRank& row : chosen) {
     if (row < kept) hashes.push_back(HashOfTie(row.hash));
   }
-  std::sort(hashes.begin(), hashes.end());  // by shard, and there in the order of the index
-  // String keys of one word are visited together.
+  // by shard, and within a shard in the order of the index
+  std::sort(hashes.begin(), hashes.end());
+  // String keys of equal word are visited together.
   hashes.erase(std::unique(hashes.begin(), hashes.end()), hashes.end());
   uint64_t erased = 0;
   std::vector<std::pair<uint64_t, uint32_t>> rows;
@@ -209,7 +212,7 @@ uint64_t Table::RowsTooMany() const noexcept {
   };
   uint64_t too_many = bounds.max_rows > 0 ? surplus(rows, bounds.max_rows) : 0;
   if (bounds.max_bytes > 0 && rows > 0) {
-    // The index keeps its size: what it does not leave to the rows, rows must give up.
+    // The index does not shrink, so rows must fit in the remaining bytes.
     uint64_t index = 0;
     if (bytes > bounds.max_bytes) {
       for (const auto& shard : shards_) {
@@ -246,8 +249,8 @@ void Table::MakeRoom() {
   }
 }
 
-// Searches some rows for expired ones: once through the table while twice as many rows are written
-// as it has. Whole segments: what one visits too much the next leaves out.
+// Searches some rows for expired ones: the whole table while twice as many rows are written as it
+// has. Visits whole segments; extra rows are deducted from the next search.
 void Table::SweepExpired(uint64_t rows) {
   auto& credit = policy_.sweep_credit;
   if (credit.fetch_add(static_cast<int64_t>(rows), std::memory_order_relaxed) < 0) return;
@@ -274,7 +277,7 @@ void Table::AfterWrite(size_t keys) {
   if (policy_.expires()) SweepExpired(keys / 2);
 }
 
-// Calls on_row(row, position) for every key that has a row, under its shard's lock.
+// Calls on_row(row, position) for every key with a row, under its shard's lock.
 template <typename OnRow>
 Status Table::ForEachFound(const Keys& keys, bool write, const OnRow& on_row) const {
   DE_RETURN_IF_ERROR(Prepare(keys));

@@ -11,7 +11,7 @@
 
 namespace de::engine {
 
-/// Takes a Scratch from the table, or a new one when all are lent, and returns it at the end.
+/// Takes a Scratch from the table, or creates one if all are in use. Returns it in the destructor.
 class Table::ScratchLease {
  public:
   explicit ScratchLease(const Table& table) : table_(table) {
@@ -25,7 +25,8 @@ class Table::ScratchLease {
   }
   ~ScratchLease() {
     const std::lock_guard<std::mutex> guard(table_.scratch_mutex_);
-    // Never more spares than verbs that ran at once; a failed push only costs the spare.
+    // Keep at most as many spares as verbs ran in parallel. If push_back fails, only the spare is
+    // lost.
     if (table_.scratch_.size() < table_.scratch_.capacity() || table_.scratch_.size() < 8) {
       try {
         table_.scratch_.push_back(std::move(scratch_));

@@ -1,4 +1,4 @@
-// Verbs on the slots of rows: what optimizers keep there.
+// Verbs on slots, in which optimizers keep their state.
 #include <mutex>
 #include <shared_mutex>
 
@@ -14,8 +14,8 @@ Status NoSuchSlot(const std::string& owner, const std::string& name) {
                           owner + "/" + name + "'");
 }
 
-/// Errors unless a slot is there as the caller knows it: another thread may drop an optimizer's
-/// slots and add others of the same name.
+/// Checks that a slot still exists with the caller's size. Another thread may have dropped an
+/// optimizer's slots and added others of the same name.
 Status CheckSlot(const RowSlot* slot, const std::string& owner, const std::string& name,
                  size_t bytes) {
   if (slot == nullptr) return NoSuchSlot(owner, name);
@@ -120,11 +120,11 @@ Status Table::DropSlots(const std::string& owner) {
   });
 }
 
-/// Moves all rows to a layout with slots appended or taken away, or throws std::bad_alloc and
-/// changes nothing. Takes the memory of the rows as they are beside them. Nobody else uses the
-/// table meanwhile.
+/// Copies all rows to a layout with slots added or removed. If it throws std::bad_alloc, it has
+/// changed nothing. Needs memory for a second copy of the rows. Nothing else may use the table
+/// meanwhile.
 void Table::Relayout(RowLayout layout) {
-  // A base holds the slots that go: the next delta must replace it.
+  // A base has the dropped slots, so the next delta must replace everything.
   const bool dropped = layout.slots().size() < layout_.slots().size();
   std::vector<Slab> rows;
   rows.reserve(kShards);
@@ -136,7 +136,7 @@ void Table::Relayout(RowLayout layout) {
     shards_[i]->Adopt(&rows[i], layout);
   }
   layout_ = std::move(layout);
-  rows.clear();  // no row of the old layout will be asked for
+  rows.clear();  // no observer will need rows of the old layout
   arena_.Trim();
 }
 

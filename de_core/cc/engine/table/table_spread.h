@@ -1,4 +1,4 @@
-// Spreads what a verb writes over shards and threads.
+// Distributes a verb's writes over shards and threads.
 #ifndef DE_CORE_ENGINE_TABLE_SPREAD_H_
 #define DE_CORE_ENGINE_TABLE_SPREAD_H_
 
@@ -13,14 +13,15 @@
 
 namespace de::engine {
 
-/// Bytes that a batch must move where they are not: one thread needs some 100 microseconds for it.
+/// A batch that touches fewer uncached bytes than this stays on one thread (about 100 us of work).
 inline constexpr size_t kBytesWorthThreads = size_t{3} << 19;
-/// Threads that may each read all keys of a batch: more would read longer than they write.
+/// Greatest number of threads that each read all keys of a batch. More threads would spend more
+/// time reading than writing.
 inline constexpr size_t kMostReaders = 4;
 
-/// Calls per_shard(shard, its keys) for every shard with keys in the batch, and returns a failure
-/// of one, if there is any, when all are done. `partition` is that of the keys if it `is_built`, or
-/// else becomes it.
+/// Calls per_shard(shard, keys) for every shard with keys in the batch. When all are done, returns
+/// the Status of a failed call, or OK. If `is_built`, `partition` is the partition of the keys;
+/// otherwise it is built.
 template <typename PerShard>
 Status ForEachGroup(const Keys& keys, Partition* partition, bool is_built, Executor* executor,
                     const PerShard& per_shard) {
@@ -41,7 +42,7 @@ Status ForEachGroup(const Keys& keys, Partition* partition, bool is_built, Execu
   return failure.Take();
 }
 
-// Calls per_shard(its keys) for every shard with keys in the batch, which writes them.
+// Calls per_shard(keys) for every shard with keys in the batch. The call writes these keys.
 template <typename PerShard>
 Status Table::ForEachShard(const Keys& keys, Executor* executor, const PerShard& per_shard) {
   DE_RETURN_IF_ERROR(Prepare(keys));
@@ -58,10 +59,10 @@ Status Table::ForEachShard(const Keys& keys, Executor* executor, const PerShard&
   });
 }
 
-// UpdateShard for all keys; on_row and on_refused are given positions in the batch. Without a gate
-// keys are taken as they come, by one thread or by a few that have some of the shards each, under
-// the locks of all these shards, unless others hold some of them: sorting the keys by shard would
-// take as long as writing some of the rows.
+// UpdateShard for all keys. on_row and on_refused receive positions in the batch. Without a gate,
+// keys are processed in the batch's order: by one thread, or by a few threads that each have some
+// shards. It holds the locks of all these shards. If others hold some of the locks, it sorts the
+// keys by shard instead, which takes as long as writing some of the rows.
 template <typename Plain, typename OnRow, typename OnRefused>
 Status Table::UpdateRows(const Keys& keys, Executor* executor, const WriteTouches& touch,
                          const TableGate& gate, const OnRow& on_row, const OnRefused& on_refused,
@@ -76,7 +77,8 @@ Status Table::UpdateRows(const Keys& keys, Executor* executor, const WriteTouche
         [&](const IndexKey& key, size_t j) { on_refused(key, batch.position(j)); }, Ignored{},
         plain);
   };
-  // A key and its index line are some 128 bytes. Strings are hashed once, so they are sorted.
+  // A key and its index line take about 128 bytes. String keys are hashed only once, so they are
+  // sorted.
   const size_t bytes = keys.size * (2 * sizeof(IndexLine) + touch.row_bytes);
   const bool strings = keys.strings != nullptr;
   Executor* const threads =
@@ -85,7 +87,7 @@ Status Table::UpdateRows(const Keys& keys, Executor* executor, const WriteTouche
   if (sorted || gate.active() != nullptr) {
     return ForEachShard(keys, executor, one_shard);
   }
-  // False where others hold some of the locks.
+  // Returns false if others hold some of the locks.
   const auto as_they_come = [&](const auto& batch, size_t begin, size_t end) {
     for (uint32_t i = batch.first(); i <= batch.last(); ++i) shards_[i]->lock.LetReadersIn();
     arena_.Prefault();

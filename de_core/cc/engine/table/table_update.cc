@@ -11,7 +11,7 @@
 namespace de::engine {
 namespace {
 
-/// row += to - from, or row += to where `from` is nullptr.
+/// row += to - from, or row += to if `from` is nullptr.
 using AddValues = void (*)(char* row, const char* to, const char* from, size_t dim) noexcept;
 
 template <typename T, typename Sum>
@@ -28,13 +28,13 @@ void AddElements(char* row, const char* to, const char* from, size_t dim, const 
 
 template <typename T>
 void AddIntegers(char* row, const char* to, const char* from, size_t dim) noexcept {
-  // Unsigned, so that overflow wraps as it does in TensorFlow.
+  // Unsigned, so that overflow wraps as in TensorFlow.
   using U = std::make_unsigned_t<T>;
   AddElements<U>(row, to, from, dim,
                  [](U value, U term, U less) { return static_cast<U>(value + term - less); });
 }
 
-/// Addition of values of `dtype`; nullptr for types without one.
+/// Returns the addition of values of `dtype`, or nullptr for types without one.
 AddValues AdditionOf(DType dtype) {
   const AddValues integers = VisitInteger<AddValues>(dtype, nullptr, [](auto tag) -> AddValues {
     return &AddIntegers<typename decltype(tag)::type>;
@@ -53,8 +53,8 @@ AddValues AdditionOf(DType dtype) {
 
 }  // namespace
 
-/// Writes a row's strings: all, or none where memory runs out, and then a row that was `inserted`
-/// is no more.
+/// Writes a row's strings: all, or none if memory runs out. Then a row that was `inserted` is
+/// erased again.
 void Table::WriteStrings(Shard& shard, const IndexKey& key, char* row, size_t position,
                          const Values& values, bool inserted) const {
   try {
@@ -157,7 +157,7 @@ Status Table::FindOrInsert(const Keys& keys, const ValuesOut& out, bool* found,
 void Table::WriteInitial(Shard& shard, const IndexKey& key, char* row) const {
   layout_.FillSlots(row, 0);
   if (options_.value_dtype != DType::kString) return initializer_->Fill(key.word, row);
-  for (size_t i = 0; i < options_.dim; ++i) {  // the strings of an expired row
+  for (size_t i = 0; i < options_.dim; ++i) {  // free the strings of an expired row
     char* at = row + i * sizeof(StringArena::Ref);
     shard.arena().Free(StringArena::LoadRef(at));
     StringArena::StoreRef(at, 0);
@@ -196,7 +196,7 @@ Status Table::LoadRows(const RowLayout& from, const Keys& keys, const Values& ro
             CopyBytes(row, source, layout_.value_bytes());
           }
           layout_.FillSlots(row, 0);
-          policy_.Touch(row, stamp);  // what the rows come without
+          policy_.Touch(row, stamp);  // the incoming rows have no metadata
           for (const auto& [to, slot] : shared) {
             CopyBytes(row + to->offset, source + slot->offset, slot->bytes());
           }

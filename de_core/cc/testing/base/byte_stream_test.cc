@@ -1,4 +1,4 @@
-// Reads of a span end inside it or are errors.
+// Reads of a span either end inside it or are errors.
 #include "de_core/cc/engine/base/byte_stream.h"
 
 #include <gtest/gtest.h>

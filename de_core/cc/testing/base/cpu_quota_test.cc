@@ -1,4 +1,4 @@
-// Quotas of both versions of control groups, in files laid out as the system's.
+// Quotas of control groups, versions 1 and 2, in files laid out as in Linux.
 #include "de_core/cc/engine/base/cpu_quota.h"
 
 #include <gtest/gtest.h>

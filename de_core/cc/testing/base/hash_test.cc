@@ -1,4 +1,4 @@
-// The hashes are promises that outlive a build: files and processes rely on these very numbers.
+// The hashes must never change: files and processes rely on these numbers.
 #include "de_core/cc/engine/base/hash.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST(Hash, ShardOfKeyIsWhatItEverWas) {
 }
 
 TEST(Hash, HashBytesReadsNothingBehindTheString) {
-  // On the heap without a terminator, so that a sanitizer sees a byte too many.
+  // On the heap without a terminator, so that a sanitizer detects an extra byte.
   for (size_t length = 0; length < 40; ++length) {
     const std::vector<char> bytes(length, 'q');
     EXPECT_EQ(HashBytes({bytes.data(), length}), HashBytes(std::string(length, 'q')));

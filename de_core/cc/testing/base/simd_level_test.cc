@@ -1,4 +1,4 @@
-// Which vectors are used: by the processor, and by DE_SIMD.
+// Selection of the SIMD level by the processor and by DE_SIMD.
 #include "de_core/cc/engine/base/simd_level.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Sorting by hash, beside std::sort.
+// Sorting by hash, compared with std::sort.
 #include "de_core/cc/engine/batch/bucket_sort.h"
 
 #include <gtest/gtest.h>

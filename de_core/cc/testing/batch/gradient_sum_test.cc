@@ -1,4 +1,4 @@
-// Gradients of equal keys summed, against a plain loop over a map.
+// Sums of gradients of equal keys, compared with a loop over a map.
 #include "de_core/cc/engine/batch/gradient_sum.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace de::engine {
 namespace {
 
-/// A batch of integer keys as one group, as if one shard held them all.
+/// A batch of integer keys as one group, as if one shard held all of them.
 struct Batch {
   explicit Batch(std::vector<int64_t> keys) : numbers(std::move(keys)) {
     for (size_t i = 0; i < numbers.size(); ++i) {
@@ -67,7 +67,7 @@ TEST(GradientSum, AddsUpEqualKeysInTheOrderOfTheBatch) {
 TEST(GradientSum, AnyNumberOfKeysFitsTheMap) {
   GradientSum sum;
   std::mt19937_64 random(6);
-  for (const size_t size : {0xfffe, 0xffff, 0x10000, 70001}) {  // about the most of 16 bits
+  for (const size_t size : {0xfffe, 0xffff, 0x10000, 70001}) {  // near the limit of 16 bits
     std::vector<int64_t> keys(size);
     for (int64_t& key : keys) key = static_cast<int64_t>(random() % (2 * size));
     ExpectSums<float>(&sum, Batch(keys), 1);
@@ -85,7 +85,7 @@ TEST(GradientSum, AKeyThatOccursOnceIsNotCopied) {
 }
 
 TEST(GradientSum, KeysThatMeetInTheMapAreDistinct) {
-  std::vector<int64_t> keys;  // their hashes end alike, so that all begin at one place of the map
+  std::vector<int64_t> keys;  // with equal low hash bits, so that all start at one place of the map
   for (uint64_t i = 0; i < 300; ++i) keys.push_back(static_cast<int64_t>(UnMix64(i % 200 << 20)));
   GradientSum sum;
   ExpectSums<float>(&sum, Batch(keys), 8);

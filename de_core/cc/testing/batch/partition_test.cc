@@ -1,4 +1,4 @@
-// A batch sorted by shard: complete, in order, and the same on any number of threads.
+// A batch sorted by shard: complete, in order, and the same with any number of threads.
 #include "de_core/cc/engine/batch/partition.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Keys picked from a batch by their shards, against a walk over the batch.
+// Keys selected from a batch by their shards, compared with a loop over the batch.
 #include "de_core/cc/engine/batch/picked_keys.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 using Picked = std::vector<std::pair<uint32_t, uint64_t>>;  // (position, hash)
 
-/// Checks all that [begin, end) of the batch gives for these shards.
+/// Checks the selection from [begin, end) of the batch for these shards.
 void Check(const Keys& keys, const std::vector<uint64_t>& words, size_t begin, size_t end,
            uint32_t first, uint32_t last) {
   Picked wanted, got;
@@ -40,7 +40,7 @@ void Check(const Keys& keys, const std::vector<uint64_t>& words, size_t begin, s
     picked.ForEachShard([&](uint32_t shard, const ShardKeys& group) {
       EXPECT_GT(static_cast<int64_t>(shard), before);
       before = shard;
-      size_t at = 0;  // those of the shard, in the order of the batch
+      size_t at = 0;  // the shard's keys, in the batch's order
       for (const auto& [position, hash] : part) {
         if (ShardOfHash(hash) != shard) continue;
         ASSERT_LT(at, group.count);

@@ -1,4 +1,4 @@
-// The distinct keys of a batch against a map.
+// The distinct keys of a batch, compared with a map.
 #include "de_core/cc/engine/batch/unique_keys.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace de::engine {
 namespace {
 
-/// A group of keys: words, and for string keys their bytes by the position in the batch.
+/// A group of keys: words, and string keys' bytes by position in the batch.
 struct Group {
   std::vector<uint64_t> words;
   std::vector<uint32_t> positions;
@@ -20,7 +20,7 @@ struct Group {
 
   void Add(uint64_t word, const std::string& text = "") {
     words.push_back(word);
-    // The group is a part of a batch: every third key of it.
+    // The group is a part of a batch: every third key.
     positions.push_back(static_cast<uint32_t>(3 * positions.size() + 1));
     texts.resize(positions.back());
     texts.push_back(text);
@@ -64,7 +64,7 @@ void Check(const Group& group, bool strings, UniqueKeys* unique) {
 
 TEST(UniqueKeys, are_numbered_by_first_occurrence_in_groups_of_any_size) {
   std::mt19937_64 random(1);
-  UniqueKeys unique;  // one object, larger and smaller groups: nothing stays of the one before
+  UniqueKeys unique;  // one object for larger and smaller groups: it must keep no old data
   for (const size_t count : {0, 1, 2, 3, 4, 5, 16, 700, 64, 5000, 3, 0, 4096}) {
     for (const uint64_t range : {uint64_t{1}, uint64_t{10}, uint64_t{1000}, ~uint64_t{0}}) {
       Group group;
@@ -107,7 +107,7 @@ TEST(UniqueKeys, whose_places_all_collide_are_still_told_apart) {
   for (uint64_t i = 0; i < 600; ++i) group.Add(UnMix64(i % 200 << 40));  // equal low bits
   Check(group, false, &unique);
   EXPECT_EQ(unique.size(), 200U);
-  Group end;  // the search goes round from the last place
+  Group end;  // the search wraps around at the last place
   for (uint64_t i = 0; i < 12; ++i) end.Add(UnMix64(i % 6 << 40 | 0xffffff));
   Check(end, false, &unique);
   EXPECT_EQ(unique.size(), 6U);

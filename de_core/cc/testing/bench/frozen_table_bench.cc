@@ -1,5 +1,6 @@
-// Lookups a second in a mapped snapshot, beside a prefetched gather from an array (no index at all)
-// and the live table, all over the same random keys; and the speed of writing and verifying.
+// Lookups per second in a mapped snapshot, compared with a prefetched gather from an array (no
+// index) and with the live table, for the same random keys. Also the speed of writing and
+// verifying.
 //
 //   cmake --build --preset default --target frozen_table_bench
 //   build/engine/cc/testing/frozen_table_bench [ROWS [DIM [FILE]]]
@@ -24,7 +25,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Writes by 2 MiB, as a saved table is written: on file systems that can, the page cache then
+/// Writes in blocks of 2 MiB, like a save. On file systems that support it, the page cache then
 /// holds the file in huge pages.
 class FileSink final : public ByteSink {
  public:
@@ -68,14 +69,14 @@ void Expect(const Status& status) {
   std::exit(1);
 }
 
-/// Where hashes are cut so that sections have some thousand rows.
+/// Number of hash bits that divide the rows into sections of some thousand rows.
 uint32_t SectionBits(size_t rows) {
   uint32_t bits = 0;
   while ((rows >> bits) > 4000) ++bits;
   return bits;
 }
 
-/// A snapshot that is written to a file of that path, which is not left behind, and mapped.
+/// Writes a snapshot to a file at this path, maps it, and deletes the file.
 class MappedSnapshot {
  public:
   MappedSnapshot(const testing::SampleTable& sample, const char* path, DType stored) {

@@ -1,4 +1,4 @@
-// Nanoseconds an element of each kind of initial row. Run: build, then ./initializer_bench [dim]
+// Nanoseconds per element for each kind of initial row. Run: build, then ./initializer_bench [dim]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -15,7 +15,7 @@ using de::engine::Initializer;
 using de::engine::InitializerOptions;
 using Kind = InitializerOptions::Kind;
 
-constexpr size_t kTogether = 8;  // rows, as lookups ask for them
+constexpr size_t kTogether = 8;  // rows per call, as in lookups
 
 double NanosecondsPerElement(const Initializer& initializer) {
   const size_t rows = (size_t{1} << 17) / initializer.dim() / kTogether * kTogether;

@@ -1,4 +1,4 @@
-// Nanoseconds a row, in the cache, of each update rule.
+// Nanoseconds per row for each update rule, with rows in the cache.
 #include <chrono>
 #include <cstdio>
 #include <string>
@@ -13,7 +13,7 @@ using de::engine::DType;
 using de::engine::OptimizerRule;
 using de::engine::RowLayout;
 
-/// Plausible settings of any rule: the rates are small and the averages long.
+/// Typical settings of any rule: small rates and long averages.
 std::vector<double> HyperOf(const OptimizerRule& rule) {
   if (rule.name == "ftrl") return {0.1, -0.5, 0.01, 0.01, 0, 0, 0.1};
   if (rule.name == "rmsprop") return {0.1, 0.9, 0, 1e-7, 0, 0};

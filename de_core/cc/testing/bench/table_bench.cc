@@ -1,4 +1,4 @@
-// The table against other maps and against the memory itself. `table_bench --help` says how.
+// The table compared with other maps and with memory itself. See `table_bench --help`.
 #include "de_core/cc/testing/bench/table_bench.h"
 
 #include <unistd.h>
@@ -21,18 +21,19 @@ constexpr char kHelp[] =
 
   table_bench [--quick] [--only SECTION,…] [--OPTION VALUE …]
 
-Peers: libcuckoo with rows inline (apt-get install libcuckoo-dev), absl::flat_hash_map as an index
-of a plain array (libabsl-dev); those that were not found when this was configured are left out.
-The memory's limit: `gather`, a prefetched random gather of such rows from a plain array in huge
-pages; `probe`, one random index line and then the row it leads to. Both ask for memory ahead as
-is usual, into the nearest cache; `far gather` and `far probe` into the second one, as the table does.
+Peers: libcuckoo with rows inline (apt-get install libcuckoo-dev), and absl::flat_hash_map as an
+index of a plain array (libabsl-dev). Peers that CMake did not find are left out.
+The limit of the memory: `gather` reads random rows from a plain array in huge pages, with
+prefetching. `probe` reads one random index line and then its row. Both prefetch into the
+first-level cache. `far gather` and `far probe` prefetch into the second-level cache, like the
+table.
 
-Every number is a median over rounds in which all measures run in turn, of CPU time unless said
-otherwise; a ratio is the median over the rounds. Whatever allocates is preceded by touching and
-freeing as much. For numbers to quote the machine must be quiet.
+All measures run in turn in every round. Each number is a median over the rounds, of CPU time unless
+noted; each ratio is the median of the rounds' ratios. Before a measure that allocates, as much
+memory is touched and freed. Quote numbers only from a quiet machine.
 
 Sections (all by default):
-  w1       sequential keys, half of the queries miss
+  w1       sequential keys; half of the queries miss
   w2       80 % of the queries to 20 % of the keys; one and two threads
   w3       uniform hits, by dim and batch; a large table and a small one
   w4       Zipf queries, hit rates, and misses with a random initializer (W4, W5)
@@ -40,25 +41,25 @@ Sections (all by default):
   mixed    W6: half reads, half writes on two threads
   memory   resident bytes over keys and values while growing
   stall    the longest lookup while the table grows twentyfold
-  hostile  keys that are sequential, multiples of 2^k, of equal low bits, all in one shard
+  hostile  adversarial keys: sequential, multiples of 2^k, equal low bits, all in one shard
 
 Options:
   --rows N          rows of w1, w3, w4, memory      (10000000)
-  --small_rows N    of the small table of w3        (200000)
-  --skewed_rows N   of w2                           (5000000)
-  --fill_rows N     of fill and mixed               (5000000)
-  --stall_rows N    of stall, at the end            (20000000)
-  --hostile_rows N  of each pattern                 (1048576)
-  --queries N       a round                         (1048576)
-  --payload_mb N    bound of rows * dim * 4 bytes   (2600)
-  --rounds N        of lookups                      (7)
-  --fill_rounds N   of fill and stall               (3)
-  --dims N,…        of 8, 16, 32, 64, 128           (all)
-  --batches N,…     of w3                           (256,4096,131072)
-  --quick           a hundredth of the rows, three rounds: some seconds, to see that it runs
-  --strict          exit with 2 if a bar was missed
+  --small_rows N    rows of w3's small table        (200000)
+  --skewed_rows N   rows of w2                      (5000000)
+  --fill_rows N     rows of fill and mixed          (5000000)
+  --stall_rows N    final rows of stall             (20000000)
+  --hostile_rows N  rows per pattern of hostile     (1048576)
+  --queries N       queries per round               (1048576)
+  --payload_mb N    greatest rows * dim * 4 bytes   (2600)
+  --rounds N        rounds of lookups               (7)
+  --fill_rounds N   rounds of fill and stall        (3)
+  --dims N,…        dims among 8, 16, 32, 64, 128   (all)
+  --batches N,…     batch sizes of w3               (256,4096,131072)
+  --quick           1 % of the rows and three rounds: a quick check that it runs
+  --strict          exit with 2 if a bar is missed
 
-Defaults need 12 GB and some minutes.
+The defaults need 12 GB and some minutes.
 )";
 
 std::vector<std::string> Split(const std::string& text) {
@@ -173,7 +174,7 @@ int main(int argc, char** argv) {
   PrintMachine();
   de::bench::Report report(!options.quick);
   const double start = de::bench::WallSeconds();
-  // Memory first: nothing has been allocated and freed yet.
+  // Run memory first, before anything was allocated and freed.
   if (options.Wants("memory")) de::bench::MemorySection(options, &report);
   de::bench::LookupSections(options, &report);
   if (options.Wants("fill")) de::bench::FillSection(options, &report);

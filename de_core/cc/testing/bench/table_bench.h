@@ -14,14 +14,14 @@
 namespace de::bench {
 
 struct Options {
-  uint64_t rows = 10'000'000;              ///< of the large tables
-  uint64_t small_rows = 200'000;           ///< of the one that fits the cache
+  uint64_t rows = 10'000'000;              ///< rows of the large tables
+  uint64_t small_rows = 200'000;           ///< rows of the table that fits the cache
   uint64_t skewed_rows = 5'000'000;        ///< W2
   uint64_t fill_rows = 5'000'000;          ///< W6
-  uint64_t stall_rows = 20'000'000;        ///< what the table grows to while it is read
-  uint64_t hostile_rows = 1 << 20;         ///< of each pattern of keys
-  uint64_t queries = 1 << 20;              ///< a round
-  uint64_t payload_bytes = 2'600'000'000;  ///< bound of rows * row bytes of one table
+  uint64_t stall_rows = 20'000'000;        ///< rows that the table grows to while it is read
+  uint64_t hostile_rows = 1 << 20;         ///< rows for each pattern of keys
+  uint64_t queries = 1 << 20;              ///< per round
+  uint64_t payload_bytes = 2'600'000'000;  ///< greatest rows * row bytes of one table
   bool quick = false;
   int rounds = 7;
   int fill_rounds = 3;
@@ -36,23 +36,23 @@ struct Options {
   bool Wants(const std::string& section) const { return only.empty() || only.count(section) > 0; }
 };
 
-double CpuSeconds();  ///< of this thread
+double CpuSeconds();  ///< CPU time of this thread
 double WallSeconds();
 double Median(std::vector<double> values);
 
-/// Measures that run in turn, round by round, so that a change of the machine meets all of them.
+/// Measures that run in turn, round by round, so that a change of the machine affects all of them.
 class Rounds {
  public:
-  /// `body` handles `items` keys; `before`, if given, runs just before it each time, unmeasured.
+  /// `body` handles `items` keys. `before`, if given, runs before it each time and is not measured.
   void Add(const std::string& name, double items, std::function<void()> body,
            std::function<void()> before = nullptr);
-  /// One round unrecorded, then `rounds`, each beginning with another measure.
+  /// Runs one unrecorded round, then `rounds`. Each round starts with another measure.
   void Run(int rounds);
 
   bool Has(const std::string& name) const;
-  /// Median of millions of items a second of CPU, or of wall time.
+  /// Median of millions of items per second of CPU time, or of wall time.
   double Rate(const std::string& name, bool wall = false) const;
-  /// Median over the rounds of rate(a) / rate(b); 0 where one is missing.
+  /// Median over the rounds of rate(a) / rate(b); 0 if one of them is missing.
   double Ratio(const std::string& a, const std::string& b, bool wall = false) const;
 
  private:
@@ -67,15 +67,15 @@ class Rounds {
   std::vector<Measure> measures_;
 };
 
-/// What is printed: Markdown tables as they come, and at the end every bar with what was measured.
+/// The output: Markdown tables as they come, and finally every bar with its measured value.
 class Report {
  public:
-  /// Without `judged` no bars are printed: small sizes say nothing about them.
+  /// Without `judged`, prints no bars: small sizes cannot be judged.
   explicit Report(bool judged) : judged_(judged) {}
   void Section(const std::string& title, const std::vector<std::string>& columns);
   void Row(const std::vector<std::string>& cells);
   void Note(const std::string& text) const;
-  /// `stretch` 0: none. `most`: the value must not exceed the bar.
+  /// `stretch` 0 means none. With `most`, the value must not exceed the bar.
   void Bar(const std::string& name, double value, double bar, double stretch, bool most = false,
            const std::string& unit = "");
   /// Prints all bars; returns how many were missed.
@@ -92,10 +92,10 @@ class Report {
   std::vector<BarRow> bars_;
 };
 
-/// "12.34", or "-" for 0, which stands for what was not measured.
+/// "12.34", or "-" for 0, which means not measured.
 std::string Number(double value, int digits = 2);
 
-/// A pool of `threads` threads, the caller's one of them.
+/// A pool of `threads` threads, including the caller's.
 class Pool final : public engine::Executor {
  public:
   explicit Pool(size_t threads);
@@ -108,20 +108,20 @@ class Pool final : public engine::Executor {
   State* state_;
 };
 
-/// `count` distinct keys; ranges that do not overlap share none.
+/// Returns `count` distinct keys. Disjoint ranges share no keys.
 std::vector<int64_t> KeysFrom(uint64_t first, uint64_t count);
 
-/// Touches and frees memory, so that what is measured next does not pay for the machine's first
-/// use of it.
+/// Touches and frees memory, so that the next measure does not pay for the machine's first use of
+/// it.
 void WarmMemory(uint64_t bytes);
 
-/// Waits, in a virtual machine, until its host is done with memory that was freed: Linux reports
-/// free memory to it two seconds later, and some hosts stop the machine for that work, 30 to 40 ms
-/// in every 100.
+/// In a virtual machine, waits until the host has processed freed memory. Linux reports free memory
+/// to the host two seconds later, and some hosts stop the machine for that work, 30 to 40 ms in
+/// every 100.
 void LetTheHostFinish();
 
-uint64_t ResidentBytes();   ///< of this process
-uint64_t AvailableBytes();  ///< of the machine
+uint64_t ResidentBytes();   ///< resident bytes of this process
+uint64_t AvailableBytes();  ///< available bytes of the machine
 
 // The sections.
 void LookupSections(const Options& options, Report* report);

@@ -1,4 +1,4 @@
-// Lookups: W1 to W5, upserts of present keys and two threads beside them.
+// Lookups: W1 to W5, upserts of present keys, and both with two threads.
 #include <cmath>
 #include <random>
 
@@ -12,7 +12,7 @@ using engine::Mix64;
 
 constexpr size_t kFillBatch = 16384;
 
-/// Distinct random keys below `space`, or of all 64 bits where that is 0.
+/// Distinct random keys below `space`, or of all 64 bits if `space` is 0.
 std::vector<int64_t> RandomKeys(uint64_t count, uint64_t space) {
   std::vector<int64_t> keys(count);
   if (space == 0) {
@@ -55,7 +55,7 @@ class Zipf {
   double s_, low_, high_;
 };
 
-/// One table of `rows` rows of kDim floats, the same rows in the peers, and what is asked of them.
+/// One table of `rows` rows of kDim floats, the same rows in the peers, and the queries.
 template <size_t kDim>
 class LookupBench {
  public:
@@ -77,7 +77,7 @@ class LookupBench {
     if (Flat::kThere) flat_ = std::make_unique<Flat>(keys_);
   }
 
-  /// `draw(random)` is a row, or a number from the number of rows on for a key that is not there.
+  /// `draw(random)` returns a row number. Numbers from `rows` on mean an absent key.
   template <typename Draw>
   Queries Ask(const Draw& draw) const {
     Queries queries;
@@ -97,13 +97,13 @@ class LookupBench {
 
   Queries Zipfian(double s) const {
     const Zipf zipf(keys_.size(), s);
-    // The popular rows do not lie together.
+    // Scatter the popular rows.
     return Ask([&, zipf](std::mt19937_64* random) {
       return zipf.Draw(random) * 2654435761U % keys_.size();
     });
   }
 
-  /// Runs everyone over the queries and prints a row.
+  /// Runs all measures over the queries and prints a row.
   Rounds Run(const Queries& queries, size_t batch, bool writes, const std::string& label,
              Report* report) {
     if (!tuned_) memory_.Tune(queries, 4096, out_.data());
@@ -220,7 +220,7 @@ void AddBars(const std::string& name, size_t dim, const Rounds& rounds, Report* 
 }
 
 bool Fits(uint64_t bytes, const std::string& what, Report* report) {
-  // The other maps need about twice the bytes of the rows, and all hold them at once.
+  // The other maps need about twice the bytes of the rows, and all of them exist at the same time.
   if (bytes * 5 < AvailableBytes()) return true;
   report->Note(what + " left out: too little free memory.");
   return false;
@@ -249,7 +249,7 @@ void W2(const Options& options, Report* report) {
   });
   AddBars("W2", 32, bench.Run(queries, 131072, true, "80/20", report), report);
 
-  // The same with the second thread. Wall time, for there CPU time says nothing.
+  // The same with a second thread. Uses wall time, because CPU time is meaningless there.
   Pool two(2);
   const auto n = static_cast<double>(queries.keys.size());
   Rounds rounds;
@@ -276,7 +276,7 @@ void W2(const Options& options, Report* report) {
   report->Bar("W2: two threads / one", rounds.Ratio("two", "one", true), 1.8, 0);
 }
 
-/// W4 and W5: other queries to the table of W3 at dim 32.
+/// W4 and W5: other queries on the table of W3 at dim 32.
 void OtherQueries(const Options& options, LookupBench<32>* bench, Report* report) {
   report->Section("W4, W5: Zipf, and misses (million/s)", kColumns);
   for (const double s : {1.05, 1.2}) {

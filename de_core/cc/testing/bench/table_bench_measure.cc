@@ -152,7 +152,7 @@ struct Pool::State {
   void Help() {
     uint64_t mine = 0;
     while (true) {
-      // As TensorFlow's own pool: spin a little before sleeping.
+      // Spin a little before sleeping, like TensorFlow's own pool.
       for (int i = 0; i < 2000 && seen.load(std::memory_order_acquire) == mine; ++i) {
       }
       std::unique_lock<std::mutex> lock(mutex);
@@ -200,7 +200,7 @@ void Pool::Run(size_t count, const std::function<void(size_t)>& task) {
   state_->wake.notify_all();
   for (size_t at; (at = state_->next.fetch_add(1)) < count;) task(at);
   std::unique_lock<std::mutex> lock(state_->mutex);
-  state_->task = nullptr;  // a helper that comes too late finds nothing to do
+  state_->task = nullptr;  // a late helper finds nothing to do
   state_->done.wait(lock, [&] { return state_->running == 0; });
 }
 

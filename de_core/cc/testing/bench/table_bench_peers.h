@@ -1,4 +1,4 @@
-// What the table is compared with: other maps, and the memory itself.
+// The peers that the table is compared with: other maps, and memory itself.
 #ifndef DE_CORE_TESTING_TABLE_BENCH_PEERS_H_
 #define DE_CORE_TESTING_TABLE_BENCH_PEERS_H_
 
@@ -25,7 +25,7 @@
 
 namespace de::bench {
 
-/// Keys of a round and, for `gather` and `probe`, where the rows they stand for lie.
+/// The keys of a round and, for `gather` and `probe`, the positions of their rows.
 struct Queries {
   std::vector<int64_t> keys;
   std::vector<uint32_t> rows;
@@ -74,7 +74,7 @@ class Ours {
   std::unique_ptr<engine::Table> table_;
 };
 
-/// libcuckoo with rows inline, as the libraries that use it do, and with a hash as good as ours.
+/// libcuckoo with rows inline, as other embedding libraries use it, and with an equally good hash.
 template <size_t kDim>
 class Cuckoo {
  public:
@@ -117,7 +117,7 @@ class Cuckoo {
 #endif
 };
 
-/// Keys to rows of a plain array by absl::flat_hash_map, with the prefetching it offers.
+/// absl::flat_hash_map from keys to rows of a plain array, with the prefetching that it offers.
 class Flat {
  public:
 #if defined(DE_HAVE_ABSL)
@@ -163,12 +163,12 @@ class Flat {
 #endif
 };
 
-/// How memory is asked for before it is used: into the nearest cache, as is usual, or into the
-/// second (engine::PrefetchFar), which has buffers for more.
+/// The prefetch target: the first-level cache, as is usual, or the second-level cache
+/// (engine::PrefetchFar), which allows more outstanding misses.
 enum class Ahead { kNear, kFar };
 
-/// The memory's limit: a plain array of rows in huge pages, and lines of a full index that lead to
-/// them. Reads are prefetched at the distance that is best on this machine.
+/// The limit of the memory: a plain array of rows in huge pages, and lines of a full index that
+/// refer to them. Reads are prefetched at the best distance for this machine.
 template <size_t kDim>
 class Memory {
  public:
@@ -176,13 +176,13 @@ class Memory {
 
   explicit Memory(uint64_t rows) : rows_(rows * kRowBytes), lines_((rows / 4 + 1) * 64) {
     for (uint64_t at = 0; at < rows_.bytes(); at += 4096) rows_.data()[at] = 1;
-    // Row r is an entry of line r / 4: four of a line's five places are taken.
+    // Row r is an entry of line r / 4, so four of a line's five places are used.
     for (uint64_t row = 0; row < rows; ++row) Entry(row) = static_cast<uint32_t>(row);
   }
 
   const char* rows() const { return rows_.data(); }
 
-  /// Copies rows whose numbers are given.
+  /// Copies the rows with the given numbers.
   template <Ahead kAhead>
   void Gather(const Queries& queries, size_t begin, size_t end, size_t batch, char* out) const {
     const uint32_t* const at = queries.rows.data();
@@ -198,7 +198,7 @@ class Memory {
     });
   }
 
-  /// Reads one index line and copies the row it leads to.
+  /// Reads one index line and copies the row that it refers to.
   template <Ahead kAhead>
   void Probe(const Queries& queries, size_t batch, char* out) const {
     const uint32_t* const at = queries.rows.data();
@@ -216,7 +216,7 @@ class Memory {
     });
   }
 
-  /// Finds the best distances for these queries.
+  /// Finds the best prefetch distances for these queries.
   void Tune(const Queries& queries, size_t batch, char* out) {
     TuneFor<Ahead::kNear>(queries, batch, out);
     TuneFor<Ahead::kFar>(queries, batch, out);

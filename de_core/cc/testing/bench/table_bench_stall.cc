@@ -1,4 +1,4 @@
-// How long a lookup takes while a table grows, and what of that the machine took.
+// Measures lookup times while a table grows, and how much of them the machine took away.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -20,10 +20,10 @@ constexpr size_t kRowBytes = kDim * sizeof(float);
 constexpr size_t kLookup = 256;
 constexpr size_t kBatch = 16384;
 
-/// What the system knows of the calling thread.
+/// The system's statistics of the calling thread.
 struct Scheduled {
   int64_t sleeps = 0;
-  double queued_seconds = 0;  ///< it could have run, and another thread did
+  double queued_seconds = 0;  ///< the thread was runnable, but another thread ran
 
   static Scheduled Now() {
     rusage usage{};
@@ -35,20 +35,20 @@ struct Scheduled {
   }
 };
 
-/// Seconds of a call that the machine took from its thread: it was on no core because another
-/// thread was (the system's scheduler), or because the host of a virtual machine had taken it away.
-/// Of a thread that slept, and so waited for a lock, only the first is known.
+/// Seconds of a call that the machine took away from its thread: another thread was on the core, or
+/// the host of a virtual machine had taken the core. If the thread also slept, for example while it
+/// waited for a lock, only the first part is known.
 double TakenSeconds(double wall, double cpu, const Scheduled& before, const Scheduled& after) {
   if (after.sleeps == before.sleeps) return std::max(0.0, wall - cpu);
   return std::min(wall, after.queued_seconds - before.queued_seconds);
 }
 
-/// A call from `begin` to `end`, and seconds of it that the machine took.
+/// A call from `begin` to `end`, and the seconds that the machine took away from it.
 struct Stop {
   double begin, end, taken;
 };
 
-/// Calls of one thread that the machine stopped for long. Read when the thread is done.
+/// Calls of one thread during which the machine took much time. Read it when the thread has ended.
 class WriterWatch {
  public:
   WriterWatch() { stops_.reserve(10'000); }
@@ -68,7 +68,7 @@ class WriterWatch {
   std::vector<Stop> stops_;
 };
 
-/// Times what one thread does again and again, and of a call that takes long what the machine took.
+/// Times repeated calls of one thread and, for long calls, the time that the machine took away.
 class StallWatch {
  public:
   StallWatch() {
@@ -93,15 +93,16 @@ class StallWatch {
         {begin, end, TakenSeconds(end - begin, CpuSeconds() - cpu, before, scheduled_)});
   }
 
-  /// Milliseconds: the call that `part` of all are shorter than.
+  /// Returns a quantile of the call times in milliseconds: a fraction `part` of the calls are
+  /// shorter.
   double At(double part) {
     std::sort(calls_.begin(), calls_.end());
     return calls_[static_cast<size_t>(part * static_cast<double>(calls_.size() - 1))];
   }
   size_t calls() const { return calls_.size(); }
 
-  /// Milliseconds of the longest call, when what the machine took of it is not counted, nor what it
-  /// took meanwhile of the writer whom the call may have waited for.
+  /// Returns the longest call in milliseconds, without the time that the machine took away from it,
+  /// or from the writer for which the call may have waited.
   double LongestOwn(const std::vector<Stop>& writer) const {
     double longest = std::min(1.0, calls_.back());
     for (const Stop& call : long_) {
@@ -121,7 +122,7 @@ class StallWatch {
   Scheduled scheduled_;
 };
 
-/// Writes new memory of `bytes`, as a table does that grows.
+/// Writes new memory of `bytes`, like a growing table.
 void TakeMemory(uint64_t bytes) {
   constexpr size_t kBlock = size_t{64} << 20;
   std::vector<engine::PageMemory> blocks;
@@ -148,7 +149,7 @@ void StallSection(const Options& options, Report* report) {
                    "without what the machine took of the lookup", "nor of the writer"});
   std::array<std::vector<double>, 3> longest, longest_own;
   for (int round = 0; round < 3 * options.fill_rounds; ++round) {
-    // In turn, beside each other: what the other two cost is the machine's.
+    // The three cases run in turn. The times of the last two show what the machine costs.
     const Grows grows = static_cast<Grows>(round % 3);
     LetTheHostFinish();
     Ours read(kDim, 0), other(kDim, 0);

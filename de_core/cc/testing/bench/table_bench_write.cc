@@ -1,4 +1,4 @@
-// Writing: W6, what memory it takes, and keys that are meant to hurt.
+// Writing: W6, memory use, and adversarial keys.
 #include <algorithm>
 #include <random>
 #include <thread>
@@ -15,7 +15,8 @@ using engine::UnMix64;
 
 constexpr size_t kBatch = 16384;
 
-/// Average over growth of resident memory over keys and values, of a table that `upsert` fills.
+/// Average of resident memory divided by keys and values during growth, for a table filled by
+/// `upsert`.
 template <typename Upsert>
 std::array<double, 2> MeanAndWorstMemory(uint64_t rows, size_t dim, const Upsert& upsert) {
   std::vector<int64_t> keys(kBatch);
@@ -26,7 +27,7 @@ std::array<double, 2> MeanAndWorstMemory(uint64_t rows, size_t dim, const Upsert
   for (uint64_t have = 0; have < rows; have += kBatch) {
     for (size_t i = 0; i < kBatch; ++i) keys[i] = static_cast<int64_t>(Mix64(have + i + 1));
     upsert(keys, values.data());
-    // The first steps are all about the size of a page and of the smallest block.
+    // The first steps measure only the size of a page and of the smallest block.
     if (have + kBatch < 16 * kBatch) continue;
     const auto payload = static_cast<double>((have + kBatch) * (8 + dim * sizeof(float)));
     const double factor = static_cast<double>(ResidentBytes() - before) / payload;
@@ -68,8 +69,8 @@ void FillSection(const Options& options, Report* report) {
   const std::vector<int64_t> keys = KeysFrom(0, rows);
   const std::vector<char> values(kBatch * kDim * sizeof(float), 1);
   const auto n = static_cast<double>(rows);
-  // Each fill follows one of its kind that is not measured and took as much memory: what the system
-  // finds anew costs twice as much on a bad day as on a good one.
+  // Before each fill, an unmeasured fill uses as much memory: new memory from the system may cost
+  // twice as much on one day as on another.
   Rounds rounds;
   const auto fill_ours = [&](const std::string& name, uint64_t init_size) {
     const auto fill = [&, init_size] {
@@ -174,7 +175,7 @@ void HostileSection(const Options& options, Report* report) {
   struct Pattern {
     const char* name;
     std::function<uint64_t(uint64_t)> key;
-    bool bar;  // whether it must stay within twice the time of random keys
+    bool bar;  // whether it may take at most twice the time of random keys
   };
   const std::vector<Pattern> patterns = {
       {"random", [](uint64_t i) { return Mix64(i ^ 0x5555); }, false},
@@ -235,7 +236,7 @@ void HostileSection(const Options& options, Report* report) {
   }
   report->Bar("worst of keys chosen to hurt / random", worst, 0.5, 0);
 
-  // Whoever can invert the hash can also give many keys one home line.
+  // With an inverse of the hash, an attacker can also give many keys the same home line.
   const uint64_t few = n / 64;
   std::vector<int64_t> keys(few);
   for (uint64_t i = 0; i < few; ++i) keys[i] = static_cast<int64_t>(UnMix64(Mix64(i) << 32));

@@ -1,13 +1,13 @@
-// Fuzz target: whatever the bytes of a snapshot, opening, verifying and looking up must end in a
-// Status, inside the bytes. Each input is tried as it is and with its checksums made right, so that
-// the checks behind them are reached too.
+// Fuzz target: for any bytes of a snapshot, opening, verifying and looking up must return a Status
+// and access only these bytes. Each input is tried as is, and with corrected checksums, so that the
+// later checks are reached too.
 //
 // With libFuzzer: clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined -DDE_LIBFUZZER -I.
 // this file and crc32c, snapshot_header, snapshot_format, snapshot_writer, snapshot_reader,
 // snapshot_chain, row_converter, value_reader, oov_policy, frozen_table, frozen_find, frozen_chain,
 // initializer (.cc) of de_core/cc/engine.
-// Without -DDE_LIBFUZZER and -fsanitize=fuzzer the program runs the files it is given, or with
-// `--mutate SECONDS [SEED]` mutates snapshots of its own; `--corpus DIRECTORY` writes those.
+// Without -DDE_LIBFUZZER and -fsanitize=fuzzer, the program runs the given files, or with
+// `--mutate SECONDS [SEED]` mutates its own snapshots. `--corpus DIRECTORY` writes these.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -57,7 +57,7 @@ void LookUp(const FrozenTable& table, const std::vector<int64_t>& ints,
   }
 }
 
-/// A sound base and a sound delta to it.
+/// A valid base and a valid delta to it.
 struct SoundPair {
   SoundPair(const RowLayout& layout, const SnapshotHeader& header)
       : base(testing::SampleTable(layout, 12).Bytes(header, 1)),
@@ -77,7 +77,7 @@ RowLayout SlotsLayout() {
   return layout;
 }
 
-/// The file as a delta on a sound base, and as the base under a sound delta.
+/// Tries the file as a delta on a valid base, and as the base of a valid delta.
 void TryChains(const AlignedBytes& file, const std::vector<int64_t>& ints,
                const std::vector<std::string_view>& strings) {
   static const SoundPair pairs[] = {
@@ -128,7 +128,7 @@ void TryAll(std::string_view bytes) {
   for (size_t i = 0; i < table->reader().sections().size(); ++i) {
     status = table->reader().ReadSection(i, &buffer);
     intact = intact && status.ok();
-    // The index is where a lookup can go wrong: ask for what it holds, sound or not.
+    // Lookups can fail because of the index, so look up all words in it, valid or not.
     const SectionRecord& section = table->reader().sections()[i];
     const char* lines = exact.data() + section.offset + sizeof(BlockRecord);
     for (uint32_t k = 0; k < section.lines && ints.size() < 4096; ++k) {
@@ -188,7 +188,7 @@ void TryText(const std::string& bytes) {
   LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
 }
 
-/// Up to four changes: a bit, a byte, a 32-bit or 64-bit word of telling value, a cut.
+/// Makes up to four changes: a bit, a byte, a 32-bit or 64-bit word of an interesting value, a cut.
 std::string Mutate(std::string bytes, std::mt19937_64* random) {
   const auto below = [&](uint64_t n) { return static_cast<size_t>((*random)() % n); };
   for (size_t changes = 1 + below(4); changes > 0 && bytes.size() > 8; --changes) {

@@ -1,10 +1,10 @@
-// Fuzz target: a table and a std::unordered_map go through the same verbs, chosen by the input, and
-// must agree after each. The input's first bytes choose vectors, key type, dtype, dim and how keys
-// collide.
+// Fuzz target: a table and a std::unordered_map execute the same verbs, chosen by the input, and
+// must agree after each. The input's first bytes choose the SIMD level, key type, dtype, dim and
+// the keys' collisions.
 //
 // With libFuzzer: clang++ -std=c++17 -g -O1 -ffp-contract=off -fsanitize=fuzzer,address,undefined
 // -I. this file and all .cc of de_core/cc/engine. With table_fuzz_main.cc instead of
-// -fsanitize=fuzzer the program runs the files it is given, or inputs of its own making.
+// -fsanitize=fuzzer, the program runs the given files or generated inputs.
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
@@ -101,7 +101,7 @@ class Run {
     oracle_.rows().clear();
   }
 
-  /// Draws the keys of a batch into ints_, texts_, views_.
+  /// Draws the keys of a batch into ints_, texts_ and views_.
   Keys Batch() {
     std::mt19937 random = input_.Random();
     const uint32_t rarely = input_.Below(32);
@@ -122,7 +122,7 @@ class Run {
   std::string TextOf(int64_t n) const {
     if (n == -5) return "";
     if (collisions_ == 5) {
-      // Two words, the second such that all of these have one hash.
+      // Two words: the second is chosen so that all these keys have one hash.
       const uint64_t first = Mix64(static_cast<uint64_t>(n)) % 500;
       const uint64_t state = 0x9e3779b97f4a7c15ULL ^ (16 * 0xff51afd7ed558ccdULL);
       return BytesOf(first) + BytesOf(Mix64(state ^ first) + 0x9e3779b97f4a7c15ULL);
@@ -179,7 +179,7 @@ class Run {
     Check(erased == expected, "how many rows EraseIf erased");
   }
 
-  /// Reads a batch by `verb` into element strings and compares.
+  /// Reads a batch by `verb` into element strings, and compares.
   template <typename Verb>
   void Read(const Keys& keys, const std::vector<bool>& there, const Verb& verb) {
     const size_t width = SizeOf(options_.value_dtype);
@@ -275,11 +275,11 @@ class Run {
     return batch.keys.empty() ? BytesOf(batch.words[i]) : std::string(batch.keys[i]);
   }
 
-  /// Other verbs between the batches of an export: rows there throughout are visited all the same.
+  /// Runs other verbs between the batches of an export. Rows that exist throughout must be visited.
   void ExportWhileChanging() {
     if (exporting_) return;
     exporting_ = true;
-    std::unordered_map<std::string, bool> visited;  // of keys there throughout
+    std::unordered_map<std::string, bool> visited;  // keys that exist throughout
     for (const auto& [key, row] : oracle_.rows()) visited[key] = false;
     std::unordered_set<std::string> exported;
     Export([&](const RowBatch& batch, const RowLayout&) {
@@ -294,7 +294,8 @@ class Run {
         at = oracle_.rows().count(at->first) == 0 ? visited.erase(at) : std::next(at);
       }
     });
-    for (const auto& [key, seen] : visited) Check(seen, "a row there throughout is not exported");
+    for (const auto& [key, seen] : visited)
+      Check(seen, "a row that existed throughout was not exported");
     exporting_ = false;
   }
 
@@ -324,7 +325,7 @@ class Run {
     Check(table_->Stats().rows == rows, "rows in the statistics");
   }
 
-  /// Saves the table, or what changed since, and goes on with a table restored from the files.
+  /// Saves the table or its changes, and continues with a table restored from the files.
   void SaveAndRestore() {
     if (exporting_) return;
     const bool delta = input_.Below(4) != 0;
@@ -335,7 +336,7 @@ class Run {
     table_ = std::move(fresh);
   }
 
-  /// Carries all rows over to a fresh table, as a restore does.
+  /// Copies all rows to a new table, like a restore.
   void Reload() {
     if (exporting_) return;
     if (input_.Below(4) != 0) return SaveAndRestore();
@@ -357,7 +358,7 @@ class Run {
   }
 
   Input input_;
-  ForcedLevel level_;  // of the processor's levels; destroyed after the table
+  ForcedLevel level_;  // destroyed after the table
   TableOptions options_;
   TableOracle oracle_;
   std::unique_ptr<Table> table_;

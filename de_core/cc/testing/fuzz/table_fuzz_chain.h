@@ -1,4 +1,4 @@
-// A base and its deltas, as a fuzzer's table is saved and restored again and again.
+// A base and its deltas: a fuzzer's table is saved and restored repeatedly.
 #ifndef DE_CORE_TESTING_TABLE_FUZZ_CHAIN_H_
 #define DE_CORE_TESTING_TABLE_FUZZ_CHAIN_H_
 
@@ -15,7 +15,7 @@ namespace de::engine::testing {
 /// The files of one chain of saves, in memory.
 class SavedChain {
  public:
-  /// Writes a base, or with `delta` and files before it what changed since the last of them.
+  /// Writes a base. With `delta` and earlier files, writes the changes since the last file.
   Status Save(Table* table, bool delta, bool consistent, Executor* executor) {
     SaveOptions options;
     options.chain = "fuzz";
@@ -32,7 +32,7 @@ class SavedChain {
     return Status::Ok();
   }
 
-  /// Reads all files into a table, which the chain goes on with.
+  /// Reads all files into a table, which continues the chain.
   Status Restore(Table* table, Executor* executor) const {
     std::vector<std::unique_ptr<SnapshotReader>> owned(files_.size());
     std::vector<const SnapshotReader*> readers;

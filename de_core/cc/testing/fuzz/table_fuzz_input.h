@@ -1,4 +1,4 @@
-// What a fuzzer's bytes decide: the kind of table, and how its verbs are called.
+// Decodes a fuzzer's bytes: the kind of table, and how its verbs are called.
 #ifndef DE_CORE_TESTING_TABLE_FUZZ_INPUT_H_
 #define DE_CORE_TESTING_TABLE_FUZZ_INPUT_H_
 
@@ -13,13 +13,13 @@
 
 namespace de::engine::testing {
 
-/// Decisions read from the fuzzer's bytes; zeros when they are used up.
+/// Decisions read from the fuzzer's bytes. Returns zeros when they are used up.
 class Input {
  public:
   Input(const uint8_t* data, size_t size) : data_(data), size_(size) {}
   bool empty() const { return at_ >= size_; }
   uint32_t Below(uint32_t n) { return empty() ? 0 : data_[at_++] % n; }
-  /// A generator for what would take too many bytes.
+  /// A generator for data that would take too many bytes.
   std::mt19937 Random() { return std::mt19937(Below(256) * 256 + Below(256)); }
 
  private:
@@ -59,7 +59,7 @@ inline TableOptions OptionsFrom(Input* input) {
   return options;
 }
 
-/// The key of number `n`; `collisions` says how the keys' hashes meet.
+/// Returns key number `n`. `collisions` selects how the keys' hashes collide.
 inline int64_t KeyNumber(uint32_t collisions, uint64_t n) {
   switch (collisions) {
     case 0:
@@ -68,7 +68,7 @@ inline int64_t KeyNumber(uint32_t collisions, uint64_t n) {
       return static_cast<int64_t>(n << 48);
     case 2:
       return static_cast<int64_t>(Mix64(n));
-    // Hashes of one long prefix, of one shard in many segments, and of one home line.
+    // Hashes with one long prefix, in one shard but many segments, and with one home line.
     case 3:
       return static_cast<int64_t>(UnMix64(0xabcdef0000000000ULL | n));
     case 4:

@@ -1,5 +1,5 @@
-// Runs the table's fuzz target without libFuzzer: on the files it is given, or with
-// `--mutate SECONDS [SEED]` on inputs of its own making.
+// Runs the table's fuzz target without libFuzzer: on the given files, or with `--mutate SECONDS
+// [SEED]` on generated inputs.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>

@@ -1,4 +1,4 @@
-// The rows that a fuzzer's run writes into a table.
+// The rows that a fuzzer writes into a table.
 #ifndef DE_CORE_TESTING_TABLE_FUZZ_ROWS_H_
 #define DE_CORE_TESTING_TABLE_FUZZ_ROWS_H_
 
@@ -12,7 +12,7 @@
 
 namespace de::engine::testing {
 
-/// Rows of a batch, as the oracle and as the table take them.
+/// The rows of a batch, in the formats of the oracle and of the table.
 struct DrawnRows {
   std::vector<std::vector<std::string>> rows;  // (keys)
   std::string packed;                          // (keys, dim)
@@ -70,7 +70,7 @@ inline DrawnRows DrawRows(const TableOptions& options, size_t count, std::mt1993
       in.views.emplace_back(element);
     }
   }
-  // A pointer to nothing is still one of the right kind.
+  // An empty batch must still have a pointer of the right kind.
   if (in.packed.empty()) in.packed.assign(8, '\0');
   return in;
 }

@@ -1,4 +1,4 @@
-// The index lines against a map, and what a probe may and may not visit.
+// The index lines compared with a map, and the lines that a probe may visit.
 #include "de_core/cc/engine/index/line_index.h"
 
 #include <gtest/gtest.h>
@@ -12,10 +12,10 @@ namespace {
 
 bool AnyRow(uint32_t) { return true; }
 
-/// Lines of an index, all free.
+/// Free index lines.
 std::vector<IndexLine> Lines(uint32_t size) { return std::vector<IndexLine>(size); }
 
-/// A hash whose home is line `home` of `size`.
+/// Returns a hash whose home is line `home` of `size`.
 uint64_t HashOfHome(uint32_t home, uint32_t size) {
   const uint64_t hash = ((uint64_t{home} << 32) + size - 1) / size;
   EXPECT_EQ(ReduceLow32(hash, size), home);
@@ -45,7 +45,7 @@ TEST(LineIndex, FindsAWordInEachPlaceOfALine) {
 TEST(LineIndex, AllWaysToMatchAWordAgree) {
   std::mt19937_64 random(11);
   for (int round = 0; round < 20000; ++round) {
-    // Words of which many agree in one half: whoever compares halves must see both.
+    // Many words are equal in one half, so a comparison must check both halves.
     const uint64_t halves[4] = {0, 0xffffffffULL, 0x80000000ULL, random() >> 32};
     const auto word = [&] { return halves[random() % 4] << 32 | halves[random() % 4]; };
     IndexLine line{};
@@ -78,7 +78,7 @@ TEST(LineIndex, AgreesWithAMapWhenAllCollide) {
     std::mt19937_64 random(size);
     const auto hash_of = [&](uint64_t word) {
       const auto home = static_cast<uint32_t>(word % 3) * (size - 1) / 2;
-      return HashOfHome(home, size) | (word * 7 % 32) << 32;  // of any filter bit
+      return HashOfHome(home, size) | (word * 7 % 32) << 32;  // with any filter bit
     };
     for (int step = 0; step < 20000; ++step) {
       const uint64_t word = random() % (size * 6);
@@ -123,7 +123,7 @@ TEST(LineIndex, ASearchStopsAtALineNobodyPassed) {
   std::vector<IndexLine> lines = Lines(4);
   LineIndex index(lines.data(), 4);
   for (uint64_t word = 0; word < kEntriesPerLine; ++word) index.Insert(word, 0, 0);
-  // Full, but nothing lies behind it: were line 1 visited, this foreign entry would be found.
+  // Line 0 is full, but no key went on. If line 1 were visited, this foreign entry would be found.
   lines[1].words[0] = 99;
   lines[1].used = 1;
   EXPECT_FALSE(index.Find(99, 0, AnyRow).found());
@@ -132,7 +132,7 @@ TEST(LineIndex, ASearchStopsAtALineNobodyPassed) {
 TEST(LineIndex, ASearchGoesOnOnlyBehindKeysOfItsFilterBit) {
   std::vector<IndexLine> lines = Lines(4);
   LineIndex index(lines.data(), 4);
-  const auto hash_of = [](uint64_t kind) { return kind << 32; };  // all of home line 0
+  const auto hash_of = [](uint64_t kind) { return kind << 32; };  // home line 0 for all
   for (uint64_t word = 0; word < kEntriesPerLine; ++word) index.Insert(word, hash_of(1), 0);
   const auto passed = [&](uint64_t kind) {
     return (Passed(lines[0]) & PassBit(hash_of(kind))) != 0;

@@ -1,4 +1,5 @@
-// The stages of the pipeline: every key passes each once, in order, as far apart as they say.
+// The stages of the pipeline: every key goes through each stage once, in order, with the right
+// distance.
 #include "de_core/cc/engine/index/pipeline.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +50,7 @@ TEST_P(Pipeline, keeps_the_stages_a_lag_apart) {
   const auto count = [&](size_t number) { return [&, number](size_t, size_t) { ++done[number]; }; };
   const auto use = [&](size_t j, size_t) {
     ++done[5];
-    if (j + 4 * kPipelineLag > end) return;  // the last keys wait for nobody
+    if (j + 4 * kPipelineLag > end) return;  // the last keys need not wait
     for (const size_t stage : {2, 4}) {
       EXPECT_GE(done[stage - 2] - done[stage], kPipelineLag - kPipelineStride);
       EXPECT_LE(done[stage - 2] - done[stage], kPipelineLag + kPipelineStride);
@@ -59,7 +60,7 @@ TEST_P(Pipeline, keeps_the_stages_a_lag_apart) {
   EXPECT_EQ(done[5], 1000U);
 }
 
-// A batch's first key, and parts of a batch that begin in the midst of a ring.
+// Start keys of a batch, including positions inside a ring.
 INSTANTIATE_TEST_SUITE_P(Begins, Pipeline, ::testing::Values(0, 1, 4, 63, 1000));
 
 }  // namespace

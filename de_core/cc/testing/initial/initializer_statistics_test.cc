@@ -1,6 +1,6 @@
-// The random initial rows are samples of their distributions, independent over sequential ids and
-// over elements, and distinct. Sizes and limits are such that a sound generator fails with a
-// probability below 1e-6; the values are fixed, so a run that passes always passes.
+// Random initial rows are samples of their distributions, independent over sequential ids and over
+// elements, and distinct. A correct generator fails these limits with a probability below 1e-6. The
+// values are fixed, so a test that passes once always passes.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -20,7 +20,7 @@ using Kind = InitializerOptions::Kind;
 std::unique_ptr<const Initializer> Make(Kind kind, double a, double b, size_t dim,
                                         DType dtype = DType::kFloat32) {
   InitializerOptions options{kind, a, b, 7, {}};
-  if (kind == Kind::kQuantile) {  // the logistic distribution, for want of a closed form elsewhere
+  if (kind == Kind::kQuantile) {  // a logistic distribution; others have no closed form
     for (size_t i = 0; i < 4096; ++i) {
       const double u = (static_cast<double>(i) + 0.5) / 4096;
       options.table.insert(options.table.end(), dim, static_cast<float>(std::log(u / (1 - u))));
@@ -32,7 +32,7 @@ std::unique_ptr<const Initializer> Make(Kind kind, double a, double b, size_t di
   return initializer;
 }
 
-/// Rows of the keys [first, first + rows), as (rows, dim).
+/// The rows of keys [first, first + rows), as (rows, dim).
 template <typename T>
 std::vector<T> Rows(const Initializer& initializer, uint64_t first, size_t rows) {
   std::vector<T> values(rows * initializer.dim());
@@ -154,7 +154,7 @@ TEST(Initializer, NeighbouringKeysAndElementsAreUncorrelated) {
           for (size_t i = 0; i + lag < kRows; ++i) {
             const double x = v[i * kDim + j], y = v[(i + lag) * kDim + k];
             product += x * y;
-            squares += (x * x - 1) * (y * y - 1) / 2;  // dependence that correlation does not see
+            squares += (x * x - 1) * (y * y - 1) / 2;  // dependence without correlation
           }
           const double n = kRows;
           EXPECT_LT(std::fabs(product) / std::sqrt(n), 5.5) << j << ' ' << k << " lag " << lag;
@@ -204,7 +204,7 @@ TEST(Initializer, AMillionSequentialKeysHaveDistinctRows) {
   for (const Kind kind : {Kind::kUniform, Kind::kNormal, Kind::kTruncatedNormal, Kind::kQuantile}) {
     for (const size_t dim : {1, 2, 8}) {
       for (const uint64_t first : {uint64_t{0}, uint64_t{0} - kRows}) {
-        // A mean far from 0 would take digits from a single element.
+        // A mean far from 0 would take precision from a single element.
         const double a = kind == Kind::kUniform ? -0.05 : 0;
         const auto values = Rows<float>(*Make(kind, a, 0.05, dim), first, kRows);
         std::vector<uint64_t> rows(kRows);  // the first two elements of each row
@@ -237,7 +237,7 @@ TEST(NormalQuantile, DistinctWordsGiveDistinctDescendingDeviates) {
   uint32_t words[kNormalBlock];
   float normal[kNormalBlock], truncated[kNormalBlock];
   float last_normal = 10, last_truncated = 3;
-  constexpr float kScale = 0.05F;  // rounds once more
+  constexpr float kScale = 0.05F;  // one more rounding
   for (uint32_t at = 0; at < 1U << 22; at += kNormalBlock) {
     for (uint32_t i = 0; i < kNormalBlock; ++i) words[i] = (at + i) << 9 | 256U;
     StandardNormals(words, kNormalBlock, normal);

@@ -1,5 +1,5 @@
-// Initial rows: what each kind writes, which options are refused, and the persistent golden values.
-// The statistics of the random kinds are in initializer_statistics_test.cc.
+// Initial rows: the values of each kind, invalid options, and golden values that must never change.
+// initializer_statistics_test.cc tests the statistics of the random kinds.
 #include "de_core/cc/engine/initial/initializer.h"
 
 #include <cmath>
@@ -230,7 +230,7 @@ TEST(Initializer, RowsAreTheSameWithVectorsOfAnyWidth) {
           const ForcedLevel forced(level);
           if (forced.is(level)) made.push_back(Make(RandomOptions(kind, dim), dtype, dim));
         }
-        // One element of 65,536 is so far out that no register holds what it is made of.
+        // One element in 65,536 is so far out that no register holds its coefficients.
         const uint64_t keys = dim == 32 ? 10'000 : 300;
         for (uint64_t key = 0; key < keys; ++key) {
           std::vector<char> baseline(dim * SizeOf(dtype)), other(baseline);
@@ -271,8 +271,8 @@ TEST(Initializer, RowsThatAreFilledTogetherAreThoseFilledAlone) {
   }
 }
 
-// A missing row must read the same in every build for ever. If this test fails, the change breaks
-// every table that was ever saved or served with a random initializer: undo the change.
+// A missing row must read the same in every build, now and later. If this test fails, the change
+// breaks every table that was saved or served with a random initializer: undo the change.
 TEST(Initializer, RowsAreAPersistentPromise) {
   struct Golden {
     Kind kind;

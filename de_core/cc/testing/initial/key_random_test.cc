@@ -1,4 +1,4 @@
-// The random words of rows: the same for ever, and in whatever pieces they are asked for.
+// The random words of rows: always the same, however they are divided into calls.
 #include "de_core/cc/engine/initial/key_random.h"
 
 #include <gtest/gtest.h>
@@ -48,10 +48,10 @@ TYPED_TEST(KeyRandomOf, no_element_key_or_seed_repeats_another) {
       drawn += 64;
     }
   }
-  EXPECT_EQ(seen.size(), drawn);  // so few words of 32 bits are distinct for most seeds
+  EXPECT_EQ(seen.size(), drawn);  // so few 32-bit words are distinct for most seeds
 }
 
-// A missing row must read the same in every build for ever: if this fails, undo the change.
+// A missing row must read the same in every build, now and later. If this fails, undo the change.
 TEST(KeyRandom, words_are_a_persistent_promise) {
   EXPECT_EQ(Words<uint32_t>(0, 0, 0, 3),
             (std::vector<uint32_t>{0xed142700U, 0x6f7fda92U, 0x8d2fb76fU}));
@@ -91,7 +91,8 @@ TEST(KeyRandom, counters_of_several_rows_are_those_of_each) {
   for (size_t i = 0; i < kRows; ++i) keys[i] = i < kKeys.size() ? kKeys[i] : Mix64(i);
   for (size_t count = 0; count <= kRows; ++count) {
     KeyRandom::Counters<kRows> counters;
-    const std::vector<uint64_t> exact(keys, keys + count);  // a sanitizer sees what lies behind
+    const std::vector<uint64_t> exact(keys,
+                                      keys + count);  // a sanitizer detects reads past the end
     counters.Fill(RandomSeed(9), exact.data(), count);
     for (size_t row = 0; row < count; ++row) {
       const auto words = Words<uint32_t>(9, keys[row], 0, 20);

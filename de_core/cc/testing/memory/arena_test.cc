@@ -1,4 +1,4 @@
-// The table's memory: cells that are aligned, zeroed when asked, reused, and given back.
+// The table's memory: cells are aligned, zeroed on request, reused and released.
 #include "de_core/cc/engine/memory/arena.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ bool IsZero(const char* cell, size_t bytes) {
   return std::all_of(cell, cell + bytes, [](char c) { return c == 0; });
 }
 
-/// Bytes of this process that are in memory.
+/// Resident memory of this process in bytes.
 size_t ResidentBytes() {
   std::FILE* file = std::fopen("/proc/self/statm", "r");
   unsigned long total = 0, resident = 0;
@@ -85,7 +85,7 @@ TEST(Arena, ACellLargerThanABlockIsServed) {
 
 TEST(Arena, TrimGivesMemoryBackAndSparesNeighbours) {
   Arena arena;
-  constexpr size_t kBytes = (size_t{128} << 10) + 64;  // neighbours share pages
+  constexpr size_t kBytes = (size_t{128} << 10) + 64;  // neighbors share pages
   constexpr size_t kCells = 400;
   std::vector<char*> cells;
   for (size_t i = 0; i < kCells; ++i) {
@@ -160,7 +160,7 @@ TEST(Arena, PrefaultedCellsHoldMemoryAndReadAsZeros) {
   if (!HoldsMemory(probe.data(), PageMemory::kPage)) GTEST_SKIP() << "needs Linux 5.14";
   constexpr size_t kCell = size_t{128} << 10;
   Arena arena;
-  arena.Prefault();  // of an empty table: nothing
+  arena.Prefault();  // does nothing for an empty table
   for (int i = 0; i < 64; ++i) std::memset(arena.Allocate(kCell, true), 1, kCell);
   std::set<char*> cells;
   for (int i = 0; i < 300; ++i) {  // several blocks
@@ -191,7 +191,7 @@ TEST(Arena, TrimmedCellsArePrefaultedOnceTheyAreWanted) {
   arena.Trim();
   EXPECT_EQ(arena.free_bytes(), 0U);
   arena.Prefault();
-  EXPECT_EQ(arena.free_bytes(), 0U) << "nobody has asked for a cell";
+  EXPECT_EQ(arena.free_bytes(), 0U) << "no cell was allocated";
   std::set<char*> again = {arena.Allocate(kCell, true)};
   for (size_t i = 1; i < kCells; ++i) {
     arena.Prefault();

@@ -1,4 +1,4 @@
-// Memory from the operating system: zeroed, aligned, moved, and given back in part.
+// Memory from the operating system: zeroed, aligned, moved, and partly released.
 #include "de_core/cc/engine/memory/page_memory.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ TEST_P(PageMemoryOfSize, IsAlignedZeroedAndWritable) {
     ASSERT_EQ(reinterpret_cast<uintptr_t>(memory.data()) % 64, 0U);
     ASSERT_TRUE(
         std::all_of(memory.data(), memory.data() + memory.bytes(), [](char c) { return c == 0; }));
-    std::memset(memory.data(), 1, memory.bytes());  // so that the next round would see it
+    std::memset(memory.data(), 1, memory.bytes());  // so that the next round would detect reuse
   }
 }
 

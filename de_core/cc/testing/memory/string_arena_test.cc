@@ -1,4 +1,4 @@
-// Byte strings of a shard against a map of std::string.
+// Byte strings of a shard, compared with a map of std::string.
 #include "de_core/cc/engine/memory/string_arena.h"
 
 #include <gtest/gtest.h>
@@ -77,9 +77,9 @@ TEST(StringArena, FreedCellsAreReused) {
 TEST(StringArena, AStringMayBeReplacedByAPartOfItself) {
   StringArena arena;
   StringArena::Ref ref = arena.Put("a string that is replaced by its own tail");
-  ref = arena.Replace(ref, StringArena::Get(ref).substr(3));  // of a smaller cell
+  ref = arena.Replace(ref, StringArena::Get(ref).substr(3));  // fits a smaller cell
   EXPECT_EQ(StringArena::Get(ref), "tring that is replaced by its own tail");
-  ref = arena.Replace(ref, StringArena::Get(ref).substr(2));  // of an equal cell
+  ref = arena.Replace(ref, StringArena::Get(ref).substr(2));  // fits an equal cell
   EXPECT_EQ(StringArena::Get(ref), "ing that is replaced by its own tail");
 }
 

@@ -1,4 +1,4 @@
-// Every update rule against its textbook formula, written independently in double.
+// Every update rule, compared with its textbook formula, written independently in double.
 #include "de_core/cc/engine/optimizer/optimizer_rules.h"
 
 #include <algorithm>
@@ -19,16 +19,16 @@ namespace {
 
 using Row = std::vector<double>;
 
-/// A rule as a formula over a whole row: g, w and slots have `dim` elements (or one, row-wise).
+/// A rule as a formula over a whole row. g, w and slots have `dim` elements (one if row-wise).
 struct Formula {
   std::string rule;
   std::function<std::vector<double>(int step)> hyper;
   std::function<void(const Row& g, Row& w, std::vector<Row>& s, const Row& h)> update;
   std::vector<std::string> slots;
-  double initial;  ///< of the one slot that does not start at 0
+  double initial;  ///< initial value of the slot that does not start at 0
 };
 
-/// Lifts a formula for one element.
+/// Applies a formula for one element to each element.
 auto Each(std::function<void(double g, double& w, double* s, const Row& h)> element) {
   return [element](const Row& g, Row& w, std::vector<Row>& slots, const Row& h) {
     for (size_t i = 0; i < w.size(); ++i) {
@@ -285,7 +285,7 @@ Row LoadRow(const char* row, size_t dim) {
   return values;
 }
 
-/// Runs a rule and its formula side by side over rows of T and compares values and slots.
+/// Runs a rule and its formula over rows of T, and compares values and slots.
 template <typename T>
 void Compare(const Formula& formula, DType dtype, size_t dim, double decay, double tolerance) {
   using Real = typename Scalar<T>::Real;
@@ -343,7 +343,7 @@ void Compare(const Formula& formula, DType dtype, size_t dim, double decay, doub
             << formula.rule << ' ' << specs[k].name << " step " << step;
       }
     }
-    if (tolerance > 1e-4) w = got;  // rounding of 16-bit rows must not pile up in the comparison
+    if (tolerance > 1e-4) w = got;  // do not accumulate rounding errors of 16-bit rows
   }
   const RowSlot* other = layout.FindSlot("other", "slot");
   EXPECT_EQ(LoadRow<float>(row + other->offset, 3), Row(3, 8.0)) << "another optimizer's slot";

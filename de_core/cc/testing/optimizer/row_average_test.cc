@@ -1,4 +1,4 @@
-// The moving average of a row against one of doubles.
+// The moving average of a row, compared with an average in double.
 #include "de_core/cc/engine/optimizer/row_average.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ std::string RowOf(DType dtype, const std::vector<double>& values) {
 
 class RowAverageTest : public ::testing::TestWithParam<DType> {
  protected:
-  /// An average whose slot holds its initial values.
+  /// An average whose slot has its initial values.
   std::string Fresh() const {
     const SlotSpec slot = AverageSlot(GetParam(), kDim);
     EXPECT_EQ(slot.width, kDim);

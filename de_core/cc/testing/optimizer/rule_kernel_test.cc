@@ -1,4 +1,4 @@
-// The kernels of update rules for wide vectors, beside those for the baseline: the same bits.
+// Kernels of update rules: the AVX2 compilation gives the same bits as the baseline.
 #include "de_core/cc/engine/optimizer/rule_kernel.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace de::engine {
 namespace {
 
-/// Settings that let each rule do all it can: flags are set, l1, l2 and the decay are not 0.
+/// Settings that use all features of each rule: flags are set; l1, l2 and the decay are not 0.
 std::vector<double> HyperOf(const OptimizerRule& rule) {
   if (rule.name == "ftrl") return {0.1, -0.5, 0.01, 0.02, 0.03, 0.4, 0.1, 0.05};
   if (rule.name == "adagrad_da") return {0.1, 0.01, 0.02, 0.1, 3, 0.05};
@@ -24,7 +24,7 @@ std::vector<double> HyperOf(const OptimizerRule& rule) {
   return hyper;
 }
 
-/// Some rows after three steps of a rule.
+/// Rows after three steps of a rule.
 std::vector<char> Trained(const OptimizerRule& rule, DType dtype, size_t dim, bool wide) {
   constexpr size_t kRows = 5;
   const std::vector<double> hyper = HyperOf(rule);

@@ -1,4 +1,4 @@
-// Admission filters against a map of counts.
+// Admission filters, compared with a map of counts.
 #include "de_core/cc/engine/policy/admission.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST(Admission, CountsExactlyAsAMapDoesThroughSavesAndMerges) {
     AdmissionFilter filter(Count(min_count), 1);
     std::map<uint64_t, uint64_t> counts;
     for (int i = 0; i < 40000; ++i) {
-      const uint64_t word = random() % 3000;  // 0 is a key, too
+      const uint64_t word = random() % 3000;  // 0 is a key too
       const bool admitted = ++counts[word] >= min_count;
       if (admitted) counts.erase(word);
       ASSERT_EQ(Admit(&filter, word), admitted);
@@ -55,7 +55,7 @@ TEST(Admission, BloomNeverForgetsAnOccurrenceAndKeepsItsError) {
   options.capacity = 20000;
   options.error = 0.02;
   AdmissionFilter filter(options, 1);
-  EXPECT_LT(filter.bytes(), 9.2 * 20000 + 4096);  // 4 / -ln(1 - 0.02^(1/4)) counters a key
+  EXPECT_LT(filter.bytes(), 9.2 * 20000 + 4096);  // 4 / -ln(1 - 0.02^(1/4)) counters per key
   for (uint64_t round = 1; round <= 2; ++round) {
     uint64_t early = 0;
     for (uint64_t word = 0; word < 20000; ++word) early += Admit(&filter, word);
@@ -70,7 +70,7 @@ TEST(Admission, BloomKeepsTheCountsOfFiltersOfOtherSizes) {
   options.min_count = 3;
   options.capacity = 1000;
   options.error = 0.001;
-  // Two tables of 500 keys each become one, whose filter two others take over.
+  // Two tables of 500 keys each are merged into one, whose filter is merged into two others.
   std::vector<AdmissionFilter> halves(2, AdmissionFilter(options, 2));
   for (uint64_t word = 0; word < 1000; ++word) EXPECT_FALSE(Admit(&halves[word % 2], word));
   AdmissionFilter whole(options, 1);

@@ -1,4 +1,4 @@
-// What a policy asks for, the columns it keeps in a row, and when a row is too old.
+// Parsing of policies, their columns in a row, and expired rows.
 #include "de_core/cc/engine/policy/row_policy.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 constexpr RowColumn kColumns[] = {RowColumn::kTime, RowColumn::kUses, RowColumn::kScore,
                                   RowColumn::kStep};
 
-/// A policy, the layout it made and one row.
+/// A policy, its layout and one row.
 struct Row {
   explicit Row(const std::string& text) : layout(KeyType::kInt64, DType::kHalf, 3) {
     RowPolicyOptions options;
@@ -108,7 +108,7 @@ TEST(RowPolicy, keeps_the_columns_asked_for_and_those_it_needs_alone) {
     EXPECT_EQ(row.policy->end(), end) << text;
     EXPECT_EQ(row.policy->tracks(), !columns.empty()) << text;
     EXPECT_FALSE(row.policy->has_filters());
-    row.policy->Touch(row.row(), {5, 6});  // must write nothing it has no column for
+    row.policy->Touch(row.row(), {5, 6});  // must not write columns that do not exist
   }
 }
 
@@ -146,7 +146,7 @@ TEST(RowPolicy, steps_are_counted_and_never_go_back) {
   row.policy->WitnessSteps(7);
   EXPECT_EQ(row.policy->Now().step, 40);
   EXPECT_EQ(row.policy->BeginStep().step, 41);
-  EXPECT_EQ(row.policy->Now().micros, 0) << "without a column of time nobody asks for it";
+  EXPECT_EQ(row.policy->Now().micros, 0) << "without a time column it is not read";
 }
 
 TEST(RowPolicy, refused_keys_are_counted_and_forgotten_by_shard) {

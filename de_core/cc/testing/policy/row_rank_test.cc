@@ -1,4 +1,4 @@
-// The choice of the rows that stay, against sorting all of them.
+// Selection of the rows to keep, compared with sorting all rows.
 #include "de_core/cc/engine/policy/row_rank.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Which rows changed, against a log of everything that happened.
+// Tracking of changed rows, compared with a log of all changes.
 #include "de_core/cc/engine/rows/dirty_rows.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace de::engine {
 namespace {
 
-/// A shard's rows and all that happened to them, by generation.
+/// A shard's rows and all their changes, by generation.
 class Log {
  public:
   Log() : dirty_(1) {}
@@ -43,7 +43,7 @@ class Log {
 
   void Cut() { dirty_.Cut(++now_); }
 
-  /// Rows move to new places, in another order.
+  /// Moves rows to new places in another order.
   void Renumber(std::mt19937_64* random) {
     std::vector<uint64_t> words;
     for (const auto& [word, row] : row_of_) words.push_back(word);
@@ -56,7 +56,7 @@ class Log {
     free_.clear();
   }
 
-  /// What changed since `since` is named, and nothing else is.
+  /// Checks that exactly the changes since `since` are reported.
   void Check(uint64_t since) {
     const DirtyKeys keys = dirty_.Since(since);
     ASSERT_FALSE(keys.everything || keys.by_bits);
@@ -72,7 +72,7 @@ class Log {
       const bool named = std::binary_search(keys.erased.begin(), keys.erased.end(), word);
       ASSERT_EQ(named, when >= since) << word;
     }
-    // The log may name keys that are gone since, but none that did not change.
+    // The log may name keys that were erased since, but no unchanged key.
     for (const uint64_t word : words) {
       const auto at = changed_.find(word);
       const auto gone = erased_.find(word);
@@ -101,7 +101,7 @@ class Log {
   uint32_t next_ = 0;
   std::vector<uint32_t> free_;
   std::map<uint64_t, uint32_t> row_of_;
-  std::map<uint64_t, uint64_t> changed_, erased_;  ///< the last generation
+  std::map<uint64_t, uint64_t> changed_, erased_;  ///< last generation of each change
 };
 
 TEST(DirtyRows, name_what_changed_since_each_generation_as_a_log_does) {
@@ -166,12 +166,12 @@ TEST(DirtyRows, a_long_log_is_given_up_for_the_bits) {
     ASSERT_EQ(dirty.IsDirty(row, 1), row % 2 == 0) << row;
   }
   EXPECT_FALSE(dirty.IsDirty(4 * kRows, 1)) << "a row that no bit stands for";
-  EXPECT_LE(dirty.bytes(), 2 * kRows / 2U);  // half a byte a row
+  EXPECT_LE(dirty.bytes(), 2 * kRows / 2U);  // half a byte per row
 }
 
 TEST(DirtyRows, a_log_within_its_bound_stays_complete) {
   DirtyRows dirty(1);
-  for (uint32_t i = 0; i < 4096; ++i) dirty.Mark(i, i % 64);  // one bit each, the first 64
+  for (uint32_t i = 0; i < 4096; ++i) dirty.Mark(i, i % 64);  // sets the first 64 bits
   EXPECT_EQ(dirty.Since(1).words.size(), 64U);
   for (uint32_t row = 64; row < 4096; ++row) dirty.Mark(row, row);
   EXPECT_FALSE(dirty.Since(1).by_bits);
@@ -195,8 +195,8 @@ TEST(DirtyRows, generations_that_become_one_keep_their_logs_within_the_bound) {
   EXPECT_FALSE(same.by_bits);
   EXPECT_EQ(same.words.size(), 3000U) << "a key that changed in both is named once";
   EXPECT_TRUE(since_first(3000, 3000, 6000).by_bits);
-  EXPECT_TRUE(since_first(6000, 0, 1).by_bits) << "the earlier log was given up";
-  EXPECT_TRUE(since_first(1, 0, 6000).by_bits) << "the later log was given up";
+  EXPECT_TRUE(since_first(6000, 0, 1).by_bits) << "the earlier log was dropped";
+  EXPECT_TRUE(since_first(1, 0, 6000).by_bits) << "the later log was dropped";
 }
 
 TEST(DirtyRows, generations_that_no_mark_tells_apart_share_one_bit_a_row) {

@@ -1,4 +1,4 @@
-// Chunks for the copies of a consistent save: nobody's chunk is another's.
+// Chunks for the copies of a consistent save: no two threads get the same chunk.
 #include "de_core/cc/engine/rows/pre_image_memory.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ TEST(PreImageMemory, what_is_prepared_is_handed_out_and_not_added_to) {
   for (size_t i = 0; i < 8; ++i) chunks.push_back(memory.Take());
   EXPECT_EQ(std::set<char*>(chunks.begin(), chunks.end()).size(), 8U);
   memory.Give(chunks);
-  memory.Prepare(8 * kChunk);  // there is enough: what it gives next is known
+  memory.Prepare(8 * kChunk);  // enough memory exists: the next chunk is known
   EXPECT_EQ(memory.Take(), chunks.back());
 }
 

@@ -1,4 +1,4 @@
-// What a consistent save keeps of rows before they change.
+// Copies of rows for a consistent save, taken before the rows change.
 #include "de_core/cc/engine/rows/pre_images.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace de::engine {
 namespace {
 
-/// The word of the i-th key of shard 0.
+/// Returns the word of the i-th key of shard 0.
 uint64_t WordOf(uint64_t i) { return UnMix64(Mix64(i) >> 4); }
 
 class PreImagesTest : public ::testing::TestWithParam<size_t> {
@@ -83,7 +83,7 @@ TEST_P(PreImagesTest, copies_are_charged_until_they_are_gone) {
   EXPECT_GE(budget.peak, 1000 * copy);
 }
 
-// One copy a chunk, several, and many.
+// One copy per chunk, several, and many.
 INSTANTIATE_TEST_SUITE_P(Dims, PreImagesTest, ::testing::Values(1, 300, 20000));
 
 }  // namespace

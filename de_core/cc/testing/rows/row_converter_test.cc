@@ -1,4 +1,4 @@
-// Rows of one layout as rows of another, against conversions done by hand.
+// Rows converted between layouts, compared with explicit conversions.
 #include "de_core/cc/engine/rows/row_converter.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 RowLayout Plain(DType dtype, size_t dim = 3) { return {KeyType::kInt64, dtype, dim}; }
 
-/// int8 values with a scale a row, as files store them.
+/// int8 values with a scale per row, as files store them.
 RowLayout Scaled(size_t dim = 3) {
   RowLayout layout(KeyType::kInt64, DType::kInt8, dim);
   layout.Append(kScaleOwner, {{std::string(kScaleName), DType::kFloat32, 1, 1.0}});
@@ -38,7 +38,7 @@ RowConverter Converter(const RowLayout& from, const RowLayout& to, bool slots = 
   return converter;
 }
 
-/// The row that becomes of `row`, in a block of its size filled with something else before.
+/// Converts `row`. The destination has exactly the row's size and old contents.
 std::string Convert(const RowConverter& converter, const RowLayout& to, const std::string& row) {
   std::string made(to.stride(), '#');
   converter.Convert(row.data(), made.data());
@@ -181,7 +181,7 @@ TEST(RowConverter, measures_what_it_loses) {
   const RowConverter converter = Converter(from, to);
   ConversionError error;
   EXPECT_EQ(error.mean(), 0.0);
-  const std::string row = BytesOf<float>({254, 1, 2.5F, kNaN});  // read as 254, 0, 2, 0
+  const std::string row = BytesOf<float>({254, 1, 2.5F, kNaN});  // reads as 254, 0, 2, 0
   const std::string made = Convert(converter, to, row);
   converter.Measure(row.data(), made.data(), &error);
   EXPECT_EQ(error.max, 1.0);

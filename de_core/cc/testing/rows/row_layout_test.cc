@@ -1,4 +1,4 @@
-// Where the parts of a row lie.
+// The positions of a row's parts.
 #include "de_core/cc/engine/rows/row_layout.h"
 
 #include <gtest/gtest.h>

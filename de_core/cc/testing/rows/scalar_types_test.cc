@@ -1,4 +1,4 @@
-// Conversions are checked against their definition: the nearest representable value, ties to even.
+// Conversions, checked by definition: the nearest representable value, ties to even.
 #include "de_core/cc/engine/rows/scalar_types.h"
 
 #include <cmath>
@@ -53,7 +53,7 @@ TEST(ScalarTypes, FloatsBetweenTwoHalvesRoundToTheNearestTiesToEven) {
   for (uint32_t bits = 0; bits < 0x7bff; ++bits) {
     const float low = ToFloat(Half{static_cast<uint16_t>(bits)});
     const float high = ToFloat(Half{static_cast<uint16_t>(bits + 1)});
-    const float middle = low + (high - low) / 2;  // exact: a half has 13 digits to spare
+    const float middle = low + (high - low) / 2;  // exact: a half has 13 spare digits
     const uint32_t even = bits + (bits & 1);
     ASSERT_EQ(ToHalf(middle).bits, even) << bits;
     ASSERT_EQ(ToHalf(-middle).bits, even | 0x8000) << bits;
@@ -91,7 +91,7 @@ TEST(ScalarTypes, OverflowInfinityAndNanAreKept) {
     ASSERT_TRUE(std::isnan(ToFloat(half)));
     ASSERT_EQ(ToHalf(ToFloat(half)).bits, half.bits | 0x200);
   }
-  // A NaN whose payload lies in the bits that are cut off must not become an infinity.
+  // A NaN whose payload is only in the removed bits must not become an infinity.
   EXPECT_EQ(ToHalf(FloatOfBits(0x7f800001)).bits, 0x7e00);
   EXPECT_EQ(ToBFloat16(FloatOfBits(0xff800001)).bits, 0xffc0);
   EXPECT_EQ(ToBFloat16(FloatOfBits(0x7fffffff)).bits, 0x7fff);
@@ -107,7 +107,7 @@ TEST(ScalarTypes, TinyFloatsBecomeSignedZero) {
 #if defined(__SSE2__)
 TEST(ScalarTypes, HalfDenormalsSurviveOnThreadsThatFlushDenormals) {
   const unsigned saved = _mm_getcsr();
-  _mm_setcsr(saved | 0x8040);  // flush to zero, denormals are zero
+  _mm_setcsr(saved | 0x8040);  // flush results to zero, treat denormals as zero
   uint32_t wrong = 0;
   for (uint32_t bits = 1; bits < 0x400; ++bits) {
     const float value = ToFloat(Half{static_cast<uint16_t>(bits)});

@@ -1,4 +1,4 @@
-// Reading stored values: the loops for wide vectors give the bits of the plain ones.
+// Reading stored values: the AVX2 loops give the same bits as the plain ones.
 #include "de_core/cc/engine/rows/value_reader.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr DType kFloating[] = {DType::kFloat32, DType::kFloat64, DType::kHalf, DType::kBFloat16};
 
-/// The reader chosen where there are wide vectors, or where there are none.
+/// The reader that is chosen with AVX2, or without.
 ValueReader::Values Reader(DType stored, DType wanted, bool wide) {
   const ForcedLevel forced(wide ? SimdLevel::kAvx2 : SimdLevel::kScalar);
   return ReaderOf(stored, wanted).values;
@@ -24,7 +24,7 @@ ValueReader::Values Reader(DType stored, DType wanted, bool wide) {
 
 std::string Read(ValueReader::Values reader, const std::string& values, float scale, size_t dim,
                  DType wanted) {
-  std::string out(dim * SizeOf(wanted) + 8, '#');  // with a margin that must stay as it is
+  std::string out(dim * SizeOf(wanted) + 8, '#');  // with a margin that must not change
   reader(values.data(), scale, dim, out.data());
   EXPECT_EQ(out.substr(dim * SizeOf(wanted)), "########");
   return out;

@@ -9,7 +9,7 @@ namespace {
 
 TEST(Values, rows_of_any_width_are_copied_to_their_last_byte_and_no_further) {
   for (size_t bytes = 0; bytes <= 300; ++bytes) {
-    // Blocks of exactly that size, so that a sanitizer sees the first byte that is read behind.
+    // Blocks of exactly this size, so that a sanitizer detects the first byte read past the end.
     const std::unique_ptr<char[]> from(new char[bytes]);
     const std::unique_ptr<char[]> to(new char[bytes + 2]);
     for (size_t i = 0; i < bytes; ++i) from[i] = static_cast<char>(i * 7 + bytes);

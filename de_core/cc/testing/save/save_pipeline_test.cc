@@ -1,4 +1,4 @@
-// A save writes the same file and ends, whenever and in whatever order an executor runs its tasks.
+// A save writes the same file and ends, in whatever order an executor runs its tasks.
 #include "de_core/cc/engine/save/save_pipeline.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ class InOrder final : public Executor {
   const std::vector<size_t> order_;
 };
 
-/// Runs each task on a thread of its own, those of `late` behind some milliseconds.
+/// Runs each task on a new thread. The tasks in `late` start some milliseconds later.
 class Late final : public Executor {
  public:
   explicit Late(uint32_t late) : late_(late) {}
@@ -52,7 +52,7 @@ class Late final : public Executor {
   const uint32_t late_;
 };
 
-/// Keeps `room` bytes, then fails.
+/// Stores `room` bytes, then fails.
 class Disk final : public ByteSink {
  public:
   explicit Disk(size_t room) : room_(room) {}
@@ -100,7 +100,8 @@ class SavePipelineTest : public ::testing::Test {
     return begun.ok() ? save->Write(disk, executor) : begun;
   }
 
-  /// With nobody about, with others who need the cores, and with some who come and go.
+  /// Checks saves on an idle machine, with other threads that need the cores, and with temporary
+  /// ones.
   void ExpectSame(Executor* executor) {
     EXPECT_TRUE(Saved(executor, {}) == expected_);
     EXPECT_TRUE(Saved(executor, [] { return true; }) == expected_);
@@ -112,7 +113,7 @@ class SavePipelineTest : public ::testing::Test {
     }
   }
 
-  /// Saves from now on are deltas, of every third row.
+  /// From now on, saves are deltas with every third row.
   void ExpectDeltas() {
     options_.chain = "chain";
     std::unique_ptr<TableSave> base;

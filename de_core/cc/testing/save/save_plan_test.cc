@@ -1,4 +1,4 @@
-// Which ranges of hashes a save reads, before it reads any.
+// The ranges of hashes that a save plans, before it reads any.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ using testing::Numbers;
 using testing::Put;
 using testing::Save;
 
-/// Rows of the keys whose hashes lie in the range.
+/// Number of keys whose hashes are in the range.
 size_t RowsIn(const SaveSource::Range& range, const std::vector<int64_t>& keys) {
   return static_cast<size_t>(std::count_if(keys.begin(), keys.end(), [&](int64_t key) {
     const uint64_t hash = Mix64(static_cast<uint64_t>(key));
@@ -36,7 +36,8 @@ void ExpectCoversAllHashes(const SaveSource& source) {
   EXPECT_EQ(next, 0U);
 }
 
-/// The keys' ranges are listed, ascending, each of one shard, and hold so many distinct words.
+/// Checks that the ranges are listed, ascending, each in one shard, and contain `words` distinct
+/// words.
 void ExpectLists(const SaveSource& source, size_t words) {
   size_t next = 0;
   uint64_t last = 0;
@@ -75,13 +76,13 @@ TEST(SavePlan, ranges_of_wide_rows_have_few) {
   SaveSource source(table.get());
   ASSERT_TRUE(source.Begin({}, 0).ok());
   ExpectCoversAllHashes(source);
-  EXPECT_EQ(source.ranges().size(), 2U * kShards);  // of 48 MB
+  EXPECT_EQ(source.ranges().size(), 2U * kShards);  // the rows take 48 MB
 }
 
 TEST(SavePlan, chosen_keys_are_listed_once_each) {
   const auto table = Make();
   std::vector<int64_t> chosen = {7, 7, -1, INT64_MIN, INT64_MAX, 0, 7};
-  for (int64_t i = 0; i < 40000; ++i) chosen.push_back(i);  // those of the table among others
+  for (int64_t i = 0; i < 40000; ++i) chosen.push_back(i);  // including all keys of the table
   const Keys keys = {chosen.data(), nullptr, chosen.size()};
   SaveSelection selection;
   selection.keys = &keys;
@@ -112,7 +113,7 @@ TEST(SavePlan, only_changes_are_listed) {
   }
   Put(table.get(), Numbers(49990, 20), 2);
   Put(table.get(), Numbers(49990, 20), 3);
-  const std::vector<int64_t> gone = {5, 49991, 12345678};  // not there, the last
+  const std::vector<int64_t> gone = {5, 49991, 12345678};  // the last one does not exist
   ASSERT_TRUE(table->Erase({gone.data(), nullptr, gone.size()}, nullptr).ok());
   SaveSource source(table.get());
   ASSERT_TRUE(source.Begin(selection, 0).ok());

@@ -1,4 +1,4 @@
-// The rows that a save reads: all, chosen, changed or kept ones, of now or of its moment.
+// The rows that a save reads: all, chosen, changed or kept rows, current or as of its moment.
 #include "de_core/cc/engine/save/save_source.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ std::vector<int64_t> Gone(const SnapshotSection& section) {
   return keys;
 }
 
-/// What was collected, as one section over all hashes.
+/// All collected rows, as one section over all hashes.
 struct Collected {
   Collected(Table* table, const SaveSelection& selection) {
     SaveSource source(table);
@@ -55,7 +55,7 @@ struct Collected {
   std::vector<int64_t> gone;
 };
 
-/// Selects what changed since the last save of chain "c".
+/// Selects the changes since the last save of chain "c".
 SaveSelection Changes(Table* table) {
   SavePoint point;
   EXPECT_TRUE(table->chains().Last("c", &point).ok());
@@ -133,7 +133,7 @@ TEST(SaveSource, changes_are_rows_and_keys_that_are_gone) {
   ASSERT_NE(Save(table.get(), ChainOf("c", false), 1), "");
   Put(table.get(), {3, 4, 200}, 2);
   Erase(table.get(), {4, 5, 6, 200, 1000});
-  Put(table.get(), {6}, 3);  // it is back
+  Put(table.get(), {6}, 3);  // exists again
   const Collected collected(table.get(), Changes(table.get()));
   EXPECT_EQ(collected.rows, (Rows{{3, 2}, {6, 3}}));
   EXPECT_EQ(collected.gone, (std::vector<int64_t>{4, 5, 200}));

@@ -1,4 +1,4 @@
-// Rows between a table and a file: what a section of them refers to.
+// Rows between a table and a file: the data that their section refers to.
 #include "de_core/cc/engine/save/saved_rows.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ TEST(SavedRows, none_make_an_empty_section) {
   }
 }
 
-/// What a section says of string keys: their two values, or that they are gone.
+/// Returns the contents of a section by string key: two values, or "gone".
 std::map<std::string, std::string> Said(const SnapshotSection& section) {
   std::map<std::string, std::string> said;
   for (size_t i = 0; i < section.count; ++i) {
@@ -65,7 +65,7 @@ TEST(SavedRows, strings_of_rows_and_of_keys_that_are_gone_are_told_apart) {
       {nul, "|" + nul},   {large, large + "|2"},
       {"gone 1", "gone"}, {"gone, which is long", "gone"}};
   SavedRows rows;
-  for (int i = 0; i < 2; ++i) {  // the second time in the memory of the first
+  for (int i = 0; i < 2; ++i) {  // the second round reuses the memory of the first
     SaveSource source(table.get());
     ASSERT_TRUE(source.Begin(selection, 0).ok());
     ASSERT_TRUE(CollectAll(&source, &rows).ok());

@@ -1,4 +1,5 @@
-// Files read into a table: what is taken, what stays, and that a refused file changes nothing.
+// Restoring files into a table: which rows are read and which remain; a refused file changes
+// nothing.
 #include "de_core/cc/engine/save/table_restore.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@ using testing::Restored;
 using testing::Save;
 using Rows = std::map<int64_t, std::vector<float>>;
 
-/// Keys 0 to 999; then of 990 to 1009 other values, and 0 to 9 gone.
+/// A base with keys 0 to 999, and a delta with other values of 990 to 1009 and without 0 to 9.
 std::vector<std::string> BaseAndDelta() {
   const auto table = Make();
   Put(table.get(), Numbers(0, 1000), 1);
@@ -167,7 +168,7 @@ TEST(TableRestore, a_chain_of_saves_goes_on) {
   EXPECT_EQ(Restored(files), Contents(*table));
 }
 
-/// Restores that are refused, and leave the table as it was.
+/// Restores that are refused and leave the table unchanged.
 class RefusedRestore : public ::testing::Test {
  protected:
   void Expect(const std::vector<const SnapshotReader*>& files, const RestoreOptions& options,

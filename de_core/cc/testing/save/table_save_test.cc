@@ -1,4 +1,4 @@
-// Saves of live tables while other threads write: base and deltas together say what the table says.
+// Saves of live tables while other threads write: base and deltas together equal the table.
 #include "de_core/cc/engine/save/table_save.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ using testing::Readers;
 using testing::Restored;
 using testing::Save;
 
-/// By dim: rows of some widths are written in a way of their own.
+/// Parameterized by dim: some widths have specialized code.
 class TableSaveOf : public ::testing::TestWithParam<size_t> {};
 
 TEST_P(TableSaveOf, base_and_deltas_follow_a_table_that_is_written_meanwhile) {
@@ -39,7 +39,7 @@ TEST_P(TableSaveOf, base_and_deltas_follow_a_table_that_is_written_meanwhile) {
   const auto write = [&](uint64_t seed) {
     std::mt19937_64 random(seed);
     for (float value = 1; !stop; ++value) {
-      // Large batches are written by several threads.
+      // Several threads write large batches.
       std::vector<int64_t> keys(seed == 2 && random() % 16 == 0 ? 12000 : 200), gone(50);
       for (int64_t& key : keys) key = static_cast<int64_t>(random() % 20000);
       for (int64_t& key : gone) key = static_cast<int64_t>(random() % 20000);
@@ -213,7 +213,7 @@ TEST(TableSave, what_would_outdate_an_undisturbed_save_waits_for_it) {
       StringSink sink;
       const Status written = save->Write(&sink, nullptr);
       EXPECT_TRUE(written.ok()) << written.message;
-      other.join();  // the rows are read, so it need not wait for Done
+      other.join();  // the rows are read, so it must not wait for Done
       EXPECT_EQ(save->report().rows, 3U);
       EXPECT_TRUE(save->Done().ok());
     }
@@ -240,7 +240,7 @@ TEST(TableSave, a_delta_is_written_while_more_of_it_is_collected) {
   std::iota(keys.begin(), keys.end(), 0);
   Put(table.get(), keys, 1);
   ASSERT_NE(Save(table.get(), ChainOf("chain", false), 1), "");
-  keys.resize(40000);  // of 10 MB, in 16 shards
+  keys.resize(40000);  // 10 MB in 16 shards
   Put(table.get(), keys, 2);
   const std::string delta = Save(table.get(), ChainOf("chain", true), 2);
   const Readers readers({delta});

@@ -1,4 +1,4 @@
-// Lookups on many threads while the first write turns a mapped file into a table in memory.
+// Lookups on many threads while the first write loads a mapped file into a table in memory.
 #include "de_core/cc/engine/serving/file_backed_table.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ void Put(Table* table, const std::vector<int64_t>& keys, float value) {
                   .ok());
 }
 
-/// A snapshot of kRows rows of one value, and the table over it.
+/// A snapshot of kRows rows of one value, with a table over it.
 class File {
  public:
   explicit File(float value) : bytes_(Snapshot(value)) {
@@ -80,7 +80,7 @@ MappedTable::Load LoadOf(const std::shared_ptr<const File>& file, std::atomic<in
   };
 }
 
-/// The row of a key; -1 where it was closed.
+/// Returns the row of a key, or -1 if the table is closed.
 float Read(const MappedTable& mapped, int64_t key) {
   const MappedTable::Reader reader = mapped.ForReading();
   float value = -1;
@@ -110,7 +110,7 @@ TEST(FileBackedTable, no_lookup_is_wrong_and_no_write_lost_while_a_file_becomes_
     for (int64_t number = 0; number < kReaders; ++number) {
       threads.emplace_back([&, number] {
         for (int64_t i = number; writing > 0; ++i) {
-          const int64_t writer = i % kWriters;  // whose key is its number
+          const int64_t writer = i % kWriters;  // its key is its number
           const bool after = written[writer];
           const float value = Read(mapped, writer);
           EXPECT_TRUE(value == 2.0F || (value == 1.0F && !after)) << value << after;

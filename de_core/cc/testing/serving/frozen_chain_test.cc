@@ -17,14 +17,14 @@ using testing::SampleHeader;
 using testing::SampleKey;
 using testing::SampleTable;
 
-/// Of a base whose unknown keys read as zeros.
+/// Returns the header of a base whose unknown keys read as zeros.
 SnapshotHeader HeaderOfZeros() {
   SnapshotHeader header = SampleHeader();
   header.initializer = {};
   return header;
 }
 
-/// Opens a chain over files that it keeps.
+/// Opens a chain over files that it owns.
 class Files {
  public:
   explicit Files(const std::vector<std::string>& files) {
@@ -46,7 +46,7 @@ TEST(FrozenChain, a_later_file_hides_an_earlier_one) {
   const RowLayout layout(KeyType::kInt64, DType::kInt64, 1);
   const SampleTable base(layout, 300, 1);
   SampleTable other(layout, 300, 2);
-  other.SetKeys(base.keys());  // other rows for the same keys
+  other.SetKeys(base.keys());  // the same keys with other rows
   const SnapshotHeader header = HeaderOfZeros();
   const SnapshotHeader delta = SampleDeltaHeader(header);
   Files files({base.Bytes(header, 2), other.Bytes(delta, 1)});
@@ -129,10 +129,10 @@ TEST(FrozenChain, no_file_and_a_damaged_one_are_named_and_leave_the_open_chain) 
   EXPECT_EQ(chain->deltas(), 0U);
 }
 
-/// Three files over parts of one set of keys, a delta without any, and what they say together.
+/// Three files over parts of one set of keys, a delta without keys, and their combined contents.
 class Layers : public ::testing::TestWithParam<std::pair<KeyType, DType>> {
  protected:
-  static constexpr size_t kKeys = 4000;  // of which some are in no file
+  static constexpr size_t kKeys = 4000;  // some of them are in no file
 
   Layers() : layout_(GetParam().first, GetParam().second, 1), pool_(layout_, kKeys) {
     Add([](size_t i) { return i % 4 != 3; });
@@ -175,7 +175,7 @@ class Layers : public ::testing::TestWithParam<std::pair<KeyType, DType>> {
     return {numbers_.data(), nullptr, numbers_.size()};
   }
 
-  /// What the chain gives for all keys, as bytes.
+  /// Reads all keys from the chain. The values are bytes.
   Status Read(const FrozenChain& chain, bool* found, std::vector<std::string>* values) const {
     if (layout_.value_dtype() == DType::kString) {
       std::vector<std::string_view> views(kKeys);
@@ -229,7 +229,7 @@ TEST_P(Layers, a_batch_reads_of_each_key_what_the_newest_file_says) {
   EXPECT_EQ(files.chain().deltas(), 3U);
   EXPECT_EQ(files.chain().header().id, header_.id);
   EXPECT_EQ(files.chain().stats().rows, stored_);
-  uint64_t heap = 0;  // of the files alone
+  uint64_t heap = 0;  // heap bytes of the files alone
   for (const std::string& bytes : files_) {
     const AlignedBytes file(bytes);
     std::unique_ptr<FrozenTable> table;

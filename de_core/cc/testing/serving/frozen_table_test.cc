@@ -1,4 +1,4 @@
-// Lookups in a mapped snapshot: the same answers as a map of the same rows, and never a byte
+// Lookups in a mapped snapshot give the same answers as a map of the same rows, and never read
 // outside the file.
 #include "de_core/cc/engine/serving/frozen_table.h"
 
@@ -25,7 +25,7 @@ RowLayout Layout(KeyType key_type, DType dtype = DType::kFloat32, size_t dim = k
   return RowLayout(key_type, dtype, dim);
 }
 
-/// A table opened over bytes of its own.
+/// A table opened over its own bytes.
 struct Opened {
   explicit Opened(const std::string& bytes, FrozenOptions options = {}) : memory(bytes) {
     status = FrozenTable::Open(memory.data(), memory.size(), options, &table);
@@ -35,7 +35,7 @@ struct Opened {
   Status status;
 };
 
-/// Keys of both types, in one order.
+/// Keys of both types, in the same order.
 struct Batch {
   explicit Batch(std::vector<SampleKey> sample) : keys(std::move(sample)) {
     for (const SampleKey& key : keys) {
@@ -52,7 +52,7 @@ struct Batch {
   std::vector<std::string_view> strings;
 };
 
-/// Every key of the table and as many that are not in it, shuffled.
+/// Returns every key of the table and as many absent keys, shuffled.
 Batch HitsAndMisses(const SampleTable& table) {
   std::mt19937_64 random(7);
   std::vector<SampleKey> keys = table.keys();
@@ -181,7 +181,7 @@ TEST(FrozenTable, reads_stored_values_of_every_width_as_the_writer_rounded_them)
 }
 
 TEST(FrozenTable, finds_keys_in_sparse_and_uneven_sections) {
-  // 300 keys in up to 2^12 sections: most hold one key or none.
+  // 300 keys in up to 2^12 sections: most sections have at most one key.
   const SampleTable table(Layout(KeyType::kInt64), 300);
   const Opened opened(table.Bytes(SampleHeader(), 12));
   ASSERT_TRUE(opened.status.ok());
@@ -190,7 +190,7 @@ TEST(FrozenTable, finds_keys_in_sparse_and_uneven_sections) {
 }
 
 TEST(FrozenTable, tells_string_keys_of_one_hash_apart) {
-  // Two first words and, for each, the second word that leads HashBytes to the same state.
+  // Two first words, each with the second word that leads HashBytes to the same state.
   const auto state = [](uint64_t word) {
     const uint64_t start = 0x9e3779b97f4a7c15ULL ^ (16 * 0xff51afd7ed558ccdULL);
     return Mix64(start ^ word) + 0x9e3779b97f4a7c15ULL;
@@ -262,7 +262,7 @@ TEST(FrozenTable, string_values_are_views_and_unknown_keys_read_empty_or_the_con
 
 class UnknownKeys : public ::testing::Test {
  protected:
-  /// The row of an unknown key under the policy in the file.
+  /// Returns the row of an unknown key under the policy in the file.
   std::vector<float> Row(const OovPolicy& policy, Status* status) {
     SnapshotHeader header = SampleHeader();
     policy.Store(&header.metadata);
@@ -311,7 +311,8 @@ TEST_F(UnknownKeys, the_first_of_a_batch_is_named) {
     const Opened opened(table.Bytes(header, 1));
     ASSERT_TRUE(opened.status.ok()) << opened.status.message;
     std::vector<float> rows(kKnown * kFloats);
-    // In each part of the batches that lookups make of it; others are missing behind the first.
+    // Tries a missing key in each part of the batch that a lookup processes separately. Later keys
+    // are missing too.
     for (const size_t first : {size_t{0}, size_t{1}, size_t{2047}, size_t{2048}, size_t{4999}}) {
       std::vector<SampleKey> keys = table.keys();
       for (size_t at = first; at < kKnown; at += 1 + at % 7) {
@@ -384,7 +385,7 @@ TEST(FrozenTable, counts_its_bytes) {
 
 // --------------------------------------------------------------------------------- damaged files
 
-/// Looks up everything, whatever comes of it. Run under AddressSanitizer, this is the test.
+/// Looks up all keys and ignores the results. Under AddressSanitizer this is a test.
 void LookUp(const FrozenTable& table, const Batch& batch) {
   const Keys keys = batch.For(table.key_type());
   std::vector<char> found(keys.size);
@@ -414,7 +415,7 @@ TEST(DamagedFrozenTable, no_flipped_byte_makes_a_lookup_read_outside_the_file) {
       for (const int flip : {0xff, 1 << (i % 8), 0x100}) {
         std::string damaged = bytes;
         damaged[i] = static_cast<char>(damaged[i] ^ flip);
-        if (flip == 0x100) {  // this time behind correct checksums
+        if (flip == 0x100) {  // this time with corrected checksums
           damaged[i] = static_cast<char>(damaged[i] ^ (0x11 << (i % 4)));
           Reseal(&damaged);
         }
@@ -424,7 +425,7 @@ TEST(DamagedFrozenTable, no_flipped_byte_makes_a_lookup_read_outside_the_file) {
         LookUp(*opened.table, batch);
       }
     }
-    EXPECT_GT(opened_count, bytes.size());  // headers alone do not see damage in the rows
+    EXPECT_GT(opened_count, bytes.size());  // header checks do not detect damaged rows
   }
 }
 

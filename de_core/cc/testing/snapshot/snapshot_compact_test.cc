@@ -1,5 +1,5 @@
-// A base and its deltas as one file, against a map that takes them one after the other; and which
-// files make a chain.
+// A compacted base with deltas, compared with a map that applies them in order; and which files
+// form a chain.
 #include "de_core/cc/engine/snapshot/snapshot_compact.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using testing::SampleHeader;
 using testing::SampleKey;
 using testing::SampleTable;
 
-/// Files in memory and readers over them.
+/// Files in memory with their readers.
 class Files {
  public:
   explicit Files(std::vector<std::string> files) : bytes_(std::move(files)) {
@@ -44,7 +44,7 @@ class Files {
   std::vector<std::unique_ptr<SnapshotReader>> readers_;
 };
 
-/// What a key is in a map: its word and, of a string key, its bytes.
+/// A key in a map: its word and, for a string key, its bytes.
 using Key = std::pair<uint64_t, std::string>;
 /// A row's value bytes and its strings.
 using Row = std::pair<std::string, std::vector<std::string>>;
@@ -54,7 +54,7 @@ Key KeyOf(const SampleTable& table, size_t i) {
   return {table.WordOf(table.keys()[i]), strings ? table.keys()[i].text : ""};
 }
 
-/// The rows of a file without tombstones.
+/// Returns the rows of a file without tombstones.
 std::map<Key, Row> RowsOf(const SnapshotReader& file) {
   std::map<Key, Row> rows;
   SectionBuffer buffer;
@@ -86,7 +86,7 @@ struct Case {
 
 class Compact : public ::testing::TestWithParam<Case> {
  protected:
-  /// A table of keys [first, first + 400) in the order of the fixture's.
+  /// Returns a table of keys [first, first + 400), in the order of the fixture's keys.
   SampleTable Table(size_t first, uint64_t seed) const {
     SampleTable table(RowLayout(GetParam().key_type, GetParam().dtype, 2), 400, seed);
     std::vector<SampleKey> keys(400);
@@ -113,7 +113,7 @@ class Compact : public ::testing::TestWithParam<Case> {
 };
 
 TEST_P(Compact, is_what_the_files_say_one_after_the_other) {
-  // Keys of their own and shared ones, in sections that begin and end elsewhere.
+  // The tables share some keys. Their sections start and end at different hashes.
   const SampleTable tables[] = {Table(0, 1), Table(200, 2), Table(100, 3), Table(500, 4)};
   const uint32_t bits[] = {3, 0, 2, 5};
   for (const size_t replaces : {size_t{0}, size_t{1}, size_t{3}}) {
@@ -144,7 +144,7 @@ TEST_P(Compact, is_what_the_files_say_one_after_the_other) {
     EXPECT_EQ(file.header().parent, SnapshotId{});
     EXPECT_FALSE(file.header().replaces);
     EXPECT_EQ(file.header().metadata.at("at"), "3");
-    // The next delta belongs on it as on the last of them.
+    // The next delta can follow the result, like the last file.
     std::vector<ChainSpan> chains;
     const SnapshotHeader next = SampleDeltaHeader(headers[3]);
     EXPECT_TRUE(Files({sink.bytes(), tables[0].Bytes(next, 1)}).Check(&chains).ok());
@@ -219,7 +219,7 @@ TEST(CheckChains, names_the_file_that_does_not_belong) {
   EXPECT_EQ(named({bytes(base), bytes(delta), bytes(base)}, "file 2, base " + HexOf(base.id)),
             Code::kFailedPrecondition);
   EXPECT_EQ(named({bytes(base), half.Bytes(delta, 0)}, "file 1, delta"), Code::kInvalidArgument);
-  // Stored as another dtype, a delta still reads as the table's.
+  // A delta stored as another dtype still reads as the table's dtype.
   EXPECT_TRUE(Files({bytes(base), table.Bytes(delta, 0, DType::kHalf)}).Check(&chains).ok());
 }
 

@@ -1,4 +1,4 @@
-// Deltas in files: tombstones, damage, keys that are there twice.
+// Deltas in files: tombstones, damage, duplicate keys.
 #include <gtest/gtest.h>
 
 #include "de_core/cc/engine/snapshot/snapshot_reader.h"

@@ -1,4 +1,4 @@
-// The header of a snapshot file: what is encoded is decoded, and nothing malformed is.
+// The header of a snapshot file: decoding returns what was encoded, and rejects malformed bytes.
 #include "de_core/cc/engine/snapshot/snapshot_header.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 
 using testing::SampleHeader;
 
-/// Decodes a copy of exactly these bytes, so that a sanitizer sees a read behind them.
+/// Decodes a copy of exactly these bytes, so that a sanitizer detects a read past the end.
 Status Decode(const std::string& bytes, SnapshotHeader* header) {
   const testing::AlignedBytes copy(bytes);
   HeaderRecord record;
@@ -37,7 +37,7 @@ std::string Encode(const SnapshotHeader& header) {
   return bytes;
 }
 
-/// Puts the checksums of the header right.
+/// Corrects the header's checksums.
 std::string Sealed(std::string bytes) {
   const auto seal = [&](size_t begin, size_t end) {
     const uint32_t crc = Crc32c(bytes.data() + begin, end - begin);
@@ -48,7 +48,7 @@ std::string Sealed(std::string bytes) {
   return bytes;
 }
 
-/// A header whose only fields are these, each (tag, payload), all required.
+/// Returns a header with only these fields, each (tag, payload), all required.
 std::string WithFields(const std::vector<std::pair<uint16_t, std::string>>& fields,
                        uint32_t stride = 4) {
   std::string bytes = Encode(SnapshotHeader(RowLayout(KeyType::kInt64, DType::kInt8, 4)));
@@ -74,7 +74,7 @@ void Append(T value, std::string* out) {
   out->append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-/// A slot field as docs/snapshot-format.md has it.
+/// Returns a slot field as docs/snapshot-format.md specifies it.
 std::string Slot(DType dtype, uint32_t width, uint32_t offset, const std::string& owner,
                  const std::string& name) {
   std::string out;
@@ -173,7 +173,7 @@ TEST(SnapshotHeader, resealed_damage_is_never_read_outside_the_header) {
     for (const char value : {'\x00', '\x01', '\x7f', '\xff'}) {
       std::string damaged = bytes;
       damaged[at] = value;
-      (void)Decode(Sealed(damaged));  // an error or a header; a sanitizer sees the rest
+      (void)Decode(Sealed(damaged));  // an error or a header; a sanitizer checks the reads
     }
   }
 }
@@ -209,7 +209,7 @@ TEST(SnapshotHeader, the_scale_of_int8_is_one_float) {
     return WithFields({{1, Slot(dtype, width, offset, owner, name)}}, 8);
   };
   const char* const kWhy = "the scale of a row must be one float32";
-  // Whoever reads the scale reads four bytes, whether or not the values are said to be converted.
+  // Reading the scale takes four bytes, whether or not the header says that values are converted.
   ExpectMalformed(with(DType::kInt8, 1, 4), kWhy);
   ExpectMalformed(with(DType::kFloat64, 1, 8), kWhy);
   ExpectMalformed(with(DType::kFloat32, 2, 4), kWhy);
@@ -230,7 +230,7 @@ TEST(SnapshotHeader, other_fields_that_cannot_be_are_refused) {
     ExpectMalformed(WithFields({{2, initializer.substr(0, size)}}), kCount);
   }
   std::string huge = initializer;
-  huge[39] = '\x40';  // a count whose bytes, times four, overflow to what is there
+  huge[39] = '\x40';  // a count whose size in bytes (times four) overflows to the actual size
   ExpectMalformed(WithFields({{2, huge}}), kCount);
   std::string kind = initializer;
   kind[0] = 7;
@@ -250,7 +250,7 @@ TEST(SnapshotHeader, more_fields_than_it_has_room_for_are_refused) {
   bytes[offsetof(HeaderRecord, field_count) + 3] = '\x7f';
   ExpectMalformed(bytes, "its fields are longer than it is");
   bytes = Encode(SnapshotHeader());
-  std::memcpy(&bytes[sizeof(HeaderRecord) + 4], "\xff\xff\xff\xff", 4);  // the first field's bytes
+  std::memcpy(&bytes[sizeof(HeaderRecord) + 4], "\xff\xff\xff\xff", 4);  // size of the first field
   ExpectMalformed(bytes, "its fields are longer than it is");
 }
 

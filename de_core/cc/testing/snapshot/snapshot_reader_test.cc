@@ -1,4 +1,4 @@
-// The reader of snapshot files as its callers meet it: media that fail, buffers, threads.
+// The reader of snapshot files: failing media, buffers, threads.
 #include "de_core/cc/engine/snapshot/snapshot_reader.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ using testing::SampleDeltaHeader;
 using testing::SampleHeader;
 using testing::SampleTable;
 
-/// A medium that fails at one of its reads.
+/// A source that fails at one of its reads.
 class FailingSource final : public ByteSource {
  public:
   FailingSource(std::string_view bytes, int reads) : source_(bytes), reads_(reads) {}
@@ -34,7 +34,7 @@ std::string Delta(uint32_t bits) {
       .Bytes(SampleDeltaHeader(SampleHeader()), bits);
 }
 
-/// All that a section says.
+/// Returns the whole contents of a section.
 std::string Said(const SectionBuffer& buffer) {
   const SnapshotSection& section = buffer.section;
   std::string said;
@@ -62,7 +62,7 @@ TEST(SnapshotReader, an_error_of_the_medium_is_passed_on_wherever_it_comes) {
     EXPECT_NE(status.message.find("medium fails"), std::string::npos) << status.message;
     EXPECT_EQ(reader, nullptr);
   }
-  EXPECT_EQ(reads, 4 + 4);  // two of the header, footer, directory, four sections
+  EXPECT_EQ(reads, 4 + 4);  // two for the header, footer, directory, four sections
 }
 
 TEST(SnapshotReader, a_file_that_is_refused_leaves_the_reader_that_was_open) {
@@ -124,7 +124,7 @@ TEST(SnapshotReader, threads_read_with_a_buffer_each_what_one_reads) {
   std::vector<std::thread> threads;
   for (size_t thread = 0; thread < 4; ++thread) {
     threads.emplace_back([&, thread] {
-      SectionBuffer buffer;  // of small sections behind large ones, and back
+      SectionBuffer buffer;  // reused for small sections after large ones, and back
       for (size_t i = 0; i < 4 * sections; ++i) {
         const size_t number = (i * (2 * thread + 1)) % sections;
         const SnapshotReader& reader = i % 2 == 0 ? *mapped : *streamed;

@@ -1,4 +1,4 @@
-// Snapshot files: what is written is read back, and nothing else is.
+// Snapshot files: reading returns what was written, and rejects everything else.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -333,10 +333,10 @@ TEST(Snapshot, no_key_takes_the_place_of_one_whose_home_it_is) {
     EXPECT_FALSE(has_guest[at] && misses_own[at]) << "line " << at;
   }
   EXPECT_GT(at_home, table.size() * 86 / 100);
-  EXPECT_LT(at_home, table.size());  // else nothing was tried
+  EXPECT_LT(at_home, table.size());  // otherwise this tested nothing
 }
 
-// Behind correct checksums: a file made by a faulty or hostile writer.
+// With correct checksums: a file from a faulty or hostile writer.
 TEST(DamagedSnapshot, resealed_damage_never_reads_outside_the_file) {
   const SampleTable tables[] = {
       SampleTable(Layout(KeyType::kString, DType::kFloat32, 2, true), 40),
@@ -353,7 +353,7 @@ TEST(DamagedSnapshot, resealed_damage_never_reads_outside_the_file) {
       messages.insert(Verify({exact.data(), exact.size()}).message.substr(0, 20));
     }
   }
-  EXPECT_GT(messages.size(), 8U);  // the checks behind the checksums were reached
+  EXPECT_GT(messages.size(), 8U);  // the checks after the checksums were reached
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the writer of snapshot files takes, refuses and counts.
+// The writer of snapshot files: what it accepts, refuses and counts.
 #include "de_core/cc/engine/snapshot/snapshot_writer.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The locks of all shards: all of them or none, and who waits for whom.
+// Locks of all shards: all or none, and who waits for whom.
 #include "de_core/cc/engine/table/all_shards.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ class AllShardsTest : public ::testing::Test {
 
   ShardLock& LockOf(size_t shard) { return shards_[shard]->lock; }
 
-  /// How many shards a writer could take now.
+  /// Number of shards that a writer could lock now.
   size_t Free() {
     size_t free = 0;
     for (const auto& shard : shards_) {
@@ -70,7 +70,7 @@ TEST_F(AllShardsTest, a_writer_has_none_where_somebody_has_one) {
 
 TEST_F(AllShardsTest, a_reader_has_none_where_two_are_taken_once_the_first_is_free) {
   bool held = true;
-  // A reader that comes late finds the first one free and waits for the other: then again.
+  // A late reader may find the first lock free and wait for the other. Then try again.
   for (int tries = 0; tries < 100 && held; ++tries) {
     LockOf(2).lock();
     LockOf(9).lock();

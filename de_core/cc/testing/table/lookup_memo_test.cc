@@ -1,4 +1,4 @@
-// What lookups leave for updates: for which keys, how many of them, and when it is not worth it.
+// Lookups record data for updates: for which keys, for how many, and when it is not worthwhile.
 #include "de_core/cc/engine/table/lookup_memo.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ std::unique_ptr<KnownKeys> Known(const Batch& batch) {
   return known;
 }
 
-/// A lookup of a batch: whether it was to learn something.
+/// Simulates a lookup. Returns whether it was asked to record its keys.
 bool LookUp(LookupMemo* memo, const Batch& batch) {
   std::unique_ptr<KnownKeys> known = memo->Begin();
   if (known == nullptr) return false;
@@ -29,7 +29,7 @@ bool LookUp(LookupMemo* memo, const Batch& batch) {
   return true;
 }
 
-/// An update of a batch: whether something was known of it.
+/// Simulates an update. Returns whether its keys were recorded.
 bool Update(LookupMemo* memo, const Batch& batch) {
   std::unique_ptr<KnownKeys> known = memo->Take(KeysOf(batch));
   if (known == nullptr) return false;
@@ -113,11 +113,11 @@ TEST(LookupMemo, where_updates_have_other_keys_lookups_learn_less_and_less) {
     }
     ASSERT_FALSE(Update(&memo, {2}));
   }
-  // Of the updates between two lookups that learnt, one is that which did not find its keys.
+  // Of the updates between two recording lookups, one did not find its keys.
   EXPECT_EQ(pauses,
             (std::vector<int>{0, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513, 1025, 2049, 4097, 4097}));
 
-  EXPECT_TRUE(Update(&memo, {1})) << "what was learnt last is kept";
+  EXPECT_TRUE(Update(&memo, {1})) << "the last record is kept";
   EXPECT_TRUE(LookUp(&memo, {3}));
   EXPECT_FALSE(Update(&memo, {2}));
   EXPECT_FALSE(LookUp(&memo, {3})) << "and ends the pause: the next is the shortest again";

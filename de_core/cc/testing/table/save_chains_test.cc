@@ -1,4 +1,4 @@
-// The series of saves of one table: which is the last, and that changes are noted for its delta.
+// The series of saves of one table: the last save of each, and the changes recorded for its delta.
 #include "de_core/cc/engine/table/save_chains.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class SaveChainsTest : public ::testing::Test {
     }
   }
 
-  /// Tells the watch of the key's shard of a change, as writers do.
+  /// Reports a change to the observer of the key's shard, as writers do.
   void Write(uint64_t word) {
     Shard* shard = shards_[ShardOfHash(Mix64(word))].get();
     if (shard->watch == nullptr) return;
@@ -53,7 +53,7 @@ class SaveChainsTest : public ::testing::Test {
     EXPECT_TRUE(chains_.Add(chain, {IdFrom(id), id, generation}, commit).ok());
   }
 
-  /// The id of a chain's last save, 0 where it has none.
+  /// Returns the id of a chain's last save, 0 if there is none.
   int Last(const std::string& chain) const {
     SavePoint point;
     const Status status = chains_.Last(chain, &point);
@@ -123,7 +123,7 @@ TEST_F(SaveChainsTest, a_watch_for_a_consistent_save_stays) {
   EXPECT_EQ(shards_[3]->watch->dirty, nullptr);
   EXPECT_NE(shards_[3]->watch->held, nullptr);
   EXPECT_EQ(shards_[4]->watch, nullptr);
-  shards_[3]->watch.reset();  // before the budget
+  shards_[3]->watch.reset();  // destroyed before the budget
 }
 
 TEST_F(SaveChainsTest, every_chain_is_told_what_changed_since_its_own_last_save) {

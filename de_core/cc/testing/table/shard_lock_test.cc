@@ -1,4 +1,4 @@
-// Who may hold the lock at once, and that nobody waits for ever.
+// Who may hold the lock at the same time, and that nobody waits forever.
 #include "de_core/cc/engine/table/shard_lock.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST(ShardLock, WritersExcludeEachOther) {
     for (int i = 0; i < 500; ++i) {
       const std::lock_guard<ShardLock> guard(lock);
       overlaps += inside.fetch_add(1) != 0;
-      std::this_thread::yield();  // whoever else could get in does so now
+      std::this_thread::yield();  // anybody else who can take the lock does so now
       inside.fetch_sub(1);
     }
   });
@@ -85,7 +85,7 @@ TEST(ShardLock, AWaitingWriterComesBeforeNewReaders) {
     wrote = true;
     lock.unlock();
   });
-  // As soon as the writer waits, readers are turned away.
+  // As soon as a writer waits, new readers must wait.
   while (!wrote && lock.try_lock_shared()) {
     lock.unlock_shared();
     std::this_thread::yield();

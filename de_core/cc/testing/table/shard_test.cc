@@ -1,4 +1,4 @@
-// The directory of segments: growth in bounded steps, also for keys that resist splitting.
+// The directory of segments: growth in bounded steps, even for keys that cannot be split.
 #include "de_core/cc/engine/table/shard.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace de::engine {
 namespace {
 
-/// A shard of integer keys whose rows hold the key itself. Hashes are chosen by the test.
+/// A shard of integer keys whose rows contain the key. Each test chooses the hashes.
 class ShardTest : public ::testing::Test {
  protected:
   void Insert(uint64_t hash) {
@@ -27,7 +27,7 @@ class ShardTest : public ::testing::Test {
     if (row == kNoRow) return false;
     return std::memcmp(shard_.Row(row), &word, sizeof(word)) == 0;
   }
-  /// Rows counted by walking all segments; each must be visited in its own range, once.
+  /// Counts rows by visiting all segments. Each row must be visited once, in its segment's range.
   size_t Walk() const {
     std::map<uint64_t, uint32_t> seen;
     uint64_t hash = 0;
@@ -47,7 +47,7 @@ class ShardTest : public ::testing::Test {
   Shard shard_{RowLayout(KeyType::kInt64, DType::kInt64, 1), &arena_};
 };
 
-constexpr uint64_t kHashes = uint64_t{1} << (64 - kShardBits);  // of the first shard
+constexpr uint64_t kHashes = uint64_t{1} << (64 - kShardBits);  // hashes in the first shard
 
 TEST_F(ShardTest, GrowsBySplittingAndKeepsEveryKey) {
   std::mt19937_64 random(2);
@@ -79,7 +79,7 @@ TEST_F(ShardTest, KeysOfOneLongPrefixDoNotInflateTheDirectory) {
 }
 
 TEST_F(ShardTest, RoomThatWasReservedIsNotOutgrown) {
-  constexpr int kRows = 65536;  // what 16 segments hold if their keys were spread perfectly
+  constexpr int kRows = 65536;  // capacity of 16 segments with perfectly distributed keys
   shard_.Rebuild(kRows, false);
   const size_t lines = shard_.index_lines();
   std::mt19937_64 random(3);
@@ -145,7 +145,7 @@ TEST_F(ShardTest, ClearGivesItsMemoryBackToTheArena) {
 }
 
 TEST_F(ShardTest, ProbesAreCountedByTheLineTheyEndAt) {
-  for (uint64_t i = 0; i < 6; ++i) Insert(i << 40);  // all of home line 0
+  for (uint64_t i = 0; i < 6; ++i) Insert(i << 40);  // home line 0 for all
   std::vector<uint64_t> probes(3, 0);
   shard_.CountProbes(&probes);
   EXPECT_EQ(probes, (std::vector<uint64_t>{5, 1, 0}));

@@ -1,6 +1,6 @@
-// Rows that are overwritten, by every width that has a way of its own, with AVX-512 and without,
-// and by one, few and many threads: equal keys in one batch, keys with and without rows mixed,
-// tables so full that many keys lie behind their home line.
+// Overwrites of rows: all specialized widths, with AVX-512 and without, with one, few and many
+// threads; equal keys in one batch; keys with and without rows mixed; tables so full that many keys
+// are not in their home line.
 #include <gtest/gtest.h>
 
 #include <cstring>

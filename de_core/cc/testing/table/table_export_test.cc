@@ -14,11 +14,11 @@ using testing::MakeStrings;
 using testing::Numbers;
 using testing::Put;
 
-/// How often each key was visited, from `first` on; between(batch number) is called behind each.
+/// Counts visits of each key, starting at `first`. Calls between(batch number) after each batch.
 template <typename Between>
 std::map<int64_t, int> Visits(const Table& table, uint64_t first, const Between& between) {
   std::map<int64_t, int> visits;
-  RowBatch batch;  // one for all: it keeps nothing of the batch before
+  RowBatch batch;  // reused for all: it must keep no old data
   ExportCursor cursor;
   cursor.next_hash = first;
   for (int number = 0; !cursor.done; ++number) {

@@ -1,5 +1,5 @@
-// Lookups of keys with and without rows mixed: every width that has a path of its own, with AVX-512
-// and without, tables so full that many keys lie behind their home line.
+// Lookups of keys with and without rows mixed: all specialized widths, with AVX-512 and without, in
+// tables so full that many keys are not in their home line.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -32,7 +32,7 @@ class TableFind
     options.seed = 3;
     return options;
   }
-  /// What the row of an even key has in each element.
+  /// Element `i` in the row of an even key.
   static float Element(int64_t key, size_t i) {
     return static_cast<float>(key) * 0.5F + static_cast<float>(i);
   }
@@ -66,13 +66,13 @@ TEST_P(TableFind, EveryKeyReadsItsOwnRowOrItsInitialOne) {
 
   std::mt19937_64 random(1);
   for (const size_t count : {1, 3, 7, 8, 9, 64, 2047, 2048, 2049, 9000}) {
-    for (const int misses : {0, 1, 5, 10}) {  // of ten
+    for (const int misses : {0, 1, 5, 10}) {  // out of ten
       std::vector<int64_t> asked;
       for (size_t i = 0; i < count; ++i) {
         const int64_t key = keys[random() % keys.size()];
         asked.push_back(static_cast<int>(random() % 10) < misses ? key | 1 : key);
       }
-      // Rows need not begin where a cache line does, and nothing is written behind the last one.
+      // Rows need not start at a cache line, and nothing may be written after the last row.
       std::vector<float> rows(1 + count * dim() + 1, -7.0F), expected(dim());
       float* const first = rows.data() + 1;
       const std::unique_ptr<bool[]> found(new bool[count]);

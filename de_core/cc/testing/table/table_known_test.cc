@@ -1,4 +1,4 @@
-// Optimizer steps that use what the lookup before them learnt, beside the same steps without.
+// Optimizer steps that use what the preceding lookup recorded, compared with steps that do not.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -15,11 +15,11 @@
 namespace de::engine {
 namespace {
 
-constexpr int64_t kKeys = 3000;  // that there are
+constexpr int64_t kKeys = 3000;  // number of existing keys
 
 Keys KeysOf(const std::vector<int64_t>& keys) { return {keys.data(), nullptr, keys.size()}; }
 
-/// A table, and what it was last looked up to.
+/// A table, and the output of its last lookup.
 struct Trained {
   explicit Trained(size_t dim, const std::string& policy = "") {
     TableOptions options;
@@ -50,7 +50,8 @@ struct Trained {
     ASSERT_TRUE(status.ok()) << status.message;
   }
 
-  /// All rows with their slots, keys without one too; as bytes, for averages begin as NaN.
+  /// Returns all rows with their slots, also for keys without a row, as bytes: averages begin as
+  /// NaN.
   std::string Everything() {
     std::vector<int64_t> keys(kKeys);
     for (int64_t i = 0; i < kKeys; ++i) keys[static_cast<size_t>(i)] = i;
@@ -59,7 +60,7 @@ struct Trained {
     all.append(found.data(), found.size());
     const RowLayout layout = table->layout();
     for (const RowSlot& slot : layout.slots()) {
-      if (slot.spec.dtype != DType::kFloat32) continue;  // when the row was used
+      if (slot.spec.dtype != DType::kFloat32) continue;  // the time of the last use
       std::vector<float> values(keys.size() * slot.spec.width);
       EXPECT_TRUE(table
                       ->FindSlot(slot.owner, slot.spec.name, slot.bytes(), KeysOf(keys),
@@ -81,16 +82,17 @@ std::vector<int64_t> Drawn(std::mt19937_64* random, size_t count) {
   return keys;
 }
 
-/// Something that happens to a table between a lookup and the step that follows it.
+/// An event between a lookup and the step that follows it.
 const std::vector<std::function<Status(Table*, const std::vector<int64_t>&)>> kBetween = {
     [](Table*, const std::vector<int64_t>&) { return Status::Ok(); },
-    [](Table* table, const std::vector<int64_t>& keys) {  // rows go, and others get their numbers
+    [](Table* table,
+       const std::vector<int64_t>& keys) {  // other keys get the numbers of erased rows
       DE_RETURN_IF_ERROR(table->Erase(KeysOf({keys[0], keys[3], keys[5], keys[7]}), nullptr));
       const std::vector<float> rows(2 * table->options().dim, 3);
       return table->InsertOrAssign(KeysOf({kKeys - 1, kKeys - 2}),
                                    {reinterpret_cast<const char*>(rows.data()), nullptr}, nullptr);
     },
-    [](Table* table, const std::vector<int64_t>& keys) {  // keys that had no row get one
+    [](Table* table, const std::vector<int64_t>& keys) {  // keys without a row get one
       std::vector<float> rows(keys.size() * table->options().dim);
       return table->FindOrInsert(KeysOf(keys), {reinterpret_cast<char*>(rows.data()), nullptr},
                                  nullptr, nullptr);
@@ -101,7 +103,7 @@ const std::vector<std::function<Status(Table*, const std::vector<int64_t>&)>> kB
       return table->ShrinkToFit();
     },
     [](Table* table, const std::vector<int64_t>&) { return table->Reserve(5 * kKeys); },
-    [](Table* table, const std::vector<int64_t>&) {  // rows move, numbers stay
+    [](Table* table, const std::vector<int64_t>&) {  // rows move, their numbers stay
       DE_RETURN_IF_ERROR(table->EnsureSlots("more", {{"m", DType::kFloat32, 3, 1}}));
       return table->DropSlots("more");
     },

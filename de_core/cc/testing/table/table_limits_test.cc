@@ -1,4 +1,4 @@
-// Wishes that no table can grant: they are refused, clearly and before anything is read.
+// Requests beyond a table's limits are refused with a clear error, before anything is read.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -18,7 +18,7 @@ using testing::Numbers;
 using testing::Put;
 using testing::Save;
 
-// Of so many keys none may be read: there is but one.
+// None of these many keys may be read: only one exists.
 constexpr int64_t kKey = 5;
 constexpr Keys kTooMany{&kKey, nullptr, size_t{1} << 31};
 

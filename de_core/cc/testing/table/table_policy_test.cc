@@ -1,4 +1,4 @@
-// Bounds, times to live and metadata inside the engine: what the tests in Python cannot reach.
+// Bounds, times to live and metadata inside the engine, which Python tests cannot reach.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -40,7 +40,7 @@ TEST(TablePolicy, ABatchFarLargerThanTheBoundNeverTakesMuchMore) {
   ASSERT_TRUE(Upsert(table.get(), Range(0, 100000)).ok());
   EXPECT_LE(table->size(), 1000U);
   EXPECT_GE(table->size(), 900U);
-  // Places for rows are handed out for the bound and one hold of a lock a shard, not for the batch.
+  // Memory is reserved for the bound and one batch part per shard, not for the whole batch.
   EXPECT_LE(table->Stats().row_bytes, kShards * (1000 + 2 * 512) * table->layout().stride());
 }
 
@@ -114,7 +114,7 @@ TEST(TablePolicy, SnapshotsSeeNoExpiredRowAndKeepTheCounts) {
   EXPECT_FALSE(copy->LoadState(state).ok());
 }
 
-/// A table that is saved as a base and, after some keys were looked up, as a delta.
+/// A table that is saved as a base and, after lookups of some keys, as a delta.
 class LookedUp : public ::testing::TestWithParam<std::tuple<const char*, KeyType>> {
  protected:
   static constexpr int64_t kRows = 20000;

@@ -1,4 +1,4 @@
-// Verbs on the slots of rows, against a map.
+// Verbs on slots, compared with a map.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -181,7 +181,7 @@ TEST(TableSlots, AveragesFollowTheRowsAndReplaceThem) {
   ASSERT_TRUE(table->TakeAverages("opt").ok()) << "nothing was trained yet";
   const double momentum = 0.75;
   std::vector<float> gradients(keys.size * kDim);
-  std::map<int64_t, std::pair<float, float>> oracle;  // row and average, all elements alike
+  std::map<int64_t, std::pair<float, float>> oracle;  // row and average; all elements are equal
   for (const float gradient : {1.0F, -2.0F, 4.0F}) {
     for (size_t i = 0; i < gradients.size(); ++i) {
       gradients[i] = gradient * static_cast<float>(i / kDim % 8);

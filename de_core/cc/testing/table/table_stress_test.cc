@@ -1,4 +1,5 @@
-// All verbs at once from several threads: run under ThreadSanitizer, and checked for torn rows.
+// All verbs at the same time on several threads: run under ThreadSanitizer, and checked for torn
+// rows.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -12,10 +13,10 @@ namespace {
 
 constexpr size_t kDim = 8;
 constexpr size_t kBatch = 700;
-constexpr size_t kLargeBatch = 10000;  // which several threads write
+constexpr size_t kLargeBatch = 10000;  // written by several threads
 constexpr int64_t kKeySpace = 20000;
 
-/// A pool of its own, so that verbs split their batches as they do inside TensorFlow.
+/// A pool, so that verbs divide their batches as inside TensorFlow.
 class TwoThreads final : public Executor {
  public:
   size_t threads() const override { return 2; }

@@ -1,4 +1,4 @@
-// The table against std::unordered_map, and the promises of table.h one by one.
+// The table compared with std::unordered_map, and each guarantee of table.h.
 #include "de_core/cc/engine/table/table.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace de::engine {
 namespace {
 
-/// A batch of owned keys of either type, numbered: key i is the integer or its decimal digits.
+/// A batch of keys of either type that it owns: key i is the integer, or its decimal digits.
 class TestKeys {
  public:
   TestKeys(KeyType type, std::vector<int64_t> numbers) : numbers_(std::move(numbers)) {
@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(KeyTypes, TableOfKeyType,
 TEST_P(TableOfKeyType, AgreesWithAMapOverRandomVerbs) {
   constexpr size_t kDim = 3;
   const auto table = MakeTable(GetParam(), kDim);
-  std::unordered_map<int64_t, float> oracle;  // every element of a row holds the same number
+  std::unordered_map<int64_t, float> oracle;  // all elements of a row are equal
   std::mt19937_64 random(7);
   float next = 1;
   for (int step = 0; step < 400; ++step) {
@@ -213,7 +213,7 @@ TEST(Table, HostileKeysOfOneHashPrefixStillWork) {
   std::vector<int64_t> numbers;
   std::vector<float> values;
   for (uint64_t i = 0; i < 60000; ++i) {
-    // All in one shard and, however deep the directory, in one place of it.
+    // All in one shard and in one place of the directory, however deep it is.
     numbers.push_back(static_cast<int64_t>(UnMix64(0xabcdef0000000000ULL | (i * 71582))));
     values.push_back(static_cast<float>(i));
   }
