@@ -107,7 +107,7 @@ def problem(
     if minor_of(next(iter(installed.values()))) != wanted:
         return (
             f"de_core was compiled for TensorFlow {wanted} and works with no other minor. "
-            f"Received: {received}. {fix}, or compile it anew for this one: {install_command}"
+            f"Received: {received}. {fix}, or compile it again for this one: {install_command}"
         )
     return None
 

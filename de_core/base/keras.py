@@ -22,8 +22,8 @@ def _load() -> Any:
     except ImportError as error:
         if LEGACY:
             raise ImportError(
-                "TF_USE_LEGACY_KERAS=1 asks for tf_keras, which must be installed in the minor "
-                f"version of TensorFlow: pip install tf_keras. Received: {error}"
+                "TF_USE_LEGACY_KERAS=1 requires tf_keras in the same minor version as TensorFlow. "
+                f"Received: {error}. Run: pip install tf_keras"
             ) from error
         # For example, the requested backend is not installed.
         raise _wrong_backend(os.environ.get("KERAS_BACKEND", "unknown")) from error

@@ -32,8 +32,8 @@ def check_readable(path: str, argument: str) -> None:
     """
     if "[" in path or "\\" in path:
         raise ValueError(
-            f"`{argument}` must be without '[' and '\\', which TensorFlow takes for parts of "
-            f"patterns when it reads a checkpoint or a SavedModel. {received(**{argument: path})}"
+            f"`{argument}` must not contain '[' or '\\': TensorFlow treats them as patterns when "
+            f"it reads a checkpoint or a SavedModel. {received(**{argument: path})}"
         )
 
 
@@ -66,6 +66,6 @@ def sync(path: str) -> None:
         raise tf.errors.UnknownError(
             None,
             None,
-            "What is saved must reach the disk. Check the disk, then save again. "
-            f"Received: {path!r} fails to sync: {error}",
+            "Saved data must reach the disk. "
+            f"Received: {path!r} fails to sync: {error}. Check the disk, then save again.",
         ) from error

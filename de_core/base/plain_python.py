@@ -29,9 +29,9 @@ def plain_python(function: _Function) -> _Function:
             if error.__cause__ is not None or not tf.compat.v1.get_default_graph().finalized:
                 raise
             raise RuntimeError(
-                "A graph must take new operations for a table's verb to be called. Received: "
+                "A table's verb adds operations, so the graph must not be finalized. Received: "
                 f"`{function.__qualname__}` in a finalized graph. Call it before the session is "
-                "made, feed its ids by a placeholder, and run the tensors that it returned."
+                "created, feed its ids by a placeholder, and run the tensors that it returned."
             ) from error
 
     return cast("_Function", tf.autograph.experimental.do_not_convert(run))

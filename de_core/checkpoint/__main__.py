@@ -223,7 +223,7 @@ def _one_file(path: str) -> str:
     files = list(_files([path]))
     if len(files) != 1:
         raise ValueError(
-            f"Two files are compared; name one of those that make {path!r} up. Received: {files}."
+            f"diff compares single files. Name one of the files of {path!r}. Received: {files}."
         )
     return files[0]
 

@@ -24,8 +24,8 @@ def partners(tables: Iterable[ShardedTable]) -> Router:
     if spread and len(spread) < len(tables):
         alone = [store.name for store in tables if not store.router.is_spread]
         raise ValueError(
-            "A checkpoint must be of tables that are all divided among workers, or all not: save "
-            f"them apart. {received(not_divided=alone, divided=[each.name for each in spread])}"
+            "Either all tables of a checkpoint must be divided among workers, or none: save them "
+            f"separately. {received(not_divided=alone, divided=[each.name for each in spread])}"
         )
     return tables[0].router
 
@@ -65,7 +65,7 @@ def of_all(router: Router, work: Callable[[], Any]) -> list[Any]:
             raise tf.errors.AbortedError(
                 None,
                 None,
-                "A checkpoint of workers in step needs the part of each; nothing was replaced. "
+                "A checkpoint needs the parts of all workers; nothing was replaced. "
                 f"Received: worker {number} failed with {each['error']}",
             )
     return [each["result"] for each in everyones]

@@ -234,9 +234,9 @@ def _check_own(store: ShardedTable, folder: str) -> None:
             name = str(table_files.about(path)["metadata"].get("table", store.name))
             if name != store.name:
                 raise ValueError(
-                    f"The files of table {store.name!r} must not be another's, whose name is the "
-                    "same but for characters that file names do not have: use a directory each, "
-                    f"or `file_name_list`. Received: {path!r} of table {name!r}."
+                    f"The file names of table {store.name!r} must differ from another table's. The "
+                    "names differ only in characters that file names cannot contain: use two "
+                    f"directories, or `file_name_list`. Received: {path!r} of table {name!r}."
                 )
 
 

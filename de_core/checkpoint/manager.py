@@ -86,7 +86,7 @@ class Manager:
         paths.check_readable(folder, "directory")
         if not name or "/" in name:
             raise ValueError(
-                f"`name` must be a part of a file's name, without a slash. {received(name=name)}"
+                f"`name` must be valid in a file name, without a slash. {received(name=name)}"
             )
         is_checkpoint = isinstance(target, tf.train.Checkpoint)
         self._checkpoint = target if is_checkpoint else tf.train.Checkpoint(target=target)

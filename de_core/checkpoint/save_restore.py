@@ -236,7 +236,7 @@ def _replaced(folder: str, missing: str) -> tf.errors.AbortedError:
     return tf.errors.AbortedError(
         None,
         None,
-        "One save at a time can write into a directory: others have replaced this one. "
+        "Only one save at a time may write into a directory: other saves have replaced this one. "
         f"Received: {folder!r} without {missing}.",
     )
 

@@ -176,8 +176,8 @@ def _by_table(groups: Iterable[list[str]], exported: bool = False) -> dict[str, 
         shard = (name, str(metadata.get("shard", "")))
         if exported and shard in shards:
             raise ValueError(
-                "The tables of an exported version must have names of their own to be read by "
-                f"them. Received: two of name {name!r}, {shards[shard]!r} and {files[0]!r}."
+                "The tables of an exported version must have distinct names to be read by "
+                f"name. Received: two of name {name!r}, {shards[shard]!r} and {files[0]!r}."
             )
         shards[shard] = files[0]
         found.setdefault(name, []).extend(files)

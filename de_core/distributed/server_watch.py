@@ -128,8 +128,8 @@ class ServerWatch:
         )
         return (
             f"Every server of the cluster must answer within {self._seconds:g} s. Received: no "
-            f"answer from {names}. Start what is gone again ({commands}), then the processes that "
-            "train: they go on from the last checkpoint."
+            f"answer from {names}. Restart the servers ({commands}), then the training "
+            "processes: they continue from the last checkpoint."
         )
 
 
@@ -151,7 +151,7 @@ class _Server:
             return
         import grpc  # installed with TensorFlow, which does not import it
 
-        self._is_asked, self.reason = True, "it took the call and did not answer it"
+        self._is_asked, self.reason = True, "accepted the call and did not answer"
         # Use a new connection for each ping. A connection that the network lost would block later
         # pings, and gRPC would wait longer before each attempt to reconnect.
         channel = grpc.insecure_channel(

@@ -31,7 +31,7 @@ def serving_functions(model: Any, signatures: Any, inputs: Any) -> dict[str, Any
         return {SERVING_DEFAULT: _of_model(model, inputs)}
     if inputs is not None:
         raise ValueError(
-            "`inputs` describe the model's own call, so they go without `signatures`. "
+            "`inputs` describe the model's own call, so `signatures` must be None. "
             + received(inputs=inputs)
         )
     if not isinstance(signatures, dict):
@@ -65,7 +65,7 @@ def _of_model(model: Any, inputs: Any) -> Any:
     specs = _keras_inputs(model) if inputs is None else _checked_specs(inputs)
     if specs is None or not callable(model):
         raise ValueError(
-            "It must be known what the model is called with: pass `inputs`, for example "
+            "The inputs of the model's call must be known: pass `inputs`, for example "
             "inputs={'user': tf.TensorSpec([None], tf.int64)}, or `signatures`. "
             f"Received: model={type(model).__name__}, inputs={inputs!r}."
         )

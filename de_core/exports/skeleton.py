@@ -55,8 +55,7 @@ class Skeleton:
         lookups = {LOOKUP_PREFIX + name: _lookup(store) for name, store in self.names.items()}
         if reserved := sorted({*lookups, STATS} & set(self.functions)):
             raise ValueError(
-                "`signatures` must have other names than those that an export adds. "
-                f"Received: {reserved}."
+                f"`signatures` must not have names that an export adds. Received: {reserved}."
             )
         self._signatures = {**self.functions, **lookups, STATS: _stats(self.names)}
 

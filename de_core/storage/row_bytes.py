@@ -81,6 +81,6 @@ def _damaged(wanted: Any, found: Any) -> tf.errors.DataLossError:
     return tf.errors.DataLossError(
         None,
         None,
-        f"Each row in the storage must be of {wanted}, as the table's. Received: {found}. Was it "
-        "written by something else?",
+        f"Each row in the storage must have {wanted}, like the table's rows. Received: {found}. "
+        "Check whether another program wrote it.",
     )

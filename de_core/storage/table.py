@@ -95,8 +95,8 @@ class StoredTable(Table):
         found = json.loads(store.describe(json.dumps(mine)))
         if found != mine:
             raise ValueError(
-                f"A table must be like the rows that its storage keeps under the name {name!r}, "
-                f"{found}. Received: {mine}. Give it another name, or clear those."
+                f"A table must have the types of the rows stored under its name {name!r}, "
+                f"{found}. Received: {mine}. Use another name, or clear these rows."
             )
 
     def run(self, op: Any, *inputs: Any, **attributes: Any) -> Any:

@@ -144,8 +144,8 @@ class Workbench:
         raise tf.errors.AbortedError(
             None,
             None,
-            f"Rows must hold still for the moment of an update. Received: {len(todo)} keys of "
-            f"table {self._name!r} that others changed during each of {_ATTEMPTS} attempts.",
+            f"Rows must not change during an update. Received: {len(todo)} keys of table "
+            f"{self._name!r} that others changed during each of {_ATTEMPTS} attempts.",
         )
 
     def load(

@@ -27,7 +27,7 @@ class Admission:
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
-        """Returns a dict from which `from_config` makes an equal policy."""
+        """Returns the arguments for `from_config`."""
         return dict(vars(self))
 
     @classmethod

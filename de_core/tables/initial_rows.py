@@ -156,7 +156,7 @@ def _check_numbers(values: Any, value_dtype: tf.DType) -> None:
             if not fits or int(np.float32(value)) != value:
                 raise ValueError(
                     f"The `initializer` of {value_dtype.name} values must be whole numbers that "
-                    "they can hold and a float32 too, in which initial rows are computed. "
+                    "this dtype and float32 can represent: initial rows are computed in float32. "
                     + received(value=value)
                 )
         elif math.isfinite(value) and abs(value) > float(tf.float32.max):
@@ -243,7 +243,7 @@ def _of_callable(
     values = np.asarray(_evaluate(sample))
     if values.shape != tuple(shape):
         raise ValueError(
-            "A callable `initializer` must return an array of the shape it is asked for. "
+            "A callable `initializer` must return an array of the requested shape. "
             f"Received: shape={values.shape} for {shape} (from {initializer!r})."
         )
     _check_numbers(values[0], value_dtype)
@@ -266,8 +266,8 @@ def _values_of(tensor: Any) -> Any:
             return session.run(tensor)
     except (tf.errors.OpError, TypeError, ValueError) as error:
         raise ValueError(
-            "An `initializer` tensor must have its values when the Variable is made: pass an "
-            f"array or a constant. Received: initializer={tensor!r}, which depends on others."
+            "An `initializer` tensor must have known values when the Variable is created: pass an "
+            f"array or a constant. Received: initializer={tensor!r}, computed from others."
         ) from error
 
 

@@ -59,7 +59,7 @@ class TablePolicy:
             if sum(bool(each.column) == ranks for each in evictions) > 1:
                 kind = "bounds the table" if ranks else "limits the time to live"
                 raise ValueError(
-                    f"At most one `eviction` policy that {kind} can hold at a time. "
+                    f"At most one `eviction` policy that {kind} may be given. "
                     + received(eviction=eviction)
                 )
         return cls(tuple(columns), admission, evictions)

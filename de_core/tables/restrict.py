@@ -63,7 +63,7 @@ class RestrictPolicy:
         """The Variable that the policy restricts."""
         var = self._var()
         if var is None:
-            raise ReferenceError("The Variable of this restrict policy is gone.")
+            raise ReferenceError("The Variable of this restrict policy was deleted.")
         return var
 
     @classmethod
@@ -167,7 +167,7 @@ class RowStatus:
         """
         var = self._var()
         if var is None:
-            raise ReferenceError("The Variable of this status is gone.")
+            raise ReferenceError("The Variable of this status was deleted.")
         with tf.name_scope(name or "lookup_status"):
             keys = keys_and_values.checked_keys(keys, var)
             return tf.expand_dims(read_column(self._store, keys, self.column), -1)

@@ -50,7 +50,7 @@ def in_memory(
     """Creates a Variable's tables in main memory, one on each device.
 
     Args:
-        name: The Variable's name, from which the tables' names are derived.
+        name: The Variable's name. The tables' names are derived from it.
         spec: Dtypes, dim and devices.
         initial: The row that a key without a row reads as.
         init_size: Number of rows to reserve, divided among the tables.
@@ -82,7 +82,7 @@ class ShardedTable:
     Deliberately a plain object: Keras and TensorFlow do not search it for state.
 
     Args:
-        name: The Variable's name, from which the tables' names are derived.
+        name: The Variable's name. The tables' names are derived from it.
         spec: Dtypes, dim and devices.
         tables: One table per device, for example from `in_memory`.
         router: Assigns keys to tables. If other processes hold some of the tables, all processes

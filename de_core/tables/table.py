@@ -162,7 +162,9 @@ class Table(tf.saved_model.experimental.TrackableResource):
         frozen, self._frozen_copy = self._frozen_copy, None
         self._saved_copy = frozen
         if frozen is None:
-            raise RuntimeError(f"Table {self.name!r} was asked for its graph before its children.")
+            raise RuntimeError(
+                f"TensorFlow must get the children of table {self.name!r} before its graph."
+            )
         object_map[self] = frozen
         tensor_map[self.resource_handle] = frozen.create_resource()
         return [self.resource_handle]

@@ -232,7 +232,7 @@ def _in_files(
     places = {name: path for name, path in names.items() if _NAME.fullmatch(name)}
     if places and (value_dtype is None or dim is None):
         raise ValueError(
-            "Key-value files do not tell their types: pass `value_dtype` and `dim`. "
+            "Key-value files do not contain their types: pass `value_dtype` and `dim`. "
             + received(value_dtype=value_dtype, dim=dim)
         )
     if places and not (key_dtype.is_integer and tf.as_dtype(value_dtype) != tf.string):

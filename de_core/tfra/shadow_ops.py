@@ -22,7 +22,7 @@ class ShadowVariable(TrainableWrapper):
         distribute_strategy: Ignored.
 
     Raises:
-        ValueError: `trainable` differs from that of `params`.
+        ValueError: `trainable` differs from `params.trainable`.
 
     Example:
     >>> import tensorflow as tf, de_core as de

@@ -99,7 +99,7 @@ def test_diff_takes_checkpoints_of_one_file(tmp_path, capsys):
     several.upsert([1, 2, 3], tf.ones([3, 1]))
     de.checkpoint.save(several, tmp_path / "several")
     assert main(["diff", str(tmp_path / "1"), str(tmp_path / "several")]) == 2
-    assert "name one of those" in capsys.readouterr().err
+    assert "Name one of the files" in capsys.readouterr().err
 
 
 def test_keys_that_no_file_has_are_said(files, capsys):

@@ -208,7 +208,7 @@ def test_bad_arguments():
         with pytest.raises(ValueError, match="without a slash"):
             de.checkpoint.Manager(tf.Module(), "unused", name=name)
     for folder in ("run[1]", "back\\slash"):
-        with pytest.raises(ValueError, match="parts of patterns"):
+        with pytest.raises(ValueError, match="treats them as patterns"):
             de.checkpoint.Manager(tf.Module(), folder)
     with pytest.raises(ValueError, match="save_freq"):
         de.checkpoint.IncrementalCheckpoint("unused", save_freq=0)

@@ -298,7 +298,7 @@ def test_an_existing_version_is_kept(ratings, tmp_path):
 
 
 def test_a_model_whose_inputs_are_not_known(tmp_path):
-    with pytest.raises(ValueError, match="It must be known what the model is called with"):
+    with pytest.raises(ValueError, match="The inputs of the model's call must be known"):
         de.export(Subclassed(), tmp_path)
 
 

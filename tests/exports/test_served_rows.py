@@ -330,7 +330,7 @@ def test_names_of_signatures_and_tables(tmp_path):
 
 def test_a_path_that_tensorflow_cannot_read_is_refused(tmp_path):
     for door in (de.export, de.publish):
-        with pytest.raises(ValueError, match="parts of patterns"):
+        with pytest.raises(ValueError, match="treats them as patterns"):
             door(Scores(), tmp_path / "lr=[0.1]")
     assert list(tmp_path.iterdir()) == []
 

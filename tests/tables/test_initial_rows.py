@@ -219,7 +219,7 @@ def test_an_array_of_another_shape(initializer):
 
 
 def test_a_callable_that_returns_another_shape():
-    with pytest.raises(ValueError, match=r"shape it is asked for. Received: shape=\(3,\)"):
+    with pytest.raises(ValueError, match=r"of the requested shape. Received: shape=\(3,\)"):
         de.Variable(dim=3, initializer=lambda shape, dtype: tf.ones([3], dtype))  # noqa: ARG005
 
 
@@ -284,6 +284,8 @@ def test_a_tensor_that_depends_on_others_is_refused_in_a_graph():
     v1 = tf.compat.v1
     with tf.Graph().as_default():
         for tensor in (v1.placeholder(tf.float32, [2]), v1.get_variable("v", [2])):
-            with pytest.raises(ValueError, match="must have its values when the Variable is made"):
+            with pytest.raises(
+                ValueError, match="must have known values when the Variable is created"
+            ):
                 de.Variable(dim=2, name="users", initializer=tensor)
         assert de.Variable(dim=2, name="users").name == "users"

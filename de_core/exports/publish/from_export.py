@@ -66,7 +66,7 @@ def add(
     files = sorted(source.glob(f"assets/*{SUFFIX}"))
     if not files or not (source / "saved_model.pb").is_file():
         raise ValueError(
-            "What is added must be a version directory that de.export wrote, with a saved_model.pb "
+            "The export must be a version directory that de.export wrote, with a saved_model.pb "
             f"and snapshot files in its assets. Received: {str(source)!r}."
         )
     tables = [_Table(file, about(str(file), verified=True)) for file in files]

@@ -193,8 +193,8 @@ class RedisStore(RowStore):
         [[found, kept]] = self._run([("HMGET", name, "table", "slices")])
         if kept.decode() != slices:
             raise ValueError(
-                "`storage_slice` must be what it was when the table was made, or keys would be "
-                f"looked for elsewhere: {kept.decode()}. Received: {slices}, for table "
+                "`storage_slice` must be the same as when the table was created, because it "
+                f"determines where keys are: {kept.decode()}. Received: {slices}, for table "
                 f"{self._name!r}."
             )
         return str(found.decode())
