@@ -26,7 +26,15 @@ _MAX_WIDTH = 1 << 20
 
 
 class Workers:
-    """The group of processes."""
+    """The group of processes.
+
+    Args:
+        count: Number of processes.
+
+    Attributes:
+        count: Number of processes.
+        here: This process's number, from 0.
+    """
 
     def __init__(self, count: int) -> None:
         self.count = count

@@ -87,8 +87,7 @@ REGISTER_OP("DeTableReserve")
       TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 0, &unused));
       return HandleOnly(c);
     })
-    .Doc(
-        "Reserves memory for `rows` rows in total, so that inserts do not grow the table.");
+    .Doc("Reserves memory for `rows` rows in total, so that inserts do not grow the table.");
 
 REGISTER_OP("DeTableShrinkToFit")
     .Input("handle: resource")

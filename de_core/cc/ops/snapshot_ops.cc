@@ -60,9 +60,9 @@ value and slots of each row are of the same moment during the save.
 
 path: scalar; the file's path.
 report: scalar; JSON: id, parent, sequence, rows, tombstones, bytes, seconds, rested_seconds (how
-  long the save slept to leave the cores to the rest of the process), longest_hold_seconds (the longest
-  time that writers of a part of the table waited), copied_bytes (greatest memory of copies for
-  `consistent`), and with `store_as` max_error and mean_error of the stored values.
+  long the save slept to leave the cores to the rest of the process), longest_hold_seconds (the
+  longest time that writers of a part of the table waited), copied_bytes (greatest memory of copies
+  for `consistent`), and with `store_as` max_error and mean_error of the stored values.
 values_only: omit the optimizer slots.
 metadata: alternating keys and values, stored in the file's header.
 chain: name of a series of saves. From now on the table records which rows change after this save.
