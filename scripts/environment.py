@@ -115,7 +115,7 @@ class Environment:
             _say("Compiling the ops and installing the project (a minute or two)")
             self._pip("--quiet", "--no-build-isolation", "-e", project)
         else:
-            _say("Compiling the ops anew: their sources have changed")
+            _say("Compiling the ops again: their sources have changed")
             self._pip("--quiet", "--no-build-isolation", "--no-deps", "-e", str(ROOT))
         self._stamp.write_text(json.dumps(wanted), encoding="utf-8")
 

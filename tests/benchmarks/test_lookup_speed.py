@@ -29,7 +29,7 @@ def tables(request, rows):
 
 
 @pytest.mark.parametrize("batch", BATCHES)
-def test_lookup_op_holds_its_bars(tables, batch, rounds, report):
+def test_lookup_op_reaches_its_goals(tables, batch, rounds, report):
     dim, keys, all_tables = tables
     times = KEYS_A_ROUND // batch
     rows = np.random.default_rng(1).integers(0, len(keys), [times, batch])

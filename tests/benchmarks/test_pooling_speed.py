@@ -67,7 +67,7 @@ def drawn(distribution, rows):
 @pytest.mark.parametrize("with_gradient", [False, True])
 @pytest.mark.parametrize("distribution", ["zipf", "uniform"])
 @pytest.mark.parametrize("dim", [16, 64])
-def test_pooled_lookup_holds_its_bar(dim, distribution, with_gradient, rows, rounds, report):
+def test_pooled_lookup_reaches_its_goal(dim, distribution, with_gradient, rows, rounds, report):
     keys = peers.random_keys(rows)
     values = peers.rows_of(keys, dim)
     table = de.Variable(dim=dim, init_size=rows)

@@ -134,7 +134,7 @@ def fill(table: de.Variable, keys: np.ndarray, dim: int, zeros: bool = False) ->
 
 
 @pytest.mark.parametrize("dim", [16, 64])
-def test_a_training_step_holds_its_bars(dim, rows, rounds, report):
+def test_a_training_step_reaches_its_goals(dim, rows, rounds, report):
     keys = peers.random_keys(rows)
     ranks = zipf_ranks(rows, STEPS * BATCH).reshape(STEPS, BATCH)
     above = tf.constant(np.random.default_rng(1).normal(size=[BATCH, dim]), tf.float32)

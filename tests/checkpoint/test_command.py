@@ -118,7 +118,7 @@ def test_unreadable_input_exits_with_status_2(tmp_path, capsys):
         assert path.name in capsys.readouterr().err
 
 
-def test_help_teaches(capsys):
+def test_help_explains_the_command(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out

@@ -71,7 +71,7 @@ def doors(owner, folder):
 
 @pytest.mark.parametrize("shards", [1, 2])
 @pytest.mark.parametrize("door", ["tables", "manager", "tensorflow", "file system"])
-def test_a_full_disk_spoils_nothing(small_disk, door, shards):
+def test_a_full_disk_keeps_earlier_saves(small_disk, door, shards):
     owner = tf.Module()
     owner.table = de.Variable(dim=8, name="t", devices=["/CPU:0"] * shards)
     fill(owner.table, FEW, 1.0)

@@ -150,7 +150,7 @@ def test_a_chain_with_a_missing_file_is_not_continued(tmp_path, lost):
     assert_all_kept(manager, {prefix: expected[prefix] for prefix in kept}, 2)
 
 
-def test_a_checkpoint_without_its_files_takes_no_whole_ones_place(tmp_path):
+def test_an_incomplete_checkpoint_does_not_count_towards_max_to_keep(tmp_path):
     owner, rng, expected = Owner(), np.random.default_rng(0), {}
     manager = de.checkpoint.Manager(owner, tmp_path, max_to_keep=2, base_every=1)
     for number in range(1, 4):
@@ -297,7 +297,7 @@ def is_folder(descriptor):
 
 @pytest.mark.parametrize("of", [is_folder, lambda descriptor: not is_folder(descriptor)])
 @pytest.mark.parametrize("door", ["tables", "manager", "file system"])
-def test_a_disk_that_cannot_sync_is_told_and_loses_no_checkpoint(tmp_path, monkeypatch, door, of):
+def test_a_disk_that_cannot_sync_raises_and_keeps_checkpoints(tmp_path, monkeypatch, door, of):
     owner, rng = Owner(2), np.random.default_rng(0)
     manager = de.checkpoint.Manager(owner, tmp_path)
     save, restore = {

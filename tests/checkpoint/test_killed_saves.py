@@ -195,7 +195,7 @@ def test_a_save_in_whose_time_others_replace_the_checkpoint(tmp_path, monkeypatc
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_checkpoint_that_tensorflow_failed_to_write_leaves_its_rows_no_longer_than_the_next(
+def test_the_next_save_removes_rows_of_a_checkpoint_that_tensorflow_failed_to_write(
     tmp_path,
 ):
     model = directory_of(tmp_path / "other")

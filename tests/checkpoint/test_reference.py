@@ -130,7 +130,7 @@ def test_a_checkpoint_inside_a_function_refers_to_files_beside_it(tmp_path, as_t
 
 
 @pytest.mark.parametrize("how", ["eager", "function", "Saver"])
-def test_a_checkpoint_that_is_written_again_leaves_no_more_than_the_one_before(tmp_path, how):
+def test_a_rewritten_checkpoint_leaves_only_the_previous_files(tmp_path, how):
     prefix = str(tmp_path / "c")
     if how == "Saver":
         v1 = tf.compat.v1

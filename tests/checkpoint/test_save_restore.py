@@ -221,7 +221,7 @@ class TestBadInput:
         with pytest.raises(tf.errors.InvalidArgumentError, match="key"):
             de.checkpoint.restore(table, folder)
 
-    def test_of_several_tables_none_changes_when_one_does_not_fit(self, tmp_path):
+    def test_no_table_changes_if_one_of_several_does_not_fit(self, tmp_path):
         pair = {"a": de.Variable(dim=1, name="a"), "b": de.Variable(dim=2, name="b")}
         pair["a"].upsert([1], [[1.0]])
         pair["b"].upsert([1], [[1.0, 1.0]])

@@ -62,7 +62,7 @@ def body_of(case: dict[str, Any]) -> bytes:
 
 @pytest.mark.parametrize("decode", [decode_predict, decode_predict_by_reference])
 @of_kind("predict_ok")
-def test_predict_body_means(case, decode):
+def test_predict_bodies_are_decoded(case, decode):
     asked = []
 
     def find(name):
@@ -87,7 +87,7 @@ def test_predict_body_means(case, decode):
 
 
 @of_kind("response_ok")
-def test_response_tells(case):
+def test_responses_are_encoded(case):
     tensors = {name: array(tensor) for name, tensor in case["tensors"].items()}
     for key, layout in (("row", Format.ROW), ("columnar", Format.COLUMNAR)):
         text = encode_predict(tensors, layout).decode()
@@ -109,7 +109,7 @@ def typed(value: Any) -> Any:
 
 
 @of_kind("classify_regress_ok")
-def test_examples_body_means(case):
+def test_examples_bodies_are_decoded(case):
     request = decode_examples(body_of(case), Limits())
     assert request.signature_name == case.get("signature", "serving_default")
     assert [example_json(example) for example in request.examples] == case["examples"]
@@ -133,14 +133,14 @@ def feature_json(value: Any) -> Any:
 
 
 @of_kind("classify_result")
-def test_classifications_tell(case):
+def test_classify_results_are_encoded(case):
     labels = np.array([[k.encode() for k, _ in row] for row in case["classifications"]], object)
     scores = np.array([[v for _, v in row] for row in case["classifications"]], np.float32)
     assert json.loads(encode_classify(labels, scores)) == case["json"]
 
 
 @of_kind("regress_result")
-def test_regressions_tell(case):
+def test_regress_results_are_encoded(case):
     values = np.array([number(value) for value in case["values"]], np.float32)
     text = encode_regress(values).decode()
     want = case["json_text"] if "json_text" in case else json.dumps(case["json"])

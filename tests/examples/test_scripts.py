@@ -152,7 +152,7 @@ def test_the_smallest_export_reads_back(tmp_path):
 
 
 @pytest.mark.slow
-def test_on_the_made_up_log_the_model_clearly_beats_popularity(tmp_path):
+def test_on_the_synthetic_log_the_model_clearly_beats_popularity(tmp_path):
     output = succeeded(run("train_ranking.py", "--out", tmp_path / "out"))
     auc, recall = measured(output, "model")
     base_auc, base_recall = measured(output, "popularity baseline")

@@ -239,7 +239,7 @@ def test_two_tables_of_one_name_are_told_apart(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["tf.saved_model.save", "model.export"])
-def test_tensorflows_and_kerass_own_ways_to_save_take_the_tables_along(how, ratings, tmp_path):
+def test_save_functions_of_tensorflow_and_keras_include_the_tables(how, ratings, tmp_path):
     model = trained(functional, ratings)
     tensors = {name: tf.constant(ids, tf.int64) for name, ids in IDS.items()}
     expected = model(tensors, training=False)

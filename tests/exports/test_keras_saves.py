@@ -56,7 +56,7 @@ TF_KERAS = """
 @pytest.mark.skipif(
     importlib.util.find_spec("tf_keras") is None, reason="tf_keras is not installed"
 )
-def test_tf_keras_takes_the_tables_along(tmp_path):
+def test_saves_of_tf_keras_include_the_tables(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(TF_KERAS), str(tmp_path / "saved")],
         cwd=ROOT, env={**os.environ, "TF_USE_LEGACY_KERAS": "1"},

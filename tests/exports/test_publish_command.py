@@ -87,7 +87,7 @@ def test_the_command_continues_a_chain_of_a_trainer(tmp_path):
     assert de.publish(module, root).report["kind"] == "full"
 
 
-def test_help_teaches():
+def test_help_explains_the_command():
     done = subprocess.run(
         [sys.executable, "-m", "de_core.exports.publish", "--help"],
         cwd=Path(__file__).resolve().parents[2],

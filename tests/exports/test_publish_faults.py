@@ -230,7 +230,7 @@ def test_a_killed_publisher_leaves_whole_versions(run, tmp_path):
     assert [each.name for each in tmp_path.glob(".*")] == [".publish.lock"]
 
 
-def test_all_of_a_version_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+def test_a_version_is_synced_before_it_is_renamed(tmp_path, monkeypatch):
     synced, synced_when_named = set(), []
 
     def identity(stat):

@@ -198,7 +198,7 @@ def test_a_saver_of_ones_own_reads_the_rows_into_memory(tmp_path):
     assert mapped(path) == 0
 
 
-def test_simple_save_takes_the_tables_along(tmp_path):
+def test_simple_save_includes_the_tables(tmp_path):
     trainer = Trainer(1)
     trainer.train()
     with trainer.graph.as_default():

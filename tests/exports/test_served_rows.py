@@ -194,7 +194,7 @@ def test_rows_are_kept_by_frequency_last_use_score_and_predicate(tmp_path):
         kept(plain, min_uses=2)
 
 
-def test_last_use_is_told_by_the_microsecond(tmp_path, monkeypatch):
+def test_last_use_has_microsecond_resolution(tmp_path, monkeypatch):
     table = de.Variable(dim=8, name="recent", restrict_policy=de.TimestampRestrictPolicy)
     table.upsert(IDS, ROWS)
     between = time.time()

@@ -48,7 +48,7 @@ def filled(table, rows, dim):
 
 
 @pytest.mark.usefixtures("past_the_cache")
-def test_a_delta_goes_past_the_page_cache_and_what_is_read_soon_does_not(make_table, tmp_path):
+def test_deltas_bypass_the_page_cache_and_bases_do_not(make_table, tmp_path):
     table = make_table(dim=64)
     for name, options in (
         ("base", {"chain": "c"}),

@@ -64,7 +64,7 @@ def scaled_around(optimizer, **settings):
 
 
 @pytest.mark.parametrize("scaled", [scaled_inside, scaled_around])
-def test_a_step_that_is_not_finite_is_left_out(scaled):
+def test_a_step_with_a_nonfinite_gradient_is_skipped(scaled):
     table, dense = de.Variable(dim=2, name="t"), tf.Variable([1.0])
     optimizer = scaled(keras.optimizers.SGD(1.0), initial_scale=4.0)
     ids = tf.constant([1], tf.int64)

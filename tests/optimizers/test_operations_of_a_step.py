@@ -78,7 +78,7 @@ def operations_of_a_graph(count):
         (operations_of_a_graph, 30, 25),
     ],
 )
-def test_operations_are_some_and_some_for_each_table(operations, each, once):
+def test_the_number_of_operations_grows_by_a_constant_per_table(operations, each, once):
     counts = {tables: operations(tables) for tables in (1, 2, 4, 8)}
     assert counts[8] - counts[4] == 2 * (counts[4] - counts[2])
     for tables, count in counts.items():

@@ -74,7 +74,7 @@ BODIES = {
 # Slow, because delays can be measured only if the cores are free.
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BODIES)
-def test_a_body_that_is_much_work_delays_nobody_else(stub, name):
+def test_an_expensive_body_delays_no_other_request(stub, name):
     verb, body, zipped, wanted = BODIES[name]
     headers = {"Content-Encoding": "gzip"} if zipped else {}
     sent = gzip.compress(body, 9) if zipped else body
@@ -85,7 +85,7 @@ def test_a_body_that_is_much_work_delays_nobody_else(stub, name):
 
 
 @pytest.mark.slow
-def test_an_answer_that_is_much_work_delays_nobody_else(stub):
+def test_an_expensive_answer_delays_no_other_request(stub):
     ids = b'{"table":"user","ids":[' + b",".join([b"7"] * 100_000) + b"]}"
     statuses = check_others_are_answered(stub, lambda _: post(stub, "/v1/models/m:lookup", ids, {}))
     assert set(statuses) == {200}

@@ -150,7 +150,7 @@ def test_rows_are_those_of_the_dicts(tables, column, limits, script):
         max_size=12,
     )
 )
-def test_a_full_table_gives_up_its_lowest_scores(batches):
+def test_a_full_table_evicts_its_lowest_scores(batches):
     pair = Pair(1, "score", max_rows=16)
     for keys, scores in batches:
         pair.upsert(keys)

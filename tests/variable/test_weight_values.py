@@ -69,7 +69,7 @@ def test_early_stopping_restores_the_best_rows():
     np.testing.assert_array_equal(answers(model), best.answers)
 
 
-def test_weights_that_are_set_bring_back_rows_and_slots_and_take_away_newer_rows():
+def test_set_weights_restores_rows_and_slots_and_removes_newer_rows():
     model = make()
     fit(model)
     rows, wanted, weights = rows_of(model), answers(model), model.get_weights()

@@ -78,7 +78,7 @@ def test_a_key_for_predicting_reads_no_embeddings_by_another_verb(keys, request_
 
 
 @pytest.mark.parametrize("request_", RUN_THE_LOOKUP, ids=["v1", "v2"])
-def test_a_lookup_has_its_bound_by_any_verb(request_):
+def test_the_limit_on_ids_applies_to_lookups_by_any_verb(request_):
     method, path, body = request_
     body = body.replace(b"[7]", b"[7, 8]").replace(b"[1]", b"[2]")
     assert ask(make_app(max_ids="2"), method, path, body).status == 200
@@ -89,7 +89,7 @@ def test_a_lookup_has_its_bound_by_any_verb(request_):
 @pytest.mark.parametrize(
     "headers", [{}, {"authorization": "Bearer no"}, {"authorization": "Basic eDp5"}]
 )
-def test_without_a_known_key_nothing_but_health_is_told(keys, headers):
+def test_without_a_known_key_only_health_is_answered(keys, headers):
     app = make_app(keys[0], ui="true")
     for request in (PREDICT, LOOKUP, ("GET", "/v1/models/m"), ("GET", "/ui/data")):
         reply = ask(app, *request, headers=headers)
@@ -105,7 +105,7 @@ def test_the_page_is_off_unless_it_is_asked_for():
         assert ask(make_app(ui="true"), "GET", path).status == 200
 
 
-def test_ids_that_others_looked_up_are_for_the_scope_lookup(keys):
+def test_looked_up_ids_are_shown_only_with_the_scope_lookup(keys):
     ring, values = keys
     app = make_app(ring, ui="true")
 
@@ -187,7 +187,7 @@ def test_admin_is_denied_without_its_scope(keys):
     assert ask(make_app(ring), "GET", "/admin/models").status == 404
 
 
-def test_labels_traffic_and_drain_are_set_and_told(keys):
+def test_labels_traffic_and_drain_are_set_and_reported(keys):
     ring, values = keys
     engine = RoutedEngine(NumpyEngine(), chance=lambda: 0.5)
     app = create_admin_app(load_settings(model_dir="x"), engine, ring)
@@ -382,7 +382,7 @@ def test_the_bodies_of_all_clients_together_have_a_bound():
     assert answered.status == 200
 
 
-def test_forwarded_addresses_are_believed_of_trusted_proxies_only():
+def test_forwarded_addresses_are_trusted_only_from_trusted_proxies():
     seen = []
 
     async def app(scope, _receive, _send):

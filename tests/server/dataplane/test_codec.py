@@ -35,7 +35,7 @@ def children() -> list[int]:
     return children_of(os.getpid())
 
 
-def test_small_work_stays_here_and_large_work_does_not():
+def test_small_work_runs_in_this_process_and_large_work_in_another():
     async def work(codec):
         return [await codec.run(size, "decode", os.getpid) for size in (0, 100_000, LARGE)]
 

@@ -36,7 +36,7 @@ class Statistics:
         return await self.plain(name, inputs)
 
 
-def test_metrics_are_told_while_statistics_are_waited_for():
+def test_metrics_are_reported_while_statistics_are_slow():
     async def work():
         statistics = Statistics()
         app = create_app(load_settings(model_dir="x"), statistics.engine)

@@ -110,7 +110,7 @@ def test_a_client_is_counted_once_over_all_protocols(tmp_path):
     assert asyncio.run(run()) == (200, ["OK", "RESOURCE_EXHAUSTED"])
 
 
-def test_a_model_takes_so_many_a_second_and_names_of_none_are_not_counted():
+def test_a_model_has_a_rate_limit_and_unknown_names_are_not_counted():
 
     async def run():
         server = served(plane_of(model_rate_per_second="1"))

@@ -40,7 +40,7 @@ def proven(size, clock=None):
     return brief
 
 
-def test_short_runs_in_a_row_are_proof_for_inputs_not_larger_than_theirs():
+def test_short_runs_in_a_row_prove_inputs_up_to_their_size():
     brief = BriefRuns(LIMIT, frozenset({"f"}))
     for _ in range(15):
         brief.ran_on_thread(SPEC, rows(8), LIMIT / 2)
@@ -50,7 +50,7 @@ def test_short_runs_in_a_row_are_proof_for_inputs_not_larger_than_theirs():
     assert not brief.expects(SPEC, rows(9))
 
 
-def test_a_long_run_speaks_against_inputs_of_its_size_only():
+def test_a_long_run_disqualifies_only_inputs_of_its_size():
     brief = proven(8)
     brief.ran_on_thread(SPEC, rows(8), LIMIT * 2)
     assert not brief.expects(SPEC, rows(8))
@@ -58,7 +58,7 @@ def test_a_long_run_speaks_against_inputs_of_its_size_only():
 
 
 @pytest.mark.parametrize(("seconds", "times"), [(0.021, 1), (0.003, 9), (0.019, 3)])
-def test_runs_that_hold_up_the_others_send_the_next_ones_to_threads(seconds, times):
+def test_slow_runs_send_later_runs_to_threads(seconds, times):
     clock = Clock()
     brief = proven(8, clock)
     for _ in range(times):
@@ -81,7 +81,7 @@ def test_runs_that_hold_up_the_others_send_the_next_ones_to_threads(seconds, tim
     assert brief.expects(SPEC, rows(8))
 
 
-def test_a_wait_of_a_few_milliseconds_is_the_systems_and_not_the_models():
+def test_short_scheduler_delays_do_not_count_as_long_runs():
     brief = proven(8)
     for _ in range(20):
         brief.ran_here(SPEC, rows(8), 0.01)
@@ -91,7 +91,7 @@ def test_a_wait_of_a_few_milliseconds_is_the_systems_and_not_the_models():
 
 
 @pytest.mark.parametrize(("seconds", "steady"), [(0.0, {"f"}), (LIMIT, set())])
-def test_nothing_is_expected_of_unsteady_signatures_or_if_switched_off(seconds, steady):
+def test_unsteady_signatures_never_count_as_short(seconds, steady):
     brief = BriefRuns(seconds, frozenset(steady))
     for _ in range(32):
         brief.ran_on_thread(SPEC, rows(1), 0.0)

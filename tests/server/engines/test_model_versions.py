@@ -127,7 +127,7 @@ def test_the_newest_version_serves_and_the_old_one_is_released(world):
     asyncio.run(scenario())
 
 
-def test_a_version_that_turns_out_to_be_damaged_gives_way_to_the_one_before(world):
+def test_the_previous_version_replaces_a_damaged_one(world):
     async def scenario():
         world.write(1)
         await world.update()
@@ -156,7 +156,7 @@ def test_a_version_that_turns_out_to_be_damaged_gives_way_to_the_one_before(worl
     asyncio.run(scenario())
 
 
-def test_a_damaged_version_without_another_goes_on_and_an_intact_one_is_asked_no_more(world):
+def test_a_damaged_version_serves_if_it_is_the_only_one(world):
     async def scenario():
         world.write(1)
         await world.update()
@@ -271,7 +271,7 @@ def test_removing_the_newest_version_goes_back_to_the_one_before(world):
     asyncio.run(scenario())
 
 
-def test_a_version_wanted_back_while_it_leaves_is_loaded_after_that(world):
+def test_a_version_wanted_again_during_its_release_is_loaded_later(world):
     async def scenario():
         world.hold = threading.Event()
         world.write(2)

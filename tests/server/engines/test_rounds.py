@@ -55,7 +55,7 @@ def test_a_round_begins_after_the_question_and_is_shared():
     asyncio.run(work())
 
 
-def test_nobody_waits_longer_than_they_want_and_the_round_goes_on():
+def test_a_caller_times_out_and_the_round_continues():
     async def work():
         work = Work()
         rounds = Rounds(work, pause=0.0)

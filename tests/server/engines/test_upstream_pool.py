@@ -103,7 +103,7 @@ def test_requests_go_to_the_endpoint_with_least_to_do():
     assert answers.count("quick") > 2 * answers.count("slow")
 
 
-def test_no_endpoint_gets_more_than_its_bound_and_the_rest_waits_in_turn():
+def test_no_endpoint_exceeds_its_limit_and_other_requests_queue():
     endpoint = FakeEndpoint("a", 0.001)
 
     async def work():
@@ -115,7 +115,7 @@ def test_no_endpoint_gets_more_than_its_bound_and_the_rest_waits_in_turn():
     assert endpoint.in_flight == 0
 
 
-def test_too_many_that_wait_are_refused_and_those_that_leave_make_room():
+def test_too_many_waiting_requests_are_refused_until_some_leave():
     endpoint = FakeEndpoint("a", 0.02)
     chance = random.Random(0)
 
@@ -136,7 +136,7 @@ def test_too_many_that_wait_are_refused_and_those_that_leave_make_room():
     assert endpoint.in_flight == 0
 
 
-def test_unavailable_is_tried_elsewhere_and_nothing_else_is():
+def test_only_unavailable_is_retried_on_another_endpoint():
     bad, good = FakeEndpoint("bad", fails=100), FakeEndpoint("good")
 
     async def work(retries):

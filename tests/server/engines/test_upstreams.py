@@ -139,7 +139,7 @@ def test_a_killed_upstream_costs_no_request_when_another_takes_over(tmp_path):
         assert 0 < retries(gateway) <= 4 * 2 * 5
 
 
-def test_without_any_upstream_it_is_503_at_once_and_ends_when_one_is_back(tmp_path):
+def test_without_upstreams_the_answer_is_503_until_one_returns(tmp_path):
     with LightUpstream() as upstream, front(tmp_path, upstream) as gateway:
         gateway.wait_ready()
         upstream.kill()
@@ -203,7 +203,7 @@ def test_a_request_under_way_when_its_upstream_dies_is_answered_by_the_newer_ver
             assert version_of(asked.result()) == 4
 
 
-def test_requests_look_for_who_serves_and_do_not_wait_for_the_next_look(tmp_path):
+def test_a_failed_request_polls_the_endpoints_at_once(tmp_path):
     never = ("--poll-seconds", "1000")
     with (
         LightUpstream(3) as old,

@@ -28,7 +28,7 @@ from server.wire.paths import Route, parse_path
         ("GET", "/v1/models/m/versions/2/tables/u%2Fv", Route("tables", "m", 2, table="u/v")),
     ],
 )
-def test_path_means(method, path, route):
+def test_paths_are_parsed(method, path, route):
     assert parse_path(method, path.encode()) == route
 
 
