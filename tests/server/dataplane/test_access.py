@@ -223,9 +223,9 @@ def test_labels_traffic_and_drain_are_set_and_reported(keys):
     assert engine.inner.drained == {"u"}
     assert told("POST", "/admin/upstreams/u:enable").json()["drained"] == []
     assert told("POST", "/admin/upstreams/no:drain").status == 404
-    told("POST", "/admin/gateway:drain")
+    assert told("POST", "/admin/gateway:drain").json()["draining"] is True
     assert ask(gateway(), "GET", "/readyz").status == 503
-    told("POST", "/admin/gateway:enable")
+    assert told("POST", "/admin/gateway:enable").json()["draining"] is False
     assert ask(gateway(), "GET", "/readyz").status == 200
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 
 import pytest
@@ -252,6 +253,26 @@ def test_an_error_of_a_model_reveals_no_secret(app):
     assert reply.status == 500
     assert re.fullmatch(r"Internal error\. Request id: [0-9a-f]{32}", reply.error)
     assert reply.error.endswith(reply.headers["x-request-id"])
+
+
+def test_the_log_tells_failures_from_refusals_and_probes(caplog):
+    caplog.set_level(logging.INFO, "server")
+    app = make_app(NumpyEngine(is_ready=False), log_sample="1")
+    post(app, "predict", {"instances": [1.0]})
+    post(app, "predict", {"instances": "x"})
+    post(app, "predict", {"signature_name": "fail", "instances": [1]})
+    ask(app, "GET", "/readyz")
+    told = [
+        (record.status, record.levelname, record.getMessage())
+        for record in caplog.records
+        if hasattr(record, "milliseconds")
+    ]
+    assert told == [
+        (200, "INFO", "request answered"),
+        (400, "INFO", "request refused"),
+        (500, "ERROR", "request not answered"),
+        (503, "INFO", "request not answered"),
+    ]
 
 
 def test_request_ids_are_taken_only_if_harmless(app):

@@ -112,8 +112,9 @@ def test_without_binary_outputs_the_answer_is_json(app):
 def lookup(app, ids, lengths=None, **parameters):
     tensors = [given("ids", "INT64", ids.shape, ids.astype("<i8").tobytes())]
     if lengths is not None:
-        sizes = np.array(lengths, "<i4")
-        tensors.append(given("lengths", "INT32", sizes.shape, sizes.tobytes()))
+        sizes = np.array(lengths)
+        kind, dtype = ("INT32", "<i4") if sizes.dtype.kind == "i" else ("FP32", "<f4")
+        tensors.append(given("lengths", kind, sizes.shape, sizes.astype(dtype).tobytes()))
     return infer(app, *tensors, signature_name="de_lookup/user", parameters=parameters)
 
 
@@ -198,7 +199,7 @@ def test_strings_must_fill_their_bytes(app, shape, content):
 
 @pytest.mark.parametrize(
     ("ids", "lengths"),
-    [([7], [2]), ([7, 8], [3, -1]), ([[7]], [1]), ([7], [[1]])],
+    [([7], [2]), ([7, 8], [3, -1]), ([[7]], [1]), ([7], [[1]]), ([7, 8], [1.0, 1.0])],
 )
 def test_lengths_must_be_those_of_the_ids(app, ids, lengths):
     reply = lookup(app, np.array(ids), lengths, combiner="sum")
