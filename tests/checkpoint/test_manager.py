@@ -123,6 +123,29 @@ def test_a_long_chain_is_joined_in_the_background(tmp_path, shards):
     assert most <= 8 * shards
 
 
+@pytest.mark.parametrize("shards", [1, 2])
+def test_deltas_that_cannot_be_joined_end_in_a_new_base(tmp_path, shards, caplog):
+    owner, rng = module(shards), np.random.default_rng(0)
+    manager = de.checkpoint.Manager(owner, tmp_path, compact_after=2)
+    for step in range(3):
+        change(owner, rng, step)
+        if step == 2:
+            base = min(tmp_path.glob("ckpt-1.data-r*"))
+            content = bytearray(base.read_bytes())
+            content[len(content) // 2] ^= 1
+            base.write_bytes(content)
+        manager.save()
+    manager.wait()
+    change(owner, rng, 3)
+    expected = rows_of(owner.table)
+    prefix = manager.save()
+    assert kinds(manager) == [False] * shards
+    assert "could not be joined" in caplog.text
+    other = module()
+    assert de.checkpoint.restore(other, prefix) == {"t": len(expected)}
+    assert rows_of(other.table) == expected
+
+
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (2, 3), (2, 2)])
 def test_a_manager_goes_on_with_another_number_of_tables(tmp_path, before, after):
     owner, rng = module(before), np.random.default_rng(0)
