@@ -189,6 +189,30 @@ def test_the_mask_reaches_the_layers_that_follow():
     assert float(model(tf.constant([[1, 2, 0, 0]], tf.int64))[0, 0]) == 2.0
 
 
+class MasksSevens(keras.layers.Layer):
+    """Passes ids on and masks 7."""
+
+    supports_masking = True
+
+    def call(self, ids):
+        return ids
+
+    def compute_mask(self, ids, mask=None):
+        del mask
+        return keras.ops.not_equal(ids, 7)
+
+
+def test_the_mask_of_a_layer_before_and_padding_both_reach_the_layers_that_follow():
+    ids = keras.Input([4], dtype="int64")
+    rows = de.layers.Embedding(1, mask_key=0)(MasksSevens(dtype="int64")(ids))
+    model = keras.Model(ids, keras.layers.GlobalAveragePooling1D()(rows))
+    model.layers[-2].table.upsert([0, 1, 2, 7], [[9.0], [1.0], [3.0], [100.0]])
+    for given in ([1, 2, 0, 7], [7, 1, 2, 2], [1, 1, 0, 0]):
+        kept = [{1: 1.0, 2: 3.0}[each] for each in given if each not in (0, 7)]
+        found = model(tf.constant([given], tf.int64))
+        assert float(found[0, 0]) == pytest.approx(np.mean(kept)), given
+
+
 def test_a_mask_of_string_ids():
     words = keras.Input([2], dtype="string")
     rows = de.layers.Embedding(1, key_dtype=tf.string, mask_key="", initializer=1.0)(words)
