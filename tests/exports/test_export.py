@@ -219,11 +219,12 @@ def test_a_module_with_functions_of_its_own(tmp_path):
     assert set(named.signatures) == {"score", "de_lookup/scope/words", "de_stats"}
 
 
-def test_two_tables_of_one_name_are_told_apart(tmp_path):
+@pytest.mark.parametrize("name", ["same", "users_mht_by/country", "n" * 300])
+def test_two_tables_of_one_name_are_told_apart(tmp_path, name):
     class Module(tf.Module):
         def __init__(self):
             super().__init__()
-            self.tables = [de.Variable(dim=1, name="same", initializer=value) for value in (1, 2)]
+            self.tables = [de.Variable(dim=1, name=name, initializer=value) for value in (1, 2)]
 
         @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, name="ids")])
         def __call__(self, ids):
@@ -231,10 +232,10 @@ def test_two_tables_of_one_name_are_told_apart(tmp_path):
 
     loaded = tf.saved_model.load(de.export(Module(), tmp_path))
     ids = tf.constant([5], tf.int64)
-    names = {name for name in loaded.signatures if name.startswith("de_lookup/")}
-    assert names == {"de_lookup/same", "de_lookup/same_1"}
-    for name, expected in [("de_lookup/same", 1), ("de_lookup/same_1", 2)]:
-        assert float(loaded.signatures[name](ids=ids)["embeddings"][0, 0]) == expected
+    lookups = {each for each in loaded.signatures if each.startswith("de_lookup/")}
+    assert lookups == {f"de_lookup/{name}", f"de_lookup/{name}_1"}
+    for lookup, expected in [(f"de_lookup/{name}", 1), (f"de_lookup/{name}_1", 2)]:
+        assert float(loaded.signatures[lookup](ids=ids)["embeddings"][0, 0]) == expected
     assert float(loaded.signatures["serving_default"](ids=ids)["output_0"][0, 0]) == 21.0
 
 

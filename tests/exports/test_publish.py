@@ -219,6 +219,40 @@ def test_a_keras_model_with_a_vocabulary(tmp_path):
     assert path.report["kind"] == "delta"
 
 
+class Words(Scores):
+    """Scores words, whose numbers are the lines of a file."""
+
+    def __init__(self, file):
+        super().__init__()
+        lines = tf.lookup.TextFileInitializer(
+            str(file),
+            tf.string,
+            tf.lookup.TextFileIndex.WHOLE_LINE,
+            tf.int64,
+            tf.lookup.TextFileIndex.LINE_NUMBER,
+        )
+        self.words = tf.lookup.StaticHashTable(lines, -1)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="word")])
+    def __call__(self, word):
+        return {"score": tf.reduce_sum(self.users.lookup(self.words.lookup(word)), -1)}
+
+
+def test_a_models_own_files_are_in_every_version(tmp_path):
+    file = tmp_path / "words.txt"
+    file.write_text("a\nb\n")
+    module = Words(file)
+    for number, kind in enumerate(["full", *["delta"] * 3]):
+        module.users.upsert([1], np.full([1, 4], number, np.float32))
+        path = de.publish(module, tmp_path / "root", keep_versions=2)
+        assert path.report["kind"] == kind
+        assert Path(path, "assets/words.txt").read_text() == "a\nb\n"
+    file.unlink()
+    loaded = tf.saved_model.load(path)
+    scores = loaded.signatures["serving_default"](word=tf.constant(["a", "b"]))["score"]
+    assert scores.numpy().tolist() == [4, 12]
+
+
 def test_a_checkpoint_is_read_from_a_published_version(tmp_path):
     module = Scores()
     for number in range(3):
