@@ -163,6 +163,24 @@ def test_restrict_in_a_graph_of_tensorflow_1():
         assert session.run(counts).tolist() == [[2], [0]]
 
 
+def test_expired_rows_are_not_among_those_that_stay_in_a_graph_of_tensorflow_1():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        users = new(2, restrict_policy=de.FrequencyRestrictPolicy, eviction=de.EvictionTTL(steps=2))
+        fill = users.upsert([1, 2, 3, 4] * 9, tf.ones([36, 2]))  # used most often
+        ids = tf.compat.v1.placeholder(tf.int64, [None])
+        loss = tf.reduce_sum(de.embedding_lookup(users, ids))
+        optimizer = tf.compat.v1.train.GradientDescentOptimizer(1.0)
+        step = de.DynamicEmbeddingOptimizer(optimizer).minimize(loss)
+        restrict = users.restrict(2)
+        keys = users.export()[0]
+        session.run(tf.compat.v1.global_variables_initializer())
+        session.run(fill)
+        for _ in range(4):
+            session.run(step, {ids: [10, 11]})
+        session.run(restrict)
+        assert sorted(session.run(keys).tolist()) == [10, 11]
+
+
 class RarestFirst(de.RestrictPolicy):
     """A user's policy that keeps its counts in another Variable."""
 
