@@ -60,11 +60,31 @@ def test_a_batch_of_2_to_the_31_keys_is_refused_before_it_is_read(make_table, to
         VERBS[verb](table, too_many_keys)
 
 
-@pytest.mark.parametrize("segments", [-1, 2**40, 2**59, 2**62, 2**63 - 1])
 @pytest.mark.parametrize("op", [library.de_row_splits, library.de_segment_order])
-def test_segments_without_memory_or_a_shape_are_an_error(op, segments):
-    with pytest.raises((tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError)):
-        op(tf.constant([0], tf.int64), tf.constant(segments, tf.int64))
+def test_segments_without_memory_or_a_shape_are_an_error(op):
+    ids = tf.constant([0], tf.int64)
+    for segments in (-1, 2**59, 2**62, 2**63 - 1):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"must be from 0.*={segments}"):
+            op(ids, tf.constant(segments, tf.int64))
+    with pytest.raises(tf.errors.ResourceExhaustedError):
+        op(ids, tf.constant(2**40, tf.int64))
+
+
+@pytest.mark.parametrize("op", [library.de_row_splits, library.de_segment_order])
+def test_ids_beyond_the_segments_are_an_error(op):
+    for ids in ([2], [0, 1, 2], [1, 3]):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"Received: .*{ids[-1]}"):
+            op(tf.constant(ids, tf.int64), tf.constant(2, tf.int64))
+
+
+@pytest.mark.parametrize("consistent_bytes", [0, -1])
+def test_a_consistent_save_needs_room_for_rows(make_table, tmp_path, consistent_bytes):
+    path = tmp_path / "a.de"
+    with pytest.raises(tf.errors.InvalidArgumentError, match="consistent_bytes must be positive"):
+        library.de_table_save(
+            make_table(), str(path), consistent=True, consistent_bytes=consistent_bytes
+        )
+    assert not path.exists()
 
 
 def test_a_sparse_tensor_of_a_shape_too_large_is_an_error():
