@@ -286,6 +286,43 @@ TEST(DamagedSnapshot, a_key_that_no_search_finds_is_named) {
   EXPECT_EQ(passed_lines, 20U);
 }
 
+TEST(DamagedSnapshot, each_fault_of_an_index_is_named) {
+  const SampleTable table(Layout(KeyType::kInt64, DType::kFloat32, 1), 2000);
+  const std::string intact = table.Bytes(SampleHeader(), 1);
+  std::unique_ptr<SnapshotReader> reader;
+  ASSERT_TRUE(Open(intact, SnapshotVerify::kFull, &reader).ok());
+  const SectionRecord section = reader->sections()[0];
+  const auto verify = [&](const auto& damage) {
+    std::string bytes = intact;
+    IndexLine line;
+    uint64_t at = section.offset + sizeof(BlockRecord);
+    for (;; at += sizeof(line)) {
+      std::memcpy(&line, bytes.data() + at, sizeof(line));
+      if (line.used == kFullLine) break;
+    }
+    damage(&line);
+    std::memcpy(&bytes[at], &line, sizeof(line));
+    Reseal(&bytes);
+    return Verify(bytes).message;
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  EXPECT_EQ(verify([](IndexLine*) {}), "");
+  const std::string missing = verify([](IndexLine* line) { line->used ^= 1; });
+  EXPECT_TRUE(has(missing, "a row is missing from the index")) << missing;
+  const std::string many = verify([](IndexLine* line) { line->used |= kFullLine + 1; });
+  EXPECT_TRUE(has(many, "too many entries")) << many;
+  const std::string stray = verify([&](IndexLine* line) { line->rows[0] = section.count; });
+  EXPECT_TRUE(has(stray, "names a row that does not exist")) << stray;
+  const std::string twice = verify([](IndexLine* line) { line->rows[1] = line->rows[0]; });
+  EXPECT_TRUE(has(twice, "two index entries name the same row")) << twice;
+  const std::string outside = verify([&](IndexLine* line) {
+    while (Mix64(line->words[0]) <= section.hash_last) ++line->words[0];
+  });
+  EXPECT_TRUE(has(outside, "hashes outside its section")) << outside;
+}
+
 /// The index of a file's first section.
 struct Index {
   explicit Index(const SampleTable& table) : bytes(table.Bytes(SampleHeader(), 0)) {
