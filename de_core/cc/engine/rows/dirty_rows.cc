@@ -165,11 +165,8 @@ void DirtyRows::Keep(const std::vector<uint64_t>& marks) {
       return at != marks.end() && *at <= number;
     };
     const bool asked = !marks.empty() && marks.front() <= generation.number;
-    if (!asked && !last) continue;
     if (!asked) {
-      const uint64_t number = generation.number;
-      kept.clear();
-      kept.emplace_back(number);
+      if (last) kept.emplace_back(generation.number);
     } else if (kept.empty() || marked(kept.back().number, generation.number)) {
       kept.push_back(std::move(generation));
     } else {
