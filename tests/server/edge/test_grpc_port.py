@@ -156,6 +156,10 @@ def test_status_metadata_and_examples_over_grpc(secured):
     definitions = PROTOS.metadata.SignatureDefMap()
     assert answer.metadata["signature_def"].Unpack(definitions)
     assert definitions.signature_def["mix"].inputs["x"].tensor_shape.dim[1].size == 2
+    assert answer.model_spec.version.value == 2
+    request.model_spec.version.value = 1
+    answer = secured.predictions.GetModelMetadata(request, metadata=secured.metadata)
+    assert answer.model_spec.version.value == 1
     multi = PROTOS.inference.MultiInferenceRequest()
     multi.input.example_list.examples.add().features.feature["age"].float_list.value.append(25)
     for name, method in (("old_or_young", "classify"), ("half_the_age", "regress")):
