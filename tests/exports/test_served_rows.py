@@ -152,6 +152,9 @@ def test_strings_have_a_constant_too(tmp_path):
         def __call__(self, id):
             return self.names.lookup(id)
 
+    for wrong in (0.0, [1.0], None):
+        with pytest.raises(TypeError, match="`oov` must fit the table's values, string"):
+            de.export(Module(), tmp_path, oov=wrong)
     path = de.export(Module(), tmp_path, oov=b"nobody")
     values, _ = find(path, ["a", "b"], "names")
     assert values.tolist() == [[b"Anna"], [b"nobody"]]
