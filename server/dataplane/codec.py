@@ -50,7 +50,7 @@ class Codec:
             *arguments: Its arguments. They and the result must be picklable.
 
         Raises:
-            ServingError: What the function raises; RESOURCE_EXHAUSTED if too much large work
+            ServingError: The function raised it; RESOURCE_EXHAUSTED if too much large work
                 waits; INVALID_ARGUMENT if the work needs too much memory.
         """
         begun = time.perf_counter()

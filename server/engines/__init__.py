@@ -1,1 +1,1 @@
-"""What answers: models in this process, or a model server behind it."""
+"""Engines run the models: in this process, or on model servers."""

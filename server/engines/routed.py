@@ -28,7 +28,7 @@ class RoutedEngine:
         """Creates the engine.
 
         Args:
-            engine: What runs the models.
+            engine: Runs the models.
             routes: The routes at the start; routes in the file override them.
             file: The file that keeps the routes.
             chance: Returns a random number in [0, 1), for the traffic split.

@@ -468,7 +468,7 @@ def test_layers_of_older_files_keep_their_initial_rows():
     config = de.layers.Embedding(3).get_config()
     older = de.layers.Embedding.from_config({**config, "initializer": None})
     assert not np.any(older(int64([1, 2])))
-    # Here the fans of a variance scaling are those of one row: sqrt(6 / (1 + 3)).
+    # Older files: a GlorotUniform draws as for one row, up to sqrt(6 / (1 + 3)).
     glorot = keras.initializers.serialize(keras.initializers.GlorotUniform())
     for init_size in (0, 100):
         changed = {**config, "initializer": glorot, "init_size": init_size}

@@ -88,7 +88,7 @@ def save_and_die(folder: str, before_the_manifest: bool) -> None:
 
 
 def save_until_killed(door: str, folder: str, shards: int, told: Connection) -> None:
-    """Sends its first step, and each step after its save has returned."""
+    """Sends the step that it starts with, then each step whose save has returned."""
     model = Model(shards)
     save = saver(door, model, folder)
     step = int(model.step)
