@@ -2,9 +2,9 @@
 #
 # Input:
 #   TensorFlow_PYTHON   the interpreter whose environment is searched (default: Python_EXECUTABLE, else python3)
-#   TensorFlow_DIST_DIR a site-packages folder to look into first (what the wheel build passes)
+#   TensorFlow_DIST_DIR a site-packages folder to search first (passed by the wheel build)
 # Output:
-#   TensorFlow::framework  imported target: headers (SYSTEM, as of every imported target) and library
+#   TensorFlow::framework  imported target: headers (SYSTEM, like every imported target) and library
 #   TensorFlow_VERSION     for example 2.21.0
 #   TensorFlow_DISTRIBUTION the name of the wheel: tensorflow, tensorflow-cpu, ...
 
@@ -51,6 +51,6 @@ if(TensorFlow_FOUND AND NOT TARGET TensorFlow::framework)
     TensorFlow::framework
     PROPERTIES IMPORTED_LOCATION "${TensorFlow_FRAMEWORK_LIBRARY}"
                INTERFACE_INCLUDE_DIRECTORIES "${TensorFlow_INCLUDE_DIR}"
-               # What tf.sysconfig.get_compile_flags() answers for the wheels of these versions.
+               # The result of tf.sysconfig.get_compile_flags() in the wheels of these versions.
                INTERFACE_COMPILE_DEFINITIONS "_GLIBCXX_USE_CXX11_ABI=1;EIGEN_MAX_ALIGN_BYTES=64")
 endif()
