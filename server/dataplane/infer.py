@@ -6,6 +6,7 @@ from server import __version__
 from server.dataplane.answer import Answer
 from server.dataplane.codec import work_of
 from server.dataplane.lookup import infer_lookup
+from server.dataplane.models import all_statuses
 from server.dataplane.plane import DataPlane, LeasedModel
 from server.dataplane.predict import find_signature, rows_of
 from server.engines.base import ModelSpec, VersionState
@@ -124,10 +125,15 @@ _STATES = {VersionState.AVAILABLE: "READY", VersionState.LOADING: "LOADING"}
 
 
 async def repository_index(plane: DataPlane, *, ready: bool = False) -> list[dict[str, str]]:
-    """Lists all versions of all models; with `ready` only the versions that serve."""
+    """Lists all versions of all models; with `ready` only the versions that serve.
+
+    A model without versions is one entry, whose version is empty.
+    """
     listed = []
-    for name in sorted(plane.engine.model_names()):
-        for status in await plane.engine.status(ModelSpec(name)):
+    async for name, statuses, reason in all_statuses(plane.engine):
+        if reason and not ready:
+            listed.append({"name": name, "version": "", "state": "UNAVAILABLE", "reason": reason})
+        for status in statuses:
             state = _STATES.get(status.state, "UNAVAILABLE")
             if state == "READY" or not ready:
                 entry = {"name": name, "version": str(status.version), "state": state}

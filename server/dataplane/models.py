@@ -1,5 +1,6 @@
 """Descriptions of models: status, metadata, tables."""
 
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -7,7 +8,7 @@ import orjson
 
 from server.dataplane.answer import Answer
 from server.dataplane.lookup import table_names, unknown_table
-from server.engines.base import Engine, ModelSpec, Servable
+from server.engines.base import Engine, ModelSpec, Servable, VersionStatus
 from server.errors import Code, ServingError
 from server.tensors import LOOKUP_PREFIX, STATS_SIGNATURE
 from server.wire.status import encode_metadata, encode_status, status_entry
@@ -29,6 +30,15 @@ async def status(engine: Engine, spec: ModelSpec) -> Answer:
             for entry in await engine.status(spec)
         )
     )
+
+
+async def all_statuses(engine: Engine) -> AsyncIterator[tuple[str, Sequence[VersionStatus], str]]:
+    """Yields each model's name, the state of its versions, and why there are none."""
+    for name in sorted(engine.model_names()):
+        try:
+            yield name, await engine.status(ModelSpec(name)), ""
+        except ServingError as error:
+            yield name, (), error.message
 
 
 async def metadata(lessor: Lessor, spec: ModelSpec) -> Answer:

@@ -10,9 +10,9 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from server.dataplane.models import all_statuses
 from server.edge.http.exchange import Ask, HttpEdge
 from server.edge.http.responses import json_response
-from server.engines.base import ModelSpec
 from server.engines.routed import RoutedEngine
 from server.errors import Code, ServingError, invalid
 from server.request import Request
@@ -89,8 +89,7 @@ class AdminPlane:
 
     async def _models(self, _: bytes) -> dict[str, Any]:
         models = []
-        for name in sorted(self._engine.model_names()):
-            statuses = await self._engine.status(ModelSpec(name))
+        async for name, statuses, _reason in all_statuses(self._engine):
             models.append(
                 {
                     "name": name,

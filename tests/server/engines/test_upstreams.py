@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.server.support.eventually import wait_until
-from tests.server.support.gateway_process import GatewayProcess
+from tests.server.support.gateway_process import GatewayProcess, make_key
 from tests.server.support.light_upstream import LightUpstream
 
 PREDICT = "/v1/models/m:predict"
@@ -77,6 +77,30 @@ def retries(gateway):
 
 def answers(gateway, upstream):
     return metric(gateway, f'gateway_upstream_seconds_count{{code="OK",upstream="{upstream}"}}')
+
+
+def test_a_model_that_no_model_server_knows_hides_no_other(tmp_path):
+    key, line = make_key("tests", "predict", "admin")
+    keys = tmp_path / "keys.yaml"
+    keys.write_text(f"keys:\n{line}\n")
+    headers = {"authorization": f"Bearer {key}"}
+    arguments = ("--models", "absent,m", "--admin-port", "0", "--keys-file", str(keys))
+    with LightUpstream() as upstream, front(tmp_path, upstream, extra=arguments) as gateway:
+        wait_until(lambda: gateway.ask("GET", "/v1/models/m", None, headers).status == 200)
+        listed = gateway.ask("POST", "/v2/repository/index", {}, headers)
+        assert listed.status == 200, listed
+        absent, served = listed.json()
+        assert (absent["name"], absent["version"], absent["state"]) == ("absent", "", "UNAVAILABLE")
+        assert absent["reason"]
+        assert served == {"name": "m", "version": "3", "state": "READY"}
+        ready = gateway.ask("POST", "/v2/repository/index", {"ready": True}, headers)
+        assert ready.json() == [served]
+        admin = gateway.port_of("Admin API")
+        models = gateway.ask("GET", "/admin/models", None, headers, port=admin)
+        assert models.status == 200, models
+        told = {each["name"]: each["model_version_status"] for each in models.json()["models"]}
+        assert told["absent"] == []
+        assert [status["version"] for status in told["m"]] == ["3"]
 
 
 def test_everything_passes_through(tmp_path):
