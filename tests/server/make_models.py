@@ -165,8 +165,9 @@ def write(version, path):
             **methods,
         },
     )
-    _set_method(path, "old_or_young", "tensorflow/serving/classify")
-    _set_method(path, "half_the_age", "tensorflow/serving/regress")
+    if version == 1:  # as TensorFlow 1 saved it; version 2 is as TensorFlow 2 leaves it
+        _set_method(path, "old_or_young", "tensorflow/serving/classify")
+        _set_method(path, "half_the_age", "tensorflow/serving/regress")
 
 
 def _set_method(path, signature, method):

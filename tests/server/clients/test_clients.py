@@ -8,18 +8,15 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
-import grpc
-import numpy as np
 import pytest
 
 from server.edge.http.openapi import openapi_document
-from server.protos.modules import load_protos
-from server.protos.tensors import fill_proto
-from server.tensors import dtype_of_name
 from tests.server.clients.conftest import Asked, run
+from tests.server.support.gateway_process import GatewayProcess
 
 HERE = Path(__file__).parent
 
@@ -53,25 +50,14 @@ def test_a_client_generated_from_the_document(asked: Asked, clients_python, tmp_
 
 
 @pytest.mark.slow
-def test_tensorflow_serving_by_grpc(asked: Asked):
-    """The generated client reads the field of an output's type, as the real server fills it."""
-    protos = load_protos()
-    request = protos.predict.PredictRequest()
-    request.model_spec.name = "ranker"
-    for name, dtype, values in (("user", "int64", [7]), ("item", "string", [b"lamp"])):
-        array = np.array(values, dtype_of_name(dtype).numpy)
-        fill_proto(request.inputs[name], array, dtype_of_name(dtype))
-    with grpc.insecure_channel(f"127.0.0.1:{asked.grpc}") as channel:
-        predict = channel.unary_unary(
-            "/tensorflow.serving.PredictionService/Predict",
-            request_serializer=lambda message: message.SerializeToString(),
-            response_deserializer=protos.predict.PredictResponse.FromString,
-        )
-        outputs = predict(request, timeout=60).outputs
-    assert list(outputs["score"].float_val) == [7.5]
-    assert list(outputs["user"].int64_val) == [7]
-    assert list(outputs["version"].int_val) == [1]
-    assert not any(output.tensor_content for output in outputs.values())
+def test_tensorflow_serving_by_grpc(saved_models, tmp_path):
+    if importlib.util.find_spec("tensorflow_serving") is None:
+        pytest.skip("tensorflow-serving-api is not installed")
+    shutil.copytree(saved_models / "2", tmp_path / "ranker" / "2")
+    with GatewayProcess(tmp_path / "ranker", tmp_path / "log", "--grpc-port", "0") as gateway:
+        gateway.wait_ready()
+        script = str(HERE / "ask_tensorflow_serving.py")
+        assert run(sys.executable, script, str(gateway.port_of("gRPC"))) == "asked\n"
 
 
 PROTOS = """

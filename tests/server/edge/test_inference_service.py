@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
+from google.protobuf import descriptor_pool, json_format, message_factory
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
@@ -147,6 +148,48 @@ def test_reflection_tells_services_and_messages(channel):
     for message in ("inference.ModelInferRequest", "tensorflow.serving.PredictRequest"):
         file = told.FindFileContainingSymbol(message)
         assert message.rpartition(".")[2] in [kind.name for kind in file.message_type]
+
+
+def test_a_client_that_knows_nothing_calls_by_reflection(channel):
+    """As grpcurl does: each message is made of the descriptors that the port told."""
+    pool = descriptor_pool.DescriptorPool(ProtoReflectionDescriptorDatabase(channel))
+
+    def ask(service: str, method: str, asked: dict[str, Any]) -> dict[str, Any]:
+        found = pool.FindServiceByName(service).methods_by_name[method]
+        call = channel.unary_unary(
+            f"/{service}/{method}",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=message_factory.GetMessageClass(found.output_type).FromString,
+        )
+        request = message_factory.GetMessageClass(found.input_type)()
+        answer = call(json_format.ParseDict(asked, request, descriptor_pool=pool), timeout=60)
+        return json_format.MessageToDict(answer, descriptor_pool=pool)
+
+    for service in ProtoReflectionDescriptorDatabase(channel).get_services():
+        for method in pool.FindServiceByName(service).methods:
+            assert method.input_type.full_name
+            assert method.output_type.full_name
+    spec = {"name": "m"}
+    x = {"dtype": "DT_FLOAT", "tensorShape": {"dim": [{"size": 2}]}, "floatVal": [1, 2]}
+    predicted = ask(
+        "tensorflow.serving.PredictionService", "Predict", {"modelSpec": spec, "inputs": {"x": x}}
+    )
+    (output,) = predicted["outputs"].values()
+    assert output["floatVal"] == [2.5, 3.0]
+    status = ask("tensorflow.serving.ModelService", "GetModelStatus", {"modelSpec": spec})
+    assert status["model_version_status"][0]["state"] == "AVAILABLE"
+    metadata = ask(
+        "tensorflow.serving.PredictionService",
+        "GetModelMetadata",
+        {"modelSpec": spec, "metadataField": ["signature_def"]},
+    )
+    assert "serving_default" in metadata["metadata"]["signature_def"]["signatureDef"]
+    x = {"name": "x", "datatype": "FP32", "shape": [1], "contents": {"fp32Contents": [1]}}
+    inferred = ask(
+        "inference.GRPCInferenceService", "ModelInfer", {"modelName": "m", "inputs": [x]}
+    )
+    assert inferred["modelVersion"] == "3"
+    assert ask("grpc.health.v1.Health", "Check", {}) == {"status": "SERVING"}
 
 
 def test_health_follows_the_gateway():
