@@ -36,6 +36,23 @@ def mapped_versions(pid: int, folder: Path) -> set[str]:
     return {Path(path).relative_to(folder).parts[0] for path in paths}
 
 
+NO_KERAS = """
+import sys
+for name in ("keras", "tf_keras", "h5py", "rich", "pygments", "optree", "setuptools"):
+    sys.modules[name] = None  # cannot be imported
+"""
+
+
+def test_serving_needs_no_keras(tmp_path, monkeypatch):
+    export(tmp_path / "tower", 2.0)
+    (tmp_path / "sitecustomize.py").write_text(NO_KERAS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with GatewayProcess(tmp_path / "tower", tmp_path / "log") as gateway:
+        gateway.wait_ready()
+        reply = gateway.ask("POST", f"{MODEL}:lookup", {"table": "user", "ids": [7]})
+        assert reply.json() == {"embeddings": [[2.0] * 4], "found": [True]}
+
+
 def test_exported_tables_are_looked_up_swapped_and_let_go(tmp_path):
     folder = tmp_path / "tower"
     export(folder, 2.0)

@@ -9,6 +9,7 @@ import functools
 import gc
 import importlib
 import importlib.metadata
+import importlib.util
 import logging
 import os
 import re
@@ -82,14 +83,24 @@ def load_tensorflow() -> Any:
 
 @functools.cache
 def op_library_problem() -> str:
-    """Imports the op library, which registers its ops; logs the remedy if that fails."""
+    """Loads the op library, which registers its ops; returns the remedy if that fails.
+
+    The package de_core is for training: importing it needs Keras. So only its check and its library
+    are loaded.
+    """
+    package = importlib.util.find_spec("de_core")
+    if package is None or package.origin is None:
+        return "the op library is not installed; install it with: pip install de-core"
+    file = Path(package.origin).parent / "base" / "environment.py"
     try:
-        importlib.import_module("de_core")
-    except ModuleNotFoundError as error:
-        if error.name == "de_core":
-            return "the op library is not installed; install it with: pip install de-core"
-        return f"the op library de_core does not load: {_one_line(error)}"
-    except Exception as error:  # plain models do not need the library
+        checks = importlib.util.spec_from_file_location("de_core_environment", file)
+        assert checks is not None
+        assert checks.loader is not None
+        environment = importlib.util.module_from_spec(checks)
+        checks.loader.exec_module(environment)
+        environment.check()
+        importlib.import_module("tensorflow").load_op_library(environment.library_path())
+    except Exception as error:  # Plain models do not need the library, whatever is wrong with it.
         return f"the op library de_core does not load: {_one_line(error)}"
     return ""
 
