@@ -47,22 +47,6 @@ class Service:
             }
         )
 
-    def add_to(self, server: Any, servicer: Any) -> None:
-        """Registers `servicer` on a server; gRPC answers UNIMPLEMENTED for missing methods."""
-        import grpc
-
-        handlers = {
-            method: grpc.unary_unary_rpc_method_handler(
-                getattr(servicer, method),
-                request_deserializer=request.FromString,
-                response_serializer=response.SerializeToString,
-            )
-            for method, (request, response) in self.methods.items()
-            if hasattr(servicer, method)
-        }
-        handler = grpc.method_handlers_generic_handler(self.name, handlers)
-        server.add_generic_rpc_handlers((handler,))
-
 
 @dataclasses.dataclass(frozen=True)
 class Protos:

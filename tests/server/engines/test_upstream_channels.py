@@ -47,7 +47,14 @@ class Counting:
 async def with_server(options, work, tls=None):
     service = Counting()
     server = grpc.aio.server(options=[("grpc.max_concurrent_streams", STREAMS)])
-    load_protos().prediction_service.add_to(server, service)
+    request, response = load_protos().prediction_service.methods["Predict"]
+    handler = grpc.unary_unary_rpc_method_handler(
+        service.Predict, request.FromString, response.SerializeToString
+    )
+    name = load_protos().prediction_service.name
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler(name, {"Predict": handler}),)
+    )
     if tls is None:
         port = server.add_insecure_port("127.0.0.1:0")
     else:
