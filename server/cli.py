@@ -4,10 +4,11 @@ import argparse
 import gc
 import logging
 import os
+import re
 import signal
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 from server.dataplane.keys import KeysError
@@ -20,7 +21,6 @@ from server.engines.upstream.endpoint import UpstreamsError
 from server.observability.logs import configure_logging
 from server.process.gateway import Gateway
 from server.process.server import StartError
-from server.process.service_links import drop_service_links
 from server.process.workers import WorkerSupervisor, end_with_parent, this_worker
 from server.protos.modules import MissingProtosError
 from server.settings import (
@@ -44,6 +44,13 @@ _CANNOT_START = (
     RoutesError,
     UpstreamsError,
 )
+
+# Kubernetes sets such variables for a service whose name begins with `de-gateway`.
+_LINK_NAME = re.compile(
+    ENV_PREFIX + r"(\w+_)?"
+    r"(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+_LINK_ADDRESS = re.compile(r"(tcp|udp|sctp)://[\w.:\[\]-]+:\d+")
 
 _EXAMPLES = """\
 Serve the model in models/ranker/1, and ask it:
@@ -106,6 +113,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 0
     return _serve(gateway)
+
+
+def drop_service_links(environment: MutableMapping[str, str]) -> list[str]:
+    """Removes such variables from an environment, because they look like settings.
+
+    A service called `de-gateway` sets `DE_GATEWAY_PORT=tcp://10.0.0.1:8501`, for example.
+
+    Returns:
+        The names of the removed variables, sorted.
+    """
+    links = sorted(
+        name
+        for name, value in environment.items()
+        if name.startswith(ENV_PREFIX)
+        and (_LINK_NAME.fullmatch(name) or _LINK_ADDRESS.fullmatch(value))
+    )
+    for name in links:
+        del environment[name]
+    return links
 
 
 def _serve(gateway: Gateway) -> int:

@@ -1,17 +1,18 @@
 """`:classify` and `:regress`: labels and values for examples with named features."""
 
+from collections.abc import Iterator, Mapping
+
 from server.dataplane.answer import Answer
 from server.dataplane.plane import DataPlane
 from server.engines.base import ModelSpec, Servable
 from server.errors import Code, ServingError, invalid
-from server.tensors import SignatureSpec
+from server.tensors import SignatureSpec, TensorSpec
 from server.wire.examples import (
     ExamplesRequest,
     decode_examples,
     encode_classify,
     encode_regress,
 )
-from server.wire.signature_text import signature_text
 
 # Decoding an example takes this many times as long as a JSON number of the same length.
 _WORK = 16
@@ -55,7 +56,7 @@ def check_classifies(servable: Servable, name: str) -> None:
     if not {"classes", "scores"} & signature.outputs.keys():
         raise _unfit(
             'Expected classification signature outputs to contain at least one of "classes" or '
-            f'"scores". Signature was: {signature_text(signature)}'
+            f'"scores". Signature was: {_signature_text(signature)}'
         )
 
 
@@ -66,7 +67,7 @@ def check_regresses(servable: Servable, name: str) -> None:
         raise invalid("Expected one output Tensor.")
     _check_inputs(signature, "regression")
     if "outputs" not in signature.outputs:
-        raise _unfit(f"No regression outputs found in SignatureDef: {signature_text(signature)}")
+        raise _unfit(f"No regression outputs found in SignatureDef: {_signature_text(signature)}")
 
 
 def _with_examples(servable: Servable, name: str) -> SignatureSpec:
@@ -80,8 +81,32 @@ def _with_examples(servable: Servable, name: str) -> SignatureSpec:
 
 def _check_inputs(signature: SignatureSpec, kind: str) -> None:
     if "inputs" not in signature.inputs:
-        raise _unfit(f"No {kind} inputs found in SignatureDef: {signature_text(signature)}")
+        raise _unfit(f"No {kind} inputs found in SignatureDef: {_signature_text(signature)}")
 
 
 def _unfit(message: str) -> ServingError:
     return ServingError(Code.FAILED_PRECONDITION, message)
+
+
+def _signature_text(signature: SignatureSpec) -> str:
+    """Returns a `SignatureDef` in text format. TensorFlow Serving quotes it in errors."""
+    lines = [*_tensors("inputs", signature.inputs), *_tensors("outputs", signature.outputs)]
+    if signature.method_name:
+        lines.append(f'method_name: "{signature.method_name}"')
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _tensors(field: str, specs: Mapping[str, TensorSpec]) -> Iterator[str]:
+    for name, spec in sorted(specs.items()):
+        yield from (f"{field} {{", f'  key: "{name}"', "  value {")
+        if spec.tensor_name:
+            yield f'    name: "{spec.tensor_name}"'
+        yield from (f"    dtype: {spec.dtype.enum_name}", "    tensor_shape {")
+        if spec.shape is None:
+            yield "      unknown_rank: true"
+        for size in spec.shape or ():
+            yield "      dim {"
+            if size != 0:
+                yield f"        size: {-1 if size is None else size}"
+            yield "      }"
+        yield from ("    }", "  }", "}")

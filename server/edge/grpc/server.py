@@ -11,9 +11,9 @@ from server.edge.grpc.health import Health
 from server.edge.grpc.inference_service import InferenceService
 from server.edge.grpc.model_service import ModelService
 from server.edge.grpc.prediction_service import PredictionService
-from server.edge.grpc.reflection import add_reflection
 from server.observability.accounts import Accounts
 from server.observability.metrics import Metrics
+from server.protos.modules import load_protos
 
 _SERVICES = (
     "tensorflow.serving.PredictionService",
@@ -101,7 +101,7 @@ class GrpcServer:
             )
         )
         self._health = Health(self._server, _SERVICES, self._serves)
-        add_reflection(self._server, _SERVICES)
+        self._reflect()
         host = f"[{options.host}]" if ":" in options.host else options.host
         address = f"{host}:{options.port}"
         try:
@@ -124,6 +124,17 @@ class GrpcServer:
             await self._health.stop()
         if self._server is not None:
             await self._server.stop(seconds)
+
+    def _reflect(self) -> None:
+        """Adds server reflection: clients such as grpcurl discover services and messages with it."""
+        from grpc_health.v1 import health, health_pb2
+        from grpc_reflection.v1alpha import reflection, reflection_pb2
+
+        pool = load_protos().pool
+        for file in (health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR):
+            pool.AddSerializedFile(file.serialized_pb)
+        names = (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, self._server, pool)
 
     def _serves(self) -> bool:
         return self._plane.engine.ready() and not self._lifecycle.draining

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from server.engines.upstream.rounds import Rounds
+from server.engines.upstream.catalog import Rounds
 
 
 class Work:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from server.process.service_links import drop_service_links
+from server.cli import drop_service_links
 from tests.server.support.gateway_process import ROOT, GatewayProcess, command, environment
 from tests.server.support.light_upstream import LightUpstream
 from tests.server.support.tls_files import tls_files
