@@ -38,9 +38,10 @@ FROM wheel AS ops
 RUN pip install --no-deps --prefix=/ops /wheels/*.whl
 
 # Trainer and gateway share these libraries. Headers, symbols and clang's library are four tenths of TensorFlow, and only
-# compiling needs them. The packages that only training needs are removed too.
+# compiling needs them. The packages that only training needs are removed too: TensorFlow runs SavedModels without Keras.
 FROM tensorflow AS libraries
 RUN pip uninstall --yes libclang tensorboard tensorboard-data-server markdown werkzeug pillow setuptools wheel \
+      keras h5py optree namex rich pygments markdown-it-py mdurl \
  && rm -r /opt/app/lib/python3*/site-packages/tensorflow/include \
  && strip --strip-unneeded /opt/app/lib/python3*/site-packages/tensorflow/libtensorflow_*.so.2
 

@@ -145,6 +145,8 @@ def test_the_gateway_serves_the_trainers_export(builder, tmp_path):
         in_container(builder, "gateway", healthy)
         code, said = stop(builder, "gateway", process)
         assert code == 0, said[-4000:]
+    unused = {"keras", "h5py", "rich", "pygments", "setuptools", "tensorboard"}
+    assert not unused & set(files_of(builder, "gateway", packages(builder)))
     with running(builder, "gateway", healthy) as process:  # no gateway is running
         said, _ = process.communicate(timeout=60)
         assert process.returncode != 0, said
