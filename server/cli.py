@@ -198,13 +198,13 @@ _GROUPS = {
     "models": "settings_file engine model_dir model_name version_policy labels routes_file "
     "warm_up poll_seconds",
     "model servers behind the gateway (--engine tfserving)": "upstreams models upstream_ca "
-    "upstream_cert upstream_key upstream_token_file retry_budget breaker_failures breaker_seconds",
+    "upstream_cert upstream_key upstream_token_file",
     "ports": "host port grpc_port admin_port admin_host tls_cert tls_key tls_client_ca cors_origin "
     "trusted_proxies ui",
     "keys and tokens": "keys_file jwt_keys_file jwt_issuer jwt_audience",
-    "processes, threads and batches": "workers threads max_waiting batch_rows batch_delay_ms",
+    "processes, threads and batches": "workers threads batch_rows batch_delay_ms",
     "limits on one request": "request_seconds head_seconds body_seconds max_header_bytes "
-    "max_body_bytes max_decompressed_bytes max_elements max_rank max_ids",
+    "max_body_bytes max_decompressed_bytes max_elements max_ids",
     "limits on all requests": "max_in_flight client_in_flight rate_per_second model_in_flight "
     "model_rate_per_second",
     "shutdown": "drain_seconds shutdown_seconds",

@@ -96,15 +96,6 @@ class Settings(BaseSettings):
         default=None,
         description="File with the API key or token for upstreams that are gateways.",
     )
-    retry_budget: float = Field(
-        default=0.1, ge=0, le=1, description="Allowed retries, as a fraction of all requests."
-    )
-    breaker_failures: int = Field(
-        default=5, ge=1, description="Stop using an upstream after this many failures in a row."
-    )
-    breaker_seconds: float = Field(
-        default=2.0, gt=0, description="Seconds until one request tries such an upstream again."
-    )
     host: str = Field(
         default="127.0.0.1",
         description="Address to listen on; 0.0.0.0 for every network interface.",
@@ -156,11 +147,6 @@ class Settings(BaseSettings):
         default=2.0, gt=0, description="Seconds between two checks for new versions."
     )
     threads: int = Field(default=4, ge=1, le=1024, description="Requests that run models at once.")
-    max_waiting: int = Field(
-        default=256,
-        ge=0,
-        description="Requests that may wait for a thread; further ones get a 429.",
-    )
     batch_rows: int = Field(
         default=0,
         ge=0,
@@ -214,7 +200,6 @@ class Settings(BaseSettings):
         default=30.0, gt=0, description="Seconds for a client to send its request body."
     )
     max_elements: int = Field(default=4_000_000, ge=1, description="Values in one request.")
-    max_rank: int = Field(default=8, ge=1, le=32, description="Dimensions of one tensor.")
     max_ids: int = Field(
         default=100_000, ge=1, description="Ids in one lookup, or examples in one request."
     )

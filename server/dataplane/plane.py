@@ -57,7 +57,6 @@ class DataPlane:
         self.engine = engine
         self.keys = keys
         self.limits = Limits(
-            max_rank=settings.max_rank,
             max_elements=settings.max_elements,
             max_ids=settings.max_ids,
             max_bytes=settings.max_decompressed_bytes,

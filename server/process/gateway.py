@@ -23,7 +23,6 @@ from server.engines.routes import Routes, RoutesFile, parse_labels
 from server.engines.upstream.channels import ChannelOptions
 from server.engines.upstream.endpoint import parse_upstreams
 from server.engines.upstream.engine import TfServingEngine, TfServingOptions
-from server.engines.upstream.pool import PoolOptions
 from server.observability.accounts import Accounts
 from server.observability.live import LiveView
 from server.observability.metrics import Metrics
@@ -189,7 +188,6 @@ class Gateway:
                 folder=folder_of(settings),
                 poll_seconds=settings.poll_seconds,
                 threads=settings.threads,
-                max_waiting=settings.max_waiting,
                 policy=VersionPolicy.parse(settings.version_policy),
                 warm_up=settings.warm_up,
                 brief_seconds=_BRIEF_SECONDS,
@@ -281,11 +279,5 @@ def _tfserving_options(settings: Settings) -> TfServingOptions:
         upstreams=parse_upstreams(settings.upstreams),
         models=_names(settings.models),
         poll_seconds=settings.poll_seconds,
-        breaker_failures=settings.breaker_failures,
-        breaker_seconds=settings.breaker_seconds,
-        pool=PoolOptions(
-            max_waiting=settings.max_waiting,
-            retry_budget=settings.retry_budget,
-        ),
         channel=_channel_options(settings),
     )

@@ -23,6 +23,8 @@ from server.engines.embedded.worker_pool import WorkerPool
 from server.errors import Code, ServingError
 
 _LOG = logging.getLogger("server.models")
+# Requests that may wait for a thread; further ones get a 429.
+_MAX_WAITING = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +35,6 @@ class EmbeddedOptions:
         folder: The model folder.
         poll_seconds: Seconds between two checks of the folder.
         threads: Requests that run in TensorFlow at once.
-        max_waiting: Requests that may wait for one of those threads.
         policy: The versions of a model that should serve.
         batching: The options of micro-batches.
         warm_up: True to run versions before they take traffic.
@@ -45,7 +46,6 @@ class EmbeddedOptions:
     folder: ModelFolder
     poll_seconds: float = 2.0
     threads: int = 4
-    max_waiting: int = 256
     policy: VersionPolicy = LATEST
     batching: BatchOptions = dataclasses.field(default_factory=BatchOptions)
     warm_up: bool = False
@@ -67,7 +67,7 @@ class EmbeddedEngine:
         self._load = load or self._load_saved_model
         self._look = asyncio.Event()
         self._looked = asyncio.Event()
-        self._pool = WorkerPool("model", options.threads, options.max_waiting)
+        self._pool = WorkerPool("model", options.threads, _MAX_WAITING)
         # This queue needs no limit: there are at most as many calls as versions.
         self._loader = WorkerPool("loader", 1, 10_000)
         self._models: dict[str, ModelVersions] = {}

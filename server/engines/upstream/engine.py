@@ -25,6 +25,9 @@ from server.protos.tensors import fill_proto, to_array
 from server.tensors import Array, Example, SignatureSpec, Tensors
 
 _LOG = logging.getLogger("server.upstreams")
+# An upstream gets no requests for this many seconds after this many failures in a row.
+_BREAKER_FAILURES = 5
+_BREAKER_SECONDS = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,18 +38,12 @@ class TfServingOptions:
         upstreams: The model servers.
         models: The names of their models.
         poll_seconds: Seconds between two polls of the servers' versions.
-        breaker_failures: Failures in a row that open a server's circuit breaker.
-        breaker_seconds: Seconds that the breaker stays open.
-        pool: How requests are distributed.
         channel: Options of the connections.
     """
 
     upstreams: Sequence[UpstreamAddress]
     models: Sequence[str]
     poll_seconds: float = 2.0
-    breaker_failures: int = 5
-    breaker_seconds: float = 2.0
-    pool: PoolOptions = dataclasses.field(default_factory=PoolOptions)
     channel: ChannelOptions = dataclasses.field(default_factory=ChannelOptions)
 
 
@@ -57,10 +54,10 @@ class TfServingEngine:
         """Creates the engine. It connects to nothing before `start`."""
         self._options = options
         endpoints = [
-            Endpoint(address, Breaker(options.breaker_failures, options.breaker_seconds))
+            Endpoint(address, Breaker(_BREAKER_FAILURES, _BREAKER_SECONDS))
             for address in options.upstreams
         ]
-        self._pool = UpstreamPool(endpoints, options.pool, metrics)
+        self._pool = UpstreamPool(endpoints, PoolOptions(), metrics)
         self._protos: Protos = load_protos()
         self._catalog = Catalog(options.models, self._pool, self._protos)
         self._started = False

@@ -149,7 +149,7 @@ def test_an_output_that_is_asked_for_twice_is_given_once():
     ("limits", "inputs", "message"),
     [
         ({"max_elements": "3"}, np.ones(4, np.float32), "at most 3 values"),
-        ({"max_rank": "2"}, np.ones((1, 1, 1), np.float32), "at most 2 dimensions"),
+        ({}, np.ones((1,) * 9, np.float32), "at most 8 dimensions"),
         ({"max_elements": "3"}, np.empty((0, 4), np.float32), "OK"),
     ],
 )

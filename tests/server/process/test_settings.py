@@ -20,7 +20,7 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_default(monkeypatch)
     monkeypatch.setenv("DE_GATEWAY_PORT", "9000")
     monkeypatch.setenv("DE_GATEWAY_THREADS", "3")
     settings = load_settings(model_dir="x", port="9001")
-    assert (settings.port, settings.threads, settings.max_rank) == (9001, 3, 8)
+    assert (settings.port, settings.threads, settings.max_ids) == (9001, 3, 100_000)
 
 
 def test_all_problems_are_reported_at_once(monkeypatch):
@@ -38,10 +38,10 @@ def test_all_problems_are_reported_at_once(monkeypatch):
 
 def test_a_file_is_between_the_environment_and_the_default(monkeypatch, tmp_path):
     file = tmp_path / "gateway.yaml"
-    file.write_text("port: 9002\nthreads: 5\nmodel_dir: y\nmax_rank: 3\n")
+    file.write_text("port: 9002\nthreads: 5\nmodel_dir: y\nmax_ids: 3\n")
     monkeypatch.setenv("DE_GATEWAY_THREADS", "3")
     settings = load_settings(settings_file=str(file), port="9001")
-    assert (settings.port, settings.threads, settings.max_rank) == (9001, 3, 3)
+    assert (settings.port, settings.threads, settings.max_ids) == (9001, 3, 3)
     monkeypatch.setenv("DE_GATEWAY_SETTINGS_FILE", str(file))
     assert load_settings().port == 9002
 
