@@ -126,7 +126,7 @@ class GrpcServer:
             await self._server.stop(seconds)
 
     def _reflect(self) -> None:
-        """Adds server reflection: clients such as grpcurl discover services and messages with it."""
+        """Adds server reflection: clients such as grpcurl discover services and messages."""
         from grpc_health.v1 import health, health_pb2
         from grpc_reflection.v1alpha import reflection, reflection_pb2
 
