@@ -165,7 +165,7 @@ def write(version, path):
             **methods,
         },
     )
-    if version == 1:  # as TensorFlow 1 saved it; version 2 is as TensorFlow 2 leaves it
+    if version != 3:  # version 3 stays as TensorFlow 2 saves it: every signature is for predict
         _set_method(path, "old_or_young", "tensorflow/serving/classify")
         _set_method(path, "half_the_age", "tensorflow/serving/regress")
 
@@ -182,6 +182,6 @@ def _set_method(path, signature, method):
 
 
 if __name__ == "__main__":
-    for number in (1, 2):
+    for number in (1, 2, 3):
         write(number, Path(sys.argv[1]) / str(number))
     write_ranking(Path(sys.argv[1]) / "ranking")

@@ -1,4 +1,4 @@
-"""TensorFlow Serving's own client asks a gateway that serves version 2 of `make_models.py`.
+"""TensorFlow Serving's own client asks a gateway that serves version 3 of `make_models.py`.
 
 `python ask_tensorflow_serving.py GRPC_PORT`; runs where `tensorflow-serving-api` is installed.
 """
@@ -26,11 +26,11 @@ def ask_predict(stub):
     request.inputs["user"].CopyFrom(tf.make_tensor_proto([7, 0], tf.int64))
     request.inputs["item"].CopyFrom(tf.make_tensor_proto([b"lamp", b""]))
     answer = stub.Predict(request, timeout=60)
-    assert answer.model_spec.version.value == 2
+    assert answer.model_spec.version.value == 3
     outputs = answer.outputs
     assert list(outputs["score"].float_val) == [7.5, 0.0]
     assert list(outputs["user"].int64_val) == [7, 0]
-    assert list(outputs["version"].int_val) == [2, 2]
+    assert list(outputs["version"].int_val) == [3, 3]
     assert not any(output.tensor_content for output in outputs.values())
     assert tf.make_ndarray(outputs["score"]).tolist() == [7.5, 0.0]
     del request.output_filter[:]
@@ -45,7 +45,7 @@ def ask_lookup(stub):
     request.model_spec.signature_name = "de_lookup/item"
     request.inputs["ids"].CopyFrom(tf.make_tensor_proto([b"lamp", b"?"]))
     outputs = stub.Predict(request, timeout=60).outputs
-    assert tf.make_ndarray(outputs["embeddings"]).tolist() == [[2.0, 3.0, 4.0, 5.0], [-1.0] * 4]
+    assert tf.make_ndarray(outputs["embeddings"]).tolist() == [[3.0, 4.0, 5.0, 6.0], [-1.0] * 4]
     assert list(outputs["found"].bool_val) == [True, False]
 
 
@@ -75,7 +75,7 @@ def ask_what_is_served(predictions, models):
     request = get_model_status_pb2.GetModelStatusRequest()
     request.model_spec.name = "ranker"
     (status,) = models.GetModelStatus(request, timeout=60).model_version_status
-    assert (status.version, status.state) == (2, status.AVAILABLE)
+    assert (status.version, status.state) == (3, status.AVAILABLE)
     request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
     request.model_spec.name = "ranker"
     signatures = get_model_metadata_pb2.SignatureDefMap()

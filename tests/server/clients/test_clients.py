@@ -53,11 +53,22 @@ def test_a_client_generated_from_the_document(asked: Asked, clients_python, tmp_
 def test_tensorflow_serving_by_grpc(saved_models, tmp_path):
     if importlib.util.find_spec("tensorflow_serving") is None:
         pytest.skip("tensorflow-serving-api is not installed")
-    shutil.copytree(saved_models / "2", tmp_path / "ranker" / "2")
+    shutil.copytree(saved_models / "3", tmp_path / "ranker" / "3")
     with GatewayProcess(tmp_path / "ranker", tmp_path / "log", "--grpc-port", "0") as gateway:
         gateway.wait_ready()
         script = str(HERE / "ask_tensorflow_serving.py")
         assert run(sys.executable, script, str(gateway.port_of("gRPC"))) == "asked\n"
+        # REST answers the verbs that take examples for such a model too.
+        told = gateway.ask("GET", "/v1/models/ranker/metadata").json()["metadata"]["signature_def"]
+        for verb, name, results in (
+            ("classify", "old_or_young", [[["young", 0.75], ["old", 0.25]]]),
+            ("regress", "half_the_age", [12.5]),
+        ):
+            method = told["signature_def"][name]["method_name"]
+            assert method == "tensorflow/serving/predict"
+            asked = {"signature_name": name, "examples": [{"age": 25.0}]}
+            reply = gateway.ask("POST", f"/v1/models/ranker:{verb}", asked)
+            assert (reply.status, reply.json()) == (200, {"results": results})
 
 
 PROTOS = """

@@ -176,22 +176,6 @@ def test_status_metadata_and_examples_over_grpc(secured):
     assert caught.value.details() == "Duplicate evaluation of signature: old_or_young"
 
 
-def test_examples_are_answered_whatever_method_a_signature_was_saved_for(secured):
-    for version, method in ((1, "classify"), (2, "predict")):
-        path = f"{MODEL}/versions/{version}"
-        told = secured.ask("GET", f"{path}/metadata").json()["metadata"]["signature_def"]
-        signature = told["signature_def"]["old_or_young"]
-        assert signature["method_name"] == f"tensorflow/serving/{method}"
-        asked = {"signature_name": "old_or_young", "examples": [{"age": 25.0}]}
-        reply = secured.ask("POST", f"{path}:classify", asked)
-        assert (reply.status, reply.json()) == (
-            200, {"results": [[["young", 0.75], ["old", 0.25]]]}
-        )  # fmt: skip
-        asked["signature_name"] = "half_the_age"
-        reply = secured.ask("POST", f"{path}:regress", asked)
-        assert (reply.status, reply.json()) == (200, {"results": [12.5]})
-
-
 def test_all_tasks_of_a_request_run_on_one_version(secured):
     multi = PROTOS.inference.MultiInferenceRequest()
     multi.input.example_list.examples.add().features.feature["age"].float_list.value.append(25)
