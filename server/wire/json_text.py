@@ -24,22 +24,19 @@ _ESCAPE = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F]|(\\u[dD][89a-fA-F])|\\.", re.DOTALL
 )
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_EXPONENT = re.compile(r"[eE][+-]?")
-_LITERALS = ("true", "false", "null", "NaN", "Infinity", "-NaN", "-Infinity")
-_STRUCTURE = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
 _OUT_OF_RANGE = "Number too big to be stored in double."
-_UNTERMINATED = "Missing a closing quotation mark in string."
-_BAD_HEX = "Incorrect hex digit after \\u escape in string."
+# By Python's message: RapidJSON's, where one says the same as the other.
 _REASONS = {
     "Expecting value": "Invalid value.",
     "Expecting property name enclosed in double quotes": "Missing a name for object member.",
     "Illegal trailing comma before end of object": "Missing a name for object member.",
     "Illegal trailing comma before end of array": "Invalid value.",
+    "Expecting ',' delimiter": "Missing a comma or a closing bracket after an element.",
     "Expecting ':' delimiter": "Missing a colon after a name of object member.",
-    "Unterminated string starting": _UNTERMINATED,
+    "Unterminated string starting": "Missing a closing quotation mark in string.",
     "Invalid control character": "Invalid encoding in string.",
     "Invalid \\escape": "Invalid escape character in string.",
-    "Invalid \\uXXXX escape": _BAD_HEX,
+    "Invalid \\uXXXX escape": "Incorrect hex digit after \\u escape in string.",
 }
 
 
@@ -88,8 +85,8 @@ def _parse(text: str, start: int) -> Any:
             text = rewritten
             value, end = decoder.raw_decode(text, start)
     except json.JSONDecodeError as error:
-        reason, place = _reason(error)
-        raise _parse_error(reason, _bytes_before(text, place)) from None
+        reason = _REASONS.get(error.msg.removesuffix(" at"), "Invalid value.")
+        raise _parse_error(reason, _bytes_before(error.doc, error.pos)) from None
     except _OutOfRangeError as error:
         place = next(
             match.start()
@@ -112,52 +109,8 @@ def _check_surrogates(text: str, start: int, end: int) -> None:
                 raise _parse_error("The surrogate pair in string is invalid.", place)
 
 
-def _reason(error: json.JSONDecodeError) -> tuple[str, int]:
-    """Returns RapidJSON's message for a syntax error, and the offset in it."""
-    text, place = error.doc, error.pos
-    reason = _REASONS.get(error.msg.removesuffix(" at"), "Invalid value.")
-    if error.msg == "Expecting value":
-        return reason, place + max(_common(text, place, word) for word in _LITERALS)
-    if reason == _UNTERMINATED:
-        return reason, len(text)
-    if reason == _BAD_HEX:
-        return reason, text.rfind("\\u", 0, place + 2)
-    if error.msg != "Expecting ',' delimiter":
-        return reason, place
-    # Python stops a number at the first invalid character.
-    if text[max(0, place - 1) : place].isdigit():
-        if text[place : place + 1] == ".":
-            return "Miss fraction part in number.", place + 1
-        if exponent := _EXPONENT.match(text, place):
-            return "Miss exponent in number.", exponent.end()
-    if _innermost(text, place) == "{":
-        return "Missing a comma or '}' after an object member.", place
-    return "Missing a comma or ']' after an array element.", place
-
-
-def _common(text: str, place: int, word: str) -> int:
-    """Counts how many letters of a literal the text at `place` begins with."""
-    here = text[place : place + len(word)]
-    return next((i for i, (a, b) in enumerate(zip(here, word, strict=False)) if a != b), len(here))
-
-
 def _bytes_before(text: str, place: int) -> int:
     return len(text[:place].encode("utf-8", "replace"))
-
-
-def _innermost(text: str, end: int) -> str:
-    """Returns the innermost open bracket at a place of JSON text that is valid so far."""
-    opened: list[str] = []
-    quoted = False
-    for match in _STRUCTURE.finditer(text, 0, end):
-        word = match[0]
-        if word == '"':
-            quoted = not quoted
-        elif not quoted and word in "[{":
-            opened.append(word)
-        elif not quoted and word in "]}":
-            opened.pop()
-    return opened[-1] if opened else ""
 
 
 def _with_python_spellings(text: str) -> str:

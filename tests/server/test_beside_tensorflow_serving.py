@@ -60,6 +60,12 @@ DIFFERS: dict[str, tuple[int, str, str]] = {
         "Input rounds must have shape []. Received: shape [1]. The second",
         "a tensor of another shape than the signature's",
     ),
+    "m score leading zero": (
+        400,
+        "Missing a comma or a closing bracket after an element. at offset: 23",
+        "JSON with a syntax error",
+    ),
+    "m half nan lower": (400, "Invalid value. at offset: 48", "JSON with a syntax error"),
     "root": (200, '{"status":"alive"}', "`GET /`, and paths outside of `/v1/`"),
 }
 
