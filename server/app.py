@@ -1,6 +1,7 @@
 """Builds the ASGI application from its parts."""
 
 import asyncio
+import dataclasses
 import inspect
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,28 +10,23 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.types import ASGIApp
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server import __version__
 from server.dataplane.keys import KeyRing
 from server.dataplane.lifecycle import Lifecycle
 from server.dataplane.plane import DataPlane
 from server.dataplane.snapshot import Snapshots
-from server.edge.http.admin import AdminPlane
-from server.edge.http.body_limit import BodyLimit
-from server.edge.http.compressed_request import CompressedRequest
-from server.edge.http.exchange import HttpEdge
-from server.edge.http.head_rules import HeadRules
+from server.edge.http.admin import Admin
+from server.edge.http.exchange import HttpBounds
+from server.edge.http.front import Api, Front
 from server.edge.http.openapi import openapi_document
 from server.edge.http.operations import operations_router
 from server.edge.http.page import PREFIX as PAGE_PREFIX
 from server.edge.http.page import Page
-from server.edge.http.raw_paths import RawPaths
-from server.edge.http.request_context import RequestContext
-from server.edge.http.responses import error_response
 from server.edge.http.v1 import V1
-from server.edge.http.v2 import V2Plane
+from server.edge.http.v2 import V2
 from server.engines.base import Engine
 from server.engines.routed import RoutedEngine
 from server.observability.accounts import Accounts
@@ -44,6 +40,7 @@ from server.wire.paths import PREFIX
 # Runs that outlive their requests have this long to end.
 _ENGINE_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
+_ADMIN_BYTES = 64 << 10
 
 # Newer FastAPI creates spans by itself and checks for each request whether to. `--tracing` creates
 # our spans instead.
@@ -98,7 +95,6 @@ def create_app(
             metrics, LiveView() if settings.ui else None, routed.model_names, settings.log_sample
         )
     snapshots = Snapshots(routed, metrics)
-    edge = HttpEdge(plane, settings.body_seconds)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -116,7 +112,7 @@ def create_app(
             LOG.warning("a model still runs; the process ends without it")
 
     # No /docs and /redoc: their pages load scripts from elsewhere.
-    app = FastAPI(
+    app = _Application(
         title="Embedding gateway",
         version=__version__,
         lifespan=lifespan,
@@ -129,22 +125,17 @@ def create_app(
         operations_router(routed, state, metrics, snapshots, workers or WorkerMetrics(None, 0))
     )
     app.add_exception_handler(HTTPException, _http_error)
-    # The middleware that is added last is the outermost.
-    planes: dict[bytes, ASGIApp] = {
-        PREFIX: V1(edge, settings.cors_origin),
-        b"/v2": V2Plane(edge, state),
+    apis: dict[bytes, Api] = {
+        PREFIX: V1(plane, settings.cors_origin),
+        b"/v2": V2(plane, state),
     }
     if accounts.live is not None:
-        planes[PAGE_PREFIX] = Page(edge, accounts.live, snapshots)
-    app.add_middleware(RawPaths, planes=planes)
-    app.add_middleware(CompressedRequest, max_bytes=settings.max_decompressed_bytes)
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
-    app.add_middleware(HeadRules, max_bytes=settings.max_header_bytes)
+        apis[PAGE_PREFIX] = Page(accounts.live, snapshots)
+    app.front = Front(apis, app.operate, plane, _bounds(settings), accounts, state)
     if settings.tracing:
         from server.edge.http.tracing import Tracing
 
-        app.add_middleware(Tracing)
-    app.add_middleware(RequestContext, accounts=accounts, lifecycle=state)
+        app.front = Tracing(app.front)
 
     def openapi() -> dict[str, Any]:
         return openapi_document()
@@ -152,6 +143,32 @@ def create_app(
     # FastAPI documents this way to describe an API by hand.
     setattr(app, "openapi", openapi)  # noqa: B010
     return app
+
+
+class _Application(FastAPI):
+    """FastAPI answers what keeps the gateway running; requests to models never come to it."""
+
+    front: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        if scope["type"] == "http":
+            await self.front(scope, receive, send)
+        else:
+            await self.operate(scope, receive, send)
+
+    async def operate(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request by FastAPI's routes."""
+        await super().__call__(scope, receive, send)
+
+
+def _bounds(settings: Settings) -> HttpBounds:
+    return HttpBounds(
+        settings.max_header_bytes,
+        settings.max_body_bytes,
+        settings.max_decompressed_bytes,
+        settings.body_seconds,
+    )
 
 
 async def _load(engine: RoutedEngine, lifecycle: Lifecycle) -> None:
@@ -174,15 +191,22 @@ def create_admin_app(
         keys: The API keys. Every request needs one with the scope `admin`.
         lifecycle: Announces the shutdown, if given.
     """
-    edge = HttpEdge(DataPlane(engine, settings, keys), settings.body_seconds)
-    limited = BodyLimit(AdminPlane(engine, edge), max_bytes=64 << 10)
-    headed = HeadRules(limited, max_bytes=settings.max_header_bytes)
-    accounts = Accounts(Metrics(), None, engine.model_names)
-    return RequestContext(headed, accounts, lifecycle or Lifecycle())
+    bounds = dataclasses.replace(
+        _bounds(settings), body_bytes=_ADMIN_BYTES, inflated_bytes=_ADMIN_BYTES
+    )
+    return Front(
+        {b"": Admin(engine, keys)},
+        None,
+        DataPlane(engine, settings, keys),
+        bounds,
+        Accounts(Metrics(), None, engine.model_names),
+        lifecycle or Lifecycle(),
+    )
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     what = {404: "Not found", 405: "Method not allowed"}.get(status, "Request refused")
     headers = error.headers if isinstance(error, HTTPException) else None
-    return error_response(status, f"{what}: {request.method} {request.url.path}", headers)
+    text = f"{what}: {request.method} {request.url.path}".encode("utf-8", "replace").decode()
+    return JSONResponse({"error": text}, status, headers)

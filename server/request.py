@@ -11,7 +11,7 @@ from server.errors import Code, ServingError
 _FORWARDED = (b"traceparent", b"tracestate")
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class Request:
     """A request: the client's data, later findings, and the time of each stage.
 
@@ -33,8 +33,8 @@ class Request:
         deadline: Time by which the answer is due, on the clock `time.monotonic`; None for never.
         stages: Seconds spent by stage: `read`, `decode`, `queue`, `run`, `encode`.
         rows: Rows of the request, if it has any.
-        lookups: By table, the number of ids looked up and the number of unknown ids.
-        sample: By table, some of the found ids.
+        lookups: By table, the number of ids looked up and of those that are unknown.
+        sample: By table, some of the ids that were found; None if nobody asks for them.
     """
 
     id: str = ""
@@ -55,7 +55,7 @@ class Request:
     stages: dict[str, float] = dataclasses.field(default_factory=dict)
     rows: int | None = None
     lookups: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
-    sample: dict[str, list[int | str]] = dataclasses.field(default_factory=dict)
+    sample: dict[str, list[int | str]] | None = None
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
@@ -98,8 +98,9 @@ _CURRENT: ContextVar[Request | None] = ContextVar("request", default=None)
 
 
 def current_request() -> Request:
-    """Returns the request of the running task; an empty one outside of requests."""
-    return _CURRENT.get() or Request()
+    """Returns the request that the running task answers; an empty one outside of requests."""
+    request = _CURRENT.get()
+    return Request() if request is None else request
 
 
 def begin_request(request: Request) -> None:

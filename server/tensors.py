@@ -163,6 +163,15 @@ class SignatureSpec:
             for name, spec in sorted(self.inputs.items())
         )
 
+    @functools.cached_property
+    def is_table(self) -> bool:
+        """Whether it looks up ids: it takes `ids`, and gives `embeddings` and `found`."""
+        return (
+            self.name.startswith(LOOKUP_PREFIX)
+            and "ids" in self.inputs
+            and {"embeddings", "found"} <= self.outputs.keys()
+        )
+
 
 @dataclasses.dataclass
 class Feature:

@@ -13,13 +13,14 @@ from server.wire.examples import (
     encode_classify,
     encode_regress,
 )
+from server.wire.media import PLAIN, Layout
 
 # Decoding an example takes this many times as long as a JSON number of the same length.
 _WORK = 16
 
 
-async def classify(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
-    """Answers a `:classify` request; raises as `decode_examples` and `Servable.classify`."""
+async def classify(plane: DataPlane, spec: ModelSpec, body: bytes, _: Layout = PLAIN) -> Answer:
+    """Answers a `:classify` request; errors as `decode_examples` and `Servable.classify`."""
     request = await _decode(plane, body)
     async with plane.lease(spec) as servable:
         check_classifies(servable, request.signature_name)
@@ -30,8 +31,8 @@ async def classify(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
     return Answer(encoded, servable.version)
 
 
-async def regress(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
-    """Answers a `:regress` request; raises as `decode_examples` and `Servable.regress`."""
+async def regress(plane: DataPlane, spec: ModelSpec, body: bytes, _: Layout = PLAIN) -> Answer:
+    """Answers a `:regress` request; errors as `decode_examples` and `Servable.regress`."""
     request = await _decode(plane, body)
     async with plane.lease(spec) as servable:
         check_regresses(servable, request.signature_name)

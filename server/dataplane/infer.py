@@ -7,12 +7,13 @@ from server.dataplane.answer import Answer
 from server.dataplane.codec import work_of
 from server.dataplane.lookup import infer_lookup
 from server.dataplane.models import all_statuses
-from server.dataplane.plane import DataPlane, LeasedModel
+from server.dataplane.plane import DataPlane, Lease
 from server.dataplane.predict import find_signature, rows_of
 from server.engines.base import ModelSpec, VersionState
 from server.errors import ServingError, invalid
 from server.request import current_request
 from server.tensors import DEFAULT_SIGNATURE, LOOKUP_PREFIX, SignatureSpec, Tensors
+from server.wire.media import RAW
 from server.wire.oip import HEADER, InferRequest, decode_infer, encode_infer
 from server.wire.oip_metadata import model_config, model_metadata
 
@@ -24,7 +25,6 @@ SERVER = {
 # Numeric bytes are read and written this many times faster than JSON. Strings are not faster.
 BINARY_WORK = 4
 _COPY_WORK = 64
-_OCTETS = "application/octet-stream"
 
 
 async def infer(
@@ -49,7 +49,7 @@ async def infer(
     )
     if length is None:
         return Answer(encoded, version)
-    return Answer(encoded, version, _OCTETS, {HEADER: str(length)})
+    return Answer(encoded, version, RAW, ((HEADER, str(length)),))
 
 
 def written_work(outputs: Tensors) -> int:
@@ -60,7 +60,7 @@ def written_work(outputs: Tensors) -> int:
     )
 
 
-async def run_infer(servable: LeasedModel, request: InferRequest) -> Tensors:
+async def run_infer(servable: Lease, request: InferRequest) -> Tensors:
     """Runs the signature that a request names.
 
     Ids of a table may have any shape; the answer has the same shape. A second input `lengths`
@@ -102,7 +102,7 @@ async def config(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int
         return model_config(spec.name, _default(servable)), servable.version
 
 
-def _default(servable: LeasedModel) -> SignatureSpec:
+def _default(servable: Lease) -> SignatureSpec:
     names = sorted(servable.signatures)
     name = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in names or not names else names[0]
     return find_signature(servable.signatures, name)

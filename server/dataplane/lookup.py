@@ -1,19 +1,20 @@
 """`:lookup`: embeddings of ids from a model's tables, one per id or pooled."""
 
+import functools
 from collections.abc import Mapping
 
 import msgspec
 import numpy as np
 
 from server.dataplane.answer import Answer
-from server.dataplane.plane import DataPlane, LeasedModel
+from server.dataplane.plane import DataPlane, Lease
 from server.engines.base import ModelSpec
 from server.errors import Code, ServingError, invalid
 from server.request import current_request
 from server.tensors import LOOKUP_PREFIX, Array, DType, SignatureSpec
 from server.wire.limits import Limits
 from server.wire.lookup import Ids, LookupRequest, bags_of, decode_ids, decode_lookup
-from server.wire.media import PLAIN, Layout, Media, one_of
+from server.wire.media import PLAIN, RAW, Layout, Media, one_of
 from server.wire.oip import InferRequest
 from server.wire.pooling import (
     Found,
@@ -52,7 +53,8 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout 
         ServingError: INVALID_ARGUMENT for a wrong body; NOT_FOUND for an unknown table, or for
             unknown ids with `missing` "error"; see also `Servable.run`.
     """
-    request = _request(body, plane.limits, layout)
+    as_json = layout.request is Media.JSON
+    request = decode_lookup(body, plane.limits) if as_json else _queried(layout)
     async with plane.lease(spec) as servable:
         signature = _table_signature(servable.signatures, request.table, spec)
         dtype = signature.inputs["ids"].dtype
@@ -68,7 +70,7 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout 
 
 
 async def infer_lookup(
-    servable: LeasedModel, signature: SignatureSpec, request: InferRequest
+    servable: Lease, signature: SignatureSpec, request: InferRequest
 ) -> dict[str, Array]:
     """Looks up the ids of an inference request; see `run_infer`."""
     asked = request.inputs["ids"]
@@ -83,7 +85,7 @@ async def infer_lookup(
 
 
 async def _find(
-    servable: LeasedModel, signature: SignatureSpec, ids: Ids, combiner: str, missing: str
+    servable: Lease, signature: SignatureSpec, ids: Ids, combiner: str, missing: str
 ) -> tuple[Array, Found]:
     """Returns a row for each id, and which ids the table holds."""
     if combiner != "none" and ids.lengths is None:
@@ -106,12 +108,8 @@ def table_names(signatures: Mapping[str, SignatureSpec]) -> list[str]:
     return sorted(
         name.removeprefix(LOOKUP_PREFIX)
         for name, signature in signatures.items()
-        if name.startswith(LOOKUP_PREFIX) and _is_table(signature)
+        if signature.is_table
     )
-
-
-def _is_table(signature: SignatureSpec) -> bool:
-    return "ids" in signature.inputs and {"embeddings", "found"} <= signature.outputs.keys()
 
 
 def unknown_table(spec: ModelSpec, table: str, tables: list[str]) -> ServingError:
@@ -129,7 +127,7 @@ def _table_signature(
     signatures: Mapping[str, SignatureSpec], table: str, spec: ModelSpec
 ) -> SignatureSpec:
     named = signatures.get(LOOKUP_PREFIX + table)
-    if named is not None and _is_table(named):
+    if named is not None and named.is_table:
         return named
     tables = table_names(signatures)
     if not table and len(tables) == 1:
@@ -141,9 +139,9 @@ def _table_signature(
     raise unknown_table(spec, table, tables)
 
 
-def _request(body: bytes, limits: Limits, layout: Layout) -> LookupRequest:
-    if layout.request is Media.JSON:
-        return decode_lookup(body, limits)
+@functools.lru_cache(maxsize=256)
+def _queried(layout: Layout) -> LookupRequest:
+    """Returns what the query tells of a lookup whose body is ids alone."""
     return LookupRequest(
         table=layout.query.get("table", ""),
         ids=_NO_IDS,
@@ -162,6 +160,8 @@ def _ids(request: LookupRequest, body: bytes, dtype: DType, limits: Limits, layo
 def _count(table: str, ids: Array, found: Found) -> None:
     call = current_request()
     call.lookups[table] = (len(ids), len(ids) - int(np.count_nonzero(found)))
+    if call.sample is None:
+        return
     known = ids[:_LOOKED_AT][found[:_LOOKED_AT]][:_SAMPLED].tolist()
     call.sample[table] = [
         item.decode(errors="replace") if isinstance(item, bytes) else item for item in known
@@ -181,8 +181,8 @@ def _encode(
             "found": nest(found.tolist(), ids.lengths),
         }
         return Answer(encode_lookup(answer), version)
-    content, headers = encode_raw(nulled(rows, present), found)
-    return Answer(content, version, media.value, headers)
+    parts, headers = encode_raw(nulled(rows, present), found)
+    return Answer(parts, version, RAW, headers)
 
 
 def _combine(

@@ -1,25 +1,17 @@
 """Descriptions of models: status, metadata, tables."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
 from server.dataplane.answer import Answer
 from server.dataplane.lookup import table_names, unknown_table
+from server.dataplane.plane import DataPlane
 from server.engines.base import Engine, ModelSpec, Servable, VersionStatus
 from server.errors import Code, ServingError
 from server.tensors import LOOKUP_PREFIX, STATS_SIGNATURE
 from server.wire.status import encode_metadata, encode_status, status_entry
-
-
-class Lessor(Protocol):
-    """Leases models. Either an engine, or the data plane in front of one."""
-
-    def lease(self, spec: ModelSpec) -> AbstractAsyncContextManager[Servable]:
-        """See `Engine.lease`."""
-        ...
 
 
 async def status(engine: Engine, spec: ModelSpec) -> Answer:
@@ -41,27 +33,27 @@ async def all_statuses(engine: Engine) -> AsyncIterator[tuple[str, Sequence[Vers
             yield name, (), error.message
 
 
-async def metadata(lessor: Lessor, spec: ModelSpec) -> Answer:
+async def metadata(plane: DataPlane, spec: ModelSpec) -> Answer:
     """Answers with a model's signatures; raises as `Engine.lease`."""
-    async with lessor.lease(spec) as servable:
+    async with plane.lease(spec) as servable:
         return Answer(
             encode_metadata(spec.name, servable.version, servable.described), servable.version
         )
 
 
-async def tables(lessor: Lessor, spec: ModelSpec, table: str | None) -> Answer:
-    """Answers with the description of a model's tables.
+async def tables(plane: DataPlane, spec: ModelSpec, table: str | None) -> Answer:
+    """Answers with what is known of a model's tables.
 
     Args:
-        lessor: Leases the model.
-        spec: The requested model.
-        table: The name of one table, or None for `{"tables": […]}` with all tables.
+        plane: Leases the model.
+        spec: The model asked for.
+        table: One table, or None for `{"tables": […]}` with all.
 
     Raises:
         ServingError: NOT_FOUND for an unknown table; see also `Engine.lease`.
     """
-    async with lessor.lease(spec) as servable:
-        known = await _stats(servable)
+    async with plane.lease(spec) as servable:
+        known = await table_stats(servable)
         if table is None:
             return Answer(orjson.dumps({"tables": known}), servable.version)
         for entry in known:
@@ -70,7 +62,8 @@ async def tables(lessor: Lessor, spec: ModelSpec, table: str | None) -> Answer:
         raise unknown_table(spec, table, [str(entry.get("table")) for entry in known])
 
 
-async def _stats(servable: Servable) -> list[dict[str, Any]]:
+async def table_stats(servable: Servable) -> list[dict[str, Any]]:
+    """Returns what is known of a model's tables; errors as `Servable.run`."""
     if STATS_SIGNATURE not in servable.signatures:
         return [_declared(servable, table) for table in table_names(servable.signatures)]
     outputs = await servable.run(STATS_SIGNATURE, {})

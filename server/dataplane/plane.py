@@ -5,7 +5,6 @@ Only this module checks keys, scopes, rates, concurrency, deadlines and limits.
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TypeVar
 
@@ -13,7 +12,7 @@ from server.dataplane.codec import Codec
 from server.dataplane.keys import KeyRing, key_of_headers
 from server.dataplane.supervision import Supervisor
 from server.dataplane.throttle import Throttle
-from server.engines.base import Classifications, Engine, ModelSpec, Servable
+from server.engines.base import Classifications, Engine, LeasedServable, ModelSpec
 from server.errors import PRIVATE_CODES, Code, ServingError
 from server.observability.logs import LOG
 from server.request import Request, begin_request, current_request, deadline_exceeded
@@ -62,46 +61,48 @@ class DataPlane:
             max_bytes=settings.max_decompressed_bytes,
         )
         self.codec = Codec()
-        self._throttle = Throttle(settings, clock)
+        self.throttle = Throttle(settings, clock)
         self._seconds = settings.request_seconds
 
     async def answer(
         self,
         request: Request,
         scopes: Sequence[str],
-        read: Callable[[], Awaitable[B]],
+        read: Callable[[Supervisor], Awaitable[B]],
         work: Callable[[B], Awaitable[T]],
         gone: Callable[[], Awaitable[None]] | None = None,
     ) -> T:
         """Answers one request.
 
         Args:
-            request: The request's record.
-            scopes: The client's key needs one of these scopes; if empty, any known key is enough.
-            read: Reads the body. The request counts as running only after its body has arrived.
-            work: Computes the answer from the body before the deadline.
-            gone: Waits until the client disconnects; None if the transport then cancels this task.
+            request: Its record.
+            scopes: The client's key must open one of these; any known key will do if empty.
+            read: Reads the body, and bounds the time of that. A request takes its place once the
+                body is there.
+            work: Makes the answer from the body, within the deadline.
+            gone: Waits until the client is gone; None if the transport cancels this task then.
 
         Raises:
             ServingError: UNAUTHENTICATED, PERMISSION_DENIED, RESOURCE_EXHAUSTED,
                 DEADLINE_EXCEEDED, or what `work` raises.
             ClientGoneError: The client disconnected.
         """
-        throttle = self._throttle
+        throttle = self.throttle
         client = self._admit(request, scopes)
         throttle.client_rate.count(client)
         throttle.client_places.enter(client)
         try:
-            body = await read()
-            throttle.places.enter()
-            try:
-                seconds = self._seconds_of(request)
-                request.deadline = time.monotonic() + seconds
-                begin_request(request)
-                with Supervisor(seconds, deadline_exceeded, gone):
+            with Supervisor() as supervisor:
+                body = await read(supervisor)
+                throttle.places.enter()
+                try:
+                    seconds = self._seconds_of(request)
+                    request.deadline = time.monotonic() + seconds
+                    begin_request(request)
+                    supervisor.bound(seconds, deadline_exceeded, gone)
                     return await work(body)
-            finally:
-                throttle.places.leave()
+                finally:
+                    throttle.places.leave()
         finally:
             throttle.bytes.give(request.received_bytes)
             throttle.client_places.leave(client)
@@ -112,7 +113,7 @@ class DataPlane:
         Raises:
             ServingError: RESOURCE_EXHAUSTED if too many bytes are held.
         """
-        self._throttle.bytes.take(count)
+        self.throttle.bytes.take(count)
         request.received_bytes += count
 
     def _seconds_of(self, request: Request) -> float:
@@ -141,33 +142,39 @@ class DataPlane:
         Raises:
             ServingError: On entering: RESOURCE_EXHAUSTED if the model has too many requests.
         """
-        return Lease(self.engine, spec, self._throttle, self.limits)
+        return Lease(self, spec)
 
     async def close(self) -> None:
         """Releases the resources of the plane."""
         await self.codec.close()
 
 
-class Lease(AbstractAsyncContextManager["LeasedModel"]):
-    """One of a model's running requests and one of its versions. Can be entered once."""
+class Lease:
+    """A place at a model, and one of its versions: a `Servable` between entering and leaving.
 
-    def __init__(self, engine: Engine, spec: ModelSpec, throttle: Throttle, limits: Limits) -> None:
-        """Creates the lease without taking anything."""
-        self._lease = engine.lease(spec)
-        # Do not remember names of models that do not exist.
-        self._model = spec.name if spec.name in engine.model_names() else ""
-        self._throttle = throttle
-        self._limits = limits
+    Clients use models through it: scopes and limits hold for each run.
+    """
 
-    async def __aenter__(self) -> "LeasedModel":
-        if self._model:
-            self._throttle.model_rate.count(self._model)
-            self._throttle.model_places.enter(self._model)
+    __slots__ = ("_plane", "_servable", "_spec")
+
+    _servable: LeasedServable
+
+    def __init__(self, plane: DataPlane, spec: ModelSpec) -> None:
+        """Makes the lease; nothing is taken yet."""
+        self._plane = plane
+        self._spec = spec
+
+    async def __aenter__(self) -> "Lease":
+        plane, spec = self._plane, self._spec
+        servable = self._servable = await plane.engine.lease(spec)
         try:
-            return LeasedModel(await self._lease.__aenter__(), self._limits)
-        except BaseException:
-            self._leave()
+            # The model exists: names that no model has are not remembered.
+            plane.throttle.model_rate.count(spec.name)
+            plane.throttle.model_places.enter(spec.name)
+        except ServingError:
+            servable.release()
             raise
+        return self
 
     async def __aexit__(
         self,
@@ -175,23 +182,8 @@ class Lease(AbstractAsyncContextManager["LeasedModel"]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
-            await self._lease.__aexit__(kind, error, trace)
-        finally:
-            self._leave()
-
-    def _leave(self) -> None:
-        if self._model:
-            self._throttle.model_places.leave(self._model)
-
-
-class LeasedModel:
-    """A `Servable` that checks scopes and limits before each run."""
-
-    def __init__(self, servable: Servable, limits: Limits) -> None:
-        """Wraps a servable while it is leased."""
-        self._servable = servable
-        self._limits = limits
+        self._plane.throttle.model_places.leave(self._spec.name)
+        self._servable.release()
 
     @property
     def version(self) -> int:
@@ -216,9 +208,9 @@ class LeasedModel:
                 INVALID_ARGUMENT for inputs beyond a limit.
         """
         permit_signature(signature)
-        self._limits.check_tensors(inputs)
+        values = self._plane.limits.check_tensors(inputs)
         if signature.startswith(LOOKUP_PREFIX):
-            self._limits.check_ids(sum(array.size for array in inputs.values()))
+            self._plane.limits.check_ids(values)
         return await self._servable.run(signature, inputs)
 
     async def classify(
@@ -226,7 +218,7 @@ class LeasedModel:
     ) -> Classifications:
         """Classifies examples; raises as `run`."""
         permit_signature(signature)
-        self._limits.check_examples(len(examples))
+        self._plane.limits.check_examples(len(examples))
         return await self._servable.classify(signature, examples, context)
 
     async def regress(
@@ -234,14 +226,16 @@ class LeasedModel:
     ) -> Array:
         """Returns one value per example; raises as `run`."""
         permit_signature(signature)
-        self._limits.check_examples(len(examples))
+        self._plane.limits.check_examples(len(examples))
         return await self._servable.regress(signature, examples, context)
 
 
 def permit_signature(signature: str) -> None:
-    """Raises `ServingError` (PERMISSION_DENIED) if the client's key lacks the signature's scope."""
-    of_tables = signature.startswith(LOOKUP_PREFIX) or signature == STATS_SIGNATURE
-    _permit(current_request(), ("lookup",) if of_tables else ("predict",))
+    """Raises `ServingError` (PERMISSION_DENIED) if the client's key does not open a signature."""
+    request = current_request()
+    if request.scopes is not None:
+        of_tables = signature.startswith(LOOKUP_PREFIX) or signature == STATS_SIGNATURE
+        _permit(request, ("lookup",) if of_tables else ("predict",))
 
 
 def _permit(request: Request, scopes: Sequence[str]) -> None:

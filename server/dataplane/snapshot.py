@@ -5,8 +5,6 @@ import time
 from collections import deque
 from typing import Any
 
-import orjson
-
 from server.dataplane import models
 from server.engines.base import Engine, ModelSpec, VersionState
 from server.errors import ServingError
@@ -81,8 +79,11 @@ class Snapshots:
 
     async def _tables(self, name: str) -> list[dict[str, Any]]:
         try:
-            answer = await models.tables(self._engine, ModelSpec(name), None)
-            tables: list[dict[str, Any]] = orjson.loads(answer.body)["tables"]
+            servable = await self._engine.lease(ModelSpec(name))
+            try:
+                tables = await models.table_stats(servable)
+            finally:
+                servable.release()
         except ServingError:
             return []
         for table in tables:

@@ -8,7 +8,6 @@ other versions come and go.
 import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from server.errors import Code, ServingError
@@ -135,6 +134,14 @@ class Servable(Protocol):
         ...
 
 
+class LeasedServable(Servable, Protocol):
+    """A `Servable` as an engine leases it."""
+
+    def release(self) -> None:
+        """Ends the lease."""
+        ...
+
+
 class Engine(Protocol):
     """Everything that can be served. One event loop calls its methods."""
 
@@ -183,11 +190,11 @@ class Engine(Protocol):
         """
         ...
 
-    def lease(self, spec: ModelSpec) -> AbstractAsyncContextManager[Servable]:
-        """Leases the version that `spec` selects now.
+    async def lease(self, spec: ModelSpec) -> LeasedServable:
+        """Leases the version that `spec` means at this moment; the caller releases it once.
 
         Raises:
-            ServingError: On entering: NOT_FOUND if it does not serve, UNAVAILABLE while it is being
-                loaded, INVALID_ARGUMENT for an unknown label.
+            ServingError: NOT_FOUND if it does not serve, UNAVAILABLE while it is being loaded,
+                INVALID_ARGUMENT for an unknown label.
         """
         ...

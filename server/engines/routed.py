@@ -5,9 +5,8 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 
-from server.engines.base import Engine, ModelSpec, Servable, VersionState, VersionStatus
+from server.engines.base import Engine, LeasedServable, ModelSpec, VersionState, VersionStatus
 from server.engines.routes import Routes, RoutesError, RoutesFile, replaced, with_model
 from server.errors import Code, ServingError, invalid
 
@@ -86,9 +85,9 @@ class RoutedEngine:
         """See `Engine.status`."""
         return await self.inner.status(self._labelled(spec))
 
-    def lease(self, spec: ModelSpec) -> AbstractAsyncContextManager[Servable]:
+    async def lease(self, spec: ModelSpec) -> LeasedServable:
         """See `Engine.lease`."""
-        return self.inner.lease(self._resolved(spec))
+        return await self.inner.lease(self._resolved(spec))
 
     async def set_label(self, model: str, label: str, version: int | None) -> None:
         """Points a label to a version, or removes it.

@@ -33,9 +33,11 @@ class Accounts:
         self._known_models = known_models
         self._log_sample = log_sample
 
-    def begin(self) -> None:
-        """Counts a request that has started; `end` must follow."""
+    def begin(self, request: Request) -> None:
+        """Counts a request that is being answered; `end` must follow."""
         self._metrics.in_flight += 1
+        if self.live is not None:
+            request.sample = {}
 
     def end(self, request: Request, seconds: float) -> None:
         """Reports a request that took this many seconds."""
@@ -57,7 +59,7 @@ class Accounts:
             if request.lookups and known:
                 self._metrics.observe_lookups(model, request.lookups)
             if self.live is not None:
-                self.live.observe(status, seconds, model, request.lookups, request.sample)
+                self.live.observe(status, seconds, model, request.lookups, request.sample or {})
         if status >= 400 or (self._log_sample and random.random() < self._log_sample):
             _log(request, status, seconds)
 

@@ -12,12 +12,14 @@ from prometheus_client import (
 )
 from prometheus_client.process_collector import ProcessCollector
 
+from server.observability.counter import LoopCounter
 from server.observability.histogram import LoopHistogram
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _STAGE_SECONDS = (0.00005, 0.00025, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5)
+_IN, _OUT = ("in",), ("out",)
 _ROWS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536)
 
 
@@ -33,11 +35,8 @@ class Metrics:
         Gauge("gateway_in_flight", "Requests being answered now", registry=to).set_function(
             lambda: self.in_flight
         )
-        self._requests = Counter(
-            "gateway_requests",
-            "Requests answered",
-            ("model", "verb", "code"),
-            registry=to,
+        self._requests = LoopCounter(
+            "gateway_requests", "Requests answered", ("model", "verb", "code"), to
         )
         self._seconds = LoopHistogram(
             "gateway_request_seconds",
@@ -59,16 +58,13 @@ class Metrics:
         self._rows = LoopHistogram(
             "gateway_rows", "Rows, or ids, of a request", ("verb",), _ROWS, to
         )
-        self._bytes = Counter("gateway_body_bytes", "Bytes of bodies", ("direction",), registry=to)
-        # Counts since the last exposition. Adding to a Prometheus counter takes a lock.
-        self._new_bytes = {"in": 0, "out": 0}
-        self._answered: dict[tuple[str, str, int], Counter] = {}
-        self._ids = Counter("gateway_lookup_ids", "Ids looked up", ("model", "table"), registry=to)
-        self._unknown_ids = Counter(
+        self._bytes = LoopCounter("gateway_body_bytes", "Bytes of bodies", ("direction",), to)
+        self._ids = LoopCounter("gateway_lookup_ids", "Ids looked up", ("model", "table"), to)
+        self._unknown_ids = LoopCounter(
             "gateway_lookup_unknown_ids",
             "Ids looked up that the table does not hold",
             ("model", "table"),
-            registry=to,
+            to,
         )
         self.batch_rows = Histogram(
             "gateway_batch_rows", "Rows of a micro-batch", buckets=_ROWS, registry=to
@@ -133,12 +129,7 @@ class Metrics:
             code: The HTTP status.
             seconds: The request's duration.
         """
-        key = (model, verb, code)
-        # Looking up the labelled metric takes longer than counting.
-        child = self._answered.get(key)
-        if child is None:
-            child = self._answered[key] = self._requests.labels(model, verb, str(code))
-        child.inc()
+        self._requests.add((model, verb, str(code)))
         self._seconds.observe((model, verb), seconds)
 
     def observe_call(
@@ -156,14 +147,14 @@ class Metrics:
             self._queued.observe((), stages["queue"])
         if rows is not None:
             self._rows.observe((verb,), rows)
-        self._new_bytes["in"] += request_bytes
-        self._new_bytes["out"] += response_bytes
+        self._bytes.add(_IN, request_bytes)
+        self._bytes.add(_OUT, response_bytes)
 
     def observe_lookups(self, model: str, lookups: Mapping[str, tuple[int, int]]) -> None:
         """Counts ids looked up in known tables, and the unknown ids among them."""
         for table, (ids, unknown) in lookups.items():
-            self._ids.labels(model, table).inc(ids)
-            self._unknown_ids.labels(model, table).inc(unknown)
+            self._ids.add((model, table), ids)
+            self._unknown_ids.add((model, table), unknown)
 
     def set_models(self, versions: Mapping[str, tuple[int, float]]) -> None:
         """Sets the newest version and its age in seconds for each model that serves."""
@@ -189,7 +180,4 @@ class Metrics:
 
     def exposition(self) -> bytes:
         """Returns all metrics in Prometheus' text format."""
-        for direction, size in self._new_bytes.items():
-            self._bytes.labels(direction).inc(size)
-            self._new_bytes[direction] = 0
         return generate_latest(self._registry)

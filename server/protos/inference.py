@@ -13,7 +13,7 @@ from server.wire.oip import (
     datatype_of,
     parameters_of,
 )
-from server.wire.tensor_bytes import bytes_of_array
+from server.wire.tensor_bytes import octets
 
 SERVICE = "inference.GRPCInferenceService"
 _CONTENTS = {
@@ -81,7 +81,7 @@ def write_infer(model: str, version: int, request: InferRequest, outputs: Tensor
     for name in request.outputs or sorted(outputs):
         array = outputs[name]
         response.outputs.add(name=name, datatype=datatype_of(name, array), shape=array.shape)
-        response.raw_output_contents.append(bytes_of_array(array))
+        response.raw_output_contents.append(octets(array).tobytes())
     return bytes(response.SerializeToString())
 
 

@@ -42,11 +42,19 @@ class Limits:
                 f"A request must hold at most {self.max_elements} values: send it in parts."
             )
 
-    def check_tensors(self, tensors: Tensors) -> None:
-        """Raises `ServingError` (INVALID_ARGUMENT) for too many values or dimensions."""
+    def check_tensors(self, tensors: Tensors) -> int:
+        """Returns the number of values in tensors.
+
+        Raises:
+            ServingError: INVALID_ARGUMENT when there are too many values, or ranks.
+        """
+        values = 0
         for array in tensors.values():
-            self.check_rank(array.ndim)
-        self.check_count(sum(array.size for array in tensors.values()))
+            if array.ndim > self.max_rank:
+                self.check_rank(array.ndim)
+            values += array.size
+        self.check_count(values)
+        return values
 
     def check_count(self, elements: int) -> None:
         """Raises `ServingError` (INVALID_ARGUMENT) if a request has more values than the limit."""

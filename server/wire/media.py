@@ -8,17 +8,22 @@ from urllib.parse import parse_qsl
 
 from server.errors import invalid
 
+RAW = "application/octet-stream"
+
 
 class Media(enum.Enum):
     """Formats of requests and answers, by media type."""
 
     JSON = "application/json"
-    RAW = "application/octet-stream"
+    RAW = RAW
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Layout:
-    """The request's format, the answer's format, and the query's parameters."""
+    """The form of a request, the one wanted for the answer, and the query's parameters.
+
+    There is one object for all requests of a layout, see `layout_of`.
+    """
 
     request: Media = Media.JSON
     answer: Media = Media.JSON

@@ -38,7 +38,7 @@ from server.wire.oip_body import (
     TensorParameters,
 )
 from server.wire.strings import bytes_array
-from server.wire.tensor_bytes import array_of_bytes, bytes_of_array
+from server.wire.tensor_bytes import array_of_bytes, octets
 
 # The header with the length of the JSON part.
 HEADER = "inference-header-content-length"
@@ -324,16 +324,17 @@ def datatype_of(name: str, array: Array) -> str:
 
 def encode_infer(
     model: str, version: int, request: InferRequest, outputs: Tensors
-) -> tuple[bytes, int | None]:
+) -> tuple[bytes | tuple[bytes | Array, ...], int | None]:
     """Encodes the answer: data in row-major order, not nested.
 
     Returns:
-        The body, and the length of its JSON part; None if all of it is JSON.
+        The body or its parts as `Answer` has them, and the length of its JSON part; None if all of
+        it is JSON.
     """
     everything = request.parameters.binary_data_output
     wanted = request.outputs or dict.fromkeys(sorted(outputs), everything)
     described = []
-    parts: list[bytes] = []
+    parts: list[Array] = []
     for name, binary in wanted.items():
         array = outputs[name]
         entry: dict[str, Any] = {
@@ -342,7 +343,7 @@ def encode_infer(
             "shape": list(array.shape),
         }
         if binary:
-            parts.append(bytes_of_array(array))
+            parts.append(octets(array))
             entry["parameters"] = {"binary_data_size": len(parts[-1])}
         else:
             entry["data"] = json_ready(name, array.reshape(-1))
@@ -357,4 +358,4 @@ def encode_infer(
     text = orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)
     if not any(wanted.values()):
         return text, None
-    return b"".join([text, *parts]), len(text)
+    return (text, *parts), len(text)

@@ -7,8 +7,6 @@ of the embeddings.
 """
 
 import functools
-import sys
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,7 @@ from server.tensors import Array, DType, Kind
 from server.wire.limits import Limits
 from server.wire.lookup import Ids
 from server.wire.pooling import Found
-from server.wire.tensor_bytes import array_of_bytes
+from server.wire.tensor_bytes import array_of_bytes, octets
 
 
 def decode_raw_ids(body: bytes, dtype: DType, limits: Limits) -> Ids:
@@ -46,19 +44,21 @@ def decode_raw_ids(body: bytes, dtype: DType, limits: Limits) -> Ids:
     return Ids(array_of_bytes(memoryview(body), dtype, count), None)
 
 
-@functools.lru_cache(maxsize=64)
-def _name(dtype: np.dtype[Any]) -> str:
-    # numpy computes a type's name slowly.
-    return dtype.name
+@functools.lru_cache(maxsize=256)
+def _headers(dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
+    return (
+        ("x-embeddings-dtype", dtype.name),
+        ("x-embeddings-shape", ",".join(map(str, shape))),
+    )
 
 
-def encode_raw(rows: Array, found: Found) -> tuple[bytes, Mapping[str, str]]:
-    """Encodes embeddings and found flags as bytes, and returns the headers that describe them."""
-    if sys.byteorder == "big":
-        rows = rows.byteswap()
-    parts = (np.ascontiguousarray(rows), np.ascontiguousarray(found).view(np.uint8))
-    body = b"".join(part.data for part in parts)
-    return body, {
-        "x-embeddings-dtype": _name(rows.dtype),
-        "x-embeddings-shape": ",".join(str(size) for size in rows.shape),
-    }
+def encode_raw(
+    rows: Array, found: Found
+) -> tuple[tuple[Array, Array], tuple[tuple[str, str], ...]]:
+    """Writes embeddings and found as bytes.
+
+    Returns:
+        Both as flat arrays of type uint8, which share the memory of the tensors where they can,
+        and the headers that tell them apart.
+    """
+    return (octets(rows), octets(found)), _headers(rows.dtype, rows.shape)

@@ -63,12 +63,13 @@ def _strings(view: memoryview, count: int) -> Array:
     return bytes_array(strings, (count,))
 
 
-def bytes_of_array(array: Array) -> bytes:
-    """Returns a tensor's bytes."""
+def octets(array: Array) -> Array:
+    """Returns a tensor's bytes as a flat array of type uint8, which shares its memory if it can."""
     if array.dtype.kind == "O":
-        return b"".join(
+        joined = b"".join(
             part for value in array.reshape(-1) for part in (_LENGTH.pack(len(value)), value)
         )
+        return np.frombuffer(joined, np.uint8)
     if sys.byteorder == "big":
         array = array.byteswap()
-    return array.tobytes()
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

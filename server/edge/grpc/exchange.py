@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from server.dataplane.plane import DataPlane, public_error
+from server.dataplane.supervision import Supervisor
 from server.errors import HTTP_STATUS, Code, ServingError
 from server.observability.accounts import Accounts, new_id
 from server.observability.logs import LOG
@@ -53,7 +54,7 @@ class GrpcEdge:
         async def handle(body: bytes, context: Any) -> bytes:
             request = _request(path, verb, context)
             begun = time.perf_counter()
-            self._accounts.begin()
+            self._accounts.begin(request)
             code = Code.CANCELLED
             try:
                 answer = await self._answer(request, scopes, work, body)
@@ -83,7 +84,7 @@ class GrpcEdge:
         if scopes is None:
             return await work(request, body)
 
-        async def read() -> bytes:
+        async def read(_: Supervisor) -> bytes:
             self.plane.receive(request, len(body))
             return body
 

@@ -7,12 +7,12 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 import orjson
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
+from server.dataplane.answer import Answer
+from server.dataplane.keys import KeyRing
 from server.dataplane.models import all_statuses
-from server.edge.http.exchange import Ask, HttpEdge
-from server.edge.http.responses import json_response
+from server.edge.http.front import Ask
+from server.edge.http.responses import RawHeaders
 from server.engines.routed import RoutedEngine
 from server.errors import Code, ServingError, invalid
 from server.request import Request
@@ -49,27 +49,25 @@ class _Traffic(msgspec.Struct, forbid_unknown_fields=True):
 _FORMS = {_Label: '{"version": 2}', _Traffic: '{"weights": {"1": 95, "2": 5}}'}
 
 
-class AdminPlane:
-    """ASGI application of the admin API. Every request needs a key with the scope `admin`."""
+class Admin:
+    """The admin API. Every request needs a key of the scope `admin`."""
 
-    def __init__(self, engine: RoutedEngine, edge: HttpEdge) -> None:
-        """Creates the application.
+    def __init__(self, engine: RoutedEngine, keys: KeyRing | None) -> None:
+        """Makes the API.
 
         Args:
-            engine: The engine to administer.
-            edge: Checks the keys. Without keys it refuses everything.
+            engine: What is administered.
+            keys: The keys; without them nothing is allowed.
         """
         self._engine = engine
-        self._edge = edge
+        self._keys = keys
+        #: Headers of every answer.
+        self.headers: RawHeaders = []
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def respond(self, request: Request, ask: Ask) -> Answer:
         """Answers one request."""
-        if scope["type"] == "http":
-            await self._edge.run(scope, receive, send, self._respond)
-
-    async def _respond(self, request: Request, ask: Ask) -> Response:
         request.verb = "admin"
-        if self._edge.plane.keys is None:
+        if self._keys is None:
             raise ServingError(
                 Code.UNAUTHENTICATED, "The admin API needs --keys-file or --jwt-keys-file"
             )
@@ -78,7 +76,7 @@ class AdminPlane:
             names, action = self._find(request.method, request.path)
             return orjson.dumps(await action(*names, body))
 
-        return json_response(await ask(("admin",), work))
+        return Answer(await ask(("admin",), work))
 
     def _find(self, wanted: str, path: bytes) -> tuple[list[str], Callable[..., Awaitable[Any]]]:
         for method, pattern, action in _PATHS:

@@ -2,19 +2,17 @@
 
 import platform
 
-import orjson
 from fastapi import APIRouter
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from server import __version__
 from server.dataplane.lifecycle import Lifecycle
 from server.dataplane.snapshot import Snapshots
-from server.edge.http.responses import error_response, json_response
 from server.engines.routed import RoutedEngine
 from server.observability.metrics import CONTENT_TYPE, Metrics
 from server.observability.worker_metrics import WorkerMetrics
 
-_OK = orjson.dumps({"status": "ok"})
+_OK = {"status": "ok"}
 
 
 def operations_router(
@@ -29,12 +27,12 @@ def operations_router(
 
     @router.get("/")
     async def alive() -> Response:
-        # KServe's first protocol checks here whether the server is alive.
-        return json_response(orjson.dumps({"status": "alive"}))
+        # KServe's first protocol asks here whether the server lives.
+        return JSONResponse({"status": "alive"})
 
     @router.get("/livez")
     async def livez() -> Response:
-        return json_response(_OK)
+        return JSONResponse(_OK)
 
     @router.get("/readyz")
     async def readyz() -> Response:
@@ -44,24 +42,22 @@ def operations_router(
             return _unavailable("Draining: an operator sends traffic elsewhere")
         if not engine.ready():
             return _unavailable("Not every model has a version that serves")
-        return json_response(_OK)
+        return JSONResponse(_OK)
 
     @router.get("/startupz")
     async def startupz() -> Response:
         if not engine.started():
             return _unavailable("Models are being loaded")
-        return json_response(_OK)
+        return JSONResponse(_OK)
 
     @router.get("/version")
     async def version() -> Response:
-        return json_response(
-            orjson.dumps(
-                {
-                    "gateway": __version__,
-                    "python": platform.python_version(),
-                    **engine.component_versions(),
-                }
-            )
+        return JSONResponse(
+            {
+                "gateway": __version__,
+                "python": platform.python_version(),
+                **engine.component_versions(),
+            }
         )
 
     @router.get("/metrics")
@@ -74,4 +70,4 @@ def operations_router(
 
 
 def _unavailable(message: str) -> Response:
-    return error_response(503, message, {"retry-after": "1"})
+    return JSONResponse({"error": message}, 503, {"retry-after": "1"})

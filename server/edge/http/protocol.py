@@ -9,7 +9,7 @@ import asyncio
 from typing import Any
 
 import orjson
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 
 def bounded_protocol(seconds: float, max_bytes: int) -> type[asyncio.Protocol]:
@@ -26,50 +26,43 @@ def bounded_protocol(seconds: float, max_bytes: int) -> type[asyncio.Protocol]:
     )
 
     class BoundedProtocol(HttpToolsProtocol):
-        """Closes connections that exceed a limit."""
+        """Closes connections that go beyond a bound.
+
+        Most heads arrive in one piece: only others pay for a timer.
+        """
 
         _head_timer: asyncio.TimerHandle | None = None
         _idle_bytes = 0
-
-        def data_received(self, data: bytes) -> None:
-            self._idle_bytes += len(data)
-            super().data_received(data)
-            if self._idle_bytes > max_bytes and not self.transport.is_closing():
-                if self.cycle is None or self.cycle.response_complete:
-                    self.transport.write(too_large)
-                self.transport.close()
-
-        def on_chunk_header(self) -> None:
-            self._idle_bytes = 0
-
-        def on_body(self, body: bytes) -> None:
-            self._idle_bytes = 0
-            super().on_body(body)
-
-        def on_message_complete(self) -> None:
-            self._idle_bytes = 0
-            super().on_message_complete()
+        _begun: RequestResponseCycle | None = None
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self._start_head_timer()
+            self._head_timer = self.loop.call_later(seconds, self._head_late)
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_head_timer()
             super().connection_lost(exc)
 
-        def on_message_begin(self) -> None:
-            self._start_head_timer()
-            super().on_message_begin()
-
-        def on_headers_complete(self) -> None:
-            self._idle_bytes = 0
-            self._stop_head_timer()
-            super().on_headers_complete()
-
-        def _start_head_timer(self) -> None:
-            if self._head_timer is None:
+        def data_received(self, data: bytes) -> None:
+            self._idle_bytes += len(data)
+            super().data_received(data)
+            cycle = self.cycle
+            if cycle is not None and cycle.scope is self.scope:
+                # The head is complete: uvicorn made the cycle of it.
+                if cycle is not self._begun:
+                    self._begun = cycle
+                    self._idle_bytes = 0
+                    self._stop_head_timer()
+            elif self._head_timer is None:
                 self._head_timer = self.loop.call_later(seconds, self._head_late)
+            if self._idle_bytes > max_bytes and not self.transport.is_closing():
+                if cycle is None or cycle.response_complete:
+                    self.transport.write(too_large)
+                self.transport.close()
+
+        def on_body(self, body: bytes) -> None:
+            self._idle_bytes = 0
+            super().on_body(body)
 
         def _stop_head_timer(self) -> None:
             if self._head_timer is not None:

@@ -1,73 +1,103 @@
-"""Responses of HTTP handlers, in JSON and other formats."""
+"""Answers on their way into ASGI, and the errors among them."""
 
-from collections.abc import Mapping
+import asyncio
+import functools
 
 import orjson
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Receive, Send
 
-from server.dataplane.answer import JSON, Answer
+from server.dataplane.answer import Answer, Headers
 from server.errors import HTTP_STATUS, Code, ServingError
 
-# Larger bodies are sent in pieces. Each piece waits until the connection took the previous one.
+RawHeaders = list[tuple[bytes, bytes]]
+
+CLOSE = ("connection", "close")
+# Larger bodies go out in pieces, each after the connection took the one before.
 _PIECE_BYTES = 256 << 10
+# How much, and for how long, a refused client may go on sending before it is cut off. A
+# connection closed at once would be reset, and most clients would never see the answer.
+_LINGER_BYTES = 64 << 20
+_LINGER_SECONDS = 2.0
 
 
-class PiecewiseResponse(Response):
-    """A response that sends a large body piece by piece, as fast as the client reads."""
+@functools.lru_cache(maxsize=512)
+def _raw_headers(media_type: str, version: int | None, headers: Headers) -> RawHeaders:
+    named = [("content-type", media_type)] if media_type else []
+    if version is not None:
+        named.append(("x-model-version", str(version)))
+    return [(name.encode(), value.encode("latin-1")) for name, value in (*named, *headers)]
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends the response."""
-        if len(self.body) <= _PIECE_BYTES:
-            await super().__call__(scope, receive, send)
-            return
-        await send(
-            {
-                "type": "http.response.start",
-                "status": self.status_code,
-                "headers": self.raw_headers,
-            }
-        )
-        view = memoryview(self.body)
+
+async def send_answer(
+    answer: Answer, added: RawHeaders, send: Send, linger: Receive | None = None
+) -> int:
+    """Sends an answer.
+
+    Args:
+        answer: The answer.
+        added: Headers beside its own.
+        send: The ASGI channel.
+        linger: The channel of a refused client that still sends its body; None if it does not.
+
+    Returns:
+        The size of the body in bytes.
+    """
+    body = answer.body
+    parts = (body,) if isinstance(body, bytes) else body
+    left = size = sum(map(len, parts))
+    headers = _raw_headers(answer.media_type, answer.version, answer.headers)
+    length = (b"content-length", b"%d" % size)
+    await send(
+        {
+            "type": "http.response.start",
+            "status": answer.status,
+            "headers": [*headers, length, *added],
+        }
+    )
+    for part in parts:
+        view = memoryview(part) if isinstance(part, bytes) else part.data
         for start in range(0, len(view), _PIECE_BYTES):
-            await send(
-                {
-                    "type": "http.response.body",
-                    "body": bytes(view[start : start + _PIECE_BYTES]),
-                    "more_body": start + _PIECE_BYTES < len(view),
-                }
-            )
+            piece = view[start : start + _PIECE_BYTES]
+            left -= len(piece)
+            more = left > 0 or linger is not None
+            await send({"type": "http.response.body", "body": piece, "more_body": more})
+    if linger is not None:
+        await _discard(linger)
+    if linger is not None or not size:
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+    return size
 
 
-def json_response(
-    body: bytes, status: int = 200, headers: Mapping[str, str] | None = None
-) -> Response:
-    """Returns a response of JSON text."""
-    return PiecewiseResponse(body, status, headers, media_type=JSON)
+async def _discard(receive: Receive) -> None:
+
+    async def read() -> None:
+        left = _LINGER_BYTES
+        while left > 0:
+            message = await receive()
+            if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                return
+            left -= len(message.get("body", b""))
+
+    try:
+        await asyncio.wait_for(read(), _LINGER_SECONDS)
+    except asyncio.TimeoutError:
+        return
 
 
-def answer_response(answer: Answer) -> Response:
-    """Returns the response for a handler's answer."""
-    headers = dict(answer.headers)
-    if answer.version is not None:
-        headers["x-model-version"] = str(answer.version)
-    return PiecewiseResponse(answer.body, 200, headers, media_type=answer.media_type)
-
-
-def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Returns the response `{"error": message}`."""
-    # A message may quote a lone surrogate from the client, which UTF-8 cannot encode.
+def error_answer(status: int, message: str, headers: Headers = ()) -> Answer:
+    """Returns the answer `{"error": message}`."""
+    # A message may quote a client's lone surrogate, which has no UTF-8.
     text = message.encode("utf-8", "replace").decode()
-    return json_response(orjson.dumps({"error": text}), status, headers)
+    return Answer(orjson.dumps({"error": text}), headers=headers, status=status)
 
 
-def serving_error_response(error: ServingError) -> Response:
-    """Returns the response for a public error."""
-    headers = {}
+def serving_error_answer(error: ServingError) -> Answer:
+    """Returns the answer to a request that was refused with a public error."""
+    headers: Headers = ()
     if error.retry_after is not None:
-        headers["retry-after"] = str(max(1, round(error.retry_after)))
+        headers = (("retry-after", str(max(1, round(error.retry_after)))),)
     elif error.code is Code.UNAVAILABLE:
-        headers["retry-after"] = "1"
+        headers = (("retry-after", "1"),)
     if error.code is Code.UNAUTHENTICATED:
-        headers["www-authenticate"] = 'Bearer realm="gateway"'
-    return error_response(HTTP_STATUS[error.code], error.message, headers)
+        headers = (*headers, ("www-authenticate", 'Bearer realm="gateway"'))
+    return error_answer(HTTP_STATUS[error.code], error.message, headers)

@@ -5,8 +5,7 @@ from typing import Any
 from opentelemetry import propagate, trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.edge.http.exchange import request_of
-from server.edge.http.raw_paths import raw_path
+from server.edge.http.front import raw_path, request_of
 
 _UNTRACED = (b"/livez", b"/readyz", b"/startupz", b"/metrics", b"/version", b"/v2/health/")
 
@@ -44,12 +43,13 @@ class Tracing:
 
             onward: dict[str, str] = {}
             propagate.inject(onward)
-            request = request_of(scope)
             added = {name.encode(): value.encode() for name, value in onward.items()}
-            request.headers = {**request.headers, **added}
+            kept = [header for header in scope["headers"] if header[0] not in added]
+            scope["headers"] = [*kept, *added.items()]
             try:
                 await self._app(scope, receive, send_noted)
             finally:
+                request = request_of(scope)
                 span.update_name(f"{scope['method']} {request.verb}")
                 span.set_attribute("http.request.method", scope["method"])
                 span.set_attribute("gateway.model", request.model)

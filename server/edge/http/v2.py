@@ -1,15 +1,13 @@
 """Everything under /v2: the Open Inference Protocol."""
 
 import orjson
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from server.dataplane import infer
 from server.dataplane.answer import Answer
 from server.dataplane.lifecycle import Lifecycle
-from server.dataplane.plane import RUN_SCOPES
-from server.edge.http.exchange import Ask, HttpEdge
-from server.edge.http.responses import answer_response, json_response
+from server.dataplane.plane import RUN_SCOPES, DataPlane
+from server.edge.http.front import Ask
+from server.edge.http.responses import RawHeaders
 from server.engines.base import ModelSpec
 from server.request import Request
 from server.wire.json_text import parse_json
@@ -20,34 +18,33 @@ _SERVER = orjson.dumps(infer.SERVER)
 _HEADER = HEADER.encode()
 
 
-class V2Plane:
-    """ASGI application of the Open Inference Protocol."""
+class V2:
+    """The Open Inference Protocol."""
 
-    def __init__(self, edge: HttpEdge, lifecycle: Lifecycle) -> None:
-        """Creates the application; `lifecycle` says whether the gateway takes traffic."""
-        self._edge = edge
-        self._plane = edge.plane
+    def __init__(self, plane: DataPlane, lifecycle: Lifecycle) -> None:
+        """Makes the API; `lifecycle` tells whether the gateway takes traffic."""
+        self._plane = plane
         self._lifecycle = lifecycle
+        #: Headers of every answer.
+        self.headers: RawHeaders = []
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def respond(self, request: Request, ask: Ask) -> Answer:
         """Answers one request."""
-        await self._edge.run(scope, receive, send, self._respond)
-
-    async def _respond(self, request: Request, ask: Ask) -> Response:
-        if request.method == "GET" and (response := self._server(request.path)):
-            return response
+        if request.method == "GET" and (known := self._server(request.path)):
+            return known
         route = parse_v2_path(request.method, request.path)
         request.verb, request.model = route.verb, route.model
         spec = ModelSpec(route.model, route.version, route.label)
+        answer: Answer
         if route.verb == "infer":
-            return answer_response(
-                await ask(
-                    RUN_SCOPES,
-                    lambda body: infer.infer(self._plane, spec, body, request.headers.get(_HEADER)),
-                )
+            header = request.headers.get(_HEADER)
+            answer = await ask(
+                RUN_SCOPES, lambda body: infer.infer(self._plane, spec, body, header)
             )
+            return answer
         work = self._index if route.verb == "index" else lambda _: self._describe(route.verb, spec)
-        return answer_response(await ask(("predict",), work))
+        answer = await ask(("predict",), work)
+        return answer
 
     async def _describe(self, verb: str, spec: ModelSpec) -> Answer:
         if verb == "ready":
@@ -62,12 +59,12 @@ class V2Plane:
         listed = await infer.repository_index(self._plane, ready=wanted.get("ready") is True)
         return Answer(orjson.dumps(listed))
 
-    def _server(self, path: bytes) -> Response | None:
+    def _server(self, path: bytes) -> Answer | None:
         if path in (b"/v2", b"/v2/"):
-            return json_response(_SERVER)
+            return Answer(_SERVER)
         if path == b"/v2/health/live":
-            return json_response(orjson.dumps({"live": True}))
+            return Answer(orjson.dumps({"live": True}))
         if path == b"/v2/health/ready":
             ready = self._plane.engine.ready() and not self._lifecycle.draining
-            return json_response(orjson.dumps({"ready": ready}), 200 if ready else 503)
+            return Answer(orjson.dumps({"ready": ready}), status=200 if ready else 503)
         return None

@@ -8,10 +8,10 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from server.engines.base import ModelSpec, Servable, VersionStatus
+from server.engines.base import LeasedServable, ModelSpec, VersionStatus
 from server.engines.embedded.batching import BatchOptions
 from server.engines.embedded.leased_version import LeasedVersion, LoadModel
 from server.engines.embedded.model_folder import ModelFolder
@@ -144,15 +144,11 @@ class EmbeddedEngine:
             )
         return chosen
 
-    @contextlib.asynccontextmanager
-    async def lease(self, spec: ModelSpec) -> AsyncIterator[Servable]:
+    async def lease(self, spec: ModelSpec) -> LeasedServable:
         """See `Engine.lease`."""
         version = self._find(spec)
         version.hold()
-        try:
-            yield version
-        finally:
-            version.release()
+        return version
 
     def _find(self, spec: ModelSpec) -> LeasedVersion:
         if spec.label is not None:

@@ -6,12 +6,12 @@ import dataclasses
 import importlib.metadata
 import logging
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from server.engines.base import Classifications, ModelSpec, Servable, VersionStatus
+from server.engines.base import Classifications, LeasedServable, ModelSpec, VersionStatus
 from server.engines.upstream.breaker import Breaker
 from server.engines.upstream.catalog import Catalog
 from server.engines.upstream.channels import ChannelOptions
@@ -127,19 +127,17 @@ class TfServingEngine:
             )
         return chosen
 
-    @contextlib.asynccontextmanager
-    async def lease(self, spec: ModelSpec) -> AsyncIterator[Servable]:
+    async def lease(self, spec: ModelSpec) -> LeasedServable:
         """See `Engine.lease`."""
         if spec.name not in self._catalog.models:
             raise spec.not_found()
         try:
-            servable = await self._servable(spec)
+            return await self._servable(spec)
         except ServingError as error:
             if not _may_be_elsewhere(error, spec):
                 raise
             await self._catalog.look_again()
-            servable = await self._servable(spec)
-        yield servable
+            return await self._servable(spec)
 
     async def _servable(self, spec: ModelSpec) -> "UpstreamModel":
         if spec.label is not None:
@@ -275,6 +273,9 @@ class UpstreamModel:
 
         response = await self._call("Regress", request, self.signatures[signature])
         return np.array([each.value for each in response.result.regressions], np.float32)
+
+    def release(self) -> None:
+        """See `LeasedServable.release`: a model server holds its versions itself."""
 
     def _fill_spec(self, message: Any, signature: str, version: int) -> None:
         message.model_spec.name = self.spec.name

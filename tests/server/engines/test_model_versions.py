@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import threading
 from pathlib import Path
@@ -18,6 +19,16 @@ from server.engines.embedded.worker_pool import WorkerPool
 from server.errors import Code, ServingError
 from tests.server.support.eventually import eventually
 from tests.server.support.numpy_engine import signature, tensor
+
+
+@contextlib.asynccontextmanager
+async def leased(engine, spec):
+    servable = await engine.lease(spec)
+    try:
+        yield servable
+    finally:
+        servable.release()
+
 
 SPEC = signature("serving_default", [tensor("x", "int64")], [tensor("y", "int64")])
 
@@ -335,7 +346,7 @@ def test_engine_picks_up_models_and_versions_by_itself(world):
         assert not engine.ready()
         world.write(1)
         await eventually(engine.ready)
-        async with engine.lease(ModelSpec("m")) as servable:
+        async with leased(engine, ModelSpec("m")) as servable:
             assert servable.version == 1
         world.write(2)
         await eventually(lambda: world.loaded[0].closed)
@@ -383,8 +394,7 @@ def test_engine_leases_only_what_serves(world, spec, message):
         await eventually(engine.ready)
         try:
             with pytest.raises(ServingError) as caught:
-                async with engine.lease(spec):
-                    pass
+                await engine.lease(spec)
         finally:
             await engine.close()
         assert caught.value.message == message
@@ -394,8 +404,7 @@ def test_engine_leases_only_what_serves(world, spec, message):
 
 async def lease_error(engine, spec):
     with pytest.raises(ServingError) as caught:
-        async with engine.lease(spec):
-            pass
+        await engine.lease(spec)
     return caught.value
 
 
@@ -473,7 +482,7 @@ def test_a_version_that_is_loading_is_unavailable_and_not_unknown(world):
             await asyncio.sleep(0.01)
         assert (await lease_error(engine, ModelSpec("m", 2))).code is Code.UNAVAILABLE
         assert (await lease_error(engine, ModelSpec("m", 3))).code is Code.NOT_FOUND
-        async with engine.lease(ModelSpec("m")) as servable:
+        async with leased(engine, ModelSpec("m")) as servable:
             assert servable.version == 1
         world.hold.set()
         await engine.close()

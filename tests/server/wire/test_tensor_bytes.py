@@ -13,7 +13,7 @@ from server.settings import load_settings
 from server.tensors import dtype_of_name
 from server.wire.limits import Limits
 from server.wire.oip import decode_infer
-from server.wire.tensor_bytes import array_of_bytes, bytes_of_array
+from server.wire.tensor_bytes import array_of_bytes, octets
 from tests.server.support.asgi import ask
 from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature, tensor
 
@@ -213,7 +213,7 @@ def test_ids_beyond_the_limit_are_refused(app):
 
 def test_flags_of_other_bytes_are_true():
     array = array_of_bytes(memoryview(b"\0\1\2\xff"), dtype_of_name("bool"), 4)
-    assert bytes_of_array(array) == b"\0\1\1\1"
+    assert octets(array).tobytes() == b"\0\1\1\1"
 
 
 @pytest.mark.parametrize("spaces", range(8))

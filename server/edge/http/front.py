@@ -1,0 +1,221 @@
+"""The way in: what holds for each HTTP request before an API answers it, and after.
+
+A request gets its record, its head is checked, and the API of its path answers it: one straight
+way without middleware, for every layer costs each request its time.
+"""
+
+import asyncio
+import itertools
+import re
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from server.dataplane.answer import Answer
+from server.dataplane.lifecycle import Lifecycle
+from server.dataplane.plane import DataPlane, public_error
+from server.dataplane.supervision import ClientGoneError
+from server.edge.http.exchange import Exchange, HttpBounds, too_large
+from server.edge.http.inflate import encoding_of
+from server.edge.http.refusal import RefusedError
+from server.edge.http.responses import (
+    CLOSE,
+    RawHeaders,
+    error_answer,
+    send_answer,
+    serving_error_answer,
+)
+from server.errors import ServingError
+from server.observability.accounts import Accounts, new_id
+from server.observability.logs import LOG
+from server.request import Request
+
+_KEY = "gateway.request"
+_CLOSE = (b"connection", b"close")
+_ALLOWED_ID = re.compile(rb"[A-Za-z0-9-]{1,64}")
+
+
+class Ask(Protocol):
+    """Puts the request to the data plane; see `DataPlane.answer`."""
+
+    def __call__(
+        self, scopes: Sequence[str], work: Callable[[bytes], Awaitable[Any]]
+    ) -> Coroutine[Any, Any, Any]:
+        """Returns what `work` makes of the body."""
+        ...
+
+
+class Api(Protocol):
+    """Answers the requests to the paths below a prefix."""
+
+    #: Headers of every answer.
+    headers: RawHeaders
+
+    async def respond(self, request: Request, ask: Ask) -> Answer:
+        """Answers one request, or raises `ServingError`."""
+        ...
+
+
+class Front:
+    """ASGI application of several APIs."""
+
+    def __init__(
+        self,
+        apis: Mapping[bytes, Api],
+        others: ASGIApp | None,
+        plane: DataPlane,
+        bounds: HttpBounds,
+        accounts: Accounts,
+        lifecycle: Lifecycle,
+    ) -> None:
+        """Makes the application.
+
+        Args:
+            apis: The APIs by prefix of their paths, lower case; letter case is ignored. The first
+                one that fits takes the request.
+            others: Takes the requests that no API takes, if there can be any.
+            plane: Answers what the APIs ask.
+            bounds: What a request may be.
+            accounts: Counts and logs the requests.
+            lifecycle: Once it drains, answers ask clients to close their connections.
+        """
+        self._apis = tuple(apis.items())
+        self._others = others
+        self._plane = plane
+        self._bounds = bounds
+        self._accounts = accounts
+        self._lifecycle = lifecycle
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request; no traceback leaves it."""
+        if scope["type"] != "http":
+            return
+        begun = time.perf_counter()
+        request = scope[_KEY] = _record(scope)
+        accounts = self._accounts
+        accounts.begin(request)
+        try:
+            await self._respond(scope, request, receive, send)
+        except ClientGoneError:
+            request.status = 499
+        except asyncio.CancelledError:
+            # The process ends before the request does.
+            if request.status:
+                raise
+            stops = error_answer(503, "The gateway stops: try again", (CLOSE, ("retry-after", "1")))
+            await self._send(request, stops, [], send)
+        except Exception:
+            # The client learns the id, the log everything else.
+            LOG.exception("request failed", extra={"request_id": request.id})
+            if not request.status:
+                failure = error_answer(500, f"Internal error. Request id: {request.id}")
+                await self._send(request, failure, [], send)
+        finally:
+            accounts.end(request, time.perf_counter() - begun)
+
+    async def _respond(self, scope: Scope, request: Request, receive: Receive, send: Send) -> None:
+        bounds = self._bounds
+        added: RawHeaders = []
+        lingering: Receive | None = None
+        try:
+            encoding = _check_head(scope, request, bounds)
+            api = self._api_of(request.path)
+            if api is None:
+                await self._pass_on(scope, request, receive, send)
+                return
+            added = api.headers
+            exchange = Exchange(self._plane, bounds, request, encoding, receive)
+            answer = await api.respond(request, exchange.ask)
+        except ServingError as error:
+            answer = serving_error_answer(public_error(error, request))
+        except RefusedError as error:
+            answer = error_answer(error.status, error.message, (CLOSE,) if error.close else ())
+            lingering = receive if error.linger else None
+        await self._send(request, answer, added, send, lingering)
+
+    def _api_of(self, path: bytes) -> Api | None:
+        path = path.lower()
+        for prefix, api in self._apis:
+            if path.startswith(prefix):
+                return api
+        return None
+
+    async def _send(
+        self,
+        request: Request,
+        answer: Answer,
+        added: RawHeaders,
+        send: Send,
+        lingering: Receive | None = None,
+    ) -> None:
+        request.status = answer.status
+        headers = [*added, (b"x-request-id", request.id.encode())]
+        if self._lifecycle.draining and CLOSE not in answer.headers:
+            headers.append(_CLOSE)
+        request.sent_bytes = await send_answer(answer, headers, send, lingering)
+
+    async def _pass_on(self, scope: Scope, request: Request, receive: Receive, send: Send) -> None:
+        async def send_noted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                request.status = message["status"]
+                headers = [*message["headers"], (b"x-request-id", request.id.encode())]
+                if self._lifecycle.draining:
+                    headers.append(_CLOSE)
+                message["headers"] = headers
+            await send(message)
+
+        assert self._others is not None
+        await self._others(scope, receive, send_noted)
+
+
+def request_of(scope: Scope) -> Request:
+    """Returns the record of the request that `scope` belongs to."""
+    request: Request = scope[_KEY]
+    return request
+
+
+def raw_path(scope: Scope) -> bytes:
+    """Returns the path as the client sent it, without the query."""
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
+    return path.split(b"?", 1)[0]
+
+
+def _record(scope: Scope) -> Request:
+    headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
+    sent_id = headers.get(b"x-request-id")
+    client = scope.get("client")
+    return Request(
+        sent_id.decode() if sent_id and _ALLOWED_ID.fullmatch(sent_id) else new_id(),
+        scope["method"],
+        raw_path(scope),
+        scope["query_string"],
+        headers,
+        client[0] if client else "",
+    )
+
+
+def _check_head(scope: Scope, request: Request, bounds: HttpBounds) -> bytes:
+    """Returns how the body is compressed.
+
+    Raises:
+        RefusedError: 431 for a head over a limit, 400 for one without exactly one Host (HTTP/1.1),
+            413 for a body that is declared too large, 415 for an unknown compression.
+    """
+    listed, headers = scope["headers"], request.headers
+    head = [request.path, request.query, *itertools.chain.from_iterable(listed)]
+    if sum(map(len, head)) > bounds.head_bytes:
+        raise RefusedError(431, f"Request head exceeds {bounds.head_bytes} bytes")
+    # HTTP/1.0 has no Host header.
+    if len(listed) != len(headers) or b"host" not in headers:
+        hosts = sum(name == b"host" for name, _ in listed)
+        if hosts > 1 or (not hosts and scope.get("http_version") == "1.1"):
+            raise RefusedError(
+                400, f"A request must have one Host header. Received: {hosts} of them"
+            )
+    length = headers.get(b"content-length")
+    if length and not (length.isdigit() and len(length) < 19 and int(length) <= bounds.body_bytes):
+        raise too_large(bounds, linger=True)
+    encoding = headers.get(b"content-encoding")
+    return encoding_of(encoding) if encoding else b""

@@ -1,0 +1,94 @@
+"""Compressed request bodies, with a bound on what they become."""
+
+import asyncio
+import functools
+import zlib
+
+from server.edge.http.refusal import RefusedError
+
+# A body may be several gzip members; millions of empty ones would only burn time.
+_MAX_MEMBERS = 64
+_WINDOWS = {
+    b"gzip": 16 + zlib.MAX_WBITS,
+    b"x-gzip": 16 + zlib.MAX_WBITS,
+    # HTTP means zlib's format by this name.
+    b"deflate": zlib.MAX_WBITS,
+}
+# A piece of this size may become a thousand times larger, which takes milliseconds: others
+# must not wait for it.
+_OFFLOAD_BYTES = 4096
+
+
+def encoding_of(header: bytes) -> bytes:
+    """Returns how a body is compressed, by its header `Content-Encoding`; empty if it is not.
+
+    Raises:
+        RefusedError: It is compressed in another way than gzip or deflate.
+    """
+    encoding = header.strip().lower()
+    if encoding in (b"", b"identity"):
+        return b""
+    if encoding not in _WINDOWS:
+        raise RefusedError(
+            415,
+            "Content-Encoding must be gzip, deflate or identity. "
+            f"Received: {encoding.decode('latin-1')}",
+            close=False,
+        )
+    return encoding
+
+
+class Inflater:
+    """Decompresses a stream of one or more members, up to a bound."""
+
+    def __init__(self, max_bytes: int, encoding: bytes) -> None:
+        """Makes the stream of an `encoding_of`; it becomes at most `max_bytes`."""
+        self._name = encoding.decode()
+        self._window = _WINDOWS[encoding]
+        self._max_bytes = max_bytes
+        self._left = max_bytes
+        self._stream = zlib.decompressobj(self._window)
+        self._members = 1
+
+    async def feed(self, data: bytes, *, last: bool) -> bytes:
+        """Returns what a piece becomes.
+
+        Args:
+            data: The piece.
+            last: Whether the stream ends with it.
+
+        Raises:
+            RefusedError: The bytes are not of the encoding, or become too many.
+        """
+        if len(data) < _OFFLOAD_BYTES:
+            return self._inflate(data, last=last)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(None, functools.partial(self._inflate, data, last=last))
+
+    def _inflate(self, data: bytes, *, last: bool) -> bytes:
+        pieces = []
+        try:
+            while data:
+                if self._stream.eof:
+                    self._members += 1
+                    if self._members > _MAX_MEMBERS:
+                        raise RefusedError(
+                            400, f"Request body must be at most {_MAX_MEMBERS} {self._name} members"
+                        )
+                    self._stream = zlib.decompressobj(self._window)
+                # One byte over the bound is enough to know.
+                piece = self._stream.decompress(data, self._left + 1)
+                self._left -= len(piece)
+                if self._left < 0:
+                    raise RefusedError(
+                        413, f"Request body exceeds {self._max_bytes} bytes after decompression"
+                    )
+                pieces.append(piece)
+                data = self._stream.unconsumed_tail or self._stream.unused_data
+        except zlib.error:
+            raise RefusedError(
+                400, f"Request body must be {self._name}, as Content-Encoding says"
+            ) from None
+        if last and not self._stream.eof:
+            raise RefusedError(400, f"Request body ends before its {self._name} stream does")
+        return b"".join(pieces)
