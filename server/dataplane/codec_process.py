@@ -1,7 +1,7 @@
 """A process that decodes and encodes large bodies, and both ends of its socket.
 
-Tensors cross as raw bytes. Strings and examples become many Python objects, so they are built in
-small steps: between two steps the event loop gets the interpreter lock.
+Tensors cross as raw bytes. Strings, which become an object each, are cut one by one in Python, so
+that the event loop gets the interpreter lock between them.
 """
 
 import io
@@ -20,8 +20,7 @@ import numpy as np
 
 import server
 from server.errors import Code, ServingError, invalid
-from server.tensors import Array, Example
-from server.wire.examples import ExamplesRequest
+from server.tensors import Array
 
 _SIZES = struct.Struct("<Q")
 # Address space of the process in bytes, far more than a body within the limits needs.
@@ -29,7 +28,6 @@ _MAX_MEMORY_BYTES = 6 << 30
 _NICENESS = 10
 # Bytes objects larger than this cross without being copied into the message around them.
 _APART_BYTES = 64 << 10
-_EXAMPLES_AT_ONCE = 500
 
 
 class CodecProcess:
@@ -109,19 +107,13 @@ def _too_large() -> ServingError:
 
 
 class _Pickler(pickle.Pickler):
-    """Packs the strings of a tensor as one bytes object, and examples in portions."""
+    """Writes strings of a tensor as one piece of bytes."""
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, np.ndarray) and value.dtype == np.object_:
             strings = value.reshape(-1).tolist()
             lengths = np.fromiter(map(len, strings), np.int64, len(strings))
             return _strings, (b"".join(strings), lengths, value.shape)
-        if isinstance(value, ExamplesRequest):
-            portions = [
-                pickle.dumps(value.examples[start : start + _EXAMPLES_AT_ONCE], 5)
-                for start in range(0, len(value.examples), _EXAMPLES_AT_ONCE)
-            ]
-            return _examples, (value.signature_name, portions, value.context)
         return NotImplemented
 
 
@@ -137,13 +129,6 @@ class _Bytes:
 
 def _apart(value: Any) -> Any:
     return _Bytes(value) if isinstance(value, bytes) and len(value) > _APART_BYTES else value
-
-
-def _examples(signature: str, portions: list[bytes], context: Example | None) -> ExamplesRequest:
-    examples: list[Example] = []
-    for portion in portions:
-        examples += pickle.loads(portion)
-    return ExamplesRequest(signature, examples, context)
 
 
 def _strings(joined: bytes, lengths: Array, shape: tuple[int, ...]) -> Array:

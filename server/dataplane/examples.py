@@ -6,17 +6,14 @@ from server.dataplane.answer import Answer
 from server.dataplane.plane import DataPlane
 from server.engines.base import ModelSpec, Servable
 from server.errors import Code, ServingError, invalid
+from server.protos.examples import SerializedExamples, read_json_examples
+from server.request import current_request
 from server.tensors import SignatureSpec, TensorSpec
-from server.wire.examples import (
-    ExamplesRequest,
-    decode_examples,
-    encode_classify,
-    encode_regress,
-)
+from server.wire.examples import encode_classify, encode_regress
 from server.wire.media import PLAIN, Layout
 
-# Decoding an example takes this many times as long as a JSON number of the same length.
-_WORK = 16
+# An example costs so many times what a number of the same length in JSON does.
+EXAMPLES_WORK = 16
 
 
 async def classify(plane: DataPlane, spec: ModelSpec, body: bytes, _: Layout = PLAIN) -> Answer:
@@ -24,9 +21,9 @@ async def classify(plane: DataPlane, spec: ModelSpec, body: bytes, _: Layout = P
     request = await _decode(plane, body)
     async with plane.lease(spec) as servable:
         check_classifies(servable, request.signature_name)
-        result = await servable.classify(request.signature_name, request.examples, request.context)
+        result = await servable.classify(request.signature_name, request.examples)
     classes, scores = result.classes, result.scores
-    size = _WORK * sum(part.size for part in (classes, scores) if part is not None)
+    size = EXAMPLES_WORK * sum(part.size for part in (classes, scores) if part is not None)
     encoded = await plane.codec.run(size, "encode", encode_classify, classes, scores)
     return Answer(encoded, servable.version)
 
@@ -36,12 +33,16 @@ async def regress(plane: DataPlane, spec: ModelSpec, body: bytes, _: Layout = PL
     request = await _decode(plane, body)
     async with plane.lease(spec) as servable:
         check_regresses(servable, request.signature_name)
-        values = await servable.regress(request.signature_name, request.examples, request.context)
-    return Answer(encode_regress(values), servable.version)
+        values = await servable.regress(request.signature_name, request.examples)
+    size = values.size * EXAMPLES_WORK
+    return Answer(await plane.codec.run(size, "encode", encode_regress, values), servable.version)
 
 
-async def _decode(plane: DataPlane, body: bytes) -> ExamplesRequest:
-    return await plane.codec.run(_WORK * len(body), "decode", decode_examples, body, plane.limits)
+async def _decode(plane: DataPlane, body: bytes) -> SerializedExamples:
+    work = EXAMPLES_WORK * len(body)
+    request = await plane.codec.run(work, "decode", read_json_examples, body, plane.limits)
+    current_request().rows = len(request.examples)
+    return request
 
 
 def check_classifies(servable: Servable, name: str) -> None:

@@ -21,7 +21,6 @@ from server.tensors import (
     LOOKUP_PREFIX,
     STATS_SIGNATURE,
     Array,
-    Example,
     SignatureSpec,
     Tensors,
 )
@@ -213,21 +212,17 @@ class Lease:
             self._plane.limits.check_ids(values)
         return await self._servable.run(signature, inputs)
 
-    async def classify(
-        self, signature: str, examples: Sequence[Example], context: Example | None
-    ) -> Classifications:
-        """Classifies examples; raises as `run`."""
+    async def classify(self, signature: str, examples: Array) -> Classifications:
+        """Classifies examples; errors as for `run`."""
         permit_signature(signature)
         self._plane.limits.check_examples(len(examples))
-        return await self._servable.classify(signature, examples, context)
+        return await self._servable.classify(signature, examples)
 
-    async def regress(
-        self, signature: str, examples: Sequence[Example], context: Example | None
-    ) -> Array:
-        """Returns one value per example; raises as `run`."""
+    async def regress(self, signature: str, examples: Array) -> Array:
+        """Returns one value per example; errors as for `run`."""
         permit_signature(signature)
         self._plane.limits.check_examples(len(examples))
-        return await self._servable.regress(signature, examples, context)
+        return await self._servable.regress(signature, examples)
 
 
 def permit_signature(signature: str) -> None:

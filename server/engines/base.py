@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from server.errors import Code, ServingError
-from server.tensors import Array, Example, SignatureSpec, Tensors
+from server.tensors import Array, SignatureSpec, Tensors
 
 CLASSIFY_METHOD = "tensorflow/serving/classify"
 REGRESS_METHOD = "tensorflow/serving/regress"
@@ -121,16 +121,20 @@ class Servable(Protocol):
         """
         ...
 
-    async def classify(
-        self, signature: str, examples: Sequence[Example], context: Example | None
-    ) -> Classifications:
-        """Runs a signature that returns labels, scores or both per example; raises as `run`."""
+    async def classify(self, signature: str, examples: Array) -> Classifications:
+        """Runs a signature that gives examples labels, scores or both.
+
+        Args:
+            signature: A key of `signatures`; it has one input.
+            examples: Serialized Example messages as `bytes`, shape (examples,).
+
+        Raises:
+            ServingError: As `run`.
+        """
         ...
 
-    async def regress(
-        self, signature: str, examples: Sequence[Example], context: Example | None
-    ) -> Array:
-        """Runs a signature that returns one value per example; raises as `run`."""
+    async def regress(self, signature: str, examples: Array) -> Array:
+        """Runs a signature that gives each example one value; arguments as `classify`."""
         ...
 
 

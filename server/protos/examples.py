@@ -1,46 +1,95 @@
-"""Converts examples with named features to and from Example messages."""
+"""Examples of named features as serialized Example messages, which models take as they are.
 
-from collections.abc import Sequence
+A request may hold many examples: bytes are one object each, which Python's garbage collection never
+looks at.
+"""
+
+import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
-from server.tensors import Example, Feature
+from server.errors import invalid
+from server.protos.modules import load_protos
+from server.tensors import Array, Example
+from server.wire.examples import decode_examples
+from server.wire.limits import Limits
+from server.wire.strings import bytes_array
 
 _LISTS = {"bytes": "bytes_list", "float": "float_list", "int64": "int64_list"}
-_KINDS = {field: kind for kind, field in _LISTS.items()}
 
 
-def fill_input(message: Any, examples: Sequence[Example], context: Example | None) -> None:
-    """Writes examples and their shared context into an empty Input message."""
-    if context is None:
-        target = message.example_list.examples
-    else:
-        target = message.example_list_with_context.examples
-        _fill(message.example_list_with_context.context, context)
-    for example in examples:
-        _fill(target.add(), example)
+@dataclasses.dataclass(frozen=True)
+class SerializedExamples:
+    """A decoded `:classify` or `:regress` request.
+
+    Attributes:
+        signature_name: The signature to run.
+        examples: Serialized Example messages as `bytes`, shape (examples,).
+    """
+
+    signature_name: str
+    examples: Array
 
 
-def read_input(message: Any) -> tuple[list[Example], Example | None]:
-    """Returns the examples of an Input message, and the shared context or None."""
+def read_json_examples(body: bytes, limits: Limits) -> SerializedExamples:
+    """Reads the body of a `:classify` or `:regress` request; errors as `decode_examples`.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT if the examples become too large with their context.
+    """
+    asked = decode_examples(body, limits)
+    context = _serialize(asked.context) if asked.context is not None else b""
+    return SerializedExamples(
+        asked.signature_name, _joined(map(_serialize, asked.examples), context, limits)
+    )
+
+
+def read_input(message: Any, limits: Limits) -> Array:
+    """Returns the examples of an Input message, serialized.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT for no examples, too many, or too large ones.
+    """
+    context = b""
+    listed = message.example_list
     if message.WhichOneof("kind") == "example_list_with_context":
-        shared = message.example_list_with_context
-        return [_read(example) for example in shared.examples], _read(shared.context)
-    return [_read(example) for example in message.example_list.examples], None
+        listed = message.example_list_with_context
+        context = listed.context.SerializeToString()
+    limits.check_examples(len(listed.examples))
+    if not listed.examples:
+        raise invalid("Input is empty.")
+    return _joined((each.SerializeToString() for each in listed.examples), context, limits)
 
 
-def _fill(message: Any, example: Example) -> None:
+def fill_input(message: Any, examples: Array) -> None:
+    """Writes serialized examples into an empty Input message."""
+    add = message.example_list.examples.add
+    for example in examples:
+        add().MergeFromString(example)
+
+
+def _joined(examples: Iterable[bytes], context: bytes, limits: Limits) -> Array:
+    """Puts the context before each example.
+
+    Messages merge where they are concatenated: a feature of the example replaces the context's.
+    """
+    texts = list(examples)
+    if len(context) * len(texts) > limits.max_bytes:
+        raise invalid(
+            f"The context must take at most {limits.max_bytes} bytes, once per example. "
+            f"Received: {len(context)} bytes for {len(texts)} examples"
+        )
+    if context:
+        texts = [context + text for text in texts]
+    return bytes_array(texts, (len(texts),))
+
+
+def _serialize(example: Example) -> bytes:
+    message = load_protos().example.Example()
     features = message.features.feature
     message.features.SetInParent()
     for name, feature in example.items():
         entry = features[name]
         if feature.kind:
             getattr(entry, _LISTS[feature.kind]).value.extend(feature.values)
-
-
-def _read(message: Any) -> Example:
-    example = {}
-    for name, entry in message.features.feature.items():
-        field = entry.WhichOneof("kind")
-        values = list(getattr(entry, field).value) if field else []
-        example[name] = Feature(_KINDS.get(field, ""), values)
-    return example
+    return bytes(message.SerializeToString())

@@ -63,6 +63,7 @@ class Protos:
     regression: Any
     inference: Any
     inputs: Any
+    example: Any
     metadata: Any
     status: Any
     management: Any
@@ -117,6 +118,7 @@ def load_protos() -> Protos:
         regression=messages(f"{_APIS}/regression"),
         inference=messages(f"{_APIS}/inference"),
         inputs=messages(f"{_APIS}/input"),
+        example=messages("tensorflow/core/example/example"),
         metadata=messages(f"{_APIS}/get_model_metadata"),
         status=messages(f"{_APIS}/get_model_status"),
         management=messages(f"{_APIS}/model_management"),

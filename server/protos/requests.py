@@ -4,7 +4,7 @@ These functions know no engine, so another process can run them for large messag
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from server.errors import invalid
@@ -12,7 +12,6 @@ from server.protos.examples import read_input
 from server.protos.modules import load_protos
 from server.protos.tensors import fill_typed, to_array
 from server.tensors import DEFAULT_SIGNATURE, Array, DType
-from server.wire.examples import ExamplesRequest
 from server.wire.limits import Limits
 
 
@@ -117,7 +116,7 @@ class Task:
     method_name: str = ""
 
 
-def read_examples(kind: str, body: bytes, limits: Limits) -> tuple[list[Task], ExamplesRequest]:
+def read_examples(kind: str, body: bytes, limits: Limits) -> tuple[list[Task], Array]:
     """Reads a ClassificationRequest, RegressionRequest or MultiInferenceRequest.
 
     Args:
@@ -126,7 +125,7 @@ def read_examples(kind: str, body: bytes, limits: Limits) -> tuple[list[Task], E
         limits: Limits on the request.
 
     Returns:
-        The tasks and the examples. The examples have no signature name yet.
+        What is asked for, and the serialized examples.
     """
     protos = load_protos()
     module = {
@@ -139,23 +138,62 @@ def read_examples(kind: str, body: bytes, limits: Limits) -> tuple[list[Task], E
         tasks = [Task(target_of(task.model_spec), task.method_name) for task in message.tasks]
     else:
         tasks = [Task(target_of(message.model_spec))]
-    listed = message.input
-    with_context = listed.WhichOneof("kind") == "example_list_with_context"
-    held = listed.example_list_with_context if with_context else listed.example_list
-    limits.check_examples(len(held.examples))
-    examples, context = read_input(listed)
-    if not examples:
-        raise invalid("Input is empty.")
-    return tasks, ExamplesRequest("", examples, context)
+    return tasks, read_input(message.input, limits)
 
 
-def fill_classes(result: Any, count: int, classes: Array | None, scores: Array | None) -> None:
+@dataclasses.dataclass(frozen=True)
+class ExamplesResult:
+    """What one task's model answered.
+
+    Attributes:
+        target: The model asked for.
+        version: The version that answered.
+        classes: Labels and scores, if the task was to classify.
+        values: Values of shape (examples,), if it was to regress.
+    """
+
+    target: Target
+    version: int
+    classes: tuple[Array | None, Array | None] | None = None
+    values: Array | None = None
+
+
+def write_examples(kind: str, results: Sequence[ExamplesResult]) -> bytes:
+    """Writes a ClassificationResponse, RegressionResponse or MultiInferenceResponse.
+
+    Args:
+        kind: The message's name.
+        results: One result, or several for a MultiInferenceResponse.
+    """
+    protos = load_protos()
+    response: Any
+    if kind == "MultiInferenceResponse":
+        response = protos.inference.MultiInferenceResponse()
+        for result in results:
+            entry = response.results.add()
+            _fill_result(entry, "classification_result", "regression_result", result)
+    else:
+        module = protos.classification if kind[0] == "C" else protos.regression
+        response = getattr(module, kind)()
+        _fill_result(response, "result", "result", results[0])
+    return bytes(response.SerializeToString())
+
+
+def _fill_result(message: Any, classes: str, values: str, result: ExamplesResult) -> None:
+    fill_target(message.model_spec, result.target, result.version)
+    if result.classes is not None:
+        fill_classes(getattr(message, classes), *result.classes)
+    if result.values is not None:
+        fill_values(getattr(message, values), result.values)
+
+
+def fill_classes(result: Any, classes: Array | None, scores: Array | None) -> None:
     """Writes labels and scores, of shape (examples, classes), into a ClassificationResult."""
     labels = classes.tolist() if classes is not None else None
     values = scores.tolist() if scores is not None else None
-    for row in range(count):
+    for row, columns in enumerate(labels or values or []):
         entries = result.classifications.add().classes
-        for column in range(len((labels or values or [[]])[row])):
+        for column in range(len(columns)):
             entry = entries.add()
             if labels is not None:
                 entry.label = labels[row][column].decode(errors="replace")

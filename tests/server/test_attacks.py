@@ -71,8 +71,6 @@ BODIES = {
 }
 
 
-# Slow, because delays can be measured only if the cores are free.
-@pytest.mark.slow
 @pytest.mark.parametrize("name", BODIES)
 def test_an_expensive_body_delays_no_other_request(stub, name):
     verb, body, zipped, wanted = BODIES[name]
@@ -84,7 +82,6 @@ def test_an_expensive_body_delays_no_other_request(stub, name):
     assert set(statuses) <= wanted
 
 
-@pytest.mark.slow
 def test_an_expensive_answer_delays_no_other_request(stub):
     ids = b'{"table":"user","ids":[' + b",".join([b"7"] * 100_000) + b"]}"
     statuses = check_others_are_answered(stub, lambda _: post(stub, "/v1/models/m:lookup", ids, {}))
@@ -132,3 +129,12 @@ def test_a_head_that_is_too_large_is_answered(stub):
         answer = connection.recv(65536)
     assert answer.startswith(b"HTTP/1.1 431 ")
     assert b"Request head exceeds 32768 bytes" in answer
+
+
+def test_a_large_context_of_many_examples_is_refused(stub):
+    context = b'{"text":"' + b"a" * 1_000_000 + b'"}'
+    body = examples(b'{"age":1}', 10_000)[:-1] + b',"context":' + context + b"}"
+    reply = stub.ask("POST", "/v1/models/m:classify", body)
+    assert reply.status == 400
+    assert reply.error.startswith("The context must take at most 67108864 bytes")
+    assert peak_kb(stub.process.pid) < MEMORY_KB

@@ -1,8 +1,6 @@
 """TensorFlow Serving's PredictionService, for unchanged clients."""
 
-from typing import Any
-
-from server.dataplane.examples import check_classifies, check_regresses
+from server.dataplane.examples import EXAMPLES_WORK, check_classifies, check_regresses
 from server.dataplane.plane import RUN_SCOPES, permit_signature
 from server.dataplane.predict import rows_of
 from server.edge.grpc.exchange import GrpcEdge
@@ -10,22 +8,21 @@ from server.engines.base import CLASSIFY_METHOD, REGRESS_METHOD, ModelSpec, Serv
 from server.errors import Code, ServingError, invalid
 from server.protos.modules import load_protos
 from server.protos.requests import (
+    ExamplesResult,
     PredictMessage,
     Target,
     Task,
-    fill_classes,
     fill_target,
-    fill_values,
     parse,
     read_examples,
     read_predict,
     target_of,
+    write_examples,
     write_predict,
 )
 from server.protos.tensors import fill_signature
 from server.request import Request
 from server.tensors import Array, DType, SignatureSpec, Tensors, dtype_of_name
-from server.wire.examples import ExamplesRequest
 
 _NAME = "tensorflow.serving.PredictionService"
 _SIGNATURES = "signature_def"
@@ -73,33 +70,33 @@ class PredictionService:
         size = sum(array.nbytes for _, array in wanted.values())
         return await codec.run(size, "encode", write_predict, message.target, version, wanted)
 
-    async def _examples(
-        self, request: Request, kind: str, body: bytes
-    ) -> tuple[list[Task], ExamplesRequest]:
+    async def _examples(self, request: Request, kind: str, body: bytes) -> tuple[list[Task], Array]:
+        work = len(body) * _TENSOR_WORK
         tasks, examples = await self._plane.codec.run(
-            len(body) * _TENSOR_WORK, "decode", read_examples, kind, body, self._plane.limits
+            work, "decode", read_examples, kind, body, self._plane.limits
         )
         request.model = tasks[0].target.name if tasks else ""
-        request.rows = len(examples.examples)
+        request.rows = len(examples)
         return tasks, examples
+
+    async def _written(self, kind: str, results: list[ExamplesResult], examples: Array) -> bytes:
+        work = EXAMPLES_WORK * len(examples) * len(results)
+        return await self._plane.codec.run(work, "encode", write_examples, kind, results)
 
     async def _classify(self, request: Request, body: bytes) -> bytes:
         (task,), examples = await self._examples(request, "ClassificationRequest", body)
-        response = self._protos.classification.ClassificationResponse()
         async with self._plane.lease(spec_of(task.target)) as servable:
-            await _fill_classes(servable, task.target, examples, response)
-        return bytes(response.SerializeToString())
+            result = await _classes(servable, task.target, examples)
+        return await self._written("ClassificationResponse", [result], examples)
 
     async def _regress(self, request: Request, body: bytes) -> bytes:
         (task,), examples = await self._examples(request, "RegressionRequest", body)
-        response = self._protos.regression.RegressionResponse()
         async with self._plane.lease(spec_of(task.target)) as servable:
-            await _fill_values(servable, task.target, examples, response)
-        return bytes(response.SerializeToString())
+            result = await _values(servable, task.target, examples)
+        return await self._written("RegressionResponse", [result], examples)
 
     async def _multi_inference(self, request: Request, body: bytes) -> bytes:
         tasks, examples = await self._examples(request, "MultiInferenceRequest", body)
-        response = self._protos.inference.MultiInferenceResponse()
         if not tasks:
             raise invalid("A MultiInferenceRequest must have at least one task")
         if len({task.target.name for task in tasks}) > 1:
@@ -110,24 +107,17 @@ class PredictionService:
         for name in names:
             if names.count(name) > 1:
                 raise invalid(f"Duplicate evaluation of signature: {name}")
-        # One version answers all tasks, even if a newer one arrives meanwhile.
+        results = []
+        # One version answers all tasks, whatever comes meanwhile.
         async with self._plane.lease(spec_of(tasks[0].target)) as servable:
             for task in tasks:
-                result = response.results.add()
-                if task.method_name == CLASSIFY_METHOD:
-                    filled = self._protos.classification.ClassificationResponse()
-                    await _fill_classes(servable, task.target, examples, filled)
-                    result.classification_result.CopyFrom(filled.result)
-                elif task.method_name == REGRESS_METHOD:
-                    filled = self._protos.regression.RegressionResponse()
-                    await _fill_values(servable, task.target, examples, filled)
-                    result.regression_result.CopyFrom(filled.result)
-                else:
+                if task.method_name not in (CLASSIFY_METHOD, REGRESS_METHOD):
                     raise ServingError(
                         Code.UNIMPLEMENTED, f"Unsupported signature method_name: {task.method_name}"
                     )
-                result.model_spec.CopyFrom(filled.model_spec)
-        return bytes(response.SerializeToString())
+                ask = _classes if task.method_name == CLASSIFY_METHOD else _values
+                results.append(await ask(servable, task.target, examples))
+        return await self._written("MultiInferenceResponse", results, examples)
 
     async def _metadata(self, request: Request, body: bytes) -> bytes:
         message = parse(self._protos.metadata.GetModelMetadataRequest, body)
@@ -150,24 +140,16 @@ class PredictionService:
         return bytes(response.SerializeToString())
 
 
-async def _fill_classes(
-    servable: Servable, target: Target, examples: ExamplesRequest, response: Any
-) -> None:
-    name, rows = target.signature, examples.examples
-    check_classifies(servable, name)
-    found = await servable.classify(name, rows, examples.context)
-    fill_target(response.model_spec, target, servable.version)
-    fill_classes(response.result, len(rows), found.classes, found.scores)
+async def _classes(servable: Servable, target: Target, examples: Array) -> ExamplesResult:
+    check_classifies(servable, target.signature)
+    found = await servable.classify(target.signature, examples)
+    return ExamplesResult(target, servable.version, classes=(found.classes, found.scores))
 
 
-async def _fill_values(
-    servable: Servable, target: Target, examples: ExamplesRequest, response: Any
-) -> None:
-    name = target.signature
-    check_regresses(servable, name)
-    values = await servable.regress(name, examples.examples, examples.context)
-    fill_target(response.model_spec, target, servable.version)
-    fill_values(response.result, values)
+async def _values(servable: Servable, target: Target, examples: Array) -> ExamplesResult:
+    check_regresses(servable, target.signature)
+    values = await servable.regress(target.signature, examples)
+    return ExamplesResult(target, servable.version, values=values)
 
 
 def _signature(servable: Servable, name: str) -> SignatureSpec:

@@ -12,9 +12,10 @@ import orjson
 from server.engines.base import Classifications
 from server.engines.embedded.batching import Batcher, BatchOptions, batchable
 from server.engines.embedded.brief_runs import BriefRuns
+from server.engines.embedded.example_outputs import classifications, regressions
 from server.engines.embedded.worker_pool import WorkerPool
-from server.request import Request, current_request
-from server.tensors import Array, Example, SignatureSpec, Tensors
+from server.request import current_request
+from server.tensors import Array, SignatureSpec, Tensors
 
 # The signature that describes a model's tables.
 _STATS = "de_stats"
@@ -44,26 +45,6 @@ class LoadedModel(Protocol):
         self, signature: str, inputs: Tensors, seconds: float | None = None
     ) -> dict[str, Array]:
         """Runs a signature. With `seconds` the run ends after at most twice this time."""
-        ...
-
-    def classify(
-        self,
-        signature: str,
-        examples: Sequence[Example],
-        context: Example | None,
-        request: Request,
-    ) -> Classifications:
-        """Runs a classification signature before the request's deadline."""
-        ...
-
-    def regress(
-        self,
-        signature: str,
-        examples: Sequence[Example],
-        context: Example | None,
-        request: Request,
-    ) -> Array:
-        """Runs a regression signature before the request's deadline."""
         ...
 
     def close(self) -> None:
@@ -164,21 +145,20 @@ class LeasedVersion:
         self.hold()
         return await self._pool.run(timed, self.release)
 
-    async def classify(
-        self, signature: str, examples: Sequence[Example], context: Example | None
-    ) -> Classifications:
+    async def classify(self, signature: str, examples: Array) -> Classifications:
         """See `Servable.classify`."""
-        request = current_request()
-        return await self._timed(
-            lambda: self._model.classify(signature, examples, context, request)
-        )
+        return classifications(await self._run_examples(signature, examples), len(examples))
 
-    async def regress(
-        self, signature: str, examples: Sequence[Example], context: Example | None
-    ) -> Array:
+    async def regress(self, signature: str, examples: Array) -> Array:
         """See `Servable.regress`."""
+        return regressions(await self._run_examples(signature, examples), len(examples))
+
+    async def _run_examples(self, signature: str, examples: Array) -> Tensors:
         request = current_request()
-        return await self._timed(lambda: self._model.regress(signature, examples, context, request))
+        (name,) = self._model.signatures[signature].inputs
+        return await self._timed(
+            lambda: self._model.run(signature, {name: examples}, request.remaining())
+        )
 
     def damage(self) -> str:
         """Returns the damage that the check of the tables' files has found so far. Blocks."""

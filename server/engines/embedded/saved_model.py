@@ -13,22 +13,18 @@ import importlib.util
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from server.engines.base import Classifications
-from server.engines.embedded.example_outputs import classifications, regressions
 from server.engines.embedded.graph_session import GraphSession, Run
 from server.engines.embedded.steady_graphs import steady_signatures
-from server.errors import Code, ServingError, invalid
+from server.errors import Code, ServingError
 from server.protos.tensors import signatures_of
-from server.request import Request
 from server.tensors import (
     Array,
-    Example,
     SignatureSpec,
     Tensors,
     format_shape,
@@ -36,9 +32,7 @@ from server.tensors import (
 
 _LOG = logging.getLogger("server.models")
 _SERVE_TAG = "serve"
-# Examples to serialize before the deadline is checked again.
-_EXAMPLES_AT_ONCE = 256
-# TensorFlow's error codes have gRPC's numbers, which is the order of declaration here.
+# TensorFlow numbers the codes as gRPC does, in the order of their declaration here.
 _CODES = tuple(Code)
 _UNKNOWN_OP = re.compile(r"Op type not registered '(\w+)'")
 # Parts of TensorFlow's messages that name internals of the runtime and do not help a client.
@@ -152,63 +146,6 @@ class SavedModel:
             return {name: _array(value) for name, value in outputs.items()}
         except self._tf.errors.OpError as error:
             raise _run_error(error, spec, inputs) from error
-
-    def classify(
-        self,
-        signature: str,
-        examples: Sequence[Example],
-        context: Example | None,
-        request: Request,
-    ) -> Classifications:
-        """Runs a classification signature; see `LoadedModel.classify`."""
-        outputs = self._run_examples(signature, examples, context, request)
-        return classifications(outputs, len(examples))
-
-    def regress(
-        self,
-        signature: str,
-        examples: Sequence[Example],
-        context: Example | None,
-        request: Request,
-    ) -> Array:
-        """Runs a regression signature; see `LoadedModel.regress`."""
-        outputs = self._run_examples(signature, examples, context, request)
-        return regressions(outputs, len(examples))
-
-    def _run_examples(
-        self,
-        signature: str,
-        examples: Sequence[Example],
-        context: Example | None,
-        request: Request,
-    ) -> dict[str, Array]:
-        names = list(self.signatures[signature].inputs)
-        if len(names) != 1:
-            raise invalid(f"Expected one input Tensor. Received: {len(names)} inputs")
-        serialized = np.empty(len(examples), dtype=object)
-        # Concatenated messages merge: a feature of the example replaces the context's feature.
-        shared = self._serialize(context) if context is not None else b""
-        for index, example in enumerate(examples):
-            if index % _EXAMPLES_AT_ONCE == 0:
-                request.remaining()
-            serialized[index] = shared + self._serialize(example)
-        return self.run(signature, {names[0]: serialized}, request.remaining())
-
-    def _serialize(self, example: Example) -> bytes:
-        train = self._tf.train
-        features = {}
-        for name, feature in example.items():
-            if feature.kind == "bytes":
-                proto = train.Feature(bytes_list=train.BytesList(value=feature.values))
-            elif feature.kind == "float":
-                proto = train.Feature(float_list=train.FloatList(value=feature.values))
-            elif feature.kind == "int64":
-                proto = train.Feature(int64_list=train.Int64List(value=feature.values))
-            else:
-                proto = train.Feature()
-            features[name] = proto
-        message = train.Example(features=train.Features(feature=features))
-        return bytes(message.SerializeToString())
 
     def close(self) -> None:
         """Drops the model and its resources. No run may be active."""

@@ -6,8 +6,8 @@ import dataclasses
 import importlib.metadata
 import logging
 import random
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,12 +22,16 @@ from server.observability.metrics import Metrics
 from server.protos.examples import fill_input
 from server.protos.modules import Protos, load_protos
 from server.protos.tensors import fill_proto, to_array
-from server.tensors import Array, Example, SignatureSpec, Tensors
+from server.tensors import Array, SignatureSpec, Tensors
 
 _LOG = logging.getLogger("server.upstreams")
 # An upstream gets no requests for this many seconds after this many failures in a row.
 _BREAKER_FAILURES = 5
 _BREAKER_SECONDS = 2.0
+# Work on fewer examples runs in the event loop.
+_MANY = 1000
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,39 +244,27 @@ class UpstreamModel:
         response = await self._call("Predict", request, spec)
         return {name: to_array(proto) for name, proto in response.outputs.items()}
 
-    async def classify(
-        self, signature: str, examples: Sequence[Example], context: Example | None
-    ) -> Classifications:
+    async def classify(self, signature: str, examples: Array) -> Classifications:
         """See `Servable.classify`."""
+        request = self._engine.protos.classification.ClassificationRequest
+        response = await self._ask_examples("Classify", request, signature, examples)
+        return await _aside(len(examples), _classifications, response)
 
-        def request(version: int) -> Any:
-            message = self._engine.protos.classification.ClassificationRequest()
-            self._fill_spec(message, signature, version)
-            fill_input(message.input, examples, context)
-            return message
-
-        response = await self._call("Classify", request, self.signatures[signature])
-        rows = [list(each.classes) for each in response.result.classifications]
-        columns = len(rows[0]) if rows else 0
-        labels = np.empty((len(rows), columns), object)
-        for index, row in enumerate(rows):
-            labels[index] = [entry.label.encode() for entry in row]
-        scores = np.array([[entry.score for entry in row] for row in rows], np.float32)
-        return Classifications(labels, scores.reshape(len(rows), columns))
-
-    async def regress(
-        self, signature: str, examples: Sequence[Example], context: Example | None
-    ) -> Array:
+    async def regress(self, signature: str, examples: Array) -> Array:
         """See `Servable.regress`."""
+        request = self._engine.protos.regression.RegressionRequest
+        response = await self._ask_examples("Regress", request, signature, examples)
+        return await _aside(len(examples), _values, response)
+
+    async def _ask_examples(self, method: str, kind: Any, signature: str, examples: Array) -> Any:
+        filled = kind()
+        await _aside(len(examples), fill_input, filled.input, examples)
 
         def request(version: int) -> Any:
-            message = self._engine.protos.regression.RegressionRequest()
-            self._fill_spec(message, signature, version)
-            fill_input(message.input, examples, context)
-            return message
+            self._fill_spec(filled, signature, version)
+            return filled
 
-        response = await self._call("Regress", request, self.signatures[signature])
-        return np.array([each.value for each in response.result.regressions], np.float32)
+        return await self._call(method, request, self.signatures[signature])
 
     def release(self) -> None:
         """See `LeasedServable.release`: a model server holds its versions itself."""
@@ -294,3 +286,24 @@ class UpstreamModel:
                 raise self.spec.not_found() if error.code is Code.NOT_FOUND else error from None
         self.version = other.version
         return await self._engine.call(method, request(self.version), self.spec.name, self.version)
+
+
+async def _aside(examples: int, function: Callable[..., T], *arguments: Any) -> T:
+    """Runs work on examples: on a thread, from which Python takes turns, if there are many."""
+    if examples < _MANY:
+        return function(*arguments)
+    return await asyncio.to_thread(function, *arguments)
+
+
+def _classifications(response: Any) -> Classifications:
+    rows = [list(each.classes) for each in response.result.classifications]
+    columns = len(rows[0]) if rows else 0
+    labels = np.empty((len(rows), columns), object)
+    for index, row in enumerate(rows):
+        labels[index] = [entry.label.encode() for entry in row]
+    scores = np.array([[entry.score for entry in row] for row in rows], np.float32)
+    return Classifications(labels, scores.reshape(len(rows), columns))
+
+
+def _values(response: Any) -> Array:
+    return np.array([each.value for each in response.result.regressions], np.float32)

@@ -8,6 +8,7 @@ import numpy as np
 
 from server.engines.base import Classifications, ModelSpec, Servable, VersionState, VersionStatus
 from server.errors import Code, ServingError
+from server.protos.modules import load_protos
 from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
 
 Function = Callable[..., Mapping[str, np.ndarray]]
@@ -38,12 +39,21 @@ class NumpyServable:
     async def run(self, signature, inputs):
         return dict(self.functions[signature][1](**inputs))
 
-    async def classify(self, _signature, examples, _context):
-        scores = np.array([[e["age"].values[0]] for e in examples], np.float32)
-        return Classifications(None, scores)
+    async def classify(self, _signature, examples):
+        return Classifications(None, ages(examples).reshape(-1, 1))
 
-    async def regress(self, _signature, examples, _context):
-        return np.array([e["age"].values[0] / 2 for e in examples], np.float32)
+    async def regress(self, _signature, examples):
+        return ages(examples) / 2
+
+
+def ages(examples):
+    """Returns the value of the feature `age` of each example, at next to no cost."""
+    read = load_protos().example.Example.FromString
+    known = {}
+    for example in dict.fromkeys(examples.tolist()):
+        feature = read(example).features.feature["age"]
+        known[example] = [*feature.int64_list.value, *feature.float_list.value][0]
+    return np.array([known[example] for example in examples.tolist()], np.float32)
 
 
 class NumpyLease:
