@@ -146,7 +146,7 @@ def create_app(
 
 
 class _Application(FastAPI):
-    """FastAPI answers what keeps the gateway running; requests to models never come to it."""
+    """FastAPI answers health, metrics and versions. Requests to models never reach it."""
 
     front: ASGIApp
 
@@ -158,7 +158,7 @@ class _Application(FastAPI):
             await self.operate(scope, receive, send)
 
     async def operate(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request by FastAPI's routes."""
+        """Answers a request with FastAPI's routes."""
         await super().__call__(scope, receive, send)
 
 

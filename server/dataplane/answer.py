@@ -1,4 +1,4 @@
-"""What a request is answered with."""
+"""The answer to a request."""
 
 import dataclasses
 
@@ -14,11 +14,11 @@ class Answer:
     """An answer.
 
     Attributes:
-        body: The JSON text, or bytes of another media type; or the parts of them, each bytes or an
-            array of rank 1 and type uint8.
-        version: The model version that gave it, if one did.
-        media_type: What the body is; empty if there is none.
-        headers: More to tell beside the body.
+        body: JSON text, or bytes of another media type. Parts are sent one after the other, each
+            bytes or a uint8 array of rank 1.
+        version: The model version that answered; None if no version did.
+        media_type: The media type of the body; empty without a body.
+        headers: Further headers of the answer.
         status: The HTTP status.
     """
 

@@ -1,7 +1,7 @@
 """A process that decodes and encodes large bodies, and both ends of its socket.
 
-Tensors cross as raw bytes. Strings, which become an object each, are cut one by one in Python, so
-that the event loop gets the interpreter lock between them.
+Tensors cross as raw bytes. Strings become many Python objects, so Python cuts them one by one: the
+event loop can get the interpreter lock between two strings.
 """
 
 import io
@@ -107,7 +107,7 @@ def _too_large() -> ServingError:
 
 
 class _Pickler(pickle.Pickler):
-    """Writes strings of a tensor as one piece of bytes."""
+    """Packs the strings of a tensor as one bytes object."""
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, np.ndarray) and value.dtype == np.object_:

@@ -12,12 +12,12 @@ from server.tensors import SignatureSpec, TensorSpec
 from server.wire.examples import encode_classify, encode_regress
 from server.wire.media import PLAIN, Layout
 
-# An example costs so many times what a number of the same length in JSON does.
+# Decoding an example takes this many times as long as a JSON number of the same length.
 EXAMPLES_WORK = 16
 
 
 async def classify(plane: DataPlane, spec: ModelSpec, body: bytes, _: Layout = PLAIN) -> Answer:
-    """Answers a `:classify` request; errors as `decode_examples` and `Servable.classify`."""
+    """Answers a `:classify` request; raises as `read_json_examples` and `Servable.classify`."""
     request = await _decode(plane, body)
     async with plane.lease(spec) as servable:
         check_classifies(servable, request.signature_name)
@@ -29,7 +29,7 @@ async def classify(plane: DataPlane, spec: ModelSpec, body: bytes, _: Layout = P
 
 
 async def regress(plane: DataPlane, spec: ModelSpec, body: bytes, _: Layout = PLAIN) -> Answer:
-    """Answers a `:regress` request; errors as `decode_examples` and `Servable.regress`."""
+    """Answers a `:regress` request; raises as `read_json_examples` and `Servable.regress`."""
     request = await _decode(plane, body)
     async with plane.lease(spec) as servable:
         check_regresses(servable, request.signature_name)

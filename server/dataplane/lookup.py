@@ -141,7 +141,7 @@ def _table_signature(
 
 @functools.lru_cache(maxsize=256)
 def _queried(layout: Layout) -> LookupRequest:
-    """Returns what the query tells of a lookup whose body is ids alone."""
+    """Returns the request of a lookup whose body holds only ids."""
     return LookupRequest(
         table=layout.query.get("table", ""),
         ids=_NO_IDS,

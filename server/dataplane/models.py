@@ -42,12 +42,12 @@ async def metadata(plane: DataPlane, spec: ModelSpec) -> Answer:
 
 
 async def tables(plane: DataPlane, spec: ModelSpec, table: str | None) -> Answer:
-    """Answers with what is known of a model's tables.
+    """Answers with the description of a model's tables.
 
     Args:
         plane: Leases the model.
-        spec: The model asked for.
-        table: One table, or None for `{"tables": […]}` with all.
+        spec: The requested model.
+        table: The name of one table, or None for `{"tables": […]}` with all tables.
 
     Raises:
         ServingError: NOT_FOUND for an unknown table; see also `Engine.lease`.
@@ -63,7 +63,7 @@ async def tables(plane: DataPlane, spec: ModelSpec, table: str | None) -> Answer
 
 
 async def table_stats(servable: Servable) -> list[dict[str, Any]]:
-    """Returns what is known of a model's tables; errors as `Servable.run`."""
+    """Returns the descriptions of a model's tables; raises as `Servable.run`."""
     if STATS_SIGNATURE not in servable.signatures:
         return [_declared(servable, table) for table in table_names(servable.signatures)]
     outputs = await servable.run(STATS_SIGNATURE, {})

@@ -74,12 +74,12 @@ class DataPlane:
         """Answers one request.
 
         Args:
-            request: Its record.
-            scopes: The client's key must open one of these; any known key will do if empty.
-            read: Reads the body, and bounds the time of that. A request takes its place once the
-                body is there.
-            work: Makes the answer from the body, within the deadline.
-            gone: Waits until the client is gone; None if the transport cancels this task then.
+            request: The request's record.
+            scopes: The client's key needs one of these scopes; if empty, any known key is enough.
+            read: Reads the body, and limits the time for it. The request counts as running only
+                after its body has arrived.
+            work: Computes the answer from the body before the deadline.
+            gone: Waits until the client disconnects; None if the transport then cancels this task.
 
         Raises:
             ServingError: UNAUTHENTICATED, PERMISSION_DENIED, RESOURCE_EXHAUSTED,
@@ -149,9 +149,9 @@ class DataPlane:
 
 
 class Lease:
-    """A place at a model, and one of its versions: a `Servable` between entering and leaving.
+    """One of a model's running requests, and the version that answers it. Can be entered once.
 
-    Clients use models through it: scopes and limits hold for each run.
+    Inside the `with` block it is a `Servable` that checks scopes and limits before each run.
     """
 
     __slots__ = ("_plane", "_servable", "_spec")
@@ -159,7 +159,7 @@ class Lease:
     _servable: LeasedServable
 
     def __init__(self, plane: DataPlane, spec: ModelSpec) -> None:
-        """Makes the lease; nothing is taken yet."""
+        """Creates the lease without taking anything."""
         self._plane = plane
         self._spec = spec
 
@@ -167,7 +167,7 @@ class Lease:
         plane, spec = self._plane, self._spec
         servable = self._servable = await plane.engine.lease(spec)
         try:
-            # The model exists: names that no model has are not remembered.
+            # The model exists now: do not remember names of models that do not exist.
             plane.throttle.model_rate.count(spec.name)
             plane.throttle.model_places.enter(spec.name)
         except ServingError:
@@ -213,20 +213,20 @@ class Lease:
         return await self._servable.run(signature, inputs)
 
     async def classify(self, signature: str, examples: Array) -> Classifications:
-        """Classifies examples; errors as for `run`."""
+        """Classifies examples; raises as `run`."""
         permit_signature(signature)
         self._plane.limits.check_examples(len(examples))
         return await self._servable.classify(signature, examples)
 
     async def regress(self, signature: str, examples: Array) -> Array:
-        """Returns one value per example; errors as for `run`."""
+        """Returns one value per example; raises as `run`."""
         permit_signature(signature)
         self._plane.limits.check_examples(len(examples))
         return await self._servable.regress(signature, examples)
 
 
 def permit_signature(signature: str) -> None:
-    """Raises `ServingError` (PERMISSION_DENIED) if the client's key does not open a signature."""
+    """Raises `ServingError` (PERMISSION_DENIED) if the client's key lacks the signature's scope."""
     request = current_request()
     if request.scopes is not None:
         of_tables = signature.startswith(LOOKUP_PREFIX) or signature == STATS_SIGNATURE

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 
-# Answers usually take less than this: only slower ones pay for a task that watches the client, and
-# for a second timer.
+# Most answers take less than this many seconds. Only slower ones get a second timer, and a task
+# that watches the client.
 _LOOK_SECONDS = 0.02
 
 
@@ -16,8 +16,8 @@ class ClientGoneError(Exception):
 class Supervisor:
     """Cancels the task that enters it, and replaces the cancellation by its reason.
 
-    Cheaper than `asyncio.wait_for`, which starts a task for every request before Python 3.12, and
-    than a generator for each `with`. One timer does for most requests.
+    Cheaper than `asyncio.wait_for`, which starts a task per request before Python 3.12, and cheaper
+    than a generator-based context manager. Most requests need one timer.
     """
 
     __slots__ = (
@@ -47,12 +47,12 @@ class Supervisor:
         late: Callable[[], Exception],
         gone: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Bounds what follows, instead of what was bounded before.
+        """Limits the time of the rest of the block. Replaces an earlier limit.
 
         Args:
-            seconds: Time that it may take.
-            late: Makes the exception if it takes longer.
-            gone: Waits until the client is gone, which raises `ClientGoneError`; None if the
+            seconds: The time limit.
+            late: Creates the exception for a block that exceeds the limit.
+            gone: Waits until the client disconnects, which raises `ClientGoneError`. None if the
                 transport cancels the task itself.
         """
         now = self._loop.time()

@@ -122,7 +122,7 @@ class Servable(Protocol):
         ...
 
     async def classify(self, signature: str, examples: Array) -> Classifications:
-        """Runs a signature that gives examples labels, scores or both.
+        """Runs a signature that returns labels, scores or both per example.
 
         Args:
             signature: A key of `signatures`; it has one input.
@@ -134,12 +134,12 @@ class Servable(Protocol):
         ...
 
     async def regress(self, signature: str, examples: Array) -> Array:
-        """Runs a signature that gives each example one value; arguments as `classify`."""
+        """Runs a signature that returns one value per example; arguments as `classify`."""
         ...
 
 
 class LeasedServable(Servable, Protocol):
-    """A `Servable` as an engine leases it."""
+    """A `Servable` that an engine has leased."""
 
     def release(self) -> None:
         """Ends the lease."""
@@ -195,7 +195,7 @@ class Engine(Protocol):
         ...
 
     async def lease(self, spec: ModelSpec) -> LeasedServable:
-        """Leases the version that `spec` means at this moment; the caller releases it once.
+        """Leases the version that `spec` selects now. The caller releases it once.
 
         Raises:
             ServingError: NOT_FOUND if it does not serve, UNAVAILABLE while it is being loaded,

@@ -34,7 +34,7 @@ class Accounts:
         self._log_sample = log_sample
 
     def begin(self, request: Request) -> None:
-        """Counts a request that is being answered; `end` must follow."""
+        """Counts a request that has started; `end` must follow."""
         self._metrics.in_flight += 1
         if self.live is not None:
             request.sample = {}

@@ -1,7 +1,7 @@
 """A counter for the path that every request takes.
 
-prometheus_client's own takes a lock for each count, and another one to find the label values; this
-one is for a single event loop.
+prometheus_client's own counter takes a lock per count, and another lock to find the label values.
+This counter needs none, because only one event loop counts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,18 +12,18 @@ from prometheus_client.registry import Collector
 
 
 class LoopCounter(Collector):
-    """A counter that is counted up from one event loop only."""
+    """A counter for a single event loop."""
 
     def __init__(
         self, name: str, documentation: str, labels: Sequence[str], registry: CollectorRegistry
     ) -> None:
-        """Makes the counter, without values, and registers it.
+        """Creates the counter without values, and registers it.
 
         Args:
             name: The metric's name, without `_total`.
-            documentation: What it tells.
+            documentation: The metric's description.
             labels: Names of its labels.
-            registry: Where it is registered.
+            registry: The registry that exposes the counter.
         """
         self._name = name
         self._documentation = documentation
@@ -32,7 +32,7 @@ class LoopCounter(Collector):
         registry.register(self)
 
     def add(self, labels: tuple[str, ...], amount: float = 1.0) -> None:
-        """Counts up; `labels` are the values of the labels in order."""
+        """Adds an amount; `labels` are the values of the labels in order."""
         self._counts[labels] = self._counts.get(labels, 0.0) + amount
 
     def describe(self) -> Iterable[Metric]:

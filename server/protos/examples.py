@@ -1,7 +1,7 @@
-"""Examples of named features as serialized Example messages, which models take as they are.
+"""Examples of named features as serialized Example messages, which models accept unchanged.
 
-A request may hold many examples: bytes are one object each, which Python's garbage collection never
-looks at.
+A request may hold many examples. Python's garbage collector never visits `bytes`, so they hold up
+nobody.
 """
 
 import dataclasses

@@ -43,10 +43,10 @@ class Limits:
             )
 
     def check_tensors(self, tensors: Tensors) -> int:
-        """Returns the number of values in tensors.
+        """Counts the values in tensors.
 
         Raises:
-            ServingError: INVALID_ARGUMENT when there are too many values, or ranks.
+            ServingError: INVALID_ARGUMENT for too many values or dimensions.
         """
         values = 0
         for array in tensors.values():

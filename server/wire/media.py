@@ -20,9 +20,9 @@ class Media(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Layout:
-    """The form of a request, the one wanted for the answer, and the query's parameters.
+    """The request's format, the answer's format, and the query's parameters.
 
-    There is one object for all requests of a layout, see `layout_of`.
+    All requests of one layout share one object; see `layout_of`.
     """
 
     request: Media = Media.JSON

@@ -55,10 +55,10 @@ def _headers(dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[tuple[str, s
 def encode_raw(
     rows: Array, found: Found
 ) -> tuple[tuple[Array, Array], tuple[tuple[str, str], ...]]:
-    """Writes embeddings and found as bytes.
+    """Encodes embeddings and found flags as bytes.
 
     Returns:
-        Both as flat arrays of type uint8, which share the memory of the tensors where they can,
-        and the headers that tell them apart.
+        Both as flat uint8 arrays, which share the tensors' memory if possible, and the headers that
+        tell where the embeddings end.
     """
     return (octets(rows), octets(found)), _headers(rows.dtype, rows.shape)

@@ -64,7 +64,7 @@ def _strings(view: memoryview, count: int) -> Array:
 
 
 def octets(array: Array) -> Array:
-    """Returns a tensor's bytes as a flat array of type uint8, which shares its memory if it can."""
+    """Returns a tensor's bytes as a flat uint8 array, which shares its memory if possible."""
     if array.dtype.kind == "O":
         joined = b"".join(
             part for value in array.reshape(-1) for part in (_LENGTH.pack(len(value)), value)

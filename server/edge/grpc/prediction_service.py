@@ -108,7 +108,7 @@ class PredictionService:
             if names.count(name) > 1:
                 raise invalid(f"Duplicate evaluation of signature: {name}")
         results = []
-        # One version answers all tasks, whatever comes meanwhile.
+        # One version answers all tasks, even if a newer one arrives meanwhile.
         async with self._plane.lease(spec_of(tasks[0].target)) as servable:
             for task in tasks:
                 if task.method_name not in (CLASSIFY_METHOD, REGRESS_METHOD):

@@ -50,14 +50,14 @@ _FORMS = {_Label: '{"version": 2}', _Traffic: '{"weights": {"1": 95, "2": 5}}'}
 
 
 class Admin:
-    """The admin API. Every request needs a key of the scope `admin`."""
+    """The admin API. Every request needs a key with the scope `admin`."""
 
     def __init__(self, engine: RoutedEngine, keys: KeyRing | None) -> None:
-        """Makes the API.
+        """Creates the API.
 
         Args:
-            engine: What is administered.
-            keys: The keys; without them nothing is allowed.
+            engine: The engine to administer.
+            keys: The keys. Without keys it refuses everything.
         """
         self._engine = engine
         self._keys = keys

@@ -1,4 +1,4 @@
-"""One HTTP request as the data plane sees it: its body, and whether its client is still there."""
+"""Connects one HTTP request to the data plane: its body, and its client's disconnection."""
 
 import dataclasses
 import time
@@ -16,13 +16,13 @@ from server.request import Request
 
 @dataclasses.dataclass(frozen=True)
 class HttpBounds:
-    """What an HTTP request may be.
+    """Limits of an HTTP request.
 
     Attributes:
-        head_bytes: Largest head: path, query, and the headers' names and values.
-        body_bytes: Largest body, as sent.
-        inflated_bytes: Largest body after decompression.
-        body_seconds: Time that a client has to send its body.
+        head_bytes: Largest head in bytes: path, query, and the headers' names and values.
+        body_bytes: Largest body in bytes, as sent.
+        inflated_bytes: Largest body in bytes after decompression.
+        body_seconds: Seconds for a client to send its body.
     """
 
     head_bytes: int
@@ -32,7 +32,7 @@ class HttpBounds:
 
 
 class Exchange:
-    """Puts one request to the data plane."""
+    """Sends one request to the data plane."""
 
     __slots__ = ("_bounds", "_encoding", "_plane", "_receive", "more", "request")
 
@@ -44,14 +44,14 @@ class Exchange:
         encoding: bytes,
         receive: Receive,
     ) -> None:
-        """Makes the exchange.
+        """Creates the exchange.
 
         Args:
             plane: Answers the request.
-            bounds: What the body may be.
-            request: The record of the request.
-            encoding: How the body is compressed; empty if it is not.
-            receive: The ASGI channel of the body.
+            bounds: The limits.
+            request: The request's record.
+            encoding: The body's compression; empty for none.
+            receive: Receives the request's ASGI messages.
         """
         self.request = request
         #: Whether the client may still send more of the body.
@@ -64,7 +64,7 @@ class Exchange:
     def ask(
         self, scopes: Sequence[str], work: Callable[[bytes], Awaitable[Any]]
     ) -> Coroutine[Any, Any, Any]:
-        """Returns what `work` makes of the body; arguments and errors as `DataPlane.answer`."""
+        """Returns the result of `work` on the body; see `DataPlane.answer`."""
         return self._plane.answer(self.request, scopes, self._read, work, self._gone)
 
     async def _read(self, supervisor: Supervisor) -> bytes:
@@ -100,5 +100,5 @@ class Exchange:
 
 
 def too_large(bounds: HttpBounds, *, linger: bool) -> RefusedError:
-    """Returns the refusal of a body that is larger than it may be as sent."""
+    """Returns the refusal of a body that exceeds its limit as sent."""
     return RefusedError(413, f"Request body exceeds {bounds.body_bytes} bytes", linger=linger)

@@ -1,7 +1,6 @@
-"""The way in: what holds for each HTTP request before an API answers it, and after.
+"""The entry point of HTTP requests: their records, the rules for their heads, and their APIs.
 
-A request gets its record, its head is checked, and the API of its path answers it: one straight
-way without middleware, for every layer costs each request its time.
+Everything happens in one class instead of middleware, because each layer costs every request time.
 """
 
 import asyncio
@@ -38,17 +37,17 @@ _ALLOWED_ID = re.compile(rb"[A-Za-z0-9-]{1,64}")
 
 
 class Ask(Protocol):
-    """Puts the request to the data plane; see `DataPlane.answer`."""
+    """Sends the request to the data plane; see `DataPlane.answer`."""
 
     def __call__(
         self, scopes: Sequence[str], work: Callable[[bytes], Awaitable[Any]]
     ) -> Coroutine[Any, Any, Any]:
-        """Returns what `work` makes of the body."""
+        """Returns the result of `work` on the body."""
         ...
 
 
 class Api(Protocol):
-    """Answers the requests to the paths below a prefix."""
+    """Answers requests whose path begins with a prefix."""
 
     #: Headers of every answer.
     headers: RawHeaders
@@ -59,7 +58,7 @@ class Api(Protocol):
 
 
 class Front:
-    """ASGI application of several APIs."""
+    """ASGI application that sends each request to an API. Hides tracebacks from clients."""
 
     def __init__(
         self,
@@ -70,16 +69,16 @@ class Front:
         accounts: Accounts,
         lifecycle: Lifecycle,
     ) -> None:
-        """Makes the application.
+        """Creates the application.
 
         Args:
-            apis: The APIs by prefix of their paths, lower case; letter case is ignored. The first
-                one that fits takes the request.
-            others: Takes the requests that no API takes, if there can be any.
-            plane: Answers what the APIs ask.
-            bounds: What a request may be.
+            apis: APIs by prefix, in lower case; letter case is ignored. The first matching prefix
+                takes the request.
+            others: Takes the requests that no prefix matches; None if a prefix matches all.
+            plane: The data plane of the APIs.
+            bounds: The limits of a request.
             accounts: Counts and logs the requests.
-            lifecycle: Once it drains, answers ask clients to close their connections.
+            lifecycle: While it drains, answers ask clients to close their connections.
         """
         self._apis = tuple(apis.items())
         self._others = others
@@ -89,7 +88,7 @@ class Front:
         self._lifecycle = lifecycle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request; no traceback leaves it."""
+        """Answers one request."""
         if scope["type"] != "http":
             return
         begun = time.perf_counter()
@@ -107,7 +106,7 @@ class Front:
             stops = error_answer(503, "The gateway stops: try again", (CLOSE, ("retry-after", "1")))
             await self._send(request, stops, [], send)
         except Exception:
-            # The client learns the id, the log everything else.
+            # The client gets the id; the log gets everything else.
             LOG.exception("request failed", extra={"request_id": request.id})
             if not request.status:
                 failure = error_answer(500, f"Internal error. Request id: {request.id}")
@@ -171,7 +170,7 @@ class Front:
 
 
 def request_of(scope: Scope) -> Request:
-    """Returns the record of the request that `scope` belongs to."""
+    """Returns the record of the request in `scope`."""
     request: Request = scope[_KEY]
     return request
 
@@ -197,7 +196,7 @@ def _record(scope: Scope) -> Request:
 
 
 def _check_head(scope: Scope, request: Request, bounds: HttpBounds) -> bytes:
-    """Returns how the body is compressed.
+    """Checks the head; returns the body's compression.
 
     Raises:
         RefusedError: 431 for a head over a limit, 400 for one without exactly one Host (HTTP/1.1),

@@ -1,4 +1,4 @@
-"""Compressed request bodies, with a bound on what they become."""
+"""Compressed request bodies, with a limit on the decompressed size."""
 
 import asyncio
 import functools
@@ -6,24 +6,24 @@ import zlib
 
 from server.edge.http.refusal import RefusedError
 
-# A body may be several gzip members; millions of empty ones would only burn time.
+# A body may consist of several gzip members. Millions of empty ones would only waste time.
 _MAX_MEMBERS = 64
 _WINDOWS = {
     b"gzip": 16 + zlib.MAX_WBITS,
     b"x-gzip": 16 + zlib.MAX_WBITS,
-    # HTTP means zlib's format by this name.
+    # HTTP calls zlib's format `deflate`.
     b"deflate": zlib.MAX_WBITS,
 }
-# A piece of this size may become a thousand times larger, which takes milliseconds: others
-# must not wait for it.
+# A piece of this size may grow a thousand times, which takes milliseconds. Other requests must not
+# wait for it.
 _OFFLOAD_BYTES = 4096
 
 
 def encoding_of(header: bytes) -> bytes:
-    """Returns how a body is compressed, by its header `Content-Encoding`; empty if it is not.
+    """Returns a body's compression from its header `Content-Encoding`; empty for none.
 
     Raises:
-        RefusedError: It is compressed in another way than gzip or deflate.
+        RefusedError: 415 for another compression than gzip or deflate.
     """
     encoding = header.strip().lower()
     if encoding in (b"", b"identity"):
@@ -39,10 +39,10 @@ def encoding_of(header: bytes) -> bytes:
 
 
 class Inflater:
-    """Decompresses a stream of one or more members, up to a bound."""
+    """Decompresses a stream of one or more members, up to a limit."""
 
     def __init__(self, max_bytes: int, encoding: bytes) -> None:
-        """Makes the stream of an `encoding_of`; it becomes at most `max_bytes`."""
+        """Creates the stream; `encoding` comes from `encoding_of`."""
         self._name = encoding.decode()
         self._window = _WINDOWS[encoding]
         self._max_bytes = max_bytes
@@ -51,14 +51,14 @@ class Inflater:
         self._members = 1
 
     async def feed(self, data: bytes, *, last: bool) -> bytes:
-        """Returns what a piece becomes.
+        """Decompresses a piece.
 
         Args:
-            data: The piece.
-            last: Whether the stream ends with it.
+            data: The compressed bytes.
+            last: Whether the stream ends with this piece.
 
         Raises:
-            RefusedError: The bytes are not of the encoding, or become too many.
+            RefusedError: 400 for bytes of another format, 413 above the limit.
         """
         if len(data) < _OFFLOAD_BYTES:
             return self._inflate(data, last=last)
@@ -76,7 +76,7 @@ class Inflater:
                             400, f"Request body must be at most {_MAX_MEMBERS} {self._name} members"
                         )
                     self._stream = zlib.decompressobj(self._window)
-                # One byte over the bound is enough to know.
+                # One byte over the limit is enough to detect it.
                 piece = self._stream.decompress(data, self._left + 1)
                 self._left -= len(piece)
                 if self._left < 0:

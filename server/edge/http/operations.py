@@ -27,7 +27,7 @@ def operations_router(
 
     @router.get("/")
     async def alive() -> Response:
-        # KServe's first protocol asks here whether the server lives.
+        # KServe's first protocol checks here whether the server is alive.
         return JSONResponse({"status": "alive"})
 
     @router.get("/livez")

@@ -32,10 +32,10 @@ _HEADERS = (
 
 
 class Page:
-    """The page, and what it asks for."""
+    """The page and its data."""
 
     def __init__(self, live: LiveView, snapshots: Snapshots) -> None:
-        """Makes the page."""
+        """Creates the page."""
         self._live = live
         self._snapshots = snapshots
         #: Headers of every answer.

@@ -26,9 +26,9 @@ def bounded_protocol(seconds: float, max_bytes: int) -> type[asyncio.Protocol]:
     )
 
     class BoundedProtocol(HttpToolsProtocol):
-        """Closes connections that go beyond a bound.
+        """Closes connections that exceed a limit.
 
-        Most heads arrive in one piece: only others pay for a timer.
+        Most heads arrive in one piece. Only other heads get a timer.
         """
 
         _head_timer: asyncio.TimerHandle | None = None
@@ -48,7 +48,7 @@ def bounded_protocol(seconds: float, max_bytes: int) -> type[asyncio.Protocol]:
             super().data_received(data)
             cycle = self.cycle
             if cycle is not None and cycle.scope is self.scope:
-                # The head is complete: uvicorn made the cycle of it.
+                # The head is complete: uvicorn created the cycle from it.
                 if cycle is not self._begun:
                     self._begun = cycle
                     self._idle_bytes = 0

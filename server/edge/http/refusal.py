@@ -1,20 +1,20 @@
-"""Requests that HTTP itself refuses, before or while their body is read."""
+"""Refusals of requests by rules of HTTP, before or while the body is read."""
 
 
 class RefusedError(Exception):
-    """A refusal, with its HTTP status.
+    """The request breaks a rule of HTTP.
 
     Attributes:
         status: The HTTP status.
-        message: What the client is told.
-        close: Whether the connection is closed after the answer.
-        linger: Whether the client may go on sending for a while before that.
+        message: The error message for the client.
+        close: Whether the answer closes the connection.
+        linger: Whether the client may keep sending for a while before the connection closes.
     """
 
     def __init__(
         self, status: int, message: str, *, close: bool = True, linger: bool = False
     ) -> None:
-        """Makes the refusal."""
+        """Creates the refusal."""
         super().__init__(message)
         self.status = status
         self.message = message

@@ -1,4 +1,4 @@
-"""Answers on their way into ASGI, and the errors among them."""
+"""Sends answers as ASGI messages, and turns errors into answers."""
 
 import asyncio
 import functools
@@ -12,10 +12,10 @@ from server.errors import HTTP_STATUS, Code, ServingError
 RawHeaders = list[tuple[bytes, bytes]]
 
 CLOSE = ("connection", "close")
-# Larger bodies go out in pieces, each after the connection took the one before.
+# Larger bodies are sent in pieces. Each piece waits until the connection took the previous one.
 _PIECE_BYTES = 256 << 10
-# How much, and for how long, a refused client may go on sending before it is cut off. A
-# connection closed at once would be reset, and most clients would never see the answer.
+# How many bytes, and how many seconds, a refused client may keep sending. Closing the connection at
+# once would reset it, and most clients would never see the answer.
 _LINGER_BYTES = 64 << 20
 _LINGER_SECONDS = 2.0
 
@@ -35,9 +35,9 @@ async def send_answer(
 
     Args:
         answer: The answer.
-        added: Headers beside its own.
-        send: The ASGI channel.
-        linger: The channel of a refused client that still sends its body; None if it does not.
+        added: Further headers.
+        send: Sends the answer's ASGI messages.
+        linger: Receives what a refused client still sends; None if it sends nothing more.
 
     Returns:
         The size of the body in bytes.
@@ -86,13 +86,13 @@ async def _discard(receive: Receive) -> None:
 
 def error_answer(status: int, message: str, headers: Headers = ()) -> Answer:
     """Returns the answer `{"error": message}`."""
-    # A message may quote a client's lone surrogate, which has no UTF-8.
+    # A message may quote a lone surrogate from the client, which UTF-8 cannot encode.
     text = message.encode("utf-8", "replace").decode()
     return Answer(orjson.dumps({"error": text}), headers=headers, status=status)
 
 
 def serving_error_answer(error: ServingError) -> Answer:
-    """Returns the answer to a request that was refused with a public error."""
+    """Returns the answer for a public error."""
     headers: Headers = ()
     if error.retry_after is not None:
         headers = (("retry-after", str(max(1, round(error.retry_after)))),)

@@ -27,7 +27,7 @@ class V1:
     """TensorFlow Serving's API; parses paths itself, see `wire.paths`."""
 
     def __init__(self, plane: DataPlane, cors_origin: str) -> None:
-        """Makes the API; browsers may call from the origin, if one is given."""
+        """Creates the API. Browsers may call it from `cors_origin`, if one is given."""
         self._plane = plane
         #: Headers of every answer.
         self.headers: RawHeaders = []

@@ -22,7 +22,7 @@ class V2:
     """The Open Inference Protocol."""
 
     def __init__(self, plane: DataPlane, lifecycle: Lifecycle) -> None:
-        """Makes the API; `lifecycle` tells whether the gateway takes traffic."""
+        """Creates the API; `lifecycle` tells whether the gateway takes traffic."""
         self._plane = plane
         self._lifecycle = lifecycle
         #: Headers of every answer.

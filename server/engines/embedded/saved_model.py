@@ -32,7 +32,7 @@ from server.tensors import (
 
 _LOG = logging.getLogger("server.models")
 _SERVE_TAG = "serve"
-# TensorFlow numbers the codes as gRPC does, in the order of their declaration here.
+# TensorFlow's error codes have gRPC's numbers, which is the order of declaration here.
 _CODES = tuple(Code)
 _UNKNOWN_OP = re.compile(r"Op type not registered '(\w+)'")
 # Parts of TensorFlow's messages that name internals of the runtime and do not help a client.

@@ -267,7 +267,7 @@ class UpstreamModel:
         return await self._call(method, request, self.signatures[signature])
 
     def release(self) -> None:
-        """See `LeasedServable.release`: a model server holds its versions itself."""
+        """See `LeasedServable.release`. A model server keeps its versions itself."""
 
     def _fill_spec(self, message: Any, signature: str, version: int) -> None:
         message.model_spec.name = self.spec.name
@@ -289,7 +289,7 @@ class UpstreamModel:
 
 
 async def _aside(examples: int, function: Callable[..., T], *arguments: Any) -> T:
-    """Runs work on examples: on a thread, from which Python takes turns, if there are many."""
+    """Runs work on examples. Many examples are worked on in a thread."""
     if examples < _MANY:
         return function(*arguments)
     return await asyncio.to_thread(function, *arguments)
