@@ -90,7 +90,7 @@ def read_records(file: Path) -> list[bytes]:
 def _zeros(model: LoadedModel) -> Iterator[bool]:
     for signature in model.signatures.values():
         if signature.method_name not in (CLASSIFY_METHOD, REGRESS_METHOD):
-            with contextlib.suppress(ServingError):
+            with contextlib.suppress(ServingError, ValueError):
                 _run(model, signature.name, _inputs(signature))
                 yield True
 
