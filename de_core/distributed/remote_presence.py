@@ -39,7 +39,11 @@ def of_tables(name: str, devices: Sequence[str]) -> Callable[[], tf.Operation]:
     for index, device in enumerate(devices):
         with tf.device(device):
             variable = tf.compat.v1.Variable(
-                True, trainable=False, collections=[], name=f"{name}/present_{index}"
+                True,
+                trainable=False,
+                collections=[],
+                name=f"{name}/present_{index}",
+                use_resource=True,
             )
             # `is_variable_initialized` would log an error when the process exits.
             is_there = tf.raw_ops.VarIsInitializedOp(resource=variable.handle)

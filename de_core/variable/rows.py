@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -215,15 +215,18 @@ class Rows:
             return tf.reshape(rows, tf.shape(values))
         # The anchor is read once the rows are there: of two operations that become ready at once
         # TensorFlow would hand the lookup to another thread.
-        with tf.control_dependencies([values]):
-            anchors = self._anchor_tensors()
+        anchors = self._anchor_tensors([values])
         return library.de_embedding_anchor(anchors[0], keys, values) if anchors else values
 
-    def _anchor_tensors(self) -> list[tf.Tensor]:
-        """Returns what lookups in the current graph take as the anchor, or nothing."""
+    def _anchor_tensors(self, after: Sequence[tf.Tensor] = ()) -> list[tf.Tensor]:
+        """Returns what lookups in the current graph take as the anchor, or nothing.
+
+        Args:
+            after: Tensors that an anchor of this task is read after.
+        """
         if self._anchor is not None and self._anchor_variable is None:
             # Made while Keras inferred shapes, which it does without variables.
             self._anchor_variable = tensor_variable(self._anchor)
         if self._anchor_variable is None or strategy.is_outside_of_replicas():
             return []
-        return [anchor_tensor(self._anchor_variable, self._store.spec)]
+        return [anchor_tensor(self._anchor_variable, self._store, after)]

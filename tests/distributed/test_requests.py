@@ -72,9 +72,9 @@ def model(tables, features, *, remote, drawn=False):
     ]
 
 
-def crossings(target, tables, features):
+def crossings(target, tables, features, device):
     """Returns the number of tensors per step to and from the servers."""
-    with tf.Graph().as_default(), tf1.device("/job:worker/task:0"):
+    with tf.Graph().as_default(), tf1.device(device):
         train, _ = model(tables, features, remote=True, drawn=True)
         start = tf1.global_variables_initializer()
         options = tf1.RunOptions(output_partition_graphs=True)
@@ -92,14 +92,20 @@ def crossings(target, tables, features):
     return found
 
 
-def test_requests_do_not_grow_with_features_and_tables(target):
+@pytest.mark.parametrize("anchors_on_servers", [False, True])
+def test_requests_do_not_grow_with_features_and_tables(target, anchors_on_servers):
+    device = WORKER
+    if anchors_on_servers:
+        device = tf1.train.replica_device_setter(ps_tasks=SERVERS, worker_device=WORKER)
     # To a server: ids, ids again with the gradients, and the gradients. Back: rows and completion.
     for tables, features in ((1, 1), (1, 6), (4, 8)):
-        found = crossings(target, tables, features)
+        found = crossings(target, tables, features, device)
         assert len(found) == 2 * SERVERS
         for (source, _), tensors in found.items():
             # With one table, a lookup's ids and its gradient's ids are the same tensor.
             most = (2 if tables == 1 else 3) if source == WORKER else 2
+            if anchors_on_servers and source != WORKER:
+                most += -(-tables // SERVERS)  # the value of each anchor, which is empty
             assert tensors <= most, (tables, features)
 
 

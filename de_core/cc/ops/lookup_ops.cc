@@ -44,7 +44,7 @@ REGISTER_OP("DeEmbeddingAnchor")
     .Output("output: Tvalues")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("Tvalues: " DE_VALUE_TYPES)
-    .Attr("Tanchor: {resource, variant} = DT_RESOURCE")
+    .Attr("Tanchor: " DE_ANCHOR_TYPES " = DT_RESOURCE")
     .SetShapeFn([](InferenceContext* c) {
       c->set_output(0, c->input(2));
       return absl::OkStatus();
@@ -53,7 +53,8 @@ REGISTER_OP("DeEmbeddingAnchor")
 Returns `rows` unchanged and ties them to `anchor`, so that the gradient of the output with respect
 to the anchor is an IndexedSlices of `keys`.
 
-anchor: the table's anchor, or the token of a DeLoopAnchor.
+anchor: the table's anchor, its value, or the token of a DeLoopAnchor. An op that takes the anchor
+  itself runs where the anchor is.
 )doc");
 
 REGISTER_OP("DeTableExportBatch")

@@ -6,19 +6,21 @@
 namespace de::ops {
 
 REGISTER_OP("DeLoopAnchor")
-    .Input("anchor: resource")
+    .Input("anchor: Tanchor")
     .Output("token: variant")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("Tvalues: " DE_FLOAT_TYPES)
     .Attr("dim: int >= 1")
+    .Attr("Tanchor: {resource, " DE_FLOATS "} = DT_RESOURCE")
     .SetShapeFn([](InferenceContext* c) {
       c->set_output(0, c->Scalar());
-      return HandleOnly(c);
+      return absl::OkStatus();
     })
     .Doc(R"doc(
 Represents `anchor` inside a loop or a branch. TensorFlow sums gradients of a variant there by the
 variant's own rule. The rule of this token is to keep all gradients in a list.
 
+anchor: the table's anchor, or its value.
 token: scalar; an empty set of gradients.
 )doc");
 

@@ -28,7 +28,7 @@ REGISTER_OP("DeTablePool")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("T: {float, double}")
     .Attr("Tvalues: " DE_FLOAT_TYPES)
-    .Attr("Tanchor: list({resource, variant}) >= 0")
+    .Attr("Tanchor: list(" DE_ANCHOR_TYPES ") >= 0")
     .Attr("weighted: bool")
     .Attr("dim: int >= 1")
     .SetShapeFn([](InferenceContext* c) {
@@ -60,7 +60,7 @@ REGISTER_OP("DeTablePoolDots")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("T: {float, double}")
     .Attr("Tvalues: " DE_FLOAT_TYPES)
-    .Attr("Tanchor: list({resource, variant}) >= 0 = []")
+    .Attr("Tanchor: list(" DE_ANCHOR_TYPES ") >= 0 = []")
     .SetShapeFn([](InferenceContext* c) {
       c->set_output(0, c->input(1));
       return HandleOnly(c);

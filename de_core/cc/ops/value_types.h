@@ -5,6 +5,8 @@
 #define DE_FLOATS "float, double, half, bfloat16"
 #define DE_NUMBERS DE_FLOATS ", int8, int32, int64"
 
+/// An anchor, the token of a DeLoopAnchor, or the value of an anchor.
+#define DE_ANCHOR_TYPES "{resource, variant, " DE_FLOATS "}"
 /// Of rows that can be trained.
 #define DE_FLOAT_TYPES "{" DE_FLOATS "}"
 /// Of rows that can be added to.

@@ -1,0 +1,19 @@
+"""Models over tables on parameter servers train to the numbers of dense variables."""
+
+import pytest
+
+from tests.distributed.processes import PROGRAMS, result_of
+from tests.distributed.programs.models import MODELS
+
+
+@pytest.mark.parametrize(
+    "program", [["model_worker.py", "v2"], ["model_worker.py", "v1"], ["model_coordinator.py"]]
+)
+def test_models_train_as_over_dense_variables(cluster, program):
+    processes, (file, *arguments) = cluster(), program
+    processes.start("chief", PROGRAMS / file, *arguments)
+    found = result_of(processes.finish("chief", 500))
+    assert list(found) == [model.__name__ for model in MODELS]
+    for name, numbers in found.items():
+        assert numbers["difference"] < 1e-5, (name, numbers)
+        assert numbers["moved"] > 1e-3, (name, numbers)
