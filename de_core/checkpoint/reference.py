@@ -128,11 +128,11 @@ def extended(earlier: tf.Tensor, later: tf.Tensor) -> tf.Tensor:
     return tf.constant(np.concatenate([chains, later.numpy()[:, np.newaxis]], 1).reshape([-1, 2]))
 
 
-def resolved(reference: tf.Tensor, prefix: str) -> list[str]:
-    """Returns the paths of the files in a reference. Eager mode only.
+def resolved(reference: np.ndarray, prefix: str) -> list[str]:
+    """Returns the paths of the files in a reference.
 
     Args:
-        reference: The result of `made`.
+        reference: The value of the result of `made`.
         prefix: Current prefix of the checkpoint that contains the reference.
 
     Raises:
@@ -140,7 +140,7 @@ def resolved(reference: tf.Tensor, prefix: str) -> list[str]:
         tf.errors.DataLossError: A file is damaged, or its id differs from the reference.
     """
     found = []
-    for name, identity in reference.numpy().astype(str):
+    for name, identity in reference.astype(str):
         folder = paths.folder_of(prefix)
         candidates = [paths.join(folder, each) for each in _possible_names(name, prefix)]
         present = [each for each in candidates if tf.io.gfile.exists(each)]
@@ -213,7 +213,7 @@ def needed(prefix: str) -> list[tuple[str, ...]]:
     return [
         _possible_names(str(name), prefix)
         for made in _references(prefix).values()
-        for name in made.numpy()[:, 0].astype(str)
+        for name in made[:, 0].astype(str)
     ]
 
 
@@ -222,12 +222,12 @@ def _possible_names(name: str, prefix: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((name, own)))
 
 
-def _references(prefix: str) -> dict[str, tf.Tensor]:
+def _references(prefix: str) -> dict[str, np.ndarray]:
     # `load_checkpoint` treats every prefix on `ram://` as a directory.
     reader = tf.compat.v1.train.NewCheckpointReader(prefix)
     shapes = reader.get_variable_to_shape_map()
     return {
-        key: tf.constant(np.asarray(reader.get_tensor(key)))
+        key: np.asarray(reader.get_tensor(key))
         for key in sorted(shapes)
         if key.endswith(_KEYS) and len(shapes[key]) == 2
     }

@@ -119,7 +119,7 @@ class TableState(tf.Module):
         if restored.shape.rank != 2:
             return weights_file.restore(self.store, tf.unstack(restored))
         active = plan.current()
-        paths = reference.resolved(restored, self._restoring_from)
+        paths = reference.resolved(restored.numpy(), self._restoring_from)
         table_files.restore(self.store, paths, active.reading)
         active.restored[self.store] = restored
         return None

@@ -111,6 +111,44 @@ class TestWarmStart:
                 assert session.run(size) == 100
                 np.testing.assert_array_equal(session.run(rows), [[1, 1]])
 
+    @pytest.mark.parametrize("kind", ["checkpoint", "manager", "saver", "export", "published"])
+    def test_a_graph_begins_with_the_rows_of_other_checkpoints(self, tmp_path, kind):
+        path, v1 = str(tmp_path / "saved"), tf.compat.v1
+        if kind == "saver":
+            with tf.Graph().as_default(), v1.Session() as session:
+                old = de.get_variable("ws/user", dim=2)
+                fill = old.upsert(np.arange(100), np.full([100, 2], 1.0, np.float32))
+                session.run(v1.global_variables_initializer())
+                session.run(fill)
+                path = v1.train.Saver().save(session, path, global_step=1)
+        else:
+            path = self.written(kind, filled("ws/user", 1.0), path)
+        with tf.Graph().as_default(), v1.Session() as session:
+            new = de.get_variable("ws/user", dim=2, devices=["/CPU:0"] * 2)
+            begin, rows, size = de.warm_start(path, [new]), new.lookup(np.arange(100)), new.size()
+            session.run(v1.global_variables_initializer())
+            session.run(begin)
+            np.testing.assert_array_equal(session.run(rows), np.ones([100, 2]))
+            assert session.run(size) == 100
+
+    @staticmethod
+    def written(kind, table, path):
+        """Returns the path of what is written of a table in eager mode."""
+        if kind == "checkpoint":
+            return tf.train.Checkpoint(table=table).write(path)
+        if kind == "manager":
+            manager = de.checkpoint.Manager(tf.train.Checkpoint(table=table), path)
+            table.upsert([5], [[7.0, 7.0]])
+            manager.save()
+            table.upsert([5], [[1.0, 1.0]])
+            return manager.save()
+        module = tf.Module()
+        module.table = table
+        specs = [tf.TensorSpec([None], tf.int64)]
+        module.look = tf.function(table.lookup, input_signature=specs)
+        door = de.export if kind == "export" else de.publish
+        return str(door(module, path, module.look))
+
 
 def tensors(shards, name="user_embedding", dtype=np.float32, first=0):
     """Returns a table in the form of tfra's checkpoints, and its rows."""
