@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from de_core import checkpoint as checkpoints
 from de_core.base.checks import received
-from de_core.checkpoint import weights_file
+from de_core.checkpoint import saved_model_rows, weights_file
 from de_core.checkpoint.file_system import FileSystem
 from de_core.tables.sharded import ShardedTable
 from de_core.variable.graph import savers
@@ -52,6 +52,15 @@ class Persistence(FileSystem):
                 + received(var_list_with=self)
             )
         return super()._gather_saveables_for_checkpoint()  # type: ignore[misc]
+
+    def _checkpoint_adapter(self, path: str | None) -> None:
+        """Restores the rows of a SavedModel; TensorFlow calls it before it restores any child.
+
+        Args:
+            path: The checkpoint's prefix.
+        """
+        if self.checkpoint and path is not None:
+            saved_model_rows.restore(self._store, path)
 
     def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
         """Returns what TensorFlow shall save: the rows' bytes, or the tables as assets."""
