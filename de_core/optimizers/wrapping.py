@@ -12,6 +12,12 @@ from de_core.optimizers.targets import table_under
 from de_core.tables.sharded import ShardedTable
 
 
+def is_eager_outside() -> bool:
+    """Returns whether what is called here runs in eager mode in the end, be it in functions."""
+    with tf.init_scope():
+        return bool(tf.executing_eagerly())
+
+
 class Decaying:
     """The part of an optimizer that decays weights, but for some: mixed in before Keras's class."""
 
@@ -46,6 +52,16 @@ class Wrapping:
 
     inner_optimizer: Any
     _tables: list[ShardedTable]
+    _made_eagerly: bool
+
+    def _require_own_mode(self) -> None:
+        """Raises RuntimeError in a graph of TensorFlow 1 if the variables are of eager mode."""
+        if self._made_eagerly and not is_eager_outside():
+            raise RuntimeError(
+                "A Keras optimizer must be made in the graph of TensorFlow 1 that it trains in: "
+                "make it, and the one that it wraps, inside `with graph.as_default():`. Received: "
+                f"{type(self.inner_optimizer).__name__} with variables of eager mode."
+            )
 
     @property
     def _slots_number(self) -> tf.Tensor:

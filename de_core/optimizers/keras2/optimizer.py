@@ -16,7 +16,7 @@ from de_core.optimizers.keras2 import rules
 from de_core.optimizers.keras2.copies import Keras2Copies, LegacyCopies
 from de_core.optimizers.row_updates import RowUpdates
 from de_core.optimizers.targets import Targets, to_differentiate
-from de_core.optimizers.wrapping import Decaying, Wrapping
+from de_core.optimizers.wrapping import Decaying, Wrapping, is_eager_outside
 from de_core.tables.sharded import ShardedTable
 
 
@@ -60,6 +60,10 @@ class TablesAndOthers(Wrapping):
         )
         self._of_no_row: list[tf.Variable] = []
         self._tables = []
+        self._make_state()
+
+    def _make_state(self) -> None:
+        self._made_eagerly = is_eager_outside()
         with tf.init_scope():
             self.slots_id = tf.Variable(secrets.randbits(60), dtype=tf.int64, trainable=False)
             self.u_product = tf.Variable(1.0, trainable=False)
@@ -95,7 +99,9 @@ class TablesAndOthers(Wrapping):
         Raises:
             TypeError: A table's values are no floating-point numbers.
             ValueError: There is no gradient at all.
+            RuntimeError: It was made in eager mode, and a graph of TensorFlow 1 is being built.
         """
+        self._require_own_mode()
         targets = Targets.of_pairs(grads_and_vars)
         for _, table in targets.trained:
             self._add_table(table)
@@ -258,8 +264,18 @@ class Keras2LegacyOptimizer(TablesAndOthers, tf_keras.optimizers.legacy.Optimize
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for name in ("inner_optimizer", "slots_id", "u_product", "_rejected"):
-            self._track_trackable(getattr(self, name), name)
+        self._track_trackable(self.inner_optimizer, "inner_optimizer")
+
+    def _make_state(self) -> None:
+        super()._make_state()
+        for name in ("slots_id", "u_product", "_rejected"):
+            self._track_trackable(getattr(self, name), name, overwrite=True)
+
+    def _require_own_mode(self) -> None:
+        """Makes the variables of an unused optimizer anew in a graph of TensorFlow 1."""
+        if self._made_eagerly and not self._tables and not is_eager_outside():
+            self._make_state()  # the wrapped optimizer makes its own when it is first used
+        super()._require_own_mode()
 
     def _add_table(self, table: ShardedTable) -> None:
         known = len(self._of_no_row)

@@ -20,7 +20,7 @@ from de_core.optimizers.keras3.copies import KerasCopies
 from de_core.optimizers.keras3.rowwise_adagrad import RowwiseAdagrad
 from de_core.optimizers.row_updates import RowUpdates
 from de_core.optimizers.targets import Targets, anchor_of
-from de_core.optimizers.wrapping import Decaying, Wrapping
+from de_core.optimizers.wrapping import Decaying, Wrapping, is_eager_outside
 from de_core.tables.sharded import ShardedTable
 
 
@@ -66,6 +66,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
             None if self._copies is None else RowUpdates(optimizer, self._copies, self.bp_v2)
         )
         self._tables: list[ShardedTable] = []
+        self._made_eagerly = is_eager_outside()
         self._accumulation: Accumulation | None = None
         self._slots_id = _slots_id_variable()
         self._track_variable(self._slots_id)
@@ -77,7 +78,11 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
 
         Args:
             variables: All trainable variables, anchors included.
+
+        Raises:
+            RuntimeError: It was made in eager mode, and a graph of TensorFlow 1 is being built.
         """
+        self._require_own_mode()
         if self.built:
             return
         dense = self._build_others(variables)

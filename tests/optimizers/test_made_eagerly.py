@@ -1,0 +1,54 @@
+"""Optimizers that are made in eager mode and used in a graph of TensorFlow 1."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+v1 = tf.compat.v1
+
+
+def trained(optimizer):
+    """Returns a dense variable and rows, all 1, after a step by gradients of 2 and 1."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        dense = tf.Variable(tf.ones([2]))
+        table = de.get_variable("users", dim=2, initializer=1.0)
+        loss = tf.reduce_sum(dense**2) + tf.reduce_sum(table.lookup(tf.constant([1, 2], tf.int64)))
+        variables = [dense, *table.trainable_variables]
+        pairs = list(zip(tf.gradients(loss, variables), variables, strict=True))
+        step, rows = optimizer.apply_gradients(pairs), table.lookup(tf.constant([1], tf.int64))
+        session.run(v1.global_variables_initializer())
+        session.run(step)
+        return session.run([dense, rows])
+
+
+def test_optimizers_of_tensorflow_1_make_their_variables_in_the_graph():
+    optimizer = de.DynamicEmbeddingOptimizer(v1.train.GradientDescentOptimizer(0.25))
+    dense, rows = trained(optimizer)
+    np.testing.assert_array_equal(dense, [0.5, 0.5])
+    np.testing.assert_array_equal(rows, [[0.75, 0.75]])
+
+
+def test_keras_3_is_refused_with_the_remedy():
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.25))
+    with pytest.raises(RuntimeError, match=r"made in the graph.*Received: SGD with variables of"):
+        trained(optimizer)
+
+
+def test_tf_keras_makes_what_it_can_anew():
+    tf_keras = pytest.importorskip("tf_keras")
+    with pytest.raises(RuntimeError, match=r"made in the graph.*Received: SGD with variables of"):
+        trained(de.DynamicEmbeddingOptimizer(tf_keras.optimizers.SGD(0.25)))
+    optimizer = de.DynamicEmbeddingOptimizer(tf_keras.optimizers.legacy.SGD(0.25))
+    dense, rows = trained(optimizer)
+    np.testing.assert_array_equal(dense, [0.5, 0.5])
+    np.testing.assert_array_equal(rows, [[0.75, 0.75]])
+    table, used = de.Variable(dim=2), de.DynamicEmbeddingOptimizer(tf_keras.optimizers.legacy.SGD())
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(table.lookup([1]))
+    [anchor] = table.trainable_variables
+    used.apply_gradients([(tape.gradient(loss, anchor), anchor)])
+    with pytest.raises(RuntimeError, match="made in the graph"):
+        trained(used)
