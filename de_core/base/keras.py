@@ -73,6 +73,11 @@ def only_builds(ids: Any) -> bool:
     """
     if not ids.dtype.is_floating or not tf.is_symbolic_tensor(getattr(ids, "values", ids)):
         return False
+    return is_building()
+
+
+def is_building() -> bool:
+    """Returns whether Keras runs a model for the shapes alone, on placeholders."""
     if not LEGACY:
         with keras.SymbolicScope() as scope:
             return scope.original_scope is not None

@@ -43,8 +43,9 @@ def export(
             by signature name. None makes `serving_default` from the model's own call.
         version: Number of the version; None for the newest number plus one.
         inputs: Inputs for the call of a subclassed Keras model or a module: a `tf.TensorSpec`, or a
-            list or dict of them. Not needed for functional and `Sequential` models, and for
-            subclassed tf_keras models that were already called. A ragged input,
+            list or dict of them. Not needed for functional and `Sequential` models, for subclassed
+            tf_keras models that were already called, and for subclassed Keras 3 models that were
+            already called if all inputs are dense ids of tables. A ragged input,
             `tf.RaggedTensorSpec`, becomes the inputs `<name>_values` and `<name>_row_lengths`,
             int64. A `tf.SparseTensorSpec` becomes `<name>_indices`, `<name>_values` and
             `<name>_dense_shape`.

@@ -8,8 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.base.keras import keras
-from de_core.exports import components
+from de_core.base.keras import LEGACY, keras
+from de_core.exports import called_inputs, components
 
 SERVING_DEFAULT = "serving_default"
 
@@ -108,9 +108,10 @@ def _keras_inputs(model: Any) -> Any:
 
 
 def _specs_of_call(model: Any) -> Any:
-    """Returns the specs that tf_keras stored at a subclassed model's first call, or None."""
-    save_spec = getattr(model, "save_spec", None)
-    arguments = None if save_spec is None else save_spec()
+    """Returns the specs of a subclassed model's first call, or None."""
+    if not LEGACY:
+        return called_inputs.specs_of(model)
+    arguments = model.save_spec()
     return arguments[0][0] if arguments is not None and len(arguments[0]) == 1 else None
 
 

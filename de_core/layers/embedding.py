@@ -15,7 +15,7 @@ from de_core.layers import combining, masking, revival, table_arguments
 from de_core.lookup.lookup import embedding_lookup, embedding_lookup_unique
 from de_core.lookup.segments import Segments, by_last_dimension, flat_values, with_outer_dimensions
 from de_core.tables import initial_rows
-from de_core.tables.keys_and_values import placeholder_keys
+from de_core.tables.keys_and_values import note_kind, placeholder_keys
 from de_core.tables.spec import KEY_DTYPES
 from de_core.variable.variable import Variable
 
@@ -283,8 +283,9 @@ class Embedding(keras.layers.Layer):
         if not isinstance(ids, (tf.RaggedTensor, tf.SparseTensor)) and not is_symbolic(ids):
             ids = tf.convert_to_tensor(ids)
         if not is_symbolic(ids) and only_builds(ids):
-            return placeholder_keys(ids, self.table.key_dtype)
+            return placeholder_keys(ids, self.table)
         self._check_dtype(ids)
+        note_kind(_kind(ids), self.table)
         self._warn_of_padding(ids)
         return tf.cast(ids, self.table.key_dtype)
 

@@ -119,6 +119,7 @@ def _looked_up(
 
 def _unique_rows(variable: Variable, ids: Any, max_norm: float | None) -> Any:
     if isinstance(ids, tf.RaggedTensor):
+        keys_and_values.note_kind("ragged", variable)
         return ids.with_flat_values(_unique_rows(variable, ids.flat_values, max_norm))
     ids = keys_and_values.checked_keys(ids, variable)
     unique, places = tf.unique(tf.reshape(ids, [-1]))

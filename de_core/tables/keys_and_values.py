@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from de_core.base.keras import only_builds
+from de_core.base.keras import is_building, only_builds
+
+_watching: contextvars.ContextVar[list[tuple[Any, Any]]] = contextvars.ContextVar("de_core_ids")
 
 
 def checked_keys(keys: Any, table: Any) -> tf.Tensor:
@@ -24,17 +29,43 @@ def checked_keys(keys: Any, table: Any) -> tf.Tensor:
         TypeError: `keys` have another dtype.
     """
     if tf.is_tensor(keys) and only_builds(keys):
-        return placeholder_keys(keys, table.key_dtype)
+        return placeholder_keys(keys, table)
+    note_kind("dense", table)
     return converted("keys", keys, table.key_dtype, table.name)
 
 
-def placeholder_keys(ids: Any, key_dtype: tf.DType) -> Any:
+def note_kind(kind: str, table: Any) -> None:
+    """Remembers that a table was asked for ids of a kind.
+
+    Args:
+        kind: "dense", "ragged" or "sparse".
+        table: The `Variable`.
+    """
+    kinds = table._store.kinds_of_ids
+    if kind not in kinds and not is_building():
+        kinds.add(kind)
+
+
+@contextlib.contextmanager
+def watched_placeholders() -> Iterator[list[tuple[Any, Any]]]:
+    """Yields a list of the pairs (placeholder, `Variable`) that are looked up in the block."""
+    seen: list[tuple[Any, Any]] = []
+    token = _watching.set(seen)
+    try:
+        yield seen
+    finally:
+        _watching.reset(token)
+
+
+def placeholder_keys(ids: Any, table: Any) -> Any:
     """Returns keys with the shape of Keras's placeholder ids (see `only_builds`).
 
     Args:
         ids: Dense, sparse or ragged placeholders of floats.
-        key_dtype: The table's key dtype.
+        table: The `Variable`.
     """
+    _watching.get([]).append((ids, table))
+    key_dtype = table.key_dtype
     if isinstance(ids, tf.SparseTensor):
         return ids.with_values(tf.zeros_like(ids.values, key_dtype))
     return tf.ragged.map_flat_values(lambda flat: tf.zeros_like(flat, key_dtype), ids)

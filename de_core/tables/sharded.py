@@ -109,6 +109,8 @@ class ShardedTable:
         self.presence: Callable[[], tf.Operation] | None = None
         #: Called with the keys [n] of each optimizer step.
         self.on_update: Callable[[tf.Tensor], Any] | None = None
+        #: Kinds of ids that were looked up: "dense", "ragged" and "sparse".
+        self.kinds_of_ids: set[str] = set()
         #: The publications of these tables, by directory.
         self.publications: dict[str, Any] = {}
         self.router = router

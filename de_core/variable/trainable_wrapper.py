@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from de_core.base.checks import received
+from de_core.tables.keys_and_values import note_kind
 from de_core.variable.anchor import table_of, tensor_variable
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def lookup_rows(params: Variable, ids: Any, max_norm: float | None) -> Any:
     if isinstance(max_norm, numbers.Real) and not max_norm > 0:
         raise ValueError(f"`max_norm` must be None or above 0. {received(max_norm=max_norm)}")
     if isinstance(ids, tf.RaggedTensor):
+        note_kind("ragged", params)
         return ids.with_flat_values(lookup_rows(params, ids.flat_values, max_norm))
     rows = params.lookup(ids)
     return rows if max_norm is None else tf.clip_by_norm(rows, max_norm, axes=[-1])

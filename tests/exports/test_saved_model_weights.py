@@ -73,7 +73,7 @@ def test_another_process_loads_a_compiled_model_of_tf_keras_and_its_weights(tmp_
         done = subprocess.run(
             [sys.executable, "-c", program, str(tmp_path)],
             cwd=ROOT, env={**os.environ, "TF_USE_LEGACY_KERAS": "1"},
-            capture_output=True, text=True, timeout=300, check=False,
+            capture_output=True, text=True, timeout=900, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-3000:]
 

@@ -1,0 +1,123 @@
+"""Finds out what a subclassed model of Keras 3 was called with.
+
+Keras 3 keeps the shapes of that call, not the dtypes. A table knows the dtype of its keys. So the
+model is run on placeholders, as Keras does to build it. An input has the keys' dtype if it reaches
+a lookup through operations whose input and output are of one dtype.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base.checks import received
+from de_core.base.keras import keras
+from de_core.tables.keys_and_values import watched_placeholders
+
+
+def specs_of(model: Any) -> Any:
+    """Returns the specs of a model's only input structure, or None if Keras has no shapes of it.
+
+    Args:
+        model: A built `keras.Model` of Keras 3.
+
+    Returns:
+        A nest of `tf.TensorSpec`s, whose batch dimension is None.
+
+    Raises:
+        ValueError: The dtype of an input, or whether it is dense, cannot be known.
+    """
+    shapes = (model.get_build_config() or {}).get("input_shape")
+    if shapes is None:
+        return None
+    shapes = _plain(shapes)
+    flat = tf.nest.flatten(shapes)
+    dtypes = _dtypes(model, shapes)
+    unknown = [spec.shape for spec, dtype in zip(flat, dtypes, strict=True) if dtype is None]
+    if unknown:
+        raise _unknown(model, "dtype", f"of the inputs of shapes {unknown}")
+    specs = [tf.TensorSpec(each.shape, dtype) for each, dtype in zip(flat, dtypes, strict=True)]
+    return tf.nest.pack_sequence_as(shapes, specs)
+
+
+def _dtypes(model: Any, shapes: Any) -> list[tf.DType | None]:
+    """Returns the dtypes of the inputs that tables see, and None for others."""
+    found: list[list[Any]] = []
+
+    @tf.function(autograph=False)
+    def run(*inputs: tf.Tensor) -> None:
+        with keras.StatelessScope(), keras.SymbolicScope(), watched_placeholders() as seen:
+            model(tf.nest.pack_sequence_as(shapes, inputs), training=False)
+        for tensor in inputs:
+            found.append([table for ids, table in seen if _is_of_one_dtype(ids, tensor)])
+
+    floats = tf.as_dtype(model.input_dtype)
+    try:
+        run.get_concrete_function(
+            *(tf.TensorSpec(each.shape, floats) for each in tf.nest.flatten(shapes))
+        )
+    except (TypeError, ValueError, tf.errors.OpError) as error:
+        raise _unknown(model, "dtype", f"because it fails on placeholders: {error}") from error
+    return [_dtype_of(model, tables) for tables in found]
+
+
+def _dtype_of(model: Any, tables: list[Any]) -> tf.DType | None:
+    for table in tables:
+        kinds = table._store.kinds_of_ids
+        if kinds != {"dense"}:
+            seen = " and ".join(sorted(kinds)) or "no"
+            raise _unknown(model, "kind", f"of an input: table {table.name!r} saw {seen} ids")
+    dtypes = {table.key_dtype for table in tables}
+    if tf.int32 in dtypes:  # which layers over tables of int64 take too
+        return tf.int32
+    return dtypes.pop() if dtypes else None
+
+
+def _is_of_one_dtype(ids: Any, source: tf.Tensor) -> bool:
+    """Returns whether ids are computed from a tensor by operations that keep the dtype."""
+    waiting, met = [ids] if isinstance(ids, tf.Tensor) else [], set()
+    while waiting:
+        tensor = waiting.pop()
+        if tensor is source:
+            return True
+        operation = tensor.op
+        if operation.name in met or operation.graph is not source.graph:
+            continue
+        met.add(operation.name)
+        waiting.extend(_of_the_dtype(operation))
+    return False
+
+
+def _of_the_dtype(operation: tf.Operation) -> list[tf.Tensor]:
+    """Returns the inputs of an operation that its definition gives the dtype of its output."""
+    definition = operation.op_def
+    attribute = definition.output_arg[0].type_attr if len(definition.output_arg) == 1 else ""
+    inputs = iter(operation.inputs)
+    found: list[tf.Tensor] = []
+    for argument in definition.input_arg if attribute else ():
+        if argument.type_list_attr:
+            return []
+        count = operation.get_attr(argument.number_attr) if argument.number_attr else 1
+        tensors = [next(inputs) for _ in range(count)]
+        found.extend(tensors if argument.type_attr == attribute else ())
+    return found
+
+
+def _plain(shapes: Any) -> Any:
+    """Returns a nest of `tf.TensorSpec`s for one of shapes; the batch dimension is None."""
+    if shapes is None:
+        return tf.TensorSpec(None)
+    if isinstance(shapes, dict):
+        return {name: _plain(each) for name, each in shapes.items()}
+    if all(each is None or isinstance(each, int) for each in shapes):
+        return tf.TensorSpec([None, *shapes[1:]] if shapes else [])
+    return [_plain(each) for each in shapes]
+
+
+def _unknown(model: Any, what: str, why: str) -> ValueError:
+    return ValueError(
+        f"The {what} of each input of a subclassed model must be known: pass `inputs`, for example "
+        "inputs={'user': tf.TensorSpec([None], tf.int64)}, or `signatures`. "
+        f"{received(model=type(model).__name__)[:-1]}, {why}."
+    )
