@@ -1,7 +1,7 @@
-"""Rows that a SavedModel keeps as assets, for who restores its variables.
+"""Restores a table's rows from the assets of a SavedModel.
 
 tf_keras's `load_weights` takes the directory of a SavedModel and restores the checkpoint of its
-variables. That checkpoint holds no rows.
+variables. This checkpoint holds no rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def restore(store: ShardedTable, prefix: str) -> None:
 
     Args:
         store: The table.
-        prefix: Of the checkpoint that TensorFlow is restoring.
+        prefix: The prefix of the checkpoint that TensorFlow is restoring.
 
     Raises:
         ValueError: The SavedModel has no table of this name, or a graph is being built.

@@ -1,8 +1,8 @@
-"""Finds out what a subclassed model of Keras 3 was called with.
+"""Finds the specs of the inputs that a subclassed model of Keras 3 was called with.
 
-Keras 3 keeps the shapes of that call, not the dtypes. A table knows the dtype of its keys. So the
-model is run on placeholders, as Keras does to build it. An input has the keys' dtype if it reaches
-a lookup through operations whose input and output are of one dtype.
+Keras 3 keeps the shapes of the first call, but not the dtypes. A table knows the dtype of its keys.
+So we run the model on placeholders, as Keras does to build it. An input has the dtype of the keys
+if it reaches a lookup through operations whose inputs and outputs have the same dtype.
 """
 
 from __future__ import annotations

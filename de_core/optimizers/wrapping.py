@@ -13,7 +13,7 @@ from de_core.tables.sharded import ShardedTable
 
 
 def is_eager_outside() -> bool:
-    """Returns whether what is called here runs in eager mode in the end, be it in functions."""
+    """Returns whether this runs in eager mode, or in a function that eager code calls."""
     with tf.init_scope():
         return bool(tf.executing_eagerly())
 

@@ -222,7 +222,7 @@ class Rows:
         """Returns what lookups in the current graph take as the anchor, or nothing.
 
         Args:
-            after: Tensors that an anchor of this task is read after.
+            after: Read an anchor of this task after these tensors.
         """
         if self._anchor is not None and self._anchor_variable is None:
             # Made while Keras inferred shapes, which it does without variables.

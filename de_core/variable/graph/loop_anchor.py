@@ -1,13 +1,13 @@
-"""What a lookup takes as its anchor, wherever it runs.
+"""Chooses the tensor that a lookup takes as its anchor.
 
 TensorFlow adds gradients up in a loop as dense tensors, and wants integer ids in a branch: a
 table's gradient is neither. So a lookup there does not take the anchor itself but a token, made
 outside: a variant, whose gradient is a list of sparse gradients. TensorFlow adds variants up by
 their own rule, and outside the list becomes one `tf.IndexedSlices` again.
 
-TensorFlow puts an op that takes a variable's handle where the variable is. Where the anchor is on
-another task, such as a parameter server, a lookup takes the anchor's value instead, which is
-empty: the rows of the lookup would travel to that task and back.
+TensorFlow runs an op that takes a variable's handle on the device of the variable. If the anchor
+is on another task, such as a parameter server, the rows of a lookup would travel there and back.
+So the lookup takes the anchor's value, which is empty.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def anchor_tensor(
     Args:
         anchor: The variable that stands for the table.
         store: The table.
-        after: Tensors that an anchor of this task is read after.
+        after: Read an anchor of this task after these tensors.
 
     Returns:
-        Its resource handle; its value, [0, dim], where it is on another task; or a token where the
-        lookup is in a branch or a loop.
+        The anchor's resource handle; its value, [0, dim], if it is on another task; or a token if
+        the lookup is in a branch or a loop.
     """
     graph: Any = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
     if not _is_control_flow(graph):

@@ -1,4 +1,4 @@
-"""What models do with rows, over tables and over dense variables with the same rows."""
+"""Defines models over tables, and over dense variables with the same rows."""
 
 import numpy as np
 import tensorflow as tf
