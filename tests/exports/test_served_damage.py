@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from de_core.base.ops import library
 from de_core.snapshot import chain_file
 from tests.exports.test_publish import ASKED, Scores, change
 
@@ -76,13 +77,9 @@ def test_a_version_with_a_flipped_bit_is_refused_by_the_files_name(version, whic
     file = files_of(version)[which]
     flip_among_the_rows(file)
     loaded = tf.saved_model.load(str(version))
-    try:
-        table = checked(loaded)
-    except tf.errors.DataLossError as error:  # the statistics found the damage before the check did
-        damage = str(error)
-    else:
-        assert table["health"] == "damaged"
-        damage = table["damage"]
+    table = checked(loaded)
+    assert table["health"] == "damaged"
+    damage = table["damage"]
     for text in (file.name, "checksum", "section"):
         assert text in damage
     with pytest.raises(tf.errors.DataLossError, match=file.name) as raised:
@@ -105,3 +102,48 @@ def test_a_deleted_file_is_checked_where_it_is_mapped(version):
         file.unlink()
     assert checked(loaded)["health"] == "intact"
     np.testing.assert_array_equal(scores(loaded), before)
+
+
+def eventually(holds):
+    deadline = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def checking_threads():
+    threads = Path("/proc/self/task").glob("*/comm")
+    return [thread for thread in threads if name_of(thread) == "de_file_check"]
+
+
+def name_of(thread):
+    try:
+        return thread.read_text().strip()
+    except OSError:  # it ended meanwhile
+        return ""
+
+
+def bytes_read():
+    (line,) = (each for each in Path("/proc/self/io").read_text().splitlines() if "rchar" in each)
+    return int(line.split()[1])
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="needs Linux's /proc")
+def test_the_check_ends_when_its_table_is_closed(tmp_path):
+    path = tmp_path / "table.de"
+    file = str(path)
+    table = de.Variable(dim=1024, name="large")
+    for begin in range(0, 64_000, 8_000):
+        table.upsert(range(begin, begin + 8_000), tf.ones([8_000, 1024]))
+    library.de_table_save(table._store.tables[0].resource_handle, file)
+    eventually(lambda: not checking_threads())  # those of other tests
+    before = bytes_read()
+    handle = library.de_frozen_table(
+        shared_name=file, key_dtype=tf.int64, value_dtype=tf.float32, dim=1024
+    )
+    library.de_frozen_table_open(handle, file)
+    library.de_frozen_table_close(handle)
+    del handle
+    eventually(lambda: not checking_threads())
+    assert bytes_read() - before < path.stat().st_size / 2
+    assert file not in Path("/proc/self/maps").read_text()

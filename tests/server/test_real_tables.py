@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.server.support.asgi import Reply
 from tests.server.support.gateway_process import ROOT, GatewayProcess, environment
 
 pytestmark = pytest.mark.skipif(
@@ -88,3 +89,30 @@ def test_exported_tables_are_looked_up_swapped_and_let_go(tmp_path):
         while mapped_versions(gateway.process.pid, folder) != {"2"}:
             assert time.monotonic() < deadline, mapped_versions(gateway.process.pid, folder)
             time.sleep(0.1)
+
+
+def test_a_damaged_version_gives_way_to_the_one_before(tmp_path):
+    folder, aside = tmp_path / "tower", tmp_path / "aside"
+    export(folder, 2.0)
+    export(aside, 3.0)
+    (file,) = [each for each in aside.rglob("*.de") if "user" in each.name]
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    with GatewayProcess(folder, tmp_path / "log", "--poll-seconds", "0.1") as gateway:
+        gateway.wait_ready()
+        (aside / "1").rename(folder / "2")
+
+        def refused(reply: Reply) -> bool:
+            if reply.status != 200:
+                return False
+            (status,) = reply.json()["model_version_status"]
+            return status["state"] == "END"
+
+        gateway.wait_for(f"{MODEL}/versions/2", refused)
+        (status,) = gateway.ask("GET", f"{MODEL}/versions/2").json()["model_version_status"]
+        assert status["status"]["error_code"] == "DATA_LOSS"
+        assert file.name in status["status"]["error_message"]
+        reply = gateway.ask("POST", f"{MODEL}:lookup", {"table": "user", "ids": [7]})
+        assert reply.headers["x-model-version"] == "1"
+        assert reply.json()["embeddings"] == [[2.0] * 4]

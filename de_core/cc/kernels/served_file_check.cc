@@ -1,5 +1,7 @@
 #include "de_core/cc/kernels/served_file_check.h"
 
+#include <pthread.h>
+
 #include <chrono>
 #include <deque>
 #include <exception>
@@ -99,6 +101,9 @@ Queue& TheQueue() {
 
 void Work() {
   YieldToOthers();
+#if defined(__linux__)
+  (void)::pthread_setname_np(::pthread_self(), "de_file_check");
+#endif
   Queue& queue = TheQueue();
   while (true) {
     std::weak_ptr<FrozenFile> next;

@@ -13,7 +13,6 @@
 namespace de::kernels {
 namespace {
 
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
@@ -61,9 +60,9 @@ absl::Status OovFields(const engine::SnapshotHeader& header, std::string* json) 
   return absl::OkStatus();
 }
 
-class ServingStatsOp final : public OpKernel {
+class ServingStatsOp final : public GuardedOp {
  public:
-  explicit ServingStatsOp(OpKernelConstruction* context) : OpKernel(context) {
+  explicit ServingStatsOp(OpKernelConstruction* context) : GuardedOp(context) {
     OP_REQUIRES_OK(context, context->GetAttr("tables", &names_));
     OP_REQUIRES(context, names_.size() == static_cast<size_t>(context->num_inputs()),
                 absl::InvalidArgumentError(
@@ -71,16 +70,16 @@ class ServingStatsOp final : public OpKernel {
                                  " for ", context->num_inputs())));
   }
 
-  void Compute(OpKernelContext* context) override {
+  absl::Status Execute(OpKernelContext* context) override {
     std::vector<std::string> tables;
     for (size_t begin = 0; begin < names_.size();) {
       size_t end = begin + 1;
       while (end < names_.size() && names_[end] == names_[begin]) ++end;
-      OP_REQUIRES_OK(context, Describe(context, begin, end, &tables.emplace_back()));
+      TF_RETURN_IF_ERROR(Describe(context, begin, end, &tables.emplace_back()));
       begin = end;
     }
-    OP_REQUIRES_OK(context, OutputScalar<tensorflow::tstring>(
-                                context, 0, absl::StrCat("[", absl::StrJoin(tables, ", "), "]")));
+    return OutputScalar<tensorflow::tstring>(context, 0,
+                                             absl::StrCat("[", absl::StrJoin(tables, ", "), "]"));
   }
 
  private:
@@ -101,12 +100,14 @@ class ServingStatsOp final : public OpKernel {
           context, tensorflow::HandleFromInput(context, static_cast<int>(i)), &table));
       TF_RETURN_IF_ERROR(table->Frozen(&file));
       int64_t own = 0;
-      const FrozenFile::Health own_health = file->health();
-      const absl::Status counted = file->Rows(&own);
-      if (own_health == FrozenFile::Health::kDamaged) {  // its rows may not be countable
-        damage = file->damage().message();
+      FrozenFile::Health own_health = file->health();
+      absl::Status wrong = file->Rows(&own);  // may meet damage before the check does
+      if (own_health == FrozenFile::Health::kDamaged) wrong = file->damage();
+      if (absl::IsDataLoss(wrong)) {
+        own_health = FrozenFile::Health::kDamaged;
+        damage = wrong.message();
       } else {
-        TF_RETURN_IF_ERROR(counted);
+        TF_RETURN_IF_ERROR(wrong);
       }
       if (health != FrozenFile::Health::kDamaged && own_health != FrozenFile::Health::kIntact) {
         health = own_health;
