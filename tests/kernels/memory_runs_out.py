@@ -37,7 +37,7 @@ class World:
     """A live table, and a served file with its rows."""
 
     def __init__(self, key_dtype: tf.DType, value_dtype: tf.DType, path: str) -> None:
-        types = {"key_dtype": key_dtype, "value_dtype": value_dtype, "dim": 2}
+        self.types = types = {"key_dtype": key_dtype, "value_dtype": value_dtype, "dim": 2}
         self.value_dtype, self.path = value_dtype, path
         self.table = library.de_table(anonymous=True, **types)
         self.keys, self.rows = as_keys(OLD, key_dtype), rows_of(OLD, value_dtype)
@@ -78,8 +78,15 @@ class World:
         yield "reserve", lambda: ops.de_table_reserve(table, tf.constant(10**5, tf.int64))
         yield "shrink_to_fit", lambda: ops.de_table_shrink_to_fit(table)
         yield "shard_of", lambda: ops.de_shard_of(batch, num_shards=3)
+        yield from self.handles()
+        yield from self.files()
+        if batch.dtype == tf.string:
+            words, lengths = ops.de_strings_to_words(batch)
+            yield "strings_to_words", lambda: ops.de_strings_to_words(batch)
+            yield "words_to_strings", lambda: ops.de_words_to_strings(words, lengths)
         if self.value_dtype != tf.float32:
             return
+        yield from self.row_gradients()
         splits = tf.range(0, SIZE + 1, 3, tf.int64)
         gradient = tf.ones([SIZE // 3, 2])
         for name, each in (("pool", table), ("pool, served", frozen)):
@@ -113,6 +120,47 @@ class World:
                 table, batch, "owner/momentum", Tvalues=tf.float32, dim=2
             ),
         )
+
+    def handles(self) -> Iterator[tuple[str, Verb]]:
+        """Yields the verbs that make tables, end them and describe them."""
+        ops, types = library, self.types
+        served = self.path + ".served"
+
+        def close() -> None:
+            handle = ops.de_frozen_table(shared_name=served, **types)
+            ops.de_frozen_table_open(handle, self.path)
+            ops.de_frozen_table_close(handle)
+
+        def named() -> None:
+            handle = ops.de_table(shared_name=self.path + ".named", **types)
+            tf.raw_ops.DestroyResourceOp(resource=handle)
+
+        yield "table", lambda: ops.de_table(anonymous=True, **types)
+        yield "table of a name", named
+        yield "close", close
+        yield "lease", lambda: ops.de_table_lease(ops.de_table(anonymous=True, **types))
+        yield "size", lambda: ops.de_table_size(self.table)
+        yield "process_tables", ops.de_process_tables
+        yield "serving_stats", lambda: ops.de_serving_stats([self.frozen], tables=["served"])
+
+    def files(self) -> Iterator[tuple[str, Verb]]:
+        """Yields the verbs on files that no table serves."""
+        ops, types = library, {"key_dtype": self.keys.dtype, "value_dtype": self.value_dtype}
+        yield "info", lambda: ops.de_snapshot_info(self.path)
+        yield "info, verified", lambda: ops.de_snapshot_info(self.path, verify=True)
+        yield "read", lambda: ops.de_snapshot_read(self.path, 0, 1, **types)
+        yield "compact", lambda: ops.de_snapshot_compact([self.path], self.path + ".compact")
+
+    def row_gradients(self) -> Iterator[tuple[str, Verb]]:
+        """Yields the verbs of gradients that leave a loop."""
+        ops, rows = library, self.batch_rows
+        types = {"Tkeys": self.batch.dtype, "Tvalues": rows.dtype, "dim": 2}
+        one = ops.de_row_gradients(self.batch, rows)
+        many = tf.add_n([one, one, one])
+        yield "loop_anchor", lambda: ops.de_loop_anchor(self.table, **types)
+        yield "row_gradients", lambda: ops.de_row_gradients(self.batch, rows)
+        yield "row_gradients, added", lambda: tf.add_n([many, one])
+        yield "row_gradients_concat", lambda: ops.de_row_gradients_concat(many, **types)
 
 
 def sweep(world: World, verb: Verb) -> tuple[int, int]:

@@ -10,7 +10,6 @@ namespace de::kernels {
 namespace {
 
 using tensorflow::DataType;
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::ResourceHandle;
@@ -61,9 +60,9 @@ absl::Status ReadInitializer(OpKernelConstruction* context, engine::InitializerO
 }
 
 /// Creates or finds a TableResource and outputs its handle.
-class HandleOp : public OpKernel {
+class HandleOp : public GuardedOp {
  public:
-  explicit HandleOp(OpKernelConstruction* context) : OpKernel(context) {
+  explicit HandleOp(OpKernelConstruction* context) : GuardedOp(context) {
     OP_REQUIRES_OK(context, context->GetAttr("container", &container_));
     OP_REQUIRES_OK(context, context->GetAttr("shared_name", &shared_name_));
     OP_REQUIRES_OK(context, context->GetAttr("key_dtype", &key_dtype_));
@@ -72,32 +71,40 @@ class HandleOp : public OpKernel {
     if (shared_name_.empty()) shared_name_ = name();
   }
 
-  void Compute(OpKernelContext* context) override {
+  absl::Status Execute(OpKernelContext* context) override {
     Tensor* handle = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, tensorflow::TensorShape({}), &handle));
+    TF_RETURN_IF_ERROR(context->allocate_output(0, tensorflow::TensorShape({}), &handle));
     if (anonymous_) {
-      TableResource* made = nullptr;
-      OP_REQUIRES_OK(context, Make(&made));
+      Owned made;
+      TF_RETURN_IF_ERROR(Make(&made));
       handle->scalar<ResourceHandle>()() =
-          ResourceHandle::MakeRefCountingHandle(made, context->device()->name());
-      return;
+          ResourceHandle::MakeRefCountingHandle(made.release(), context->device()->name());
+      return absl::OkStatus();
     }
     auto* manager = context->resource_manager();
     const std::string& container = container_.empty() ? manager->default_container() : container_;
-    TableResource* table = nullptr;
-    OP_REQUIRES_OK(context, manager->LookupOrCreate<TableResource>(
-                                container, shared_name_, &table,
-                                [this](TableResource** made) { return Make(made); }));
-    tensorflow::core::RefCountPtr<TableResource> owned(table);
-    OP_REQUIRES_OK(context, table->CheckKeys(key_dtype_));
-    OP_REQUIRES_OK(context, table->CheckValues(value_dtype_, dim_));
+    // The manager calls this, so nothing may be thrown through it.
+    const auto make = [this](TableResource** table) {
+      Owned made;
+      TF_RETURN_IF_ERROR(GuardedKernel([&] { return Make(&made); }));
+      *table = made.release();
+      return absl::OkStatus();
+    };
+    TableResource* found = nullptr;
+    TF_RETURN_IF_ERROR(
+        manager->LookupOrCreate<TableResource>(container, shared_name_, &found, make));
+    Owned table(found);
+    TF_RETURN_IF_ERROR(table->CheckKeys(key_dtype_));
+    TF_RETURN_IF_ERROR(table->CheckValues(value_dtype_, dim_));
     handle->scalar<ResourceHandle>()() =
-        keeps_ ? ResourceHandle::MakeRefCountingHandle(owned.release(), context->device()->name())
+        keeps_ ? ResourceHandle::MakeRefCountingHandle(table.release(), context->device()->name())
                : tensorflow::MakeResourceHandle<TableResource>(context, container, shared_name_);
+    return absl::OkStatus();
   }
 
  protected:
-  virtual absl::Status Make(TableResource** made) = 0;
+  using Owned = tensorflow::core::RefCountPtr<TableResource>;
+  virtual absl::Status Make(Owned* made) = 0;
 
   std::string container_, shared_name_;
   DataType key_dtype_, value_dtype_;
@@ -123,11 +130,11 @@ class LiveHandleOp final : public HandleOp {
   }
 
  protected:
-  absl::Status Make(TableResource** made) override {
+  absl::Status Make(Owned* made) override {
     std::unique_ptr<engine::Table> table;
     TF_RETURN_IF_ERROR(ToAbsl(engine::Table::Create(options_, &table)));
-    *made = new TableResource(key_dtype_, value_dtype_, dim_, shared_name_, std::move(table));
-    NoteLiveTable(shared_name_, *made);
+    made->reset(new TableResource(key_dtype_, value_dtype_, dim_, shared_name_, std::move(table)));
+    NoteLiveTable(shared_name_, made->get());
     return absl::OkStatus();
   }
 
@@ -144,8 +151,8 @@ class FrozenHandleOp final : public HandleOp {
   }
 
  protected:
-  absl::Status Make(TableResource** made) override {
-    *made = new TableResource(key_dtype_, value_dtype_, dim_, container_, shared_name_);
+  absl::Status Make(Owned* made) override {
+    made->reset(new TableResource(key_dtype_, value_dtype_, dim_, container_, shared_name_));
     return absl::OkStatus();
   }
 };
@@ -165,16 +172,17 @@ class TableLease final : public tensorflow::ResourceBase {
   const tensorflow::core::RefCountPtr<TableResource> table_;
 };
 
-class LeaseOp final : public OpKernel {
+class LeaseOp final : public GuardedOp {
  public:
-  using OpKernel::OpKernel;
-  void Compute(OpKernelContext* context) override {
+  using GuardedOp::GuardedOp;
+  absl::Status Execute(OpKernelContext* context) override {
     tensorflow::core::RefCountPtr<TableResource> table;
-    OP_REQUIRES_OK(context, TableOf(context, &table));
+    TF_RETURN_IF_ERROR(TableOf(context, &table));
     Tensor* lease = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, tensorflow::TensorShape({}), &lease));
+    TF_RETURN_IF_ERROR(context->allocate_output(0, tensorflow::TensorShape({}), &lease));
     lease->scalar<ResourceHandle>()() = ResourceHandle::MakeRefCountingHandle(
         new TableLease(std::move(table)), context->device()->name());
+    return absl::OkStatus();
   }
 };
 
@@ -246,12 +254,12 @@ class ShardOfOp final : public GuardedOp {
   int64_t shards_ = 1;
 };
 
-class ProcessTablesOp final : public OpKernel {
+class ProcessTablesOp final : public GuardedOp {
  public:
-  using OpKernel::OpKernel;
+  using GuardedOp::GuardedOp;
 
-  void Compute(OpKernelContext* context) override {
-    OP_REQUIRES_OK(context, OutputScalar<tensorflow::tstring>(context, 0, LiveTablesJson()));
+  absl::Status Execute(OpKernelContext* context) override {
+    return OutputScalar<tensorflow::tstring>(context, 0, LiveTablesJson());
   }
 };
 

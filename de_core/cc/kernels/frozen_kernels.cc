@@ -6,7 +6,6 @@
 namespace de::kernels {
 namespace {
 
-using tensorflow::OpKernel;
 using tensorflow::OpKernelContext;
 
 class FrozenTableOpenOp final : public TableOp {
@@ -23,18 +22,15 @@ class FrozenTableOpenOp final : public TableOp {
   }
 };
 
-class FrozenTableCloseOp final : public OpKernel {
+class FrozenTableCloseOp final : public TableOp {
  public:
-  using OpKernel::OpKernel;
-  void Compute(OpKernelContext* context) override {
-    tensorflow::core::RefCountPtr<TableResource> table;
-    OP_REQUIRES_OK(context, TableOf(context, &table));
-    if (table->CloseFrozen()) {
-      auto* manager = context->resource_manager();
-      const std::string& container =
-          table->container().empty() ? manager->default_container() : table->container();
-      OP_REQUIRES_OK(context, manager->Delete<TableResource>(container, table->name()));
-    }
+  using TableOp::TableOp;
+  absl::Status Run(OpKernelContext* context, TableResource* table) override {
+    if (!table->CloseFrozen()) return absl::OkStatus();
+    auto* manager = context->resource_manager();
+    const std::string& container =
+        table->container().empty() ? manager->default_container() : table->container();
+    return manager->Delete<TableResource>(container, table->name());
   }
 };
 

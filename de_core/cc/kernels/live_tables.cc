@@ -1,5 +1,6 @@
 #include "de_core/cc/kernels/live_tables.h"
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -23,14 +24,13 @@ struct Registry {
   std::vector<Held> Living() {
     const std::lock_guard<std::mutex> guard(mutex);
     std::vector<Held> living;
-    std::vector<Known> kept;
-    for (Known& each : tables) {
+    for (const Known& each : tables) {
       auto held = each.second.GetNewRef();
-      if (held == nullptr) continue;
-      living.emplace_back(each.first, std::move(held));
-      kept.push_back(std::move(each));
+      if (held != nullptr) living.emplace_back(each.first, std::move(held));
     }
-    tables = std::move(kept);
+    // Moves the names only once nothing can be thrown any more.
+    const auto gone = [](const Known& each) { return each.second.GetNewRef() == nullptr; };
+    tables.erase(std::remove_if(tables.begin(), tables.end(), gone), tables.end());
     return living;
   }
 };

@@ -9,7 +9,6 @@ namespace de::kernels {
 namespace {
 
 using tensorflow::DataType;
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
@@ -66,10 +65,13 @@ class ContainsOp final : public TableOp {
   }
 };
 
-class EmbeddingAnchorOp final : public OpKernel {
+class EmbeddingAnchorOp final : public GuardedOp {
  public:
-  using OpKernel::OpKernel;
-  void Compute(OpKernelContext* context) override { context->set_output(0, context->input(2)); }
+  using GuardedOp::GuardedOp;
+  absl::Status Execute(OpKernelContext* context) override {
+    context->set_output(0, context->input(2));
+    return absl::OkStatus();
+  }
   bool IsExpensive() override { return false; }
 };
 

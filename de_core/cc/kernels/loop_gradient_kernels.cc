@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "de_core/cc/kernels/engine_bridge.h"
+#include "de_core/cc/kernels/table_op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/variant.h"
 #include "tensorflow/core/framework/variant_op_registry.h"
@@ -15,7 +15,6 @@ namespace de::kernels {
 namespace {
 
 using tensorflow::DataType;
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
@@ -77,18 +76,26 @@ class RowGradients {
   struct Node {
     Tensor keys, values;
     std::shared_ptr<Node> left, right;  ///< both set, or none for a leaf
+    std::shared_ptr<Node> next;         ///< links the nodes that are being freed
 
     Node(const Tensor& k, const Tensor& v, std::shared_ptr<Node> l, std::shared_ptr<Node> r)
         : keys(k), values(v), left(std::move(l)), right(std::move(r)) {}
     /// Frees nodes one after another: recursion on a deep tree would overflow the stack.
+    /// Allocates nothing, because a destructor cannot report that memory ran out.
     ~Node() {
-      std::vector<std::shared_ptr<Node>> doomed = {std::move(left), std::move(right)};
-      while (!doomed.empty()) {
-        const std::shared_ptr<Node> node = std::move(doomed.back());
-        doomed.pop_back();
-        if (node == nullptr || node.use_count() > 1) continue;
-        doomed.push_back(std::move(node->left));
-        doomed.push_back(std::move(node->right));
+      std::shared_ptr<Node> doomed;
+      const auto add = [&doomed](std::shared_ptr<Node> node) {
+        if (node == nullptr || node.use_count() > 1) return;
+        node->next = std::move(doomed);
+        doomed = std::move(node);
+      };
+      add(std::move(left));
+      add(std::move(right));
+      while (doomed != nullptr) {
+        const std::shared_ptr<Node> node = std::move(doomed);
+        doomed = std::move(node->next);
+        add(std::move(node->left));
+        add(std::move(node->right));
       }
     }
     Node(const Node&) = delete;
@@ -106,8 +113,10 @@ absl::Status Zeros(OpKernelContext*, const RowGradients&, RowGradients* out) {
 
 absl::Status Add(OpKernelContext*, const RowGradients& a, const RowGradients& b,
                  RowGradients* out) {
-  *out = RowGradients::Sum(a, b);
-  return absl::OkStatus();
+  return GuardedKernel([&] {  // an op of TensorFlow calls this
+    *out = RowGradients::Sum(a, b);
+    return absl::OkStatus();
+  });
 }
 
 absl::Status OutputGradients(OpKernelContext* context, RowGradients gradients) {
@@ -117,66 +126,67 @@ absl::Status OutputGradients(OpKernelContext* context, RowGradients gradients) {
   return absl::OkStatus();
 }
 
-class LoopAnchorOp final : public OpKernel {
+class LoopAnchorOp final : public GuardedOp {
  public:
-  using OpKernel::OpKernel;
-  void Compute(OpKernelContext* context) override {
-    OP_REQUIRES_OK(context, OutputGradients(context, RowGradients()));
+  using GuardedOp::GuardedOp;
+  absl::Status Execute(OpKernelContext* context) override {
+    return OutputGradients(context, RowGradients());
   }
   bool IsExpensive() override { return false; }
 };
 
-class RowGradientsOp final : public OpKernel {
+class RowGradientsOp final : public GuardedOp {
  public:
-  using OpKernel::OpKernel;
-  void Compute(OpKernelContext* context) override {
+  using GuardedOp::GuardedOp;
+  absl::Status Execute(OpKernelContext* context) override {
     const Tensor& keys = context->input(0);
     const Tensor& values = context->input(1);
-    OP_REQUIRES(context,
-                keys.dims() == 1 && values.dims() == 2 && keys.dim_size(0) == values.dim_size(0),
-                absl::InvalidArgumentError(absl::StrCat(
-                    "values must have one row for each of the keys [n]. Received: keys.shape=",
-                    keys.shape().DebugString(), ", values.shape=", values.shape().DebugString())));
-    OP_REQUIRES_OK(context, OutputGradients(context, RowGradients(keys, values)));
+    if (keys.dims() != 1 || values.dims() != 2 || keys.dim_size(0) != values.dim_size(0)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "values must have one row for each of the keys [n]. Received: keys.shape=",
+          keys.shape().DebugString(), ", values.shape=", values.shape().DebugString()));
+    }
+    return OutputGradients(context, RowGradients(keys, values));
   }
   bool IsExpensive() override { return false; }
 };
 
-class RowGradientsConcatOp final : public OpKernel {
+class RowGradientsConcatOp final : public GuardedOp {
  public:
-  explicit RowGradientsConcatOp(OpKernelConstruction* context) : OpKernel(context) {
+  explicit RowGradientsConcatOp(OpKernelConstruction* context) : GuardedOp(context) {
     OP_REQUIRES_OK(context, context->GetAttr("Tkeys", &key_dtype_));
     OP_REQUIRES_OK(context, context->GetAttr("Tvalues", &value_dtype_));
     OP_REQUIRES_OK(context, context->GetAttr("dim", &dim_));
   }
 
-  void Compute(OpKernelContext* context) override {
-    OP_REQUIRES(context, context->input(0).dims() == 0,
-                absl::InvalidArgumentError("gradients must be a scalar"));
+  absl::Status Execute(OpKernelContext* context) override {
+    TF_RETURN_IF_ERROR(CheckScalar(context, 0, "gradients"));
     const auto* gradients = context->input(0).scalar<tensorflow::Variant>()().get<RowGradients>();
-    OP_REQUIRES(context, gradients != nullptr,
-                absl::InvalidArgumentError("gradients must be those of rows, as DeRowGradients "
-                                           "makes them. Received: another variant"));
+    if (gradients == nullptr) {
+      return absl::InvalidArgumentError(
+          "gradients must be those of rows, as DeRowGradients makes them. Received: another "
+          "variant");
+    }
     const auto parts = gradients->Parts();
     int64_t count = 0;
     for (const auto& [keys, values] : parts) {
-      OP_REQUIRES(context,
-                  keys.dtype() == key_dtype_ && values.dtype() == value_dtype_ &&
-                      values.dim_size(1) == dim_,
-                  absl::InvalidArgumentError(
-                      absl::StrCat("gradients must be of one table, of dim=", dim_,
-                                   ". Received: values.shape=", values.shape().DebugString())));
+      if (keys.dtype() != key_dtype_ || values.dtype() != value_dtype_ ||
+          values.dim_size(1) != dim_) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("gradients must be of one table, of dim=", dim_,
+                         ". Received: values.shape=", values.shape().DebugString()));
+      }
       count += keys.dim_size(0);
     }
     if (parts.size() == 1) {
       context->set_output(0, parts[0].first);
       context->set_output(1, parts[0].second);
-      return;
+      return absl::OkStatus();
     }
     Tensor* all_keys = nullptr;
     Tensor* all_values = nullptr;
-    OP_REQUIRES_OK(context, AllocateOutput(context, 0, {count}, &all_keys));
-    OP_REQUIRES_OK(context, AllocateOutput(context, 1, {count, dim_}, &all_values));
+    TF_RETURN_IF_ERROR(AllocateOutput(context, 0, {count}, &all_keys));
+    TF_RETURN_IF_ERROR(AllocateOutput(context, 1, {count, dim_}, &all_values));
     int64_t at = 0;
     for (const auto& [keys, values] : parts) {
       if (key_dtype_ == tensorflow::DT_STRING) {
@@ -189,6 +199,7 @@ class RowGradientsConcatOp final : public OpKernel {
       CopyBytes(values, at, all_values);
       at += keys.dim_size(0);
     }
+    return absl::OkStatus();
   }
 
  private:

@@ -14,50 +14,49 @@
 namespace de::kernels {
 namespace {
 
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 using tensorflow::tstring;
 
-class InfoOp final : public OpKernel {
+class InfoOp final : public GuardedOp {
  public:
-  explicit InfoOp(OpKernelConstruction* context) : OpKernel(context) {
+  explicit InfoOp(OpKernelConstruction* context) : GuardedOp(context) {
     OP_REQUIRES_OK(context, context->GetAttr("verify", &verify_));
   }
 
-  void Compute(OpKernelContext* context) override {
+  absl::Status Execute(OpKernelContext* context) override {
     std::string path;
-    OP_REQUIRES_OK(context, PathOf(context, 0, &path));
+    TF_RETURN_IF_ERROR(PathOf(context, 0, &path));
     SnapshotFiles files;
-    OP_REQUIRES_OK(context, SnapshotFiles::Open(context->env(), {path}, &files));
+    TF_RETURN_IF_ERROR(SnapshotFiles::Open(context->env(), {path}, &files));
     const engine::SnapshotReader& reader = *files.readers()[0];
     if (verify_) {
       PoolExecutor executor(context);
-      OP_REQUIRES_OK(context, files.Named(engine::VerifySections(reader, &executor)));
+      TF_RETURN_IF_ERROR(files.Named(engine::VerifySections(reader, &executor)));
     }
-    OP_REQUIRES_OK(context, OutputScalar<tstring>(context, 0, InfoJson(reader)));
+    return OutputScalar<tstring>(context, 0, InfoJson(reader));
   }
 
  private:
   bool verify_ = false;
 };
 
-class ReadOp final : public OpKernel {
+class ReadOp final : public GuardedOp {
  public:
-  explicit ReadOp(OpKernelConstruction* context) : OpKernel(context) {
+  explicit ReadOp(OpKernelConstruction* context) : GuardedOp(context) {
     OP_REQUIRES_OK(context, context->GetAttr("key_dtype", &key_dtype_));
     OP_REQUIRES_OK(context, context->GetAttr("value_dtype", &value_dtype_));
     OP_REQUIRES_OK(context, context->GetAttr("with_values", &with_values_));
   }
 
-  void Compute(OpKernelContext* context) override {
+  absl::Status Execute(OpKernelContext* context) override {
     std::string path;
-    OP_REQUIRES_OK(context, PathOf(context, 0, &path));
+    TF_RETURN_IF_ERROR(PathOf(context, 0, &path));
     SnapshotFiles files;
-    OP_REQUIRES_OK(context, SnapshotFiles::Open(context->env(), {path}, &files));
-    OP_REQUIRES_OK(context, Read(context, path, *files.readers()[0]));
+    TF_RETURN_IF_ERROR(SnapshotFiles::Open(context->env(), {path}, &files));
+    return Read(context, path, *files.readers()[0]);
   }
 
  private:
@@ -162,18 +161,18 @@ class ReadOp final : public OpKernel {
   bool with_values_ = true;
 };
 
-class CompactOp final : public OpKernel {
+class CompactOp final : public GuardedOp {
  public:
-  using OpKernel::OpKernel;
+  using GuardedOp::GuardedOp;
 
-  void Compute(OpKernelContext* context) override {
+  absl::Status Execute(OpKernelContext* context) override {
     // This thread has nothing else to do, and nobody waits for it.
     absl::Status status;
     BackgroundThreads thread(1);
     thread.Run(2, [&](size_t number) {
-      if (number == 1) status = Compact(context);
+      if (number == 1) status = GuardedKernel([&] { return Compact(context); });
     });
-    OP_REQUIRES_OK(context, status);
+    return status;
   }
 
  private:

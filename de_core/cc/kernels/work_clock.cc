@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
-#include <vector>
+#include <new>
 
 #if defined(__linux__)
 #include <pthread.h>
@@ -37,13 +37,16 @@ int ClockOfThisThread() noexcept {
 /// The running clocks, and the total time of finished clocks.
 struct Clocks {
   std::mutex mutex;
-  std::vector<const WorkClock*> running;
+  WorkClock* running = nullptr;  ///< the first of a list
   uint64_t past = 0;
   uint64_t others = 0;
 };
 
 Clocks& AllClocks() {
-  static Clocks* const clocks = new Clocks;  // threads may outlive static objects
+  // Never destroyed, because threads may outlive static objects. Allocates nothing, because nobody
+  // could handle a failure at a thread's start.
+  alignas(Clocks) static char memory[sizeof(Clocks)];
+  static Clocks* const clocks = new (memory) Clocks;
   return *clocks;
 }
 
@@ -52,13 +55,16 @@ Clocks& AllClocks() {
 WorkClock::WorkClock() : id_(ClockOfThisThread()), begin_(NanosAt(id_)) {
   Clocks& all = AllClocks();
   const std::lock_guard<std::mutex> guard(all.mutex);
-  all.running.push_back(this);
+  next_ = all.running;
+  all.running = this;
 }
 
 WorkClock::~WorkClock() {
   Clocks& all = AllClocks();
   const std::lock_guard<std::mutex> guard(all.mutex);
-  all.running.erase(std::find(all.running.begin(), all.running.end(), this));
+  WorkClock** place = &all.running;
+  while (*place != this) place = &(*place)->next_;
+  *place = next_;
   all.past += nanos();
 }
 
@@ -68,7 +74,9 @@ uint64_t WorkClock::NanosOfOthers() {
   Clocks& all = AllClocks();
   const std::lock_guard<std::mutex> guard(all.mutex);
   uint64_t work = all.past;
-  for (const WorkClock* clock : all.running) work += clock->nanos();
+  for (const WorkClock* clock = all.running; clock != nullptr; clock = clock->next_) {
+    work += clock->nanos();
+  }
 #if defined(__linux__)
   // The clocks are read at different moments, so the difference may decrease by some nanoseconds.
   all.others = std::max(all.others + work, NanosAt(CLOCK_PROCESS_CPUTIME_ID)) - work;

@@ -24,6 +24,7 @@ class WorkClock {
  private:
   const int id_;
   const uint64_t begin_;
+  WorkClock* next_ = nullptr;  ///< in the list of running clocks
 };
 
 }  // namespace de::kernels
