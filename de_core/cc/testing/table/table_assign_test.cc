@@ -60,8 +60,9 @@ TEST_P(TableAssign, OfEqualKeysTheLastRowStaysAndNoOtherRowChanges) {
                              reinterpret_cast<char*>(slots.data()), nullptr)
                   .ok());
   for (size_t i = 0; i < keys.size(); ++i) {
+    const float first = expected[keys[i]];
     for (size_t e = 0; e < dim; ++e) {
-      ASSERT_EQ(rows[i * dim + e], expected[keys[i]] + static_cast<float>(e)) << i;
+      ASSERT_EQ(rows[i * dim + e], first + static_cast<float>(e)) << i;
       ASSERT_EQ(slots[i * dim + e], 7) << i;
     }
   }

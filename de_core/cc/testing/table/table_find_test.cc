@@ -81,7 +81,7 @@ TEST_P(TableFind, EveryKeyReadsItsOwnRowOrItsInitialOne) {
       for (size_t i = 0; i < count; ++i) {
         const bool exists = (asked[i] & 1) == 0;
         ASSERT_EQ(found[i], exists) << count << ' ' << i;
-        initial->Fill(static_cast<uint64_t>(asked[i]), expected.data());
+        if (!exists) initial->Fill(static_cast<uint64_t>(asked[i]), expected.data());
         for (size_t e = 0; exists && e < dim(); ++e) expected[e] = Element(asked[i], e);
         ASSERT_EQ(std::memcmp(first + i * dim(), expected.data(), dim() * sizeof(float)), 0)
             << count << ' ' << i;

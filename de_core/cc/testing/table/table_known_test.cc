@@ -10,6 +10,7 @@
 #include "de_core/cc/engine/save/table_restore.h"
 #include "de_core/cc/engine/save/table_save.h"
 #include "de_core/cc/engine/table/table.h"
+#include "de_core/cc/testing/sanitized.h"
 #include "de_core/cc/testing/test_executor.h"
 
 namespace de::engine {
@@ -116,7 +117,7 @@ TEST_P(TableKnown, StepsAreThoseOfATableThatKnowsNothing) {
   Threads threads(thread_count);
   std::mt19937_64 random(dim);
   Trained ours(dim, policy), peer(dim, policy);
-  for (size_t round = 0; round < 3 * kBetween.size(); ++round) {
+  for (size_t round = 0; round < (kSanitized ? 1 : 3) * kBetween.size(); ++round) {
     const std::vector<int64_t> keys = Drawn(&random, round % 3 == 0 ? 5000 : 700);
     std::vector<float> gradients(keys.size() * dim);
     for (float& each : gradients) each = static_cast<float>(random() % 1000) / 500 - 1;
