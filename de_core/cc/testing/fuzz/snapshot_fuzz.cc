@@ -1,11 +1,11 @@
 // Fuzz target: for any bytes of a snapshot, opening, verifying and looking up must return a Status
 // and access only these bytes. Each input is tried as is, and with corrected checksums, so that the
-// later checks are reached too.
+// later checks are reached too. The input chooses one of the processor's SIMD levels.
 //
 // With libFuzzer: clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined -DDE_LIBFUZZER -I.
 // this file and crc32c, snapshot_header, snapshot_format, snapshot_writer, snapshot_reader,
 // snapshot_chain, row_converter, value_reader, oov_policy, frozen_table, frozen_find, frozen_chain,
-// initializer (.cc) of de_core/cc/engine.
+// initializer, simd_level (.cc) of de_core/cc/engine.
 // Without -DDE_LIBFUZZER and -fsanitize=fuzzer, the program runs the given files, or with
 // `--mutate SECONDS [SEED]` mutates its own snapshots. `--corpus DIRECTORY` writes these.
 #include <chrono>
@@ -15,8 +15,10 @@
 #include <iterator>
 #include <numeric>
 
+#include "de_core/cc/engine/base/crc32c.h"
 #include "de_core/cc/engine/serving/frozen_chain.h"
 #include "de_core/cc/engine/serving/frozen_table.h"
+#include "de_core/cc/testing/forced_level.h"
 #include "de_core/cc/testing/snapshot_fixture.h"
 
 namespace de::engine {
@@ -175,6 +177,8 @@ std::vector<std::string> Corpus() {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string bytes(reinterpret_cast<const char*>(data), size);
+  const uint32_t drawn = de::engine::Crc32c(data, size);
+  const de::engine::ForcedLevel level(static_cast<de::engine::SimdLevel>(drawn % 3));
   de::engine::TryAll(bytes);
   de::engine::testing::Reseal(&bytes);
   de::engine::TryAll(bytes);

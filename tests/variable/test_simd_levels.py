@@ -1,0 +1,79 @@
+"""Tables at each SIMD level that the processor has. The environment variable DE_SIMD chooses it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+LEVELS = ["scalar", "avx2", "avx512"]
+# These tests compare tables with Python dicts.
+ORACLES = [
+    "tests/variable/test_state_machine.py",
+    "tests/variable/test_against_a_dict.py",
+    "tests/tables/test_policies_against_dicts.py",
+]
+MAKE = "import de_core as de; print(int(de.Variable(dim=1).size()))"
+DIGEST = """
+import hashlib, numpy as np, tensorflow as tf, de_core as de
+rng, digest = np.random.default_rng(0), hashlib.sha256()
+for dtype in (tf.float32, tf.float16, tf.float64):
+    for dim in (1, 8, 31, 64):
+        table = de.Variable(dim=dim, value_dtype=dtype, initializer="normal", name="t")
+        for _ in range(5):
+            keys = rng.integers(0, 3000, 1000)
+            digest.update(table.lookup(keys).numpy().tobytes())
+            rows = rng.normal(size=[1000, dim]).astype(dtype.as_numpy_dtype)
+            table.upsert(keys, rows)
+            table.remove(keys[:50])
+        digest.update(table.lookup(np.arange(3000)).numpy().tobytes())
+print(digest.hexdigest())
+"""
+
+
+def run(level, *arguments):
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, "DE_SIMD": level},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module", params=LEVELS)
+def level(request):
+    done = run(request.param, "-c", MAKE)
+    if f"DE_SIMD={request.param}, while the processor's best level" in done.stderr:
+        pytest.skip(f"this processor lacks {request.param}: nothing here tests it")
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def scalar_digest():
+    done = run("scalar", "-c", DIGEST)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("oracle", ORACLES)
+def test_tables_agree_with_dicts_at_every_level(level, oracle):
+    done = run(level, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", oracle)
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
+
+
+def test_every_level_reads_writes_and_initializes_the_same_rows(level, scalar_digest):
+    done = run(level, "-c", DIGEST)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == scalar_digest
+
+
+@pytest.mark.parametrize("name", ["mmx", "AVX2", "avx5123"])
+def test_another_name_is_an_error(name):
+    done = run(name, "-c", MAKE)
+    assert done.returncode != 0
+    assert "DE_SIMD must be scalar, avx2 or avx512" in done.stderr
+    assert f"Received: DE_SIMD={name}, while the processor's best level is" in done.stderr
