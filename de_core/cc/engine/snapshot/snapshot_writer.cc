@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "de_core/cc/engine/base/crc32c.h"
 #include "de_core/cc/engine/base/guard.h"
@@ -68,8 +69,8 @@ Status SnapshotWriter::Create(ByteSink* sink, const SnapshotHeader& header,
 
 Status SnapshotWriter::Append(const SnapshotSection& section) noexcept {
   if (section.count + section.tombstones == 0 && status_.ok() && !finished_) return Status::Ok();
-  const Status status = Encode(section, &encoded_);
-  return status.ok() ? Append(&encoded_) : Remember(status);
+  Status status = Encode(section, &encoded_);
+  return status.ok() ? Append(&encoded_) : Remember(std::move(status));
 }
 
 Status SnapshotWriter::Encode(const SnapshotSection& section,
@@ -95,7 +96,8 @@ Status SnapshotWriter::Finish() noexcept {
 }
 
 Status SnapshotWriter::Remember(Status status) {
-  if (status_.ok()) status_ = status;
+  // The copy of an error's message may lack memory too.
+  if (status_.ok() && !status.ok()) status_ = Guarded([&] { return status; });
   return status;
 }
 
