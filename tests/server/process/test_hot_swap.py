@@ -10,12 +10,18 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
+import numpy as np
 import pytest
 
+from server.protos.modules import load_protos
+from server.protos.tensors import fill_proto, to_array
+from server.tensors import dtype_of_name
 from tests.server.support.asgi import Reply
 from tests.server.support.eventually import wait_until
 from tests.server.support.gateway_process import GatewayProcess
 
+PROTOS = load_protos()
 MODEL = "/v1/models/ranker"
 ROW = {"instances": [{"user": 7, "item": "x"}, {"user": 8, "item": "y"}]}
 
@@ -28,6 +34,8 @@ class Served:
         self.folder = folder
         self.models = models
         self.numbers = itertools.count(1)
+        self.channel = grpc.insecure_channel(f"127.0.0.1:{gateway.port_of('gRPC')}")
+        self.predictions = PROTOS.prediction_service.stub(self.channel)
         self.current = 0
 
     def publish(self, model: int, pauses: float = 0) -> int:
@@ -76,27 +84,51 @@ def served(saved_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     folder = tmp_path_factory.mktemp("swapped") / "ranker"
     folder.mkdir()
     log = folder.parent / "log"
-    with GatewayProcess(folder, log, "--model-name", "ranker", "--poll-seconds", "0.1") as gateway:
+    flags = ("--model-name", "ranker", "--poll-seconds", "0.1", "--grpc-port", "0")
+    with GatewayProcess(folder, log, *flags) as gateway:
         served = Served(gateway, folder, saved_models)
         served.publish(1)
         gateway.wait_ready()
         yield served
+        served.channel.close()
 
 
-def test_swap_under_load_loses_no_request_and_mixes_no_answer(served):
-    old = served.current
+def rest_client(served: Served) -> tuple[str, set[int]]:
+    """Asks once; returns the version that the answer names, and those that its rows name."""
+    reply = served.predict()
+    assert reply.status == 200, reply
+    rows = {row["version"] for row in reply.json()["predictions"]}
+    return reply.headers["x-model-version"], rows
+
+
+def grpc_client(served: Served) -> tuple[str, set[int]]:
+    """Does over gRPC what `rest_client` does over REST."""
+    request = PROTOS.predict.PredictRequest()
+    request.model_spec.name = "ranker"
+    for name, dtype, values in (("user", "int64", [7, 8]), ("item", "string", [b"x", b"y"])):
+        spec = dtype_of_name(dtype)
+        fill_proto(request.inputs[name], np.array(values, spec.numpy), spec)
+    response = served.predictions.Predict(request, timeout=60)
+    rows = {int(each) for each in to_array(response.outputs["version"])}
+    return str(response.model_spec.version.value), rows
+
+
+@pytest.mark.parametrize("ask", [rest_client, grpc_client])
+def test_swap_under_load_loses_no_request_and_mixes_no_answer(served, ask):
+    old = served.publish(1)
+    served.wait_for_state(old, "AVAILABLE")
     stop = threading.Event()
-    failures: list[Reply] = []
+    failures: list[BaseException] = []
     answered: set[tuple[str, int]] = set()
 
     def client() -> None:
         while not stop.is_set():
-            reply = served.predict()
-            if reply.status != 200:
-                failures.append(reply)
-                continue
-            versions = {row["version"] for row in reply.json()["predictions"]}
-            answered.update((reply.headers["x-model-version"], version) for version in versions)
+            try:
+                version, rows = ask(served)
+            except (AssertionError, OSError, grpc.RpcError) as error:
+                failures.append(error)
+            else:
+                answered.update((version, row) for row in rows)
 
     clients = [threading.Thread(target=client) for _ in range(2)]
     for thread in clients:

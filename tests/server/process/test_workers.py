@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import http.client
 import os
+import shutil
 import signal
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,12 @@ def answered(metrics: bytes, worker: int | None = None) -> float:
         and b'verb="predict"' in line
         and wanted in line
     )
+
+
+def process_starts(metrics: bytes) -> set[bytes]:
+    """Returns when each worker started, as the metrics of all workers say."""
+    name = b"process_start_time_seconds"
+    return {line for line in metrics.splitlines() if line.startswith(name)}
 
 
 def test_workers_share_port_labels_and_metrics_and_are_replaced(tmp_path):
@@ -91,6 +99,35 @@ def test_workers_share_port_labels_and_metrics_and_are_replaced(tmp_path):
 
 
 @pytest.mark.slow
+# Slow: two workers load TensorFlow, and a third one replaces the killed one.
+@pytest.mark.slow
+def test_while_a_killed_worker_is_replaced_the_other_one_answers(saved_models, tmp_path):
+    body = {"instances": [{"user": 7, "item": "x"}]}
+    flags = ("--model-name", "ranker", "--workers", "2", "--drain-seconds", "0")
+    folder = tmp_path / "ranker"
+    shutil.copytree(saved_models / "1", folder / "1")
+    with GatewayProcess(folder, tmp_path / "log", *flags) as gateway:
+        gateway.wait_for("/metrics", lambda reply: reply.body.count(b"gateway_in_flight{") == 2)
+        gateway.wait_ready()
+        before = child_processes(gateway.process.pid)
+        metrics = gateway.ask("GET", "/metrics").body
+        os.kill(before[1], signal.SIGKILL)
+        killed = time.monotonic()
+        longest, statuses = 0.0, set()
+        while process_starts(gateway.ask("GET", "/metrics").body) == process_starts(metrics):
+            begun = time.monotonic()
+            try:
+                statuses.add(gateway.ask("POST", "/v1/models/ranker:predict", body).status)
+            except ConnectionError:
+                # The killed worker had not accepted this connection yet.
+                continue
+            longest = max(longest, time.monotonic() - begun)
+        replaced = time.monotonic() - killed
+        print(f"replaced after {replaced:.1f} s; longest answer {longest:.3f} s")
+        assert statuses == {200}
+        assert longest < replaced / 4
+
+
 def test_workers_end_when_the_process_that_looks_after_them_is_killed(tmp_path):
     with (
         LightUpstream() as upstream,
