@@ -16,10 +16,11 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass
 class Measured:
-    """One run: requests per second, and the servers' CPU microseconds per request."""
+    """One run: requests per second, CPU microseconds per request, 99th percentile in seconds."""
 
     rate: float
     cpu: float
+    p99: float
 
 
 def pids_of(pid: int) -> list[int]:
@@ -63,7 +64,7 @@ def wrk(
     """Sends requests as fast as possible; every answer must be a 200, except a known fraction."""
     before = cpu_seconds(pid)
     done = subprocess.run(
-        ["wrk", "-t1", f"-c{connections}", f"-d{round(seconds)}s", "-s", str(lua),
+        ["wrk", "--latency", "-t1", f"-c{connections}", f"-d{round(seconds)}s", "-s", str(lua),
          f"http://127.0.0.1:{port}{path}"],
         capture_output=True, text=True, check=True, timeout=seconds + 60,
     ).stdout  # fmt: skip
@@ -72,7 +73,9 @@ def wrk(
     others = re.search(r"Non-2xx or 3xx responses: (\d+)", done)
     assert abs(int(others[1] if others else 0) - refused * requests) <= connections, done
     rate = float(re.search(r"Requests/sec:\s+([\d.]+)", done)[1])
-    return Measured(rate, cpu / requests * 1e6)
+    number, unit = re.search(r"99%\s+([\d.]+)(us|ms|s)", done).groups()
+    p99 = float(number) * {"us": 1e-6, "ms": 1e-3, "s": 1.0}[unit]
+    return Measured(rate, cpu / requests * 1e6, p99)
 
 
 def latencies(
