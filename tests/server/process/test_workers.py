@@ -188,7 +188,7 @@ def test_a_stop_asks_busy_connections_to_close_before_it_closes_them(tmp_path):
 
 def test_workers_that_cannot_start_print_the_reason_once_and_end(tmp_path):
     model = tmp_path / "nowhere"
-    from tests.server.test_command_line import assert_refused, run
+    from tests.server.process.test_command_line import assert_refused, run
 
     assert_refused(run("--model-dir", str(model), "--workers", "2"), "The model folder must exist.")
 
