@@ -38,7 +38,7 @@ SavePipeline::SavePipeline(SaveSource* source, SnapshotWriter* writer,
 
 Status SavePipeline::Run(Executor* executor) {
   const auto task = [this](size_t number) {
-    const Status status = Guarded([&] {
+    Status status = Guarded([&] {
       if (Claims(number)) {
         Copy();
       } else {
@@ -47,7 +47,7 @@ Status SavePipeline::Run(Executor* executor) {
       return Status::Ok();
     });
     const std::lock_guard<std::mutex> guard(mutex_);
-    if (!status.ok()) Fail(status);
+    if (!status.ok()) Fail(std::move(status));
   };
   if (executor == nullptr) {
     task(0);
@@ -71,9 +71,9 @@ bool SavePipeline::Claims(size_t number) {
 void SavePipeline::Copy() {
   std::unique_lock<std::mutex> lock(mutex_);
   for (const SaveSource::Range& range : source_->ranges()) {
-    const Status status = CopyRange(range, &lock);
+    Status status = CopyRange(range, &lock);
     if (!lock.owns_lock()) lock.lock();
-    if (!status.ok()) Fail(status);
+    if (!status.ok()) Fail(std::move(status));
     if (!status_.ok()) break;
   }
   copying_ = false;
@@ -136,22 +136,22 @@ bool SavePipeline::Step(std::unique_lock<std::mutex>* lock) {
     writing_ = true;
     Batch* const batch = At(written_);
     lock->unlock();
-    const Status status = writer_->Append(&batch->section);
+    Status status = writer_->Append(&batch->section);
     lock->lock();
     writing_ = false;
     batch->encoded = false;
     ++written_;
-    if (!status.ok()) Fail(status);
+    if (!status.ok()) Fail(std::move(status));
   } else if (claimed_ < copied_) {
     Batch* const batch = At(claimed_++);
     lock->unlock();
-    const Status status = Guarded([&] {
+    Status status = Guarded([&] {
       return writer_->Encode(batch->rows.section(source_->layout(), batch->begin, batch->last),
                              &batch->section);
     });
     lock->lock();
     batch->encoded = true;
-    if (!status.ok()) Fail(status);
+    if (!status.ok()) Fail(std::move(status));
   } else {
     return false;
   }
