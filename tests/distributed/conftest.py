@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.distributed.processes import Cluster
+from tests.distributed.support.processes import Cluster
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.distributed.processes import PROGRAMS, result_of
-from tests.distributed.proxy import Proxy
+from tests.distributed.support.processes import PROGRAMS, result_of
+from tests.distributed.support.proxy import Proxy
 
 tf1 = tf.compat.v1
 IDS = np.arange(64)

@@ -3,7 +3,7 @@
 import pytest
 
 import de_core as de
-from tests.distributed.processes import PROGRAMS, result_of
+from tests.distributed.support.processes import PROGRAMS, result_of
 
 IDS = 50
 

@@ -5,8 +5,8 @@ import time
 import pytest
 import tensorflow as tf
 
-from tests.distributed.processes import PROGRAMS, result_of
-from tests.distributed.steps import steps_of, wait_for_steps
+from tests.distributed.support.processes import PROGRAMS, result_of
+from tests.distributed.support.steps import steps_of, wait_for_steps
 
 WORKERS = ("worker_0", "worker_1")
 pytestmark = pytest.mark.slow

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from tests.distributed.networks import Networks
-from tests.distributed.processes import PROGRAMS, result_of
-from tests.distributed.steps import steps_of, wait_for_steps
+from tests.distributed.support.networks import Networks
+from tests.distributed.support.processes import PROGRAMS, result_of
+from tests.distributed.support.steps import steps_of, wait_for_steps
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.distributed.processes import free_ports
+from tests.distributed.support.processes import free_ports
 
 tf1 = tf.compat.v1
 SERVERS = 2

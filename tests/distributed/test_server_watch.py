@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.distributed.processes import PROGRAMS, free_ports
-from tests.distributed.proxy import Proxy
+from tests.distributed.support.processes import PROGRAMS, free_ports
+from tests.distributed.support.proxy import Proxy
 
 EXIT_CODE = de.distributed.ServerWatch.EXIT_CODE
 SECONDS = 8

@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.distributed.processes import PROGRAMS, ROOT, result_of
+from tests.distributed.support.processes import PROGRAMS, ROOT, result_of
 
 IDS = 40
 

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.distributed.processes import PROGRAMS, result_of
+from tests.distributed.support.processes import PROGRAMS, result_of
 
 tf1 = tf.compat.v1
 

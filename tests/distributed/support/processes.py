@@ -13,8 +13,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-ROOT = pathlib.Path(__file__).parents[2]
-PROGRAMS = pathlib.Path(__file__).parent / "programs"
+ROOT = pathlib.Path(__file__).parents[3]
+PROGRAMS = pathlib.Path(__file__).parents[1] / "programs"
 
 
 def free_ports(count: int) -> list[int]:
