@@ -15,8 +15,7 @@ from de_core.tables.admission import Admission
 from de_core.tables.eviction import Eviction
 from de_core.tables.router import Partitioner, default_partition_fn
 from de_core.tables.spec import TableSpec
-from de_core.variable import scope_defaults
-from de_core.variable.graph import graph_mode
+from de_core.variable.graph import graph_mode, scope_defaults
 from de_core.variable.variable import Variable
 
 # In eager mode a Variable is shared as long as someone holds it, be it a function that asked for
