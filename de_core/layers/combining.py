@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
 
@@ -17,6 +17,10 @@ _REDUCTIONS: dict[str, Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]] =
     "max": tf.math.unsorted_segment_max,
     "prod": tf.math.unsorted_segment_prod,
 }
+#: How a layer pools rows: by a name, or by a function `f(rows [n, dim]) -> row [dim]`.
+Combiner: TypeAlias = (
+    Literal["sum", "mean", "sqrtn", "min", "max", "prod", "std"] | Callable[[tf.Tensor], tf.Tensor]
+)
 #: The combiners that layers know by name.
 NAMES = (*COMBINERS, *_REDUCTIONS, "std")
 

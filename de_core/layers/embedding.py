@@ -77,7 +77,7 @@ class Embedding(keras.layers.Layer):
         dim: int,
         key_dtype: Any = tf.int64,
         value_dtype: Any = tf.float32,
-        combiner: Any = None,
+        combiner: combining.Combiner | None = None,
         initializer: Any = "auto",
         devices: Sequence[str] | None = None,
         name: str | None = None,

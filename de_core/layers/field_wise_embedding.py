@@ -11,6 +11,7 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.keras import keras
 from de_core.layers import table_arguments
+from de_core.layers.combining import Combiner
 from de_core.layers.embedding import Embedding
 from de_core.lookup.segments import Segments, by_first_dimension, flat_values
 
@@ -57,7 +58,7 @@ class FieldWiseEmbedding(Embedding):
         slot_map_fn: Callable[[Any], Any] | None = None,
         key_dtype: Any = tf.int64,
         value_dtype: Any = tf.float32,
-        combiner: Any = "sum",
+        combiner: Combiner = "sum",
         *args: Any,
         **kwargs: Any,
     ) -> None:

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.keras import keras
+from de_core.layers.combining import Combiner
 from de_core.layers.embedding import Embedding
 from de_core.lookup.segments import by_first_dimension, by_last_dimension
 
@@ -46,7 +47,7 @@ class SquashedEmbedding(Embedding):
         dim: int,
         key_dtype: Any = tf.int64,
         value_dtype: Any = tf.float32,
-        combiner: Any = "sum",
+        combiner: Combiner = "sum",
         *args: Any,
         **kwargs: Any,
     ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import tensorflow as tf
 
@@ -14,10 +14,11 @@ from de_core.tables.table import Table
 from de_core.variable.trainable_wrapper import lookup_rows
 
 #: How rows are pooled: their sum, over the sum of the weights, over the root of its squares' sum.
-COMBINERS = ("sum", "mean", "sqrtn")
+Combiner = Literal["sum", "mean", "sqrtn"]
+COMBINERS: tuple[Combiner, ...] = get_args(Combiner)
 
 
-def checked_combiner(combiner: str | None) -> str:
+def checked_combiner(combiner: Combiner | None) -> Combiner:
     """Returns `combiner`, "mean" for None.
 
     Raises:
@@ -38,7 +39,7 @@ def pooled_rows(
     row_splits: tf.Tensor,
     *,
     weights: tf.Tensor | None = None,
-    combiner: str = "sum",
+    combiner: Combiner = "sum",
     max_norm: float | None = None,
 ) -> tf.Tensor:
     """Looks ids up and pools the rows of each segment.

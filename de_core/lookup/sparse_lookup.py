@@ -9,7 +9,7 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.plain_python import plain_python
 from de_core.lookup.lookup import one_variable
-from de_core.lookup.pooling import checked_combiner, pooled_rows
+from de_core.lookup.pooling import Combiner, checked_combiner, pooled_rows
 from de_core.lookup.segments import (
     Segments,
     by_first_dimension,
@@ -29,7 +29,7 @@ def embedding_lookup_sparse(
     sp_weights: Any,
     partition_strategy: str | None = None,
     name: str | None = "embedding_lookup_sparse",
-    combiner: str | None = "mean",
+    combiner: Combiner | None = "mean",
     max_norm: float | None = None,
     return_trainable: bool = False,
 ) -> Any:
@@ -85,7 +85,7 @@ def safe_embedding_lookup_sparse(
     embedding_weights: Variable,
     sparse_ids: Any,
     sparse_weights: Any = None,
-    combiner: str | None = "mean",
+    combiner: Combiner | None = "mean",
     default_id: Any = None,
     name: str | None = "safe_embedding_lookup_sparse",
     partition_strategy: str | None = None,
@@ -149,7 +149,7 @@ def safe_embedding_lookup_sparse(
 
 
 def _pooled(
-    variable: Variable, segments: Segments, combiner: str, max_norm: float | None
+    variable: Variable, segments: Segments, combiner: Combiner, max_norm: float | None
 ) -> tf.Tensor:
     return pooled_rows(
         variable,

@@ -49,15 +49,30 @@ def apply(
     """
     attributes: dict[str, Any] = {"rule": plan.rule, "average": plan.average_momentum is not None}
     vectors: dict[tuple[tf.DType, bool], tf.Tensor] = {}
-    steps = []
+    steps, is_remote = [], False
     for gradient, table in trained:
         decayed = plan.decay is not None and is_decayed(table)
         kind = (arithmetic_dtype(table), decayed)
         if kind not in vectors:
             vectors[kind] = _vector(plan, *kind)
         steps.append((gradient, table, vectors[kind]))
+        is_remote = is_remote or table.is_remote
+    if is_remote:
+        return _apply_in_company(steps, owner, attributes)
+    return [
+        table.apply(gradient, vector, owner=owner, **attributes)
+        for gradient, table, vector in steps
+    ]
+
+
+def _apply_in_company(
+    steps: list[tuple[tf.IndexedSlices, ShardedTable, tf.Tensor]],
+    owner: tf.Tensor,
+    attributes: dict[str, Any],
+) -> list[Any]:
+    """Updates tables, those of other processes by common requests."""
     operations: list[Any] = []
-    for carrier, numbers in companies(table for _, table in trained):
+    for carrier, numbers in companies(table for _, table, _ in steps):
         chosen = [steps[number] for number in numbers]
         if carrier is not None:
             operations += carrier.apply(chosen, owner, **attributes)
@@ -68,19 +83,21 @@ def apply(
 
 
 def _vector(plan: Plan, dtype: tf.DType, decayed: bool) -> tf.Tensor:
+    """Returns the hyperparameters as the engine takes them, float64 [k]."""
     values = list(plan.hyper(dtype))
     if decayed:
         values.append(plan.decay)
     if plan.average_momentum is not None:
         values.append(plan.average_momentum)
-    return tf.stack([double(value) for value in values])
-
-
-def double(value: Any) -> tf.Tensor:
-    """Returns a number as a float64 scalar; Python's numbers lose nothing on the way."""
-    if isinstance(value, (bool, int, float)):
-        return tf.constant(float(value), tf.float64)
-    return tf.cast(tf.convert_to_tensor(value), tf.float64)
+    return tf.stack(
+        [
+            # `tf.cast` would round a Python number to float32 first.
+            tf.constant(float(each), tf.float64)
+            if isinstance(each, (bool, int, float))
+            else tf.cast(each, tf.float64)
+            for each in values
+        ]
+    )
 
 
 def power(base: Any, exponent: Any, dtype: tf.DType) -> tf.Tensor:

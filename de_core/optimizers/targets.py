@@ -42,8 +42,7 @@ class Targets(NamedTuple):
             RuntimeError: A table came with a SavedModel or a MetaGraph.
         """
         targets = cls([], [])
-        for gradient, variable in once_per_table(gradients, variables):
-            table = table_under(variable)
+        for gradient, variable, table in _once_per_table(gradients, variables):
             if table is None:
                 _check_not_loaded(gradient, variable)
                 targets.dense.append((gradient, variable))
@@ -93,6 +92,16 @@ class Targets(NamedTuple):
             check = tf.debugging.Assert(finite, [message, *counted])
         return [] if check is None else [check]
 
+    def scaled(self, factor: Any) -> Targets:
+        """Returns the gradients times a scalar."""
+        return Targets(
+            [(clipping.scaled(gradient, factor), table) for gradient, table in self.trained],
+            [
+                (None if gradient is None else clipping.scaled(gradient, factor), variable)
+                for gradient, variable in self.dense
+            ],
+        )
+
     def require_one(self) -> None:
         """Raises ValueError if there is no gradient at all."""
         if not self.trained and all(gradient is None for gradient, _ in self.dense):
@@ -124,6 +133,13 @@ def once_per_table(gradients: Iterable[Any], variables: Iterable[Any]) -> list[t
         ValueError: A table has several different gradients, or there are not as many gradients as
             variables.
     """
+    return [(gradient, variable) for gradient, variable, _ in _once_per_table(gradients, variables)]
+
+
+def _once_per_table(
+    gradients: Iterable[Any], variables: Iterable[Any]
+) -> list[tuple[Any, Any, ShardedTable | None]]:
+    """Returns what `once_per_table` does, each pair with the table that its variable stands for."""
     gradients, variables = list(gradients), list(variables)
     if len(gradients) != len(variables):
         raise ValueError(
@@ -131,21 +147,23 @@ def once_per_table(gradients: Iterable[Any], variables: Iterable[Any]) -> list[t
             f"Received: {len(gradients)} gradients for {len(variables)} variables."
         )
     found: dict[int, tf.IndexedSlices] = {}
-    pairs: list[tuple[Any, Any]] = []
+    targets: list[tuple[Any, Any, ShardedTable | None]] = []
     for gradient, variable in zip(gradients, variables, strict=True):
-        table = table_under(variable) if isinstance(gradient, tf.IndexedSlices) else None
-        if table is not None:
-            first = found.setdefault(id(table), gradient)
-            if first.values is not gradient.values or first.indices is not gradient.indices:
+        table = table_under(variable)
+        if table is not None and isinstance(gradient, tf.IndexedSlices):
+            first = found.get(id(table))
+            if first is None:
+                found[id(table)] = gradient
+            elif first.values is gradient.values and first.indices is gradient.indices:
+                continue
+            else:
                 raise ValueError(
                     "A table must have one gradient in a step. Received: two different ones for "
                     f"table {table.name!r}. Pass either its trainable variable or one wrapper of "
                     "a lookup, and add the gradients of several losses before."
                 )
-            if any(gradient is given and table is table_under(other) for given, other in pairs):
-                continue
-        pairs.append((gradient, variable))
-    return pairs
+        targets.append((gradient, variable, table))
+    return targets
 
 
 def table_under(variable: Any) -> ShardedTable | None:

@@ -72,6 +72,9 @@ class Wrapping:
         """
         raise NotImplementedError
 
+    def _wrapped(self) -> Any:
+        return self.inner_optimizer
+
     def _add_table(self, table: ShardedTable) -> None:
         if table not in self._tables:
             self._tables = [*self._tables, table]
@@ -100,7 +103,7 @@ class Wrapping:
     @property
     def slots_owner(self) -> tf.Tensor:
         """The name under which the tables keep this optimizer's slots, a scalar string tensor."""
-        family = type(self.inner_optimizer).__name__.lower()
+        family = type(self._wrapped()).__name__.lower()
         return tf.strings.join([family, tf.strings.as_string(self._slots_number)], "_")
 
     @property

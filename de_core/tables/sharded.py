@@ -103,6 +103,8 @@ class ShardedTable:
         self.policy = TablePolicy() if policy is None else policy
         #: True if some tables live in other processes. Then only distinct keys travel.
         self.is_remote = router.is_spread or any(map(is_remote, spec.devices))
+        #: True if one table of this process holds all rows. Then no batch is divided.
+        self.is_one = len(spec.devices) == 1 and not self.is_remote
         #: True if one op may use both a table and the anchor.
         self.is_on_one_device = not self.is_remote and len(set(spec.devices)) == 1
         #: Returns an op that records, on the tables' devices, that they hold the expected rows.
@@ -142,6 +144,8 @@ class ShardedTable:
         Returns:
             Values, keys.shape + [dim], and whether each key has a row, keys.shape.
         """
+        if self.is_one:
+            return self.tables[0].find(keys)
         return self._read(keys, lambda table, part: table.find(part))
 
     def find_or_insert(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -169,6 +173,9 @@ class ShardedTable:
             *inputs: Further inputs of the op.
             **attributes: Attributes of the op.
         """
+        if self.is_one:
+            done = self.tables[0].run(op, *batch, *inputs, **attributes)
+            return None if tf.executing_eagerly() else tf.group(done)
         parts = self.router.split(*batch)
         return _grouped(
             table.run(op, *part, *inputs, **attributes)
@@ -200,7 +207,7 @@ class ShardedTable:
             batch = summed_rows(*batch)
         attributes = {"rule": rule, "average": average}
         done = self.write(library.de_table_apply, batch, hyper, owner, **attributes)
-        return self.updated(keys, done)
+        return done if self.on_update is None else self.updated(keys, done)
 
     def keys_of(self, gradient: tf.IndexedSlices) -> tf.Tensor:
         """Returns the keys [n] of a gradient's slices."""
@@ -352,7 +359,7 @@ class ShardedTable:
         read: Callable[[Table, tf.Tensor], tuple[tf.Tensor, tf.Tensor]],
         width: int | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        if len(self.tables) == 1 and not self.is_remote:
+        if self.is_one:
             return read(self.tables[0], keys)
         flat = tf.reshape(keys, [-1])
         places = None

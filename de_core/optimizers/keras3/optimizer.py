@@ -117,31 +117,28 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
             tf.errors.InvalidArgumentError: With `reject_nonfinite`, a gradient has a NaN or an
                 infinity. Nothing is changed then, but `rejected_steps`.
         """
-        if trainable_variables is None:
-            variables = list(self._trainable_variables)
-        else:
-            variables = list(trainable_variables)
+        inner = self._wrapped()
+        given = self._trainable_variables if trainable_variables is None else trainable_variables
+        variables = list(given)
         targets = Targets.of(grads, variables)
-        targets.require_one()
-        self.build(variables)
-        for _, table in targets.trained:
-            self._add_table(table)
-            self._check_replicas(table)
+        self._prepare(inner, targets, variables)
         checks = targets.require_finite(self._rejected.value) if self.reject_nonfinite else []
         with tf.control_dependencies(checks):
-            factor = self.inner_optimizer.loss_scale_factor
-            if factor is not None:
-                targets = _scaled(targets, 1.0 / factor)
-            if replicas.several_here():
-                replicas.update_once(targets.trained, self._apply_to_tables)
-                self._apply_to_others(targets.others)
+            if inner.loss_scale_factor is not None:
+                targets = targets.scaled(1.0 / inner.loss_scale_factor)
+            if tf.distribute.has_strategy() and replicas.several_here():
+                replicas.update_once(
+                    targets.trained, lambda trained: self._apply_to_tables(inner, trained)
+                )
+                self._apply_to_others(inner, targets.dense)
                 return
-            overwrite = self._overwrite_is_due()
-            done, dense = self._update(targets)
-            self._take_averages_after(done, overwrite)
+            overwrite = self._overwrite_is_due() if inner.use_ema else None
+            done, dense = self._update(inner, targets)
+            if overwrite is not None:
+                self._take_averages_after(done, overwrite)
             # A table that refuses its gradient stops the step before the rest.
             with tf.control_dependencies(done):
-                self._apply_to_others(dense)
+                self._apply_to_others(inner, dense)
 
     @plain_python
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> Any:
@@ -151,11 +148,29 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
             grads_and_vars: Pairs of a gradient and its variable.
         """
         pairs = list(grads_and_vars)
-        self.apply([gradient for gradient, _ in pairs], [variable for _, variable in pairs])
-        return self.iterations
+        gradients, variables = zip(*pairs, strict=True) if pairs else ((), ())
+        self.apply(gradients, variables)
+        return self._wrapped().iterations
 
-    def _check_replicas(self, table: ShardedTable) -> None:
-        inner, settings = self.inner_optimizer, {"reject_nonfinite": self.reject_nonfinite}
+    def _wrapped(self) -> Any:
+        """Returns the wrapped optimizer, without the check of the public property."""
+        return self.__dict__["inner_optimizer"]
+
+    def _prepare(self, inner: Any, targets: Targets, variables: list[Any]) -> None:
+        """Checks what a step is given, and makes what the first step needs."""
+        if not targets.trained:
+            targets.require_one()
+        if not self.built:
+            self.build(variables)
+        in_strategy = tf.distribute.has_strategy()
+        for _, table in targets.trained:
+            if table not in self._tables:
+                self._add_table(table)
+            if in_strategy or table.router.is_spread:
+                self._check_replicas(inner, table)
+
+    def _check_replicas(self, inner: Any, table: ShardedTable) -> None:
+        settings = {"reject_nonfinite": self.reject_nonfinite}
         if self._generic is not None:
             settings[f"{type(inner).__name__}, which has no rule inside tables,"] = True
         if replicas.several_here():
@@ -165,38 +180,43 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         settings["a dynamic loss scale"] = self.is_loss_scaled
         replicas.check_step(table, **settings)
 
-    def _update(self, targets: Targets) -> tuple[list[Any], list[tuple[Any, Any]]]:
+    def _update(self, inner: Any, targets: Targets) -> tuple[list[Any], list[tuple[Any, Any]]]:
         """Updates the tables.
 
         Returns:
-            What the rest must wait for, and the gradients left for ordinary variables.
+            Operations that the rest must wait for, and the gradients left for ordinary variables.
         """
-        dense = targets.others
-        steps = self.inner_optimizer.gradient_accumulation_steps
-        if steps and self._accumulation is not None:
-            due = tf.equal((self._steps + 1) % steps, 0)
+        if self._accumulation is not None:
+            steps = inner.gradient_accumulation_steps
+            due = tf.equal((inner.variables[0] + 1) % steps, 0)
             return self._accumulation.step(
-                targets, due, steps, lambda tables, others: self._clip_and_apply(tables, others)[1]
+                targets,
+                due,
+                steps,
+                lambda tables, others: self._clip_and_apply(inner, tables, others)[1],
             )
-        done, scale = self._clip_and_apply(targets.trained, [gradient for gradient, _ in dense])
+        if not (inner.clipnorm or inner.clipvalue or inner.global_clipnorm):
+            return self._apply_to_tables(inner, targets.trained), targets.dense
+        dense = targets.others
+        others = [gradient for gradient, _ in dense]
+        done, scale = self._clip_and_apply(inner, targets.trained, others)
         if scale is not None:
             dense = [(clipping.scaled(each, scale), variable) for each, variable in dense]
         return done, dense
 
     def _clip_and_apply(
-        self, trained: Trained, others: list[Any]
+        self, inner: Any, trained: Trained, others: list[Any]
     ) -> tuple[list[Any], tf.Tensor | None]:
-        """Updates the tables; returns the operations and what `others` must be scaled by."""
+        """Updates the tables; returns the operations and the factor that clips `others`."""
         gradients = [gradient for gradient, _ in trained]
-        gradients, scale = clipping.clip_tables(self.inner_optimizer, gradients, others)
+        gradients, scale = clipping.clip_tables(inner, gradients, others)
         tables = [table for _, table in trained]
-        return self._apply_to_tables(list(zip(gradients, tables, strict=True))), scale
+        return self._apply_to_tables(inner, list(zip(gradients, tables, strict=True))), scale
 
-    def _apply_to_tables(self, trained: Trained) -> list[Any]:
+    def _apply_to_tables(self, inner: Any, trained: Trained) -> list[Any]:
         """Updates tables by gradients that are ready to use."""
         if not trained:
             return []
-        inner = self.inner_optimizer
         momentum = None
         if inner.use_ema:
             momentum = tf.cast(tf.not_equal(inner.iterations, 0), tf.float64) * inner.ema_momentum
@@ -207,7 +227,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         return [each for each in done if each is not None]
 
     def _hyper(self, dtype: tf.DType) -> list[Any]:
-        inner = self.inner_optimizer
+        inner = self._wrapped()
         if self._rule is None:
             return [inner.learning_rate]
         step = tf.convert_to_tensor(inner.iterations) + 1
@@ -218,18 +238,17 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         moment = rules.Moment(step, inner.learning_rate, product, dtype)
         return [inner.learning_rate, *self._rule.settings(inner, moment)]
 
-    def _apply_to_others(self, dense: list[tuple[Any, Any]]) -> None:
+    def _apply_to_others(self, inner: Any, dense: list[tuple[Any, Any]]) -> None:
         """Lets the wrapped optimizer do its part, and count the step."""
-        if all(gradient is None for gradient, _ in dense):
-            self._steps.assign_add(1)
+        pairs = [(gradient, variable) for gradient, variable in dense if gradient is not None]
+        if not pairs:
+            inner.variables[0].assign_add(1)  # the count of its calls
             return
-        factor = self.inner_optimizer.loss_scale_factor
-        gradients = [
-            # Which it takes off itself.
-            each if each is None or factor is None else clipping.scaled(each, factor)
-            for each, _ in dense
-        ]
-        self.inner_optimizer.apply(gradients, [variable for _, variable in dense])
+        gradients, variables = zip(*pairs, strict=True)
+        factor = inner.loss_scale_factor
+        if factor is not None:  # the wrapped optimizer divides by it
+            gradients = tuple(clipping.scaled(each, factor) for each in gradients)
+        inner.apply(list(gradients), list(variables))
 
     @property
     def inner_optimizer(self) -> Any:
@@ -268,11 +287,6 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
     def variables(self) -> list[Any]:
         """The state that is saved with a model: its own and the wrapped optimizer's."""
         return [*_distinct(self._variables), *self.inner_optimizer.variables]
-
-    @property
-    def _steps(self) -> Any:
-        """The wrapped optimizer's count of calls, its first variable."""
-        return self.inner_optimizer.variables[0]
 
     @property
     def iterations(self) -> Any:
@@ -373,16 +387,6 @@ def _check_not_scaled_by_keras() -> None:
             "Received: a keras.optimizers.LossScaleOptimizer. "
             "Use de.LossScaleOptimizer(optimizer)."
         )
-
-
-def _scaled(targets: Targets, factor: Any) -> Targets:
-    return Targets(
-        [(clipping.scaled(each, factor), table) for each, table in targets.trained],
-        [
-            (None if each is None else clipping.scaled(each, factor), variable)
-            for each, variable in targets.dense
-        ],
-    )
 
 
 def _distinct(variables: Iterable[Any]) -> list[Any]:
