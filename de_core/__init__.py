@@ -38,6 +38,7 @@ from de_core.tables.eviction import (
 from de_core.tables.restrict import FrequencyRestrictPolicy, RestrictPolicy, TimestampRestrictPolicy
 from de_core.tables.router import default_partition_fn
 from de_core.tfra import *  # noqa: F403
+from de_core.tfra import __all__ as _names_of_the_ancestor
 from de_core.tfra.import_tfra import import_tfra
 from de_core.variable import gradients as _gradients  # noqa: F401
 from de_core.variable.scope import get_local_variable, get_variable
@@ -49,6 +50,14 @@ if not _keras.LEGACY:  # tf_keras's own loss scale optimizer works with tables
     from de_core.optimizers.keras3.loss_scale import LossScaleOptimizer  # noqa: F401
 __getattr__ = _removed.removed_names(__name__, **_removed.PACKAGE)
 __version__ = "0.1.0"
+
+
+def __dir__() -> list[str]:
+    """Returns the public names, without the modules that imports leave here."""
+    of_keras_3 = [] if _keras.LEGACY else ["LossScaleOptimizer"]
+    return sorted([*__all__, *_names_of_the_ancestor, *of_keras_3, "__all__", "__version__"])
+
+
 __all__ = [
     "AdmissionBloom",
     "AdmissionCount",

@@ -28,6 +28,7 @@ class Metrics:
 
     def __init__(self) -> None:
         """Creates the metrics, all at zero."""
+        # Long: a list of metrics, one after the other.
         to = self._registry = CollectorRegistry()
         ProcessCollector(registry=to)
         #: Running requests.

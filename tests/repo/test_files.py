@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import ast
+import collections
 import re
 from pathlib import Path
 
 LONGEST = 400
 LONGEST_TEST = 500
+LONGEST_FUNCTION = 80
+#: Files directly in a folder that has subfolders, and in one that has none.
+MOST_BESIDE_FOLDERS = 12
+MOST_ALONE = 25
+#: Folders that await their subfolders, with the files that they hold today; it must not grow.
+CROWDED = {"de_core/cc/kernels": 38}
 
 
 def is_test(path: Path) -> bool:
@@ -61,3 +68,58 @@ def test_every_python_package_folder_has_an_init(root: Path):
         if not (path.parent / "__init__.py").exists() and path.parent.name != "_build"
     }
     assert missing == set()
+
+
+def crowded(files: list[Path]) -> dict[str, int]:
+    """Returns the folders that hold too many files, with their numbers."""
+    names = [path for path in files if path.name != "__init__.py"]
+    parents = {parent for path in names for parent in path.parent.parents}
+    held = collections.Counter(path.parent for path in names)
+    return {
+        str(folder): count
+        for folder, count in held.items()
+        if count > (MOST_BESIDE_FOLDERS if folder in parents else MOST_ALONE)
+    }
+
+
+def test_no_folder_holds_too_many_files(sources: list[Path]):
+    assert crowded(sources) == CROWDED
+
+
+def test_a_crowded_folder_is_noticed():
+    flat = [Path("a") / f"{number}.py" for number in range(MOST_ALONE)]
+    assert crowded(flat) == {}
+    assert crowded([*flat, Path("a/more.py")]) == {"a": MOST_ALONE + 1}
+    assert crowded([*flat[:13], Path("a/b/c.py")]) == {"a": 13}
+    assert crowded([*flat[:12], Path("a/b/c.py"), Path("a/__init__.py")]) == {}
+
+
+def long_functions(text: str) -> dict[str, int]:
+    """Returns the functions that are too long without their docstring, with their lines.
+
+    A comment in a function that begins with "Long:" says why it may be.
+    """
+    lines, found = text.splitlines(), {}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            own = lines[node.lineno - 1 : node.end_lineno]
+            length = len(own) - len((ast.get_docstring(node) or "").splitlines())
+            if length > LONGEST_FUNCTION and not any("# Long: " in line for line in own):
+                found[node.name] = length
+    return found
+
+
+def test_no_function_is_too_long(root: Path, sources: list[Path]):
+    found = {
+        str(path): long
+        for path in sources
+        if path.suffix == ".py" and (long := long_functions((root / path).read_text("utf-8")))
+    }
+    assert found == {}
+
+
+def test_a_long_function_is_noticed():
+    statements = "    pass\n" * LONGEST_FUNCTION
+    assert long_functions(f"def f():\n{statements}") == {"f": LONGEST_FUNCTION + 1}
+    assert long_functions(f"def f():\n    # Long: a list.\n{statements}") == {}
+    assert long_functions(f'def f():\n    """One line."""\n{statements[9:]}') == {}
