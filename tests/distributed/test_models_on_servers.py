@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.distributed.processes import PROGRAMS, result_of
 from tests.distributed.programs.models import MODELS
+from tests.distributed.support.processes import PROGRAMS, result_of
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import numpy as np
 import tensorflow as tf
 
 import de_core as de
-from tests.distributed.processes import free_ports
 from tests.distributed.programs.models import (
     KEY_DTYPES,
     MODELS,
@@ -25,6 +24,7 @@ from tests.distributed.programs.models import (
     relative_difference,
     start_of,
 )
+from tests.distributed.support.processes import free_ports
 
 SERVERS = 2
 addresses = [f"127.0.0.1:{port}" for port in free_ports(SERVERS + 1)]
