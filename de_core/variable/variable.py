@@ -122,6 +122,7 @@ class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Lay
         admission: Admission | None = None,
         eviction: Eviction | Sequence[Eviction] | None = None,
     ) -> None:
+        # Long: it checks its many arguments one by one, then makes the tables and their anchor.
         if devices is None:
             devices = strategy.devices_of_the_scope()
         spec = TableSpec.checked(key_dtype, value_dtype, dim, devices)

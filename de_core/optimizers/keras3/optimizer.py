@@ -181,11 +181,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         replicas.check_step(table, **settings)
 
     def _update(self, inner: Any, targets: Targets) -> tuple[list[Any], list[tuple[Any, Any]]]:
-        """Updates the tables.
-
-        Returns:
-            Operations that the rest must wait for, and the gradients left for ordinary variables.
-        """
+        """Updates the tables; returns what the rest waits for, and the gradients for the rest."""
         if self._accumulation is not None:
             steps = inner.gradient_accumulation_steps
             due = tf.equal((inner.variables[0] + 1) % steps, 0)
