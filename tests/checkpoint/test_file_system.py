@@ -88,7 +88,7 @@ def test_names_the_environment_and_a_whole_directory(tmp_path, monkeypatch):
 def test_names_that_become_one_as_files_are_told_apart(tmp_path, shards):
     filled(1).save_to_file_system(str(tmp_path))
     other = make(shards, name="emb_users")
-    with pytest.raises(ValueError, match=r"a directory each.*'emb/users'"):
+    with pytest.raises(ValueError, match=r"use two directories.*'emb/users'"):
         other.save_to_file_system(str(tmp_path))
     with pytest.raises(ValueError, match="`file_name_list`"):
         other.load_from_file_system(str(tmp_path))

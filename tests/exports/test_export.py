@@ -271,7 +271,7 @@ def test_save_functions_of_tensorflow_and_keras_include_the_tables(how, ratings,
         ({"signatures": 3}, TypeError, "must be a tf.function"),
         ({"signatures": tf.function(lambda x: x)}, ValueError, "must say what it takes"),
         ({"inputs": "ids"}, TypeError, "`inputs` must be a tf.TensorSpec"),
-        ({"signatures": 3, "inputs": SPECS}, ValueError, "without `signatures`"),
+        ({"signatures": 3, "inputs": SPECS}, ValueError, "so `signatures` must be None"),
     ],
 )
 def test_bad_arguments_leave_nothing_behind(arguments, error, message, tmp_path):

@@ -319,7 +319,7 @@ def test_names_of_signatures_and_tables(tmp_path):
         table.upsert([1], [[float(number)]])
     modules = [looker(table) for table in tables]
     for name in ("de_stats", f"de_lookup/{long}a"):
-        with pytest.raises(ValueError, match="other names"):
+        with pytest.raises(ValueError, match="names that an export adds"):
             de.export(modules[0], tmp_path, {name: modules[0].look})
     signatures = {"a": modules[0].look, "b": modules[1].look}
     path = de.export(modules[0], tmp_path, signatures, sample={"ids": [1]})

@@ -50,6 +50,7 @@ def in_a_function():
     return table
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # the collector meets earlier tests' sockets
 @pytest.mark.parametrize("make", [by_name, alone, in_a_module, in_a_function])
 def test_the_last_reference_frees_it(make):
     keys, rows = tf.range(ROWS, dtype=tf.int64), tf.ones([ROWS, DIM])

@@ -59,3 +59,4 @@ class Proxy:
         for each in (source, target):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
+        source.close()
