@@ -34,7 +34,7 @@ class Request:
         stages: Seconds spent by stage: `read`, `decode`, `queue`, `run`, `encode`.
         rows: Rows of the request, if it has any.
         lookups: By table, the number of ids looked up and of those that are unknown.
-        sample: By table, some of the ids that were found; None if nobody asks for them.
+        sample: Some of the found ids, by table; None unless the page collects them.
     """
 
     id: str = ""

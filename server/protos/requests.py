@@ -125,7 +125,7 @@ def read_examples(kind: str, body: bytes, limits: Limits) -> tuple[list[Task], A
         limits: Limits on the request.
 
     Returns:
-        What is asked for, and the serialized examples.
+        The request's tasks, and its serialized examples.
     """
     protos = load_protos()
     module = {
@@ -143,10 +143,10 @@ def read_examples(kind: str, body: bytes, limits: Limits) -> tuple[list[Task], A
 
 @dataclasses.dataclass(frozen=True)
 class ExamplesResult:
-    """What one task's model answered.
+    """The answer of one task's model.
 
     Attributes:
-        target: The model asked for.
+        target: The model of the request.
         version: The version that answered.
         classes: Labels and scores, if the task was to classify.
         values: Values of shape (examples,), if it was to regress.

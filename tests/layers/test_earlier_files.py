@@ -18,7 +18,7 @@ INPUTS = [
     tf.constant([["a", "b"], ["c", ""], ["a", "c"], ["d", "d"]]),
 ]
 LABELS = tf.constant([[1.0], [2.0], [3.0], [4.0]])
-#: What the saved model predicted, and what it predicted after one more step.
+#: Predictions of the saved model, and of the model after one more step.
 PREDICTED = [2.2730081, 2.0323834, 2.3433025, 2.3486602]
 PREDICTED_AFTER_A_STEP = [3.2251840, 2.9951873, 3.4931250, 3.5432963]
 

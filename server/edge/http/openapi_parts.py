@@ -49,7 +49,7 @@ def post(
 
     Args:
         name: The operation's id. Generated clients name their functions by it.
-        summary: What the operation does.
+        summary: One line about the operation.
         schema: The prefix of its schemas `…Body` and `…Answer`.
         parameters: Its parameters.
         requests: Examples of bodies by name.

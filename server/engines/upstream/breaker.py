@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class BreakerState(enum.Enum):
-    """The state of a circuit breaker; the values are those of the metric."""
+    """The state of a circuit breaker; the metric reports its value."""
 
     CLOSED = 0
     HALF_OPEN = 1
