@@ -29,9 +29,14 @@ _SAVES: dict[str, threading.Lock] = {}
 
 
 class FileSystem:
-    """Mixin of `Variable`: writes its tables to files and reads them back."""
+    """Writes a table to files that the program names, and reads them back.
 
-    _store: ShardedTable
+    Args:
+        table: The table.
+    """
+
+    def __init__(self, table: ShardedTable) -> None:
+        self._store = table
 
     def save_to_file_system(
         self,

@@ -70,14 +70,9 @@ def check_spec(spec: TableSpec, creator: Any) -> None:
         )
 
 
-def is_outside_of_replicas() -> bool:
-    """Returns whether the caller is in a strategy's scope but in no replica.
-
-    There are no gradients.
-    """
+def mirrors_replicas() -> bool:
+    """Returns whether the current strategy lets several replicas train in step."""
     kinds = (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy)
-    if not tf.distribute.in_cross_replica_context():
-        return False
     return isinstance(tf.distribute.get_strategy(), kinds)
 
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.keras import keras
 from de_core.tables.keys_and_values import watched_placeholders
+from de_core.tables.sharded import ShardedTable
 
 
 def specs_of(model: Any) -> Any:
@@ -43,7 +44,7 @@ def specs_of(model: Any) -> Any:
 
 def _dtypes(model: Any, shapes: Any) -> list[tf.DType | None]:
     """Returns the dtypes of the inputs that tables see, and None for others."""
-    found: list[list[Any]] = []
+    found: list[list[ShardedTable]] = []
 
     @tf.function(autograph=False)
     def run(*inputs: tf.Tensor) -> None:
@@ -62,13 +63,13 @@ def _dtypes(model: Any, shapes: Any) -> list[tf.DType | None]:
     return [_dtype_of(model, tables) for tables in found]
 
 
-def _dtype_of(model: Any, tables: list[Any]) -> tf.DType | None:
+def _dtype_of(model: Any, tables: list[ShardedTable]) -> tf.DType | None:
     for table in tables:
-        kinds = table._store.kinds_of_ids
+        kinds = table.kinds_of_ids
         if kinds != {"dense"}:
             seen = " and ".join(sorted(kinds)) or "no"
             raise _unknown(model, "kind", f"of an input: table {table.name!r} saw {seen} ids")
-    dtypes = {table.key_dtype for table in tables}
+    dtypes = {table.spec.key_dtype for table in tables}
     if tf.int32 in dtypes:  # which layers over tables of int64 take too
         return tf.int32
     return dtypes.pop() if dtypes else None

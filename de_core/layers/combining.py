@@ -10,7 +10,6 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.lookup.pooling import COMBINERS, pooled_rows
 from de_core.lookup.segments import Segments
-from de_core.variable.trainable_wrapper import lookup_rows
 
 _REDUCTIONS: dict[str, Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]] = {
     "min": tf.math.unsorted_segment_min,
@@ -68,7 +67,7 @@ def pool(variable: Any, segments: Segments, combiner: Any, max_norm: float | Non
             "Rows must be of a floating-point dtype for a standard deviation. Received: "
             f"value_dtype={variable.value_dtype.name}, {combiner=} for table {variable.name!r}."
         )
-    rows = lookup_rows(variable, segments.ids, max_norm)
+    rows = variable._rows.lookup_scaled(segments.ids, max_norm)
     if callable(combiner):
         return _mapped(combiner, rows, segments)
     of_rows, count = segments.of_ids(), segments.count()

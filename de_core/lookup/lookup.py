@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -10,7 +9,7 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.plain_python import plain_python
 from de_core.tables import keys_and_values
-from de_core.variable.trainable_wrapper import TrainableWrapper, lookup_rows
+from de_core.variable.trainable_wrapper import TrainableWrapper
 from de_core.variable.variable import Variable
 
 
@@ -57,8 +56,10 @@ def embedding_lookup(
     [3, 3, 5]
     """
     del partition_strategy, validate_indices
-    variable, name = one_variable(params), name or "embedding_lookup"
-    return _looked_up(lookup_rows, variable, ids, name, max_norm, return_trainable)
+    variable = one_variable(params)
+    with tf.name_scope(name or "embedding_lookup"):
+        rows = variable._rows.lookup_scaled(ids, max_norm)
+    return (rows, TrainableWrapper(variable, ids, max_norm)) if return_trainable else rows
 
 
 @plain_python
@@ -100,30 +101,19 @@ def embedding_lookup_unique(
     [3, 5]
     """
     del partition_strategy, validate_indices
-    variable, name = one_variable(params), name or "embedding_lookup_unique"
-    return _looked_up(_unique_rows, variable, ids, name, max_norm, return_trainable)
-
-
-def _looked_up(
-    read: Callable[[Variable, Any, float | None], Any],
-    variable: Variable,
-    ids: Any,
-    name: str,
-    max_norm: float | None,
-    return_trainable: bool,
-) -> Any:
-    with tf.name_scope(name):
-        rows = read(variable, ids, max_norm)
+    variable = one_variable(params)
+    with tf.name_scope(name or "embedding_lookup_unique"):
+        rows = _unique_rows(variable, ids, max_norm)
     return (rows, TrainableWrapper(variable, ids, max_norm)) if return_trainable else rows
 
 
 def _unique_rows(variable: Variable, ids: Any, max_norm: float | None) -> Any:
     if isinstance(ids, tf.RaggedTensor):
-        keys_and_values.note_kind("ragged", variable)
+        keys_and_values.note_kind("ragged", variable._table)
         return ids.with_flat_values(_unique_rows(variable, ids.flat_values, max_norm))
-    ids = keys_and_values.checked_keys(ids, variable)
+    ids = keys_and_values.checked_keys(ids, variable._table)
     unique, places = tf.unique(tf.reshape(ids, [-1]))
-    rows = tf.gather(lookup_rows(variable, unique, max_norm), places)
+    rows = tf.gather(variable._rows.lookup_scaled(unique, max_norm), places)
     shape = tf.concat([tf.shape(ids), [variable.dim]], 0)
     return tf.ensure_shape(tf.reshape(rows, shape), ids.shape.concatenate([variable.dim]))
 

@@ -51,11 +51,11 @@ def embedding_lookup_many(
         )
     with tf.name_scope(name or "embedding_lookup_many"):
         keys = [
-            keys_and_values.checked_keys(each, variable)
+            keys_and_values.checked_keys(each, variable._table)
             for each, variable in zip(ids, variables, strict=True)
         ]
         rows: dict[int, tf.Tensor] = {}
-        for carrier, numbers in companies(each._store for each in variables):
+        for carrier, numbers in companies(each._table for each in variables):
             if carrier is None:
                 rows.update(
                     (each, embedding_lookup(variables[each], keys[each])) for each in numbers
@@ -70,11 +70,11 @@ def _shared(
 ) -> dict[int, tf.Tensor]:
     features: dict[int, list[int]] = {}
     for number in numbers:
-        features.setdefault(id(variables[number]._store), []).append(number)
+        features.setdefault(id(variables[number]._table), []).append(number)
     groups = list(features.values())
     joined = [tf.concat([tf.reshape(keys[each], [-1]) for each in group], 0) for group in groups]
     distinct = [tf.unique(each) for each in joined]
-    stores = [variables[group[0]]._store for group in groups]
+    stores = [variables[group[0]]._table for group in groups]
     found = carrier.find(stores, [unique for unique, _ in distinct])
     rows: dict[int, tf.Tensor] = {}
     for group, (_, places), values in zip(groups, distinct, found, strict=True):
@@ -84,5 +84,5 @@ def _shared(
             shape = tf.concat([tf.shape(part), [variable.dim]], 0)
             looked_up = tf.reshape(tf.gather(values, places_of), shape)
             looked_up = tf.ensure_shape(looked_up, part.shape.concatenate([variable.dim]))
-            rows[number] = variable._looked_up(part, looked_up)
+            rows[number] = variable._rows.recorded(part, looked_up)
     return rows

@@ -11,7 +11,6 @@ from de_core.base.ops import library
 from de_core.lookup.segments import segment_ids
 from de_core.tables import keys_and_values
 from de_core.tables.table import Table
-from de_core.variable.trainable_wrapper import lookup_rows
 
 #: How rows are pooled: their sum, over the sum of the weights, over the root of its squares' sum.
 Combiner = Literal["sum", "mean", "sqrtn"]
@@ -64,7 +63,7 @@ def pooled_rows(
         TypeError: `ids` are not of the key dtype, or the rows no numbers, or integers that are not
             just summed.
     """
-    ids = keys_and_values.checked_keys(ids, variable)
+    ids = keys_and_values.checked_keys(ids, variable._table)
     value_dtype = variable.value_dtype
     if not value_dtype.is_floating and (not value_dtype.is_integer or combiner != "sum"):
         raise TypeError(
@@ -76,11 +75,11 @@ def pooled_rows(
     if weights is not None:
         weights = tf.cast(weights, real)
     pools = value_dtype.is_floating and all(table.pools for table in variable.tables)
-    pools = pools and variable._store.is_on_one_device
+    pools = pools and variable._table.is_on_one_device
     if max_norm is None and pools:
         sums = _sums(variable, ids, row_splits, weights, real)
     else:
-        rows = tf.cast(lookup_rows(variable, ids, max_norm), real)
+        rows = tf.cast(variable._rows.lookup_scaled(ids, max_norm), real)
         sums = _segment_sum(rows if weights is None else rows * weights[:, None], row_splits)
     sums = tf.ensure_shape(sums, [None, variable.dim])
     if combiner != "sum":
@@ -96,9 +95,9 @@ def _sums(
     weights: tf.Tensor | None,
     real: tf.DType,
 ) -> tf.Tensor:
-    store = variable._store
-    anchors = variable._anchor_tensors()
-    variable._collect_regularization_loss(ids)
+    store = variable._table
+    anchors = variable._rows.anchors()
+    variable._rows.collect_penalty(ids)
 
     def of_table(table: Table, part: tf.Tensor, splits: tf.Tensor, factors: Any) -> tf.Tensor:
         return table.run(

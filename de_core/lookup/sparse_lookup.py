@@ -18,7 +18,7 @@ from de_core.lookup.segments import (
     with_outer_dimensions,
 )
 from de_core.tables import keys_and_values
-from de_core.variable.trainable_wrapper import TrainableWrapper, lookup_rows
+from de_core.variable.trainable_wrapper import TrainableWrapper
 from de_core.variable.variable import Variable
 
 
@@ -169,7 +169,7 @@ def _check_kinds(variable: Variable, ids: Any, weights: Any) -> None:
             f"tf.RaggedTensor.from_tensor or de.embedding_lookup. {received(ids=ids)}"
         )
     values = flat_values(ids)
-    keys_and_values.checked_keys(values, variable)
+    keys_and_values.checked_keys(values, variable._table)
     if weights is None:
         return
     kind = tf.SparseTensor if isinstance(ids, tf.SparseTensor) else tf.RaggedTensor
@@ -190,7 +190,7 @@ def _with_default(
     variable: Variable, rows: tf.Tensor, splits: tf.Tensor, default_id: Any, max_norm: float | None
 ) -> tf.Tensor:
     """Puts the row of `default_id` where a segment is empty, and reads it only then."""
-    default_id = keys_and_values.checked_keys(default_id, variable)
+    default_id = keys_and_values.checked_keys(default_id, variable._table)
     empty = tf.where(tf.equal(splits[1:], splits[:-1]))
     ids = tf.fill([tf.shape(empty)[0]], tf.reshape(default_id, []))
-    return tf.tensor_scatter_nd_update(rows, empty, lookup_rows(variable, ids, max_norm))
+    return tf.tensor_scatter_nd_update(rows, empty, variable._rows.lookup_scaled(ids, max_norm))

@@ -177,7 +177,7 @@ def table_under(variable: Any) -> ShardedTable | None:
     """
     if isinstance(variable, TrainableWrapper) and not variable.trainable:
         variable = variable.params  # which knows its table without an anchor
-    table = variable._store if isinstance(variable, Variable) else table_of(variable)
+    table = variable._table if isinstance(variable, Variable) else table_of(variable)
     if table is not None and not table.spec.value_dtype.is_floating:
         raise TypeError(
             "A table under an optimizer must hold floating-point values: make it with "

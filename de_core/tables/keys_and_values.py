@@ -11,19 +11,22 @@ import numpy as np
 import tensorflow as tf
 
 from de_core.base.keras import is_building, only_builds
+from de_core.tables.sharded import ShardedTable
 
-_watching: contextvars.ContextVar[list[tuple[Any, Any]]] = contextvars.ContextVar("de_core_ids")
+_watching: contextvars.ContextVar[list[tuple[Any, ShardedTable]]] = contextvars.ContextVar(
+    "de_core_ids"
+)
 
 
-def checked_keys(keys: Any, table: Any) -> tf.Tensor:
-    """Returns `keys` as a tensor of the table's key dtype.
+def checked_keys(keys: Any, table: ShardedTable) -> tf.Tensor:
+    """Returns `keys` as a tensor of a table's key dtype.
 
     Tensors and arrays must already have that dtype. Python numbers and strings are converted if
     nothing is lost.
 
     Args:
         keys: Any shape.
-        table: The `Variable`; its `key_dtype` and `name` are used.
+        table: The table; its key dtype and name are used, and that it saw dense keys is noted.
 
     Raises:
         TypeError: `keys` have another dtype.
@@ -31,25 +34,25 @@ def checked_keys(keys: Any, table: Any) -> tf.Tensor:
     if tf.is_tensor(keys) and only_builds(keys):
         return placeholder_keys(keys, table)
     note_kind("dense", table)
-    return converted("keys", keys, table.key_dtype, table.name)
+    return converted("keys", keys, table.spec.key_dtype, table.name)
 
 
-def note_kind(kind: str, table: Any) -> None:
+def note_kind(kind: str, table: ShardedTable) -> None:
     """Remembers that a table was asked for ids of a kind.
 
     Args:
         kind: "dense", "ragged" or "sparse".
-        table: The `Variable`.
+        table: The table.
     """
-    kinds = table._store.kinds_of_ids
+    kinds = table.kinds_of_ids
     if kind not in kinds and not is_building():
         kinds.add(kind)
 
 
 @contextlib.contextmanager
-def watched_placeholders() -> Iterator[list[tuple[Any, Any]]]:
-    """Yields a list of the pairs (placeholder, `Variable`) that are looked up in the block."""
-    seen: list[tuple[Any, Any]] = []
+def watched_placeholders() -> Iterator[list[tuple[Any, ShardedTable]]]:
+    """Yields a list of the pairs (placeholder, table) that are looked up in the block."""
+    seen: list[tuple[Any, ShardedTable]] = []
     token = _watching.set(seen)
     try:
         yield seen
@@ -57,37 +60,38 @@ def watched_placeholders() -> Iterator[list[tuple[Any, Any]]]:
         _watching.reset(token)
 
 
-def placeholder_keys(ids: Any, table: Any) -> Any:
+def placeholder_keys(ids: Any, table: ShardedTable) -> Any:
     """Returns keys with the shape of Keras's placeholder ids (see `only_builds`).
 
     Args:
         ids: Dense, sparse or ragged placeholders of floats.
-        table: The `Variable`.
+        table: The table.
     """
     _watching.get([]).append((ids, table))
-    key_dtype = table.key_dtype
+    key_dtype = table.spec.key_dtype
     if isinstance(ids, tf.SparseTensor):
         return ids.with_values(tf.zeros_like(ids.values, key_dtype))
     return tf.ragged.map_flat_values(lambda flat: tf.zeros_like(flat, key_dtype), ids)
 
 
-def checked_pairs(keys: Any, values: Any, table: Any) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns keys [n] and values [n, dim] as tensors of the table's dtypes.
+def checked_pairs(keys: Any, values: Any, table: ShardedTable) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns keys [n] and values [n, dim] as tensors of a table's dtypes.
 
     Args:
         keys: Any shape.
         values: Shape keys.shape + [dim], or keys.shape if dim is 1.
-        table: The `Variable`.
+        table: The table; its dtypes, dim and name are used.
 
     Raises:
         TypeError: `keys` or `values` have another dtype.
         ValueError: The shapes do not match.
     """
+    spec = table.spec
     keys = checked_keys(keys, table)
-    values = converted("values", values, table.value_dtype, table.name)
-    if table.dim == 1 and values.shape.rank is not None and values.shape.rank == keys.shape.rank:
+    values = converted("values", values, spec.value_dtype, table.name)
+    if spec.dim == 1 and values.shape.rank is not None and values.shape.rank == keys.shape.rank:
         values = tf.expand_dims(values, -1)
-    wanted = keys.shape.concatenate([table.dim])
+    wanted = keys.shape.concatenate([spec.dim])
     if not values.shape.is_compatible_with(wanted):
         raise ValueError(
             f"`values` must be of shape keys.shape + [dim], here {wanted}, one row for each key of "
@@ -96,7 +100,7 @@ def checked_pairs(keys: Any, values: Any, table: Any) -> tuple[tf.Tensor, tf.Ten
         )
     if not values.shape.is_fully_defined():
         check = tf.debugging.Assert(
-            tf.reduce_all(tf.equal(tf.shape(values), tf.concat([tf.shape(keys), [table.dim]], 0))),
+            tf.reduce_all(tf.equal(tf.shape(values), tf.concat([tf.shape(keys), [spec.dim]], 0))),
             [
                 "`values` must be of shape keys.shape + [dim]. Received: values.shape=",
                 tf.shape(values),
@@ -106,7 +110,7 @@ def checked_pairs(keys: Any, values: Any, table: Any) -> tuple[tf.Tensor, tf.Ten
         )
         with tf.control_dependencies([check]):
             values = tf.identity(values)
-    return tf.reshape(keys, [-1]), tf.reshape(values, [-1, table.dim])
+    return tf.reshape(keys, [-1]), tf.reshape(values, [-1, spec.dim])
 
 
 def converted(argument: str, value: Any, dtype: tf.DType, table_name: str) -> tf.Tensor:

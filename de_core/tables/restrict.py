@@ -151,7 +151,7 @@ class RowStatus:
 
     def __init__(self, var: Variable, column: str) -> None:
         self._var = weakref.ref(var)
-        self._store = var._store
+        self._table = var._table
         self.column = column
 
     @plain_python
@@ -169,20 +169,20 @@ class RowStatus:
         if var is None:
             raise ReferenceError("The Variable of this status was deleted.")
         with tf.name_scope(name or "lookup_status"):
-            keys = keys_and_values.checked_keys(keys, var)
-            return tf.expand_dims(read_column(self._store, keys, self.column), -1)
+            keys = keys_and_values.checked_keys(keys, var._table)
+            return tf.expand_dims(read_column(self._table, keys, self.column), -1)
 
     @plain_python
     def export(self, name: str | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns all keys [n] and the column's values, int64 [n, 1]."""
         with tf.name_scope(name or "export_status"):
-            return export_column(self._store, self.column)
+            return export_column(self._table, self.column)
 
     @plain_python
     def size(self, index: int | None = None, name: str | None = None) -> tf.Tensor:
         """Returns the number of rows, an int64 scalar, of table `index` or of all tables."""
         with tf.name_scope(name or "size_of_status"):
-            return self._store.size(index)
+            return self._table.size(index)
 
 
 class _ColumnPolicy(RestrictPolicy):
@@ -198,8 +198,8 @@ class _ColumnPolicy(RestrictPolicy):
         Args:
             ids: Tensor of the key dtype, any shape.
         """
-        keys = keys_and_values.checked_keys(ids, self.var)
-        return self.var._store.write(library.de_table_touch, (tf.reshape(keys, [-1]),))
+        keys = keys_and_values.checked_keys(ids, self.var._table)
+        return self.var._table.write(library.de_table_touch, (tf.reshape(keys, [-1]),))
 
     def apply_restriction(self, num_reserved: Any, **kwargs: Any) -> Any:
         """Keeps the `num_reserved` highest rows. Equal rows are ordered by the hash of their keys.
@@ -217,8 +217,8 @@ class _ColumnPolicy(RestrictPolicy):
         if kwargs:
             raise TypeError(f"`restrict` takes `num_reserved` and `trigger`. {received(**kwargs)}")
         reserved = _row_count("num_reserved", num_reserved)
-        self.var._store.router.require_whole("`restrict`", "Make it with an `eviction` policy.")
-        return keep_best(self.var._store, self.columns[0], reserved, _row_count("trigger", trigger))
+        self.var._table.router.require_whole("`restrict`", "Make it with an `eviction` policy.")
+        return keep_best(self.var._table, self.columns[0], reserved, _row_count("trigger", trigger))
 
     @property
     def status(self) -> RowStatus:

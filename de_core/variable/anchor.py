@@ -86,31 +86,20 @@ if not LEGACY:
             return super()._serialize_to_tensors()
 
 
-def new_anchor(table: ShardedTable) -> Any:
-    """Makes the anchor that a layer of this process's Keras tracks as its weight.
+def new_anchor(table: ShardedTable, trainable: bool) -> Any:
+    """Makes the weight that stands for a table in this process's Keras.
+
+    Its value carries the rows. tf_keras's `export`, which keeps variables alone, finds the table by
+    it, also one that is not trained.
 
     Args:
-        table: The table that it stands for.
+        table: The table.
+        trainable: Whether lookups record gradients.
 
     Returns:
         A `keras.Variable`, or a `tf.Variable` for tf_keras.
     """
-    return _empty_variable(table) if LEGACY else Anchor(table)
-
-
-def new_stand_in(table: ShardedTable) -> Any:
-    """Makes the weight of a table that is not trained.
-
-    Its value carries the rows, and tf_keras's `export`, which keeps variables alone, finds the
-    table by it.
-
-    Args:
-        table: The table that it stands for.
-
-    Returns:
-        A `keras.Variable`, or a `tf.Variable` for tf_keras.
-    """
-    return _empty_variable(table, False) if LEGACY else Anchor(table, trainable=False)
+    return _empty_variable(table, trainable) if LEGACY else Anchor(table, trainable)
 
 
 def tensor_variable(anchor: Any) -> tf.Variable | None:
@@ -165,7 +154,7 @@ def _scope(table_name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.\-]", "_", table_name)
 
 
-def _empty_variable(table: ShardedTable, trainable: bool = True) -> tf.Variable:
+def _empty_variable(table: ShardedTable, trainable: bool) -> tf.Variable:
     """Makes an anchor for tf_keras, which brings the tables into a SavedModel.
 
     tf_keras's `export` keeps variables alone.

@@ -1,4 +1,4 @@
-"""What a `Variable` holds and the memory it takes: the methods that tell, and those that tidy."""
+"""Tells what a table holds and how much memory it takes, and tidies the memory."""
 
 from __future__ import annotations
 
@@ -19,9 +19,14 @@ _COUNTS = ("rows", "hits", "misses", "evicted", "refused")
 
 
 class Inspection:
-    """The part of a `Variable` that tells what is in its tables."""
+    """Tells what is in a table.
 
-    _store: ShardedTable
+    Args:
+        table: The table.
+    """
+
+    def __init__(self, table: ShardedTable) -> None:
+        self._table = table
 
     @plain_python
     def size(self, index: int | None = None, name: str | None = None) -> tf.Tensor:
@@ -34,14 +39,14 @@ class Inspection:
         Raises:
             ValueError: There is no table `index`.
         """
-        count = len(self._store.tables)
+        count = len(self._table.tables)
         if index is not None and not 0 <= index < count:
             raise ValueError(
                 f"`index` must be None or that of one of the {count} tables. "
                 + received(index=index)
             )
         with tf.name_scope(name or "size"):
-            return self._store.size(index)
+            return self._table.size(index)
 
     @plain_python
     def contains(self, keys: Any, name: str | None = None) -> tf.Tensor:
@@ -65,13 +70,14 @@ class Inspection:
         [True, False]
         """
         with tf.name_scope(name or "contains"):
-            return self._store.contains(keys_and_values.checked_keys(keys, self))
+            keys = keys_and_values.checked_keys(keys, self._table)
+            return self._table.contains(keys)
 
     @plain_python
     def export(self, name: str | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns all keys [n] and their values [n, dim], in no particular order."""
         with tf.name_scope(name or "export"):
-            return self._store.export()
+            return self._table.export()
 
     @plain_python
     def export_batches(self) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
@@ -94,8 +100,8 @@ class Inspection:
         10000
         """
         _require_eager("export_batches", "`export` returns all rows in graphs too.")
-        self._store.router.require_whole("`export_batches`", "Use `export`, or a checkpoint.")
-        return itertools.chain.from_iterable(table.export_batches() for table in self._store.tables)
+        self._table.router.require_whole("`export_batches`", "Use `export`, or a checkpoint.")
+        return itertools.chain.from_iterable(table.export_batches() for table in self._table.tables)
 
     @plain_python
     def reserve(self, rows: int, name: str | None = None) -> tf.Operation | None:
@@ -129,7 +135,7 @@ class Inspection:
                 f"`rows` must be at least 0 and less than 2**63. {received(rows=rows)}"
             )
         with tf.name_scope(name or "reserve"):
-            return self._store.reserve(int(rows))
+            return self._table.reserve(int(rows))
 
     @plain_python
     def shrink_to_fit(self, name: str | None = None) -> tf.Operation | None:
@@ -150,7 +156,7 @@ class Inspection:
         True
         """
         with tf.name_scope(name or "shrink_to_fit"):
-            return self._store.shrink_to_fit()
+            return self._table.shrink_to_fit()
 
     @plain_python
     def memory_usage(self) -> dict[str, int]:
@@ -172,7 +178,7 @@ class Inspection:
         True
         """
         _require_eager("memory_usage", "Call it outside of the function.")
-        return _memory([table.stats() for table in self._store.tables])
+        return _memory([table.stats() for table in self._table.tables])
 
     @plain_python
     def stats(self) -> dict[str, Any]:
@@ -198,7 +204,7 @@ class Inspection:
         (1, 1, 1, 1)
         """
         _require_eager("stats", "Call it outside of the function.")
-        tables = [table.stats() for table in self._store.tables]
+        tables = [table.stats() for table in self._table.tables]
         # A table's places in the index are as many as its index has bytes, up to a factor.
         weights = [max(1, table["bytes"]["index"]) for table in tables]
         load = sum(

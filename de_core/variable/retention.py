@@ -1,4 +1,4 @@
-"""Which rows of a `Variable` stay: its methods that give rows up and tell what ranks them."""
+"""Chooses the rows that stay: removes rows by policy, and tells what ranks them."""
 
 from __future__ import annotations
 
@@ -18,26 +18,29 @@ from de_core.tables.sharded import ShardedTable
 
 
 class Retention:
-    """The part of a `Variable` that gives rows up."""
+    """The policies that choose which rows of a table stay.
 
-    name: str
-    _store: ShardedTable
-    _restrict_policy: RestrictPolicy | None
+    Args:
+        table: The table, with its `admission` and `eviction` policies.
+        restrict_policy: The rule of `restrict`, or None.
+    """
 
-    @property
-    def restrict_policy(self) -> RestrictPolicy | None:
-        """The rule of `restrict`, or None."""
-        return self._restrict_policy
+    def __init__(self, table: ShardedTable, restrict_policy: RestrictPolicy | None) -> None:
+        self._table = table
+        self.restrict_policy = restrict_policy
+        if restrict_policy is not None and restrict_policy.hears_of_steps():
+            # A policy with nothing but columns needs no call: every write keeps them.
+            table.on_update = restrict_policy.apply_update
 
     @property
     def admission(self) -> Admission | None:
-        """Which keys get a row; None for all."""
-        return self._store.policy.admission
+        """The policy that chooses which keys get a row; None for all keys."""
+        return self._table.policy.admission
 
     @property
     def eviction(self) -> tuple[Eviction, ...]:
-        """Which rows go by themselves."""
-        return self._store.policy.evictions
+        """The policies that remove rows by themselves."""
+        return self._table.policy.evictions
 
     @plain_python
     def restrict(self, num_reserved: Any, **kwargs: Any) -> Any:
@@ -52,10 +55,10 @@ class Retention:
         Returns:
             The operation; None in eager mode, or where there is no restrict policy.
         """
-        if self._restrict_policy is None:
+        if self.restrict_policy is None:
             return None
         with tf.name_scope("restrict"):
-            return self._restrict_policy.apply_restriction(num_reserved, **kwargs)
+            return self.restrict_policy.apply_restriction(num_reserved, **kwargs)
 
     @plain_python
     def evict_expired(self, name: str | None = None) -> Any:
@@ -68,7 +71,7 @@ class Retention:
             The operation, or None in eager mode.
         """
         with tf.name_scope(name or "evict_expired"):
-            return self._store.evict_expired()
+            return self._table.evict_expired()
 
     @plain_python
     def assign_scores(self, keys: Any, scores: Any, name: str | None = None) -> Any:
@@ -86,13 +89,13 @@ class Retention:
             TypeError: `keys` are not of the key dtype.
             ValueError: The table has no scores, or `scores` another shape.
         """
-        if self._store.policy.rank_column != "score":
+        if self._table.policy.rank_column != "score":
             raise ValueError(
-                f"Table {self.name!r} must have been made with eviction=de.EvictionScore(…) to "
-                f"have scores. {received(eviction=self.eviction)}"
+                f"Table {self._table.name!r} must have been made with eviction=de.EvictionScore(…) "
+                f"to have scores. {received(eviction=self.eviction)}"
             )
         with tf.name_scope(name or "assign_scores"):
-            keys = keys_and_values.checked_keys(keys, self)
+            keys = keys_and_values.checked_keys(keys, self._table)
             scores = tf.convert_to_tensor(scores, tf.int64)
             if not scores.shape.is_compatible_with(keys.shape):
                 raise ValueError(
@@ -100,7 +103,7 @@ class Retention:
                     + received(scores_shape=scores.shape)
                 )
             flat = (tf.reshape(keys, [-1]), tf.reshape(scores, [-1]))
-            return self._store.write(library.de_table_write_column, flat, column="score")
+            return self._table.write(library.de_table_write_column, flat, column="score")
 
     @plain_python
     def export_keys_and_scores(
@@ -122,38 +125,31 @@ class Retention:
             ValueError: Nothing ranks the rows, or `split_size` is not positive.
         """
         check_integer("split_size", split_size, 1, 2**62)
-        column = self._store.policy.rank_column
+        column = self._table.policy.rank_column
         if not column:
             raise ValueError(
-                f"Table {self.name!r} must have been made with an `eviction` or `restrict_policy` "
-                "that ranks rows to have scores. "
+                f"Table {self._table.name!r} must have been made with an `eviction` or "
+                "`restrict_policy` that ranks rows to have scores. "
                 + received(eviction=self.eviction, restrict_policy=self.restrict_policy)
             )
         with tf.name_scope(name or "export_keys_and_scores"):
-            keys, scores = export_column(self._store, column)
+            keys, scores = export_column(self._table, column)
             return keys, tf.squeeze(scores, -1)
 
     def policies(self) -> dict[str, Any]:
-        """Returns the arguments that say which rows stay."""
+        """Returns the arguments of `Variable` that say which rows stay."""
+        rule = None if self.restrict_policy is None else type(self.restrict_policy)
         return {
-            "restrict_policy": None
-            if self._restrict_policy is None
-            else type(self._restrict_policy),
+            "restrict_policy": rule,
             "admission": self.admission,
             "eviction": list(self.eviction),
         }
 
     def has_policies(self, restrict_policy: Any, admission: Any, eviction: Any) -> bool:
-        """Returns whether these arguments are those that the Variable was made with."""
-        mine = self.policies()["restrict_policy"]
+        """Returns whether the Variable was made with these arguments."""
         wanted = checked_policy(restrict_policy, admission, eviction)
-        return mine is restrict_policy and wanted == self._store.policy
-
-    def _start_restriction(self, restrict_policy: type[RestrictPolicy] | None) -> None:
-        """Makes the policy; each step tells it unless the tables' columns are all it goes by."""
-        self._restrict_policy = None if restrict_policy is None else restrict_policy(self)  # type: ignore[arg-type]
-        if self._restrict_policy is not None and self._restrict_policy.hears_of_steps():
-            self._store.on_update = self._restrict_policy.apply_update
+        same_rule = self.policies()["restrict_policy"] is restrict_policy
+        return same_rule and wanted == self._table.policy
 
 
 def checked_policy(restrict_policy: Any, admission: Any, eviction: Any) -> TablePolicy:

@@ -1,7 +1,8 @@
-"""Reading and writing a `Variable`'s rows: its verbs."""
+"""Reads and writes rows by key."""
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,17 +17,34 @@ from de_core.tables.sharded import ShardedTable
 from de_core.variable.anchor import tensor_variable
 from de_core.variable.graph.loop_anchor import anchor_tensor
 
+Regularizer = Callable[[tf.Tensor], tf.Tensor | None]
 
-class Rows:
-    """The part of a `Variable` that reads and writes rows by key."""
 
-    name: str
-    key_dtype: tf.DType
-    value_dtype: tf.DType
-    _store: ShardedTable
-    _anchor: Any
-    _anchor_variable: tf.Variable | None
-    regularizer: Callable[[tf.Tensor], tf.Tensor | None] | None
+class Rows(tf.Module):
+    """The rows of a `Variable`: reads that gradients flow through, and writes.
+
+    A `tf.Module`, so that every module that holds the `Variable` finds its anchor.
+
+    Args:
+        table: Holds the rows.
+        anchor: Stands for the table where gradients are taken; None if nothing trains it.
+        regularizer: Returns the penalty on rows [n, dim], or None.
+    """
+
+    def __init__(self, table: ShardedTable, anchor: Any, regularizer: Regularizer | None) -> None:
+        super().__init__(name="rows")
+        self.regularizer = regularizer
+        self._table = table
+        self._anchor = anchor
+        self._watched = None if anchor is None else tensor_variable(anchor)
+
+    @property
+    def watched(self) -> tf.Variable | None:
+        """The `tf.Variable` that a tape watches, or None if lookups record no gradients."""
+        if self._watched is None and self._anchor is not None:
+            # It has none while Keras infers shapes, which it does without variables.
+            self._watched = tensor_variable(self._anchor)
+        return self._watched
 
     @plain_python
     def lookup(
@@ -50,15 +68,70 @@ class Rows:
         if isinstance(return_exists, str):
             name, return_exists = return_exists, False
         with tf.name_scope(name or "lookup"):
-            keys = keys_and_values.checked_keys(keys, self)
-            values, exists = self._store.find(keys)
-            values = self._looked_up(keys, values)
+            keys = self._checked(keys)
+            values, exists = self._table.find(keys)
+            values = self.recorded(keys, values)
         return (values, exists) if return_exists else values
 
-    def _looked_up(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    def lookup_scaled(self, ids: Any, max_norm: float | None) -> Any:
+        """Looks dense or ragged ids up, and scales rows longer than `max_norm` down to it.
+
+        Args:
+            ids: Ids of the key dtype, any shape.
+            max_norm: The largest norm of a row in the result, above 0; None for any.
+
+        Returns:
+            Rows, ids.shape + [dim]; ragged if `ids` are.
+
+        Raises:
+            TypeError: `ids` are not of the key dtype.
+            ValueError: `max_norm` is not above 0.
+        """
+        if isinstance(max_norm, numbers.Real) and not max_norm > 0:
+            raise ValueError(f"`max_norm` must be None or above 0. {received(max_norm=max_norm)}")
+        if isinstance(ids, tf.RaggedTensor):
+            keys_and_values.note_kind("ragged", self._table)
+            return ids.with_flat_values(self.lookup_scaled(ids.flat_values, max_norm))
+        with tf.name_scope("lookup"):
+            keys = self._checked(ids)
+            rows = self.recorded(keys, self._table.find(keys)[0])
+        return rows if max_norm is None else tf.clip_by_norm(rows, max_norm, axes=[-1])
+
+    def recorded(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+        """Records a lookup: on tapes, and its penalty in the losses of a graph.
+
+        Args:
+            keys: Keys that were looked up, any shape.
+            values: Their rows, keys.shape + [dim].
+
+        Returns:
+            The rows, through which gradients flow.
+        """
         values = self._anchored(keys, values)
-        self._collect_regularization_loss(keys)
+        if self.regularizer is not None:
+            self.collect_penalty(keys)
         return values
+
+    def anchors(self, after: Sequence[tf.Tensor] = ()) -> list[tf.Tensor]:
+        """Returns what lookups in the current graph take as the anchor, or nothing.
+
+        Args:
+            after: Read an anchor of this task after these tensors.
+        """
+        anchor = self.watched
+        if anchor is None:
+            return []
+        if tf.distribute.in_cross_replica_context() and strategy.mirrors_replicas():
+            return []  # the caller is no replica, and only replicas take gradients
+        return [anchor_tensor(anchor, self._table, after)]
+
+    def collect_penalty(self, keys: tf.Tensor) -> None:
+        """Adds the penalty on the rows of one lookup to the graph's losses, if there is any."""
+        if self.regularizer is not None and not tf.executing_eagerly():
+            loss = self._penalty(keys)
+            if loss is not None:
+                key = tf.compat.v1.GraphKeys.REGULARIZATION_LOSSES
+                tf.compat.v1.add_to_collection(key, loss)
 
     def regularization_loss(self, keys: Any, name: str | None = None) -> tf.Tensor:
         """Returns the regularizer's penalty on the rows of the distinct ones of `keys`.
@@ -79,8 +152,8 @@ class Rows:
         >>> float(users.regularization_loss([7, 7, 8]))
         2.0
         """
-        loss = self._penalty(keys_and_values.checked_keys(keys, self), name)
-        return tf.zeros([], self.value_dtype) if loss is None else loss
+        loss = self._penalty(self._checked(keys), name)
+        return tf.zeros([], self._table.spec.value_dtype) if loss is None else loss
 
     @plain_python
     def find_or_insert(self, keys: Any, name: str | None = None) -> tf.Tensor:
@@ -103,12 +176,8 @@ class Rows:
         ([[0.5, 0.5]], 1)
         """
         with tf.name_scope(name or "find_or_insert"):
-            keys = keys_and_values.checked_keys(keys, self)
-            return self._anchored(keys, self._store.find_or_insert(keys)[0])
-
-    def call(self, keys: Any) -> tf.Tensor:
-        """Looks keys up, so that a Variable can be the first layer of a Keras model."""
-        return self.lookup(keys)
+            keys = self._checked(keys)
+            return self._anchored(keys, self._table.find_or_insert(keys)[0])
 
     @plain_python
     def upsert(self, keys: Any, values: Any, name: str | None = None) -> tf.Operation | None:
@@ -127,8 +196,8 @@ class Rows:
             ValueError: `values` is not of shape keys.shape + [dim].
         """
         with tf.name_scope(name or "upsert"):
-            pairs = keys_and_values.checked_pairs(keys, values, self)
-            return self._store.write(library.de_table_insert_or_assign, pairs)
+            pairs = self._checked_pairs(keys, values)
+            return self._table.write(library.de_table_insert_or_assign, pairs)
 
     @plain_python
     def accum(
@@ -157,15 +226,15 @@ class Rows:
             ValueError: The values are not of shape keys.shape + [dim].
         """
         del exists
-        if self.value_dtype in (tf.bool, tf.string):
+        if self._table.spec.value_dtype in (tf.bool, tf.string):
             raise TypeError(
-                f"`accum` needs numbers as values; use `upsert` for table {self.name!r}. "
-                + received(value_dtype=self.value_dtype.name)
+                f"`accum` needs numbers as values; use `upsert` for table {self._table.name!r}. "
+                + received(value_dtype=self._table.spec.value_dtype.name)
             )
         with tf.name_scope(name or "accum"):
-            flat_keys, old_rows = keys_and_values.checked_pairs(keys, old_values, self)
-            _, new_rows = keys_and_values.checked_pairs(keys, new_values, self)
-            return self._store.write(library.de_table_accum, (flat_keys, old_rows, new_rows))
+            flat_keys, old_rows = self._checked_pairs(keys, old_values)
+            _, new_rows = self._checked_pairs(keys, new_values)
+            return self._table.write(library.de_table_accum, (flat_keys, old_rows, new_rows))
 
     @plain_python
     def remove(self, keys: Any, name: str | None = None) -> tf.Operation | None:
@@ -182,21 +251,13 @@ class Rows:
             TypeError: `keys` are not of the key dtype.
         """
         with tf.name_scope(name or "remove"):
-            return self._store.erase(tf.reshape(keys_and_values.checked_keys(keys, self), [-1]))
+            return self._table.erase(tf.reshape(self._checked(keys), [-1]))
 
     @plain_python
     def clear(self, name: str | None = None) -> tf.Operation | None:
         """Removes all rows; returns the operation, or None in eager mode."""
         with tf.name_scope(name or "clear"):
-            return self._store.clear()
-
-    def _collect_regularization_loss(self, keys: tf.Tensor) -> None:
-        """Adds the penalty on the rows of one lookup to the graph's losses, if there is any."""
-        if self.regularizer is not None and not tf.executing_eagerly():
-            loss = self._penalty(keys)
-            if loss is not None:
-                key = tf.compat.v1.GraphKeys.REGULARIZATION_LOSSES
-                tf.compat.v1.add_to_collection(key, loss)
+            return self._table.clear()
 
     def _penalty(self, keys: tf.Tensor, name: str | None = None) -> tf.Tensor | None:
         """Returns what the regularizer says of the distinct ones of `keys`."""
@@ -204,29 +265,22 @@ class Rows:
             return None
         with tf.name_scope(name or "regularization_loss"):
             distinct, _ = tf.unique(tf.reshape(keys, [-1]))
-            return self.regularizer(self._anchored(distinct, self._store.find(distinct)[0]))
+            return self.regularizer(self._anchored(distinct, self._table.find(distinct)[0]))
 
     def _anchored(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
         """Ties rows to the anchor, so that a tape records where they come from."""
         if keys.shape.rank is None:
             # The gradient needs to know the rows' width. A shape of unknown rank does not tell it.
-            dim = self._store.spec.dim
+            dim = self._table.spec.dim
             rows = self._anchored(tf.reshape(keys, [-1]), tf.reshape(values, [-1, dim]))
             return tf.reshape(rows, tf.shape(values))
         # The anchor is read once the rows are there: of two operations that become ready at once
         # TensorFlow would hand the lookup to another thread.
-        anchors = self._anchor_tensors([values])
+        anchors = self.anchors([values])
         return library.de_embedding_anchor(anchors[0], keys, values) if anchors else values
 
-    def _anchor_tensors(self, after: Sequence[tf.Tensor] = ()) -> list[tf.Tensor]:
-        """Returns what lookups in the current graph take as the anchor, or nothing.
+    def _checked(self, keys: Any) -> tf.Tensor:
+        return keys_and_values.checked_keys(keys, self._table)
 
-        Args:
-            after: Read an anchor of this task after these tensors.
-        """
-        if self._anchor is not None and self._anchor_variable is None:
-            # Made while Keras inferred shapes, which it does without variables.
-            self._anchor_variable = tensor_variable(self._anchor)
-        if self._anchor_variable is None or strategy.is_outside_of_replicas():
-            return []
-        return [anchor_tensor(self._anchor_variable, self._store, after)]
+    def _checked_pairs(self, keys: Any, values: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        return keys_and_values.checked_pairs(keys, values, self._table)

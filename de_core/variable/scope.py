@@ -197,15 +197,15 @@ def _check_same(existing: Variable, name: str, arguments: dict[str, Any]) -> Non
     spec = TableSpec.checked(
         *(arguments[field] for field in ("key_dtype", "value_dtype", "dim", "devices"))
     )
-    difference = existing.spec.difference(spec)
+    difference = existing._table.spec.difference(spec)
     if difference:
         raise ValueError(
             f"Variable {name} must be requested with the properties it has, or under another "
             f"name. Received: {difference}."
         )
     policies = {field: arguments[field] for field in ("restrict_policy", "admission", "eviction")}
-    if any(policies.values()) and not existing.has_policies(**policies):
+    if any(policies.values()) and not existing._retention.has_policies(**policies):
         raise ValueError(
             f"Variable {name} must be requested with the policies it has, with none, or under "
-            f"another name; it has {existing.policies()}. {received(**policies)}"
+            f"another name; it has {existing._retention.policies()}. {received(**policies)}"
         )

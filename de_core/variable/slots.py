@@ -61,7 +61,7 @@ class SlotVariable:
             tf.errors.NotFoundError: The slot was dropped.
         """
         with tf.name_scope(name or "lookup_slot"):
-            return self._read(keys_and_values.checked_keys(keys, self))
+            return self._read(keys_and_values.checked_keys(keys, self._store))
 
     @plain_python
     def export(self, name: str | None = None) -> tuple[tf.Tensor, tf.Tensor]:
@@ -133,9 +133,14 @@ def slots_of(store: ShardedTable, optimizer: Any) -> list[SlotVariable]:
 
 
 class Slots:
-    """The part of a `Variable` that concerns what optimizers keep in its rows."""
+    """The slots that optimizers keep in the rows of one table.
 
-    _store: ShardedTable
+    Args:
+        table: The table.
+    """
+
+    def __init__(self, table: ShardedTable) -> None:
+        self._table = table
 
     @plain_python
     def get_slot_variables(self, optimizer: Any) -> list[SlotVariable]:
@@ -151,7 +156,7 @@ class Slots:
             TypeError: It is no optimizer of tables.
         """
         _check_optimizer(optimizer)
-        return slots_of(self._store, optimizer)
+        return slots_of(self._table, optimizer)
 
     @plain_python
     def slot_owners(self) -> list[str]:
@@ -161,7 +166,7 @@ class Slots:
                 "`slot_owners` must be called in eager mode: it returns Python values. "
                 "Received: a call in a graph. Call it outside of the function."
             )
-        owners = (name.rpartition("/")[0] for name in self._store.slots())
+        owners = (name.rpartition("/")[0] for name in self._table.slots())
         return [each for each in dict.fromkeys(owners) if each != RESERVED_OWNER]
 
     @plain_python
@@ -192,9 +197,9 @@ class Slots:
         []
         """
         if isinstance(optimizer, str) and optimizer != RESERVED_OWNER:
-            return self._store.drop_slots(optimizer)
+            return self._table.drop_slots(optimizer)
         _check_optimizer(optimizer)
-        return self._store.drop_slots(optimizer.slots_owner)
+        return self._table.drop_slots(optimizer.slots_owner)
 
 
 def _check_optimizer(optimizer: Any) -> None:

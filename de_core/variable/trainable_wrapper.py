@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-import numbers
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from de_core.base.checks import received
-from de_core.tables.keys_and_values import note_kind
 from de_core.variable.anchor import table_of, tensor_variable
 
 if TYPE_CHECKING:
     from de_core.tables.sharded import ShardedTable
     from de_core.variable.variable import Variable
-
-
-def lookup_rows(params: Variable, ids: Any, max_norm: float | None) -> Any:
-    """Returns the rows of `ids` as they are now, scaled down to `max_norm` where that is given.
-
-    Args:
-        params: What is looked up.
-        ids: Of its key dtype, any shape, also ragged.
-        max_norm: None, or the norm that no row of the result is to exceed.
-
-    Raises:
-        ValueError: `max_norm` is a number that is not above 0.
-    """
-    if isinstance(max_norm, numbers.Real) and not max_norm > 0:
-        raise ValueError(f"`max_norm` must be None or above 0. {received(max_norm=max_norm)}")
-    if isinstance(ids, tf.RaggedTensor):
-        note_kind("ragged", params)
-        return ids.with_flat_values(lookup_rows(params, ids.flat_values, max_norm))
-    rows = params.lookup(ids)
-    return rows if max_norm is None else tf.clip_by_norm(rows, max_norm, axes=[-1])
 
 
 class TrainableWrapper:
@@ -103,7 +80,7 @@ class TrainableWrapper:
 
     def read_value(self) -> Any:
         """Looks the ids up again: the rows as they are now, ids.shape + [dim]."""
-        return lookup_rows(self.params, self.ids, self.max_norm)
+        return self.params._rows.lookup_scaled(self.ids, self.max_norm)
 
     prefetch_values = value = read_value
 

@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from de_core import checkpoint as checkpoints
-from de_core.base.checks import checked_init_size, received
+from de_core.base.checks import received
 from de_core.base.keras import keras
-from de_core.distributed import strategy
-from de_core.distributed.router import WorkerRouter
-from de_core.storage.creator import storage_creator
-from de_core.tables import initial_rows
+from de_core.checkpoint import saved_model_rows, weights_file
+from de_core.checkpoint.file_system import FileSystem
 from de_core.tables.admission import Admission
 from de_core.tables.eviction import Eviction
-from de_core.tables.router import Partitioner, Router, default_partition_fn
-from de_core.tables.sharded import ShardedTable, in_memory
-from de_core.tables.spec import TableSpec
+from de_core.tables.restrict import RestrictPolicy
+from de_core.tables.router import Partitioner, default_partition_fn
 from de_core.tables.table import Table
-from de_core.variable.anchor import new_anchor, new_stand_in, tensor_variable
-from de_core.variable.graph import graph_mode
+from de_core.variable.anchor import new_anchor
+from de_core.variable.graph import graph_mode, savers
 from de_core.variable.inspection import Inspection
-from de_core.variable.persistence import Persistence
+from de_core.variable.new_table import checked_spec, new_table
+from de_core.variable.parts import method_of
 from de_core.variable.retention import Retention, checked_policy
 from de_core.variable.rows import Rows
 from de_core.variable.slots import Slots
 
 DEFAULT_NAME = "DynamicEmbedding_Variable"
+_NO_LAYER_NAME = re.compile(r"[^A-Za-z0-9_.\-]")
+_USE_CHECKPOINTS = "Use tf.train.Checkpoint or de.checkpoint.save."
 
 
-class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Layer, tf.Module):
+class Variable(keras.layers.Layer, tf.Module):
     """Rows of `dim` values by key; a row exists for every key.
 
     Looking up a key that was never written returns its initial row, a function of the initializer's
@@ -122,75 +122,109 @@ class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Lay
         admission: Admission | None = None,
         eviction: Eviction | Sequence[Eviction] | None = None,
     ) -> None:
-        # Long: it checks its many arguments one by one, then makes the tables and their anchor.
-        if devices is None:
-            devices = strategy.devices_of_the_scope()
-        spec = TableSpec.checked(key_dtype, value_dtype, dim, devices)
-        init_size = checked_init_size(init_size)
-        creator = storage_creator(kv_creator)
-        workers = strategy.workers_of_the_scope()
-        if workers is not None:
-            strategy.check_spec(spec, creator)
+        spec = checked_spec(key_dtype, value_dtype, dim, devices)
         policy = checked_policy(restrict_policy, admission, eviction)
-        if regularizer is not None and not callable(regularizer):
-            raise TypeError(
-                "`regularizer` must be a function of rows [n, dim], or None. "
-                + received(regularizer=regularizer)
-            )
-        name = _checked_name(name)
+        _check_regularizer(regularizer)
         graph = graph_mode.current()
-        if graph is not None:
-            name = graph.unique_name(name)
-        elif name == DEFAULT_NAME:
-            name = _unique_default_name()
-        layer_name = re.sub(r"[^A-Za-z0-9_.\-]", "_", name)
+        name = _own_name(name, graph)
+        table = new_table(
+            name,
+            spec,
+            policy,
+            partitioner=partitioner,
+            initializer=initializer,
+            init_size=init_size,
+            kv_creator=kv_creator,
+        )
+        layer_name = _NO_LAYER_NAME.sub("_", name)
         super().__init__(name=layer_name, trainable=bool(trainable), autocast=False)
         tf.Module.__init__(self, name="variable")
         self._name = name
         self.shared_name = shared_name
         self.initializer = initializer
-        self.regularizer = regularizer
         self.checkpoint = bool(checkpoint)
-        self.init_size = init_size
+        self.init_size = int(init_size)
         self.bp_v2 = bool(bp_v2)
         self.short_file_name = bool(short_file_name)
-        row = initial_rows.resolve(
-            initializer,
-            name=name,
-            dim=spec.dim,
-            value_dtype=spec.value_dtype,
-            height=init_size,
-        )
-        if workers is None:
-            router = Router(partitioner, len(spec.devices))
-        else:
-            router = WorkerRouter(partitioner, workers)
-        tables_of = in_memory if creator is None else creator.tables
-        tables = tables_of(name, spec, row, init_size, policy, router)
-        self._store = ShardedTable(name, spec, tables, router, policy)
-        self._start_restriction(restrict_policy)
-        self._checkpointed = checkpoints.TableState(self._store)
-        self._anchor: Any = None
-        self._anchor_variable: tf.Variable | None = None
-        self._graph_anchor: tf.Variable | None = None
-        trained = bool(trainable) and spec.value_dtype.is_floating
-        if graph is not None:
-            graph.take_name(name)
-            self._graph_anchor = graph_mode.make_anchor(self._store, trained, collections)
-            self._anchor_variable = self._graph_anchor if trained else None
-            if checkpoint:
-                graph.register_for_savers(self._store, self._graph_anchor)
-        elif trained:
-            self._anchor = new_anchor(self._store)
-            self._anchor_variable = tensor_variable(self._anchor)
-        else:
-            self._stand_in = new_stand_in(self._store)
         self.supports_jit = False  # XLA cannot run the ops
+        self._table = table
+        self._checkpointed = checkpoints.TableState(table)
+        trained = bool(trainable) and spec.value_dtype.is_floating
+        self._graph_anchor: tf.Variable | None = None
+        if graph is None:
+            anchor = self._anchor = new_anchor(table, trained)  # a weight that Keras tracks
+        else:
+            anchor = self._graph_anchor = graph.add(name, table, trained, collections, checkpoint)
+        self._rows = Rows(table, anchor if trained else None, regularizer)
+        self._inspection = Inspection(table)
+        self._slots = Slots(table)
+        self._files = FileSystem(table)
+        # Last: a policy of the user's may use this Variable.
+        restriction = None if restrict_policy is None else restrict_policy(self)
+        self._retention = Retention(table, restriction)
         self.built = True
         # Keras keeps its wrappers of these in the object. They refer back to it, and in such a
         # cycle the tables' memory would wait for the garbage collector.
         for wrapper in ("build", "quantize"):
             self.__dict__.pop(wrapper, None)
+
+    # Reads and writes rows by key.
+    lookup = method_of("_rows", Rows.lookup)
+    find_or_insert = method_of("_rows", Rows.find_or_insert)
+    upsert = method_of("_rows", Rows.upsert)
+    accum = method_of("_rows", Rows.accum)
+    remove = method_of("_rows", Rows.remove)
+    clear = method_of("_rows", Rows.clear)
+    regularization_loss = method_of("_rows", Rows.regularization_loss)
+
+    # Tells what is in the table.
+    size = method_of("_inspection", Inspection.size)
+    contains = method_of("_inspection", Inspection.contains)
+    export = method_of("_inspection", Inspection.export)
+    export_batches = method_of("_inspection", Inspection.export_batches)
+    stats = method_of("_inspection", Inspection.stats)
+    memory_usage = method_of("_inspection", Inspection.memory_usage)
+    reserve = method_of("_inspection", Inspection.reserve)
+    shrink_to_fit = method_of("_inspection", Inspection.shrink_to_fit)
+
+    # Chooses the rows that stay.
+    restrict = method_of("_retention", Retention.restrict)  # type: ignore[arg-type]
+    evict_expired = method_of("_retention", Retention.evict_expired)
+    assign_scores = method_of("_retention", Retention.assign_scores)
+    export_keys_and_scores = method_of("_retention", Retention.export_keys_and_scores)
+
+    # Shows what optimizers keep beside the values.
+    get_slot_variables = method_of("_slots", Slots.get_slot_variables)
+    slot_owners = method_of("_slots", Slots.slot_owners)
+    drop_slots = method_of("_slots", Slots.drop_slots)
+
+    # Writes the rows to files of the program's choice.
+    save_to_file_system = method_of("_files", FileSystem.save_to_file_system)
+    load_from_file_system = method_of("_files", FileSystem.load_from_file_system)
+
+    def call(self, keys: Any) -> tf.Tensor:
+        """Looks keys up, so that a Variable can be the first layer of a Keras model."""
+        return self.lookup(keys)
+
+    @property
+    def restrict_policy(self) -> RestrictPolicy | None:
+        """The rule of `restrict`, or None."""
+        return self._retention.restrict_policy
+
+    @property
+    def admission(self) -> Admission | None:
+        """The policy that chooses which keys get a row; None for all keys."""
+        return self._retention.admission
+
+    @property
+    def eviction(self) -> tuple[Eviction, ...]:
+        """The policies that remove rows by themselves."""
+        return self._retention.eviction
+
+    @property
+    def regularizer(self) -> Callable[[tf.Tensor], tf.Tensor | None] | None:
+        """The function that returns the penalty on rows, or None."""
+        return self._rows.regularizer
 
     @property
     def name(self) -> str:
@@ -211,7 +245,7 @@ class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Lay
         """The anchor, if lookups record gradients."""
         if self._graph_anchor is None:
             return super().trainable_variables
-        return [] if self._anchor_variable is None else [self._anchor_variable]
+        return [] if self._rows.watched is None else [self._graph_anchor]
 
     @property
     def compute_dtype(self) -> str:
@@ -231,47 +265,89 @@ class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Lay
     @property
     def key_dtype(self) -> tf.DType:
         """Dtype of the keys."""
-        return self._store.spec.key_dtype
+        return self._table.spec.key_dtype
 
     @property
     def value_dtype(self) -> tf.DType:
         """Dtype of the values."""
-        return self._store.spec.value_dtype
+        return self._table.spec.value_dtype
 
     @property
     def dim(self) -> int:
         """Values a row."""
-        return self._store.spec.dim
+        return self._table.spec.dim
 
     @property
     def devices(self) -> list[str]:
         """The devices, one a table."""
-        return list(self._store.spec.devices)
+        return list(self._table.spec.devices)
 
     @property
     def shard_num(self) -> int:
         """Number of tables."""
-        return len(self._store.tables)
+        return len(self._table.tables)
 
     @property
     def tables(self) -> list[Table]:
         """The tables, one a device."""
-        return list(self._store.tables)
+        return list(self._table.tables)
 
     @property
     def partition_fn(self) -> Partitioner:
         """The function that divides the keys among the tables."""
-        return self._store.router.partitioner
+        return self._table.router.partitioner
 
     @property
     def resource_handle(self) -> tf.Tensor:
         """The handle of the first table."""
-        return self._store.tables[0].resource_handle
+        return self._table.tables[0].resource_handle
 
-    @property
-    def spec(self) -> TableSpec:
-        """The properties that a second request for the same name must share."""
-        return self._store.spec
+    def save_own_variables(self, store: Any) -> None:
+        """Writes the table into a Keras weights file: rows and slots, in pieces of some MiB."""
+        if self.checkpoint:
+            self._table.router.require_whole("A file of weights", _USE_CHECKPOINTS)
+            weights_file.write_pieces(self._table, store)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Reads back what `save_own_variables` wrote, whatever the number of shards was then."""
+        if self.checkpoint:
+            self._table.router.require_whole("A file of weights", _USE_CHECKPOINTS)
+            weights_file.read_pieces(self._table, store)
+
+    def _gather_saveables_for_checkpoint(self) -> dict[str, Any]:
+        """Refuses a TensorFlow 1 Saver that was given this Variable by hand.
+
+        Raises:
+            ValueError: A Saver asks. It would give all objects that are not variables the same
+                name, and save only the last of them.
+        """
+        if tf.executing_eagerly():
+            savers.refuse_in_eager_mode(self._table.name)
+        elif savers.asking() is not None:
+            raise ValueError(
+                "A Saver must not be given tables: without a `var_list` it finds those of its "
+                "graph itself, all that were made with checkpoint=True. "
+                + received(var_list_with=self)
+            )
+        return super()._gather_saveables_for_checkpoint()
+
+    def _checkpoint_adapter(self, path: str | None) -> None:
+        """Restores the rows of a SavedModel; TensorFlow calls it before it restores any child.
+
+        Args:
+            path: The checkpoint's prefix.
+        """
+        if self.checkpoint and path is not None:
+            saved_model_rows.restore(self._table, path)
+
+    def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
+        """Returns what TensorFlow saves: the rows' bytes, or the tables as assets."""
+        if save_type != "savedmodel":
+            return {"rows": self._checkpointed} if self.checkpoint else {}
+        children = self._table.in_saved_model()
+        if self._rows.watched is not None:
+            children["anchor"] = self._rows.watched
+        return children
 
     if not TYPE_CHECKING:  # where every attribute would pass
 
@@ -290,14 +366,22 @@ class Variable(Rows, Inspection, Slots, Retention, Persistence, keras.layers.Lay
         )
 
 
-def _checked_name(name: Any) -> str:
-    if name is None:
-        return DEFAULT_NAME
-    if not isinstance(name, str) or not name:
-        raise TypeError(f"`name` must be a non-empty string or None. {received(name=name)}")
-    return name
-
-
-def _unique_default_name() -> str:
+def _own_name(given: Any, graph: graph_mode.GraphState | None) -> str:
+    """Returns the name of a new Variable: unique in a graph, and if it is the default one."""
+    if given is not None and (not isinstance(given, str) or not given):
+        raise TypeError(f"`name` must be a non-empty string or None. {received(name=given)}")
+    name = DEFAULT_NAME if given is None else given
+    if graph is not None:
+        return graph.unique_name(name)
+    if name != DEFAULT_NAME:
+        return name
     count = keras.backend.get_uid(DEFAULT_NAME)
     return DEFAULT_NAME if count == 1 else f"{DEFAULT_NAME}_{count - 1}"
+
+
+def _check_regularizer(regularizer: Any) -> None:
+    if regularizer is not None and not callable(regularizer):
+        raise TypeError(
+            "`regularizer` must be a function of rows [n, dim], or None. "
+            + received(regularizer=regularizer)
+        )

@@ -135,7 +135,7 @@ def test_the_check_ends_when_its_table_is_closed(tmp_path):
     table = de.Variable(dim=1024, name="large")
     for begin in range(0, 64_000, 8_000):
         table.upsert(range(begin, begin + 8_000), tf.ones([8_000, 1024]))
-    library.de_table_save(table._store.tables[0].resource_handle, file)
+    library.de_table_save(table._table.tables[0].resource_handle, file)
     eventually(lambda: not checking_threads())  # those of other tests
     before = bytes_read()
     handle = library.de_frozen_table(

@@ -20,7 +20,7 @@ bloom = de.Variable(dim=1, name="bloom", devices=["/CPU:0"] * tables,
 def train(table, keys):
     keys = tf.constant(keys, tf.int64)
     slices = tf.IndexedSlices(tf.ones([len(keys), 1]), keys)
-    table._store.apply(slices, [1.0], rule="sgd", owner="sgd")
+    table._table.apply(slices, [1.0], rule="sgd", owner="sgd")
 for step in range(3):
     train(users, [1, 2, 3])
 train(users, [1, 10])
@@ -55,7 +55,7 @@ def test_times_and_counts_outlive_the_process(run_python, tmp_path, before, afte
     def train(table, keys):
         keys = tf.constant(keys, tf.int64)
         slices = tf.IndexedSlices(tf.ones([len(keys), 1]), keys)
-        table._store.apply(slices, [1.0], rule="sgd", owner="sgd")
+        table._table.apply(slices, [1.0], rule="sgd", owner="sgd")
 
     assert users.restrict_policy.status.lookup([1, 2, 3]).numpy().ravel().tolist() == times
     train(users, [10, 11])  # the third occurrence of 10, the second of 11; step 6

@@ -165,9 +165,9 @@ def test_two_optimizers_keep_their_own_slots_and_one_can_be_dropped():
     first.apply([slices([1], [1.0])], [table])  # starts from zero again
     assert [each.slot_name for each in de.get_slot_variables(first)] == ["m", "v"]
     with pytest.raises(tf.errors.NotFoundError, match="slot must name"):
-        table._store.find_slot(tf.constant([1], tf.int64), tf.constant("nobody/m"), 2)
+        table._table.find_slot(tf.constant([1], tf.int64), tf.constant("nobody/m"), 2)
     with pytest.raises(tf.errors.InvalidArgumentError, match="belong to the table"):
-        table._store.drop_slots("de")
+        table._table.drop_slots("de")
 
 
 @pytest.mark.parametrize("key_dtype", [tf.int64, tf.string])

@@ -13,7 +13,7 @@ import de_core as de
 def train(variable, keys, gradient=1.0):
     keys = tf.constant(keys, variable.key_dtype)
     slices = tf.IndexedSlices(tf.fill([len(keys), variable.dim], gradient), keys)
-    variable._store.apply(slices, [1.0], rule="sgd", owner="sgd")
+    variable._table.apply(slices, [1.0], rule="sgd", owner="sgd")
 
 
 def in_time(run):
@@ -150,7 +150,7 @@ def test_an_expired_row_starts_again_with_fresh_slots():
 
     def step(key):
         slices = tf.IndexedSlices(tf.ones([1, 1]), tf.constant([key], tf.int64))
-        users._store.apply(slices, [1.0, 0.0, 0.0], **adagrad)
+        users._table.apply(slices, [1.0, 0.0, 0.0], **adagrad)
 
     step(1)
     first = users.lookup([1]).numpy()

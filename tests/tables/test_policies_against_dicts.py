@@ -61,7 +61,7 @@ class Pair:
 
     def train(self, keys):
         gradient = tf.IndexedSlices(tf.fill([len(keys), 1], 0.25), tf.constant(keys, tf.int64))
-        self.variable._store.apply(gradient, [1.0], rule="sgd", owner="sgd")
+        self.variable._table.apply(gradient, [1.0], rule="sgd", owner="sgd")
         self.each("train", keys, 0.25)
 
     def remove(self, keys):

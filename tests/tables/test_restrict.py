@@ -69,13 +69,13 @@ def test_rows_that_expired_by_the_clock_are_not_among_those_that_stay(policy, ta
     users.upsert([11, 12, 13], tf.ones([3, 2]))
     # As if they had been written in 1970.
     long_ago = (tf.constant([1, 2, 3, 4], tf.int64), tf.zeros([4], tf.int64))
-    users._store.write(library.de_table_write_column, long_ago, column="time")
+    users._table.write(library.de_table_write_column, long_ago, column="time")
     assert users.contains([1, 2, 3, 4, 10]).numpy().tolist() == [False] * 4 + [True]
     users.restrict(6)
     assert int(users.size()) == 4
     users.restrict(3)
     assert keys_of(users) == [11, 12, 13]
-    users._store.write(
+    users._table.write(
         library.de_table_write_column,
         (tf.constant([11], tf.int64), tf.zeros([1], tf.int64)),
         column="time",

@@ -45,9 +45,31 @@ class GraphState:
             unique = f"{name}_{number}"
         return unique
 
-    def take_name(self, name: str) -> None:
-        """Keeps a name from being given to another Variable."""
+    def add(
+        self,
+        name: str,
+        table: ShardedTable,
+        trainable: bool,
+        collections: Sequence[str] | None,
+        checkpoint: bool,
+    ) -> tf.Variable:
+        """Makes a Variable's table a part of the graph: its name, anchor and place in Savers.
+
+        Args:
+            name: The Variable's; no other Variable of the graph gets it.
+            table: Its table.
+            trainable: Whether lookups record gradients.
+            collections: See `make_anchor`.
+            checkpoint: Whether the graph's Savers save the rows.
+
+        Returns:
+            The anchor.
+        """
         self._names.add(name)
+        anchor = make_anchor(table, trainable, collections)
+        if checkpoint:
+            self.register_for_savers(table, anchor)
+        return anchor
 
     def register_for_savers(self, store: ShardedTable, anchor: Any = None) -> None:
         """Makes the graph's Savers save and restore the tables' rows.

@@ -1,0 +1,69 @@
+"""Makes the table of a `Variable` from a user's arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from de_core.base.checks import checked_init_size
+from de_core.distributed import strategy
+from de_core.distributed.router import WorkerRouter
+from de_core.storage.creator import storage_creator
+from de_core.tables import initial_rows
+from de_core.tables.policy import TablePolicy
+from de_core.tables.router import Partitioner, Router
+from de_core.tables.sharded import ShardedTable, in_memory
+from de_core.tables.spec import TableSpec
+
+
+def checked_spec(key_dtype: Any, value_dtype: Any, dim: Any, devices: Any) -> TableSpec:
+    """Returns the spec that a user's arguments ask for in the current distribution strategy.
+
+    Raises:
+        TypeError: An argument is of a wrong type, or a dtype is not supported.
+        ValueError: An argument is out of range.
+    """
+    if devices is None:
+        devices = strategy.devices_of_the_scope()
+    return TableSpec.checked(key_dtype, value_dtype, dim, devices)
+
+
+def new_table(
+    name: str,
+    spec: TableSpec,
+    policy: TablePolicy,
+    *,
+    partitioner: Partitioner | None,
+    initializer: Any,
+    init_size: int,
+    kv_creator: Any,
+) -> ShardedTable:
+    """Makes a table in memory or in a storage, alone or divided among workers.
+
+    Args:
+        name: Name of the Variable.
+        spec: Dtypes, dim and devices.
+        policy: Which keys get a row, and which rows go.
+        partitioner: See `Variable`, as for all further arguments.
+        initializer: What a key without a row reads as.
+        init_size: Rows to make room for at once.
+        kv_creator: The storage.
+
+    Raises:
+        TypeError: An argument is of a wrong type.
+        ValueError: An argument is out of range.
+        NotImplementedError: The storage, or the strategy, cannot do what is asked for.
+    """
+    init_size = checked_init_size(init_size)
+    creator = storage_creator(kv_creator)
+    workers = strategy.workers_of_the_scope()
+    if workers is None:
+        router = Router(partitioner, len(spec.devices))
+    else:
+        strategy.check_spec(spec, creator)
+        router = WorkerRouter(partitioner, workers)
+    row = initial_rows.resolve(
+        initializer, name=name, dim=spec.dim, value_dtype=spec.value_dtype, height=init_size
+    )
+    tables_of = in_memory if creator is None else creator.tables
+    tables = tables_of(name, spec, row, init_size, policy, router)
+    return ShardedTable(name, spec, tables, router, policy)
