@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -34,4 +35,6 @@ def plain_python(function: _Function) -> _Function:
                 "created, feed its ids by a placeholder, and run the tensors that it returned."
             ) from error
 
+    # Keras reads the arguments of `call` from the signature alone.
+    run.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     return cast("_Function", tf.autograph.experimental.do_not_convert(run))

@@ -11,8 +11,9 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.keras import dtype_name, global_policy, is_symbolic, keras, only_builds
+from de_core.base.plain_python import plain_python
 from de_core.layers import combining, masking, revival, table_arguments
-from de_core.lookup.lookup import embedding_lookup, embedding_lookup_unique
+from de_core.lookup.lookup import embedding_lookup_unique
 from de_core.lookup.segments import Segments, by_last_dimension, flat_values, with_outer_dimensions
 from de_core.tables import initial_rows
 from de_core.tables.keys_and_values import note_kind, placeholder_keys
@@ -138,6 +139,7 @@ class Embedding(keras.layers.Layer):
         """Dtype of the values."""
         return str(self.table.value_dtype.name)
 
+    @plain_python
     def call(self, ids: Any, mask: Any = None) -> Any:
         """Looks ids up.
 
@@ -146,22 +148,19 @@ class Embedding(keras.layers.Layer):
             mask: Which ids count, ids.shape; None for all.
         """
         ids = self._as_keys(ids)
-        self._add_regularization(ids)
-        if self.combiner is not None:
+        if self.embeddings_regularizer is not None:
+            self._add_regularization(ids)
+        if self.combiner is None:
+            rows = self._rows_of(ids)
+        else:
             self._check_rank(ids)
             segments = self._counting(by_last_dimension(ids), ids, mask)
-            return self._cast(with_outer_dimensions(ids, self._pool(segments), self.table.dim))
-        if isinstance(ids, tf.SparseTensor):
-            raise ValueError(
-                "Sparse ids need a `combiner`: only pooled rows have a dense shape. "
-                + received(combiner=None)
-            )
-        look_up = embedding_lookup_unique if self.with_unique else embedding_lookup
-        return self._cast(look_up(self.table, ids, max_norm=self.max_norm))
+            rows = with_outer_dimensions(ids, self._pool(segments), self.table.dim)
+        return self._cast(rows)
 
     def compute_mask(self, ids: Any, mask: Any = None) -> Any:
         """Returns which outputs count: those of other ids than `mask_key`; pooled ones all do."""
-        if self.combiner is not None:
+        if self.combiner is not None or (mask is None and self.mask_key is None):
             return None
         return self._which_count(ids if is_symbolic(ids) else self._as_keys(ids), mask)
 
@@ -223,15 +222,23 @@ class Embedding(keras.layers.Layer):
         return self._auto_initializer if auto else self._no_initializer
 
     @property
-    def _casts(self) -> bool:
-        return bool(self.table.value_dtype.is_floating)
-
-    @property
     def _output_dtype(self) -> str:
-        return str(self.dtype_policy.compute_dtype if self._casts else self.table.value_dtype.name)
+        stored = self.table._table.spec.value_dtype
+        return str(self.dtype_policy.compute_dtype if stored.is_floating else stored.name)
 
     def _cast(self, rows: Any) -> Any:
-        return tf.cast(rows, self._output_dtype) if self._casts else rows
+        return tf.cast(rows, self._output_dtype)
+
+    def _rows_of(self, ids: Any) -> Any:
+        """Returns a row for each id."""
+        if isinstance(ids, tf.SparseTensor):
+            raise ValueError(
+                "Sparse ids need a `combiner`: only pooled rows have a dense shape. "
+                + received(combiner=None)
+            )
+        if self.with_unique:
+            return embedding_lookup_unique(self.table, ids, max_norm=self.max_norm)
+        return self.table._rows.lookup_scaled(ids, self.max_norm)
 
     def _pool(self, segments: Segments) -> tf.Tensor:
         return combining.pool(self.table, segments, self.combiner, self.max_norm)
@@ -248,8 +255,6 @@ class Embedding(keras.layers.Layer):
         return masking.which_count(ids, self.mask_key, mask)
 
     def _add_regularization(self, ids: Any) -> None:
-        if self.embeddings_regularizer is None:
-            return
         loss = self.table.regularization_loss(flat_values(ids))
         self.add_loss(tf.cast(loss, keras.backend.floatx()))  # Keras adds up losses of one dtype
 
@@ -280,14 +285,17 @@ class Embedding(keras.layers.Layer):
             )
 
     def _as_keys(self, ids: Any) -> Any:
+        key_dtype = self.table._table.spec.key_dtype
+        if isinstance(ids, tf.Tensor) and ids.dtype == key_dtype and not self._takes:
+            return ids
         if not isinstance(ids, (tf.RaggedTensor, tf.SparseTensor)) and not is_symbolic(ids):
             ids = tf.convert_to_tensor(ids)
         if not is_symbolic(ids) and only_builds(ids):
-            return placeholder_keys(ids, self.table)
+            return placeholder_keys(ids, self.table._table)
         self._check_dtype(ids)
-        note_kind(_kind(ids), self.table)
+        note_kind(_kind(ids), self.table._table)
         self._warn_of_padding(ids)
-        return tf.cast(ids, self.table.key_dtype)
+        return tf.cast(ids, key_dtype)
 
     def _warn_of_padding(self, ids: Any) -> None:
         """Warns where a function, such as Keras makes to export, takes ragged ids as dense ones."""

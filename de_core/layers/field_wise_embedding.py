@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.keras import keras
+from de_core.base.plain_python import plain_python
 from de_core.layers import table_arguments
 from de_core.layers.combining import Combiner
 from de_core.layers.embedding import Embedding
@@ -77,6 +78,7 @@ class FieldWiseEmbedding(Embedding):
         self.nslots = int(nslots)
         self.slot_map_fn = slot_map_fn
 
+    @plain_python
     def call(self, ids: Any, mask: Any = None) -> Any:
         """Looks ids up and pools them by field.
 
@@ -90,7 +92,8 @@ class FieldWiseEmbedding(Embedding):
                 "The ids of a field-wise layer must be of shape [batch, …]. Received: "
                 f"ids.shape={ids.shape}."
             )
-        self._add_regularization(ids)
+        if self.embeddings_regularizer is not None:
+            self._add_regularization(ids)
         examples = by_first_dimension(ids)
         which = self._which_count(ids, mask)
         rows = self._pool(self._by_field(ids, examples, which))

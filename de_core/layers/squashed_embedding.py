@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.keras import keras
+from de_core.base.plain_python import plain_python
 from de_core.layers.combining import Combiner
 from de_core.layers.embedding import Embedding
 from de_core.lookup.segments import by_first_dimension, by_last_dimension
@@ -55,6 +56,7 @@ class SquashedEmbedding(Embedding):
             raise ValueError(f"`combiner` must not be None here. {received(combiner=combiner)}")
         super().__init__(dim, key_dtype, value_dtype, combiner, *args, **kwargs)
 
+    @plain_python
     def call(self, ids: Any, mask: Any = None) -> Any:
         """Looks ids up and pools them.
 
@@ -64,7 +66,8 @@ class SquashedEmbedding(Embedding):
         """
         ids = self._as_keys(ids)
         self._check_rank(ids)
-        self._add_regularization(ids)
+        if self.embeddings_regularizer is not None:
+            self._add_regularization(ids)
         if ids.shape.rank == 1:
             rows = self._pool(self._counting(by_last_dimension(ids), ids, mask))
             return self._cast(tf.reshape(rows, [self.table.dim]))

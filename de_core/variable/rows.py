@@ -280,7 +280,14 @@ class Rows(tf.Module):
         return library.de_embedding_anchor(anchors[0], keys, values) if anchors else values
 
     def _checked(self, keys: Any) -> tf.Tensor:
-        return keys_and_values.checked_keys(keys, self._table)
+        table = self._table
+        if (
+            isinstance(keys, tf.Tensor)
+            and keys.dtype == table.spec.key_dtype
+            and "dense" in table.kinds_of_ids
+        ):
+            return keys  # nothing to convert or to note
+        return keys_and_values.checked_keys(keys, table)
 
     def _checked_pairs(self, keys: Any, values: Any) -> tuple[tf.Tensor, tf.Tensor]:
         return keys_and_values.checked_pairs(keys, values, self._table)
