@@ -20,9 +20,9 @@ def partners(tables: Iterable[ShardedTable]) -> Router:
         ValueError: Only some of the tables are divided among workers.
     """
     tables = list(tables)
-    spread = [store for store in tables if store.router.is_spread]
+    spread = [table for table in tables if table.router.is_spread]
     if spread and len(spread) < len(tables):
-        alone = [store.name for store in tables if not store.router.is_spread]
+        alone = [table.name for table in tables if not table.router.is_spread]
         raise ValueError(
             "Either all tables of a checkpoint must be divided among workers, or none: save them "
             f"separately. {received(not_divided=alone, divided=[each.name for each in spread])}"

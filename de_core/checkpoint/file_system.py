@@ -36,7 +36,7 @@ class FileSystem:
     """
 
     def __init__(self, table: ShardedTable) -> None:
-        self._store = table
+        self._table = table
 
     def save_to_file_system(
         self,
@@ -75,11 +75,11 @@ class FileSystem:
         del name
         _check_processes(proc_size, proc_rank, buffer_size)
         if proc_size == 1:
-            self._store.router.require_whole(
+            self._table.router.require_whole(
                 "What `proc_size=1` writes", "Pass the number of workers, and `proc_rank`."
             )
         folder = os.environ.get(dirpath_env) or os.fspath(dirpath)
-        names = _file_names(self._store, file_name_list, proc_size, proc_rank)
+        names = _file_names(self._table, file_name_list, proc_size, proc_rank)
         targets = [paths.join(folder, each) for each in names]
         if not tf.executing_eagerly():
             if append_to_file:
@@ -87,16 +87,16 @@ class FileSystem:
                     "`append_to_file` must be False in a graph; save in eager mode. "
                     + received(append_to_file=append_to_file)
                 )
-            return tf.group(*table_files.write(self._store, [path + _SUFFIX for path in targets]))
+            return tf.group(*table_files.write(self._table, [path + _SUFFIX for path in targets]))
         tf.io.gfile.makedirs(folder)
         if file_name_list is None:
-            _check_own(self._store, folder)
+            _check_own(self._table, folder)
         if append_to_file:
             targets = [_next_part(path) for path in targets]
-        _write_all_or_none(self._store, [path + _SUFFIX for path in targets])
+        _write_all_or_none(self._table, [path + _SUFFIX for path in targets])
         if not append_to_file and file_name_list is None:
             _remove_other_layouts(
-                folder, set(names), _own_pattern(self._store, proc_size, proc_rank)
+                folder, set(names), _own_pattern(self._table, proc_size, proc_rank)
             )
         return None
 
@@ -143,10 +143,10 @@ class FileSystem:
         del name
         _check_processes(proc_size, proc_rank, buffer_size)
         folder = os.environ.get(dirpath_env) or os.fspath(dirpath)
-        store = self._store
+        table = self._table
         if not tf.executing_eagerly():
-            files = _matching_in_a_graph(store, folder, file_name_list, load_entire_dir)
-            return table_files.restore(store, files, Reading(merge=merge))
+            files = _matching_in_a_graph(table, folder, file_name_list, load_entire_dir)
+            return table_files.restore(table, files, Reading(merge=merge))
         only = None
         if load_entire_dir:
             files = sorted(tf.io.gfile.glob(paths.join(paths.literal(folder), f"*{_SUFFIX}")))
@@ -154,37 +154,37 @@ class FileSystem:
         elif file_name_list is not None:
             files = [part for each in file_name_list for part in _parts(paths.join(folder, each))]
         else:
-            files = _own_files(store, folder, proc_size, proc_rank)
+            files = _own_files(table, folder, proc_size, proc_rank)
             if not files and proc_size > 1:
-                files = _own_files(store, folder, None, None)
+                files = _own_files(table, folder, None, None)
                 only = lambda keys: default_partition_fn(keys, proc_size) == proc_rank  # noqa: E731
-            _check_found(files, folder, f"{file_stem(store.name)}_mht_*{_SUFFIX}")
-            _check_own(store, folder)
-        table_files.restore(store, files, Reading(merge=merge, only=only))
+            _check_found(files, folder, f"{file_stem(table.name)}_mht_*{_SUFFIX}")
+            _check_own(table, folder)
+        table_files.restore(table, files, Reading(merge=merge, only=only))
         return None
 
 
 def _file_names(
-    store: ShardedTable, given: Sequence[str] | None, proc_size: int, proc_rank: int
+    table: ShardedTable, given: Sequence[str] | None, proc_size: int, proc_rank: int
 ) -> list[str]:
     if given is not None:
-        if isinstance(given, str) or len(given) != len(store.tables):
+        if isinstance(given, str) or len(given) != len(table.tables):
             raise ValueError(
-                f"`file_name_list` must name a file for each of {len(store.tables)} tables. "
+                f"`file_name_list` must name a file for each of {len(table.tables)} tables. "
                 + received(file_name_list=given)
             )
         return list(given)
     ending = f"_rank{proc_rank}_size{proc_size}" if proc_size > 1 else ""
-    return [file_stem(table.name) + ending for table in store.tables]
+    return [file_stem(shard.name) + ending for shard in table.tables]
 
 
-def _write_all_or_none(store: ShardedTable, targets: list[str]) -> None:
+def _write_all_or_none(table: ShardedTable, targets: list[str]) -> None:
     """Writes the tables' files beside the targets, and renames them once all are complete."""
     with _SAVES.setdefault(targets[0], threading.Lock()):
-        _write_beside(store, targets)
+        _write_beside(table, targets)
 
 
-def _write_beside(store: ShardedTable, targets: list[str]) -> None:
+def _write_beside(table: ShardedTable, targets: list[str]) -> None:
     for path in targets:
         for left in tf.io.gfile.glob(
             f"{paths.literal(path)}{_NEW}*"
@@ -193,7 +193,7 @@ def _write_beside(store: ShardedTable, targets: list[str]) -> None:
     tag = secrets.token_hex(8)
     written = [f"{path}{_NEW}{tag}" for path in targets]
     try:
-        table_files.write(store, written, save=tag)
+        table_files.write(table, written, save=tag)
         with alone_in(paths.folder_of(targets[0]) or "."):
             for path, target in zip(written, targets, strict=True):
                 tf.io.gfile.rename(path, target, overwrite=True)
@@ -229,37 +229,37 @@ def _check_found(files: list[str], folder: str, pattern: str) -> None:
         )
 
 
-def _check_own(store: ShardedTable, folder: str) -> None:
+def _check_own(table: ShardedTable, folder: str) -> None:
     """Raises if the files belong to another Variable. Names may differ only by a slash."""
-    pattern = re.compile(_own_pattern(store, None, None))
+    pattern = re.compile(_own_pattern(table, None, None))
     for path in (
         paths.join(folder, e) for e in tf.io.gfile.listdir(folder) if pattern.fullmatch(e)
     ):
         with contextlib.suppress(tf.errors.OpError):  # the file is missing or unreadable
-            name = str(table_files.about(path)["metadata"].get("table", store.name))
-            if name != store.name:
+            name = str(table_files.about(path)["metadata"].get("table", table.name))
+            if name != table.name:
                 raise ValueError(
-                    f"The file names of table {store.name!r} must differ from another table's. The "
+                    f"The file names of table {table.name!r} must differ from another table's. The "
                     "names differ only in characters that file names cannot contain: use two "
                     f"directories, or `file_name_list`. Received: {path!r} of table {name!r}."
                 )
 
 
-def _own_pattern(store: ShardedTable, proc_size: int | None, proc_rank: int | None) -> str:
+def _own_pattern(table: ShardedTable, proc_size: int | None, proc_rank: int | None) -> str:
     """Returns a regular expression, with groups i and n, for the names of this Variable's files."""
     if proc_size is None:
         ending = r"(?:_rank\d+_size\d+)?"
     else:
         ending = f"_rank{proc_rank}_size{proc_size}" if proc_size > 1 else ""
-    stem = re.escape(file_stem(store.name))
+    stem = re.escape(file_stem(table.name))
     return rf"(?P<stem>{stem}_mht_(?P<i>\d+)of(?P<n>\d+){ending}){re.escape(_SUFFIX)}"
 
 
 def _own_files(
-    store: ShardedTable, folder: str, proc_size: int | None, proc_rank: int | None
+    table: ShardedTable, folder: str, proc_size: int | None, proc_rank: int | None
 ) -> list[str]:
     """Returns the files of this Variable's newest save, with the parts appended to them."""
-    pattern = re.compile(_own_pattern(store, proc_size, proc_rank))
+    pattern = re.compile(_own_pattern(table, proc_size, proc_rank))
     layouts: dict[int, dict[int, list[str]]] = {}
     for entry in tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []:
         match = pattern.fullmatch(entry)
@@ -274,7 +274,7 @@ def _own_files(
         raise tf.errors.NotFoundError(
             None,
             None,
-            f"The files of all {count} tables of {store.name!r} must be in the directory. "
+            f"The files of all {count} tables of {table.name!r} must be in the directory. "
             f"Received: no file of number {missing} in {folder!r}.",
         )
     _check_one_save(stems)
@@ -344,9 +344,9 @@ def _remove_other_layouts(folder: str, names: set[str], pattern: str) -> None:
 
 
 def _matching_in_a_graph(
-    store: ShardedTable, folder: str, given: Sequence[str] | None, everything: bool
+    table: ShardedTable, folder: str, given: Sequence[str] | None, everything: bool
 ) -> tf.Tensor:
     if given is not None:
         return tf.constant([paths.join(folder, each) + _SUFFIX for each in given])
-    name = f"*{_SUFFIX}" if everything else f"{file_stem(store.name)}_mht_*of*{_SUFFIX}"
+    name = f"*{_SUFFIX}" if everything else f"{file_stem(table.name)}_mht_*of*{_SUFFIX}"
     return tf.io.matching_files(paths.join(paths.literal(folder), name))

@@ -139,23 +139,23 @@ class Manager:
             self._chains.clear()
         present = self._files.names()
         self._chains = {
-            store: chains
-            for store, chains in self._chains.items()
+            table: chains
+            for table, chains in self._chains.items()
             if {name for chain in chains for name, _ in chain} <= present
-            and self._follows(store, chains)
+            and self._follows(table, chains)
         }
         prefix = self._files.next_prefix()
         plan = self._write(prefix)
         self._saves_since_base = self._saves_since_base + 1 if plan.earlier else 0
         self.reports = {}
-        for store, (made, reports) in plan.written.items():
-            if not store.outlives_its_process:  # persistent tables track no changes: no deltas
-                self._chains[store] = _chains(made, len(store.tables))
+        for table, (made, reports) in plan.written.items():
+            if not table.outlives_its_process:  # persistent tables track no changes: no deltas
+                self._chains[table] = _chains(made, len(table.tables))
             texts = [report.numpy().decode() for report in reports]
             new = [json.loads(text) for text in texts]
-            self.reports.setdefault(store.name, []).extend(new)
-            for table, report in zip(store.tables, new, strict=True):
-                table.run(library.de_table_commit_save, report["id"], chain=self._chain)
+            self.reports.setdefault(table.name, []).extend(new)
+            for shard, report in zip(table.tables, new, strict=True):
+                shard.run(library.de_table_commit_save, report["id"], chain=self._chain)
         self._files.record(prefix, self._max_to_keep, self._in_use())
         self._begin_compaction(prefix)
         return prefix
@@ -182,11 +182,11 @@ class Manager:
         plan = Plan(reading=Reading(chain=self._chain))
         with following(plan):
             self._checkpoint.read(prefix)
-        for store, restored in plan.restored.items():
-            if restored.shape[0] % len(store.tables) == 0:
-                chains = _chains(restored, len(store.tables))
-                if chains and self._follows(store, chains):
-                    self._chains[store] = chains
+        for table, restored in plan.restored.items():
+            if restored.shape[0] % len(table.tables) == 0:
+                chains = _chains(restored, len(table.tables))
+                if chains and self._follows(table, chains):
+                    self._chains[table] = chains
         return prefix
 
     def wait(self) -> None:
@@ -196,8 +196,8 @@ class Manager:
 
     def _write(self, prefix: str) -> Plan:
         earlier = {
-            store: tf.constant([pair for chain in chains for pair in chain])
-            for store, chains in self._chains.items()
+            table: tf.constant([pair for chain in chains for pair in chain])
+            for table, chains in self._chains.items()
         }
         attributes = {"chain": self._chain, "commit": False, "consistent": self._consistent}
         plan = Plan(attributes=attributes, earlier=earlier)
@@ -210,10 +210,10 @@ class Manager:
             raise
         return plan
 
-    def _follows(self, store: ShardedTable, chains: _Chains) -> bool:
+    def _follows(self, table: ShardedTable, chains: _Chains) -> bool:
         """Returns whether the tables' next deltas will continue these chains."""
-        for table, chain in zip(store.tables, chains, strict=True):
-            chains_now = json.loads(table.run(library.de_table_chains).numpy())["chains"]
+        for shard, chain in zip(table.tables, chains, strict=True):
+            chains_now = json.loads(shard.run(library.de_table_chains).numpy())["chains"]
             ids = [each["id"] for each in chains_now if each["chain"] == self._chain]
             if ids != [chain[-1][1]]:
                 return False
@@ -225,8 +225,8 @@ class Manager:
 
     def _begin_compaction(self, prefix: str) -> None:
         long = {
-            store: chains
-            for store, chains in self._chains.items()
+            table: chains
+            for table, chains in self._chains.items()
             if len(chains[0]) > self._compact_after
         }
         if long and self._compaction is None:
@@ -245,8 +245,8 @@ class Manager:
             )
             self._chains.clear()
             return
-        for store, made in compaction.made.items():
-            chains = self._chains.get(store, [])
+        for table, made in compaction.made.items():
+            chains = self._chains.get(table, [])
             for index, (chain, joined) in enumerate(zip(chains, made, strict=False)):
                 ids = [identity for _, identity in chain]
                 if joined[1] in ids:
@@ -260,9 +260,9 @@ class _Compaction:
         self.made: dict[ShardedTable, list[tuple[str, str]]] = {}
         self.error: BaseException | None = None
         self._work = []
-        for store, each in chains.items():
+        for table, each in chains.items():
             targets = reference.file_names(prefix, len(each))
-            self._work.append((store, [list(chain) for chain in each], targets))
+            self._work.append((table, [list(chain) for chain in each], targets))
         self.targets = {paths.base_name(path) for _, _, made in self._work for path in made}
         self._folder = folder
         self._thread = threading.Thread(target=self._run, name="de_core compaction", daemon=True)
@@ -275,13 +275,13 @@ class _Compaction:
 
     def _run(self) -> None:
         try:
-            for store, chains, targets in self._work:
+            for table, chains, targets in self._work:
                 made = []
                 for chain, target in zip(chains, targets, strict=True):
                     files = [paths.join(self._folder, name) for name, _ in chain]
                     library.de_snapshot_compact(files, target)
                     made.append((paths.base_name(target), chain[-1][1]))
-                self.made[store] = made
+                self.made[table] = made
         except Exception as error:  # the next save raises it
             self.error = error
 

@@ -73,10 +73,10 @@ def save(
         tf.io.gfile.makedirs(folder)
         if router.first == 0:
             unfinished.note(folder, tag, _files_of_manifest(folder))
-        for name, store in tables.items():
-            reports[name] = files = _new_files(store, f"{len(reports) + 1}{tag}", name)
+        for name, table in tables.items():
+            reports[name] = files = _new_files(table, f"{len(reports) + 1}{tag}", name)
             written = table_files.write(
-                store,
+                table,
                 [paths.join(folder, file["file"]) for file in files],
                 values_only=not slots,
                 consistent=consistent,
@@ -111,11 +111,11 @@ def save(
     return everyones
 
 
-def _new_files(store: ShardedTable, tag: str, name: str) -> list[dict[str, Any]]:
-    count, first = store.router.count, store.router.first
+def _new_files(table: ShardedTable, tag: str, name: str) -> list[dict[str, Any]]:
+    count, first = table.router.count, table.router.first
     return [
         {"file": f"{file_stem(name)}-{first + index + 1}of{count}-{tag}{SUFFIX}"}
-        for index in range(len(store.tables))
+        for index in range(len(table.tables))
     ]
 
 
@@ -178,8 +178,8 @@ def restore(
             f"{sorted(saved)}."
         )
     reading = Reading(merge=merge, slots=slots, convert=convert, only=only)
-    restore_tables([(store, saved[name]) for name, store in tables.items()], reading)
-    return {name: int(store.size()) for name, store in tables.items()}
+    restore_tables([(table, saved[name]) for name, table in tables.items()], reading)
+    return {name: int(table.size()) for name, table in tables.items()}
 
 
 def restore_tables(pairs: list[tuple[ShardedTable, list[str]]], reading: Reading) -> None:
@@ -190,27 +190,27 @@ def restore_tables(pairs: list[tuple[ShardedTable, list[str]]], reading: Reading
         reading: Options for reading.
     """
     if len(pairs) > 1:
-        for store, files in pairs:
+        for table, files in pairs:
             for path in files:
-                _check_fits(store, path, table_files.about(path, verified=True), reading)
+                _check_fits(table, path, table_files.about(path, verified=True), reading)
     # Evaluate all predicates before the first table changes.
-    readings = [_of_own_keys(reading, store, files) for store, files in pairs]
-    for (store, files), own in zip(pairs, readings, strict=True):
-        table_files.restore(store, files, own)
+    readings = [_of_own_keys(reading, table, files) for table, files in pairs]
+    for (table, files), own in zip(pairs, readings, strict=True):
+        table_files.restore(table, files, own)
 
 
-def _of_own_keys(reading: Reading, store: ShardedTable, files: list[str]) -> Reading:
+def _of_own_keys(reading: Reading, table: ShardedTable, files: list[str]) -> Reading:
     """Returns the options for one table: its own keys, or its predicate's answers."""
     only = reading.only
     if callable(only):
-        only = table_files.answered(store, files, only)
+        only = table_files.answered(table, files, only)
     elif only is not None:
-        only = converted("only", only, store.spec.key_dtype, store.name)
+        only = converted("only", only, table.spec.key_dtype, table.name)
     return dataclasses.replace(reading, only=only)
 
 
-def _check_fits(store: ShardedTable, path: str, info: dict[str, Any], reading: Reading) -> None:
-    spec = store.spec
+def _check_fits(table: ShardedTable, path: str, info: dict[str, Any], reading: Reading) -> None:
+    spec = table.spec
     key_dtype = "string" if spec.key_dtype == tf.string else "int64"
     wanted = {"key_dtype": key_dtype, "reads_as": spec.value_dtype.name, "dim": spec.dim}
     found = {name: info[name] for name in wanted}
@@ -221,7 +221,7 @@ def _check_fits(store: ShardedTable, path: str, info: dict[str, Any], reading: R
         raise tf.errors.InvalidArgumentError(
             None,
             None,
-            f"{path}: the file must be of a table like {store.name!r}: {wanted}. "
+            f"{path}: the file must be of a table like {table.name!r}: {wanted}. "
             f"Received: {found}.",
         )
 

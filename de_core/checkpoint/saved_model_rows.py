@@ -16,11 +16,11 @@ from de_core.tables.sharded import ShardedTable
 _VARIABLES = "variables"
 
 
-def restore(store: ShardedTable, prefix: str) -> None:
+def restore(table: ShardedTable, prefix: str) -> None:
     """Restores a table's rows if a checkpoint is the one inside a SavedModel.
 
     Args:
-        store: The table.
+        table: The table.
         prefix: The prefix of the checkpoint that TensorFlow is restoring.
 
     Raises:
@@ -34,11 +34,11 @@ def restore(store: ShardedTable, prefix: str) -> None:
     if not tf.io.gfile.exists(paths.join(directory, "saved_model.pb")):
         return
     found = tables_in(directory)
-    if store.name not in found or not tf.executing_eagerly():
+    if table.name not in found or not tf.executing_eagerly():
         raise ValueError(
             "Rows of a SavedModel must be loaded in eager mode, into a table of the name that it "
             "was saved by. Name the layer so, or use de.warm_start(directory, [table], "
-            f"{{{store.name!r}: former name}}). Received: table={store.name!r} for the tables "
+            f"{{{table.name!r}: former name}}). Received: table={table.name!r} for the tables "
             f"{sorted(found)} of {directory!r}, executing_eagerly={tf.executing_eagerly()}."
         )
-    table_files.restore(store, found[store.name], table_files.Reading(slots=False))
+    table_files.restore(table, found[table.name], table_files.Reading(slots=False))

@@ -20,13 +20,13 @@ class TableState(tf.Module):
     If the checkpoint's location is unknown (see `prefix.py`), it holds the files' bytes instead.
 
     Args:
-        store: The tables.
+        table: The table.
         first_file: Number of the tables' first file in a graph's checkpoint.
     """
 
-    def __init__(self, store: ShardedTable, first_file: int = 0) -> None:
+    def __init__(self, table: ShardedTable, first_file: int = 0) -> None:
         super().__init__(name="rows")
-        self.store = store
+        self.table = table
         self._first_file = first_file
         self._restoring_from = ""
         self._folder: str | None = None
@@ -34,25 +34,25 @@ class TableState(tf.Module):
 
     def write(self) -> tf.Tensor:
         """Saves the rows and returns the checkpoint's entry."""
-        target, router = prefix.being_written(), self.store.router
+        target, router = prefix.being_written(), self.table.router
         if tf.executing_eagerly() and isinstance(target, str):
             return self._write_beside(target)
         router.require_whole("A checkpoint made in a graph", "Use de.checkpoint.save.")
         if tf.executing_eagerly():
             with tempfile.TemporaryDirectory(prefix="de_core_save_") as folder:
-                return tf.stack(weights_file.files(self.store, folder))
-        count, first = len(self.store.tables), self._first_file
+                return tf.stack(weights_file.files(self.table, folder))
+        count, first = len(self.table.tables), self._first_file
         if target is None:
             target = prefix.of_the_saver_being_built()
         else:
             first = reference.new_numbers(count)
         if target is None:
-            return tf.stack(weights_file.files(self.store, self._lasting_folder()))
+            return tf.stack(weights_file.files(self.table, self._lasting_folder()))
         paths = reference.graph_file_names(target, first, count)
-        return reference.made(paths, table_files.write(self.store, paths, of_checkpoint=True))
+        return reference.made(paths, table_files.write(self.table, paths, of_checkpoint=True))
 
     def _write_beside(self, target: str) -> tf.Tensor:
-        active, router = plan.current(), self.store.router
+        active, router = plan.current(), self.table.router
         if active.attributes:
             router.require_whole("A de.checkpoint.Manager", "Use tf.train.CheckpointManager.")
         # When workers train in step, only the first worker's checkpoint is kept.
@@ -63,27 +63,27 @@ class TableState(tf.Module):
         names = agreement.of_the_first(router, reference.file_names(target, router.count))
         if lasts:
             self._saves = [*self._saves[-1:], (target, names)]
-        paths = names[router.first : router.first + len(self.store.tables)]
+        paths = names[router.first : router.first + len(self.table.tables)]
         if router.is_spread:
             return self._written_together(paths)
-        if self.store in active.earlier:
+        if self.table in active.earlier:
             attributes = {**active.attributes, "delta": True}
         else:
             attributes = active.attributes
-        reports = table_files.write(self.store, paths, **attributes)
+        reports = table_files.write(self.table, paths, **attributes)
         made = reference.made(paths, reports)
-        if self.store in active.earlier:
-            made = reference.extended(active.earlier[self.store], made)
-        active.written[self.store] = (made, reports)
+        if self.table in active.earlier:
+            made = reference.extended(active.earlier[self.table], made)
+        active.written[self.table] = (made, reports)
         return made
 
     def _written_together(self, paths: list[str]) -> tf.Tensor:
         def write() -> list[list[str]]:
-            reports = table_files.write(self.store, paths)
+            reports = table_files.write(self.table, paths)
             made = reference.made(paths, reports)
             return made.numpy().astype(str).tolist()
 
-        parts = agreement.of_all(self.store.router, write)
+        parts = agreement.of_all(self.table.router, write)
         return tf.constant([pair for part in parts for pair in part])
 
     def _lasting_folder(self) -> str:
@@ -96,7 +96,7 @@ class TableState(tf.Module):
     def _serialize_to_tensors(self) -> dict[str, Any]:
         # TensorFlow also calls this on restore, for the names. So rows are written only when the
         # tensor is used.
-        device = tf.zeros([]).device if self.store.router.is_spread else None
+        device = tf.zeros([]).device if self.table.router.is_spread else None
         return {reference.KEY: WhenUsed(self.write, device)}
 
     def restore(self, restored: tf.Tensor) -> Any:
@@ -115,13 +115,13 @@ class TableState(tf.Module):
             paths = reference.graph_resolved(tf.ensure_shape(restored, [None, 2]), placeholder)
             # A SavedModel being loaded must be ready at once, without copying rows into memory.
             reading = table_files.Reading(mapped=prefix.saved_model_is_being_built())
-            return table_files.restore(self.store, paths, reading)
+            return table_files.restore(self.table, paths, reading)
         if restored.shape.rank != 2:
-            return weights_file.restore(self.store, tf.unstack(restored))
+            return weights_file.restore(self.table, tf.unstack(restored))
         active = plan.current()
         paths = reference.resolved(restored.numpy(), self._restoring_from)
-        table_files.restore(self.store, paths, active.reading)
-        active.restored[self.store] = restored
+        table_files.restore(self.table, paths, active.reading)
+        active.restored[self.table] = restored
         return None
 
     def _restore_from_tensors(self, restored_tensors: dict[str, tf.Tensor]) -> Any:
@@ -132,7 +132,7 @@ class TableState(tf.Module):
         numbers = tf.strings.as_string(tf.range(tf.size(restored)))
         paths = tf.strings.join([folder + "/restore_", numbers])
         written = tf.map_fn(_write_file, (paths, restored), fn_output_signature=tf.string)
-        return table_files.restore(self.store, written)
+        return table_files.restore(self.table, written)
 
     def _checkpoint_adapter(self, path: str) -> None:
         self._restoring_from = path  # the prefix; TensorFlow passes it before it restores

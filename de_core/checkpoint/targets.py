@@ -24,14 +24,14 @@ def tables_of(target: Any) -> dict[str, ShardedTable]:
         ValueError: The target has no tables.
     """
     found: dict[str, ShardedTable] = {}
-    for wanted, store in _named(target):
-        if store in found.values():
+    for wanted, table in _named(target):
+        if table in found.values():
             continue
         name, number = wanted, 0
         while name in found:
             number += 1
             name = f"{wanted}_{number}"
-        found[name] = store
+        found[name] = table
     if not found:
         raise ValueError(
             f"There must be at least one de.Variable to save or restore. {received(target=target)}"
@@ -42,19 +42,19 @@ def tables_of(target: Any) -> dict[str, ShardedTable]:
 def _named(target: Any) -> Iterator[tuple[str, ShardedTable]]:
     state = getattr(target, "_checkpointed", None)
     if isinstance(state, TableState):
-        yield state.store.name, state.store
+        yield state.table.name, state.table
     elif isinstance(target, Mapping):
         for name, value in target.items():
             inner = list(_named(value))
-            for number, (_, store) in enumerate(inner):
-                yield name if len(inner) == 1 else f"{name}/{number}", store
+            for number, (_, table) in enumerate(inner):
+                yield name if len(inner) == 1 else f"{name}/{number}", table
     elif isinstance(target, (list, tuple)):
         for each in target:
             yield from _named(each)
     elif hasattr(target, "_trackable_children"):
         for each in tf.train.TrackableView(target).descendants():
             if isinstance(each, TableState):
-                yield each.store.name, each.store
+                yield each.table.name, each.table
     else:
         raise TypeError(
             "Tables are found in de.Variables, lists and dicts of them, modules, layers and "

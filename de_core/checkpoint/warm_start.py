@@ -78,10 +78,10 @@ def warm_start(
             f"{sorted(missing)}; it holds {sorted(saved)}."
         )
     reading = Reading(merge=merge, slots=slots, convert=convert)
-    pairs = [(store, saved[sources[name]]) for name, store in chosen.items()]
+    pairs = [(table, saved[sources[name]]) for name, table in chosen.items()]
     if not tf.executing_eagerly():
         return tf.group(
-            *(table_files.restore(store, tf.constant(files), reading) for store, files in pairs)
+            *(table_files.restore(table, tf.constant(files), reading) for table, files in pairs)
         )
     restore_tables(pairs, reading)
     return list(chosen)
@@ -129,7 +129,7 @@ def _chosen(wanted: Any) -> dict[str, ShardedTable]:
 
 
 def _matching(expressions: Sequence[str]) -> dict[str, ShardedTable]:
-    stores = living()
+    tables = living()
     found: dict[str, ShardedTable] = {}
     for expression in expressions:
         try:
@@ -139,16 +139,16 @@ def _matching(expressions: Sequence[str]) -> dict[str, ShardedTable]:
                 "`vars_to_warm_start` must be a regular expression of Python's `re`. Received: "
                 f"{expression!r}: {error}."
             ) from error
-        matching = [store for store in stores if re.match(expression, store.name)]
+        matching = [table for table in tables if re.match(expression, table.name)]
         if not matching:
             raise ValueError(
                 "`vars_to_warm_start` must match the name of at least one Variable. Received: "
-                f"{expression!r}, while there are {sorted({store.name for store in stores})}."
+                f"{expression!r}, while there are {sorted({table.name for table in tables})}."
             )
-        for store in matching:
-            if found.setdefault(store.name, store) is not store:
+        for table in matching:
+            if found.setdefault(table.name, table) is not table:
                 raise ValueError(
                     "`vars_to_warm_start` must match Variables of different names; pass a list of "
-                    f"Variables. Received: {expression!r}, which matches two named {store.name!r}."
+                    f"Variables. Received: {expression!r}, which matches two named {table.name!r}."
                 )
     return found

@@ -17,26 +17,26 @@ from de_core.tables.sharded import ShardedTable
 _PIECE_BYTES = 16 << 20
 
 
-def files(store: ShardedTable, folder: str) -> list[tf.Tensor]:
+def files(table: ShardedTable, folder: str) -> list[tf.Tensor]:
     """Returns each table's snapshot file as a scalar string tensor.
 
     Args:
-        store: The tables.
+        table: The table.
         folder: Folder for the temporary files. In a graph they are written at run time.
     """
-    paths = [str(pathlib.Path(folder) / f"{index}.de") for index in range(len(store.tables))]
+    paths = [str(pathlib.Path(folder) / f"{index}.de") for index in range(len(table.tables))]
     contents = []
-    for path, report in zip(paths, table_files.write(store, paths), strict=True):
+    for path, report in zip(paths, table_files.write(table, paths), strict=True):
         with tf.control_dependencies([report]):
             contents.append(tf.io.read_file(path))
     return contents
 
 
-def restore(store: ShardedTable, contents: Any) -> Any:
+def restore(table: ShardedTable, contents: Any) -> Any:
     """Replaces the tables' contents with snapshot files.
 
     Args:
-        store: The tables.
+        table: The table.
         contents: The files' bytes, from any number of tables. Any rank in a graph.
 
     Returns:
@@ -52,31 +52,31 @@ def restore(store: ShardedTable, contents: Any) -> Any:
         for index, content in enumerate(contents):
             paths.append(str(pathlib.Path(folder) / f"{index}.de"))
             tf.io.write_file(paths[-1], content)
-        table_files.restore(store, _some(paths))
+        table_files.restore(table, _some(paths))
     return None
 
 
-def write_pieces(store: ShardedTable, target: Any) -> None:
+def write_pieces(table: ShardedTable, target: Any) -> None:
     """Writes the tables into a Keras weights file, piece by piece.
 
     Args:
-        store: The tables.
+        table: The table.
         target: The dict of arrays that Keras passes to `save_own_variables`.
     """
     with tempfile.TemporaryDirectory(prefix="de_core_save_") as folder:
-        paths = [pathlib.Path(folder) / f"{index}.de" for index in range(len(store.tables))]
-        table_files.write(store, [str(path) for path in paths])
+        paths = [pathlib.Path(folder) / f"{index}.de" for index in range(len(table.tables))]
+        table_files.write(table, [str(path) for path in paths])
         for index, path in enumerate(paths):
             for number, piece in enumerate(_pieces(path)):
                 target[f"table_{index}_piece_{number}"] = piece
             path.unlink()
 
 
-def read_pieces(store: ShardedTable, source: Any) -> None:
+def read_pieces(table: ShardedTable, source: Any) -> None:
     """Reads tables that `write_pieces` wrote, from any number of tables.
 
     Args:
-        store: The tables.
+        table: The table.
         source: The dict of arrays that Keras passes to `load_own_variables`.
     """
     places = sorted(tuple(int(part) for part in key.split("_")[1::2]) for key in source.keys())  # noqa: SIM118
@@ -85,7 +85,7 @@ def read_pieces(store: ShardedTable, source: Any) -> None:
         for index, number in places:
             with paths[index].open("ab") as file:
                 file.write(np.asarray(source[f"table_{index}_piece_{number}"]).data)
-        table_files.restore(store, _some([str(path) for path in paths.values()]))
+        table_files.restore(table, _some([str(path) for path in paths.values()]))
 
 
 def _pieces(path: pathlib.Path) -> Iterator[np.ndarray[Any, Any]]:

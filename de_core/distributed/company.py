@@ -10,23 +10,23 @@ from de_core.distributed.router import WorkerRouter
 from de_core.tables.sharded import ShardedTable
 
 
-def companies(stores: Iterable[ShardedTable]) -> list[tuple[Any, list[int]]]:
+def companies(tables: Iterable[ShardedTable]) -> list[tuple[Any, list[int]]]:
     """Groups tables whose lookups and updates can share requests.
 
     Args:
-        stores: The tables.
+        tables: The tables.
 
     Returns:
         Pairs of a module and table numbers. The module has `find` and `apply` for these tables. It
         is None for tables that must be used one by one.
     """
     found: dict[Hashable, tuple[Any, list[int]]] = {}
-    for number, store in enumerate(stores):
+    for number, table in enumerate(tables):
         carrier: Any = None
         group = 0
-        if isinstance(store.router, WorkerRouter):
-            carrier, group = worker_batch, id(store.router.workers)
-        elif remote_batch.may_share(store):
+        if isinstance(table.router, WorkerRouter):
+            carrier, group = worker_batch, id(table.router.workers)
+        elif remote_batch.may_share(table):
             carrier = remote_batch
         found.setdefault((carrier, group), (carrier, []))[1].append(number)
     return list(found.values())

@@ -20,39 +20,39 @@ from de_core.tables.sharded import ShardedTable
 _Member = tuple[int, int]
 
 
-def may_share(store: ShardedTable) -> bool:
+def may_share(table: ShardedTable) -> bool:
     """Returns whether a table's requests may travel with requests to other tables."""
-    return store.is_remote and not store.router.is_spread
+    return table.is_remote and not table.router.is_spread
 
 
-def find(stores: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+def find(tables: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Reads rows of several tables.
 
     Args:
-        stores: Tables for which `may_share` is true, each once.
+        tables: Tables for which `may_share` is true, each once.
         keys: For each table, distinct keys [n].
 
     Returns:
         For each table, its rows [n, dim].
     """
     places, parts = zip(
-        *(each.router.divided(part) for each, part in zip(stores, keys, strict=True)), strict=True
+        *(each.router.divided(part) for each, part in zip(tables, keys, strict=True)), strict=True
     )
     found: dict[_Member, tf.Tensor] = {}
     for (device, _), members in _by_server(
-        stores, [(each.spec.value_dtype,) for each in stores]
+        tables, [(each.spec.value_dtype,) for each in tables]
     ).items():
         asked = [parts[number][shard] for number, shard in members]
         parcel = _packed(asked)
         with tf.device(device):
             answers = [
-                stores[number].tables[shard].find(part)[0]
+                tables[number].tables[shard].find(part)[0]
                 for (number, shard), part in zip(
                     members, _unpacked(parcel, [part.dtype for part in asked]), strict=True
                 )
             ]
             answer = tf.concat([tf.reshape(each, [-1]) for each in answers], 0)
-        dims = [stores[number].spec.dim for number, _ in members]
+        dims = [tables[number].spec.dim for number, _ in members]
         sizes = [tf.size(part) * dim for part, dim in zip(asked, dims, strict=True)]
         rows = tf.split(answer, tf.stack(sizes), num=len(members))
         for member, dim, values in zip(members, dims, rows, strict=True):
@@ -61,7 +61,7 @@ def find(stores: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> list[tf.T
         tf.dynamic_stitch(
             places[number], [found[number, shard] for shard in range(each.router.count)]
         )
-        for number, each in enumerate(stores)
+        for number, each in enumerate(tables)
     ]
 
 
@@ -81,43 +81,43 @@ def apply(
     Returns:
         The operations. In eager mode, None for each table.
     """
-    stores = [store for _, store, _ in trained]
+    tables = [table for _, table, _ in trained]
     parts: list[list[list[tf.Tensor]]] = []
-    for gradient, store, _ in trained:
-        batch = summed_rows(store.keys_of(gradient), gradient.values)
-        parts.append(store.router.split(*batch))
+    for gradient, table, _ in trained:
+        batch = summed_rows(table.keys_of(gradient), gradient.values)
+        parts.append(table.router.split(*batch))
     kinds = [(values.values.dtype, id(hyper)) for values, _, hyper in trained]
     done: dict[int, list[Any]] = collections.defaultdict(list)
-    for (device, _), members in _by_server(stores, kinds).items():
+    for (device, _), members in _by_server(tables, kinds).items():
         keys_of = [parts[number][shard][0] for number, shard in members]
         values_of = [parts[number][shard][1] for number, shard in members]
         parcel = _packed(keys_of)
         flat = tf.concat([tf.reshape(each, [-1]) for each in values_of], 0)
         with tf.device(device):
-            dims = [stores[number].spec.dim for number, _ in members]
+            dims = [tables[number].spec.dim for number, _ in members]
             keys_there = _unpacked(parcel, [each.dtype for each in keys_of])
             sizes = [tf.size(part) * dim for part, dim in zip(keys_there, dims, strict=True)]
             rows = tf.split(flat, tf.stack(sizes), num=len(members))
         for (number, shard), part, dim, values in zip(members, keys_there, dims, rows, strict=True):
-            table, hyper = stores[number].tables[shard], trained[number][2]
+            one, hyper = tables[number].tables[shard], trained[number][2]
             with tf.device(device):
                 values = tf.reshape(values, [-1, dim])
-            operation = table.run(library.de_table_apply, part, values, hyper, owner, **attributes)
+            operation = one.run(library.de_table_apply, part, values, hyper, owner, **attributes)
             done[number].append(operation)
     eager = tf.executing_eagerly()
     return [
-        store.updated(gradient.indices, None if eager else tf.group(*done[number]))
-        for number, (gradient, store, _) in enumerate(trained)
+        table.updated(gradient.indices, None if eager else tf.group(*done[number]))
+        for number, (gradient, table, _) in enumerate(trained)
     ]
 
 
 def _by_server(
-    stores: Sequence[ShardedTable], kinds: Sequence[Hashable]
+    tables: Sequence[ShardedTable], kinds: Sequence[Hashable]
 ) -> dict[tuple[str, Hashable], list[_Member]]:
     """Groups shards by server: one tensor can carry the data of a group."""
     groups: dict[tuple[str, Hashable], list[_Member]] = collections.defaultdict(list)
-    for number, (store, kind) in enumerate(zip(stores, kinds, strict=True)):
-        for shard, device in enumerate(store.spec.devices):
+    for number, (table, kind) in enumerate(zip(tables, kinds, strict=True)):
+        for shard, device in enumerate(table.spec.devices):
             groups[device, kind].append((number, shard))
     return groups
 

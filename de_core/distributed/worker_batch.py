@@ -14,21 +14,21 @@ from de_core.tables.router import summed_rows
 from de_core.tables.sharded import ShardedTable
 
 
-def find(stores: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+def find(tables: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Reads rows of several tables. All workers must call it together.
 
     Args:
-        stores: Tables that are divided among the same workers, each once.
+        tables: Tables that are divided among the same workers, each once.
         keys: For each table, distinct keys [n].
 
     Returns:
         For each table, its rows [n, dim].
     """
-    delivery = _delivery(stores, keys)
+    delivery = _delivery(tables, keys)
     return delivery.answer(
         [
-            store.tables[0].find(part)[0]
-            for store, part in zip(stores, delivery.arrived, strict=True)
+            table.tables[0].find(part)[0]
+            for table, part in zip(tables, delivery.arrived, strict=True)
         ]
     )
 
@@ -49,25 +49,25 @@ def apply(
     Returns:
         The operations. In eager mode, None for each table.
     """
-    stores = [store for _, store, _ in trained]
+    tables = [table for _, table, _ in trained]
     keys, values = zip(
-        *(summed_rows(store.keys_of(gradient), gradient.values) for gradient, store, _ in trained),
+        *(summed_rows(table.keys_of(gradient), gradient.values) for gradient, table, _ in trained),
         strict=True,
     )
-    delivery = _delivery(stores, keys)
+    delivery = _delivery(tables, keys)
     done = [
-        store.tables[0].run(library.de_table_apply, part, rows, hyper, owner, **attributes)
-        for (_, store, hyper), part, rows in zip(
+        table.tables[0].run(library.de_table_apply, part, rows, hyper, owner, **attributes)
+        for (_, table, hyper), part, rows in zip(
             trained, delivery.arrived, delivery.send(values), strict=True
         )
     ]
     return [
-        store.updated(gradient.indices, operation)
-        for (gradient, store, _), operation in zip(trained, done, strict=True)
+        table.updated(gradient.indices, operation)
+        for (gradient, table, _), operation in zip(trained, done, strict=True)
     ]
 
 
-def _delivery(stores: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> KeyDelivery:
-    shards = [store.router.shards(each) for store, each in zip(stores, keys, strict=True)]
-    router = cast(WorkerRouter, stores[0].router)
+def _delivery(tables: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> KeyDelivery:
+    shards = [table.router.shards(each) for table, each in zip(tables, keys, strict=True)]
+    router = cast(WorkerRouter, tables[0].router)
     return KeyDelivery(router.workers, keys, shards)

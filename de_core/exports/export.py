@@ -91,11 +91,11 @@ def export(
     report: dict[str, Any] = {"tables": tables}
     with _version.being_written(target) as folder:
         copies = skeleton.save(folder, SUFFIX)
-        for table_name, store in skeleton.names.items():
-            write = functools.partial(rows[table_name].write, store)
-            names = [copies[table].file.name for table in store.tables]
+        for table_name, table in skeleton.names.items():
+            write = functools.partial(rows[table_name].write, table)
+            names = [copies[shard].file.name for shard in table.tables]
             paths = [str(folder / "assets" / each) for each in names]
-            reports = table_files.of_each(store, write, paths)
+            reports = table_files.of_each(table, write, paths)
             tables[table_name] = served_rows.total(reports)
         if requests is not None:
             warm_up.write(folder, target.parent.name, name, requests)

@@ -102,20 +102,20 @@ class ServedRows:
     oov: Any = "initial"
     keep: KeepRows | None = None
 
-    def attributes(self, store: ShardedTable, table: Table) -> dict[str, Any]:
+    def attributes(self, table: ShardedTable, shard: Table) -> dict[str, Any]:
         """Returns the attributes of `library.de_table_save` for one of a Variable's tables."""
         attributes: dict[str, Any] = {
             "values_only": True,
-            "metadata": [*table.metadata, *unknown_ids.metadata(self.oov, store.spec)],
+            "metadata": [*shard.metadata, *unknown_ids.metadata(self.oov, table.spec)],
         }
         if self.dtype is not None:
             attributes["store_as"] = self.dtype
         if self.keep is not None and (bounds := self.keep.bounds()):
-            slots = store.slots()
+            slots = table.slots()
             for column in bounds:
                 if f"{RESERVED_OWNER}/{column}" not in slots:
                     raise ValueError(
-                        f"Table {store.name!r} must keep the column {column!r} of its rows: make "
+                        f"Table {table.name!r} must keep the column {column!r} of its rows: make "
                         "the Variable with an `eviction` or `restrict_policy` that needs it. "
                         f"Received: keep={self.keep}."
                     )
@@ -124,22 +124,22 @@ class ServedRows:
         return attributes
 
     def write(
-        self, store: ShardedTable, table: Table, path: str, **attributes: Any
+        self, table: ShardedTable, shard: Table, path: str, **attributes: Any
     ) -> dict[str, Any]:
         """Writes one of a Variable's tables to a snapshot file and returns the op's report.
 
         Args:
-            store: The Variable's tables.
-            table: One of these tables.
+            table: The table of a Variable.
+            shard: One of its parts.
             path: Path of the file.
             **attributes: Further attributes of `library.de_table_save`, such as `chain`.
         """
-        attributes |= self.attributes(store, table)
+        attributes |= self.attributes(table, shard)
         if self.keep is not None and self.keep.where is not None:
-            keys = _chosen_keys(table, self.keep.where)
-            report = table.run(library.de_table_save_keys, path, keys, **attributes)
+            keys = _chosen_keys(shard, self.keep.where)
+            report = shard.run(library.de_table_save_keys, path, keys, **attributes)
         else:
-            report = table.run(library.de_table_save, path, **attributes)
+            report = shard.run(library.de_table_save, path, **attributes)
         return dict(json.loads(report.numpy()))
 
 
@@ -165,13 +165,13 @@ def of_tables(
                 f"`{argument}` must name tables of the model, {sorted(names)}. Received: {unknown}."
             )
     rows = {}
-    for name, store in names.items():
+    for name, table in names.items():
         own = _of(keep, name, None)
         if own is not None and not isinstance(own, KeepRows):
             raise TypeError(f"`keep` must be a de.KeepRows. {received(keep=own)}")
         policy = _of(oov, name, "initial")
-        unknown_ids.metadata(policy, store.spec)
-        rows[name] = ServedRows(_dtype(dtype, name, store), policy, own)
+        unknown_ids.metadata(policy, table.spec)
+        rows[name] = ServedRows(_dtype(dtype, name, table), policy, own)
     return rows
 
 
@@ -204,7 +204,7 @@ def _of(value: Any, name: str, default: Any) -> Any:
     return value.get(name, default) if isinstance(value, Mapping) else value
 
 
-def _dtype(dtype: Any, name: str, store: ShardedTable) -> str | None:
+def _dtype(dtype: Any, name: str, table: ShardedTable) -> str | None:
     own = _of(dtype, name, None)
     if own is None:
         return None
@@ -214,12 +214,12 @@ def _dtype(dtype: Any, name: str, store: ShardedTable) -> str | None:
         stored = ""
     if stored not in _STORED:
         raise ValueError(f"`dtype` must be one of {', '.join(_STORED)}. {received(dtype=own)}")
-    if store.spec.value_dtype.is_floating:
+    if table.spec.value_dtype.is_floating:
         return stored
     if isinstance(dtype, Mapping):
         raise ValueError(
             f"Only floating-point values are stored as another dtype. Received: dtype={stored!r} "
-            f"for table {name!r} of {store.spec.value_dtype.name}."
+            f"for table {name!r} of {table.spec.value_dtype.name}."
         )
     return None
 

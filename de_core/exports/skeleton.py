@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from de_core.base.ops import library
 from de_core.exports.signatures import SERVING_DEFAULT, serving_functions
-from de_core.tables.served_copy import FrozenCopy, deferred_writes
+from de_core.tables.served_copy import FrozenTable, deferred_writes
 from de_core.tables.sharded import ShardedTable, tables_behind
 from de_core.tables.table import Table
 
@@ -35,24 +35,24 @@ class Skeleton:
         #: The model's own signatures, concrete functions by name.
         with deferred_writes():
             self.functions = serving_functions(model, signatures, inputs)
-        stores = tables_behind(
+        tables = tables_behind(
             handle for function in self.functions.values() for handle in function.captured_inputs
         )
-        if not stores:
+        if not tables:
             raise ValueError(
                 "The signatures must use a dynamic table; for a model without one use "
                 f"tf.saved_model.save. Received: signatures={sorted(self.functions)}."
             )
         #: The tables, by their names in the SavedModel.
-        self.names = _unique_names(stores)
-        tables = [table for store in stores for table in store.tables]
+        self.names = _unique_names(tables)
+        shards = [shard for table in tables for shard in table.tables]
         self.module = tf.Module()
-        self.module.tables = tables
+        self.module.tables = shards
         self.module.used_variables = [
             variable for function in self.functions.values() for variable in function.variables
         ]
-        self.module.used_resources = _other_resources(model, self.functions.values(), set(tables))
-        lookups = {LOOKUP_PREFIX + name: _lookup(store) for name, store in self.names.items()}
+        self.module.used_resources = _other_resources(model, self.functions.values(), set(shards))
+        lookups = {LOOKUP_PREFIX + name: _lookup(table) for name, table in self.names.items()}
         if reserved := sorted({*lookups, STATS} & set(self.functions)):
             raise ValueError(
                 f"`signatures` must not have names that an export adds. Received: {reserved}."
@@ -64,7 +64,7 @@ class Skeleton:
         """The signature of samples: `serving_default`, or the first."""
         return SERVING_DEFAULT if SERVING_DEFAULT in self.functions else min(self.functions)
 
-    def save(self, folder: pathlib.Path, suffix: str) -> dict[Table, FrozenCopy]:
+    def save(self, folder: pathlib.Path, suffix: str) -> dict[Table, FrozenTable]:
         """Writes the SavedModel. Its tables' assets are empty files.
 
         Args:
@@ -75,23 +75,23 @@ class Skeleton:
             For each table, the object that represents it. Its `file` has the asset's name.
         """
         with deferred_writes(suffix):
-            copies = {table: table.frozen_copy(new=True) for table in self.module.tables}
+            copies = {shard: shard.frozen_table(new=True) for shard in self.module.tables}
             tf.saved_model.save(self.module, str(folder), signatures=self._signatures)
         return copies
 
 
-def _lookup(store: ShardedTable) -> Callable[..., Any]:
-    @tf.function(input_signature=[tf.TensorSpec([None], store.spec.key_dtype, name="ids")])
+def _lookup(table: ShardedTable) -> Callable[..., Any]:
+    @tf.function(input_signature=[tf.TensorSpec([None], table.spec.key_dtype, name="ids")])
     def lookup(ids: tf.Tensor) -> dict[str, tf.Tensor]:
-        embeddings, found = store.find(ids)
+        embeddings, found = table.find(ids)
         return {"embeddings": embeddings, "found": found}
 
     return lookup
 
 
-def _stats(stores: dict[str, ShardedTable]) -> Callable[..., Any]:
-    names = [name for name, store in stores.items() for _ in store.tables]
-    handles = [table.resource_handle for store in stores.values() for table in store.tables]
+def _stats(tables: dict[str, ShardedTable]) -> Callable[..., Any]:
+    names = [name for name, table in tables.items() for _ in table.tables]
+    handles = [shard.resource_handle for table in tables.values() for shard in table.tables]
 
     @tf.function(input_signature=[])
     def stats() -> dict[str, tf.Tensor]:
@@ -100,15 +100,15 @@ def _stats(stores: dict[str, ShardedTable]) -> Callable[..., Any]:
     return stats
 
 
-def _unique_names(stores: Iterable[ShardedTable]) -> dict[str, ShardedTable]:
+def _unique_names(tables: Iterable[ShardedTable]) -> dict[str, ShardedTable]:
     """Names each table. If several share a name, a number is appended to the later ones."""
     names: dict[str, ShardedTable] = {}
-    for store in stores:
-        name, number = store.name, 0
+    for table in tables:
+        name, number = table.name, 0
         while name in names:
             number += 1
-            name = f"{store.name}_{number}"
-        names[name] = store
+            name = f"{table.name}_{number}"
+        names[name] = table
     return names
 
 

@@ -74,8 +74,8 @@ def _shared(
     groups = list(features.values())
     joined = [tf.concat([tf.reshape(keys[each], [-1]) for each in group], 0) for group in groups]
     distinct = [tf.unique(each) for each in joined]
-    stores = [variables[group[0]]._table for group in groups]
-    found = carrier.find(stores, [unique for unique, _ in distinct])
+    tables = [variables[group[0]]._table for group in groups]
+    found = carrier.find(tables, [unique for unique, _ in distinct])
     rows: dict[int, tf.Tensor] = {}
     for group, (_, places), values in zip(groups, distinct, found, strict=True):
         sizes = [tf.size(keys[each]) for each in group]

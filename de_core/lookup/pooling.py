@@ -95,32 +95,32 @@ def _sums(
     weights: tf.Tensor | None,
     real: tf.DType,
 ) -> tf.Tensor:
-    store = variable._table
+    table = variable._table
     anchors = variable._rows.anchors()
     variable._rows.collect_penalty(ids)
 
-    def of_table(table: Table, part: tf.Tensor, splits: tf.Tensor, factors: Any) -> tf.Tensor:
-        return table.run(
+    def of_table(shard: Table, part: tf.Tensor, splits: tf.Tensor, factors: Any) -> tf.Tensor:
+        return shard.run(
             library.de_table_pool,
             part,
             splits,
             tf.zeros([0], real) if factors is None else factors,
             anchors,
             weighted=factors is not None,
-            Tvalues=store.spec.value_dtype,
-            dim=store.spec.dim,
+            Tvalues=table.spec.value_dtype,
+            dim=table.spec.dim,
         )
 
-    if len(store.tables) == 1:
-        return of_table(store.tables[0], ids, row_splits, weights)
+    if len(table.tables) == 1:
+        return of_table(table.tables[0], ids, row_splits, weights)
     segments = tf.size(row_splits, tf.int64) - 1
     batch = [ids, segment_ids(row_splits), *([] if weights is None else [weights])]
     sums = []
-    for table, (part, segments_of, *factors) in zip(
-        store.tables, store.router.split(*batch), strict=True
+    for shard, (part, segments_of, *factors) in zip(
+        table.tables, table.router.split(*batch), strict=True
     ):
         splits = library.de_row_splits(segments_of, segments)
-        sums.append(of_table(table, part, splits, factors[0] if factors else None))
+        sums.append(of_table(shard, part, splits, factors[0] if factors else None))
     return tf.add_n(sums)
 
 

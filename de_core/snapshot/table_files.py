@@ -53,12 +53,12 @@ class Reading:
 
 
 def write(
-    store: ShardedTable, paths: Sequence[Any], *, save: str = "", **attributes: Any
+    table: ShardedTable, paths: Sequence[Any], *, save: str = "", **attributes: Any
 ) -> list[tf.Tensor]:
     """Writes each table to a file. In eager mode, removes all files if a write fails.
 
     Args:
-        store: The tables.
+        table: The table.
         paths: One path per table; in a graph, scalar string tensors.
         save: A name of this save for the files' metadata, or an empty string.
         **attributes: Attributes of `library.de_table_save`, such as `values_only`.
@@ -67,41 +67,41 @@ def write(
         For each file, a JSON report, scalar string.
     """
 
-    def written(table: Any, path: Any) -> tf.Tensor:
-        metadata = [*table.metadata, *(["save", save] if save else [])]
-        return table.run(library.de_table_save, path, metadata=metadata, **attributes)
+    def written(shard: Any, path: Any) -> tf.Tensor:
+        metadata = [*shard.metadata, *(["save", save] if save else [])]
+        return shard.run(library.de_table_save, path, metadata=metadata, **attributes)
 
     if not tf.executing_eagerly():
-        return list(map(written, store.tables, paths))
-    with _removed_on_error(paths[: len(store.tables)]):
-        return of_each(store, written, paths)
+        return list(map(written, table.tables, paths))
+    with _removed_on_error(paths[: len(table.tables)]):
+        return of_each(table, written, paths)
 
 
 def of_each(
-    store: ShardedTable, work: Callable[[Any, Any], Any], paths: Sequence[Any]
+    table: ShardedTable, work: Callable[[Any, Any], Any], paths: Sequence[Any]
 ) -> list[Any]:
     """Calls a function for each table and its path in eager mode, in parallel for servers.
 
     Args:
-        store: The tables.
+        table: The table.
         work: `f(table, path)`.
         paths: One path per table.
 
     Returns:
         The results of `work`.
     """
-    if not store.is_remote:
-        return list(map(work, store.tables, paths))
+    if not table.is_remote:
+        return list(map(work, table.tables, paths))
     # Use a thread per server: an eager op in another process blocks the caller.
-    with concurrent.futures.ThreadPoolExecutor(len(store.tables)) as servers:
-        return list(servers.map(work, store.tables, paths))
+    with concurrent.futures.ThreadPoolExecutor(len(table.tables)) as servers:
+        return list(servers.map(work, table.tables, paths))
 
 
-def answered(store: ShardedTable, files: Sequence[str], wanted: Predicate) -> Answers:
+def answered(table: ShardedTable, files: Sequence[str], wanted: Predicate) -> Answers:
     """Evaluates a predicate for all keys of files, before any table changes, because it may fail.
 
     Args:
-        store: The tables to restore.
+        table: The tables to restore.
         files: Paths of the files.
         wanted: The predicate.
 
@@ -111,15 +111,15 @@ def answered(store: ShardedTable, files: Sequence[str], wanted: Predicate) -> An
     return [
         np.packbits(_chosen(wanted, keys).numpy())
         for path in files
-        for _, _, keys in keys_in_steps(path, store.spec)
+        for _, _, keys in keys_in_steps(path, table.spec)
     ]
 
 
-def restore(store: ShardedTable, files: Any, reading: Reading = Reading()) -> Any:
+def restore(table: ShardedTable, files: Any, reading: Reading = Reading()) -> Any:
     """Reads files into the tables.
 
     Args:
-        store: The tables.
+        table: The table.
         files: Paths; each base is followed by its deltas. In a graph, a string vector.
         reading: The options.
 
@@ -133,32 +133,32 @@ def restore(store: ShardedTable, files: Any, reading: Reading = Reading()) -> An
         tf.errors.FailedPreconditionError: A delta does not continue the file before it.
     """
     if callable(reading.only):
-        reading = dataclasses.replace(reading, only=answered(store, files, reading.only))
+        reading = dataclasses.replace(reading, only=answered(table, files, reading.only))
     if isinstance(reading.only, list):
-        _restore_chosen(store, list(files), reading, reading.only)
+        _restore_chosen(table, list(files), reading, reading.only)
         return None
-    if not store.router.is_hashed and tf.executing_eagerly():
+    if not table.router.is_hashed and tf.executing_eagerly():
         if reading.only is None:
-            _restore_chosen(store, list(files), reading, None)
+            _restore_chosen(table, list(files), reading, None)
         else:
-            _restore_keys(store, files, reading, reading.only)
+            _restore_keys(table, files, reading, reading.only)
         return None
     if reading.only is not None:
-        return _restore_keys(store, files, reading, reading.only)
-    return _restore_all(store, files, reading)
+        return _restore_keys(table, files, reading, reading.only)
+    return _restore_all(table, files, reading)
 
 
-def _restore_all(store: ShardedTable, files: Any, reading: Reading) -> Any:
-    tables, count, first = store.tables, store.router.count, store.router.first
+def _restore_all(table: ShardedTable, files: Any, reading: Reading) -> Any:
+    tables, count, first = table.tables, table.router.count, table.router.first
     asked = tf.executing_eagerly() and (count > 1 or reading.chain)
     own = _own_files(files, count) if asked else None
     if own is not None and len(tables) > 1:
         verify(files)
-    hashed = store.router.is_hashed
-    mapped = reading.mapped and hashed and not store.outlives_its_process
+    hashed = table.router.is_hashed
+    mapped = reading.mapped and hashed and not table.outlives_its_process
     ops = []
-    for index, table in enumerate(tables, first):
-        done = table.run(
+    for index, shard in enumerate(tables, first):
+        done = shard.run(
             library.de_table_restore,
             files if own is None else own[index],
             replace=not reading.merge,
@@ -171,47 +171,47 @@ def _restore_all(store: ShardedTable, files: Any, reading: Reading) -> Any:
         ops.append(done)
         if not hashed:  # in a graph with a user's partition function
             with tf.control_dependencies([done]):
-                keys, _ = table.export()
-                strangers = tf.not_equal(store.router.shards(keys), index)
-                ops.append(table.run(library.de_table_erase, tf.boolean_mask(keys, strangers)))
+                keys, _ = shard.export()
+                strangers = tf.not_equal(table.router.shards(keys), index)
+                ops.append(shard.run(library.de_table_erase, tf.boolean_mask(keys, strangers)))
     return None if tf.executing_eagerly() else tf.group(*ops)
 
 
-def _restore_keys(store: ShardedTable, files: Any, reading: Reading, keys: tf.Tensor) -> Any:
+def _restore_keys(table: ShardedTable, files: Any, reading: Reading, keys: tf.Tensor) -> Any:
     keys = tf.reshape(keys, [-1])
-    parts = store.router.split(keys)
+    parts = table.router.split(keys)
     ops = [
-        table.run(
+        shard.run(
             library.de_table_restore_keys,
             files,
             part[0],
             replace=not reading.merge,
             **reading.attributes(),
         )
-        for table, part in zip(store.tables, parts, strict=True)
+        for shard, part in zip(table.tables, parts, strict=True)
     ]
     return None if tf.executing_eagerly() else tf.group(*ops)
 
 
 def _restore_chosen(
-    store: ShardedTable, files: list[str], reading: Reading, answers: Answers | None
+    table: ShardedTable, files: list[str], reading: Reading, answers: Answers | None
 ) -> None:
     """Reads the rows that a predicate or a partitioner chooses, in bounded memory."""
     verify(files)
     wanted = iter(answers or [])
-    none = tf.constant([], store.spec.key_dtype)
+    none = tf.constant([], table.spec.key_dtype)
     # Checks that the files fit. Empties the tables, unless `merge` is set.
-    _restore_keys(store, files, reading, none)
-    router = store.router
+    _restore_keys(table, files, reading, none)
+    router = table.router
     for path in files:
-        for first, sections, keys in keys_in_steps(path, store.spec):
+        for first, sections, keys in keys_in_steps(path, table.spec):
             mask = tf.ones_like(keys, tf.bool)
             if answers is not None:
                 mask = tf.constant(np.unpackbits(next(wanted), count=len(keys)).view(bool))
             shards = router.shards(keys) if router.count > 1 else None
-            for index, table in enumerate(store.tables, router.first):
+            for index, shard in enumerate(table.tables, router.first):
                 own = mask if shards is None else tf.logical_and(mask, tf.equal(shards, index))
-                table.run(
+                shard.run(
                     library.de_table_restore_part,
                     path,
                     tf.constant(first, tf.int64),

@@ -276,43 +276,43 @@ def _row_count(name: str, value: Any) -> tf.Tensor:
     return tf.constant(int(value), tf.int64)
 
 
-def keep_best(store: ShardedTable, column: str, reserved: tf.Tensor, trigger: tf.Tensor) -> Any:
+def keep_best(table: ShardedTable, column: str, reserved: tf.Tensor, trigger: tf.Tensor) -> Any:
     """Removes all but the highest-ranked rows of all tables, if there are too many.
 
     Args:
-        store: The tables.
+        table: The table.
         column: The column that ranks the rows.
         reserved: int64 scalar; the number of rows to keep.
         trigger: int64 scalar; does nothing unless there are more rows than this.
     """
-    expired = store.evict_expired() if store.policy.expires else None
+    expired = table.evict_expired() if table.policy.expires else None
     with tf.control_dependencies([] if expired is None else [expired]):
-        total = store.size()
+        total = table.size()
     reserved = tf.where(total > trigger, reserved, tf.constant(tf.int64.max, tf.int64))
     candidates = [
-        table.run(library.de_table_rank_candidates, total, reserved, column=column)
-        for table in store.tables
+        shard.run(library.de_table_rank_candidates, total, reserved, column=column)
+        for shard in table.tables
     ]
     ranks, hashes = (tf.concat(list(parts), 0) for parts in zip(*candidates, strict=True))
     kept = library.de_first_kept(ranks, hashes, total, reserved)
-    return store.each(lambda table: table.run(library.de_table_evict_below, kept, column=column))
+    return table.each(lambda shard: shard.run(library.de_table_evict_below, kept, column=column))
 
 
-def read_column(store: ShardedTable, keys: tf.Tensor, column: str) -> tf.Tensor:
+def read_column(table: ShardedTable, keys: tf.Tensor, column: str) -> tf.Tensor:
     """Returns a metadata column for `keys`, int64 of their shape; 0 for a key without a row."""
 
-    def read(table: Table, part: tf.Tensor) -> tuple[tf.Tensor]:
-        return (table.run(library.de_table_read_column, part, column=column)[0],)
+    def read(shard: Table, part: tf.Tensor) -> tuple[tf.Tensor]:
+        return (shard.run(library.de_table_read_column, part, column=column)[0],)
 
-    if store.router.count == 1:
-        return read(store.tables[0], keys)[0]
+    if table.router.count == 1:
+        return read(table.tables[0], keys)[0]
     flat = tf.reshape(keys, [-1])
-    values = store.router.gather(flat, lambda index, part: read(store.tables[index], part))[0]
+    values = table.router.gather(flat, lambda index, part: read(table.tables[index], part))[0]
     return tf.ensure_shape(tf.reshape(values, tf.shape(keys)), keys.shape)
 
 
-def export_column(store: ShardedTable, column: str) -> tuple[tf.Tensor, tf.Tensor]:
+def export_column(table: ShardedTable, column: str) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns all keys [n] and a metadata column, int64 [n, 1]."""
-    parts = [table.export(f"de/{column}", tf.int64) for table in store.tables]
+    parts = [shard.export(f"de/{column}", tf.int64) for shard in table.tables]
     keys, values = zip(*parts, strict=True)
     return tf.concat(list(keys), 0), tf.concat(list(values), 0)

@@ -51,7 +51,7 @@ def deferred_writes(suffix: str = SUFFIX) -> Iterator[None]:
         _deferred.reset(token)
 
 
-class FrozenCopy(tf.Module):
+class FrozenTable(tf.Module):
     """Represents one live table in one SavedModel.
 
     In every function that TensorFlow saves, it replaces the live table's handle by the handle that

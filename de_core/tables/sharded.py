@@ -27,16 +27,16 @@ def tables_behind(handles: Iterable[Any]) -> list[ShardedTable]:
     """Returns the tables whose resource handles are among a function's captured tensors."""
     wanted = {id(handle) for handle in handles}
     return [
-        store
-        for _, store in sorted(_all.items())
-        if any(id(table.resource_handle) in wanted for table in store.tables)
+        table
+        for _, table in sorted(_all.items())
+        if any(id(shard.resource_handle) in wanted for shard in table.tables)
     ]
 
 
 def living() -> list[ShardedTable]:
     """Returns the current graph's tables; in eager mode, all tables of this process."""
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-    return [store for _, store in sorted(_all.items()) if _graph_of(store) is graph]
+    return [table for _, table in sorted(_all.items()) if _graph_of(table) is graph]
 
 
 def in_memory(
@@ -71,8 +71,8 @@ def in_memory(
     ]
 
 
-def _graph_of(store: ShardedTable) -> tf.Graph | None:
-    handle = store.tables[0].resource_handle
+def _graph_of(table: ShardedTable) -> tf.Graph | None:
+    handle = table.tables[0].resource_handle
     return handle.graph if tf.is_symbolic_tensor(handle) else None
 
 

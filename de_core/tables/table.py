@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from de_core.base.ops import library
 from de_core.tables.initial_rows import InitialRow
-from de_core.tables.served_copy import FrozenCopy
+from de_core.tables.served_copy import FrozenTable
 from de_core.tables.spec import TableSpec
 
 
@@ -63,8 +63,8 @@ class Table(tf.saved_model.experimental.TrackableResource):
         self._initial = initial
         self._init_size = init_size
         self._policy = policy
-        self._frozen_copy: FrozenCopy | None = None
-        self._saved_copy: FrozenCopy | None = None
+        self._frozen_table: FrozenTable | None = None
+        self._saved_table: FrozenTable | None = None
         with tf.init_scope():
             handle = self.resource_handle  # creates the table now, not at first use
             # A lease would free the table before ops that still wait in a queue have run.
@@ -126,15 +126,15 @@ class Table(tf.saved_model.experimental.TrackableResource):
         with tf.device(self.device):
             return op(self.resource_handle, *inputs, **attributes)
 
-    def frozen_copy(self, *, new: bool = False) -> FrozenCopy:
+    def frozen_table(self, *, new: bool = False) -> FrozenTable:
         """Returns the object that represents this table in the next SavedModel.
 
         Args:
             new: Whether to replace a copy that an earlier call made.
         """
-        if self._frozen_copy is None or new:
-            self._frozen_copy = FrozenCopy(self)
-        return self._frozen_copy
+        if self._frozen_table is None or new:
+            self._frozen_table = FrozenTable(self)
+        return self._frozen_table
 
     def _create_resource(self) -> tf.Tensor:
         with tf.device(self.device):
@@ -152,15 +152,15 @@ class Table(tf.saved_model.experimental.TrackableResource):
     def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
         if save_type != "savedmodel":
             return {}  # the Variable checkpoints all its tables together
-        return self.frozen_copy().children()
+        return self.frozen_table().children()
 
     def _export_to_saved_model_graph(
         self, object_map: Any, tensor_map: Any, **_: Any
     ) -> list[tf.Tensor]:
         # TensorFlow calls `_trackable_children` first, at least once, and then this method once per
         # save. It copies the file afterwards, so the frozen copy must outlive this call.
-        frozen, self._frozen_copy = self._frozen_copy, None
-        self._saved_copy = frozen
+        frozen, self._frozen_table = self._frozen_table, None
+        self._saved_table = frozen
         if frozen is None:
             raise RuntimeError(
                 f"TensorFlow must get the children of table {self.name!r} before its graph."

@@ -21,14 +21,14 @@ class SlotVariable:
     It has the keys of the table, is saved and restored with it, and cannot be written.
 
     Args:
-        store: The table.
+        table: The table.
         owner: The optimizer's name in it, a string or a scalar string tensor.
         slot: The slot's name, such as "m".
         width: Numbers a row.
     """
 
-    def __init__(self, store: ShardedTable, owner: Any, slot: str, width: int) -> None:
-        self._store = store
+    def __init__(self, table: ShardedTable, owner: Any, slot: str, width: int) -> None:
+        self._table = table
         self._owner = owner
         self.slot_name = slot
         self.dim = width
@@ -36,17 +36,17 @@ class SlotVariable:
     @property
     def name(self) -> str:
         """The table's name and the slot's, such as "users/m"."""
-        return f"{self._store.name}/{self.slot_name}"
+        return f"{self._table.name}/{self.slot_name}"
 
     @property
     def key_dtype(self) -> tf.DType:
         """Dtype of the keys."""
-        return self._store.spec.key_dtype
+        return self._table.spec.key_dtype
 
     @property
     def value_dtype(self) -> tf.DType:
         """Dtype of the slot: float64 for a table of float64, float32 for any other."""
-        return tf.float64 if self._store.spec.value_dtype == tf.float64 else tf.float32
+        return tf.float64 if self._table.spec.value_dtype == tf.float64 else tf.float32
 
     @plain_python
     def lookup(self, keys: Any, name: str | None = None) -> tf.Tensor:
@@ -61,24 +61,24 @@ class SlotVariable:
             tf.errors.NotFoundError: The slot was dropped.
         """
         with tf.name_scope(name or "lookup_slot"):
-            return self._read(keys_and_values.checked_keys(keys, self._store))
+            return self._read(keys_and_values.checked_keys(keys, self._table))
 
     @plain_python
     def export(self, name: str | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns all keys [n] and their slots [n, dim], in no particular order."""
         with tf.name_scope(name or "export_slot"):
-            keys, _ = self._store.export()
+            keys, _ = self._table.export()
             return keys, self._read(keys)
 
     @plain_python
     def size(self, name: str | None = None) -> tf.Tensor:
         """Returns the number of rows, an int64 scalar."""
         with tf.name_scope(name or "size"):
-            return self._store.size()
+            return self._table.size()
 
     def _read(self, keys: tf.Tensor) -> tf.Tensor:
         full_name = tf.strings.join([self._owner, "/", self.slot_name])
-        return self._store.find_slot(keys, full_name, self.dim)
+        return self._table.find_slot(keys, full_name, self.dim)
 
     def __repr__(self) -> str:
         return f"<de.SlotVariable {self.name!r} [{self.dim}]>"
@@ -111,11 +111,11 @@ def get_slot_variables(optimizer: Any) -> list[SlotVariable]:
     return [slot for table in optimizer.tables for slot in slots_of(table, optimizer)]
 
 
-def slots_of(store: ShardedTable, optimizer: Any) -> list[SlotVariable]:
+def slots_of(table: ShardedTable, optimizer: Any) -> list[SlotVariable]:
     """Returns the slots that an optimizer keeps in one table.
 
     Args:
-        store: The table.
+        table: The table.
         optimizer: From `DynamicEmbeddingOptimizer`.
     """
     with tf.init_scope():  # which leaves the graph of a tf.function, not one of TensorFlow 1
@@ -123,13 +123,13 @@ def slots_of(store: ShardedTable, optimizer: Any) -> list[SlotVariable]:
             prefix = f"{optimizer.slots_owner.numpy().decode()}/"
             found = {
                 name.removeprefix(prefix): width
-                for name, width in store.slots().items()
+                for name, width in table.slots().items()
                 if name.startswith(prefix)
             }
         else:
-            found = optimizer.slots_in(store)
+            found = optimizer.slots_in(table)
     owner = optimizer.slots_owner
-    return [SlotVariable(store, owner, name, width) for name, width in found.items()]
+    return [SlotVariable(table, owner, name, width) for name, width in found.items()]
 
 
 class Slots:

@@ -37,18 +37,18 @@ class Snapshot:
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
     @classmethod
-    def of(cls, store: ShardedTable) -> Snapshot:
+    def of(cls, table: ShardedTable) -> Snapshot:
         """Writes the rows and slots of tables into files.
 
         Raises:
             NotImplementedError: This process holds a part of the rows only.
             tf.errors.OpError: The files cannot be written.
         """
-        store.router.require_whole("The value of a weight", "Use tf.train.Checkpoint.")
+        table.router.require_whole("The value of a weight", "Use tf.train.Checkpoint.")
         folder = tempfile.mkdtemp(prefix="de_core_weights_")
-        paths = [str(pathlib.Path(folder) / f"{index}.de") for index in range(len(store.tables))]
-        snapshot = cls(paths, folder, store)
-        table_files.write(store, paths)
+        paths = [str(pathlib.Path(folder) / f"{index}.de") for index in range(len(table.tables))]
+        snapshot = cls(paths, folder, table)
+        table_files.write(table, paths)
         return snapshot
 
     @classmethod
@@ -62,14 +62,14 @@ class Snapshot:
             paths.append(str(file))
         return cls(paths, folder)
 
-    def restore(self, store: ShardedTable) -> None:
+    def restore(self, table: ShardedTable) -> None:
         """Replaces the rows of tables; slots come back in the tables that the snapshot is of.
 
         Raises:
             tf.errors.InvalidArgumentError: The tables are of another dtype or dim. Nothing changes.
         """
-        reading = table_files.Reading(slots=self.source() is store)
-        table_files.restore(store, self.paths, reading)
+        reading = table_files.Reading(slots=self.source() is table)
+        table_files.restore(table, self.paths, reading)
 
 
 class WeightValue(np.ndarray[Any, Any]):
@@ -82,7 +82,7 @@ class WeightValue(np.ndarray[Any, Any]):
     snapshot: Snapshot | None = None
 
     @classmethod
-    def of(cls, store: ShardedTable) -> WeightValue:
+    def of(cls, table: ShardedTable) -> WeightValue:
         """Returns the value of a table's weight. Its memory is on the disk.
 
         Raises:
@@ -90,7 +90,7 @@ class WeightValue(np.ndarray[Any, Any]):
             tf.errors.OpError: The rows cannot be written.
         """
         return cls.carrying(
-            Snapshot.of(store), store.spec.dim, np.dtype(store.spec.value_dtype.as_numpy_dtype)
+            Snapshot.of(table), table.spec.dim, np.dtype(table.spec.value_dtype.as_numpy_dtype)
         )
 
     @classmethod

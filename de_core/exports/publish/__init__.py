@@ -107,7 +107,7 @@ def publish(
             known = _made(folder, arguments, sample)
         result = known.publish(last, consistent=consistent)
         # Update this only after success: the next version must follow one that exists.
-        known.store.publications[str(folder)] = (arguments, known)
+        known.table.publications[str(folder)] = (arguments, known)
         versions.prune(folder, keep_versions)
     return result
 
@@ -122,8 +122,8 @@ def _check_bounds_only(keep: Any) -> None:
 
 
 def _known(folder: pathlib.Path, arguments: tuple[Any, ...]) -> Publication | None:
-    for store in living():
-        known = store.publications.get(str(folder))
+    for table in living():
+        known = table.publications.get(str(folder))
         if known is not None and all(map(_same, known[0], arguments)):
             return known[1]
     return None

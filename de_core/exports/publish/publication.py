@@ -21,7 +21,7 @@ from de_core.exports.skeleton import Skeleton
 from de_core.exports.version import Version
 from de_core.snapshot import chain_file
 from de_core.snapshot.chain_file import Link
-from de_core.tables.served_copy import SUFFIX, FrozenCopy, file_stem
+from de_core.tables.served_copy import SUFFIX, FrozenTable, file_stem
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.table import Table
 
@@ -96,7 +96,7 @@ class Publication:
         self._last: Written | None = None
 
     @property
-    def store(self) -> ShardedTable:
+    def table(self) -> ShardedTable:
         """The table that keeps this object: the model's first table."""
         return next(iter(self._skeleton.names.values()))
 
@@ -152,29 +152,29 @@ class Publication:
         else:
             made = self._write_graph(folder)
         assets = folder / "assets"
-        for name, store in self._skeleton.names.items():
-            for table in store.tables:
-                file = f"{file_stem(table.name)}-{secrets.token_hex(4)}{SUFFIX}"
-                made.reports[table] = report = self._rows[name].write(
-                    store,
+        for name, table in self._skeleton.names.items():
+            for shard in table.tables:
+                file = f"{file_stem(shard.name)}-{secrets.token_hex(4)}{SUFFIX}"
+                made.reports[shard] = report = self._rows[name].write(
                     table,
+                    shard,
                     str(assets / file),
                     chain=self._chain,
                     delta=last is not None,
                     commit=False,
                     consistent=consistent,
                 )
-                links, sizes = ([], []) if last is None else (last.links[table], last.sizes[table])
+                links, sizes = ([], []) if last is None else (last.links[shard], last.sizes[shard])
                 for each in links:
                     assert last is not None
                     versions.link(last.path / "assets" / each.name, assets / each.name)
-                made.links[table] = [*links, Link(report["id"], file)]
-                made.sizes[table] = [*sizes, report["bytes"]]
-                chain_file.write(assets / made.assets[table], made.links[table])
+                made.links[shard] = [*links, Link(report["id"], file)]
+                made.sizes[shard] = [*sizes, report["bytes"]]
+                chain_file.write(assets / made.assets[shard], made.links[shard])
         return made
 
     def _write_graph(self, folder: pathlib.Path) -> Written:
-        copies: dict[Table, FrozenCopy] = self._skeleton.save(folder, chain_file.SUFFIX)
+        copies: dict[Table, FrozenTable] = self._skeleton.save(folder, chain_file.SUFFIX)
         if self._requests is not None:
             name = self._skeleton.main_signature
             warm_up.write(folder, self._root.name, name, self._requests)
@@ -203,8 +203,8 @@ class Publication:
 
     def _report(self, written: Written, last: Written | None) -> dict[str, Any]:
         tables = {
-            name: served_rows.total(written.reports[table] for table in store.tables)
-            for name, store in self._skeleton.names.items()
+            name: served_rows.total(written.reports[shard] for shard in table.tables)
+            for name, table in self._skeleton.names.items()
         }
         if last is None:
             return {"kind": "full", "previous": None, "tables": tables}

@@ -71,17 +71,17 @@ class GraphState:
             self.register_for_savers(table, anchor)
         return anchor
 
-    def register_for_savers(self, store: ShardedTable, anchor: Any = None) -> None:
+    def register_for_savers(self, table: ShardedTable, anchor: Any = None) -> None:
         """Makes the graph's Savers save and restore the tables' rows.
 
         Args:
-            store: The tables.
+            table: The table.
             anchor: Their anchor. Savers then refuse to save it without the rows.
         """
         if self._saver is None:
             self._saver = GraphSaver()
             tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.SAVEABLE_OBJECTS, self._saver)
-        self._saver.add(store)
+        self._saver.add(table)
         if anchor is not None:
             savers.check_each(anchor, self._saver.check_given)
 
@@ -102,12 +102,12 @@ def current() -> GraphState | None:
 
 
 def make_anchor(
-    store: ShardedTable, trainable: bool, collections: Sequence[str] | None
+    table: ShardedTable, trainable: bool, collections: Sequence[str] | None
 ) -> tf.Variable:
     """Returns the variable that stands for tables in a graph's collections.
 
     Args:
-        store: The tables; initializing the variable empties those in memory.
+        table: The tables; initializing the variable empties those in memory.
         trainable: Whether it joins TRAINABLE_VARIABLES.
         collections: Keys of the collections that it joins; None for GLOBAL_VARIABLES.
     """
@@ -117,23 +117,23 @@ def make_anchor(
         keys.append(TRAINABLE_DYNAMIC_EMBEDDING_VARIABLES)
     with tf.init_scope(), tf.name_scope(""):
         # Made here: in `initial_value` TensorFlow would put it where the anchor is.
-        with tf.name_scope(f"{store.name}/"):
-            start = store.start()
-            store.make_reads()
+        with tf.name_scope(f"{table.name}/"):
+            start = table.start()
+            table.make_reads()
 
         def initial_value() -> tf.Tensor:
             with tf.control_dependencies([start]):
-                return tf.zeros([0, store.spec.dim], store.spec.value_dtype)
+                return tf.zeros([0, table.spec.dim], table.spec.value_dtype)
 
         variable = tf.compat.v1.Variable(
             initial_value,
             trainable=trainable,
             collections=keys,
-            name=f"{store.name}/anchor",
+            name=f"{table.name}/anchor",
             use_resource=True,
             constraint=wrap_the_optimizer_in_de_dynamic_embedding_optimizer,
         )
-        if store.is_remote:
-            store.presence = remote_presence.of_tables(store.name, store.spec.devices)
-    variable._de_table = store
+        if table.is_remote:
+            table.presence = remote_presence.of_tables(table.name, table.spec.devices)
+    variable._de_table = table
     return variable

@@ -40,10 +40,10 @@ class GraphSaver(tf.Module):
         """Name of an operation in the graph."""
         return self._element_name
 
-    def add(self, store: ShardedTable) -> None:
+    def add(self, table: ShardedTable) -> None:
         """Saves these tables too."""
-        before = sum(len(state.store.tables) for state in self._states)
-        self._states.append(TableState(store, before))
+        before = sum(len(state.table.tables) for state in self._states)
+        self._states.append(TableState(table, before))
 
     def check_given(self) -> None:
         """Raises ValueError where a Saver was given a table's anchor, and not the rows."""
@@ -70,11 +70,11 @@ class GraphSaver(tf.Module):
 
 def _restored(state: TableState, reference: tf.Tensor) -> tf.Operation:
     restored = state.restore(reference)
-    if state.store.presence is None:
+    if state.table.presence is None:
         return restored
     with tf.control_dependencies([restored]):
-        return state.store.presence()
+        return state.table.presence()
 
 
 def _key(state: TableState) -> str:
-    return f"{state.store.name}/rows"
+    return f"{state.table.name}/rows"

@@ -26,13 +26,13 @@ _CONTROL_FLOW = ("CondBranchFuncGraph", "WhileBodyFuncGraph", "WhileCondFuncGrap
 
 
 def anchor_tensor(
-    anchor: tf.Variable, store: ShardedTable, after: Sequence[tf.Tensor] = ()
+    anchor: tf.Variable, table: ShardedTable, after: Sequence[tf.Tensor] = ()
 ) -> tf.Tensor:
     """Returns what a lookup in the current graph takes as its anchor.
 
     Args:
         anchor: The variable that stands for the table.
-        store: The table.
+        table: The table.
         after: Read an anchor of this task after these tensors.
 
     Returns:
@@ -41,20 +41,20 @@ def anchor_tensor(
     """
     graph: Any = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
     if not _is_control_flow(graph):
-        return _read(anchor, store, after)
+        return _read(anchor, table, after)
     while _is_control_flow(graph):
         graph = graph.outer_graph
-    spec = store.spec
+    spec = table.spec
     with graph.as_default():
         return library.de_loop_anchor(
-            _read(anchor, store), Tkeys=spec.key_dtype, Tvalues=spec.value_dtype, dim=spec.dim
+            _read(anchor, table), Tkeys=spec.key_dtype, Tvalues=spec.value_dtype, dim=spec.dim
         )
 
 
-def _read(anchor: tf.Variable, store: ShardedTable, after: Sequence[tf.Tensor] = ()) -> tf.Tensor:
+def _read(anchor: tf.Variable, table: ShardedTable, after: Sequence[tf.Tensor] = ()) -> tf.Tensor:
     """Reads an anchor, so that tapes watch it, and returns what ops of the current graph take."""
     handle = anchor.handle
-    if not _is_on_another_task(handle.device) or store.router.is_spread:
+    if not _is_on_another_task(handle.device) or table.router.is_spread:
         with tf.control_dependencies(after):
             anchor.read_value()
         return handle
