@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from de_core.base import removed_names
 from de_core.variable.anchor import table_of, tensor_variable
 
 if TYPE_CHECKING:
@@ -96,8 +97,6 @@ class TrainableWrapper:
 
         def __getattr__(self, name: str) -> Any:
             """Raises AttributeError, with what replaces a name of the reference API."""
-            from de_core.base import removed_names  # which knows this class itself
-
             raise removed_names.missing(
                 f"{type(self).__name__!r} object", name, removed_names.TRAINABLE_WRAPPER
             )

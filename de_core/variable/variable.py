@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from de_core import checkpoint as checkpoints
+from de_core.base import removed_names
 from de_core.base.checks import received
 from de_core.base.keras import keras
 from de_core.checkpoint import saved_model_rows, weights_file
@@ -353,8 +354,6 @@ class Variable(keras.layers.Layer, tf.Module):
 
         def __getattr__(self, name: str) -> Any:
             """Raises AttributeError, with what replaces a name of the reference API."""
-            from de_core.base import removed_names  # which knows Variable itself
-
             raise removed_names.missing(
                 f"{type(self).__name__!r} object", name, removed_names.VARIABLE
             )
