@@ -9,7 +9,7 @@ from de_core.base.keras import LEGACY
 from de_core.optimizers.tf1.sync_replicas import SyncReplicasOptimizer
 from de_core.optimizers.wrap import DynamicEmbeddingOptimizer
 
-# A process that only loads a compiled model finds its optimizer by the name it registers here.
+# Register the optimizer classes with Keras, so that a process can load a compiled model by name.
 if LEGACY:
     from de_core.optimizers.keras2 import optimizer as _optimizer  # noqa: F401
 else:
@@ -25,7 +25,7 @@ _BUILT_ON_KERAS_3 = {"LossScaleOptimizer": "loss_scale", "RowwiseAdagrad": "roww
 
 
 def __getattr__(name: str) -> Any:
-    """Imports what is built on Keras 3 when it is first asked for: tf_keras may be all there is."""
+    """Imports the Keras 3 classes at their first use, because only tf_keras may be installed."""
     if name in _BUILT_ON_KERAS_3:
         module = importlib.import_module(f"{__name__}.keras3.{_BUILT_ON_KERAS_3[name]}")
         return getattr(module, name)

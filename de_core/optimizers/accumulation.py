@@ -1,4 +1,4 @@
-"""Gradient accumulation: what waits for the step that it is accumulated for."""
+"""Gradient accumulation: gradients wait until the step that applies their mean."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Trained = list[tuple[tf.IndexedSlices, ShardedTable]]
 
 
 class WaitingGradients(tf.Module):
-    """Slices of one table's gradient, kept in two variables that grow until they are taken.
+    """Keeps the slices of one table's gradients in two growing variables until a step uses them.
 
     Args:
-        table: Whose gradients they are.
+        table: The table whose gradients wait.
     """
 
     def __init__(self, table: ShardedTable) -> None:
@@ -32,7 +32,7 @@ class WaitingGradients(tf.Module):
             self.values = tf.Variable(none.values, shape=[None, table.spec.dim], trainable=False)
 
     def joined(self, gradient: tf.IndexedSlices | None) -> tf.IndexedSlices:
-        """Returns what waits and `gradient`, if there is one, as one."""
+        """Returns the waiting slices followed by those of `gradient`, if given, as one gradient."""
         gradient = gradient or _nothing(self._table)
         ids, values = gradient.indices, gradient.values
         ids = ids if ids.dtype == self.ids.dtype else tf.cast(ids, self.ids.dtype)
@@ -41,20 +41,20 @@ class WaitingGradients(tf.Module):
         return tf.IndexedSlices(values, ids, gradient.dense_shape)
 
     def keep(self, gradient: tf.IndexedSlices) -> None:
-        """Lets these slices, and no others, wait."""
+        """Replaces the waiting slices by those of `gradient`."""
         self.ids.assign(gradient.indices)
         self.values.assign(gradient.values)
 
 
 class Accumulation(tf.Module):
-    """The gradients of tables, and sums of those of ordinary variables, between two updates.
+    """Accumulates gradients of tables, and if needed of ordinary variables, between two updates.
 
-    A wrapped optimizer sums the gradients of ordinary variables itself. Its sums are not public, so
-    where the norm over all is clipped they are kept here a second time.
+    A wrapped optimizer sums the gradients of ordinary variables itself, but its sums are not
+    public. Clipping by global norm needs them, so this class then keeps a second copy.
 
     Args:
-        tables: All that are trained.
-        mirrored: Ordinary variables whose sums are wanted too.
+        tables: All trained tables.
+        mirrored: Ordinary variables whose gradients this class sums too.
     """
 
     def __init__(self, tables: Iterable[ShardedTable], mirrored: Iterable[Any]) -> None:
@@ -74,18 +74,19 @@ class Accumulation(tf.Module):
         steps: int,
         update: Callable[[Trained, list[tf.Tensor]], tf.Tensor | None],
     ) -> tuple[list[Any], list[tuple[Any, Any]]]:
-        """Lets gradients wait, or updates the tables by the mean of all that waited.
+        """Keeps this step's gradients, or updates the tables by the mean of all kept gradients.
 
         Args:
             targets: The gradients of this step.
-            due: Whether this step updates.
-            steps: How many gradients are accumulated.
-            update: Updates the tables by their mean gradients, given those of the mirrored
-                variables too; returns what the latter shall be scaled by, or None.
+            due: A bool scalar, true if this step updates the tables.
+            steps: The number of steps whose gradients are accumulated.
+            update: Called with the tables' mean gradients and those of the mirrored variables.
+                Updates the tables. Returns the factor that clips the mirrored variables'
+                gradients, or None.
 
         Returns:
-            What the rest of the step must wait for, and the gradients of ordinary variables, to
-            be given to the wrapped optimizer.
+            Tensors that the rest of the step must depend on, and pairs of a gradient and its
+            ordinary variable for the wrapped optimizer.
         """
         given = {id(table): gradient for gradient, table in targets.trained}
         joined = [
@@ -119,7 +120,7 @@ class Accumulation(tf.Module):
 
         scale = tf.cond(due, take, wait)
         if sums:
-            # Whose own sum and mean then give the clipped mean.
+            # The wrapped optimizer adds its own sum and divides: the result is the clipped mean.
             dense = [
                 (tf.where(due, tf.cast(scale, total.dtype) * total - old, each), variable)
                 for (each, variable), total, old in zip(dense, totals, before, strict=True)
@@ -131,13 +132,13 @@ class Accumulation(tf.Module):
         return [*waiting, *self.sums.values()]
 
     def save(self, store: Any) -> None:
-        """Writes what waits into a Keras file, by names that begin with "waiting_"."""
+        """Writes the waiting gradients into a Keras file, under names that begin "waiting_"."""
         for number, variable in enumerate(self._state()):
             saved = tf.io.serialize_tensor(variable).numpy()
             store[f"waiting_{number}"] = np.frombuffer(saved, np.uint8)
 
     def load(self, store: Any) -> None:
-        """Reads back what `save` wrote."""
+        """Reads the waiting gradients that `save` wrote."""
         for number, variable in enumerate(self._state()):
             saved = np.asarray(store[f"waiting_{number}"]).tobytes()
             variable.assign(tf.io.parse_tensor(saved, variable.dtype))
@@ -152,6 +153,6 @@ def _nothing(table: ShardedTable) -> tf.IndexedSlices:
 
 
 def _key(variable: Any) -> int:
-    # Keras hands out either of the two that are one variable.
+    # Keras passes either its own variable or the TensorFlow variable inside it.
     value = getattr(variable, "value", variable)
     return id(variable if callable(value) else value)

@@ -1,4 +1,4 @@
-"""Copies of optimizers that do some things in another way."""
+"""Copies of optimizers in which some methods are replaced."""
 
 from __future__ import annotations
 
@@ -6,35 +6,36 @@ from typing import Any
 
 
 class ChangedCopy:
-    """Mixed in before the class of an optimizer: has the settings of the original at any time.
+    """A mixin for a copy of an optimizer. List it before the optimizer's class.
 
-    What it does not have itself it looks up in the original; what it sets it keeps for itself.
+    The copy reads missing attributes from the original, so it always has the original's current
+    settings. Attributes that the copy sets stay in the copy.
 
     Attributes:
-        original: The optimizer that it is a copy of.
+        original: The copied optimizer.
     """
 
     original: Any
 
     def __getattr__(self, name: str) -> Any:
-        """Returns an attribute of the original's."""
+        """Returns an attribute of the original optimizer."""
         try:
             return vars(self.__dict__["original"])[name]
         except KeyError:
             raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}") from None
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Sets an attribute, without what the class of an optimizer does to track it."""
+        """Sets an attribute without the tracking that Keras's optimizer classes do."""
         object.__setattr__(self, name, value)
 
 
 def changed_copy(original: Any, changes: type[ChangedCopy], **attributes: Any) -> Any:
-    """Returns a copy of an optimizer.
+    """Returns a copy of an optimizer with some methods replaced.
 
     Args:
-        original: The optimizer.
-        changes: What it does in another way.
-        **attributes: Of the copy's own.
+        original: The optimizer to copy.
+        changes: The class with the replaced methods.
+        **attributes: Attributes to set on the copy.
     """
     kind = type(original)
     copy: Any = object.__new__(type(f"RowsOf{kind.__name__}", (changes, kind), {}))

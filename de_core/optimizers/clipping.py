@@ -1,7 +1,7 @@
 """Gradient clipping over tables and ordinary variables together.
 
-A table's gradient is clipped as that of a dense variable would be: the slices of equal ids are
-summed first.
+A table's gradient is clipped like a dense variable's gradient: slices of equal ids are summed
+first.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-#: What an optimizer that clips has one of.
+#: A Keras optimizer that clips has set one of these attributes.
 SETTINGS = ("clipnorm", "clipvalue", "global_clipnorm")
 #: A `tf.Tensor` or `tf.IndexedSlices`.
 Gradient: TypeAlias = Any
 
 
 def summed(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
-    """Returns a sparse gradient with one slice for each id, the sum of all of the same id."""
+    """Returns a sparse gradient with one slice per id: the sum of the slices with that id."""
     ids, positions = tf.unique(gradient.indices)
     values = tf.math.unsorted_segment_sum(gradient.values, positions, tf.size(ids))
     return tf.IndexedSlices(values, ids, gradient.dense_shape)
@@ -27,16 +27,18 @@ def summed(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
 def clip_tables(
     optimizer: Any, tables: Sequence[tf.IndexedSlices], others: Sequence[Gradient]
 ) -> tuple[list[tf.IndexedSlices], tf.Tensor | None]:
-    """Clips the gradients of tables as the wrapped optimizer clips those of ordinary variables.
+    """Clips gradients of tables by the wrapped optimizer's settings for ordinary variables.
 
     Args:
-        optimizer: With `clipnorm`, `clipvalue` or `global_clipnorm`, or none of them.
+        optimizer: The wrapped optimizer. At most one of its attributes `clipnorm`, `clipvalue`
+            and `global_clipnorm` is set.
         tables: Gradients of tables.
-        others: Gradients of ordinary variables, which count for the global norm.
+        others: Gradients of ordinary variables. They count for the global norm.
 
     Returns:
-        The gradients of tables, clipped, and what the others must be scaled by, so that the
-        optimizer's own clipping by global norm finds nothing left to do; None for nothing.
+        The clipped gradients of tables, and a factor for `others`. Gradients scaled by the factor
+        are within the global norm, so the optimizer does not clip them again. The factor is None
+        unless the optimizer clips by global norm.
     """
     if optimizer.global_clipnorm:
         sparse = [summed(each) for each in tables]
@@ -57,7 +59,7 @@ def clip_tables(
 
 
 def scaled(gradient: Gradient, factor: Any) -> Gradient:
-    """Returns a gradient times a scalar, sparse if it was."""
+    """Returns a gradient times a scalar. A sparse gradient stays sparse."""
     if isinstance(gradient, tf.IndexedSlices):
         values = gradient.values * tf.cast(factor, gradient.values.dtype)
         return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
@@ -65,14 +67,14 @@ def scaled(gradient: Gradient, factor: Any) -> Gradient:
 
 
 def values_of(gradient: Gradient) -> tf.Tensor:
-    """Returns the numbers of a gradient, without the ids they belong to."""
+    """Returns a gradient's values: without the ids if it is sparse."""
     if isinstance(gradient, tf.IndexedSlices):
         return gradient.values
     return tf.convert_to_tensor(gradient)
 
 
 def is_finite(gradients: Sequence[Gradient]) -> tf.Tensor:
-    """Returns whether no gradient holds a NaN or an infinity, a bool scalar."""
+    """Returns a bool scalar: true if no gradient holds a NaN or an infinity."""
     finite = [tf.reduce_all(tf.math.is_finite(values_of(each))) for each in gradients]
     return tf.reduce_all(tf.stack(finite)) if finite else tf.constant(True)
 

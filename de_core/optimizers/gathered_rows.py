@@ -1,4 +1,4 @@
-"""Rows of a table that were gathered, as an optimizer sees them: variables of as many rows."""
+"""Presents gathered rows of a table to an optimizer as ordinary variables."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from de_core.tables.sharded import ShardedTable
 
 
 class RowSlot:
-    """One slot of gathered rows: a variable as high as there are rows.
+    """One slot of the gathered rows: a variable with one entry per row.
 
     Args:
-        name: In the table.
-        shape: Of the slot of one row.
-        initial: What it begins as.
-        dtype: Of its numbers.
+        name: The slot's name in the table.
+        shape: The shape of the slot of one row.
+        initial: The initial value of each number.
+        dtype: The dtype of the numbers.
     """
 
     def __init__(self, name: str, shape: tuple[int, ...], initial: float, dtype: tf.DType) -> None:
@@ -30,25 +30,25 @@ class RowSlot:
         self.variable = _of_any_height(shape, dtype, name)
 
     def full_name(self, owner: tf.Tensor) -> tf.Tensor:
-        """Returns the name by which the table knows it, a scalar string tensor."""
+        """Returns the slot's full name in the table, "owner/name", a scalar string tensor."""
         return tf.strings.join([owner, "/", self.name])
 
     def load(self, rows: tf.Tensor) -> None:
-        """Sets it to slots [n, width]."""
+        """Sets the variable to the slots of n rows, [n, width]."""
         self.variable.assign(tf.reshape(rows, [-1, *self.shape]))
 
     @property
     def spec(self) -> tuple[int, float]:
-        """Its width, and what it begins as."""
+        """The slot's width, and its initial value."""
         return self.width, self.initial
 
     def blend(self, before: tf.Tensor, after: tf.Tensor, momentum: tf.Tensor) -> None:
-        """Moves an average on; one that has not begun begins at the rows before the step.
+        """Updates a moving average. A new row's average starts at the row before this step.
 
         Args:
-            before: The rows, [n, dim].
-            after: The same after the step.
-            momentum: How much of the average is kept.
+            before: The rows before the step, [n, dim].
+            after: The rows after the step, [n, dim].
+            momentum: The fraction of the old average that stays.
         """
         old = tf.where(tf.math.is_nan(self.variable), before, self.variable)
         self.variable.assign(momentum * old + (1 - momentum) * after)
@@ -62,12 +62,12 @@ class GatheredRows:
     """Some rows of one table, and their slots.
 
     Args:
-        table: Whose rows are gathered, anew in each step.
+        table: The table. Each step gathers other rows.
 
     Attributes:
-        rows: Variable of the rows, [n, dim].
-        slots: In the order in which an optimizer made them.
-        average: The rows' moving average, for whoever keeps one.
+        rows: The variable with the rows, [n, dim].
+        slots: The slots, in the order in which the optimizer made them.
+        average: The rows' moving average. Only optimizers with moving averages use it.
     """
 
     def __init__(self, table: ShardedTable) -> None:
@@ -78,34 +78,35 @@ class GatheredRows:
         self.average = RowSlot("average", (self.dim,), float("nan"), self.dtype)
 
     def template(self) -> tf.Variable:
-        """Returns a variable to make slots for where they need a height: [dim + 1, dim].
+        """Returns a variable [dim + 1, dim] for optimizers that make slots of a fixed shape.
 
-        A slot of that height has one part a row: no other shape that follows from `dim` is.
+        A slot whose first dimension is dim + 1 has one entry per row. No other shape that an
+        optimizer derives from `dim` has this first dimension.
         """
         zeros = tf.zeros([self.dim + 1, self.dim], self.dtype)
         return _variable(zeros, zeros.shape, "template")
 
     def is_of_rows(self, shape: Any) -> bool:
-        """Returns whether a slot that was made for the template has one part a row."""
+        """Returns whether a slot made for the template has one entry per row."""
         return len(shape) > 0 and shape[0] == self.dim + 1
 
     def add(self, name: str, value: Any, dtype: Any = None) -> tf.Variable:
         """Makes a slot and returns its variable.
 
         Args:
-            name: Made unique.
-            value: What the slots of some rows, at least one, begin as.
-            dtype: Of its numbers; None for that of `value`.
+            name: The slot's name. A number is appended if another slot has this name.
+            value: The initial slots of one or more rows.
+            dtype: The dtype of the slot; None for the dtype of `value`.
 
         Raises:
-            ValueError: It does not begin as one number everywhere.
+            ValueError: `value` is not a constant, or its numbers differ.
         """
         value = tf.convert_to_tensor(value)
         values = tf.get_static_value(value)
         if values is None or (values != values.flat[0]).any():
             raise ValueError(
-                "A slot of rows must begin as one number everywhere, and not depend on the values "
-                f"of variables. {received(slot=name, initial_value=value)}"
+                "A slot of rows must begin as one number everywhere, independent of the values of "
+                f"variables. {received(slot=name, initial_value=value)}"
             )
         taken = sum(slot.name.startswith(name) for slot in self.slots)
         unique = f"{name}_{taken}" if taken else name
@@ -124,7 +125,7 @@ def _of_any_height(shape: tuple[int, ...], dtype: tf.DType, name: str) -> tf.Var
 
 
 def _variable(value: tf.Tensor, shape: Any, name: str) -> tf.Variable:
-    # In no collection of a graph: whatever is in it is assigned before it is read, in each step.
+    # In no collection of a graph, so never saved: each step assigns the variable before it reads.
     return tf.compat.v1.Variable(
         value,
         trainable=False,

@@ -1,4 +1,4 @@
-"""One step of an optimizer as the tables do it, whatever family the optimizer is of."""
+"""One step of an optimizer inside the tables. Every family of optimizers uses this module."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from de_core.tables.sharded import ShardedTable
 
 
 class Plan(NamedTuple):
-    """What a table is told to do with a gradient.
+    """How a table applies a gradient.
 
     Attributes:
         rule: The engine's name of the update rule.
-        hyper: Its hyperparameters in the order of the engine's `optimizer_rules.h`, given the
-            dtype that rows are computed in, float32 or float64.
+        hyper: Returns the hyperparameters in the order of the engine's `optimizer_rules.h`. Takes
+            the dtype in which the engine computes rows, float32 or float64.
         decay: Decoupled weight decay, or None.
-        average_momentum: Of the rows' moving average, or None to keep none.
+        average_momentum: The momentum of the rows' moving average, or None for no average.
     """
 
     rule: str
@@ -29,7 +29,7 @@ class Plan(NamedTuple):
 
 
 def arithmetic_dtype(table: ShardedTable) -> tf.DType:
-    """Returns the dtype that a table's rows are computed in and its slots are kept in."""
+    """Returns the dtype in which a table computes its rows and keeps its slots."""
     return tf.float64 if table.spec.value_dtype == tf.float64 else tf.float32
 
 
@@ -42,10 +42,10 @@ def apply(
     """Updates tables by their gradients and returns the operations, if there are any.
 
     Args:
-        plan: What to do.
-        trained: Gradients, of indices [n] and values [n, dim], and the tables they belong to.
-        owner: Scalar string; the optimizer whose slots are meant.
-        is_decayed: Whether the plan's weight decay holds for a table.
+        plan: How to apply the gradients.
+        trained: Pairs of a gradient, with indices [n] and values [n, dim], and its table.
+        owner: Scalar string, the name under which the tables keep this optimizer's slots.
+        is_decayed: Returns whether the plan's weight decay applies to a table.
     """
     attributes: dict[str, Any] = {"rule": plan.rule, "average": plan.average_momentum is not None}
     vectors: dict[tuple[tf.DType, bool], tf.Tensor] = {}
@@ -70,7 +70,7 @@ def _apply_in_company(
     owner: tf.Tensor,
     attributes: dict[str, Any],
 ) -> list[Any]:
-    """Updates tables, those of other processes by common requests."""
+    """Updates tables. Tables in other processes share their requests."""
     operations: list[Any] = []
     for carrier, numbers in companies(table for _, table, _ in steps):
         chosen = [steps[number] for number in numbers]
@@ -83,7 +83,7 @@ def _apply_in_company(
 
 
 def _vector(plan: Plan, dtype: tf.DType, decayed: bool) -> tf.Tensor:
-    """Returns the hyperparameters as the engine takes them, float64 [k]."""
+    """Returns the hyperparameters in the engine's form, float64 [k]."""
     values = list(plan.hyper(dtype))
     if decayed:
         values.append(plan.decay)
@@ -101,5 +101,5 @@ def _vector(plan: Plan, dtype: tf.DType, decayed: bool) -> tf.Tensor:
 
 
 def power(base: Any, exponent: Any, dtype: tf.DType) -> tf.Tensor:
-    """Returns base ** exponent, computed in `dtype` as a dense optimizer computes it."""
+    """Returns base ** exponent, computed in `dtype` like a dense optimizer computes it."""
     return tf.pow(tf.cast(base, dtype), tf.cast(exponent, dtype))

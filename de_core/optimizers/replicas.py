@@ -1,4 +1,4 @@
-"""Replicas of one process, as `tf.distribute.MirroredStrategy` has them: one update for all."""
+"""Updates tables once for all replicas of one process, as in `tf.distribute.MirroredStrategy`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def several_here() -> bool:
 
 
 def update_once(trained: Trained, update: Callable[[Trained], Any]) -> None:
-    """Joins the gradients of all replicas, and updates the tables by them once.
+    """Joins the gradients of all replicas and updates the tables once.
 
     Args:
-        trained: The gradients of this replica, and the tables they belong to.
-        update: Updates the tables.
+        trained: Pairs of this replica's gradient and its table.
+        update: Updates the tables by the joined gradients.
     """
     tables = [table for _, table in trained]
     slices = [(gradient.indices, gradient.values) for gradient, _ in trained]
@@ -48,16 +48,16 @@ def check_step(table: ShardedTable, **settings: Any) -> None:
     """Raises unless replicas or workers can do a step of an optimizer together.
 
     Args:
-        table: What is trained.
-        **settings: What must be off then, by name.
+        table: The trained table.
+        **settings: Values of settings that must be off when several replicas or workers train.
 
     Raises:
-        NotImplementedError: One of them is on.
+        NotImplementedError: Several replicas or workers train, and one of the settings is on.
     """
     wanted = {name: value for name, value in settings.items() if value}
     if wanted and (table.router.is_spread or several_here()):
         raise NotImplementedError(
-            "An optimizer that trains a table in step with other replicas or workers must have "
-            f"{', '.join(wanted)} off: not every replica would see what it depends on. "
-            f"{received(table=table.name, **wanted)}"
+            "An optimizer that trains a table together with other replicas or workers must have "
+            f"{', '.join(wanted)} off, because not every replica has the gradients that it needs. "
+            f"{received(table=table.name, **wanted)} Turn these off, or train on one replica."
         )

@@ -1,7 +1,7 @@
-"""Any optimizer on the rows of a table: gathered, updated by its own code, written back.
+"""Runs any optimizer's own code on the gathered rows of a table, and writes the rows back.
 
-For optimizers that the engine has no rule for. Correct for every formula, but each step reads and
-writes rows and slots through tensors.
+Serves the optimizers for which the engine has no rule. This path is correct for every formula, but
+slower: each step copies rows and slots out of the table and back.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from de_core.tables.sharded import ShardedTable
 
 
 class Copies(Protocol):
-    """What runs the code of an optimizer of one family over gathered rows."""
+    """Runs the code of an optimizer of one family over gathered rows."""
 
     def rows_of(self, table: ShardedTable) -> GatheredRows:
-        """Returns the variables of one table, made when it is first asked for."""
+        """Returns the variables of one table, made at the first call."""
 
     def begin(self) -> None:
         """Prepares a step."""
@@ -34,27 +34,28 @@ class Copies(Protocol):
         """Changes the gathered rows and slots of a table by their gradient, [n, dim].
 
         Returns:
-            What the changes are done with, or None.
+            The operation that makes the changes, or None.
         """
 
     def end(self, done: list[Any]) -> Any:
-        """Does what is left of a step after `done`, and returns it."""
+        """Runs the rest of a step after the operations `done`, and returns its operation."""
 
 
 class RowUpdates:
     """The generic path of an optimizer of tables.
 
     Args:
-        optimizer: Whose code is run.
-        copies: What runs it.
-        adds: Whether rows are changed by differences, so that what others wrote meanwhile stays.
+        optimizer: The optimizer whose code runs.
+        copies: Runs the optimizer's code.
+        adds: True to add differences to the rows, which keeps what other threads wrote meanwhile.
+            False to overwrite the rows.
     """
 
     def __init__(self, optimizer: Any, copies: Copies, adds: bool) -> None:
         warnings.warn(
-            f"{type(optimizer).__name__} has no rule inside the tables: their rows are gathered, "
-            "updated and written back, which is several times slower than the optimizers that have "
-            "one, such as Adam.",
+            f"{type(optimizer).__name__} has no rule inside the tables: each step gathers their "
+            "rows, updates them and writes them back. That is several times slower than an "
+            "optimizer with a rule, such as Adam.",
             stacklevel=4,
         )
         self.copies = copies
@@ -71,10 +72,11 @@ class RowUpdates:
         """Updates tables and returns the operations, if there are any.
 
         Args:
-            plan: Its decay and average hold, and its first hyperparameter, the learning rate.
-            trained: Gradients and tables.
-            owner: Scalar string; under which the slots are kept.
-            is_decayed: Whether the decay holds for a table.
+            plan: Gives the weight decay, the average's momentum and, as its first hyperparameter,
+                the learning rate.
+            trained: Pairs of a gradient and its table.
+            owner: Scalar string, the name under which the tables keep the slots.
+            is_decayed: Returns whether the weight decay applies to a table.
         """
         for _, table in trained:
             self.copies.rows_of(table)
@@ -143,7 +145,7 @@ class RowUpdates:
         return table.updated(ids, None if done is None else tf.group(done, *written))
 
     def _in_turn(self, compute: Callable[..., list[tf.Tensor]], *inputs: tf.Tensor) -> Any:
-        """Runs `compute` so that its own steps, and steps of other threads, keep their order."""
+        """Runs `compute` under a lock: its own ops, and steps of other threads, run in order."""
         if tf.executing_eagerly():
             return compute(*inputs)
         if self._mutex is None:
@@ -151,7 +153,7 @@ class RowUpdates:
                 self._mutex = tf.raw_ops.MutexV2(shared_name=f"de_rows_{secrets.token_hex(8)}")
         lock = tf.raw_ops.MutexLock(mutex=self._mutex)
         with tf.control_dependencies([lock]):
-            # A function: a graph of TensorFlow 1 has no order of its own.
+            # A tf.function orders the reads and writes of `compute`. A TensorFlow 1 graph does not.
             outputs = tf.function(compute, autograph=False)(*inputs)
         with tf.control_dependencies(outputs):
             unlocked = tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)

@@ -1,4 +1,4 @@
-"""Which of the variables that an optimizer is given stand for tables."""
+"""Sorts an optimizer's gradients into those of tables and those of ordinary variables."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from de_core.variable.variable import Variable
 
 
 class Targets(NamedTuple):
-    """Gradients, by what they belong to.
+    """The gradients of one step.
 
     Attributes:
-        trained: Those of tables that have one.
-        dense: Those of ordinary variables, None where there is none.
+        trained: Pairs of a gradient and its table, for tables with a gradient.
+        dense: Pairs of a gradient, or None, and its ordinary variable.
     """
 
     trained: list[tuple[tf.IndexedSlices, ShardedTable]]
@@ -28,17 +28,17 @@ class Targets(NamedTuple):
 
     @classmethod
     def of(cls, gradients: Iterable[Any], variables: Iterable[Any]) -> Targets:
-        """Sorts gradients; those of tables that are not trainable are left out.
+        """Sorts gradients and leaves out those of tables that are not trainable.
 
         Args:
-            gradients: One a variable, None where there is none.
-            variables: What they belong to: ordinary variables, anchors of tables, or `de.Variable`.
+            gradients: One per variable; None for a variable without a gradient.
+            variables: Ordinary variables, anchors of tables, or `de.Variable`s.
 
         Raises:
-            TypeError: A table's values are no floating-point numbers, or the ids of its gradient
-                not of its key dtype, or its gradient is dense.
-            ValueError: A table's gradient is not of its width, a table has several gradients, or
-                there are not as many gradients as variables.
+            TypeError: A table's values are not floating-point numbers, the ids of its gradient
+                do not have its key dtype, or its gradient is dense.
+            ValueError: A gradient's width is not the table's `dim`, a table has several gradients,
+                or the numbers of gradients and variables differ.
             RuntimeError: A table came with a SavedModel or a MetaGraph.
         """
         targets = cls([], [])
@@ -55,10 +55,10 @@ class Targets(NamedTuple):
 
     @classmethod
     def of_pairs(cls, grads_and_vars: Iterable[tuple[Any, Any]]) -> Targets:
-        """Sorts pairs of a gradient and its variable as `of` does.
+        """Sorts pairs of a gradient and its variable like `of`.
 
         Raises:
-            ValueError: There is no gradient at all.
+            ValueError: No variable has a gradient.
         """
         pairs = list(grads_and_vars)
         targets = cls.of((gradient for gradient, _ in pairs), (variable for _, variable in pairs))
@@ -67,17 +67,21 @@ class Targets(NamedTuple):
 
     @property
     def others(self) -> list[tuple[Any, Any]]:
-        """The gradients of ordinary variables that there are, with their variables."""
+        """Pairs of a gradient and its ordinary variable, without variables that have none."""
         return [(gradient, variable) for gradient, variable in self.dense if gradient is not None]
 
     def require_finite(self, rejected: Any = None) -> list[tf.Operation]:
-        """Returns what must run before a step that refuses NaN and infinity; eagerly it has run.
+        """Refuses a step whose gradients hold a NaN or an infinity.
 
         Args:
-            rejected: An int64 `tf.Variable` that counts the steps refused, or None.
+            rejected: An int64 `tf.Variable` that counts the refused steps, or None.
+
+        Returns:
+            In a graph, the check that must run before the step. In eager mode, an empty list: the
+            check has run.
 
         Raises:
-            tf.errors.InvalidArgumentError: In eager mode: a gradient is not finite.
+            tf.errors.InvalidArgumentError: In eager mode, if a gradient is not finite.
         """
         gradients = [each for each, _ in [*self.trained, *self.dense] if each is not None]
         finite = clipping.is_finite(gradients)
@@ -93,7 +97,7 @@ class Targets(NamedTuple):
         return [] if check is None else [check]
 
     def scaled(self, factor: Any) -> Targets:
-        """Returns the gradients times a scalar."""
+        """Returns all gradients times a scalar."""
         return Targets(
             [(clipping.scaled(gradient, factor), table) for gradient, table in self.trained],
             [
@@ -103,35 +107,35 @@ class Targets(NamedTuple):
         )
 
     def require_one(self) -> None:
-        """Raises ValueError if there is no gradient at all."""
+        """Raises ValueError if no variable has a gradient."""
         if not self.trained and all(gradient is None for gradient, _ in self.dense):
             names = [variable.name for _, variable in self.dense]
             never = [each.name for each in living() if not each.spec.value_dtype.is_floating]
             remedy = ""
             if never:
                 remedy = (
-                    " Lookups of tables of integers have none: to train one, make it with "
-                    f"value_dtype=tf.float32. Here these are {never}."
+                    " Lookups of integer tables have no gradient. To train one, make it with "
+                    f"value_dtype=tf.float32. The integer tables here are {never}."
                 )
             raise ValueError(
-                "At least one variable must have a gradient: check that the loss depends on the "
-                f"variables. Received: none for a table, nor for any of variables={names}.{remedy}"
+                "At least one variable must have a gradient. Received: none for any table, none "
+                f"for variables={names}. Check that the loss depends on the variables.{remedy}"
             )
 
 
 def once_per_table(gradients: Iterable[Any], variables: Iterable[Any]) -> list[tuple[Any, Any]]:
-    """Returns pairs of a gradient and its variable, each table's gradient once.
+    """Returns pairs of a gradient and its variable, with each table's gradient once.
 
-    A tape returns the same gradient, of all lookups, for a table's anchor and for all wrappers of
-    its lookups. So a list of trainable variables and wrappers repeats it.
+    A tape returns one gradient for a table's anchor and for every wrapper of a lookup of that
+    table. A list of trainable variables and wrappers therefore repeats this gradient.
 
     Args:
-        gradients: One per variable, None where there is none.
+        gradients: One per variable; None for a variable without a gradient.
         variables: Ordinary variables, anchors, `de.Variable`s and wrappers.
 
     Raises:
-        ValueError: A table has several different gradients, or there are not as many gradients as
-            variables.
+        ValueError: A table has several different gradients, or the numbers of gradients and
+            variables differ.
     """
     return [(gradient, variable) for gradient, variable, _ in _once_per_table(gradients, variables)]
 
@@ -139,11 +143,11 @@ def once_per_table(gradients: Iterable[Any], variables: Iterable[Any]) -> list[t
 def _once_per_table(
     gradients: Iterable[Any], variables: Iterable[Any]
 ) -> list[tuple[Any, Any, ShardedTable | None]]:
-    """Returns what `once_per_table` does, each pair with the table that its variable stands for."""
+    """Returns the pairs of `once_per_table`, each with its variable's table or None."""
     gradients, variables = list(gradients), list(variables)
     if len(gradients) != len(variables):
         raise ValueError(
-            "There must be one gradient for each variable, None where there is none. "
+            "There must be one gradient per variable, None for a variable without a gradient. "
             f"Received: {len(gradients)} gradients for {len(variables)} variables."
         )
     found: dict[int, tf.IndexedSlices] = {}
@@ -160,36 +164,36 @@ def _once_per_table(
                 raise ValueError(
                     "A table must have one gradient in a step. Received: two different ones for "
                     f"table {table.name!r}. Pass either its trainable variable or one wrapper of "
-                    "a lookup, and add the gradients of several losses before."
+                    "a lookup, and first add up the gradients of several losses."
                 )
         targets.append((gradient, variable, table))
     return targets
 
 
 def table_under(variable: Any) -> ShardedTable | None:
-    """Returns the table that a variable stands for, or None if it is an ordinary one.
+    """Returns the table that a variable stands for, or None for an ordinary variable.
 
     Args:
-        variable: A variable, an anchor, a `de.Variable`, or the wrapper of a lookup.
+        variable: An ordinary variable, an anchor, a `de.Variable`, or the wrapper of a lookup.
 
     Raises:
-        TypeError: The table's values are no floating-point numbers.
+        TypeError: The table's values are not floating-point numbers.
     """
     if isinstance(variable, TrainableWrapper) and not variable.trainable:
-        variable = variable.params  # which knows its table without an anchor
+        variable = variable.params  # A table that is not trainable has no anchor.
     table = variable._table if isinstance(variable, Variable) else table_of(variable)
     if table is not None and not table.spec.value_dtype.is_floating:
         raise TypeError(
-            "A table under an optimizer must hold floating-point values: make it with "
-            f"value_dtype=tf.float32, or train nothing in it. {_received(table)}"
+            f"A table under an optimizer must hold floating-point values. {_received(table)} Make "
+            "it with value_dtype=tf.float32, or leave it out of the optimizer's variables."
         )
     return table
 
 
 def anchor_of(variable: Any) -> Any:
-    """Returns the anchor of a `de.Variable` or of the wrapper of a lookup, others as they are.
+    """Returns the anchor of a `de.Variable` or of a lookup's wrapper.
 
-    None if the table is not trainable.
+    Returns None if the table is not trainable, and any other variable unchanged.
     """
     if isinstance(variable, TrainableWrapper):
         variable = variable.params
@@ -199,14 +203,15 @@ def anchor_of(variable: Any) -> Any:
 
 
 def to_differentiate(var_list: Any) -> Any:
-    """Returns what a tape takes for the variables that an optimizer trains.
+    """Returns the `tf.Variable`s by which a tape differentiates.
 
     Args:
-        var_list: Ordinary variables, anchors, `de.Variable`s and wrappers of lookups; or a function
+        var_list: Ordinary variables, anchors, `de.Variable`s and wrappers of lookups, or a function
             that returns them.
 
     Returns:
-        `tf.Variable`s, those of tables that are not trainable left out; or such a function.
+        `tf.Variable`s without those of tables that are not trainable. A function that returns such
+        variables if `var_list` is a function.
     """
     if callable(var_list):
         return lambda: to_differentiate(var_list())
@@ -227,7 +232,7 @@ def _checked(gradient: tf.IndexedSlices, table: ShardedTable) -> tf.IndexedSlice
         )
     if not gradient.values.shape[1:].is_compatible_with([table.spec.dim]):
         raise ValueError(
-            f"A table's gradient must be of shape [ids, dim], dim={table.spec.dim}. "
+            f"A table's gradient must have the shape [ids, dim], dim={table.spec.dim}. "
             f"Received: shape={gradient.values.shape} for table {table.name!r}."
         )
     return gradient
@@ -239,13 +244,13 @@ def _check_not_loaded(gradient: Any, variable: Any) -> None:
 
 
 def _check_nothing(gradient: Any, table: ShardedTable) -> None:
-    # The zeros of a table that a branch did not use are dense, and none.
+    # A branch that does not use a table gives dense zeros with no rows.
     if tf.convert_to_tensor(gradient).shape[:1].is_compatible_with([0]):
         return
     raise TypeError(
-        "A table's gradient must be the tf.IndexedSlices that a tape returns; to change it, make "
-        "another of its values and the same indices. Received: a dense gradient of "
-        f"shape={gradient.shape} for table {table.name!r}."
+        "A table's gradient must be the tf.IndexedSlices that a tape returns. Received: a dense "
+        f"gradient of shape={gradient.shape} for table {table.name!r}. To change a gradient, make "
+        "a tf.IndexedSlices of the changed values and the same indices."
     )
 
 

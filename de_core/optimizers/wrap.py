@@ -1,4 +1,4 @@
-"""The door to the optimizers of tables: one function for every family of optimizers."""
+"""`DynamicEmbeddingOptimizer`: the entry point to the optimizers of tables, for every family."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ def DynamicEmbeddingOptimizer(  # noqa: N802  the name that the reference API gi
 ) -> Any:
     """Returns an optimizer like `opt` that also trains dynamic tables.
 
-    What it returns is a proper optimizer of the same family, with the settings of `opt`, which it
-    holds; nothing is patched. Gradients of ordinary variables go to `opt`. Those of tables are
-    applied inside the table by the same formula, in one pass: equal ids are summed, each touched
-    row and its slots are updated once, a new id starts from its initial row. Rows without a
-    gradient in a step are left as they are, under every optimizer.
+    The result is an optimizer of the same family as `opt`. It wraps `opt`, uses its settings, and
+    patches nothing. `opt` itself updates ordinary variables. A table's gradient is applied inside
+    the table by the same formula, in one pass: the table sums the gradients of equal ids, then
+    updates each touched row and its slots once. A new id starts from its initial row. Under every
+    optimizer, a step changes only rows that have a gradient.
 
-    Families: Keras 3 (`keras.optimizers`), tf_keras where it is installed, its legacy optimizers
-    too, and `tf.compat.v1.train`. Inside the tables run SGD with momentum and nesterov, Adagrad,
-    Adadelta, RMSprop, Adam, AdamW, Adamax, Nadam, Ftrl, Lion, Lamb,
-    `de.optimizers.RowwiseAdagrad`, and of TensorFlow 1 also AdagradDA, ProximalGradientDescent and
-    ProximalAdagrad. Any other optimizer, also a user's own, works on gathered rows by its formula
-    for dense gradients, and warns once that this is slower.
+    Families: Keras 3 (`keras.optimizers`), tf_keras with its legacy optimizers if it is installed,
+    and `tf.compat.v1.train`. These optimizers run inside the tables: SGD with momentum and
+    nesterov, Adagrad, Adadelta, RMSprop, Adam, AdamW, Adamax, Nadam, Ftrl, Lion, Lamb,
+    `de.optimizers.RowwiseAdagrad`, and from TensorFlow 1 also AdagradDA, ProximalGradientDescent
+    and ProximalAdagrad. Any other optimizer, for example a user's own, works on gathered rows by
+    its formula for dense gradients. It warns once that this is slower.
 
-    Under the policy "mixed_float16", and around a `keras.optimizers.LossScaleOptimizer`, it returns
-    a `de.LossScaleOptimizer`, which scales the loss dynamically.
+    Under the policy "mixed_float16", or if `opt` is a `keras.optimizers.LossScaleOptimizer`, the
+    result is a `de.LossScaleOptimizer`, which scales the loss dynamically.
 
     Args:
-        opt: The optimizer, or for Keras its name or configuration.
-        bp_v2: Whether an optimizer that works on gathered rows adds differences to them, so that
-            nothing is lost where several threads train one table. Updates inside the table are
-            atomic and add up in any case.
-        synchronous: Must be False: under `tf.distribute`'s mirrored strategies, which several
-            replicas or workers train in step by, the optimizer sees to that itself.
-        reject_nonfinite: Whether a step whose gradient holds a NaN or an infinity is refused with
-            an error before anything is changed, and counted in `rejected_steps`.
-        name: Of the optimizer.
+        opt: The optimizer. For Keras also its name or configuration.
+        bp_v2: True to let an optimizer on gathered rows add differences to the rows. Then no update
+            is lost when several threads train one table. Updates inside the table are always
+            atomic and add up.
+        synchronous: Must be False. Under `tf.distribute`'s mirrored strategies, replicas and
+            workers train synchronously without it.
+        reject_nonfinite: True to refuse a step whose gradients hold a NaN or an infinity. The step
+            raises an error, changes nothing, and is counted in `rejected_steps`.
+        name: Name of the optimizer.
 
     Raises:
-        TypeError: `opt` is no optimizer of a known family, or wrapped already.
+        TypeError: `opt` is not an optimizer of a known family, or it is already wrapped.
         NotImplementedError: `synchronous` is True, or `opt` has no formula for dense gradients.
 
     Example:
@@ -63,9 +63,8 @@ def DynamicEmbeddingOptimizer(  # noqa: N802  the name that the reference API gi
     """
     if synchronous:
         raise NotImplementedError(
-            "`synchronous` must be False: make tables and optimizer in the scope of a "
-            "tf.distribute.MultiWorkerMirroredStrategy, and they train in step by themselves. "
-            + received(synchronous=synchronous)
+            f"`synchronous` must be False. {received(synchronous=synchronous)} To train in step, "
+            "make tables and optimizer in the scope of a tf.distribute.MultiWorkerMirroredStrategy."
         )
     if isinstance(opt, (str, dict)):
         opt = keras.optimizers.get(opt)
@@ -109,7 +108,7 @@ def _of_keras(opt: Any, options: dict[str, Any]) -> Any:
     _warn_of_what_is_passed_by(opt, base, "apply", "apply_gradients")
     wrapped = KerasOptimizer(opt, **options)
     if global_policy().name == "mixed_float16" and opt.loss_scale_factor is None:
-        # Model.compile would do it, around this one.
+        # Otherwise Model.compile would wrap the result in Keras's own LossScaleOptimizer.
         return LossScaleOptimizer(wrapped)
     return wrapped
 
@@ -121,7 +120,7 @@ def _of_tf_keras(opt: Any, options: dict[str, Any]) -> Any:
 
     loss_scale = tf_keras.mixed_precision.LossScaleOptimizer
     if isinstance(opt, loss_scale):
-        # Which takes slices as they are.
+        # tf_keras's LossScaleOptimizer keeps sparse gradients sparse.
         return loss_scale(
             _of_tf_keras(opt.inner_optimizer, options),
             dynamic=opt.dynamic,
@@ -140,7 +139,7 @@ def _warn_of_what_is_passed_by(opt: Any, base: type, *methods: str) -> None:
     changed = [each for each in methods if getattr(type(opt), each) is not getattr(base, each)]
     if changed:
         warnings.warn(
-            f"{type(opt).__name__} has its own {', '.join(changed)}, which gets the gradients of "
-            "ordinary variables alone: what it does to them it does not do to those of tables.",
+            f"{type(opt).__name__} has its own {', '.join(changed)}, which gets only the gradients "
+            "of ordinary variables. What it does to them it does not do to those of tables.",
             stacklevel=4,
         )

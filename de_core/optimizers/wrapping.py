@@ -1,4 +1,4 @@
-"""What the Keras optimizers of tables share, whichever Keras they belong to."""
+"""The parts that the optimizers of tables share between Keras 3 and tf_keras."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from de_core.tables.sharded import ShardedTable
 
 
 def is_eager_outside() -> bool:
-    """Returns whether this runs in eager mode, or in a function that eager code calls."""
+    """Returns whether the caller runs eagerly or in a `tf.function` that eager code calls."""
     with tf.init_scope():
         return bool(tf.executing_eagerly())
 
 
 class Decaying:
-    """The part of an optimizer that decays weights, but for some: mixed in before Keras's class."""
+    """A mixin for weight decay with exceptions. List it before Keras's optimizer class."""
 
     inner_optimizer: Any
     _not_decayed: tuple[re.Pattern[str], ...] = ()
@@ -27,11 +27,12 @@ class Decaying:
     def exclude_from_weight_decay(
         self, var_list: Sequence[Any] | None = None, var_names: Sequence[str] | None = None
     ) -> None:
-        """Leaves variables, and tables, out of the weight decay; before the first step.
+        """Leaves variables and tables out of the weight decay. Call it before the first step.
 
         Args:
-            var_list: Variables, `de.Variable`s among them.
-            var_names: Parts of their names, as regular expressions.
+            var_list: Ordinary variables and `de.Variable`s.
+            var_names: Regular expressions. A variable or table is left out if one of them matches
+                a part of its name.
         """
         dense, patterns = [], list(var_names or ())
         for variable in var_list or ():
@@ -48,27 +49,27 @@ class Decaying:
 
 
 class Wrapping:
-    """The part of an optimizer that stands for the one it wraps: mixed in before Keras's class."""
+    """A mixin that wraps another optimizer. List it before Keras's optimizer class."""
 
     inner_optimizer: Any
     _tables: list[ShardedTable]
     _made_eagerly: bool
 
     def _require_own_mode(self) -> None:
-        """Raises RuntimeError in a graph of TensorFlow 1 if the variables are of eager mode."""
+        """Raises RuntimeError in a TensorFlow 1 graph if the variables were made eagerly."""
         if self._made_eagerly and not is_eager_outside():
             raise RuntimeError(
-                "A Keras optimizer must be made in the graph of TensorFlow 1 that it trains in: "
-                "make it, and the one that it wraps, inside `with graph.as_default():`. Received: "
-                f"{type(self.inner_optimizer).__name__} with variables of eager mode."
+                "A Keras optimizer must be made in the graph of TensorFlow 1 that it trains in. "
+                f"Received: {type(self.inner_optimizer).__name__} with variables of eager mode. "
+                "Make it, and the optimizer that it wraps, inside `with graph.as_default():`."
             )
 
     @property
     def _slots_number(self) -> tf.Tensor:
-        """Whose slots are in the tables' rows, an int64 scalar.
+        """The number that identifies this optimizer's slots in the tables, an int64 scalar.
 
-        Saved and restored with the optimizer, so that it finds its own again, while an optimizer
-        made anew starts with fresh ones.
+        The number is saved with the optimizer. A restored optimizer thus finds its slots, and a
+        new optimizer starts with new slots.
         """
         raise NotImplementedError
 
@@ -80,10 +81,10 @@ class Wrapping:
             self._tables = [*self._tables, table]
 
     def _build_others(self, variables: Iterable[Any]) -> list[Any]:
-        """Builds the wrapped optimizer for the ordinary ones of some variables and returns them.
+        """Adds the tables, builds the wrapped optimizer for the rest, and returns the rest.
 
         Args:
-            variables: All trainable variables, anchors included, whose tables are added.
+            variables: All trainable variables, anchors included.
         """
         dense = []
         for variable in variables:
@@ -97,7 +98,7 @@ class Wrapping:
 
     @property
     def tables(self) -> list[ShardedTable]:
-        """The tables that it was built for or has trained."""
+        """The tables that the optimizer was built for or has trained."""
         return list(self._tables)
 
     @property
@@ -108,7 +109,7 @@ class Wrapping:
 
     @property
     def learning_rate(self) -> Any:
-        """That of the wrapped optimizer."""
+        """The wrapped optimizer's learning rate."""
         return self.inner_optimizer.learning_rate
 
     @learning_rate.setter
@@ -116,18 +117,18 @@ class Wrapping:
         self.inner_optimizer.learning_rate = learning_rate
 
     def _overwrite_is_due(self) -> tf.Tensor | None:
-        """Returns whether this step makes the rows their averages, or None if none ever does."""
+        """Returns whether this step overwrites the rows by their averages; None if no step does."""
         inner = self.inner_optimizer
         if not (getattr(inner, "use_ema", False) and inner.ema_overwrite_frequency):
             return None
         return tf.equal((inner.iterations + 1) % inner.ema_overwrite_frequency, 0)
 
     def _take_averages_after(self, done: list[Any], due: tf.Tensor | None) -> None:
-        """Makes the rows their averages if that is due.
+        """Overwrites the rows by their averages if that is due.
 
         Args:
-            done: What it must wait for.
-            due: What `_overwrite_is_due` returned before the step.
+            done: The operations that must run first.
+            due: The result of `_overwrite_is_due` before the step.
         """
         if due is None:
             return
@@ -139,10 +140,10 @@ class Wrapping:
             table.take_averages(self.slots_owner)
 
     def finalize_variable_values(self, var_list: Iterable[Any]) -> None:
-        """Lets the wrapped optimizer finish the ordinary variables and the tables after training.
+        """Finishes training: with `use_ema`, overwrites variables and rows by their averages.
 
         Args:
-            var_list: Of the model's trainable variables.
+            var_list: The model's trainable variables.
         """
         dense = [each for each in var_list if table_under(each) is None]
         if self.inner_optimizer.use_ema:

@@ -1,1 +1,1 @@
-"""Optimizers of tf_keras over tables."""
+"""tf_keras optimizers that train tables."""

@@ -1,4 +1,4 @@
-"""Copies of tf_keras optimizers, new and legacy, that run over the gathered rows of tables."""
+"""Copies of tf_keras optimizers, new and legacy, that update gathered rows of tables."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from de_core.tables.sharded import ShardedTable
 
 
 class Keras2Copies:
-    """One copy of a new tf_keras optimizer a table.
+    """One copy of a new tf_keras optimizer per table.
 
     Args:
-        optimizer: Whose settings, learning rate and count of steps hold.
+        optimizer: The original. The copies use its settings, learning rate and count of steps.
     """
 
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = optimizer
         self._copies: dict[int, Any] = {}
-        # State that is made once; the copies make their own.
+        # An attribute that is None now may be state made at the first step. Copies make their own.
         self._unmade = [name for name, value in vars(optimizer).items() if value is None]
 
     def rows_of(self, table: ShardedTable) -> GatheredRows:
-        """Returns the variables of one table, made when it is first asked for."""
+        """Returns the variables of one table, made at the first call."""
         if id(table) not in self._copies:
             with tf.init_scope():
                 self._copies[id(table)] = self._new_copy(GatheredRows(table))
@@ -46,7 +46,7 @@ class Keras2Copies:
         return copy
 
     def begin(self) -> None:
-        """Sets the learning rate of a schedule."""
+        """Computes the learning rate of this step from the schedule, if there is one."""
         self._optimizer._compute_current_learning_rate()
 
     def update(self, table: ShardedTable, gradient: tf.Tensor) -> Any:
@@ -54,10 +54,10 @@ class Keras2Copies:
         return self._copies[id(table)].update_step(gradient, self.rows_of(table).rows)
 
     def end(self, done: list[Any]) -> None:
-        """Does nothing: the original counts the step."""
+        """Does nothing, because the original counts the step."""
 
     def shared_variables(self, table: ShardedTable) -> list[Any]:
-        """Returns the state of a table's copy that belongs to no row."""
+        """Returns the variables of a table's copy that are not kept per row."""
         self.rows_of(table)
         copy = self._copies[id(table)]
         direct = [each for each in vars(copy).values() if isinstance(each, tf.Variable)]
@@ -66,10 +66,10 @@ class Keras2Copies:
 
 
 class LegacyCopies(Keras2Copies):
-    """One copy of a legacy tf_keras optimizer a table.
+    """One copy of a legacy tf_keras optimizer per table.
 
     Args:
-        optimizer: Whose settings, learning rate and count of steps hold.
+        optimizer: The original. The copies use its settings, learning rate and count of steps.
     """
 
     def _new_copy(self, gathered: GatheredRows) -> Any:
@@ -86,7 +86,7 @@ class LegacyCopies(Keras2Copies):
         return copy
 
     def begin(self) -> None:
-        """Does nothing: the learning rate is read in the update."""
+        """Does nothing, because the update reads the learning rate."""
 
     def update(self, table: ShardedTable, gradient: tf.Tensor) -> Any:
         """Changes the gathered rows and slots of a table by their gradient, [n, dim]."""
@@ -99,20 +99,20 @@ class LegacyCopies(Keras2Copies):
 
 
 class _OverRows(ChangedCopy):
-    """The part of a new tf_keras optimizer that makes its slots."""
+    """A mixin that lets a copy of a new tf_keras optimizer make slots per row."""
 
     gathered: GatheredRows
     shared_variables: list[Any]
 
     def _var_key(self, variable: Any) -> str:
-        """Returns one key for the template and the rows."""
+        """Returns the same key for the template and the rows."""
         del variable
         return "rows"
 
     def add_variable_from_reference(
         self, model_variable: Any, variable_name: str, shape: Any = None, initial_value: Any = None
     ) -> Any:
-        """Makes a slot in each row, or, of a shape without the rows, one for all of them."""
+        """Makes a slot per row. If the shape has no axis for rows, makes one variable for all."""
         if initial_value is None:
             shape = model_variable.shape if shape is None else shape
             initial_value = tf.zeros(shape, model_variable.dtype)
@@ -121,14 +121,14 @@ class _OverRows(ChangedCopy):
     def add_variable(
         self, shape: Any, dtype: Any = None, initializer: Any = "zeros", name: str | None = None
     ) -> Any:
-        """Makes the same."""
+        """Makes a slot per row. Without an axis for rows, makes one variable for all."""
         dtype = tf_keras.backend.floatx() if dtype is None else dtype
         value = tf_keras.initializers.get(initializer)([] if shape is None else shape, dtype)
         return _made(self, name or "variable", value)
 
 
 class _OverRowsLegacy(ChangedCopy):
-    """The part of a legacy tf_keras optimizer that makes its slots."""
+    """A mixin that lets a copy of a legacy tf_keras optimizer make slots per row."""
 
     gathered: GatheredRows
     shared_variables: list[Any]
@@ -136,13 +136,13 @@ class _OverRowsLegacy(ChangedCopy):
 
     @property
     def iterations(self) -> Any:
-        """Steps done, by the original."""
+        """The number of steps that the original has done."""
         return self.original.iterations
 
     def add_slot(
         self, var: Any, slot_name: str, initializer: Any = "zeros", shape: Any = None
     ) -> Any:
-        """Makes a slot in each row, or, of a shape without the rows, one for all of them."""
+        """Makes a slot per row. If the shape has no axis for rows, makes one variable for all."""
         if slot_name in self.slots_by_name:
             return self.slots_by_name[slot_name]
         if isinstance(initializer, str) or callable(initializer):
@@ -161,13 +161,13 @@ class _OverRowsLegacy(ChangedCopy):
     def add_weight(
         self, name: str, shape: Any, dtype: Any = None, initializer: Any = "zeros", **_: Any
     ) -> Any:
-        """Makes a variable for all rows."""
+        """Makes one variable for all rows."""
         dtype = tf.float32 if dtype is None else dtype
         return _made(self, name, tf_keras.initializers.get(initializer)(shape, dtype))
 
 
 def _made(copy: _OverRows | _OverRowsLegacy, name: str, value: tf.Tensor) -> tf.Variable:
-    """Makes a slot in each row, or, of a shape without the rows, one variable for all of them."""
+    """Makes a slot per row. If the shape has no axis for rows, makes one variable for all."""
     if copy.gathered.is_of_rows(value.shape):
         return copy.gathered.add(name.partition("/")[0], value)
     variable = tf.Variable(value, trainable=False, name=name)

@@ -1,4 +1,4 @@
-"""The tf_keras (Keras 2) optimizers for models with dynamic tables; needs tf_keras."""
+"""The tf_keras (Keras 2) optimizers for models with dynamic tables. Needs tf_keras."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ from de_core.tables.sharded import ShardedTable
 
 
 class TablesAndOthers(Wrapping):
-    """What both kinds of tf_keras optimizer share: tables here, the rest to the one wrapped.
+    """The base of new and legacy tf_keras optimizers that train tables.
+
+    It applies gradients of tables, and passes the other gradients to the wrapped optimizer.
 
     Args:
         optimizer: The optimizer to wrap.
         bp_v2: See `DynamicEmbeddingOptimizer`.
         reject_nonfinite: See `DynamicEmbeddingOptimizer`.
-        name: Of the optimizer.
+        name: Name of the optimizer.
 
     Raises:
-        NotImplementedError: It has no rule inside the tables, and no formula for dense gradients.
+        NotImplementedError: `optimizer` has no rule inside the tables, and no formula for dense
+            gradients.
     """
 
     rule_of: Callable[[Any], rules.Rule | None]
@@ -44,11 +47,11 @@ class TablesAndOthers(Wrapping):
         name: str | None = None,
     ) -> None:
         rule = type(self).rule_of(optimizer)
-        # Which the base class's constructor asks for; it tracks nothing before.
+        # The base class's constructor reads this attribute, but cannot track it yet.
         object.__setattr__(self, "inner_optimizer", optimizer)
         given = optimizer.name if hasattr(optimizer, "name") else optimizer._name
         super().__init__(name=name or given)  # type: ignore[call-arg]
-        # Set to what it is already, an attribute is not tracked and not in checkpoints.
+        # tf_keras tracks an attribute for checkpoints only if its value changes: delete it first.
         object.__delattr__(self, "inner_optimizer")
         self.inner_optimizer = optimizer
         self.bp_v2 = bool(bp_v2)
@@ -70,14 +73,14 @@ class TablesAndOthers(Wrapping):
             self._rejected = tf.Variable(0, dtype=tf.int64, trainable=False)
 
     def minimize(self, loss: Any, var_list: Any, *args: Any, **options: Any) -> Any:
-        """Does one step, by the gradients of a loss.
+        """Computes the gradients of a loss and does one step.
 
         Args:
-            loss: As the optimizers of the family take it.
+            loss: The loss, in the form that the wrapped optimizer's `minimize` takes.
             var_list: Ordinary variables, anchors, `de.Variable`s and wrappers of lookups, or a
                 function that returns them.
-            *args: The rest of what the family takes.
-            **options: The same.
+            *args: Further arguments of the wrapped optimizer's `minimize`.
+            **options: Further keyword arguments of the wrapped optimizer's `minimize`.
         """
         minimize = super().minimize  # type: ignore[misc]
         return minimize(loss, to_differentiate(var_list), *args, **options)
@@ -90,16 +93,17 @@ class TablesAndOthers(Wrapping):
 
         Args:
             grads_and_vars: Pairs of a gradient, or None, and its variable.
-            name: Of the operation.
-            **settings: As the wrapped optimizer takes them.
+            name: Name of the operation.
+            **settings: Further arguments of the wrapped optimizer's `apply_gradients`.
 
         Returns:
-            What the wrapped optimizer returns, or the number of steps.
+            The result of the wrapped optimizer's `apply_gradients`. If only tables have gradients,
+            the number of steps.
 
         Raises:
-            TypeError: A table's values are no floating-point numbers.
-            ValueError: There is no gradient at all.
-            RuntimeError: It was made in eager mode, and a graph of TensorFlow 1 is being built.
+            TypeError: A table's values are not floating-point numbers.
+            ValueError: No variable has a gradient.
+            RuntimeError: The optimizer was made eagerly, and is used in a TensorFlow 1 graph.
         """
         self._require_own_mode()
         targets = Targets.of_pairs(grads_and_vars)
@@ -115,7 +119,7 @@ class TablesAndOthers(Wrapping):
             )
             tables = [table for _, table in targets.trained]
             done = self._apply_to_tables(list(zip(gradients, tables, strict=True)))
-        # A table that refuses its gradient stops the step before the rest.
+        # If a table refuses its gradient, the step stops before it changes other variables.
         with tf.control_dependencies(done):
             if not dense:
                 return self.inner_optimizer.iterations.assign_add(1)
@@ -166,7 +170,7 @@ class TablesAndOthers(Wrapping):
 
     @property
     def rejected_steps(self) -> tf.Variable:
-        """Steps that `reject_nonfinite` refused, an int64 variable."""
+        """The number of steps that `reject_nonfinite` refused, an int64 variable."""
         return self._rejected
 
     @property
@@ -175,7 +179,7 @@ class TablesAndOthers(Wrapping):
 
     @property
     def iterations(self) -> Any:
-        """Steps done, by the wrapped optimizer."""
+        """The number of steps that the wrapped optimizer has done."""
         return self.inner_optimizer.iterations
 
     @iterations.setter
@@ -185,7 +189,7 @@ class TablesAndOthers(Wrapping):
     lr = Wrapping.learning_rate
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what `from_config` makes an equal optimizer of."""
+        """Returns the configuration from which `from_config` makes an equal optimizer."""
         return {
             "name": self.name,  # type: ignore[attr-defined]
             "optimizer": tf_keras.saving.serialize_keras_object(self.inner_optimizer),
@@ -197,9 +201,9 @@ class TablesAndOthers(Wrapping):
     def from_config(
         cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None
     ) -> TablesAndOthers:
-        """Makes an optimizer of `get_config`'s result."""
+        """Makes an optimizer from the result of `get_config`."""
         serialized = config["optimizer"]
-        # A SavedModel names the class alone, and tf_keras has two of most names.
+        # A SavedModel holds only the class name, which a new and a legacy class may share.
         deserialize = (
             tf_keras.saving.deserialize_keras_object
             if "module" in serialized
@@ -213,7 +217,7 @@ class TablesAndOthers(Wrapping):
 class Keras2Optimizer(Decaying, TablesAndOthers, tf_keras.optimizers.Optimizer):
     """A tf_keras optimizer that also trains dynamic tables; `DynamicEmbeddingOptimizer` makes it.
 
-    Its arguments are those of `TablesAndOthers`.
+    Takes the arguments of `TablesAndOthers`.
     """
 
     rule_of = staticmethod(rules.rule_of)
@@ -222,11 +226,11 @@ class Keras2Optimizer(Decaying, TablesAndOthers, tf_keras.optimizers.Optimizer):
     def _add_table(self, table: ShardedTable) -> None:
         known = len(self._of_no_row)
         super()._add_table(table)
-        # The one list whose later additions tf_keras puts into checkpoints, too.
+        # tf_keras saves later additions to this list in checkpoints, but to no other list.
         self._variables.extend(self._of_no_row[known:])
 
     def build(self, var_list: Sequence[Any]) -> None:
-        """Makes the wrapped optimizer's slots of the ordinary variables.
+        """Makes the wrapped optimizer's slots for ordinary variables.
 
         Args:
             var_list: All trainable variables, anchors included.
@@ -235,18 +239,18 @@ class Keras2Optimizer(Decaying, TablesAndOthers, tf_keras.optimizers.Optimizer):
         self._built = True
 
     def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> Any:
-        """Returns pairs of a gradient and its variable, a table's being its anchor.
+        """Returns pairs of a gradient and its variable. The variable of a table is its anchor.
 
         Args:
-            loss: A tensor that `tape` saw computed, or a function that returns one.
-            var_list: As for `minimize`.
-            tape: A `tf.GradientTape`, or None for a function.
+            loss: A tensor that `tape` recorded, or a function that returns one.
+            var_list: The variables, in the form that `minimize` takes.
+            tape: A `tf.GradientTape`, or None if `loss` is a function.
         """
         return super().compute_gradients(loss, to_differentiate(var_list), tape)
 
     @property
     def variables(self) -> Any:
-        """The state that is saved with a model: its own and the wrapped optimizer's."""
+        """The state that is saved with a model: this optimizer's and the wrapped optimizer's."""
         return [*self._own_state, *self.inner_optimizer.variables]
 
 
@@ -255,8 +259,8 @@ class Keras2LegacyOptimizer(TablesAndOthers, tf_keras.optimizers.legacy.Optimize
     """A legacy tf_keras optimizer that also trains dynamic tables.
 
     Args:
-        *args: Those of `TablesAndOthers`.
-        **kwargs: The same.
+        *args: Arguments of `TablesAndOthers`.
+        **kwargs: Keyword arguments of `TablesAndOthers`.
     """
 
     rule_of = staticmethod(rules.legacy_rule_of)
@@ -272,9 +276,9 @@ class Keras2LegacyOptimizer(TablesAndOthers, tf_keras.optimizers.legacy.Optimize
             self._track_trackable(getattr(self, name), name, overwrite=True)
 
     def _require_own_mode(self) -> None:
-        """Makes the variables of an unused optimizer anew in a graph of TensorFlow 1."""
+        """Makes the variables of an unused optimizer again in a TensorFlow 1 graph."""
         if self._made_eagerly and not self._tables and not is_eager_outside():
-            self._make_state()  # the wrapped optimizer makes its own when it is first used
+            self._make_state()  # The wrapped optimizer makes its variables at the first step.
         super()._require_own_mode()
 
     def _add_table(self, table: ShardedTable) -> None:
@@ -285,14 +289,14 @@ class Keras2LegacyOptimizer(TablesAndOthers, tf_keras.optimizers.legacy.Optimize
 
     @property
     def name(self) -> str:
-        """The name it was given, or the wrapped optimizer's."""
+        """The optimizer's name; by default the wrapped optimizer's name."""
         return str(self._name)
 
     @property
     def weights(self) -> list[Any]:
-        """The state that is saved with a model: its own and the wrapped optimizer's."""
+        """The state that is saved with a model: this optimizer's and the wrapped optimizer's."""
         return [*self._own_state, *self.inner_optimizer.weights]
 
     def variables(self) -> list[Any]:
-        """Returns the same as `weights`."""
+        """Returns `weights`."""
         return self.weights

@@ -1,7 +1,7 @@
-"""Which tf_keras optimizers run inside the tables, and with which hyperparameters.
+"""The tf_keras optimizers that run inside the tables, and their hyperparameters.
 
-The new ones have Keras 3's formulae. The legacy ones call TensorFlow's training ops, some of which
-have epsilon outside the root.
+New tf_keras optimizers have the formulas of Keras 3. Legacy ones call TensorFlow's training ops,
+some of which add epsilon outside the square root.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class Rule(NamedTuple):
     """One native update rule.
 
     Attributes:
-        name: The engine's name for it, given an optimizer.
-        hyper: The hyperparameters, given an optimizer, the number of this step counted from 1,
-            Nadam's product of momenta or None, and the dtype that rows are computed in.
-        u: Nadam's momentum of a step, given an optimizer, the step and the dtype.
+        name: Returns the engine's name of the rule for an optimizer.
+        hyper: Returns the hyperparameters. Takes the optimizer, the number of this step counted
+            from 1, Nadam's product of momenta or None, and the dtype in which rows are computed.
+        u: Returns Nadam's momentum at a step. Takes the optimizer, the step and the dtype.
     """
 
     name: Callable[[Any], str]
@@ -36,7 +36,7 @@ def learning_rate(optimizer: Any) -> Any:
     """Returns the learning rate of a new tf_keras optimizer's next step."""
     rate = optimizer._learning_rate
     if isinstance(rate, tf_keras.optimizers.schedules.LearningRateSchedule):
-        rate = rate(optimizer.iterations)  # the public one is set when a step begins
+        rate = rate(optimizer.iterations)  # `learning_rate` is stale until `apply_gradients`.
     return rate
 
 
@@ -44,7 +44,7 @@ def rule_of(optimizer: Any) -> Rule | None:
     """Returns the native rule of a new tf_keras optimizer, or None if it has none.
 
     Raises:
-        NotImplementedError: It has no formula at all.
+        NotImplementedError: The optimizer has no formula.
     """
     rule = rules.rule_of(optimizer, tf_keras.optimizers)
     if rule is None:
@@ -59,7 +59,7 @@ def rule_of(optimizer: Any) -> Rule | None:
 
 
 def _values(*names: str) -> Callable[..., list[Any]]:
-    """Returns what reads hyperparameters, which may be callables or variables, or attributes."""
+    """Returns a function that reads an optimizer's attributes, and calls the callable ones."""
 
     def read(optimizer: Any, *_: Any) -> list[Any]:
         values = []
@@ -82,7 +82,7 @@ def _nadam_u(optimizer: Any, step: Any, dtype: tf.DType) -> tf.Tensor:
 
 _BETAS = _values("beta_1", "beta_2", "epsilon")
 Settings = Callable[[Any, tf.Tensor, Any, tf.DType], list[Any]]
-# What a subclass changes the formula by.
+# A subclass that overrides one of these methods has another formula.
 _FORMULA = ("_resource_apply_dense", "_prepare", "_prepare_local")
 _LEGACY: dict[str, tuple[Callable[[Any], str], Settings]] = {
     "SGD": (
@@ -134,13 +134,14 @@ def legacy_rule_of(optimizer: Any) -> Rule | None:
     """Returns the native rule of a legacy tf_keras optimizer, or None if it has none.
 
     Raises:
-        NotImplementedError: It has no formula for dense gradients, or transforms gradients.
+        NotImplementedError: The optimizer has no formula for dense gradients, or transforms
+            gradients.
     """
     if optimizer.gradient_transformers:
         raise NotImplementedError(
-            "An optimizer of tables must have no `gradient_transformers`: give `apply_gradients` "
-            "gradients that are transformed. "
+            "An optimizer of tables must have no `gradient_transformers`. "
             + received(gradient_transformers=optimizer.gradient_transformers)
+            + " Transform the gradients before you call `apply_gradients`."
         )
     for name, (rule, settings) in _LEGACY.items():
         known = getattr(tf_keras.optimizers.legacy, name)
@@ -153,7 +154,7 @@ def legacy_rule_of(optimizer: Any) -> Rule | None:
                 dtype: tf.DType,
                 settings: Settings = settings,
             ) -> list[Any]:
-                # By its schedule or its `decay`, by which Nadam alone means something else.
+                # `_decayed_lr` applies the schedule or `decay`. Nadam's `decay` is no such decay.
                 fixed = isinstance(optimizer, tf_keras.optimizers.legacy.Nadam)
                 rate = optimizer.learning_rate if fixed else optimizer._decayed_lr(tf.float32)
                 return [rate, *settings(optimizer, step, product, dtype)]

@@ -1,1 +1,1 @@
-"""Optimizers of Keras 3 over tables."""
+"""Keras 3 optimizers that train tables."""

@@ -1,4 +1,4 @@
-"""Copies of a Keras 3 optimizer that run over the gathered rows of tables."""
+"""Copies of a Keras 3 optimizer that update gathered rows of tables."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from de_core.tables.sharded import ShardedTable
 
 
 class KerasCopies:
-    """One copy of an optimizer a table, built for a variable as high as there are gathered rows.
+    """One copy of an optimizer per table. The copy updates the variable of the gathered rows.
 
     Args:
-        optimizer: Whose settings, learning rate and count of steps hold.
+        optimizer: The original. The copies use its settings, learning rate and count of steps.
     """
 
     def __init__(self, optimizer: Any) -> None:
@@ -23,12 +23,12 @@ class KerasCopies:
         self._copies: dict[int, Any] = {}
 
     def rows_of(self, table: ShardedTable) -> GatheredRows:
-        """Returns the variables of one table, made when it is first asked for."""
+        """Returns the variables of one table, made at the first call."""
         gathered: GatheredRows = self._copy_for(table).gathered
         return gathered
 
     def begin(self) -> None:
-        """Does nothing: the copies keep no state of a step."""
+        """Does nothing, because the copies keep no state of a step."""
 
     def update(self, table: ShardedTable, gradient: tf.Tensor) -> None:
         """Changes the gathered rows and slots of a table by their gradient, [n, dim]."""
@@ -37,10 +37,10 @@ class KerasCopies:
         copy._backend_update_step([gradient], [copy.gathered.rows], rate)
 
     def end(self, done: list[Any]) -> None:
-        """Does nothing: the original counts the step."""
+        """Does nothing, because the original counts the step."""
 
     def shared_variables(self, table: ShardedTable) -> list[Any]:
-        """Returns the state of a table's copy that belongs to no row."""
+        """Returns the variables of a table's copy that are not kept per row."""
         copy = self._copy_for(table)
         of_keras = [each for each in vars(copy).values() if isinstance(each, keras.Variable)]
         counted = (copy._iterations, copy._learning_rate)
@@ -64,36 +64,36 @@ def _copy_of(optimizer: Any, table: ShardedTable) -> Any:
 
 
 class _OverRows:
-    """What makes a copy of an optimizer work on rows: mixed in before the optimizer's class."""
+    """A mixin that lets a copy of an optimizer update rows; listed before the optimizer's class."""
 
     def start(self, original: Any, table: ShardedTable) -> None:
         """Makes the slots.
 
         Args:
-            original: Which counts the steps.
-            table: Whose rows are updated.
+            original: The copied optimizer, which counts the steps.
+            table: The table whose rows the copy updates.
         """
         self.original = original
         self.gathered = GatheredRows(table)
-        # As Keras's own variables have one: by it Muon tells embeddings, which it leaves to AdamW.
+        # Keras's Muon looks for "embedding" in a variable's path and updates such by AdamW.
         self.gathered.rows.path = f"{table.name}/embeddings"
         self.shared_variables: list[Any] = []
         self.build([self.gathered.rows])  # type: ignore[attr-defined]
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # Not tracked: what lasts of it is in the table, or tracked by the original.
+        # No tracking: slots are saved with the table, and the original tracks the other state.
         object.__setattr__(self, name, value)
 
     @property
     def iterations(self) -> Any:
-        """Steps done, by the original."""
+        """The number of steps that the original has done."""
         original = self.__dict__.get("original")
         return self.__dict__["_iterations"] if original is None else original.iterations
 
     def add_variable_from_reference(
         self, reference_variable: Any, name: str = "slot", initializer: Any = "zeros"
     ) -> Any:
-        """Makes a slot of the shape of a variable."""
+        """Makes a slot with the shape of a variable."""
         shape = tuple(reference_variable.shape)
         return self.add_variable(shape, initializer, reference_variable.dtype, name=name)
 
@@ -106,7 +106,7 @@ class _OverRows:
         layout: Any = None,
         name: str | None = None,
     ) -> Any:
-        """Makes a slot in each row, or, of a shape without the rows, one for all of them."""
+        """Makes a slot per row. If the shape has no axis for rows, makes one variable for all."""
         shape = tuple(shape)
         if not shape or shape[0] is not None:
             variable = super().add_variable(  # type: ignore[misc]

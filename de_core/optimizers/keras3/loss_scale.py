@@ -20,8 +20,7 @@ from de_core.tables.sharded import ShardedTable
 class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
     """A `keras.optimizers.LossScaleOptimizer` that keeps the gradients of tables sparse.
 
-    A step with a gradient that is not finite is left out, for tables and variables alike, and
-    halves the scale.
+    If a gradient is not finite, the step changes no table and no variable, and halves the scale.
 
     Args:
         inner_optimizer: An optimizer that `de.DynamicEmbeddingOptimizer` returned.
@@ -30,7 +29,7 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
         name: Name of the optimizer.
 
     Raises:
-        TypeError: `inner_optimizer` is no optimizer of tables.
+        TypeError: `inner_optimizer` is not an optimizer of tables.
 
     Example:
     >>> import keras
@@ -57,7 +56,7 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
         super().__init__(inner_optimizer, initial_scale, dynamic_growth_steps, name=name)
 
     def build(self, var_list: Iterable[Any]) -> None:
-        """Makes the state, and that of the wrapped optimizer.
+        """Makes the state of this optimizer and of the wrapped one.
 
         Args:
             var_list: All trainable variables, anchors and `de.Variable`s included.
@@ -70,8 +69,8 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
         """Does one step, unless a gradient is not finite.
 
         Args:
-            grads: Gradients of the scaled loss, one per variable; None where there is none.
-            trainable_variables: The variables; None for those it was built with.
+            grads: Gradients of the scaled loss, one per variable; None for a variable without one.
+            trainable_variables: The variables; None for those that the optimizer was built with.
         """
         if trainable_variables is None:
             trainable_variables = self._trainable_variables
@@ -99,7 +98,7 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
         tf.cond(self.check_finite(gradients), update, skip)
 
     def check_finite(self, grads: Iterable[Any]) -> tf.Tensor:
-        """Returns whether no gradient holds a NaN or an infinity, a bool scalar.
+        """Returns a bool scalar: true if no gradient holds a NaN or an infinity.
 
         Args:
             grads: Gradients, some of which may be None.
@@ -107,7 +106,7 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
         return clipping.is_finite([each for each in grads if each is not None])
 
     def load_own_variables(self, store: Any) -> None:
-        """Reads back what `save_own_variables` wrote into a Keras file."""
+        """Reads the state that `save_own_variables` wrote into a Keras file."""
         values = self.inner_optimizer.numbered_values(store, self.variables)
         super().load_own_variables(values)
 

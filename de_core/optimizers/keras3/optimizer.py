@@ -25,7 +25,7 @@ from de_core.tables.sharded import ShardedTable
 
 
 class Native:
-    """Where the classes of `rules.RULES` are looked up: Keras's and this library's own."""
+    """The namespace in which `rules.rule_of` finds this library's own optimizer classes."""
 
     RowwiseAdagrad = RowwiseAdagrad
 
@@ -34,16 +34,16 @@ class Native:
 class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
     """A Keras optimizer that also trains dynamic tables; `DynamicEmbeddingOptimizer` makes it.
 
-    Gradients of ordinary variables go to the wrapped optimizer. Those of tables are applied inside
-    the table. Learning rate and schedules, clipping, weight decay, moving averages, gradient
-    accumulation and the loss scale of the wrapped optimizer hold for both.
+    The wrapped optimizer updates ordinary variables. A table applies its own gradient. Learning
+    rate and schedules, clipping, weight decay, moving averages, gradient accumulation and the loss
+    scale of the wrapped optimizer hold for both.
 
     Args:
         optimizer: The optimizer to wrap, built or not.
         bp_v2: See `DynamicEmbeddingOptimizer`.
         synchronous: False.
         reject_nonfinite: See `DynamicEmbeddingOptimizer`.
-        name: Of the optimizer.
+        name: Name of the optimizer.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         self._u_product = self.add_variable((), "ones", "float32", name="u_product")
 
     def build(self, variables: Sequence[Any]) -> None:
-        """Makes the wrapped optimizer's slots of the ordinary variables.
+        """Makes the wrapped optimizer's slots for ordinary variables.
 
         Args:
             variables: All trainable variables, anchors included.
 
         Raises:
-            RuntimeError: It was made in eager mode, and a graph of TensorFlow 1 is being built.
+            RuntimeError: The optimizer was made eagerly, and is used in a TensorFlow 1 graph.
         """
         self._require_own_mode()
         if self.built:
@@ -94,8 +94,8 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
     def _add_table(self, table: ShardedTable) -> None:
         if self._accumulation is not None and table not in self._tables:
             raise ValueError(
-                "An optimizer that accumulates gradients must be built with all tables: pass them "
-                f"all to `build`, or to the first step. Received: {table.name!r} in a later one."
+                "An optimizer that accumulates gradients must be built with all tables. Received: "
+                f"{table.name!r} in a later step. Pass all tables to `build` or to the first step."
             )
         is_new = table not in self._tables
         super()._add_table(table)
@@ -108,14 +108,14 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         """Does one step.
 
         Args:
-            grads: One a variable; None where there is none.
-            trainable_variables: What they belong to; None for those the optimizer was built with.
+            grads: One gradient per variable; None for a variable without one.
+            trainable_variables: The variables; None for those that the optimizer was built with.
 
         Raises:
-            TypeError: A table's values are no floating-point numbers.
-            ValueError: There is no gradient at all.
+            TypeError: A table's values are not floating-point numbers.
+            ValueError: No variable has a gradient.
             tf.errors.InvalidArgumentError: With `reject_nonfinite`, a gradient has a NaN or an
-                infinity. Nothing is changed then, but `rejected_steps`.
+                infinity. The step then changes only `rejected_steps`.
         """
         inner = self._wrapped()
         given = self._trainable_variables if trainable_variables is None else trainable_variables
@@ -136,7 +136,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
             done, dense = self._update(inner, targets)
             if overwrite is not None:
                 self._take_averages_after(done, overwrite)
-            # A table that refuses its gradient stops the step before the rest.
+            # If a table refuses its gradient, the step stops before it changes other variables.
             with tf.control_dependencies(done):
                 self._apply_to_others(inner, dense)
 
@@ -157,7 +157,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         return self.__dict__["inner_optimizer"]
 
     def _prepare(self, inner: Any, targets: Targets, variables: list[Any]) -> None:
-        """Checks what a step is given, and makes what the first step needs."""
+        """Checks the inputs of a step. At the first step, also builds the optimizer."""
         if not targets.trained:
             targets.require_one()
         if not self.built:
@@ -181,7 +181,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         replicas.check_step(table, **settings)
 
     def _update(self, inner: Any, targets: Targets) -> tuple[list[Any], list[tuple[Any, Any]]]:
-        """Updates the tables; returns what the rest waits for, and the gradients for the rest."""
+        """Updates the tables; returns its operations, and the gradients of ordinary variables."""
         if self._accumulation is not None:
             steps = inner.gradient_accumulation_steps
             due = tf.equal((inner.variables[0] + 1) % steps, 0)
@@ -235,10 +235,10 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         return [inner.learning_rate, *self._rule.settings(inner, moment)]
 
     def _apply_to_others(self, inner: Any, dense: list[tuple[Any, Any]]) -> None:
-        """Lets the wrapped optimizer do its part, and count the step."""
+        """Lets the wrapped optimizer update ordinary variables and count the step."""
         pairs = [(gradient, variable) for gradient, variable in dense if gradient is not None]
         if not pairs:
-            inner.variables[0].assign_add(1)  # the count of its calls
+            inner.variables[0].assign_add(1)  # Keras's private count of calls of `apply`
             return
         gradients, variables = zip(*pairs, strict=True)
         factor = inner.loss_scale_factor
@@ -251,18 +251,18 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         """The wrapped optimizer.
 
         Raises:
-            NotImplementedError: `keras.callbacks.SwapEMAWeights` asks for it, which would swap the
-                averages of ordinary variables and not those of rows.
+            NotImplementedError: `keras.callbacks.SwapEMAWeights` is the caller. It would swap the
+                averages of ordinary variables but not those of rows.
         """
         own = vars(self)
         if "inner_optimizer" not in own:
-            raise AttributeError("inner_optimizer")  # in Keras's own constructor
+            raise AttributeError("inner_optimizer")  # Keras's constructor looks for it.
         if own.get("_tables") and call_stack.is_called_by(SWAPPER_OF_AVERAGES):
             raise NotImplementedError(
-                "keras.callbacks.SwapEMAWeights must not be used with dynamic tables, whose "
-                "averages it does not know. Set `ema_overwrite_frequency`, or evaluate after "
-                "`fit`, which ends with the averages in the model. Received: the tables "
-                f"{[table.name for table in self._tables]}."
+                "keras.callbacks.SwapEMAWeights must not be used with dynamic tables, because it "
+                "cannot swap the averages of rows. Received: tables="
+                f"{[table.name for table in self._tables]}. Set `ema_overwrite_frequency`, or "
+                "evaluate after `fit`, which leaves the averages in the model."
             )
         return own["inner_optimizer"]
 
@@ -276,40 +276,40 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
 
     @property
     def rejected_steps(self) -> Any:
-        """Steps that `reject_nonfinite` refused, an int64 variable."""
+        """The number of steps that `reject_nonfinite` refused, an int64 variable."""
         return self._rejected
 
     @property
     def variables(self) -> list[Any]:
-        """The state that is saved with a model: its own and the wrapped optimizer's."""
+        """The state that is saved with a model: this optimizer's and the wrapped optimizer's."""
         return [*_distinct(self._variables), *self.inner_optimizer.variables]
 
     @property
     def iterations(self) -> Any:
-        """Steps done."""
+        """The number of steps done."""
         return self.inner_optimizer.iterations
 
     @property
     def loss_scale_factor(self) -> float | None:
-        """That of the wrapped optimizer."""
+        """The wrapped optimizer's loss scale factor."""
         inner = getattr(self, "inner_optimizer", None)
         return None if inner is None else inner.loss_scale_factor
 
     @loss_scale_factor.setter
     def loss_scale_factor(self, factor: float | None) -> None:
         inner = getattr(self, "inner_optimizer", None)
-        if inner is not None:  # it is None in Keras's own constructor
+        if inner is not None:  # None inside Keras's constructor
             inner.loss_scale_factor = factor
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Sets an attribute; refuses to be wrapped by Keras's own LossScaleOptimizer.
+        """Sets an attribute, unless Keras's LossScaleOptimizer is wrapping this optimizer.
 
-        That sets `loss_scale_factor` of the optimizer that it wraps to None, as a MultiOptimizer
-        does. It divides the gradient of no variable with `overwrite_with_gradient` by the scale:
-        rows would move 2**15 times too far.
+        Keras's class does not unscale gradients of variables with `overwrite_with_gradient`, so
+        rows would move 2**15 times too far. Its constructor, like that of a MultiOptimizer, sets
+        the wrapped optimizer's `loss_scale_factor` to None. This method detects it there.
 
         Raises:
-            TypeError: A `keras.optimizers.LossScaleOptimizer` is being made around this one.
+            TypeError: The constructor of a `keras.optimizers.LossScaleOptimizer` is the caller.
         """
         is_made = "inner_optimizer" in self.__dict__
         if name == "loss_scale_factor" and value is None and is_made and not self.is_loss_scaled:
@@ -317,30 +317,30 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         super().__setattr__(name, value)
 
     def scale_loss(self, loss: Any) -> Any:
-        """Returns the loss scaled as the wrapped optimizer asks for."""
+        """Returns the loss times the wrapped optimizer's loss scale factor."""
         return self.inner_optimizer.scale_loss(loss)
 
     def save_own_variables(self, store: Any) -> None:
-        """Writes the state into a Keras file, gradients that wait included."""
+        """Writes the state into a Keras file, including accumulated gradients."""
         super().save_own_variables(store)
         if self._accumulation is not None:
             self._accumulation.save(store)
 
     def load_own_variables(self, store: Any) -> None:
-        """Reads back what `save_own_variables` wrote."""
+        """Reads the state that `save_own_variables` wrote."""
         names = list(store.keys())
         super().load_own_variables(self.numbered_values(store, self.variables))
         if self._accumulation is not None and "waiting_0" in names:
             self._accumulation.load(store)
 
     def numbered_values(self, store: Any, variables: list[Any]) -> dict[str, Any]:
-        """Returns the values that a Keras file holds of variables, by their numbers.
+        """Returns the values of variables in a Keras file, by the variables' numbers.
 
-        Older files hold the number of the slots' owner twice. Its second value is left out.
+        Older files hold `slots_id` twice. The second value is left out.
 
         Args:
             store: The file, or a dict.
-            variables: The optimizer's, or those of a loss scale around it.
+            variables: The variables of this optimizer, or of a LossScaleOptimizer around it.
         """
         values = [store[name] for name in sorted(filter(str.isdigit, store.keys()), key=int)]
         if len(values) == len(variables) + 1:
@@ -348,7 +348,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         return {str(number): value for number, value in enumerate(values)}
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what `from_config` makes an equal optimizer of."""
+        """Returns the configuration from which `from_config` makes an equal optimizer."""
         return {
             "name": self.name,
             "optimizer": keras.saving.serialize_keras_object(self.inner_optimizer),
@@ -361,11 +361,11 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
     def from_config(
         cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None
     ) -> KerasOptimizer:
-        """Makes an optimizer of `get_config`'s result.
+        """Makes an optimizer from the result of `get_config`.
 
         Args:
-            config: Changed neither here nor later.
-            custom_objects: Names of the wrapped optimizer's classes that are not registered.
+            config: The configuration. This method does not change it.
+            custom_objects: The wrapped optimizer's unregistered classes, by name.
         """
         inner = keras.saving.deserialize_keras_object(
             config["optimizer"], custom_objects=custom_objects

@@ -1,4 +1,4 @@
-"""Adagrad with one accumulator a row: most of Adagrad's effect for a fraction of its memory."""
+"""Adagrad with one accumulator per row: nearly as good as Adagrad with far less memory."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import keras
 class RowwiseAdagrad(keras.optimizers.Optimizer):
     """Adagrad whose accumulator sums the mean square of each row's gradient.
 
-    The rule is that of row-wise Adagrad in FBGEMM's table-batched embeddings: with g the gradient
-    of a row, `accumulator += mean(g ** 2)`, then
-    `row -= learning_rate * g / (sqrt(accumulator) + epsilon)`. In a dynamic table it runs inside
-    the table and one number a row is kept. A row of an ordinary variable is what its last axis
-    spans.
+    FBGEMM's table-batched embeddings have the same rule. With g the gradient of a row:
+    `accumulator += mean(g ** 2)`, then
+    `row -= learning_rate * g / (sqrt(accumulator) + epsilon)`. A dynamic table runs the rule
+    inside the table and keeps one accumulator per row, a float32 or float64. In an ordinary
+    variable, the last axis spans a row.
 
     Args:
         learning_rate: A float or a schedule.
-        initial_accumulator_value: What each accumulator begins as.
-        epsilon: Keeps the denominator from zero.
-        **settings: Those of every Keras optimizer, such as `clipnorm`.
+        initial_accumulator_value: The initial value of each accumulator.
+        epsilon: A small number that keeps the denominator above zero.
+        **settings: The settings that every Keras optimizer takes, such as `clipnorm`.
 
     Raises:
-        ValueError: A setting that Keras does not know.
+        ValueError: Keras does not know a setting.
 
     Example:
     >>> import tensorflow as tf
@@ -52,7 +52,7 @@ class RowwiseAdagrad(keras.optimizers.Optimizer):
         """Makes the accumulators of ordinary variables.
 
         Args:
-            variables: Those that will be trained.
+            variables: The variables to train.
         """
         if self.built:
             return
@@ -72,9 +72,9 @@ class RowwiseAdagrad(keras.optimizers.Optimizer):
         """Updates one ordinary variable.
 
         Args:
-            gradient: Of the variable's shape.
-            variable: To be updated.
-            learning_rate: Of this step.
+            gradient: The gradient, in the variable's shape.
+            variable: The variable to update.
+            learning_rate: The learning rate of this step.
         """
         ops = keras.ops
         rate = ops.cast(learning_rate, variable.dtype)
@@ -85,7 +85,7 @@ class RowwiseAdagrad(keras.optimizers.Optimizer):
         self.assign_sub(variable, rate * gradient / (ops.sqrt(accumulator) + self.epsilon))
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what `from_config` makes an equal optimizer of."""
+        """Returns the configuration from which `from_config` makes an equal optimizer."""
         return {
             **super().get_config(),
             "initial_accumulator_value": self.initial_accumulator_value,

@@ -1,7 +1,7 @@
-"""Which Keras optimizers run inside the tables, and with which hyperparameters.
+"""The Keras optimizers that run inside the tables, and their hyperparameters.
 
-A rule is the `update_step` of a class of `keras.optimizers` (or of `tf_keras.optimizers`, whose
-formulae are the same), done by the engine for the touched rows only.
+A rule is the engine's version of an optimizer's `update_step`, run on the touched rows only. The
+formulas of `keras.optimizers` and `tf_keras.optimizers` are the same.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from de_core.optimizers.plan import power
 
 
 class Moment(NamedTuple):
-    """What of an optimizer's state a rule needs to know.
+    """The state of an optimizer at one step, as far as a rule needs it.
 
     Attributes:
-        step: The number of this update, counted from 1.
-        learning_rate: Of this step.
-        u_product: Nadam's u_1 * … * u_step, else None.
-        dtype: That rows are computed in.
+        step: The number of this step, counted from 1.
+        learning_rate: The learning rate of this step.
+        u_product: For Nadam, u_1 * … * u_step; otherwise None.
+        dtype: The dtype in which the engine computes rows.
     """
 
     step: tf.Tensor
@@ -34,8 +34,8 @@ class Rule(NamedTuple):
     """One native update rule.
 
     Attributes:
-        name: The engine's name for it, given an optimizer.
-        settings: The hyperparameters after the learning rate.
+        name: Returns the engine's name of the rule for an optimizer.
+        settings: Returns the hyperparameters after the learning rate.
     """
 
     name: Callable[[Any], str]
@@ -55,7 +55,7 @@ def _betas(optimizer: Any) -> list[Any]:
 
 
 def _powers(optimizer: Any, moment: Moment) -> list[tf.Tensor]:
-    # In the rows' dtype, as Keras takes them: in float32 1 - 0.999^t differs from the real number.
+    # Keras computes powers in the variable's dtype. In float32, 1 - 0.999^t is visibly rounded.
     return [power(beta, moment.step, moment.dtype) for beta in (optimizer.beta_1, optimizer.beta_2)]
 
 
@@ -65,7 +65,7 @@ def _rmsprop(optimizer: Any, _: Moment) -> list[Any]:
 
 
 def nadam_u(optimizer: Any, step: Any, dtype: tf.DType) -> tf.Tensor:
-    """Returns Nadam's momentum of a step."""
+    """Returns u_step, Nadam's momentum at a step."""
     return tf.cast(optimizer.beta_1, dtype) * (1.0 - 0.5 * power(0.96, step, dtype))
 
 
@@ -94,7 +94,7 @@ def _adagrad(optimizer: Any, _: Moment) -> list[Any]:
     return [optimizer.epsilon, optimizer.initial_accumulator_value]
 
 
-#: By the name of the class in `keras.optimizers` and `tf_keras.optimizers`.
+#: The rules by the name of the class in `keras.optimizers` and `tf_keras.optimizers`.
 RULES = {
     "SGD": Rule(lambda optimizer: "momentum" if optimizer.momentum else "sgd", _sgd),
     "Adagrad": Rule(lambda _: "adagrad", _adagrad),
@@ -120,11 +120,11 @@ RULES = {
 def rule_of(optimizer: Any, *namespaces: Any) -> Rule | None:
     """Returns the native rule of an optimizer, or None if it has none.
 
-    A subclass has the rule of its base as long as it does not change the formula.
+    A subclass has the rule of its base class unless it overrides `update_step`.
 
     Args:
-        optimizer: Of Keras 3 or tf_keras.
-        *namespaces: Where the classes lie, such as `keras.optimizers`.
+        optimizer: An optimizer of Keras 3 or tf_keras.
+        *namespaces: The modules with the known classes, such as `keras.optimizers`.
     """
     for name, rule in RULES.items():
         for namespace in namespaces:

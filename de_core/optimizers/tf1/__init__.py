@@ -1,1 +1,1 @@
-"""Optimizers of TensorFlow 1 over tables."""
+"""TensorFlow 1 optimizers that train tables."""

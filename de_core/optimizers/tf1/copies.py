@@ -1,4 +1,4 @@
-"""A copy of an optimizer of TensorFlow 1 that runs over the gathered rows of tables."""
+"""A copy of a TensorFlow 1 optimizer that updates gathered rows of tables."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _Optimizer = tf.compat.v1.train.Optimizer
 
 
 class Tf1Copies:
-    """One copy of an optimizer for the rows of all tables, which share its state of no row.
+    """One copy of an optimizer for all tables. Tables share the state that is not kept per row.
 
     Args:
-        optimizer: The original.
+        optimizer: The original optimizer.
     """
 
     def __init__(self, optimizer: Any) -> None:
@@ -25,7 +25,7 @@ class Tf1Copies:
         self._name = optimizer.get_name()
 
     def rows_of(self, table: ShardedTable) -> GatheredRows:
-        """Returns the variables of one table, made when it is first asked for."""
+        """Returns the variables of one table, made at the first call."""
         known: dict[int, GatheredRows] = self._copy.rows
         if id(table) not in known:
             with tf.init_scope(), tf.name_scope(f"{self._name}_rows/"):
@@ -53,22 +53,22 @@ class Tf1Copies:
         return copy._resource_apply_dense(gradient, rows)
 
     def end(self, done: list[Any]) -> Any:
-        """Does what the optimizer does after all updates, such as to count."""
+        """Runs the optimizer's `_finish`, which for example counts steps, after all updates."""
         return self._copy._finish(done, f"{self._name}_finish")
 
     @property
     def variables(self) -> list[Any]:
-        """State of the copy that belongs to no row."""
+        """The copy's variables that are not kept per row."""
         return list(self._copy.state.values())
 
 
 class _OverRows(ChangedCopy):
-    """The part of an optimizer that makes its slots."""
+    """A mixin that lets a copy of an optimizer make slots per row."""
 
     rows: dict[int, GatheredRows]
     places: dict[int, GatheredRows]
     state: dict[str, Any]
-    templates: list[tf.Variable]  # whose ids are keys, so that they must live
+    templates: list[tf.Variable]  # Kept alive, because `places` has their ids as keys.
 
     def get_slot(self, var: Any, name: str) -> Any:
         """Returns the slot of some rows, or None."""

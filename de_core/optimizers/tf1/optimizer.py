@@ -16,7 +16,7 @@ from de_core.optimizers.tf1 import rules
 from de_core.optimizers.tf1.copies import Tf1Copies
 from de_core.tables.sharded import ShardedTable
 
-# Collection of the names by which optimizers of a graph keep their slots.
+# The graph collection with the names under which the graph's optimizers keep their slots.
 _OWNERS = "dynamic_embedding_slot_owners"
 _eager_owners: list[str] = []
 
@@ -24,17 +24,18 @@ _eager_owners: list[str] = []
 class Tf1Optimizer(tf.compat.v1.train.Optimizer):
     """A `tf.compat.v1.train.Optimizer` that also trains dynamic tables.
 
-    `DynamicEmbeddingOptimizer` makes it. `compute_gradients`, `apply_gradients` and `minimize` work
-    as those of the wrapped optimizer, which gets the gradients of ordinary variables.
+    `DynamicEmbeddingOptimizer` makes it. `compute_gradients`, `apply_gradients` and `minimize` take
+    the arguments of the wrapped optimizer. The wrapped optimizer updates ordinary variables.
 
     Args:
         optimizer: The optimizer to wrap.
         bp_v2: See `DynamicEmbeddingOptimizer`.
         reject_nonfinite: See `DynamicEmbeddingOptimizer`.
-        name: Of the optimizer; the slots in the tables go by it.
+        name: Name of the optimizer, under which the tables keep its slots.
 
     Raises:
-        NotImplementedError: It has no rule inside the tables, and no formula for dense gradients.
+        NotImplementedError: `optimizer` has no rule inside the tables, and no formula for dense
+            gradients.
     """
 
     def __init__(
@@ -57,17 +58,17 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
         self._count: tf.Variable | None = None
         self._rejected: tf.Variable | None = None
         scope = self.get_name().replace("/", "_")
-        # Of a second optimizer of the same name the slots are others.
+        # Two optimizers with one name must not share slots.
         self._owner = _unique(scope)
 
     def compute_gradients(self, loss: Any, var_list: Any = None, **options: Any) -> Any:
-        """Returns pairs of a gradient and its variable, a table's being its anchor.
+        """Returns pairs of a gradient and its variable. The variable of a table is its anchor.
 
         Args:
-            loss: As `tf.compat.v1.train.Optimizer.compute_gradients` takes it.
+            loss: See `tf.compat.v1.train.Optimizer.compute_gradients`.
             var_list: Ordinary variables, anchors, `de.Variable`s and wrappers of lookups; None for
-                all trainable ones. Tables that are not trainable are left out.
-            **options: The rest of what that takes.
+                all trainable variables. Tables that are not trainable are left out.
+            **options: See `tf.compat.v1.train.Optimizer.compute_gradients`.
         """
         if var_list is not None:
             var_list = to_differentiate(var_list)
@@ -85,14 +86,14 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
         Args:
             grads_and_vars: Pairs of a gradient, or None, and its variable.
             global_step: A variable to increment after the step, or None.
-            name: Of the operation.
+            name: Name of the operation.
 
         Returns:
             The operation; None in eager mode.
 
         Raises:
-            TypeError: A table's values are no floating-point numbers.
-            ValueError: There is no gradient at all.
+            TypeError: A table's values are not floating-point numbers.
+            ValueError: No variable has a gradient.
         """
         targets = Targets.of_pairs(grads_and_vars)
         for gradient, table in targets.trained:
@@ -103,7 +104,7 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
         checks = targets.require_finite(self.rejected_steps) if self.reject_nonfinite else []
         with tf.control_dependencies(checks):
             done = self._apply_to_tables(targets) if self._tables else []
-        # A table that refuses its gradient stops the step before the rest.
+        # If a table refuses its gradient, the step stops before it changes other variables.
         with tf.control_dependencies(done):
             if dense:
                 return self.inner_optimizer.apply_gradients(dense, global_step, name)
@@ -125,7 +126,7 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
         return [each for each in done if each is not None]
 
     def _next_step(self) -> tf.Tensor:
-        """Returns the number of this step, counted from 1, having counted it."""
+        """Increments the count of steps and returns it: 1 at the first step."""
         if self._count is None:
             self._count = self._counter("de_steps")
         count = self._count.assign_add(1, read_value=True)
@@ -134,7 +135,7 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
 
     @property
     def rejected_steps(self) -> tf.Variable:
-        """Steps that `reject_nonfinite` refused, an int64 variable, made when it is needed."""
+        """The number of steps that `reject_nonfinite` refused, an int64 variable."""
         if self._rejected is None:
             self._rejected = self._counter("de_rejected_steps")
         return self._rejected
@@ -156,16 +157,17 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
         return self.inner_optimizer.get_slot(var, name)
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
-        """Refuses to be saved by `tf.train.Checkpoint`, which would leave state behind.
+        """Refuses to be saved by `tf.train.Checkpoint`, which would miss a part of the state.
 
         Raises:
-            NotImplementedError: It is asked for what a checkpoint shall hold.
+            NotImplementedError: `save_type` is "checkpoint".
         """
         if save_type == "checkpoint":
             raise NotImplementedError(
                 "An optimizer of TensorFlow 1 with tables must be saved by a "
-                "tf.compat.v1.train.Saver in a graph: for tf.train.Checkpoint take one of Keras. "
+                "tf.compat.v1.train.Saver in a graph. "
                 + received(optimizer=self.get_name())
+                + " Use a Keras optimizer to save with tf.train.Checkpoint."
             )
         return super()._trackable_children(save_type, **kwargs)
 
@@ -174,14 +176,14 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
         return list(self.inner_optimizer.get_slot_names())
 
     def variables(self) -> list[Any]:
-        """Returns the state that is no row's: the wrapped optimizer's and the count of steps."""
+        """Returns the variables not kept per row: the wrapped optimizer's and the counters."""
         own = [each for each in (self._count, self._rejected) if each is not None]
         shared = [] if self._copies is None else self._copies.variables
         return [*own, *shared, *self.inner_optimizer.variables()]
 
     @property
     def tables(self) -> list[ShardedTable]:
-        """The tables that it trained."""
+        """The tables that the optimizer has trained."""
         return list(self._tables)
 
     @property
@@ -190,7 +192,7 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
         return tf.constant(self._owner)
 
     def slots_in(self, table: ShardedTable) -> dict[str, int]:
-        """Returns the width of each slot of a table by its name, as the rule makes them."""
+        """Returns the widths of the slots that the rule makes in a table, by the slots' names."""
         if self._copies is not None:
             return {slot.name: slot.width for slot in self._copies.rows_of(table).slots}
         assert self._rule is not None
@@ -201,16 +203,17 @@ def _check_not_averaged(gradient: tf.IndexedSlices, table: ShardedTable) -> None
     symbolic = tf.is_symbolic_tensor(gradient.values)
     if symbolic and gradient.values.op.type == "SparseAccumulatorTakeGradient":
         raise NotImplementedError(
-            "TensorFlow's SyncReplicasOptimizer divides the gradient of a row by the number of "
-            "replicas that had it, not of all: use de.optimizers.SyncReplicasOptimizer instead. "
-            f"Received: a gradient that it joined, for table {table.name!r}."
+            "TensorFlow's SyncReplicasOptimizer must not train tables. It divides a row's gradient "
+            "by the number of replicas that have the row, not by the number of all replicas. "
+            f"Received: such a gradient for table {table.name!r}. "
+            "Instead, use de.optimizers.SyncReplicasOptimizer."
         )
 
 
 def _unique(name: str) -> str:
-    """Returns a name that no other optimizer of this graph, or of eager mode, keeps slots by."""
+    """Returns `name`, with a number if another optimizer of this graph or eager mode has it."""
     eager = tf.executing_eagerly()
-    # A MetaGraph takes the collection along: what it trains with is another optimizer, too.
+    # An imported MetaGraph adds its optimizers' names to the collection, possibly scoped.
     found = _eager_owners if eager else tf.compat.v1.get_collection_ref(_OWNERS)
     taken = {tf.compat.as_str(each).rpartition("/")[2] for each in found}
     unique, number = name, 0

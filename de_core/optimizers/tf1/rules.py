@@ -1,7 +1,7 @@
-"""Which optimizers of TensorFlow 1 run inside the tables, and with which hyperparameters.
+"""The TensorFlow 1 optimizers that run inside the tables, and their hyperparameters.
 
-Formulae are those of TensorFlow's training ops. The settings of these classes have no public names:
-they are read where the classes keep them.
+The formulas are those of TensorFlow's training ops. These classes have no public attributes for
+their settings, so this module reads private ones.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class Rule(NamedTuple):
     """One native update rule.
 
     Attributes:
-        name: The engine's name for it, given an optimizer.
-        settings: The hyperparameters, given an optimizer, the number of this step counted from 1,
-            and the dtype that rows are computed in.
-        slots: Names of the slots, given an optimizer.
-        counts: Whether the number of the step matters.
+        name: Returns the engine's name of the rule for an optimizer.
+        settings: Returns the hyperparameters. Takes the optimizer, the number of this step counted
+            from 1, and the dtype in which rows are computed.
+        slots: Returns the names of the slots for an optimizer.
+        counts: True if the hyperparameters depend on the number of the step.
     """
 
     name: Callable[[Any], str]
@@ -56,7 +56,7 @@ def _adagrad_da(optimizer: Any, step: tf.Tensor, dtype: tf.DType) -> list[Any]:
     del step
     names = ("l1_regularization_strength", "l2_regularization_strength")
     rest = _settings("learning_rate", *names, "initial_gradient_squared_accumulator_value")
-    # It counts by the global step it was made with, which is incremented after it.
+    # AdagradDA counts by its global step, which is incremented after the update.
     return [*rest(optimizer, None, dtype), tf.cast(optimizer._global_step, tf.int64) + 1]
 
 
@@ -79,7 +79,7 @@ def _slots(*names: str) -> Callable[[Any], list[str]]:
 
 
 _L1_L2 = ("l1_regularization_strength", "l2_regularization_strength")
-#: By the name of the class in `tf.compat.v1.train`, without "Optimizer".
+#: The rules by the name of the class in `tf.compat.v1.train`, without "Optimizer".
 RULES = {
     "GradientDescent": Rule(_named("sgd"), _settings("learning_rate"), _slots()),
     "Momentum": Rule(
@@ -129,17 +129,17 @@ RULES = {
 }
 
 
-# What a subclass changes the formula by.
+# A subclass that overrides one of these methods has another formula.
 _FORMULA = ("_resource_apply_dense", "_prepare", "_finish")
 
 
 def rule_of(optimizer: Any) -> Rule | None:
     """Returns the native rule of an optimizer of TensorFlow 1, or None if it has none.
 
-    A subclass has the rule of its base as long as it does not change the formula.
+    A subclass has the rule of its base class unless it overrides a method in `_FORMULA`.
 
     Raises:
-        NotImplementedError: It has no formula for dense gradients.
+        NotImplementedError: The optimizer has no formula for dense gradients.
     """
     for name, rule in RULES.items():
         known = getattr(tf.compat.v1.train, f"{name}Optimizer")

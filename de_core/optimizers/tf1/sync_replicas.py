@@ -14,26 +14,27 @@ from de_core.optimizers.tf1.optimizer import Tf1Optimizer
 
 
 class SyncReplicasOptimizer(tf.compat.v1.train.SyncReplicasOptimizer):
-    """A `tf.compat.v1.train.SyncReplicasOptimizer` that gives a row the mean over all replicas.
+    """A `tf.compat.v1.train.SyncReplicasOptimizer` that averages rows' gradients over all replicas.
 
-    That of TensorFlow divides the gradient of each row by the number of replicas that had the row,
-    so a rare id learns as from a small batch. Here it is divided by the number of all, as that of a
-    dense variable is: N workers give the numbers of one worker with the N-fold batch.
+    TensorFlow's class divides the gradient of a row by the number of replicas that have the row, so
+    a rare id learns as if from a small batch. This class divides by the number of all replicas, as
+    for a dense variable. N workers then give the numbers of one worker with an N-fold batch.
 
-    Hooks are those of TensorFlow's class; no replica runs ahead, which there is the default.
+    The hooks are those of TensorFlow's class. By default no replica runs ahead; in TensorFlow's
+    class, replicas do.
 
     Args:
-        opt: What `de.DynamicEmbeddingOptimizer` made of a TensorFlow 1 optimizer.
-        replicas_to_aggregate: Replicas whose gradients make a step.
+        opt: A TensorFlow 1 optimizer that `de.DynamicEmbeddingOptimizer` wrapped.
+        replicas_to_aggregate: The number of replicas whose gradients make one step.
         total_num_replicas: The same number, or None.
-        variable_averages: See TensorFlow's class, as for all further arguments.
-        variables_to_average: See there.
-        use_locking: See there.
-        name: Of the optimizer.
+        variable_averages: See TensorFlow's class.
+        variables_to_average: See TensorFlow's class.
+        use_locking: See TensorFlow's class.
+        name: Name of the optimizer.
 
     Raises:
         TypeError: `opt` is another optimizer.
-        NotImplementedError: There shall be spare replicas.
+        NotImplementedError: `total_num_replicas` is not `replicas_to_aggregate`.
 
     Example:
     >>> import de_core as de
@@ -79,8 +80,9 @@ class SyncReplicasOptimizer(tf.compat.v1.train.SyncReplicasOptimizer):
         """Returns the op that lets replicas run ahead of the first step.
 
         Args:
-            num_tokens: By how many runs in all; -1 for none. With some, a fast replica takes part
-                in a step twice and a slow one not at all.
+            num_tokens: The number of runs, over all replicas, that may start ahead; -1 for none.
+                If it is positive, a fast replica may take part in a step twice and a slow one not
+                at all.
         """
         return super().get_init_tokens_op(max(num_tokens, 0))
 
@@ -90,19 +92,19 @@ class SyncReplicasOptimizer(tf.compat.v1.train.SyncReplicasOptimizer):
         global_step: Any = None,
         name: str | None = None,
     ) -> Any:
-        """Adds this replica's gradients to those of the others, and waits for the step.
+        """Adds this replica's gradients to those of the other replicas, and waits for the step.
 
         Args:
-            grads_and_vars: What the optimizer inside takes, as is `name`.
+            grads_and_vars: Pairs of a gradient, or None, and its variable.
             global_step: The variable that counts steps.
-            name: See there.
+            name: Name of the operation.
 
         Returns:
-            What the step is done with, an op.
+            The operation that does the step.
 
         Raises:
             TypeError: The ids of a table are strings.
-            ValueError: There is no gradient at all, or no `global_step`.
+            ValueError: No variable has a gradient, or `global_step` is None.
         """
         pairs = list(grads_and_vars)
         targets = Targets.of_pairs(pairs)
@@ -110,10 +112,10 @@ class SyncReplicasOptimizer(tf.compat.v1.train.SyncReplicasOptimizer):
         for gradient, table in targets.trained:
             if gradient.indices.dtype == tf.string:
                 raise TypeError(
-                    "The ids of tables that replicas train together must be integers: hash them. "
-                    f"Received: table={table.name!r} of string ids."
+                    "The ids of tables that replicas train together must be integers. "
+                    f"Received: table={table.name!r} with string ids. Hash the ids."
                 )
-        # TensorFlow's class hands its optimizer all variables, those without a gradient too.
+        # TensorFlow's class passes all variables on, including those without a gradient.
         others = [(None if id(each) in own else each, variable) for each, variable in pairs]
         joining: _Joining = self._opt
         joining.of_tables = [(each, variable) for each, variable in pairs if id(each) in own]
@@ -122,12 +124,12 @@ class SyncReplicasOptimizer(tf.compat.v1.train.SyncReplicasOptimizer):
 
 
 class _Joining:
-    """Stands for the optimizer, and joins the gradients of tables as it is asked for the update.
+    """Wraps the optimizer and joins the replicas' gradients of tables before each update.
 
     Args:
-        optimizer: The optimizer.
-        sync: Whom it works for; it has made what tells the step by then.
-        replicas: Their number.
+        optimizer: The wrapped optimizer.
+        sync: The SyncReplicasOptimizer. Its `_local_step` exists when it calls `apply_gradients`.
+        replicas: The number of replicas.
     """
 
     def __init__(self, optimizer: Tf1Optimizer, sync: Any, replicas: int) -> None:
@@ -138,7 +140,7 @@ class _Joining:
         self.added: list[tf.Operation] = []
 
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any) -> Any:
-        """Updates everything by the means over all replicas."""
+        """Updates tables and variables by the mean gradients of all replicas."""
         joined = {id(variable): self._mean(each, variable) for each, variable in self.of_tables}
         pairs = [(joined.get(id(variable), each), variable) for each, variable in grads_and_vars]
         return self._optimizer.apply_gradients(pairs, global_step)
@@ -151,7 +153,7 @@ class _Joining:
                 shared_name=f"{variable.name}/grad_sum",
                 reduction_type="SUM",
             )
-            # It joins slices as one merges lists that are in order.
+            # The accumulator merges slices of sorted, distinct ids.
             gradient = clipping.summed(gradient)
             ids = tf.cast(gradient.indices, tf.int64)
             order = tf.argsort(ids)
