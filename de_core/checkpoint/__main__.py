@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = result.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    inspect = commands.add_parser("inspect", help="describe files from their headers alone")
+    inspect = commands.add_parser("inspect", help="describe files, reading only their headers")
     verify = commands.add_parser("verify", help="check every byte of files")
     for command in (inspect, verify):
         command.add_argument("files", nargs="+", metavar="FILE", help="a file or a checkpoint")
@@ -164,7 +164,7 @@ def _number(key: str, path: str) -> int:
     try:
         return int(key)
     except ValueError:
-        raise ValueError(f"Keys of {path!r} are whole numbers. Received: --key {key!r}.") from None
+        raise ValueError(f"Keys of {path!r} must be integers. Received: --key {key!r}.") from None
 
 
 def _names(text: str, key: Any) -> bool:
@@ -206,7 +206,7 @@ def _diff(options: argparse.Namespace) -> int:
         print(f"{kind}: {counts[kind]:,}" + (f": {' '.join(keys)}{more}" if keys else more))
     print(f"same: {same:,}")
     if first.info["slots"] != second.info["slots"]:
-        print("optimizer slots: other ones, not compared")
+        print("optimizer slots: not compared, because the files have different slots")
     return 1 if any(counts.values()) else 0
 
 
@@ -223,7 +223,7 @@ def _one_file(path: str) -> str:
     files = list(_files([path]))
     if len(files) != 1:
         raise ValueError(
-            f"diff compares single files. Name one of the files of {path!r}. Received: {files}."
+            f"diff compares single files. Received: {path!r} with {files}. Name one of the files."
         )
     return files[0]
 

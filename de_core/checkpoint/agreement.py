@@ -24,8 +24,9 @@ def partners(tables: Iterable[ShardedTable]) -> Router:
     if spread and len(spread) < len(tables):
         alone = [table.name for table in tables if not table.router.is_spread]
         raise ValueError(
-            "Either all tables of a checkpoint must be divided among workers, or none: save them "
-            f"separately. {received(not_divided=alone, divided=[each.name for each in spread])}"
+            "Either all tables of a checkpoint must be divided among workers, or none. "
+            f"{received(not_divided=alone, divided=[each.name for each in spread])} "
+            "Save the two kinds separately."
         )
     return tables[0].router
 
@@ -65,7 +66,7 @@ def of_all(router: Router, work: Callable[[], Any]) -> list[Any]:
             raise tf.errors.AbortedError(
                 None,
                 None,
-                "A checkpoint needs the parts of all workers; nothing was replaced. "
+                "All workers must write their parts of a checkpoint. Nothing was replaced. "
                 f"Received: worker {number} failed with {each['error']}",
             )
     return [each["result"] for each in everyones]

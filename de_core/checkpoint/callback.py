@@ -18,7 +18,7 @@ class IncrementalCheckpoint(keras.callbacks.Callback):
     Args:
         directory: Directory of the checkpoints.
         save_freq: "epoch", or the number of batches between saves.
-        restore: Whether to restore the newest whole checkpoint, if any, when training begins.
+        restore: True to restore the newest whole checkpoint, if any, when training begins.
         **options: Arguments of the `Manager`.
 
     Raises:
@@ -65,7 +65,8 @@ class IncrementalCheckpoint(keras.callbacks.Callback):
         """
         if self._manager is None:
             raise RuntimeError(
-                "The manager is made when training begins: call fit first. Received: no training."
+                "Training must have begun, because it creates the manager. "
+                "Received: no training. Call fit first."
             )
         return self._manager
 
@@ -84,19 +85,19 @@ class IncrementalCheckpoint(keras.callbacks.Callback):
             self._manager.restore()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Saves, if it is time."""
+        """Saves after every `save_freq` batches."""
         del batch, logs
         self._batches += 1
         if self._save_freq != "epoch" and self._batches % int(self._save_freq) == 0:
             self.manager.save()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Saves, if it is time."""
+        """Saves if `save_freq` is "epoch"."""
         del epoch, logs
         if self._save_freq == "epoch":
             self.manager.save()
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Waits for work in the background."""
+        """Waits for compaction in the background."""
         del logs
         self.manager.wait()

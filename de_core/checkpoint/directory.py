@@ -23,7 +23,7 @@ class Directory:
     def __init__(self, path: str, name: str) -> None:
         self.path = path
         self._name = name
-        # For each prefix, the possible names of each file that the checkpoint needs.
+        # By prefix: for each file that the checkpoint needs, the file's possible names.
         self._needs: dict[str, list[tuple[str, ...]]] = {}
         tf.io.gfile.makedirs(path)
 
@@ -51,7 +51,7 @@ class Directory:
         paths.sync(self.path)
 
     def record(self, prefix: str, keep: int | None, in_use: set[str]) -> None:
-        """Makes a checkpoint the one that `tf.train.latest_checkpoint` returns.
+        """Records a checkpoint as the one that `tf.train.latest_checkpoint` returns.
 
         Then deletes the oldest checkpoints, and the files that no other checkpoint needs.
 
@@ -106,7 +106,7 @@ class Directory:
         return set(tf.io.gfile.listdir(self.path))
 
     def _begun(self, names: set[str]) -> list[str]:
-        """Returns the prefixes that have an index, complete or not."""
+        """Returns the prefixes of checkpoints with an index. Some may lack other files."""
         return [paths.join(self.path, f"{self._name}-{number}") for number in self._numbers(names)]
 
     def _needed(self, prefix: str) -> list[tuple[str, ...]] | None:
@@ -128,7 +128,7 @@ class Directory:
         return sorted(int(match[1]) for match in matches if match)
 
     def _snapshot_of(self, name: str) -> str | None:
-        """Returns a snapshot file's name, without the suffix of a temporary one, or None."""
+        """Returns a snapshot file's name without any temporary suffix; None for other files."""
         pattern = re.escape(self._name) + r"-\d+\.data-r[0-9a-z]{4}-of-[0-9a-z]{5}"
         match = re.fullmatch(rf"({pattern})(?:\.tmp-[0-9a-f]{{16}})?", name)
         return None if match is None else match[1]

@@ -24,7 +24,7 @@ from de_core.tables.sharded import ShardedTable
 _SUFFIX = ".de"
 # Suffix of a new file until all files of its save are complete.
 _NEW = ".new-"
-# A lock per first file's path: threads of this process save it one after another.
+# Locks by the path of a save's first file. Threads that save to the same path take turns.
 _SAVES: dict[str, threading.Lock] = {}
 
 
@@ -49,19 +49,19 @@ class FileSystem:
         buffer_size: int = 4194304,
         name: str | None = None,
     ) -> Any:
-        """Writes each table to a snapshot file, with values and optimizer slots.
+        """Writes each shard of the table to a snapshot file, with values and optimizer slots.
 
         A new file replaces an old one only when it is complete. A failed save keeps the old file.
 
         Args:
             dirpath: The directory, on any of TensorFlow's file systems.
-            proc_size: Number of processes that save into the directory, each its own rows.
+            proc_size: Number of processes that save into the directory. Each saves its own rows.
             proc_rank: This process's number, from 0.
-            file_name_list: A name for each table; None for `<name>_mht_<i>of<n>`.
+            file_name_list: One name per shard; None for `<name>_mht_<i>of<n>`.
             dirpath_env: Name of an environment variable that replaces `dirpath` if it is set.
-            append_to_file: Keep the files' rows and append the table's rows as another part.
-                Loading takes the later row of a key. Eager mode only.
-            buffer_size: Ignored: memory is always bounded.
+            append_to_file: True to keep the files' rows and append the table's rows as another
+                part. Loading takes the later row of a key. Eager mode only.
+            buffer_size: Ignored, because memory is always bounded.
             name: Ignored.
 
         Returns:
@@ -76,7 +76,7 @@ class FileSystem:
         _check_processes(proc_size, proc_rank, buffer_size)
         if proc_size == 1:
             self._table.router.require_whole(
-                "What `proc_size=1` writes", "Pass the number of workers, and `proc_rank`."
+                "A save with `proc_size=1`", "Pass the number of workers, and `proc_rank`."
             )
         folder = os.environ.get(dirpath_env) or os.fspath(dirpath)
         names = _file_names(self._table, file_name_list, proc_size, proc_rank)
@@ -84,8 +84,9 @@ class FileSystem:
         if not tf.executing_eagerly():
             if append_to_file:
                 raise ValueError(
-                    "`append_to_file` must be False in a graph; save in eager mode. "
+                    "`append_to_file` must be False in a graph. "
                     + received(append_to_file=append_to_file)
+                    + " Save in eager mode."
                 )
             return tf.group(*table_files.write(self._table, [path + _SUFFIX for path in targets]))
         tf.io.gfile.makedirs(folder)
@@ -113,7 +114,7 @@ class FileSystem:
         *,
         merge: bool = False,
     ) -> Any:
-        """Reads files that `save_to_file_system` wrote, from any number of tables and processes.
+        """Reads files that `save_to_file_system` wrote, for any number of shards and processes.
 
         A failed call changes nothing.
 
@@ -129,7 +130,7 @@ class FileSystem:
                 files have a row for a key, the file whose name sorts last wins.
             buffer_size: Ignored.
             name: Ignored.
-            merge: Whether to keep rows that are not in the files.
+            merge: True to keep rows that are not in the files.
 
         Returns:
             None; in a graph, an op.
@@ -170,7 +171,7 @@ def _file_names(
     if given is not None:
         if isinstance(given, str) or len(given) != len(table.tables):
             raise ValueError(
-                f"`file_name_list` must name a file for each of {len(table.tables)} tables. "
+                f"`file_name_list` must name a file for each of {len(table.tables)} shards. "
                 + received(file_name_list=given)
             )
         return list(given)
@@ -179,7 +180,7 @@ def _file_names(
 
 
 def _write_all_or_none(table: ShardedTable, targets: list[str]) -> None:
-    """Writes the tables' files beside the targets, and renames them once all are complete."""
+    """Writes the shards' files beside the targets, and renames them once all are complete."""
     with _SAVES.setdefault(targets[0], threading.Lock()):
         _write_beside(table, targets)
 
@@ -224,7 +225,7 @@ def _check_found(files: list[str], folder: str, pattern: str) -> None:
         raise tf.errors.NotFoundError(
             None,
             None,
-            "The directory must hold the files that save_to_file_system wrote. "
+            "The directory must contain the files that save_to_file_system wrote. "
             f"Received: no {pattern!r} in {folder!r}.",
         )
 
@@ -239,9 +240,9 @@ def _check_own(table: ShardedTable, folder: str) -> None:
             name = str(table_files.about(path)["metadata"].get("table", table.name))
             if name != table.name:
                 raise ValueError(
-                    f"The file names of table {table.name!r} must differ from another table's. The "
-                    "names differ only in characters that file names cannot contain: use two "
-                    f"directories, or `file_name_list`. Received: {path!r} of table {name!r}."
+                    "The file names of two tables must differ. Characters that file names cannot "
+                    f"contain are replaced. Received: {path!r} of table {name!r} for table "
+                    f"{table.name!r}. To keep both, use two directories, or `file_name_list`."
                 )
 
 
@@ -274,7 +275,7 @@ def _own_files(
         raise tf.errors.NotFoundError(
             None,
             None,
-            f"The files of all {count} tables of {table.name!r} must be in the directory. "
+            f"The files of all {count} shards of {table.name!r} must be in the directory. "
             f"Received: no file of number {missing} in {folder!r}.",
         )
     _check_one_save(stems)
@@ -282,7 +283,7 @@ def _own_files(
 
 
 def _check_one_save(stems: dict[int, list[str]]) -> None:
-    """Raises unless each process wrote all its tables in one save."""
+    """Raises unless each process wrote all its shards in one save."""
     saves: dict[str, set[str]] = {}
     for path in (path for own in stems.values() for path in own):
         process = re.sub(r"_mht_\d+of", "_mht_of", path)
@@ -293,7 +294,7 @@ def _check_one_save(stems: dict[int, list[str]]) -> None:
         raise tf.errors.DataLossError(
             None,
             None,
-            "The files of a Variable's tables must have been saved together. Received: files of "
+            "The files of a table's shards must have been saved together. Received: files of "
             f"several saves as {mixed[0].replace('_mht_of', '_mht_*of')}{_SUFFIX}.",
         )
 
@@ -309,8 +310,7 @@ def _newest(stems: dict[int, list[str]]) -> int:
 def _parts(path: str) -> list[str]:
     """Returns a file and the parts appended to it, in order.
 
-    A part's name contains the id of its file. So a part of an older file is not read with a newer
-    one.
+    A part's name contains the id of its file. So a part of an old file is not read with a new file.
     """
     whole = path if path.endswith(_SUFFIX) else path + _SUFFIX
     if not tf.io.gfile.exists(whole):
@@ -332,7 +332,7 @@ def _next_part(path: str) -> str:
 
 
 def _remove_other_layouts(folder: str, names: set[str], pattern: str) -> None:
-    """Deletes files of saves with another number of tables, and parts of replaced files."""
+    """Deletes files of saves with another number of shards, and parts of replaced files."""
     kept = {each for name in names for each in _parts(paths.join(folder, name))}
     own = re.compile(
         pattern.replace(re.escape(_SUFFIX), rf"(?:\.[0-9a-f]+\.part-\d+)?{re.escape(_SUFFIX)}")

@@ -1,4 +1,4 @@
-"""Incremental checkpoints of a whole model: an occasional base, and deltas between."""
+"""Incremental checkpoints of a whole model: a base from time to time, and deltas between."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from de_core.checkpoint.plan import Plan, following
 from de_core.snapshot.table_files import Reading
 from de_core.tables.sharded import ShardedTable
 
-# For each table in order, the names and ids of a base and its deltas.
+# For each shard of a table, in order, the names and ids of a base and its deltas.
 _Chains = list[list[tuple[str, str]]]
 
 
 class Manager:
-    """Writes incremental checkpoints: each contains only the rows that changed.
+    """Writes incremental checkpoints. Each later checkpoint contains only the changed rows.
 
     The first checkpoint is a base. Each later one is a delta, which needs the files before it.
     These files are kept as long as a kept checkpoint needs them. When a chain of deltas gets long,
@@ -39,9 +39,9 @@ class Manager:
         directory: Directory of the checkpoints `<directory>/<name>-<number>`.
         max_to_keep: Number of checkpoints to keep; None for all.
         compact_after: Compact a chain into a base after this many deltas.
-        base_every: Write a base instead of a delta every this many saves. None for a base only at
-            the first save and by compaction.
-        consistent: As for `de.checkpoint.save`.
+        base_every: Write a base instead of a delta once per this many saves. None for a base only
+            at the first save and by compaction.
+        consistent: See `de.checkpoint.save`.
         name: Name of the checkpoints.
 
     Raises:
@@ -149,7 +149,7 @@ class Manager:
         self._saves_since_base = self._saves_since_base + 1 if plan.earlier else 0
         self.reports = {}
         for table, (made, reports) in plan.written.items():
-            if not table.outlives_its_process:  # persistent tables track no changes: no deltas
+            if not table.outlives_its_process:  # A persistent table tracks no changes for deltas.
                 self._chains[table] = _chains(made, len(table.tables))
             texts = [report.numpy().decode() for report in reports]
             new = [json.loads(text) for text in texts]
@@ -161,7 +161,7 @@ class Manager:
         return prefix
 
     def restore(self, prefix: str | None = None) -> str | None:
-        """Restores a checkpoint. With as many tables, the next save is a delta to it.
+        """Restores a checkpoint. If the number of shards is the same, the next save is a delta.
 
         Args:
             prefix: The checkpoint's prefix; None for the newest whole one.
@@ -211,7 +211,7 @@ class Manager:
         return plan
 
     def _follows(self, table: ShardedTable, chains: _Chains) -> bool:
-        """Returns whether the tables' next deltas will continue these chains."""
+        """Returns whether the next deltas of the table's shards will continue these chains."""
         for shard, chain in zip(table.tables, chains, strict=True):
             chains_now = json.loads(shard.run(library.de_table_chains).numpy())["chains"]
             ids = [each["id"] for each in chains_now if each["chain"] == self._chain]
@@ -239,7 +239,7 @@ class Manager:
         self._compaction = None
         if compaction.error is not None:
             tf.get_logger().warning(
-                "The deltas in %r could not be joined, so the next save writes a base: %s",
+                "The deltas in %r could not be compacted. The next save writes a base. Error: %s",
                 self.directory,
                 compaction.error,
             )
@@ -282,7 +282,7 @@ class _Compaction:
                     library.de_snapshot_compact(files, target)
                     made.append((paths.base_name(target), chain[-1][1]))
                 self.made[table] = made
-        except Exception as error:  # the next save raises it
+        except Exception as error:  # The next save logs it and writes a base.
             self.error = error
 
 

@@ -1,4 +1,4 @@
-"""The manifest makes a directory of snapshot files a checkpoint. It is written last, atomically."""
+"""The manifest lists the files of a checkpoint of tables. A save writes it last, atomically."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def read(folder: str) -> Manifest:
         raise tf.errors.NotFoundError(
             None,
             None,
-            "A directory must hold a manifest to be a whole checkpoint of tables; a save that was "
-            f"interrupted leaves none. Received: {folder!r} without {NAME}.",
+            "A whole checkpoint of tables must have a manifest. An interrupted save leaves none. "
+            f"Received: {folder!r} without {NAME}.",
         )
     with tf.io.gfile.GFile(path, "rb") as file:
         data = file.read()
@@ -87,7 +87,7 @@ def read(folder: str) -> Manifest:
     except (ValueError, KeyError, TypeError):
         pass
     raise tf.errors.DataLossError(
-        None, None, f"A manifest must be as it was written. Received: {path!r}, which is damaged."
+        None, None, f"A manifest must have a valid checksum. Received: damaged file {path!r}."
     )
 
 

@@ -1,4 +1,4 @@
-"""Options for saving and restoring all tables of a checkpoint, set by this library itself."""
+"""Passes options and results between a `Manager` and the tables that TensorFlow saves."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Plan:
 
     Attributes:
         attributes: Attributes of the save ops, such as `chain` and `delta`.
-        earlier: Names and ids, [n, 2], of the files that a table's deltas continue.
+        earlier: For each table, the names and ids of the files that its deltas continue, [n, 2].
         reading: Options for reading files.
-        written: The references of the saved tables, and their reports.
-        restored: The files of the restored tables.
+        written: For each saved table, the reference to its files and the files' reports.
+        restored: For each restored table, the reference to its files.
     """
 
     attributes: dict[str, Any] = dataclasses.field(default_factory=dict)

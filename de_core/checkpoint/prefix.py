@@ -1,10 +1,10 @@
 """Finds the prefix of the checkpoint that TensorFlow is writing.
 
-TensorFlow asks an object for its state but does not pass the checkpoint's prefix. We need the
-prefix to write the rows' files beside the checkpoint. Two sources tell it:
+TensorFlow requests an object's state without passing the checkpoint's prefix. We need the prefix to
+write the rows' files beside the checkpoint. We find it in two places:
 
-- `tf.train.Checkpoint` and `CheckpointManager` call the object from a method whose argument is the
-  prefix. So we find it on the call stack, also in a `tf.function`.
+- `tf.train.Checkpoint` and `CheckpointManager` request the state in a method whose argument is the
+  prefix. We find the argument on the call stack, also in a `tf.function`.
 - `tf.compat.v1.train.Saver` creates its ops in a name scope that contains the prefix's placeholder.
 
 No public API tells the prefix. The callbacks of `tf.train.CheckpointOptions` belong to the user who
@@ -35,14 +35,14 @@ _BUILDERS = {
         tf.compat.v1.saved_model.Builder.add_meta_graph_and_variables,
     )
 }
-# Names of a Saver's placeholders for the prefix; the first is an input of the second.
+# Names of a Saver's two placeholders for the prefix. The first is the second's input.
 _SAVER_OPS = ("filename", "Const")
 
 
 def being_written() -> str | tf.Tensor | None:
     """Returns the prefix of the checkpoint that this thread is writing, or None.
 
-    In eager mode it is a string, otherwise a scalar string tensor.
+    The prefix is a string in eager mode, otherwise a scalar string tensor.
     """
     frame = _frame_of(_WRITERS)
     prefix: Any = None if frame is None else frame.f_locals.get(frame.f_code.co_varnames[1])

@@ -23,16 +23,16 @@ from de_core.snapshot import table_files
 
 _DIGITS = string.digits + string.ascii_lowercase
 _MARK = ".data-r"
-# For each function being traced, the count of file numbers already given to its tables.
+# For each function being traced, the number of file numbers that its tables have reserved.
 _NUMBERS: weakref.WeakKeyDictionary[tf.Graph, int] = weakref.WeakKeyDictionary()
 
 
 def file_names(prefix: str, count: int) -> list[str]:
-    """Returns new file names for `count` tables of a checkpoint.
+    """Returns new names for `count` files of a checkpoint.
 
     Args:
         prefix: The checkpoint's prefix.
-        count: Number of tables.
+        count: Number of files: one per shard of a table.
     """
     tag = "".join(secrets.choice(_DIGITS) for _ in range(5))
     names = [f"{prefix}{_MARK}{_base_36(index)}-of-{tag}" for index in range(count)]
@@ -78,7 +78,7 @@ def new_numbers(count: int) -> int:
     """Reserves `count` file numbers that no other table in this function has. Returns the first.
 
     Args:
-        count: Number of tables.
+        count: Number of files: one per shard of the table.
     """
     graph = tf.compat.v1.get_default_graph()
     first = _NUMBERS.get(graph, 0)
@@ -91,8 +91,8 @@ def graph_file_names(prefix: tf.Tensor, first: int, count: int) -> list[tf.Tenso
 
     Args:
         prefix: The checkpoint's prefix, a scalar string.
-        first: Number of the first file. Each table of a graph has numbers of its own.
-        count: Number of tables.
+        first: Number of the first file. Tables of one graph have different numbers.
+        count: Number of files: one per shard of the table.
     """
     milliseconds = tf.cast(tf.timestamp() * 1000.0, tf.int64)
     tag = tf.strings.as_string(milliseconds % 100000, width=5, fill="0")
@@ -106,7 +106,7 @@ def made(files: Sequence[str | tf.Tensor], reports: list[tf.Tensor]) -> tf.Tenso
     """Makes a reference to files: a string tensor [n, 2] of their names and ids.
 
     Args:
-        files: Paths: strings, or scalar tensors in a graph.
+        files: The files' paths: strings, or in a graph scalar string tensors.
         reports: For each file, the report of the op that saved it.
     """
     if tf.executing_eagerly():
@@ -120,8 +120,8 @@ def extended(earlier: tf.Tensor, later: tf.Tensor) -> tf.Tensor:
     """Returns a reference to files and the deltas that follow them. Eager mode only.
 
     Args:
-        earlier: For each table, a base and its deltas, [m * n, 2], grouped by table.
-        later: One more delta for each table, [n, 2].
+        earlier: For each of n shards, a base and m - 1 deltas, [n * m, 2], grouped by shard.
+        later: One more delta per shard, [n, 2].
     """
     tables = later.shape[0]
     chains = earlier.numpy().reshape([tables, -1, 2])
@@ -148,8 +148,8 @@ def resolved(reference: np.ndarray, prefix: str) -> list[str]:
             raise tf.errors.NotFoundError(
                 None,
                 None,
-                f"The files of checkpoint {prefix!r} must lie beside it. Copy them with it. "
-                f"Received: no file {candidates[0]!r}.",
+                f"The files of checkpoint {prefix!r} must lie beside it. "
+                f"Received: no file {candidates[0]!r}. Copy it from where the checkpoint was.",
             )
         check(present[0], identity)
         found.append(present[0])
@@ -233,9 +233,10 @@ def _references(prefix: str) -> dict[str, np.ndarray]:
     }
 
 
-#: Name of the tensor that holds a reference: the end of its key in a checkpoint.
+#: Name of the tensor with a reference. The tensor's key in a checkpoint ends with it.
 KEY = "de_rows"
-# A TensorFlow 1 Saver calls it `<Variable>/rows`, or with several devices `<Variable>.Srows`.
+# A TensorFlow 1 Saver names the tensor `<Variable>/rows`, or with several devices
+# `<Variable>.Srows`.
 _KEYS = (KEY, "/rows", ".Srows")
 
 

@@ -36,10 +36,10 @@ def save(
     Args:
         target: A Variable, a list or dict of them, or a module, layer or model.
         path: The directory, on any of TensorFlow's file systems.
-        slots: Whether to write optimizer slots.
-        consistent: Whether all rows of a table are saved as of the moment when its save begins.
-            Otherwise each row is saved as of some moment during the save, with value and slots of
-            the same moment.
+        slots: True to write optimizer slots.
+        consistent: True to save all rows of a table as they are when the table's save begins. False
+            to save each row as it is at some moment during the save. A row's value and slots are
+            always of the same moment.
 
     Returns:
         For each table name, the reports of its files: rows; bytes; seconds; `rested_seconds`, the
@@ -128,25 +128,25 @@ def restore(
     only: Any = None,
     convert: bool = False,
 ) -> dict[str, int]:
-    """Reads tables from a checkpoint, into any number of tables and devices.
+    """Reads tables from a checkpoint. The number of devices may differ from that of the save.
 
     A failed call changes nothing.
 
     Args:
-        target: As for `save`. The checkpoint must contain each table under its name. If both have
-            only one table, the names may differ.
+        target: A Variable, a list or dict of them, or a module, layer or model. The checkpoint must
+            contain each table under its name. If both have only one table, the names may differ.
         path: A directory that `save` wrote; the prefix of a checkpoint of TensorFlow or of a
             `Manager`; a directory of several of these, for the newest whole one; a version that
             `de.export` wrote; or a snapshot file.
-        merge: Whether to keep rows that are not in the checkpoint. Otherwise they are removed, and
-            a key without a row gets the initial row of the saved table.
-        slots: Whether to read optimizer slots. Otherwise rows get their slots' initial values.
-        only: Rows to read: None for all; keys of any shape; or a function of keys [n] that returns
-            bool [n].
-        convert: Whether to convert values from another floating-point dtype.
+        merge: True to keep rows that are not in the checkpoint. False to remove them; then a key
+            without a row gets the initial row of the saved table.
+        slots: True to read optimizer slots. False to give rows their slots' initial values.
+        only: The rows to read: None for all; keys of any shape; or a function of keys [n] that
+            returns bool [n].
+        convert: True to convert values from another floating-point dtype.
 
     Returns:
-        The number of rows afterwards, by table name.
+        The number of rows after the call, by table name.
 
     Raises:
         ValueError: A table is not in the checkpoint.
@@ -173,9 +173,9 @@ def restore(
     missing = [name for name in tables if name not in saved]
     if missing:
         raise ValueError(
-            "Every table of the target must be in the checkpoint; for other names pass a dict from "
-            f"the names there to Variables. Received: {missing}, while {os.fspath(path)!r} holds "
-            f"{sorted(saved)}."
+            f"Every table of the target must be in the checkpoint. Received: {missing}, while "
+            f"{os.fspath(path)!r} contains {sorted(saved)}. If the names differ, pass a dict from "
+            "the checkpoint's names to Variables."
         )
     reading = Reading(merge=merge, slots=slots, convert=convert, only=only)
     restore_tables([(table, saved[name]) for name, table in tables.items()], reading)
@@ -221,7 +221,7 @@ def _check_fits(table: ShardedTable, path: str, info: dict[str, Any], reading: R
         raise tf.errors.InvalidArgumentError(
             None,
             None,
-            f"{path}: the file must be of a table like {table.name!r}: {wanted}. "
+            f"{path}: the file must have the dtypes and dim of table {table.name!r}, {wanted}. "
             f"Received: {found}.",
         )
 
@@ -236,7 +236,7 @@ def _replaced(folder: str, missing: str) -> tf.errors.AbortedError:
     return tf.errors.AbortedError(
         None,
         None,
-        "Only one save at a time may write into a directory: other saves have replaced this one. "
+        "Only one save at a time may write into a directory. Other saves have replaced this one. "
         f"Received: {folder!r} without {missing}.",
     )
 
@@ -254,6 +254,6 @@ def _remove(folder: str, names: set[str]) -> None:
 def _check_eager(verb: str) -> None:
     if not tf.executing_eagerly():
         raise RuntimeError(
-            f"de.checkpoint.{verb} must be called in eager mode; a graph has "
-            f"tf.compat.v1.train.Saver. {received(executing_eagerly=False)}"
+            f"de.checkpoint.{verb} must be called in eager mode. "
+            f"{received(executing_eagerly=False)} In a graph, use tf.compat.v1.train.Saver."
         )

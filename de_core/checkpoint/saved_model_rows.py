@@ -17,7 +17,7 @@ _VARIABLES = "variables"
 
 
 def restore(table: ShardedTable, prefix: str) -> None:
-    """Restores a table's rows if a checkpoint is the one inside a SavedModel.
+    """Restores a table's rows if the checkpoint is part of a SavedModel; otherwise does nothing.
 
     Args:
         table: The table.
@@ -36,9 +36,9 @@ def restore(table: ShardedTable, prefix: str) -> None:
     found = tables_in(directory)
     if table.name not in found or not tf.executing_eagerly():
         raise ValueError(
-            "Rows of a SavedModel must be loaded in eager mode, into a table of the name that it "
-            "was saved by. Name the layer so, or use de.warm_start(directory, [table], "
-            f"{{{table.name!r}: former name}}). Received: table={table.name!r} for the tables "
-            f"{sorted(found)} of {directory!r}, executing_eagerly={tf.executing_eagerly()}."
+            "Rows of a SavedModel must be loaded in eager mode, into a table with the saved name. "
+            f"Received: table={table.name!r} for the tables {sorted(found)} of {directory!r}, "
+            f"executing_eagerly={tf.executing_eagerly()}. Give the layer the saved name, or use "
+            f"de.warm_start(directory, [table], {{{table.name!r}: saved name}})."
         )
     table_files.restore(table, found[table.name], table_files.Reading(slots=False))

@@ -1,4 +1,4 @@
-"""Finds the tables' files at a path, whichever function wrote them."""
+"""Finds the tables' files at the path of a checkpoint of any kind."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     """
     if path is None:
         raise TypeError(
-            "A checkpoint's path must be given; `de.checkpoint.latest` returns None where a "
-            f"directory holds no whole one. {received(path=path)}"
+            "A checkpoint's path must not be None. `de.checkpoint.latest` returns None for a "
+            f"directory that holds no whole one. {received(path=path)} Check for None first."
         )
     path = os.fspath(path).rstrip("/")
     if tf.io.gfile.exists(path + ".index"):
@@ -56,7 +56,7 @@ def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     newest = latest(path)
     if newest is None:
         raise tf.errors.NotFoundError(
-            None, None, f"The directory must hold a whole checkpoint. Received: path={path!r}."
+            None, None, f"The directory must contain a whole checkpoint. Received: path={path!r}."
         )
     return tables_in(newest)
 
@@ -135,8 +135,8 @@ def _of_manifest(folder: str) -> dict[str, list[str]]:
                 raise tf.errors.NotFoundError(
                     None,
                     None,
-                    "The files that a manifest names must lie beside it. Copy the whole directory. "
-                    f"Received: no file {path!r}.",
+                    "The files that a manifest names must lie beside it. "
+                    f"Received: no file {path!r}. Copy the whole directory.",
                 )
             reference.check(path, file["id"])
             found.setdefault(name, []).append(path)

@@ -1,4 +1,4 @@
-"""Saves the tables of one Variable in TensorFlow's checkpoints."""
+"""Saves the table of one Variable in TensorFlow's checkpoints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TableState(tf.Module):
 
     Args:
         table: The table.
-        first_file: Number of the tables' first file in a graph's checkpoint.
+        first_file: Number of the table's first file in a graph's checkpoint.
     """
 
     def __init__(self, table: ShardedTable, first_file: int = 0) -> None:
@@ -94,8 +94,8 @@ class TableState(tf.Module):
         return self._folder
 
     def _serialize_to_tensors(self) -> dict[str, Any]:
-        # TensorFlow also calls this on restore, for the names. So rows are written only when the
-        # tensor is used.
+        # TensorFlow also calls this on restore, to learn the names. So rows are written only when
+        # TensorFlow uses the tensor.
         device = tf.zeros([]).device if self.table.router.is_spread else None
         return {reference.KEY: WhenUsed(self.write, device)}
 
@@ -135,7 +135,7 @@ class TableState(tf.Module):
         return table_files.restore(self.table, written)
 
     def _checkpoint_adapter(self, path: str) -> None:
-        self._restoring_from = path  # the prefix; TensorFlow passes it before it restores
+        self._restoring_from = path  # The prefix. TensorFlow passes it before it restores.
 
     def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
         del save_type

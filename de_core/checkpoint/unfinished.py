@@ -1,4 +1,4 @@
-"""Notes of running saves, from which a later save learns what files a killed save left.
+"""Notes of running saves. They tell a later save which files a killed save left.
 
 A save writes its note before its first file and removes it at its very end. The note lists the
 files that the save replaces. If the directory's manifest names other files, another save has
@@ -32,7 +32,7 @@ def note(folder: str, tag: str, replaced: set[str]) -> None:
 
     Args:
         folder: The directory.
-        tag: As for `name_of`.
+        tag: The save's eight hexadecimal digits.
         replaced: Names of the files in the directory's current manifest.
 
     Raises:
@@ -43,11 +43,11 @@ def note(folder: str, tag: str, replaced: set[str]) -> None:
 
 
 def outdated(folder: str, tag: str, current: set[str]) -> set[str]:
-    """Returns the names of files, and of their notes, that no save needs any more.
+    """Returns the names of the files and notes that no save needs any more.
 
     Args:
         folder: The directory. No other save may replace its manifest meanwhile.
-        tag: The save that is about to replace the manifest. Its note is outdated too.
+        tag: The tag of the save that is about to replace the manifest. Its note is outdated too.
         current: Names of the files in the manifest.
     """
     names = tf.io.gfile.listdir(folder)

@@ -34,10 +34,11 @@ def warm_start(
         vars_to_warm_start: A regular expression that matches the beginning of Variables' names; a
             list of expressions; or a list of Variables. Expressions match the Variables of the
             current graph, or in eager mode of this process.
-        var_name_to_prev_var_name: For Variables with other names in the checkpoint, those names.
-        slots: Whether to read optimizer slots too.
-        merge: Whether to keep rows that are not in the checkpoint.
-        convert: Whether to convert values from another floating-point dtype.
+        var_name_to_prev_var_name: Names in the checkpoint, by the name of the Variable. Needed for
+            Variables whose names differ.
+        slots: True to read optimizer slots too.
+        merge: True to keep rows that are not in the checkpoint.
+        convert: True to convert values from another floating-point dtype.
 
     Returns:
         Names of the filled Variables. In a graph, the op that fills them.
@@ -73,9 +74,9 @@ def warm_start(
     missing = {name: source for name, source in sources.items() if source not in saved}
     if missing:
         raise ValueError(
-            "The checkpoint must hold what a Variable is filled from; name it in "
-            f"`var_name_to_prev_var_name`. Received: no {sorted(missing.values())} for "
-            f"{sorted(missing)}; it holds {sorted(saved)}."
+            "The checkpoint must contain a table for each Variable. Received: no "
+            f"{sorted(missing.values())} for {sorted(missing)} in a checkpoint of {sorted(saved)}. "
+            "If the names differ, pass `var_name_to_prev_var_name`."
         )
     reading = Reading(merge=merge, slots=slots, convert=convert)
     pairs = [(table, saved[sources[name]]) for name, table in chosen.items()]
@@ -91,9 +92,9 @@ class WarmStartHook(tf.compat.v1.train.SessionRunHook):
     """Fills Variables when a TensorFlow 1 session begins; see `warm_start`.
 
     Args:
-        ckpt_to_initialize_from: As for `warm_start`.
-        vars_to_warm_start: As for `warm_start`.
-        var_name_to_prev_var_name: As for `warm_start`.
+        ckpt_to_initialize_from: See `warm_start`.
+        vars_to_warm_start: See `warm_start`.
+        var_name_to_prev_var_name: See `warm_start`.
     """
 
     def __init__(
@@ -148,7 +149,8 @@ def _matching(expressions: Sequence[str]) -> dict[str, ShardedTable]:
         for table in matching:
             if found.setdefault(table.name, table) is not table:
                 raise ValueError(
-                    "`vars_to_warm_start` must match Variables of different names; pass a list of "
-                    f"Variables. Received: {expression!r}, which matches two named {table.name!r}."
+                    "`vars_to_warm_start` must match Variables of different names. Received: "
+                    f"{expression!r}, which matches two named {table.name!r}. Pass a list of "
+                    "Variables."
                 )
     return found

@@ -13,16 +13,16 @@ import tensorflow as tf
 from de_core.snapshot import table_files
 from de_core.tables.sharded import ShardedTable
 
-# Bytes per piece of a table in a weights file. Only one piece is in memory at a time.
+# Bytes per piece of a shard in a weights file. Only one piece is in memory at a time.
 _PIECE_BYTES = 16 << 20
 
 
 def files(table: ShardedTable, folder: str) -> list[tf.Tensor]:
-    """Returns each table's snapshot file as a scalar string tensor.
+    """Returns the bytes of each shard's snapshot file as a scalar string tensor.
 
     Args:
         table: The table.
-        folder: Folder for the temporary files. In a graph they are written at run time.
+        folder: Folder for the temporary files. A graph writes them when it runs.
     """
     paths = [str(pathlib.Path(folder) / f"{index}.de") for index in range(len(table.tables))]
     contents = []
@@ -33,19 +33,19 @@ def files(table: ShardedTable, folder: str) -> list[tf.Tensor]:
 
 
 def restore(table: ShardedTable, contents: Any) -> Any:
-    """Replaces the tables' contents with snapshot files.
+    """Replaces a table's rows by those of snapshot files.
 
     Args:
         table: The table.
-        contents: The files' bytes, from any number of tables. Any rank in a graph.
+        contents: The files' bytes, one scalar per shard of the saved table.
 
     Returns:
         In a graph, an op.
 
     Raises:
-        tf.errors.DataLossError: A file is damaged. The tables are unchanged, as for the error
-            below.
-        tf.errors.InvalidArgumentError: A file's table has other dtypes or another dim.
+        tf.errors.DataLossError: A file is damaged. The table is unchanged.
+        tf.errors.InvalidArgumentError: A file's table has other dtypes or another dim. The table is
+            unchanged.
     """
     with tempfile.TemporaryDirectory(prefix="de_core_restore_") as folder:
         paths = []
@@ -57,7 +57,7 @@ def restore(table: ShardedTable, contents: Any) -> Any:
 
 
 def write_pieces(table: ShardedTable, target: Any) -> None:
-    """Writes the tables into a Keras weights file, piece by piece.
+    """Writes a table into a Keras weights file, piece by piece.
 
     Args:
         table: The table.
@@ -73,7 +73,7 @@ def write_pieces(table: ShardedTable, target: Any) -> None:
 
 
 def read_pieces(table: ShardedTable, source: Any) -> None:
-    """Reads tables that `write_pieces` wrote, from any number of tables.
+    """Reads a table that `write_pieces` wrote. The number of shards may differ.
 
     Args:
         table: The table.
@@ -97,6 +97,6 @@ def _pieces(path: pathlib.Path) -> Iterator[np.ndarray[Any, Any]]:
 def _some(paths: Sequence[str]) -> Sequence[str]:
     if not paths:
         raise ValueError(
-            f"The checkpoint must hold the rows of at least one table. Received: {len(paths)}."
+            f"The checkpoint must hold the rows of at least one shard. Received: {len(paths)}."
         )
     return paths

@@ -11,8 +11,8 @@ import tensorflow as tf
 class WhenUsed:
     """Represents a string tensor until TensorFlow converts it.
 
-    TensorFlow asks an object for its tensors also on restore, when it needs only their names. It
-    also asks before the checkpoint's location is known.
+    TensorFlow requests an object's tensors also on restore, when it needs only their names. It also
+    requests them before the checkpoint's location is known.
 
     Args:
         make: Returns the tensor.
@@ -23,8 +23,8 @@ class WhenUsed:
     shape = tf.TensorShape(None)
 
     def __init__(self, make: Callable[[], tf.Tensor], device: str | None = None) -> None:
-        # In a graph a job name would have to be one of the cluster. Without a job, the session's
-        # own task is used.
+        # In a graph, a device's job must be a job of the cluster. Without a job, the device is on
+        # the session's own task.
         job = "/job:localhost/replica:0/task:0" if tf.executing_eagerly() else ""
         self.device = f"{job}/device:CPU:0" if device is None else device
         self._make = make

@@ -108,7 +108,7 @@ def test_keys_that_no_file_has_are_said(files, capsys):
     assert out.startswith("7\t")
     assert "no row: -5" in err
     assert main(["cat", *files[:1], "--key", "seven"]) == 2
-    assert "whole numbers. Received: --key 'seven'" in capsys.readouterr().err
+    assert "must be integers. Received: --key 'seven'" in capsys.readouterr().err
 
 
 def test_unreadable_input_exits_with_status_2(tmp_path, capsys):

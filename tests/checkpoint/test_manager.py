@@ -140,7 +140,7 @@ def test_deltas_that_cannot_be_joined_end_in_a_new_base(tmp_path, shards, caplog
     expected = rows_of(owner.table)
     prefix = manager.save()
     assert kinds(manager) == [False] * shards
-    assert "could not be joined" in caplog.text
+    assert "could not be compacted" in caplog.text
     other = module()
     assert de.checkpoint.restore(other, prefix) == {"t": len(expected)}
     assert rows_of(other.table) == expected

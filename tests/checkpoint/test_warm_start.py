@@ -90,7 +90,7 @@ class TestWarmStart:
         new = de.Variable(dim=2, name="ws3/new")
         with pytest.raises(ValueError, match=r"match the name of at least one.*'nobody'.*ws3/new"):
             de.warm_start(saved, "nobody")
-        with pytest.raises(ValueError, match=r"name it in.*no \['ws3/new'\].*'ws/item'"):
+        with pytest.raises(ValueError, match=r"must contain a table.*no \['ws3/new'\].*'ws/item'"):
             de.warm_start(saved, [new])
         with pytest.raises(ValueError, match=r"that are to be filled.*'stranger'"):
             de.warm_start(saved, [new], {"ws3/new": "ws/user", "stranger": "ws/item"})

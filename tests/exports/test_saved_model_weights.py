@@ -58,7 +58,7 @@ LOAD = """
         try:
             other.load_weights(f"{folder}/{family}")
         except ValueError as error:
-            assert "Name the layer so, or use de.warm_start" in str(error), error
+            assert "Give the layer the saved name, or use de.warm_start" in str(error), error
         else:
             raise AssertionError("loaded without rows")
 """
@@ -101,7 +101,7 @@ def test_a_checkpoint_of_a_saved_models_variables_brings_the_rows(tmp_path):
     assert int(target.table.size()) == 10
     np.testing.assert_array_equal(target.table.lookup(np.arange(10)), rows)
     other = module_of("others")
-    with pytest.raises(ValueError, match=r"de\.warm_start.*'others'.*'users'"):
+    with pytest.raises(ValueError, match=r"'others'.*'users'.*de\.warm_start"):
         tf.train.Checkpoint(table=other.table).read(prefix)
     assert de.warm_start(tmp_path, [other.table], {"others": "users"}) == ["others"]
     np.testing.assert_array_equal(other.table.lookup(np.arange(10)), rows)
