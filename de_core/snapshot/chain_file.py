@@ -53,6 +53,9 @@ def read(path: str | os.PathLike[str]) -> list[Link]:
     links = [Link(*line.partition(" ")[::2]) for line in lines[1:-2]]
     if lines[0] != _FIRST_LINE or not links or lines[-2:] != [f"end {len(links)}", ""]:
         raise tf.errors.DataLossError(
-            None, None, f"A chain file must be as it was written. Received: {os.fspath(path)!r}."
+            None,
+            None,
+            "A chain file must have all its lines. "
+            f"Received: damaged file {os.fspath(path)!r}. Publish the version again.",
         )
     return links

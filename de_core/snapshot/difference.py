@@ -16,8 +16,8 @@ class Difference:
     """Keys that differ in one section of two files, as int64 or bytes objects.
 
     Attributes:
-        removed: Keys in the first file only.
-        added: Keys in the second file only.
+        removed: Keys only in the first file.
+        added: Keys only in the second file.
         changed: Keys in both files with a different value or slot, or a tombstone in one file.
         same: Number of equal keys.
     """
@@ -33,8 +33,8 @@ def compare(
 ) -> Iterator[Difference]:
     """Yields the differences, in the order of the keys' hashes.
 
-    Files store their keys in that order, so both are read once, in parallel. Slots are compared
-    only if both files have the same slots.
+    Files store their keys in this order, so one pass reads both files in parallel. Slots are
+    compared only if both files have the same slots.
 
     Args:
         first: A file.
@@ -52,7 +52,7 @@ def compare(
             )
     slots = first.info["slots"] == second.info["slots"]
     sides = (_Side(first, on_read), _Side(second, on_read))
-    while any([side.more() for side in sides]):  # a list, because both sides must read on
+    while any([side.more() for side in sides]):  # A list: `more` must be called on both sides.
         end = min((side.end for side in sides if not side.finished), default=None)
         left, right = (side.up_to(end) for side in sides)
         yield _compared(left, right, slots)

@@ -40,7 +40,7 @@ class Rows:
         return Rows(*(getattr(self, field.name)[which] for field in dataclasses.fields(self)))
 
     def and_then(self, other: Rows) -> Rows:
-        """Concatenates the rows of both."""
+        """Returns these rows followed by the rows of `other`."""
         pairs = [(getattr(self, f.name), getattr(other, f.name)) for f in dataclasses.fields(self)]
         return Rows(*(np.concatenate(pair) for pair in pairs))
 

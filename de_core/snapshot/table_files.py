@@ -1,4 +1,4 @@
-"""Writes each table of a Variable to a snapshot file, and reads any number of files."""
+"""Writes each shard of a table to a snapshot file, and reads any number of files."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from de_core.base.ops import library
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import TableSpec
 
-#: `f(keys [n])` that returns bool [n]: whether to read each key.
+#: A function of keys [n] that returns bool [n]: true for each key to read.
 Predicate = Callable[[tf.Tensor], Any]
-#: A predicate's answers for all keys of files: per step, one bit per key.
+#: A predicate's answers for all keys of the files. Each array holds one bit per key of one step.
 Answers = list[np.ndarray[Any, Any]]
 
 # Bytes of rows read from a file per step.
@@ -31,13 +31,13 @@ class Reading:
     """Options for reading files into a table.
 
     Attributes:
-        merge: Keep the table's rows that are not in the files.
-        slots: Read optimizer slots too. Otherwise rows get their slots' initial values.
-        convert: Convert values from another floating-point dtype.
+        merge: True to keep the table's rows that are not in the files.
+        slots: True to read optimizer slots too. False to give rows their slots' initial values.
+        convert: True to convert values from another floating-point dtype.
         only: Keys to read: None for all; a tensor of keys; a `Predicate`; or its answers, from
             `answered`.
-        chain: Series of saves that later deltas of these files continue.
-        mapped: Leave the rows in the mapped files until a table is written. Graphs only.
+        chain: Name of the series of saves whose next delta continues these files, or "".
+        mapped: True to leave the rows in the mapped files until a table is written. Graphs only.
     """
 
     merge: bool = False
@@ -55,16 +55,16 @@ class Reading:
 def write(
     table: ShardedTable, paths: Sequence[Any], *, save: str = "", **attributes: Any
 ) -> list[tf.Tensor]:
-    """Writes each table to a file. In eager mode, removes all files if a write fails.
+    """Writes each shard to a file. In eager mode, removes all files if a write fails.
 
     Args:
         table: The table.
-        paths: One path per table; in a graph, scalar string tensors.
+        paths: One path per shard; in a graph, scalar string tensors.
         save: A name of this save for the files' metadata, or an empty string.
         **attributes: Attributes of `library.de_table_save`, such as `values_only`.
 
     Returns:
-        For each file, a JSON report, scalar string.
+        One JSON report per file, a scalar string tensor.
     """
 
     def written(shard: Any, path: Any) -> tf.Tensor:
@@ -80,28 +80,30 @@ def write(
 def of_each(
     table: ShardedTable, work: Callable[[Any, Any], Any], paths: Sequence[Any]
 ) -> list[Any]:
-    """Calls a function for each table and its path in eager mode, in parallel for servers.
+    """Calls a function for each shard and its path, in parallel for servers. Eager mode only.
 
     Args:
         table: The table.
-        work: `f(table, path)`.
-        paths: One path per table.
+        work: Called as `work(shard, path)`.
+        paths: One path per shard.
 
     Returns:
         The results of `work`.
     """
     if not table.is_remote:
         return list(map(work, table.tables, paths))
-    # Use a thread per server: an eager op in another process blocks the caller.
+    # Use one thread per shard, because an eager op in another process blocks its caller.
     with concurrent.futures.ThreadPoolExecutor(len(table.tables)) as servers:
         return list(servers.map(work, table.tables, paths))
 
 
 def answered(table: ShardedTable, files: Sequence[str], wanted: Predicate) -> Answers:
-    """Evaluates a predicate for all keys of files, before any table changes, because it may fail.
+    """Evaluates a predicate for all keys of files.
+
+    Call it before any table changes, because the predicate may fail.
 
     Args:
-        table: The tables to restore.
+        table: The table to restore.
         files: Paths of the files.
         wanted: The predicate.
 
@@ -116,19 +118,18 @@ def answered(table: ShardedTable, files: Sequence[str], wanted: Predicate) -> An
 
 
 def restore(table: ShardedTable, files: Any, reading: Reading = Reading()) -> Any:
-    """Reads files into the tables.
+    """Reads files into a table. If an error below is raised, the table is unchanged.
 
     Args:
         table: The table.
-        files: Paths; each base is followed by its deltas. In a graph, a string vector.
+        files: The files' paths, each base followed by its deltas. In a graph, a string vector.
         reading: The options.
 
     Returns:
         In a graph, an op.
 
     Raises:
-        tf.errors.DataLossError: A file is damaged. The tables are unchanged, as for the errors
-            below.
+        tf.errors.DataLossError: A file is damaged.
         tf.errors.InvalidArgumentError: A file's table has other dtypes or another dim.
         tf.errors.FailedPreconditionError: A delta does not continue the file before it.
     """
@@ -200,7 +201,7 @@ def _restore_chosen(
     verify(files)
     wanted = iter(answers or [])
     none = tf.constant([], table.spec.key_dtype)
-    # Checks that the files fit. Empties the tables, unless `merge` is set.
+    # Check that the files fit. Unless `merge` is set, this also empties the table.
     _restore_keys(table, files, reading, none)
     router = table.router
     for path in files:
@@ -222,7 +223,7 @@ def _restore_chosen(
 
 
 def keys_in_steps(path: str, spec: TableSpec) -> Iterator[tuple[int, int, tf.Tensor]]:
-    """Yields all keys of a file in steps: first section, number of sections, keys.
+    """Reads all keys of a file in steps. Yields the first section, the number of sections, keys.
 
     Args:
         path: A snapshot file.
@@ -250,7 +251,7 @@ def about(path: str, *, verified: bool = False) -> dict[str, Any]:
 
     Args:
         path: The file.
-        verified: Whether to check every byte first.
+        verified: True to check every byte first.
     """
     with tf.init_scope():
         if tf.executing_eagerly():
@@ -272,11 +273,11 @@ def verify(paths: Sequence[str]) -> None:
 
 
 def _own_files(files: Sequence[str], count: int) -> list[list[str]] | None:
-    """Returns each table's files, or None if the files divide the keys in another way.
+    """Returns each shard's files, or None if the files' shards divide the keys in another way.
 
     Args:
-        files: Each base is followed by its deltas.
-        count: Number of tables.
+        files: The files' paths, each base followed by its deltas.
+        count: Number of shards.
     """
     groups: dict[int, list[str]] = {}
     for path in files:
@@ -292,7 +293,7 @@ def _chosen(wanted: Predicate, keys: tf.Tensor) -> tf.Tensor:
     mask = tf.convert_to_tensor(wanted(keys))
     if mask.dtype != tf.bool or mask.shape != keys.shape:
         raise ValueError(
-            "A predicate of keys must return a bool for each of them. "
+            "A predicate of keys must return a bool for each key. "
             + received(dtype=mask.dtype.name, shape=tuple(mask.shape), keys=tuple(keys.shape))
         )
     return mask
