@@ -1,4 +1,4 @@
-"""Training on several processes: workers with tables of their own, and parameter servers."""
+"""Training on several processes: synchronous workers that own shards, or parameter servers."""
 
 from de_core.distributed.server_watch import ServerWatch
 

@@ -1,4 +1,4 @@
-"""Sends the keys of several tables to the workers that hold them."""
+"""Sends the keys of several tables to the workers that have the keys' shards."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _WORD = 8
 class KeyDelivery(Delivery):
     """Sends keys and their values to the keys' workers, and sends answers back.
 
-    TensorFlow's collectives carry numbers only. So a string travels as its length and its bytes,
-    and the bytes of all keys of a table form a separate batch.
+    TensorFlow's collectives send only numbers. So strings are sent as two batches per table: their
+    lengths, and their bytes.
 
     Args:
         workers: The participating workers.
-        keys: The keys of each table [n], integers or strings.
-        shards: For each table, int32 [n], the worker of each key.
+        keys: For each table, its keys [n], integers or strings.
+        shards: For each table, the worker of each key, int32 [n].
 
     Attributes:
         arrived: For each table, the keys received by this worker, [m], in the order of the workers.

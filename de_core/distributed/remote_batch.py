@@ -1,7 +1,7 @@
 """Reads and updates several tables on the same servers with one request to each server.
 
-TensorFlow makes a request for each tensor that crosses from one process to another. So the requests
-to all tables on a server are packed into one tensor and unpacked there. So are the answers.
+TensorFlow sends one request per tensor between two processes. So this module packs the keys of all
+tables on a server into one tensor and unpacks them there. It packs the answers too.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from de_core.base.ops import library
 from de_core.tables.router import summed_rows
 from de_core.tables.sharded import ShardedTable
 
-# The table's number in the batch, and its shard's number.
+# A table's number in the batch, and a shard's number in the table.
 _Member = tuple[int, int]
 
 
 def may_share(table: ShardedTable) -> bool:
-    """Returns whether a table's requests may travel with requests to other tables."""
+    """Returns whether a table's requests may be packed with requests to other tables."""
     return table.is_remote and not table.router.is_spread
 
 
@@ -75,11 +75,11 @@ def apply(
     Args:
         trained: Triples of a gradient, a table for which `may_share` is true, and hyperparameters,
             double [k]. Tables with equal hyperparameters must pass the same tensor.
-        owner: Scalar string; the optimizer that owns the slots.
+        owner: Scalar string, the name under which the tables keep the optimizer's slots.
         **attributes: Attributes of `library.de_table_apply`.
 
     Returns:
-        The operations. In eager mode, None for each table.
+        One operation per table; in eager mode, None per table.
     """
     tables = [table for _, table, _ in trained]
     parts: list[list[list[tf.Tensor]]] = []
@@ -114,7 +114,7 @@ def apply(
 def _by_server(
     tables: Sequence[ShardedTable], kinds: Sequence[Hashable]
 ) -> dict[tuple[str, Hashable], list[_Member]]:
-    """Groups shards by server: one tensor can carry the data of a group."""
+    """Groups shards by server and kind. The data of a group fits into one tensor."""
     groups: dict[tuple[str, Hashable], list[_Member]] = collections.defaultdict(list)
     for number, (table, kind) in enumerate(zip(tables, kinds, strict=True)):
         for shard, device in enumerate(table.spec.devices):
@@ -123,9 +123,10 @@ def _by_server(
 
 
 def _packed(parts: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Packs parts into one tensor: int64, their sizes, then the parts. Keeps a single part as is.
+    """Packs parts into one int64 tensor: the parts' sizes, then the parts.
 
-    An unpacked single part is the same tensor in a lookup and in its gradient, so it travels once.
+    A single part is not packed. It is the same tensor in a lookup and in the lookup's gradient, so
+    TensorFlow sends it only once.
     """
     if len(parts) == 1:
         return parts[0]

@@ -1,9 +1,9 @@
-"""Detects parameter servers that lost their tables' rows.
+"""Detects parameter servers that lost their shards' rows.
 
-A restarted server creates its tables again, without rows, and nothing may be trained on these. So
-each table has a flag variable beside it, which a restart clears too.
-`tf.compat.v1.train.MonitoredSession` checks the flag before a worker continues. If it is missing,
-the chief restores the last checkpoint.
+A restarted server creates its shards again, without rows. No worker may train these. So each shard
+has a flag variable on the same server, which a restart clears too.
+`tf.compat.v1.train.MonitoredSession` checks the flag before a worker continues. If the flag is not
+set, the chief restores the last checkpoint.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _RESOURCES = "resources"
 
 
 class _Note(NamedTuple):
-    """An item of the collection, with the attributes that TensorFlow expects."""
+    """An item of the collection, with the attributes that TensorFlow reads."""
 
     handle: tf.Tensor
     create: tf.Operation
@@ -26,11 +26,11 @@ class _Note(NamedTuple):
 
 
 def of_tables(name: str, devices: Sequence[str]) -> Callable[[], tf.Operation]:
-    """Creates a flag variable beside each table of the current graph.
+    """Creates one flag variable per shard in the current graph.
 
     Args:
         name: The Variable's name.
-        devices: The devices of its tables.
+        devices: The devices of the Variable's shards.
 
     Returns:
         A function that returns an op that sets the flags.
@@ -45,14 +45,14 @@ def of_tables(name: str, devices: Sequence[str]) -> Callable[[], tf.Operation]:
                 name=f"{name}/present_{index}",
                 use_resource=True,
             )
-            # `is_variable_initialized` would log an error when the process exits.
+            # Not `tf.compat.v1.is_variable_initialized`: it logs an error when the process exits.
             is_there = tf.raw_ops.VarIsInitializedOp(resource=variable.handle)
         note = _Note(variable.handle, variable.initializer, is_there)
         tf.compat.v1.add_to_collection(_RESOURCES, note)
         variables.append(variable)
 
     def written() -> tf.Operation:
-        # New ops, because an initializer ignores control dependencies.
+        # Make new ops: the variables' initializers ignore control dependencies.
         return tf.group(*(variable.assign(True, read_value=False) for variable in variables))
 
     return written

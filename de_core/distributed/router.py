@@ -1,4 +1,4 @@
-"""Assigns keys to workers: sends batches there and returns rows."""
+"""Assigns keys to workers. Sends keys to their workers and receives rows."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from de_core.tables.router import Partitioner, Router
 
 
 class WorkerRouter(Router):
-    """Divides keys among workers that hold one table each. All workers must call it together.
+    """Divides keys among workers with one shard each. All workers must call it together.
 
     Args:
-        partitioner: As for `Router`.
-        workers: The processes.
+        partitioner: See `Router`.
+        workers: The group of processes.
     """
 
     is_spread = True
@@ -35,10 +35,10 @@ class WorkerRouter(Router):
     def gather(
         self, keys: tf.Tensor, read: Callable[[int, tf.Tensor], tuple[tf.Tensor, ...]]
     ) -> tuple[tf.Tensor, ...]:
-        """Reads from the tables of all workers, in the order of `keys`."""
+        """Reads from the shards of all workers. Returns rows in the order of `keys`."""
         delivery = KeyDelivery(self.workers, [keys], [self.shards(keys)])
         results = read(0, delivery.arrived[0])
-        # Pack the flags with the values, to save a collective.
+        # Send the flags together with the values, to need only one collective.
         first = results[0]
         flags = [tf.cast(each, first.dtype)[:, tf.newaxis] for each in results[1:]]
         if first.dtype == tf.bool:
@@ -65,10 +65,10 @@ class WorkerRouter(Router):
         return library.de_words_to_strings(*map(self.workers.collected, words_and_lengths))
 
     def require_whole(self, what: str, remedy: str) -> None:
-        """Raises NotImplementedError: the rows are divided among workers."""
+        """Raises NotImplementedError, because the rows are divided among workers."""
         raise NotImplementedError(
-            f"{what} must be of tables that one process holds. {remedy} "
-            f"Received: tables divided among workers={self.count}."
+            f"{what} must be of tables whose rows are all in one process. "
+            f"Received: tables divided among workers={self.count}. {remedy}"
         )
 
     def texts(self, text: str) -> list[str]:

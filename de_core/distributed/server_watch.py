@@ -23,12 +23,12 @@ _LONGEST_CALL = 10.0
 class ServerWatch:
     """Ends this process when a server of its cluster has been silent for too long.
 
-    TensorFlow waits forever for a server that is gone, has stopped or never started. It does so
-    even in calls that no exception interrupts, such as closing a session. The watch is a thread
-    that pings every server. It logs a warning when a server falls silent. After `seconds` of
-    silence it prints a message on stderr that names the server and the remedy. Then it ends the
-    process with the exit code `ServerWatch.EXIT_CODE`, so that a supervisor can restart it. Start
-    the watch before you create a session or a strategy, and stop it after you close them:
+    TensorFlow waits forever for a server that has stopped or never started. It waits even in calls
+    that no exception interrupts, such as closing a session. The watch is a thread that pings every
+    server. It logs a warning when a server falls silent. After `seconds` of silence it prints a
+    message on stderr that names the server and the remedy. Then it ends the process with the exit
+    code `ServerWatch.EXIT_CODE`, so that a supervisor can restart the process. Start the watch
+    before you create a session or a strategy, and stop it after you close them:
 
         with de.distributed.ServerWatch(cluster, seconds=300):
             with tf.compat.v1.train.MonitoredTrainingSession(…) as session:
@@ -40,14 +40,14 @@ class ServerWatch:
         cluster: The addresses of each job: a `tf.train.ClusterSpec`, or an argument that it
             accepts.
         jobs: The jobs whose processes are watched.
-        seconds: Longest allowed silence. It counts from the server's last answer, or from the start
-            of the watch if the server has not answered yet. Each server is pinged 60 times in that
-            time, but at most every 0.1 s and at least every 5 s.
+        seconds: Longest allowed silence in seconds. It counts from the server's last answer, or
+            from the start of the watch if the server has not answered yet. The watch pings each
+            server 60 times in this period, but at most every 0.1 s and at least every 5 s.
         on_lost: Called once, instead of ending the process, with a `tf.errors.UnavailableError`. It
             runs in the watch's thread.
 
     Raises:
-        ValueError: `seconds` is not positive, or the cluster has no such job.
+        ValueError: `seconds` is not positive, or a job is not in the cluster.
 
     Example:
     >>> with ServerWatch({"ps": ["localhost:1"]}, seconds=60) as watch:
@@ -70,7 +70,7 @@ class ServerWatch:
         spec, jobs = tf.train.ClusterSpec(cluster), list(jobs)
         if not jobs or not set(jobs) <= set(spec.jobs):
             raise ValueError(
-                f"`jobs` must be of the cluster, which has {', '.join(sorted(spec.jobs))}. "
+                f"`jobs` must be jobs of the cluster: {', '.join(sorted(spec.jobs))}. "
                 + received(jobs=jobs)
             )
         self._servers = [
@@ -110,8 +110,8 @@ class ServerWatch:
                 server.ask(min(self._seconds, _LONGEST_CALL))
             begin = time.monotonic()
             self._left.wait(pause)
-            # While this process itself is suspended, it receives no answers. Count little of that
-            # time.
+            # A suspended process receives no answers. So count at most a quarter of `seconds` per
+            # round: a suspension alone must not end the process.
             passed = min(time.monotonic() - begin, pause + self._seconds / 4)
             for server in self._servers:
                 server.silent += passed
@@ -129,7 +129,7 @@ class ServerWatch:
         return (
             f"Every server of the cluster must answer within {self._seconds:g} s. Received: no "
             f"answer from {names}. Restart the servers ({commands}), then the training "
-            "processes: they continue from the last checkpoint."
+            "processes. They continue from the last checkpoint."
         )
 
 
@@ -149,7 +149,7 @@ class _Server:
         """Pings the server, unless a ping is still pending."""
         if self._is_asked:
             return
-        import grpc  # installed with TensorFlow, which does not import it
+        import grpc  # Imported late: TensorFlow installs grpc but does not import it.
 
         self._is_asked, self.reason = True, "accepted the call and did not answer"
         # Use a new connection for each ping. A connection that the network lost would block later

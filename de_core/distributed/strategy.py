@@ -1,4 +1,4 @@
-"""Adapts a Variable's tables to the `tf.distribute` strategy in whose scope it is created."""
+"""Adapts a Variable's table to the `tf.distribute` strategy of the current scope."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _found: weakref.WeakKeyDictionary[Any, Workers] = weakref.WeakKeyDictionary()
 
 
 def workers_of_the_scope() -> Workers | None:
-    """Returns the processes among which a table's keys are divided, or None for this process alone.
+    """Returns the processes that share a new table's keys, or None if there is only this process.
 
     All workers must call it at the same point of their programs, when they create variables.
     """
@@ -28,8 +28,8 @@ def workers_of_the_scope() -> Workers | None:
     here = len(strategy.extended.worker_devices)
     if here != 1:
         raise NotImplementedError(
-            "Under MultiWorkerMirroredStrategy each worker must have one replica: start one "
-            f"process for each device. {received(replicas_of_this_worker=here)}"
+            "Under MultiWorkerMirroredStrategy each worker must have one replica. "
+            f"{received(replicas_of_this_worker=here)} Start one process per device."
         )
     if strategy.num_replicas_in_sync == 1:
         return None
@@ -45,11 +45,11 @@ def workers_of_the_scope() -> Workers | None:
 
 
 def check_spec(spec: TableSpec, creator: Any) -> None:
-    """Raises unless tables with this spec can be divided among workers.
+    """Raises unless a table with this spec can be divided among workers.
 
     Raises:
-        NotImplementedError: The dtype cannot travel, or the rows are in a storage. Workers can
-            share a storage without this.
+        NotImplementedError: TensorFlow's collectives do not support the dtype, or the rows are in a
+            storage. Workers can share a storage without a strategy.
         ValueError: There is more than one device.
     """
     if creator is not None:
@@ -59,19 +59,20 @@ def check_spec(spec: TableSpec, creator: Any) -> None:
         )
     if spec.value_dtype not in _CARRIED:
         raise NotImplementedError(
-            "Under MultiWorkerMirroredStrategy values must be numbers of "
+            "Under MultiWorkerMirroredStrategy values must have one of the dtypes "
             f"{', '.join(dtype.name for dtype in _CARRIED)}. "
             f"Received: value_dtype={spec.value_dtype.name}."
         )
     if len(spec.devices) != 1:
         raise ValueError(
-            "Under MultiWorkerMirroredStrategy each worker has one table: leave `devices` None. "
+            "Under MultiWorkerMirroredStrategy each worker must have one shard of a table. "
             + received(devices=list(spec.devices))
+            + " Leave `devices` None."
         )
 
 
 def mirrors_replicas() -> bool:
-    """Returns whether the current strategy lets several replicas train in step."""
+    """Returns whether the current strategy trains with synchronous replicas."""
     kinds = (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy)
     return isinstance(tf.distribute.get_strategy(), kinds)
 

@@ -43,11 +43,11 @@ def apply(
     Args:
         trained: Triples of a gradient, a table, and hyperparameters, double [k]. All tables are
             divided among the same workers.
-        owner: Scalar string; the optimizer that owns the slots.
+        owner: Scalar string, the name under which the tables keep the optimizer's slots.
         **attributes: Attributes of `library.de_table_apply`.
 
     Returns:
-        The operations. In eager mode, None for each table.
+        One operation per table; in eager mode, None per table.
     """
     tables = [table for _, table, _ in trained]
     keys, values = zip(

@@ -1,9 +1,9 @@
 """Communication between the processes of a `MultiWorkerMirroredStrategy`.
 
-All workers run the same program in step: each call here must be made by all of them, in the same
-order. TensorFlow's all-to-all sends pieces of equal size, so batches are padded. Their size is
-rounded up to one of a few sizes, because TensorFlow never forgets the shape of a key. The ops count
-as stateful, so a `tf.function` runs them one after the other and no key is used twice at a time.
+All workers must make the same calls in the same order. TensorFlow's all-to-all sends pieces of
+equal size, so batches are padded. Their size is rounded up to one of a few sizes, because for each
+collective key, TensorFlow requires the shape of the key's first use. The ops count as stateful, so
+a `tf.function` runs them one after the other and never uses a key twice at the same time.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-# No other collective of this process uses this key: strategies count their keys from 1.
+# No other collective of this process uses this key, because strategies count their keys from 1.
 _GROUP_KEY = 0x0DEC0DE
 _DTYPES = (tf.int64, tf.int32, tf.float32, tf.float64, tf.float16, tf.bfloat16)
-# At most one sixteenth larger than the requested size.
+# The sizes of padded pieces. The smallest size that fits is at most one sixteenth too large.
 _SIZES = np.unique([(16 + part) << shift >> 4 for shift in range(31) for part in range(16)])
 _SIZES = _SIZES[(_SIZES > 0) & (_SIZES < 2**31)].astype(np.int64)
-# Keys of collectives: one per dtype and size, then one per dtype and fixed width.
+# Collective keys are numbered: first one key per dtype and padded size, then one per dtype and
+# fixed width.
 _SIZES_A_DTYPE = 512
 _MAX_WIDTH = 1 << 20
 
@@ -39,7 +40,7 @@ class Workers:
     def __init__(self, count: int) -> None:
         self.count = count
         self.here = 0
-        # Piece i for worker i contains i, so the received pieces tell this process its number.
+        # Every worker sends i to worker i. So each worker receives its own number.
         self.here = int(self.swap(tf.range(count)[:, tf.newaxis])[0, 0])
 
     def swap(self, pieces: tf.Tensor, size_number: tf.Tensor | None = None) -> tf.Tensor:
@@ -47,7 +48,7 @@ class Workers:
 
         Args:
             pieces: [count, n], of the same shape on all workers.
-            size_number: Index of n in `_SIZES`; None if n never changes.
+            size_number: Index of n in `_SIZES`; None if n is fixed.
 
         Returns:
             Pieces like `pieces`, in the order of the workers.
@@ -98,12 +99,12 @@ class Workers:
 class Delivery:
     """Sends the items of several batches to their workers, and sends answers back.
 
-    One collective exchanges the numbers of items. Each `send` and `answer` needs one collective for
-    each dtype, however many batches there are.
+    One collective exchanges the numbers of items. Each `send` or `answer` needs one collective per
+    dtype, for any number of batches.
 
     Args:
         workers: The participating workers.
-        shards: For each batch, int32 [n], the worker of each item.
+        shards: For each batch, the worker of each item, int32 [n].
     """
 
     def __init__(self, workers: Workers, shards: Sequence[tf.Tensor]) -> None:
@@ -182,7 +183,7 @@ class Delivery:
         return tf.reshape(rows, [count, -1])
 
     def _swapped(self, pieces: list[tf.Tensor], sizes: list[tf.Tensor]) -> list[tf.Tensor]:
-        """Sends the pieces of several batches as one. Each result is [count, one of sizes]."""
+        """Sends the pieces of several batches as one piece. Result i is [count, sizes[i]]."""
         total = tf.add_n(sizes)
         number = tf.searchsorted(_SIZES, total[tf.newaxis])[0]
         rest = tf.gather(_SIZES, number) - total
@@ -192,13 +193,13 @@ class Delivery:
 
 
 class _Route:
-    """Positions of a batch's items in the padded pieces, both sent and received."""
+    """The positions of a batch's sent and received items in the padded pieces."""
 
     def __init__(
         self, shards: tf.Tensor, sent: tf.Tensor, received: tf.Tensor, height: tf.Tensor
     ) -> None:
         self.height = height
-        # Sort by worker; the sort is stable, so items of a worker keep their order.
+        # The sort is stable, so the items of one worker keep their order.
         order = tf.argsort(shards, stable=True)
         starts = tf.cumsum(sent, exclusive=True)
         owners = tf.cast(tf.gather(shards, order), tf.int64)
