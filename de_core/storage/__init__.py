@@ -1,1 +1,1 @@
-"""Tables whose rows are stored outside this process, for example in Redis."""
+"""Storages: rows of tables outside this process, for example in Redis."""

@@ -22,7 +22,7 @@ class KVCreator:
 
     Args:
         config: The storage's configuration, defined by the subclass.
-        saver: Ignored: checkpoints always write rows to files beside the checkpoint.
+        saver: Ignored. Checkpoints always write rows to files beside the checkpoint.
 
     Example: `examples/sqlite_storage.py`.
     """
@@ -47,9 +47,9 @@ class KVCreator:
         Args:
             key_dtype: The table's key dtype.
             value_dtype: The table's value dtype.
-            default_value: None: the table computes initial rows itself.
-            name: The table's name, by which the storage finds its rows again.
-            checkpoint: None: the table saves rows itself.
+            default_value: Always None, because the table computes initial rows itself.
+            name: The table's name. The storage finds the rows of earlier processes by it.
+            checkpoint: Always None, because the table saves rows itself.
             init_size: Expected number of rows.
             config: The creator's configuration.
             device: The device where this process uses the table.
@@ -68,7 +68,7 @@ class KVCreator:
         policy: TablePolicy,
         router: Router,
     ) -> list[Table]:
-        """Creates the table of a Variable over the result of `create`.
+        """Creates the only shard of a Variable's table, over the result of `create`.
 
         Args:
             name: The Variable's name.
@@ -76,7 +76,7 @@ class KVCreator:
             initial: The row that a key without a row reads as.
             init_size: Expected number of rows.
             policy: Must be empty.
-            router: Names the table.
+            router: Gives the shard's name.
 
         Raises:
             TypeError: `create` did not return a `RowStore`.
@@ -85,14 +85,15 @@ class KVCreator:
         """
         if len(spec.devices) > 1:
             raise ValueError(
-                "`devices` must be None or one device with this `kv_creator`: its storage divides "
-                f"the keys itself. {received(devices=list(spec.devices))}"
+                "With this `kv_creator`, `devices` must be None or one device, because its storage "
+                f"divides the keys itself. {received(devices=list(spec.devices))}"
             )
         if policy != TablePolicy():
             raise NotImplementedError(
                 "`admission`, `eviction` and the restrict policies of the library need rows in "
-                "main memory: leave them out, or `kv_creator`. "
+                "main memory. "
                 + received(policy=policy.text(0, 1), kv_creator=self)
+                + " Leave out the policy or `kv_creator`."
             )
         store = self.create(
             key_dtype=spec.key_dtype,
@@ -124,13 +125,13 @@ class FileSystemSaver:
     """Selects files beside the checkpoint for the rows, which is also the default.
 
     Args:
-        proc_size: Ignored: each process saves its own tables.
+        proc_size: Ignored, because each process saves its own rows.
         proc_rank: Ignored.
-        save_path: Must be None: the files are beside the checkpoint.
+        save_path: Must be None, because the files are beside the checkpoint.
         buffer_size: Ignored.
 
     Raises:
-        ValueError: `save_path` is given.
+        ValueError: `save_path` is not None.
     """
 
     def __init__(
@@ -143,8 +144,9 @@ class FileSystemSaver:
         del proc_size, proc_rank, buffer_size
         if save_path is not None:
             raise ValueError(
-                "`save_path` must be None: a checkpoint's rows lie beside it. To write them "
-                "elsewhere call Variable.save_to_file_system. " + received(save_path=save_path)
+                "`save_path` must be None, because a checkpoint's rows lie beside it. "
+                + received(save_path=save_path)
+                + " To write them elsewhere, call Variable.save_to_file_system."
             )
 
 

@@ -27,8 +27,8 @@ def save(rows: StoredRows, path: tf.Tensor, **attributes: Any) -> tf.Tensor:
     """
     if attributes.get("delta"):
         raise NotImplementedError(
-            "Deltas need a table in main memory: save the whole table. "
-            f"Received: a delta of table {rows.name!r}, which lives in a storage."
+            "A table that saves deltas must be in main memory. Received: a delta of table "
+            f"{rows.name!r}, whose rows are in a storage. Save the whole table."
         )
     table = rows.work.new_table()
     known = [] if attributes.get("values_only") else list(rows.known().values())
@@ -41,16 +41,16 @@ def save(rows: StoredRows, path: tf.Tensor, **attributes: Any) -> tf.Tensor:
 
 
 def restore(rows: StoredRows, op: Any, *inputs: Any, **attributes: Any) -> None:
-    """Reads snapshot files: into memory, where they are checked, and then into the storage.
+    """Reads and checks snapshot files in memory, then writes their rows to the storage.
 
     Args:
-        rows: The destination.
+        rows: The rows to restore.
         op: One of the restore ops.
         *inputs: Inputs of the op.
         **attributes: Attributes of the op.
 
     Raises:
-        NotImplementedError: A function chooses rows of a delta.
+        NotImplementedError: A function selects rows of a delta.
     """
     table = rows.work.new_table()
     if "replace" in attributes:
@@ -83,7 +83,7 @@ def _note_layout(rows: StoredRows, files: tf.Tensor, attributes: dict[str, Any])
         slots=attributes["slots"],
         convert=attributes["convert"],
     )
-    # Skip the columns of the library's own policies: a storage has none.
+    # Skip the columns of the library's own policies, because a storage has no policies.
     rows.remember(each for each in columns_of(blank, "") if not each.slot.startswith("de/"))
     if attributes["replace"]:
         rows.work.adopt(blank)
@@ -92,6 +92,6 @@ def _note_layout(rows: StoredRows, files: tf.Tensor, attributes: dict[str, Any])
 def _require_no_tombstones(rows: StoredRows, path: tf.Tensor) -> None:
     if json.loads(library.de_snapshot_info(path, verify=False).numpy())["tombstones"]:
         raise NotImplementedError(
-            "Rows of a delta can be chosen by keys, or by a function for a table in main memory. "
-            f"Received: a function, for table {rows.name!r}, which lives in a storage."
+            "A function that selects rows of a delta must select them for a table in main memory. "
+            f"Received: table {rows.name!r}, whose rows are in a storage. Select rows by keys."
         )

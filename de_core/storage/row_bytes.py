@@ -30,7 +30,7 @@ def decoded_keys(keys: Sequence[bytes], spec: TableSpec) -> tf.Tensor:
 
 
 def encoded_rows(rows: tf.Tensor) -> list[bytes]:
-    """Encodes each row of [n, dim]: numbers one after the other, strings with their lengths."""
+    """Encodes rows [n, dim] as bytes per row: numbers back to back, strings after their lengths."""
     array = rows.numpy()
     if rows.dtype == tf.string:
         return [b"".join(map(_with_length, row)) for row in array.tolist()]
@@ -49,7 +49,7 @@ def decoded_rows(rows: Sequence[bytes], dtype: tf.DType, dim: int) -> tf.Tensor:
     wrong = set(map(len, rows)) - {width}
     if wrong:
         raise _damaged(f"{width} bytes", f"{min(wrong)} bytes")
-    # Decode in parts that fit into the CPU cache: twice as fast.
+    # Decode in parts that fit into the CPU cache, which is twice as fast.
     parts = []
     for at in range(0, max(len(rows), 1), _ROWS_AT_ONCE):
         array = np.frombuffer(b"".join(rows[at : at + _ROWS_AT_ONCE]), dtype.as_numpy_dtype)
@@ -58,7 +58,7 @@ def decoded_rows(rows: Sequence[bytes], dtype: tf.DType, dim: int) -> tf.Tensor:
 
 
 def _rows_of(array: Any, width: int) -> list[bytes]:
-    """Splits an array into rows of `width` bytes. NumPy's void dtype converts to bytes."""
+    """Splits an array into rows of `width` bytes. NumPy converts its void dtype to `bytes`."""
     return list(np.ascontiguousarray(array).view(f"V{width}").ravel().tolist())
 
 

@@ -1,4 +1,4 @@
-"""The interface of a storage: it stores rows as bytes, in columns, by key."""
+"""The interface of a storage, which stores rows as bytes, in columns, by key."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Row = bytes | None
 
 
 class RowStore(abc.ABC):
-    """The rows of one table, returned by `KVCreator.create`.
+    """The rows of one table. `KVCreator.create` returns it.
 
     A column has a name and at most one row of bytes per key. Every key with a row has a row in the
-    first column, `VALUE`. Optimizers add further columns. Methods must be thread-safe. Raise if any
-    row cannot be read. Never return None for a read error.
+    first column, `VALUE`. Optimizers add further columns. Methods must be thread-safe. They must
+    raise if any row cannot be read, and never return None for a read error.
     """
 
     #: The column of the values.
@@ -55,7 +55,7 @@ class RowStore(abc.ABC):
 
     @abc.abstractmethod
     def scan(self) -> Iterator[Sequence[bytes]]:
-        """Yields the keys in batches. A key that is present throughout is yielded exactly once."""
+        """Yields keys in batches. Yields a key exactly once if it exists during the whole scan."""
 
     @abc.abstractmethod
     def size(self) -> int:
@@ -75,7 +75,7 @@ class RowStore(abc.ABC):
         old: Mapping[str, Sequence[Row]],
         new: Mapping[str, Sequence[bytes]],
     ) -> list[bool]:
-        """Writes a key's new rows if its old rows are unchanged. Returns for which keys it did.
+        """Writes a key's new rows if its old rows are unchanged. Returns True per written key.
 
         This default is atomic only among the threads of one process. Override it for a storage that
         several processes write to, or they lose updates.

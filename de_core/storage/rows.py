@@ -49,7 +49,7 @@ class StoredRows:
         return tf.reshape(values, shape), tf.reshape(tf.constant(found, tf.bool), tf.shape(keys))
 
     def find_or_insert(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Like `find`, but also stores the initial row of each key without a row."""
+        """Returns the results of `find`, and stores the initial row of each key without a row."""
         values, found = self.find(keys)
         absent = tf.boolean_mask(tf.reshape(keys, [-1]), ~tf.reshape(found, [-1]))
         self.work.update([absent], [], lambda *_: None, insert=True)
@@ -89,10 +89,10 @@ class StoredRows:
         return tf.constant(self.store.size(), tf.int64)
 
     def nothing(self, *_: Any, **__: Any) -> None:
-        """Does nothing: the storage manages its memory itself."""
+        """Does nothing, because the storage manages its memory itself."""
 
     def chains(self) -> tf.Tensor:
-        """Returns the series that deltas may continue: none. Changes are not tracked."""
+        """Returns an empty list of chains, because a storage does not track changes for deltas."""
         return tf.constant('{"chains": []}')
 
     def apply(
@@ -116,7 +116,7 @@ class StoredRows:
         self.work.update([keys, gradients], columns, step)
 
     def take_averages(self, owner: tf.Tensor) -> None:
-        """Sets each row to its moving average, kept by `owner`."""
+        """Sets each row to the moving average that the optimizer `owner` keeps."""
         prefix = f"{_text(owner)}/"
         columns = [each for each in self.known().values() if each.slot.startswith(prefix)]
         for keys in self._scanned():
@@ -216,7 +216,7 @@ class StoredRows:
         }
 
     def _values(self, keys: list[bytes], rows: list[Row]) -> tuple[tf.Tensor, Any]:
-        """Returns rows [n, dim], initial rows for missing ones, and which rows exist."""
+        """Returns rows [n, dim] and bool [n]: whether a row exists. Others are initial rows."""
         present = [row for row in rows if row is not None]
         if len(present) == len(rows):
             values = decoded_rows(present, self.spec.value_dtype, self.spec.dim)
@@ -252,7 +252,7 @@ class StoredRows:
         return column
 
     def known(self) -> dict[str, Column]:
-        """Returns all slots by name: those in the storage, and those only recorded here."""
+        """Returns the slots in the storage and the slots recorded by `remember`, by name."""
         return {**self._columns, **columns_in(self.store)}
 
     def remember(self, columns: Iterable[Column]) -> None:
@@ -266,7 +266,7 @@ class StoredRows:
 
 
 def _distinct(keys: list[bytes]) -> tuple[list[bytes], Any]:
-    """Returns distinct keys, and each key's position among them, or None if all were distinct."""
+    """Returns distinct keys and each key's position in them. None instead if all are distinct."""
     places = dict.fromkeys(keys)
     if len(places) == len(keys):
         return keys, None

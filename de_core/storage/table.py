@@ -1,4 +1,4 @@
-"""A table whose rows are in a `KVCreator`'s storage, for graphs and eager mode."""
+"""A shard whose rows are in a `KVCreator`'s storage, for graphs and eager mode."""
 
 from __future__ import annotations
 
@@ -56,21 +56,21 @@ _RESTORES = ("de_table_restore", "de_table_restore_keys", "de_table_restore_part
 
 
 class StoredTable(Table):
-    """A table whose rows are in a storage. Its resource is an empty table that gives initial rows.
+    """A shard whose rows are in a storage. Its resource is an empty table that gives initial rows.
 
     Its ops are Python functions, so they run in the process that built the graph. An export
     contains a read-only table over a snapshot file, as for any other table.
 
     Args:
-        name: Name, unique among the tables of a graph.
+        name: Name, unique among the shards of a graph.
         spec: Dtypes and dim.
         initial: The row that a key without a row reads as.
         device: The device of the empty table.
         store: The storage.
-        metadata: Alternating keys and values for its snapshot files.
+        metadata: Alternating names and values for the metadata of its snapshot files.
 
     Raises:
-        ValueError: Under this name the storage has rows with other dtypes or another dim.
+        ValueError: The storage has rows of this name with other dtypes or another dim.
     """
 
     pools = False
@@ -95,7 +95,7 @@ class StoredTable(Table):
         found = json.loads(store.describe(json.dumps(mine)))
         if found != mine:
             raise ValueError(
-                f"A table must have the types of the rows stored under its name {name!r}, "
+                f"A table must have the dtypes and dim of the rows stored under its name {name!r}, "
                 f"{found}. Received: {mine}. Use another name, or clear these rows."
             )
 
@@ -123,8 +123,9 @@ class StoredTable(Table):
             )
         if name not in _VERBS:
             raise NotImplementedError(
-                "Tables in a storage have no metadata, policies or fused pooling: leave "
-                "`kv_creator` out for these. " + received(table=self.name, op=name)
+                "Metadata of rows, policies and fused pooling need a table in main memory. "
+                + received(table=self.name, op=name)
+                + " Leave out `kv_creator`."
             )
         method, dtypes = _VERBS[name]
         verb = getattr(self.rows, method)
@@ -161,14 +162,14 @@ class StoredTable(Table):
     def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
         if save_type == "savedmodel" and not served_copy.is_exporting():
             raise NotImplementedError(
-                "A model whose rows live in a storage must be saved by de.export, which reads them "
-                f"into the SavedModel. {received(table=self.name)}"
+                "A model whose rows are in a storage must be saved by de.export, which copies the "
+                f"rows into the SavedModel. {received(table=self.name)}"
             )
         return super()._trackable_children(save_type)
 
 
 def _called(function: Callable[..., Any], inputs: Any, dtypes: list[tf.DType]) -> Any:
-    """Calls a function of eager tensors, now or when the graph runs.
+    """Calls a function of eager tensors: at once in eager mode, or when the graph runs.
 
     Returns:
         A tensor if there is one dtype. Without dtypes, None in eager mode and an op in graphs.

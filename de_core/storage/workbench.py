@@ -1,8 +1,8 @@
 """Updates rows of a `RowStore` in small tables in memory.
 
-An update reads its rows into such a table, runs the engine's normal op there, and swaps the rows in
-the storage for the results. If another process changed a row meanwhile, the update of that row is
-repeated. So every optimizer works, and no concurrent update is lost.
+An update reads its rows into a table in memory, runs the engine's normal op on this table, and
+replaces the rows in the storage by the results. If another process has changed a row meanwhile, the
+update of that row is repeated. So every optimizer works, and no concurrent update is lost.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from de_core.tables.initial_rows import InitialRow
 from de_core.tables.spec import TableSpec
 from de_core.tables.table import Table
 
-# An update fails if others change a row during this many attempts.
+# An update fails if other processes change one of its rows during each of this many attempts.
 _ATTEMPTS = 1000
 
-#: Receives a table that holds the rows, and the part of the batch that remains to be done.
+#: A function of a table in memory with the rows, and of the keys and data still to be processed.
 Compute = Callable[[Table, list[tf.Tensor]], Any]
 
 
 class Workbench:
-    """The tables in memory that do the work for one table of a storage.
+    """Computes with the rows of one table of a storage in tables in memory.
 
     Args:
         name: The table's name.
@@ -53,7 +53,7 @@ class Workbench:
 
     @functools.cached_property
     def blank(self) -> Table:
-        """A table without rows: it returns initial rows."""
+        """A table without rows, which returns initial rows."""
         return self.new_table()
 
     def new_table(self) -> Table:
@@ -73,7 +73,7 @@ class Workbench:
         return table
 
     def adopt(self, blank: Table) -> None:
-        """From now on, gives keys without a row the initial rows of the table `blank`."""
+        """Replaces the initial rows of keys without a row by those of the table `blank`."""
         folder = tempfile.TemporaryDirectory(prefix="de_core_blank_")
         weakref.finalize(self, folder.cleanup)
         path = f"{folder.name}/blank.de"
@@ -115,10 +115,10 @@ class Workbench:
             batch: Keys [n], then their data.
             columns: The slots that the computation needs.
             compute: The computation.
-            insert: Whether to write only keys that have no row.
+            insert: True to write only keys that have no row.
 
         Raises:
-            tf.errors.AbortedError: Others changed a row during every attempt.
+            tf.errors.AbortedError: Other processes changed a row during every attempt.
         """
         names = [self._store.VALUE, *(column.text for column in columns)]
         raw = encoded_keys(batch[0])
@@ -145,7 +145,8 @@ class Workbench:
             None,
             None,
             f"Rows must not change during an update. Received: {len(todo)} keys of table "
-            f"{self._name!r} that others changed during each of {_ATTEMPTS} attempts.",
+            f"{self._name!r} that others changed during each of {_ATTEMPTS} attempts. "
+            "Use fewer writers, or smaller batches.",
         )
 
     def load(
@@ -157,7 +158,7 @@ class Workbench:
             table: The table in memory.
             keys: The rows' keys.
             columns: The slots.
-            rows: The values, and then the rows of each column.
+            rows: The values of all keys, then the slots of all keys per column.
         """
         real = slot_dtype(self._spec.value_dtype)
         for index, each in enumerate(rows):

@@ -32,7 +32,7 @@ class Settings:
     redis_read_access_slave: bool = False  #: Ignored: replicas lag behind, so we never read them.
     redis_connect_keep_alive: bool = False
     redis_connect_timeout: int = 1000
-    redis_socket_timeout: int = 1000  #: Timeout of each answer.
+    redis_socket_timeout: int = 1000  #: Timeout per answer.
     redis_conn_pool_size: int = 20
     redis_wait_timeout: int = 100000000  #: Timeout of waiting for a free pooled connection.
     redis_sentinel_user: str = "default"
@@ -41,15 +41,15 @@ class Settings:
     redis_sentinel_socket_timeout: int = 1000
     redis_retries: int = 3  #: Attempts after the first. A broken connection is replaced.
     redis_use_tls: bool = False
-    redis_tls_ca_file: str = ""  #: Trusted certificates; empty for the system's.
+    redis_tls_ca_file: str = ""  #: File of trusted certificates; empty for the system's.
     redis_tls_cert_file: str = ""  #: Client certificate, if the server requires one.
     redis_tls_key_file: str = ""
-    storage_slice: int = 0  #: Slices of a table's keys; 0 means 32 in a Cluster, otherwise 1.
+    storage_slice: int = 0  #: Number of slices of a table's keys; 0: 32 in a Cluster, else 1.
     redis_hash_tags_runtime: tuple[str, ...] = ()  #: Hash tags of the slices; computed if empty.
-    keys_sending_size: int = 1024  #: Keys per command.
-    using_md5_prefix_name: bool = False  #: Whether Redis names contain the MD5 of table names.
+    keys_sending_size: int = 1024  #: Most keys per command.
+    using_md5_prefix_name: bool = False  #: True to use the MD5 of table names in Redis names.
     model_tag_runtime: str = "test"  #: Prefix of all names in Redis.
-    table_store_mode: int = 2  #: Must be 2: the rows are in Redis only.
+    table_store_mode: int = 2  #: Must be 2: rows only in Redis.
 
     @property
     def slices(self) -> int:
@@ -74,8 +74,8 @@ class Settings:
                 close = difflib.get_close_matches(name, known, 1)
                 hint = f"Did you mean {close[0]!r}?" if close else f"Known are {sorted(known)}."
                 raise ValueError(
-                    "The parameters of a Redis configuration must be known ones: rows in Redis "
-                    f"stay there, and checkpoints are files. {received(**{name: value})} {hint}"
+                    "A Redis configuration must have only known parameters. "
+                    f"{received(**{name: value})} {hint}"
                 )
             default: Any = known[name].default
             if isinstance(default, tuple) and isinstance(value, (list, tuple)):
@@ -151,7 +151,7 @@ class RedisTableConfig:
             `de_core/storage/redis/config.py`.
         redis_config_abs_dir_env: Name of an environment variable that contains such a path. If the
             variable is set, it overrides `redis_config_abs_dir`.
-        params: The parameters themselves. They override those of a file.
+        params: The parameters. They override those of a file.
 
     Raises:
         FileNotFoundError: The file does not exist.
@@ -190,7 +190,7 @@ class RedisTableConfig:
         for name in idle:
             del parameters[name]
         if path is not None and parameters.get("table_store_mode") in (0, 1):
-            del parameters["table_store_mode"]  # the ancestor's copies, not used
+            del parameters["table_store_mode"]  # Modes 0 and 1 of tfra keep copies; we do not.
         self.settings = Settings.checked(parameters)
 
 

@@ -33,14 +33,14 @@ class Connection:
         self._client: Any = None
 
     def run(self, commands: Sequence[_Command]) -> list[Any]:
-        """Runs commands, pipelined per server. Returns an answer or a failure for each command.
+        """Runs commands, pipelined per server. Returns an answer or a failure per command.
 
-        A failed command is retried as often as the settings say. The retry uses a new connection,
-        or the node that now holds the key in a Cluster. If the retries fail, the server's other
-        commands are not tried.
+        A failed command is retried `redis_retries` times. A retry uses a new connection, or in a
+        Cluster the node that holds the key now. If the retries fail because the server is
+        unreachable, its other failed commands are not retried.
 
         Args:
-            commands: Each has a name, the key that selects the server, and further arguments.
+            commands: The commands: a name, the key that selects the server, further arguments.
         """
         answers: list[Any] = [None] * len(commands)
         for numbers in self._by_server(commands):
@@ -89,10 +89,10 @@ class Connection:
 
 
 def _pipelined(client: Any, commands: Sequence[_Command]) -> list[Any]:
-    """Runs commands on one server in one pipeline. Returns an answer or an error for each command.
+    """Runs commands on one server in one pipeline. Returns an answer or an error per command.
 
-    Each command is sent as soon as it is packed, so the server works while the client packs the
-    next one. The client's own pipelines do not do that.
+    Sends each command as soon as it is packed. So the server works while the client packs the next
+    command. redis-py's own pipelines pack all commands first.
     """
     pool = client.connection_pool
     connection = pool.get_connection()
@@ -101,7 +101,7 @@ def _pipelined(client: Any, commands: Sequence[_Command]) -> list[Any]:
             connection.send_packed_command([hiredis.pack_command(command)])
         return [_answer(connection) for _ in commands]
     except BaseException:
-        connection.disconnect()  # the next user would read the remaining answers
+        connection.disconnect()  # Otherwise the next user would read the remaining answers.
         raise
     finally:
         pool.release(connection)

@@ -11,14 +11,14 @@ from de_core.storage.row_store import RowStore
 
 
 class RedisTableCreator(KVCreator):
-    """Stores a Variable's rows in Redis, where all processes that use the same name share them.
+    """Stores a Variable's rows in Redis. All processes that use the same name share the rows.
 
-    Needs `pip install "redis[hiredis]"`. Rows stay in Redis when the process ends; `clear` removes
-    them. A failed read or write raises an error that says how many keys it affects.
+    Needs `pip install "redis[hiredis]"`. Rows stay in Redis when the process ends. `clear` removes
+    them. A failed read or write raises an error that tells how many keys it affects.
 
     Args:
-        config: How to reach Redis.
-        saver: Ignored; kept for compatibility.
+        config: The connection to Redis.
+        saver: Ignored. Kept for compatibility.
 
     Raises:
         TypeError: `config` is not a `RedisTableConfig`.

@@ -1,6 +1,6 @@
-"""Stores rows in Redis: a hash for each column of each slice of a table's keys.
+"""Stores rows in Redis. A table's keys are divided into slices. Each slice has a hash per column.
 
-All columns of a slice have the same hash tag. So in a Cluster a row's value and its optimizer slots
+All hashes of a slice have the same hash tag. So in a Cluster, a row's value and its optimizer slots
 are on one node, and one script can change them together.
 """
 
@@ -22,10 +22,10 @@ from de_core.storage.redis.connection import Connection
 from de_core.storage.row_store import Row, RowStore
 
 _SLOTS = 16384
-# Compare-and-swap of rows. KEYS: a hash that stores the last call and its answer, then the columns.
-# ARGV: the call's number, the number of rows, and for each row: its key, the old row of each column
-# ('' for none), the new row of each column. If an answer is lost, the client sends the same call
-# again. The script then returns the stored answer and changes nothing.
+# Compare-and-swap of rows. KEYS: a hash that stores the last call and its answer, then the columns'
+# hashes. ARGV: the call's number, the number of rows, and per row: its key, its old row in each
+# column ('' for none), its new row in each column. If an answer is lost, the client sends the same
+# call again. The script then returns the stored answer and changes nothing.
 _SWAP = """
 local last = redis.call('HMGET', KEYS[1], 'call', 'answer')
 if last[1] == ARGV[1] then return last[2] end
@@ -73,7 +73,7 @@ class RedisStore(RowStore):
         self._noted: set[str] = set()
 
     def read(self, columns: Sequence[str], keys: Sequence[bytes]) -> list[list[Row]]:
-        """Returns the rows of `keys`, for each column."""
+        """Returns the rows of `keys` per column."""
         parts = self._parts(keys)
         commands = [
             ("HMGET", self._hash(column, part), *_of(keys, numbers))
@@ -117,7 +117,7 @@ class RedisStore(RowStore):
         old: Mapping[str, Sequence[Row]],
         new: Mapping[str, Sequence[bytes]],
     ) -> list[bool]:
-        """Writes a key's new rows if its old rows are unchanged; atomic for each key."""
+        """Writes a key's new rows if its old rows are unchanged. Atomic per key."""
         self._note(new)
         parts = self._parts(keys)
         commands = []
@@ -160,7 +160,7 @@ class RedisStore(RowStore):
         return sorted(name.decode() for name in names)
 
     def scan(self) -> Iterator[Sequence[bytes]]:
-        """Yields the keys in batches. A key that is present throughout is yielded exactly once."""
+        """Yields keys in batches. Yields a key exactly once if it exists during the whole scan."""
         for part in range(len(self._tags)):
             cursor: bytes | None = b"0"
             seen: set[bytes] = set()
@@ -169,7 +169,7 @@ class RedisStore(RowStore):
                 [answer] = self._run([("HSCAN", name, cursor, "COUNT", count)])
                 following, keys = _scanned(answer)
                 new = [key for key in dict.fromkeys(keys) if key not in seen]
-                seen.update(new)  # Redis may return a key twice while the hash grows
+                seen.update(new)  # Redis may return a key twice while the hash grows.
                 if new:
                     yield new
                 cursor = following
@@ -193,9 +193,8 @@ class RedisStore(RowStore):
         [[found, kept]] = self._run([("HMGET", name, "table", "slices")])
         if kept.decode() != slices:
             raise ValueError(
-                "`storage_slice` must be the same as when the table was created, because it "
-                f"determines where keys are: {kept.decode()}. Received: {slices}, for table "
-                f"{self._name!r}."
+                f"`storage_slice` must stay as it was when table {self._name!r} was created, "
+                f"{kept.decode()}, because it determines the hashes of keys. Received: {slices}."
             )
         return str(found.decode())
 
@@ -212,7 +211,7 @@ class RedisStore(RowStore):
         return f"{{{self._tags[part]}}}{self._prefix}:{column}"
 
     def _parts(self, keys: Sequence[bytes]) -> list[tuple[int, Sequence[int]]]:
-        """Returns slices with the positions of their keys, at most one command's keys each."""
+        """Returns pairs of a slice and positions of its keys, as many as one command takes."""
         count, size = len(self._tags), self._settings.keys_sending_size
         numbers: list[Sequence[int]] = [range(len(keys))]
         if count > 1:
@@ -259,21 +258,21 @@ class RedisStore(RowStore):
 
 
 def _of(items: Sequence[bytes], numbers: Sequence[int]) -> Sequence[bytes]:
-    """Returns the items at these positions. Contiguous ranges are faster."""
+    """Returns the items at these positions. A `range` is sliced, which is faster."""
     if isinstance(numbers, range):
         return items[numbers.start : numbers.stop]
     return [items[number] for number in numbers]
 
 
 def _scanned(answer: Any) -> tuple[bytes | None, list[bytes]]:
-    """Returns the scan's cursor, or None at its end, and the keys of this answer."""
+    """Returns the scan's next cursor, or None at the end, and the keys in an answer."""
     cursor, rows = answer
     keys = list(rows) if isinstance(rows, dict) else list(rows[::2])
     return (None if int(cursor) == 0 else str(int(cursor)).encode()), keys
 
 
 def _spread_tags(count: int) -> tuple[str, ...]:
-    """Returns hash tags that divide a Cluster's slots evenly: one in each equal range."""
+    """Returns `count` hash tags. They divide a Cluster's slots evenly: one tag per equal range."""
     tags = []
     for part in range(count):
         wanted = range(part * _SLOTS // count, (part + 1) * _SLOTS // count)
