@@ -5,7 +5,7 @@
     users = de.get_variable("users", dim=16, initializer="uniform")
     rows = de.embedding_lookup(users, ids)
 
-Importing loads the op library and registers the gradient of a lookup. It changes nothing else.
+The import loads the op library and registers the gradient of a lookup. It changes nothing else.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from de_core.variable.slots import get_slot_variables
 from de_core.variable.trainable_wrapper import TrainableWrapper
 from de_core.variable.variable import Variable
 
-if not _keras.LEGACY:  # tf_keras's own loss scale optimizer works with tables
+if not _keras.LEGACY:  # tf_keras needs no such class: its own LossScaleOptimizer works with tables.
     from de_core.optimizers.keras3.loss_scale import LossScaleOptimizer  # noqa: F401
 __getattr__ = _removed.removed_names(__name__, **_removed.PACKAGE)
 __version__ = "0.1.0"

@@ -1,1 +1,1 @@
-"""Foundations: the op library, the environment, argument checks, paths and progress."""
+"""The lowest floor: the op library, the environment, argument checks, paths and progress."""

@@ -17,7 +17,7 @@ def nearest(is_sought: Callable[[FrameType], bool]) -> FrameType | None:
     keeps all its variables alive until the garbage collector runs.
 
     Args:
-        is_sought: Returns True for the frame to find. Called for each frame, innermost first.
+        is_sought: Called with each frame, innermost first. Returns True for the frame to find.
 
     Example:
     >>> from de_core.base import call_stack
@@ -36,7 +36,7 @@ def nearest(is_sought: Callable[[FrameType], bool]) -> FrameType | None:
 
 
 def is_called_by(name: str) -> bool:
-    """Returns whether a function of this name called the function that calls `is_called_by`."""
+    """Returns whether the caller's own caller is a function of this name."""
     frame = inspect.currentframe()
     for _ in range(2):
         frame = frame and frame.f_back

@@ -1,8 +1,8 @@
 """Checks at import that the compiled ops fit this environment, and names the fix if not.
 
-An op library works only with the TensorFlow minor version it was compiled against. With another
-one, loading fails with an unreadable missing symbol. So we compare the versions first. They come
-from the wheels' metadata, without importing TensorFlow.
+An op library works only with the TensorFlow minor version that it was compiled for. With another
+version, loading fails with an unreadable missing symbol. So we compare the versions first. We read
+them from the wheels' metadata, without importing TensorFlow.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FOLDER = pathlib.Path(__file__).resolve().parent.parent
 
 
 class Build(NamedTuple):
-    """The compile-time versions, read from ``_de_ops.json``, which CMake writes."""
+    """The versions for which the library was compiled. CMake writes them to ``_de_ops.json``."""
 
     tensorflow: str
     distribution: str
@@ -50,7 +50,7 @@ def check() -> None:
 
     Raises:
         ImportError: The Python version, the TensorFlow version or the library does not fit. The
-            message is one sentence with the command that repairs it.
+            message contains the command that repairs the environment.
     """
     message = problem(
         python=sys.version_info[:2],
@@ -71,19 +71,19 @@ def problem(
     library: pathlib.Path,
     install_command: str,
 ) -> str | None:
-    """Returns the first problem as one sentence, or None if there is none.
+    """Returns an error message for the first problem, or None if there is no problem.
 
     Args:
         python: Major and minor version of the interpreter.
         installed: The version of each installed TensorFlow wheel, by name.
-        build: What the library was compiled for; None if unknown.
+        build: The versions for which the library was compiled; None if unknown.
         library: Path where the library must be.
         install_command: The command that compiles and installs this project.
     """
     if not OLDEST_PYTHON <= tuple(python[:2]) <= NEWEST_PYTHON:
         return (
             f"de_core needs Python {_dotted(OLDEST_PYTHON)} to {_dotted(NEWEST_PYTHON)}. "
-            f"Received: python={_dotted(python)}. Create an environment with one of those, "
+            f"Received: python={_dotted(python)}. Create an environment with such a Python, "
             f"for example: python{_dotted(NEWEST_PYTHON)} -m venv .venv"
         )
     if not library.is_file() or build is None:
@@ -95,7 +95,7 @@ def problem(
     wanted = minor_of(build.tensorflow)
     fix = f"Run: pip install '{build.distribution}=={wanted}.*'"
     if not installed:
-        return f"de_core needs TensorFlow {wanted}, and none is installed. {fix}"
+        return f"de_core needs TensorFlow {wanted}. Received: no TensorFlow is installed. {fix}"
     received = ", ".join(f"{name}={version}" for name, version in sorted(installed.items()))
     if len(set(installed.values())) > 1:
         unwanted = " ".join(sorted(set(installed) - {build.distribution}))
@@ -106,8 +106,8 @@ def problem(
         )
     if minor_of(next(iter(installed.values()))) != wanted:
         return (
-            f"de_core was compiled for TensorFlow {wanted} and works with no other minor. "
-            f"Received: {received}. {fix}, or compile it again for this one: {install_command}"
+            f"de_core was compiled for TensorFlow {wanted} and works with no other minor version. "
+            f"Received: {received}. {fix}, or compile de_core again: {install_command}"
         )
     return None
 

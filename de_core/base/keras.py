@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-#: Whether `keras` is tf_keras.
+#: True if `keras` is tf_keras.
 LEGACY: bool = os.environ.get("TF_USE_LEGACY_KERAS", "").lower() in ("1", "true")
 
 
@@ -25,7 +25,7 @@ def _load() -> Any:
                 "TF_USE_LEGACY_KERAS=1 requires tf_keras in the same minor version as TensorFlow. "
                 f"Received: {error}. Run: pip install tf_keras"
             ) from error
-        # For example, the requested backend is not installed.
+        # Importing Keras fails if, for example, its backend is not installed.
         raise _wrong_backend(os.environ.get("KERAS_BACKEND", "unknown")) from error
 
 
@@ -65,8 +65,8 @@ def is_symbolic(value: Any) -> bool:
 def only_builds(ids: Any) -> bool:
     """Returns whether `ids` are the float placeholders with which Keras builds a model.
 
-    Keras calls a subclassed model on float placeholders when it is loaded, or in `build`. Nothing
-    is computed then. A user's data never takes this path.
+    Keras calls a subclassed model on float placeholders when it loads or builds the model. It
+    computes nothing then. Real data never reaches this path.
 
     Args:
         ids: A dense, sparse or ragged tensor.
@@ -77,7 +77,7 @@ def only_builds(ids: Any) -> bool:
 
 
 def is_building() -> bool:
-    """Returns whether Keras runs a model for the shapes alone, on placeholders."""
+    """Returns whether Keras is running a model on placeholders, only for the shapes."""
     if not LEGACY:
         with keras.SymbolicScope() as scope:
             return scope.original_scope is not None

@@ -1,4 +1,4 @@
-"""Handles paths on all of TensorFlow's file systems, as strings: `pathlib` breaks `gs://`."""
+"""Handles paths on all of TensorFlow's file systems as strings, because `pathlib` breaks `gs://`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from de_core.base.checks import received
 
 
 def join(folder: str, name: str) -> str:
-    """Joins a folder and a name. The empty folder is the working directory."""
+    """Joins a folder and a name. An empty folder is the working directory."""
     return f"{folder.rstrip('/') or folder[:1]}/{name}" if folder.strip("/") else folder[:1] + name
 
 
@@ -21,7 +21,7 @@ def literal(folder: str) -> str:
 
 
 def check_readable(path: str, argument: str) -> None:
-    """Raises if TensorFlow could not read what is saved under this path.
+    """Raises if TensorFlow could not read files under this path.
 
     Args:
         path: A directory.
@@ -49,7 +49,9 @@ def folder_of(path: str) -> str:
 
 
 def sync(path: str) -> None:
-    """Waits until a local file, or a folder's list of entries, is on disk. Ignores remote paths.
+    """Waits until a local file, or a local folder's list of entries, is on disk.
+
+    Does nothing for a remote path.
 
     Raises:
         tf.errors.UnknownError: The disk reports an error.

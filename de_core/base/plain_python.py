@@ -13,9 +13,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def plain_python(function: _Function) -> _Function:
-    """Returns `function` so that AutoGraph leaves it and all functions that it calls unchanged.
+    """Decorates `function` so that AutoGraph does not rewrite it or any function that it calls.
 
-    Otherwise AutoGraph would rewrite them at every trace.
+    Otherwise AutoGraph would rewrite all these functions at every trace.
 
     Args:
         function: An entry point of the library. In a finalized graph, calls raise a RuntimeError
@@ -30,11 +30,11 @@ def plain_python(function: _Function) -> _Function:
             if error.__cause__ is not None or not tf.compat.v1.get_default_graph().finalized:
                 raise
             raise RuntimeError(
-                "A table's verb adds operations, so the graph must not be finalized. Received: "
+                "The graph must not be finalized, because a table's verb adds ops. Received: "
                 f"`{function.__qualname__}` in a finalized graph. Call it before the session is "
                 "created, feed its ids by a placeholder, and run the tensors that it returned."
             ) from error
 
-    # Keras reads the arguments of `call` from the signature alone.
+    # Keras reads the arguments of `call` from its signature, not from its code.
     run.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     return cast("_Function", tf.autograph.experimental.do_not_convert(run))

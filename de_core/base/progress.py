@@ -12,7 +12,7 @@ _SECONDS_BETWEEN = 0.1
 
 
 class Progress:
-    """A progress bar. Shown only if the stream is a terminal. Use it in a `with` statement.
+    """A progress bar, shown only if the stream is a terminal. Use it in a `with` statement.
 
     Args:
         total: The total of all counts passed to `add`.

@@ -1,6 +1,6 @@
 """Names of `tfra.dynamic_embedding`, so that its users only need to change an import.
 
-A name with the same meaning is an alias. A function with nothing left to do does nothing, and its
+A name with the same meaning is an alias. A function that is not needed here does nothing, and its
 docstring says so. A name whose meaning would differ does not exist. The error for it names the
 replacement; see `base/removed_names.py`.
 """

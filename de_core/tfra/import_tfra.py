@@ -32,7 +32,7 @@ class _Shard:
         key_dtype: Dtype of the keys.
         value_dtype: Dtype of the values.
         dim: Values per row.
-        read: `f(first, count)` that returns keys [count] and values [count, dim].
+        read: Called as `read(first, count)`. Returns keys [count] and values [count, dim].
     """
 
     rows: int
@@ -60,19 +60,19 @@ def import_tfra(
 ) -> dict[str, Variable]:
     """Imports tables that `tfra.dynamic_embedding` saved, with any number of shards.
 
-    Adds a table's rows to the rows of the Variable. In `tfra`, an optimizer's slots are separate
-    tables, named after the table and the optimizer. They are imported as tables.
+    The rows are added to the rows of the Variable. In `tfra`, an optimizer's slots are separate
+    tables, named after the table and the optimizer. They become separate Variables here.
 
     Args:
         path: The prefix of a TensorFlow checkpoint or a directory of them; the directory of a
             SavedModel; or a directory of key-value files, `<name>_mht_<i>of<n>-keys` and
             `-values`.
-        target: None to create a Variable for each table, with the table's name and, for a
-            checkpoint, its dtypes. Or the Variable for the only table, or Variables by table name.
+        target: The Variable for the only table, or Variables by table name. None to create one
+            Variable per table, with the table's name and, for a checkpoint, its dtypes.
         tables: A regular expression that matches the full names of the tables to import.
-        key_dtype: Key dtype of key-value files, which do not contain it: `tf.int64` or `tf.int32`.
-        value_dtype: Value dtype of key-value files. Required for them.
-        dim: Values per row of key-value files. Required for them.
+        key_dtype: Key dtype of key-value files: `tf.int64` or `tf.int32`.
+        value_dtype: Value dtype. Required for key-value files.
+        dim: Values per row. Required for key-value files.
 
     Returns:
         The Variables by table name.
@@ -105,9 +105,9 @@ def import_tfra(
     chosen = {name: shards for name, shards in found.items() if wanted.fullmatch(name)}
     if not chosen:
         raise ValueError(
-            "The path must hold tables of that name: tensors or files "
-            f"<name>_mht_<i>of<n>-keys and -values. Received: path={os.fspath(path)!r}, "
-            f"tables={tables!r}; it holds {sorted(found)}."
+            "The path must hold tables that `tables` matches, as tensors or files "
+            f"<name>_mht_<i>of<n>-keys and -values. Received: path={os.fspath(path)!r} with tables "
+            f"{sorted(found)}, tables={tables!r}."
         )
     variables = _targets(target, chosen)
     total = sum(shard.rows for shards in chosen.values() for shard in shards)
@@ -124,8 +124,9 @@ def _targets(target: Any, chosen: dict[str, list[_Shard]]) -> dict[str, Variable
     if isinstance(target, Variable):
         if len(chosen) != 1:
             raise ValueError(
-                "Several tables need a dict of Variables by name, or `tables` to choose one. "
-                f"Received: one Variable for {sorted(chosen)}."
+                "One Variable must receive one table. "
+                f"Received: one Variable for {sorted(chosen)}. Pass a dict of Variables by name, "
+                "or select one table by `tables`."
             )
         target = dict.fromkeys(chosen, target)
     if target is None:
@@ -142,8 +143,8 @@ def _targets(target: Any, chosen: dict[str, list[_Shard]]) -> dict[str, Variable
     missing = sorted(set(chosen) - set(target))
     if missing:
         raise ValueError(
-            "`target` must name a Variable for each table; `tables` chooses fewer. Received: none "
-            f"for {missing}."
+            "`target` must have a Variable for each table. Received: none for "
+            f"{missing}. Add them, or select fewer tables by `tables`."
         )
     for name, shards in chosen.items():
         _check_fits(target[name], name, shards)
@@ -220,7 +221,7 @@ def _in_checkpoint(prefix: str) -> dict[str, list[_Shard]]:
 def _check_shapes(name: str, keys: list[int], values: list[int]) -> None:
     if len(keys) != 1 or len(values) != 2 or keys[0] != values[0]:
         raise ValueError(
-            "Keys must be of shape [n] and their values of shape [n, dim]. Received: "
+            "Keys must have the shape [n], and values the shape [n, dim]. Received: "
             f"keys.shape={keys}, values.shape={values} of {name!r}."
         )
 
@@ -232,13 +233,14 @@ def _in_files(
     places = {name: path for name, path in names.items() if _NAME.fullmatch(name)}
     if places and (value_dtype is None or dim is None):
         raise ValueError(
-            "Key-value files do not contain their types: pass `value_dtype` and `dim`. "
-            + received(value_dtype=value_dtype, dim=dim)
+            "Key-value files do not contain their dtypes and dim. "
+            f"{received(value_dtype=value_dtype, dim=dim)} For them, pass `value_dtype` and `dim`."
         )
     if places and not (key_dtype.is_integer and tf.as_dtype(value_dtype) != tf.string):
         raise ValueError(
-            "Key-value files of strings hold addresses, not strings; nothing can be read from "
-            f"them. {received(key_dtype=key_dtype, value_dtype=value_dtype)}"
+            "Keys of key-value files must be integers, and values numbers. Files of strings cannot "
+            "be imported, because tfra writes the strings' memory addresses. "
+            f"{received(key_dtype=key_dtype, value_dtype=value_dtype)}"
         )
 
     def shard(keys_name: str, values_name: str) -> _Shard:
@@ -269,7 +271,7 @@ def _read(path: str, dtype: tf.DType, first: int, count: int) -> Any:
 
 
 def _shards(places: dict[str, str], shard: Any) -> dict[str, list[_Shard]]:
-    """Groups the shards by table, and checks that none is missing."""
+    """Groups the shards by table. Raises if a shard is missing."""
     tables: dict[str, dict[tuple[str, int], set[int]]] = {}
     for name in places:
         match = _NAME.fullmatch(name)
@@ -288,7 +290,7 @@ def _shards(places: dict[str, str], shard: Any) -> dict[str, list[_Shard]]:
             missing = sorted(set(range(1, count + 1)) - present)
             if missing:
                 raise ValueError(
-                    f"All {count} shards of table {table!r} must be there. Received: no {missing}."
+                    f"All {count} shards of table {table!r} must exist. Received: no {missing}."
                 )
             for index in range(1, count + 1):
                 stem = f"{table}_mht_{index}of{count}{rank}"

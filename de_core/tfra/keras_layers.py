@@ -1,4 +1,4 @@
-"""The layers of `de.keras.layers`, whose default `initializer` is normal."""
+"""The layers of `de.keras.layers`. Their default `initializer` is "random_normal"."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["BasicEmbedding", "Embedding", "FieldWiseEmbedding", "SquashedEmbeddi
 
 
 class _NormalRows:
-    """Without an `initializer`, rows are drawn from a normal distribution with stddev 0.05."""
+    """Makes a normal distribution with stddev 0.05 the default for initial rows."""
 
     _auto_initializer: str = "random_normal"
     _no_initializer: str | None = "random_normal"

@@ -1,4 +1,4 @@
-"""Names of the reference API that are aliases here, or have nothing left to do."""
+"""Names of `tfra.dynamic_embedding` that are aliases here, or do nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from de_core.variable.graph import graph_mode
 
 
 class _Names(types.SimpleNamespace):
-    """Represents a module of the reference API. Errors for a removed name name its replacement."""
+    """Stands for a module of `tfra`. The error for a removed name tells its replacement."""
 
     def __init__(self, module: str, removed: dict[str, str], **names: Any) -> None:
         super().__init__(_module=module, _removed=removed, **names)
@@ -50,8 +50,7 @@ class GraphKeys:
 class ModelMode:
     """The process's mode. It is stored but has no effect.
 
-    A lookup is a pure, thread-safe read, in training as in inference. The content of an export is
-    decided when it is written. So there is nothing to switch.
+    In both modes, a lookup is a pure, thread-safe read. Exports do not depend on the mode.
 
     Attributes:
         TRAIN: The default mode.
@@ -85,7 +84,7 @@ def enable_inference_mode() -> None:
 
 
 def register_all(custom_kernels: bool = True) -> None:
-    """Does nothing: importing `de_core` registers the ops, their gradients and the Keras classes.
+    """Does nothing, because importing `de_core` registers all ops, gradients and Keras classes.
 
     Args:
         custom_kernels: Ignored.
@@ -94,14 +93,14 @@ def register_all(custom_kernels: bool = True) -> None:
 
 
 def patch_on_tf() -> None:
-    """Does nothing: no patch of TensorFlow is needed.
+    """Does nothing, because TensorFlow needs no patch.
 
     Wrap optimizers in `DynamicEmbeddingOptimizer`.
     """
 
 
 def patch_on_tf_save_restore() -> None:
-    """Does nothing: checkpoints and Savers include the tables by TensorFlow's own interfaces."""
+    """Does nothing, because TensorFlow's checkpoints and Savers include the tables."""
 
 
 def trainable_wrapper_filter(
@@ -169,7 +168,7 @@ keras = _Names(
 train = _Names(
     "de_core.train",
     {
-        "checkpoint": "its DECheckpoint is de.train.DECheckpoint",
+        "checkpoint": "use de.train.DECheckpoint",
         "saver": "tf.compat.v1.train.Saver includes the tables",
         "DEHvdSaver": "Horovod is not used; tf.compat.v1.train.Saver includes the tables",
     },

@@ -1,4 +1,4 @@
-"""Shadow variables: an old name for lookups. Any lookup trains, in eager mode and in functions."""
+"""Shadow variables of `tfra`. They are not needed here, because every lookup can be trained."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class ShadowVariable(TrainableWrapper):
 
     Args:
         params: The `Variable`.
-        name: Ignored: the shadow has the name of `params`.
-        max_norm: If given, lookups scale longer rows down to this norm.
+        name: Ignored. The shadow has the name of `params`.
+        max_norm: Lookups scale longer rows down to this norm; None for no limit.
         trainable: Must equal the `trainable` of `params`.
         distribute_strategy: Ignored.
 
@@ -45,14 +45,14 @@ class ShadowVariable(TrainableWrapper):
         super().__init__(params, [], max_norm)
         if bool(trainable) != self.trainable:
             raise ValueError(
-                "`trainable` must be that of the Variable, which is made trainable or not once "
-                f"and for all. {received(trainable=trainable, params=params)}"
+                "`trainable` must be that of the Variable, which is fixed when the Variable is "
+                f"created. {received(trainable=trainable, params=params)}"
             )
 
     def embedding_lookup(
         self, ids: Any, name: str | None = None, max_norm: float | None = None
     ) -> tuple[Any, ShadowVariable]:
-        """Returns the rows of `ids`, ids.shape + [dim], and the object that trains them."""
+        """Returns the rows of `ids`, ids.shape + [dim], and this shadow variable."""
         norm = self.max_norm if max_norm is None else max_norm
         return lookup(self.params, ids, name=name, max_norm=norm), self
 
@@ -68,7 +68,7 @@ def embedding_lookup(
 
     Args:
         shadow: The shadow variable.
-        ids: Tensor of its key dtype, any shape.
+        ids: Tensor of the Variable's key dtype, any shape.
         partition_strategy: Ignored.
         name: Name of the operation.
         validate_indices: Ignored.
@@ -84,11 +84,11 @@ def embedding_lookup_unique(
     with_unique: bool = True,
     name: str | None = None,
 ) -> Any:
-    """Like `embedding_lookup`, which also sums the gradients of duplicate ids.
+    """Returns the same as `embedding_lookup`. Both sum the gradients of duplicate ids.
 
     Args:
         shadow: The shadow variable.
-        ids: Tensor of its key dtype, any shape.
+        ids: Tensor of the Variable's key dtype, any shape.
         embedding_size: Must be the Variable's dim, or None.
         with_unique: Ignored.
         name: Name of the operation.
@@ -107,8 +107,8 @@ def embedding_lookup_unique(
 
 __getattr__ = removed_names(
     __name__,
-    EmbeddingWeights="pass a Variable, or what wraps it",
-    embedding_lookup_unique_base="de.embedding_lookup_unique does the same",
-    DEResourceVariable="a lookup makes no variable; pass de.TrainableWrapper where one is wanted",
-    HvdVariable="Horovod is not used; `devices` puts the tables of a Variable on several machines",
+    EmbeddingWeights="pass a Variable or a wrapper of a Variable",
+    embedding_lookup_unique_base="use de.embedding_lookup_unique",
+    DEResourceVariable="a lookup creates no variable; pass de.TrainableWrapper instead",
+    HvdVariable="Horovod is not used; `devices` puts the shards of a Variable on several machines",
 )
