@@ -1,8 +1,8 @@
-"""Finds the specs of the inputs that a subclassed model of Keras 3 was called with.
+"""Finds the input specs of a subclassed Keras 3 model that was called at least once.
 
-Keras 3 keeps the shapes of the first call, but not the dtypes. A table knows the dtype of its keys.
-So we run the model on placeholders, as Keras does to build it. An input has the dtype of the keys
-if it reaches a lookup through operations whose inputs and outputs have the same dtype.
+Keras 3 stores the input shapes of the first call, but not the dtypes. A table knows the dtype of
+its keys. So we run the model on placeholders, as Keras does to build it. An input has the dtype of
+the keys if it reaches a lookup through operations whose inputs and outputs have the same dtype.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from de_core.tables.sharded import ShardedTable
 
 
 def specs_of(model: Any) -> Any:
-    """Returns the specs of a model's only input structure, or None if Keras has no shapes of it.
+    """Returns the specs of the model's call argument, or None if Keras stored no input shapes.
 
     Args:
         model: A built `keras.Model` of Keras 3.
 
     Returns:
-        A nest of `tf.TensorSpec`s, whose batch dimension is None.
+        A nest of `tf.TensorSpec`s with batch dimension None.
 
     Raises:
-        ValueError: The dtype of an input, or whether it is dense, cannot be known.
+        ValueError: The dtype of an input is unknown, or an input may be ragged or sparse.
     """
     shapes = (model.get_build_config() or {}).get("input_shape")
     if shapes is None:
@@ -43,7 +43,7 @@ def specs_of(model: Any) -> Any:
 
 
 def _dtypes(model: Any, shapes: Any) -> list[tf.DType | None]:
-    """Returns the dtypes of the inputs that tables see, and None for others."""
+    """Returns the dtype of each input whose ids reach a table, and None for other inputs."""
     found: list[list[ShardedTable]] = []
 
     @tf.function(autograph=False)
@@ -70,13 +70,13 @@ def _dtype_of(model: Any, tables: list[ShardedTable]) -> tf.DType | None:
             seen = " and ".join(sorted(kinds)) or "no"
             raise _unknown(model, "kind", f"of an input: table {table.name!r} saw {seen} ids")
     dtypes = {table.spec.key_dtype for table in tables}
-    if tf.int32 in dtypes:  # which layers over tables of int64 take too
+    if tf.int32 in dtypes:  # layers with int64 keys accept int32 ids too
         return tf.int32
     return dtypes.pop() if dtypes else None
 
 
 def _is_of_one_dtype(ids: Any, source: tf.Tensor) -> bool:
-    """Returns whether ids are computed from a tensor by operations that keep the dtype."""
+    """Returns whether operations that keep the dtype compute `ids` from `source`."""
     waiting, met = [ids] if isinstance(ids, tf.Tensor) else [], set()
     while waiting:
         tensor = waiting.pop()
@@ -91,7 +91,7 @@ def _is_of_one_dtype(ids: Any, source: tf.Tensor) -> bool:
 
 
 def _of_the_dtype(operation: tf.Operation) -> list[tf.Tensor]:
-    """Returns the inputs of an operation that its definition gives the dtype of its output."""
+    """Returns the inputs that always have the dtype of the operation's only output."""
     definition = operation.op_def
     attribute = definition.output_arg[0].type_attr if len(definition.output_arg) == 1 else ""
     inputs = iter(operation.inputs)
@@ -106,7 +106,7 @@ def _of_the_dtype(operation: tf.Operation) -> list[tf.Tensor]:
 
 
 def _plain(shapes: Any) -> Any:
-    """Returns a nest of `tf.TensorSpec`s for one of shapes; the batch dimension is None."""
+    """Converts a nest of shapes to a nest of `tf.TensorSpec`s with batch dimension None."""
     if shapes is None:
         return tf.TensorSpec(None)
     if isinstance(shapes, dict):

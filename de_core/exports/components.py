@@ -1,4 +1,4 @@
-"""Converts ragged and sparse tensors to and from dense tensors, which requests and answers hold."""
+"""Converts ragged and sparse tensors to and from dense tensors: requests hold only dense ones."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def joined(name: str, spec: Any, inputs: dict[str, tf.Tensor]) -> Any:
 
 
 def named(name: str, output: Any) -> dict[str, tf.Tensor]:
-    """Returns an output by name. A ragged output becomes its values and row lengths."""
+    """Returns dense outputs by name. A ragged output becomes its values and row lengths."""
     if not isinstance(output, tf.RaggedTensor):
         return {name: tf.convert_to_tensor(output)}
     lengths = zip(_lengths(name, output.ragged_rank), output.nested_row_lengths(), strict=True)

@@ -19,13 +19,13 @@ def on_scores(
         folder: The version directory.
         signature: Name of the signature.
         function: The signature of the live model.
-        made: The requests.
+        made: The requests: inputs by name.
     """
     loaded = tf.saved_model.load(str(folder))
     differences: dict[str, list[Any]] = {}
     for request in made:
         expected = function(**request)
-        if not isinstance(expected, Mapping):  # use the names that TensorFlow gives
+        if not isinstance(expected, Mapping):  # use the output names that TensorFlow generates
             flat = tf.nest.flatten(expected)
             expected = {f"output_{index}": value for index, value in enumerate(flat)}
         got = loaded.signatures[signature](**request)

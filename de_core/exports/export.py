@@ -32,9 +32,9 @@ def export(
     optimizer slots, which a server maps into memory. A process that loads the version needs
     TensorFlow and `import de_core` (for the op library), but not the model's code.
 
-    The SavedModel has the model's own signatures and some more. For each table that they use,
-    `de_lookup/<name>` maps `ids` [n] to `embeddings` [n, dim] and `found` [n]. `de_stats` returns
-    `stats`, a JSON list.
+    The SavedModel has the model's own signatures and these: for each table that the model uses,
+    `de_lookup/<name>` maps `ids` [n] to `embeddings` [n, dim] and `found`, bool [n]. `de_stats`
+    returns `stats`, a JSON list with statistics of each table.
 
     Args:
         model: A Keras model, or a `tf.Module`.
@@ -64,9 +64,9 @@ def export(
 
     Returns:
         The version directory, a string with a `report`. Its `tables` has for each table `rows`,
-        `bytes` and, if `dtype` changes the format, `max_error` and `mean_error` of an element. With
-        a sample, its `scores` has for each output the `max` and `mean` difference to the live
-        model.
+        `bytes` and, if `dtype` changes the format, `max_error` and `mean_error`, the rounding
+        errors per element. With a sample, its `scores` has for each output the `max` and `mean`
+        difference to the live model.
 
     Raises:
         TypeError: An argument has a wrong type.

@@ -1,4 +1,4 @@
-"""Selects a table's rows for an exported model, their storage format and the row of unknown ids."""
+"""Chooses a table's rows for an export, their storage format and the result for unknown ids."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ _STORED = ("float32", "float16", "bfloat16", "int8")
 
 @dataclasses.dataclass(frozen=True)
 class KeepRows:
-    """Selects the rows of an exported model: those that satisfy all given conditions.
+    """Selects the rows that an export keeps. A row must satisfy all given conditions.
 
-    Frequency, last use and score are metadata columns. A Variable has them if its `eviction` or
-    `restrict_policy` needs them.
+    The number of writes, the time of the last write and the score are metadata columns. A Variable
+    has a column only if its `eviction` or `restrict_policy` needs it.
 
     Args:
-        min_uses: Least number of writes of a row (`de.EvictionLFU`, `FrequencyRestrictPolicy`).
-        max_age_seconds: Longest time since a row's last write, in seconds (`de.EvictionLRU`,
-            `TimestampRestrictPolicy`).
-        min_score: Least score (`de.EvictionScore`).
+        min_uses: Keep rows that were written at least this often. Needs `de.EvictionLFU` or
+            `de.FrequencyRestrictPolicy`.
+        max_age_seconds: Keep rows whose last write is at most this many seconds old. Needs
+            `de.EvictionLRU` or `de.TimestampRestrictPolicy`.
+        min_score: Keep rows with at least this score. Needs `de.EvictionScore`.
         where: A function of keys [n] that returns bool [n]: whether to keep each key.
 
     Raises:
@@ -90,12 +91,12 @@ class KeepRows:
 
 @dataclasses.dataclass(frozen=True)
 class ServedRows:
-    """How one table is stored in a SavedModel.
+    """Chooses how a SavedModel stores one table.
 
     Attributes:
-        dtype: Storage format of values; None for their own dtype.
+        dtype: Storage format of values; None for the table's value dtype.
         oov: Result for unknown ids; see `unknown_ids.metadata`.
-        keep: Selects the rows; None for all.
+        keep: Selects the rows; None for all rows.
     """
 
     dtype: str | None = None
@@ -103,7 +104,7 @@ class ServedRows:
     keep: KeepRows | None = None
 
     def attributes(self, table: ShardedTable, shard: Table) -> dict[str, Any]:
-        """Returns the attributes of `library.de_table_save` for one of a Variable's tables."""
+        """Returns the attributes of `library.de_table_save` for one shard of a table."""
         attributes: dict[str, Any] = {
             "values_only": True,
             "metadata": [*shard.metadata, *unknown_ids.metadata(self.oov, table.spec)],
@@ -126,11 +127,11 @@ class ServedRows:
     def write(
         self, table: ShardedTable, shard: Table, path: str, **attributes: Any
     ) -> dict[str, Any]:
-        """Writes one of a Variable's tables to a snapshot file and returns the op's report.
+        """Writes one shard of a table to a snapshot file and returns the op's report.
 
         Args:
             table: The table of a Variable.
-            shard: One of its parts.
+            shard: The shard to write.
             path: Path of the file.
             **attributes: Further attributes of `library.de_table_save`, such as `chain`.
         """
@@ -150,7 +151,7 @@ def of_tables(
 
     Args:
         names: The tables.
-        dtype: As for `de.export`. Like `oov` and `keep`, for all tables or a dict by table name.
+        dtype: Storage format. Like `oov` and `keep`, one value for all tables or a dict by name.
         oov: Result for unknown ids.
         keep: Selects the rows.
 
@@ -176,7 +177,7 @@ def of_tables(
 
 
 def total(reports: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Sums the reports of a Variable's tables: `rows`, `bytes`, `max_error`, `mean_error`."""
+    """Combines the reports of a table's shards: sums rows and bytes, merges the errors."""
     reports = list(reports)
     rows = sum(report["rows"] for report in reports)
     summed = {

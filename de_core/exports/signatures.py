@@ -96,7 +96,7 @@ def _plain(leaf: Any) -> Any:
 
 
 def _keras_inputs(model: Any) -> Any:
-    """Returns Keras's description of a model's inputs: its tensors, specs, or None."""
+    """Returns the model's inputs as Keras stores them: tensors or specs, or None if unknown."""
     if not isinstance(model, keras.Model):
         return None
     if not getattr(model, "inputs", None):
@@ -126,7 +126,7 @@ def _checked_specs(inputs: Any) -> Any:
 
 
 def _names(specs: Any) -> list[str]:
-    """Names the inputs by a dict's keys, otherwise by the specs' names, otherwise by number."""
+    """Returns the inputs' names: a dict's keys, else the specs' names, else numbered names."""
     flat = tf.nest.flatten(specs)
     if isinstance(specs, dict) and not any(map(tf.nest.is_nested, specs.values())):
         return sorted(specs)  # tf.nest flattens a dict in this order

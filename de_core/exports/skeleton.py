@@ -43,7 +43,7 @@ class Skeleton:
                 "The signatures must use a dynamic table; for a model without one use "
                 f"tf.saved_model.save. Received: signatures={sorted(self.functions)}."
             )
-        #: The tables, by their names in the SavedModel.
+        #: The tables, by name in the SavedModel.
         self.names = _unique_names(tables)
         shards = [shard for table in tables for shard in table.tables]
         self.module = tf.Module()
@@ -61,18 +61,18 @@ class Skeleton:
 
     @property
     def main_signature(self) -> str:
-        """The signature of samples: `serving_default`, or the first."""
+        """Name of the signature that sample requests go to: `serving_default`, or the first."""
         return SERVING_DEFAULT if SERVING_DEFAULT in self.functions else min(self.functions)
 
     def save(self, folder: pathlib.Path, suffix: str) -> dict[Table, FrozenTable]:
-        """Writes the SavedModel. Its tables' assets are empty files.
+        """Writes the SavedModel. The assets of its tables are empty files.
 
         Args:
             folder: An empty directory.
             suffix: File name suffix of these assets.
 
         Returns:
-            For each table, the object that represents it. Its `file` has the asset's name.
+            For each shard, the `FrozenTable` in the SavedModel. Its `file` has the asset's name.
         """
         with deferred_writes(suffix):
             copies = {shard: shard.frozen_table(new=True) for shard in self.module.tables}
@@ -101,7 +101,7 @@ def _stats(tables: dict[str, ShardedTable]) -> Callable[..., Any]:
 
 
 def _unique_names(tables: Iterable[ShardedTable]) -> dict[str, ShardedTable]:
-    """Names each table. If several share a name, a number is appended to the later ones."""
+    """Returns the tables by name. Appends a number to a name that an earlier table has."""
     names: dict[str, ShardedTable] = {}
     for table in tables:
         name, number = table.name, 0
@@ -113,7 +113,7 @@ def _unique_names(tables: Iterable[ShardedTable]) -> dict[str, ShardedTable]:
 
 
 class _SavedModelView(tf.train.TrackableView):
-    """Walks an object as TensorFlow does when it writes a SavedModel."""
+    """Lists the objects that TensorFlow reaches when it writes a SavedModel."""
 
     @classmethod
     def children(cls, obj: Any, save_type: str = "savedmodel", **kwargs: Any) -> Any:

@@ -14,7 +14,7 @@ _NAMES = ("initial", "zeros", "error")
 
 
 def metadata(oov: Any, spec: TableSpec) -> list[str | bytes]:
-    """Returns the policy as metadata of a snapshot file: alternating keys and values.
+    """Returns `oov` as metadata of a snapshot file: alternating keys and values.
 
     Args:
         oov: "initial", "zeros", "error"; a constant: a number, or `bytes` for a table of strings;
@@ -54,9 +54,9 @@ def metadata(oov: Any, spec: TableSpec) -> list[str | bytes]:
 
 
 def _check_fits(oov: Any, wanted: np.ndarray[Any, Any], spec: TableSpec) -> None:
-    """Raises unless the values can represent these numbers.
+    """Raises ValueError unless the table's value dtype can hold `wanted`.
 
-    Floating-point values may be rounded.
+    Rounding to a floating-point dtype is allowed.
     """
     dtype = spec.value_dtype
     with np.errstate(over="ignore", invalid="ignore"):

@@ -15,8 +15,8 @@ from typing import Any
 from de_core.base import paths
 from de_core.base.checks import received
 
-#: Subdirectory of a version. TensorFlow Serving reads warm-up requests there and ignores other
-#: files.
+#: Subdirectory of a version. TensorFlow Serving reads warm-up requests there and ignores all other
+#: files in it.
 EXTRA = "assets.extra"
 _REPORT = "de_report.json"
 
@@ -26,7 +26,7 @@ class Version(str):
 
     Attributes:
         report: Describes the version. `tables` has for each table `rows`, `tombstones`, `bytes`
-            and, if values are stored as another dtype, `max_error` and `mean_error` of an element.
+            and, if values are stored as another dtype, `max_error` and `mean_error` per element.
             With a sample, `scores` has for each output the difference to the live model's answers.
     """
 
@@ -40,7 +40,7 @@ class Version(str):
 
 
 def local(path: str | os.PathLike[str], name: str) -> pathlib.Path:
-    """Returns a directory of this machine. Versions can be linked and renamed only there.
+    """Returns the path of a directory on this machine. Elsewhere versions cannot be renamed.
 
     Args:
         path: The directory.

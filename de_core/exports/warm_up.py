@@ -1,8 +1,8 @@
 """Warm-up requests, which a server runs before a version takes traffic.
 
-TensorFlow Serving reads them from `assets.extra/tf_serving_warmup_requests`: TFRecords of
-`PredictionLog` messages. We encode the few fields that matter ourselves, because the package with
-these messages belongs to the server and trainers do not need it.
+TensorFlow Serving reads the file `assets.extra/tf_serving_warmup_requests`. It holds TFRecords of
+`PredictionLog` messages. We encode the few fields that matter ourselves: the Python package with
+these messages is `tensorflow-serving-api`, which trainers do not need.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def requests(sample: Any, function: Any) -> list[dict[str, tf.Tensor]]:
 
     Raises:
         TypeError: A request is not a dict.
-        ValueError: A request's names differ from the signature's inputs, or there are no requests
-            or too many.
+        ValueError: A request's names differ from the signature's inputs, or the number of requests
+            is not in [1, `MOST_REQUESTS`].
     """
     flat = tf.nest.flatten(function.structured_input_signature)
-    # Ignore Python values, such as defaults of further arguments: they are not inputs.
+    # Ignore Python values, such as argument defaults: they are not inputs.
     specs = {spec.name: spec for spec in flat if isinstance(spec, tf.TensorSpec)}
     found = [sample] if isinstance(sample, Mapping) else list(sample)
     if not 0 < len(found) <= MOST_REQUESTS:
@@ -46,7 +46,9 @@ def requests(sample: Any, function: Any) -> list[dict[str, tf.Tensor]]:
     made = []
     for request in found:
         if not isinstance(request, Mapping):
-            raise TypeError(f"A request is a dict of inputs by name. {received(request=request)}")
+            raise TypeError(
+                f"A request must be a dict of inputs by name. {received(request=request)}"
+            )
         if set(request) != set(specs):
             raise ValueError(
                 f"A request must have the signature's inputs, {sorted(specs)}. "

@@ -271,7 +271,7 @@ def test_a_checkpoint_is_read_from_a_published_version(tmp_path):
         ({"keep_versions": 1}, "at least 2"),
         ({"full_part": 0}, "above 0"),
         ({"full_part": "half"}, "must be a number"),
-        ({"keep": de.KeepRows(where=len)}, "use de.export"),
+        ({"keep": de.KeepRows(where=len)}, "must have no `where`"),
         ({"dtype": "int4"}, "`dtype` must be one of"),
     ],
 )

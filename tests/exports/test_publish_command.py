@@ -102,9 +102,9 @@ def test_an_impossible_command_prints_the_reason(tmp_path, capsys):
     empty, root = str(tmp_path / "empty"), str(tmp_path / "root")
     for arguments, reason in [
         (["add", empty, root], "version directory that de.export wrote"),
-        (["list", empty], "No version is published there"),
-        (["prune", empty, "--keep", "1"], "At least 2 versions"),
-        (["add", empty, root, "--keep", "0"], "At least 2 versions"),
+        (["list", empty], "ROOT must contain a published version"),
+        (["prune", empty, "--keep", "1"], "`--keep` must be at least 2"),
+        (["add", empty, root, "--keep", "0"], "`--keep` must be at least 2"),
     ]:
         assert main(arguments) == 2
         said = capsys.readouterr().err

@@ -116,8 +116,8 @@ def _check_bounds_only(keep: Any) -> None:
     for each in keep.values() if isinstance(keep, dict) else [keep]:
         if getattr(each, "where", None) is not None:
             raise ValueError(
-                "`publish` chooses rows by bounds alone, as a delta must know which rows the "
-                f"versions before it left out; use de.export. {received(keep=keep)}"
+                "`keep` must have no `where` here: a delta must know which rows the earlier "
+                f"versions left out. {received(keep=keep)} Use bounds alone, or de.export."
             )
 
 

@@ -37,7 +37,7 @@ examples:
   Inspect the tables of a version:
     python -m de_core.checkpoint inspect models/ranker/7
 
-exit status: 0 done; 2 not done, for the reason given.
+exit status: 0 on success; 2 on failure, after printing the reason.
 """
 
 
@@ -54,14 +54,19 @@ def parser() -> argparse.ArgumentParser:
     add.add_argument("export", type=pathlib.Path, help="a version directory that de.export wrote")
     add.add_argument("--full", action="store_true", help="force a full version")
     add.add_argument(
-        "--full-every", type=int, default=20, metavar="N", help="a full version after N (20)"
+        "--full-every",
+        type=int,
+        default=20,
+        metavar="N",
+        help="write a full version after N versions (default 20)",
     )
     add.add_argument(
         "--full-part",
         type=float,
         default=0.5,
         metavar="PART",
-        help="a full version when the deltas have this part of the base's bytes (0.5)",
+        help="write a full version once deltas exceed this fraction of the bases' bytes "
+        "(default 0.5)",
     )
     listed = commands.add_parser("list", help="list the published versions")
     prune = commands.add_parser("prune", help="delete the oldest published versions")
@@ -69,7 +74,11 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("root", type=_folder, help="directory of the published versions")
     for command in (add, prune):
         command.add_argument(
-            "--keep", type=int, default=3, metavar="N", help="versions that stay, 2 at least (3)"
+            "--keep",
+            type=int,
+            default=3,
+            metavar="N",
+            help="number of versions to keep, at least 2 (default 3)",
         )
     return result
 
@@ -85,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status.
 
     Args:
-        arguments: Command line arguments; None for those of this process.
+        arguments: Command line arguments; None for this process's arguments.
     """
     options = parser().parse_args(arguments)
     try:
@@ -116,7 +125,7 @@ def _add(options: argparse.Namespace) -> None:
 def _list(options: argparse.Namespace) -> None:
     found = versions.all_in(options.root)
     if not found:
-        raise ValueError(f"No version is published there. Received: {str(options.root)!r}.")
+        raise ValueError(f"ROOT must contain a published version. Received: {str(options.root)!r}.")
     for each in found:
         total, own = each.bytes()
         report = version.read_report(each.path)
@@ -126,7 +135,8 @@ def _list(options: argparse.Namespace) -> None:
         )
         print(
             f"{each.number}: {report.get('kind', '?')}, {each.deltas} deltas on a base, "
-            f"{total:,} bytes of which {own:,} its own, {_age(time.time() - created / 1e6)} old"
+            f"{total:,} bytes ({own:,} in no other version), "
+            f"{_age(time.time() - created / 1e6)} old"
         )
         for name, table in report.get("tables", {}).items():
             print(f"  {name}: wrote {table['rows']:,} rows, {table['tombstones']:,} removed")
@@ -142,8 +152,8 @@ def _prune(options: argparse.Namespace) -> None:
 def _check_keep(keep: int) -> None:
     if keep < 2:
         raise ValueError(
-            "At least 2 versions must stay, so that a server can finish with the one before. "
-            f"Received: --keep {keep}."
+            "`--keep` must be at least 2, so that a server can finish its requests to the "
+            f"previous version. Received: --keep {keep}."
         )
 
 

@@ -32,7 +32,7 @@ _CHAIN = "publish"
 
 @dataclasses.dataclass
 class _Table:
-    """One table of an export, and the published files that its delta would continue."""
+    """One shard's file in an export, and the published files that a delta would follow."""
 
     file: pathlib.Path
     info: dict[str, Any]
@@ -49,8 +49,8 @@ def add(
 ) -> Version:
     """Publishes an exported version: as a delta if a version exists already, otherwise in full.
 
-    Graph and weights are the export's. A delta holds the rows that differ. Needs memory for one
-    table.
+    Copies graph and weights from the export. A delta holds the rows that differ from the newest
+    version. Needs memory for the rows of one table.
 
     Args:
         source: A version directory that `de.export` wrote.
@@ -104,7 +104,7 @@ def _key(info: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _follows(tables: list[_Table], newest: Published, schedule: Schedule) -> bool:
-    """Finds the files that deltas would continue. False if there are none or too many."""
+    """Finds the published files that deltas would follow. False if a full version is due."""
     chains: dict[str, list[pathlib.Path]] = {}
     for links in newest.chains.values():
         paths = [newest.path / "assets" / each.name for each in links]
@@ -118,7 +118,7 @@ def _follows(tables: list[_Table], newest: Published, schedule: Schedule) -> boo
 
 
 def _copy_graph(source: pathlib.Path, folder: pathlib.Path, tables: list[_Table]) -> None:
-    """Copies everything except rows. The tables' assets become chain files."""
+    """Copies everything except rows, and renames the tables' assets to names of chain files."""
     own = {table.file.name for table in tables}
     for path, _, names in os.walk(source):
         target = folder / pathlib.Path(path).relative_to(source)

@@ -43,7 +43,7 @@ class Schedule:
         """Returns whether the version after these chains must be full.
 
         Args:
-            chains: For each table, the bytes of its base and of its deltas.
+            chains: For each shard, the bytes of its base and of each of its deltas.
         """
         chains = list(chains)
         bases, deltas = (sum(sum(c[part]) for c in chains) for part in (slice(1), slice(1, None)))
@@ -52,15 +52,15 @@ class Schedule:
 
 @dataclasses.dataclass
 class Written:
-    """The files and weights of a version, which the next version needs.
+    """The state of a written version that the next version needs.
 
     Attributes:
         path: The version's directory.
-        assets: For each table, the name of its chain file.
+        assets: For each shard, the name of its chain file.
         weights: The dense weights.
-        links: For each table, the files of its chain.
-        sizes: For each table, the bytes of these files.
-        reports: For each table, the op's reports of its last save.
+        links: For each shard, the files of its chain: the base first, then the deltas.
+        sizes: For each shard, the bytes of these files.
+        reports: For each shard, the report of `de_table_save`.
     """
 
     path: pathlib.Path
@@ -97,7 +97,7 @@ class Publication:
 
     @property
     def table(self) -> ShardedTable:
-        """The table that keeps this object: the model's first table."""
+        """The model's first table. It holds the reference that keeps this object alive."""
         return next(iter(self._skeleton.names.values()))
 
     def publish(self, last: Written | None, *, consistent: bool) -> Version:
