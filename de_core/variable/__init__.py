@@ -1,1 +1,1 @@
-"""`Variable`: the table as users hold it, with its gradients and its checkpoint state."""
+"""`Variable`, the public embedding table, with its gradients and its checkpoint state."""

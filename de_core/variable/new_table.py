@@ -1,4 +1,4 @@
-"""Makes the table of a `Variable` from a user's arguments."""
+"""Creates the table of a `Variable` from the user's arguments."""
 
 from __future__ import annotations
 
@@ -16,10 +16,16 @@ from de_core.tables.spec import TableSpec
 
 
 def checked_spec(key_dtype: Any, value_dtype: Any, dim: Any, devices: Any) -> TableSpec:
-    """Returns the spec that a user's arguments ask for in the current distribution strategy.
+    """Makes the table's spec from the user's arguments.
+
+    Args:
+        key_dtype: See `Variable`.
+        value_dtype: See `Variable`.
+        dim: See `Variable`.
+        devices: See `Variable`. None for the devices of the current distribution strategy.
 
     Raises:
-        TypeError: An argument is of a wrong type, or a dtype is not supported.
+        TypeError: An argument has a wrong type, or a dtype is not supported.
         ValueError: An argument is out of range.
     """
     if devices is None:
@@ -37,21 +43,21 @@ def new_table(
     init_size: int,
     kv_creator: Any,
 ) -> ShardedTable:
-    """Makes a table in memory or in a storage, alone or divided among workers.
+    """Creates a table in memory or in a storage, whole or divided among workers.
 
     Args:
         name: Name of the Variable.
         spec: Dtypes, dim and devices.
-        policy: Which keys get a row, and which rows go.
-        partitioner: See `Variable`, as for all further arguments.
-        initializer: What a key without a row reads as.
-        init_size: Rows to make room for at once.
-        kv_creator: The storage.
+        policy: Decides which keys get a row and which rows are evicted.
+        partitioner: See `Variable`, also for the following arguments.
+        initializer: Defines the row that a key without a row reads as.
+        init_size: Number of rows to reserve memory for.
+        kv_creator: The storage; None for main memory.
 
     Raises:
-        TypeError: An argument is of a wrong type.
+        TypeError: An argument has a wrong type.
         ValueError: An argument is out of range.
-        NotImplementedError: The storage, or the strategy, cannot do what is asked for.
+        NotImplementedError: The storage or the distribution strategy does not support an argument.
     """
     init_size = checked_init_size(init_size)
     creator = storage_creator(kv_creator)

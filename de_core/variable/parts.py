@@ -1,4 +1,4 @@
-"""Shows the methods of an object's parts as methods of the object."""
+"""Delegates an object's methods to its parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Result = TypeVar("_Result")
 
 
 class method_of(Generic[_Arguments, _Result]):  # noqa: N801  reads as `property` does
-    """A class attribute that is a method of one of the object's parts.
+    """A class attribute that delegates a method to one of the object's parts.
 
     Args:
         part: Name of the attribute that holds the part.
@@ -43,5 +43,5 @@ class method_of(Generic[_Arguments, _Result]):  # noqa: N801  reads as `property
 
     def __get__(self, whole: object | None, owner: type) -> Any:
         if whole is None:
-            return self._method  # so that `help` shows it
+            return self._method  # `help` shows its docstring
         return types.MethodType(self._method, getattr(whole, self._part))

@@ -1,4 +1,4 @@
-"""What optimizers keep in the rows of a table, seen as tables of their own."""
+"""Views of the slots that optimizers keep in the rows of a table."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from de_core.base.plain_python import plain_python
 from de_core.tables import keys_and_values
 from de_core.tables.sharded import ShardedTable
 
-#: Columns of the library's own, no optimizer's.
+#: Owner of the metadata columns, which the library stores as slots.
 RESERVED_OWNER = "de"
 
 
 class SlotVariable:
-    """A view of one slot that an optimizer keeps in the rows of a table.
+    """A read-only view of one slot that an optimizer keeps in the rows of a table.
 
-    It has the keys of the table, is saved and restored with it, and cannot be written.
+    The view has the keys of the table. The slot is saved and restored with the table.
 
     Args:
         table: The table.
-        owner: The optimizer's name in it, a string or a scalar string tensor.
+        owner: Name by which the table knows the optimizer, a string or a scalar string tensor.
         slot: The slot's name, such as "m".
-        width: Numbers a row.
+        width: Numbers per row.
     """
 
     def __init__(self, table: ShardedTable, owner: Any, slot: str, width: int) -> None:
@@ -35,7 +35,7 @@ class SlotVariable:
 
     @property
     def name(self) -> str:
-        """The table's name and the slot's, such as "users/m"."""
+        """The names of the table and the slot, such as "users/m"."""
         return f"{self._table.name}/{self.slot_name}"
 
     @property
@@ -45,19 +45,20 @@ class SlotVariable:
 
     @property
     def value_dtype(self) -> tf.DType:
-        """Dtype of the slot: float64 for a table of float64, float32 for any other."""
+        """Dtype of the slot: float64 if the table's values are float64, otherwise float32."""
         return tf.float64 if self._table.spec.value_dtype == tf.float64 else tf.float32
 
     @plain_python
     def lookup(self, keys: Any, name: str | None = None) -> tf.Tensor:
-        """Returns the slot of each key, keys.shape + [dim]; a pure read.
+        """Returns the slot of each key, keys.shape + [dim]. Writes nothing.
 
         Args:
-            keys: Of the key dtype, any shape. A key without a row has what the slot begins as.
-            name: Of the operation.
+            keys: Tensor, array or list of the key dtype, any shape. A key without a row reads as
+                the slot's initial value.
+            name: Name of the operation.
 
         Raises:
-            TypeError: `keys` are not of the key dtype.
+            TypeError: `keys` have another dtype.
             tf.errors.NotFoundError: The slot was dropped.
         """
         with tf.name_scope(name or "lookup_slot"):
@@ -85,16 +86,16 @@ class SlotVariable:
 
 
 def get_slot_variables(optimizer: Any) -> list[SlotVariable]:
-    """Returns the slots that an optimizer keeps in all tables it trains.
+    """Returns views of the slots that an optimizer keeps in all tables that it trains.
 
     Args:
-        optimizer: From `DynamicEmbeddingOptimizer`.
+        optimizer: The result of `DynamicEmbeddingOptimizer`.
 
     Returns:
-        One view a table and slot. None before the first step: slots are made by it.
+        One view per table and slot. Empty before the first step, which creates the slots.
 
     Raises:
-        TypeError: It is no optimizer of tables.
+        TypeError: `optimizer` is not the result of `DynamicEmbeddingOptimizer`.
 
     Example:
     >>> import keras
@@ -112,13 +113,13 @@ def get_slot_variables(optimizer: Any) -> list[SlotVariable]:
 
 
 def slots_of(table: ShardedTable, optimizer: Any) -> list[SlotVariable]:
-    """Returns the slots that an optimizer keeps in one table.
+    """Returns views of the slots that an optimizer keeps in one table.
 
     Args:
         table: The table.
-        optimizer: From `DynamicEmbeddingOptimizer`.
+        optimizer: The result of `DynamicEmbeddingOptimizer`.
     """
-    with tf.init_scope():  # which leaves the graph of a tf.function, not one of TensorFlow 1
+    with tf.init_scope():  # leaves the graph of a tf.function, but not a TensorFlow 1 graph
         if tf.executing_eagerly():
             prefix = f"{optimizer.slots_owner.numpy().decode()}/"
             found = {
@@ -144,23 +145,23 @@ class Slots:
 
     @plain_python
     def get_slot_variables(self, optimizer: Any) -> list[SlotVariable]:
-        """Returns the slots that an optimizer keeps in the rows, as views with their keys.
+        """Returns views of the slots that an optimizer keeps in the rows.
 
         Args:
-            optimizer: From `DynamicEmbeddingOptimizer`.
+            optimizer: The result of `DynamicEmbeddingOptimizer`.
 
         Returns:
-            One view a slot; none before the optimizer's first step.
+            One view per slot. Empty before the optimizer's first step.
 
         Raises:
-            TypeError: It is no optimizer of tables.
+            TypeError: `optimizer` is not the result of `DynamicEmbeddingOptimizer`.
         """
         _check_optimizer(optimizer)
         return slots_of(self._table, optimizer)
 
     @plain_python
     def slot_owners(self) -> list[str]:
-        """Returns the names of the optimizers that keep slots in the rows; eager mode only."""
+        """Returns the names of the optimizers that keep slots in the rows. Eager mode only."""
         if not tf.executing_eagerly():
             raise RuntimeError(
                 "`slot_owners` must be called in eager mode: it returns Python values. "
@@ -171,19 +172,19 @@ class Slots:
 
     @plain_python
     def drop_slots(self, optimizer: Any) -> tf.Operation | None:
-        """Takes the slots of an optimizer that is not used any more out of all rows.
+        """Removes an optimizer's slots from all rows.
 
-        Values stay as they are, and so do the slots of other optimizers. The optimizer may go on:
-        its slots then begin anew.
+        Values and the slots of other optimizers stay. If the optimizer is used again, its slots
+        start from their initial values.
 
         Args:
-            optimizer: From `DynamicEmbeddingOptimizer`, or a name out of `slot_owners()`.
+            optimizer: The result of `DynamicEmbeddingOptimizer`, or a name from `slot_owners()`.
 
         Returns:
             The operation, or None in eager mode.
 
         Raises:
-            TypeError: It is neither.
+            TypeError: `optimizer` is neither.
 
         Example:
         >>> import keras
@@ -205,6 +206,6 @@ class Slots:
 def _check_optimizer(optimizer: Any) -> None:
     if not hasattr(optimizer, "slots_owner"):
         raise TypeError(
-            "`optimizer` must be one that trains tables: wrap it in de.DynamicEmbeddingOptimizer. "
+            "`optimizer` must train tables: wrap it in de.DynamicEmbeddingOptimizer. "
             + received(optimizer=optimizer)
         )

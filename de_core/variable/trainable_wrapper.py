@@ -1,4 +1,4 @@
-"""What one lookup hands to an optimizer: its table, seen through the ids that were looked up."""
+"""`TrainableWrapper`: represents the rows of one lookup where TensorFlow expects a variable."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ if TYPE_CHECKING:
 class TrainableWrapper:
     """Stands for a table in `tape.gradient` and in lists of variables to train.
 
-    All wrappers of one `Variable`, and the one variable in its `trainable_variables`, mean the same
-    to a tape: the gradient with respect to any of them is the gradient of all lookups. An optimizer
-    that is given several takes it once.
+    All wrappers of a `Variable`, and the anchor in its `trainable_variables`, are equivalent: the
+    gradient with respect to any of them is the gradient of all lookups of the Variable. If an
+    optimizer gets several of them, it applies the gradient once. If the Variable is not trainable,
+    the gradient is None.
 
     Args:
         params: The `Variable` that was looked up.
-        ids: What was looked up.
-        max_norm: As it was given to the lookup.
-
-    The gradient of a Variable that is not trainable is None.
+        ids: The ids that were looked up.
+        max_norm: The `max_norm` of the lookup.
 
     Example:
     >>> import de_core as de
@@ -39,7 +38,7 @@ class TrainableWrapper:
     """
 
     overwrite_with_gradient = True
-    # TensorFlow's tapes take an object that says so by its `handle`.
+    # With this attribute, TensorFlow's tapes identify the object by its `handle`.
     _should_act_as_resource_variable = True
 
     def __init__(self, params: Variable, ids: Any, max_norm: float | None = None) -> None:
@@ -57,7 +56,7 @@ class TrainableWrapper:
 
     @property
     def handle(self) -> tf.Tensor:
-        """What a tape knows the table by."""
+        """The anchor's handle, by which a tape identifies the table."""
         return self._anchor.handle
 
     @property
@@ -67,7 +66,7 @@ class TrainableWrapper:
 
     @property
     def shape(self) -> tf.TensorShape:
-        """That of the rows looked up, ids.shape + [dim]."""
+        """Shape of the rows that were looked up, ids.shape + [dim]."""
         ids = self.ids if isinstance(self.ids, tf.RaggedTensor) else tf.convert_to_tensor(self.ids)
         return ids.shape.concatenate([self.params.dim])
 
@@ -80,23 +79,23 @@ class TrainableWrapper:
         return str(self._anchor._unique_id)
 
     def read_value(self) -> Any:
-        """Looks the ids up again: the rows as they are now, ids.shape + [dim]."""
+        """Looks up the ids again and returns their current rows, ids.shape + [dim]."""
         return self.params._rows.lookup_scaled(self.ids, self.max_norm)
 
     prefetch_values = value = read_value
 
     def update_op(self) -> tf.Operation | None:
-        """Does nothing: an optimizer's step writes the rows by itself."""
+        """Returns a no-op, or None in eager mode: an optimizer step writes the rows by itself."""
         return None if tf.executing_eagerly() else tf.no_op()
 
     def size(self) -> tf.Tensor:
-        """Returns the number of rows of the table, an int64 scalar."""
+        """Returns the number of rows in the table, an int64 scalar."""
         return self.params.size()
 
-    if not TYPE_CHECKING:  # where every attribute would pass
+    if not TYPE_CHECKING:  # a type checker would accept every attribute name
 
         def __getattr__(self, name: str) -> Any:
-            """Raises AttributeError, with what replaces a name of the reference API."""
+            """Raises AttributeError. Its message says what replaces a name of the reference API."""
             raise removed_names.missing(
                 f"{type(self).__name__!r} object", name, removed_names.TRAINABLE_WRAPPER
             )

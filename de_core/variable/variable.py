@@ -1,4 +1,4 @@
-"""`Variable`: a `tf.Variable` of unbounded height, kept in hash tables."""
+"""`Variable`: an embedding table that grows while it is trained."""
 
 from __future__ import annotations
 
@@ -34,62 +34,62 @@ _USE_CHECKPOINTS = "Use tf.train.Checkpoint or de.checkpoint.save."
 
 
 class Variable(keras.layers.Layer, tf.Module):
-    """Rows of `dim` values by key; a row exists for every key.
+    """An embedding table: maps each key to a row [dim]. It grows as training writes new keys.
 
-    Looking up a key that was never written returns its initial row, a function of the initializer's
-    seed and the key alone, and writes nothing. Writing (`upsert`, an optimizer's step) inserts it.
+    A key without a row reads as its initial row, which depends only on the initializer, its seed
+    and the key. A lookup writes nothing. `upsert` and optimizer steps store rows.
 
-    A Variable is a `tf.Module` and a Keras layer: every module, layer and model that holds one
-    trains, saves and restores it. Its one trainable variable is an empty *anchor* that stands for
-    the rows; the gradient with respect to it is a `tf.IndexedSlices` of the ids looked up.
+    A Variable is a `tf.Module` and a Keras layer. Every module, layer and model that holds a
+    Variable trains, saves and restores it. Its only `tf.Variable` is an empty *anchor* [0, dim],
+    which stands for the rows. The gradient with respect to the anchor is a `tf.IndexedSlices`,
+    whose indices are the ids that were looked up.
 
-    Any method may run at once with any other from any number of threads. A row is read and written
-    whole; a batch is not a transaction.
+    All methods are thread-safe. Each row is read and written atomically, but a batch is not.
 
     Args:
         key_dtype: `tf.int64`, `tf.int32` or `tf.string`.
-        value_dtype: Of the rows. Only rows of floating-point values are trainable.
-        dim: Values a row, 1 to 4096.
-        devices: Device names; one table is made on each, and the keys are divided among them. None
-            is one table on the CPU.
-        partitioner: `f(keys [n], shard_num)` returning the table of each key, in [0, shard_num);
-            not asked where there is one table.
+        value_dtype: Dtype of the rows. Only floating-point rows are trainable.
+        dim: Values per row, 1 to 4096.
+        devices: Device names. Each device holds one shard of the table. None for one shard on the
+            CPU.
+        partitioner: `f(keys [n], shard_num)` that returns the shard of each key, in
+            [0, shard_num). Not called if there is only one shard.
         shared_name: Not used.
-        name: Names the tables, seeds the initializer and names the signatures of an export. Two
-            Variables never share rows because of equal names; `de.get_variable` shares.
+        name: Name of the table and of its signatures in an export. It seeds the initializer.
+            Variables of equal names do not share rows; use `de.get_variable` to share.
         initializer: None for zeros; a number; an array, list or tensor of shape [] or [dim]; a
-            Keras or TensorFlow initializer; or a callable `f(shape, dtype)`, which is evaluated
-            once: initial rows then follow the distribution of each of its columns. The numbers
-            that it is given are rounded to float32; draws for float64 values are of float64. A
-            `VarianceScaling` (Glorot's, He's, Lecun's) draws as for a matrix [init_size, dim].
+            Keras or TensorFlow initializer; or a callable `f(shape, dtype)`. A callable is called
+            once; initial rows then follow the distribution of each column of its result. Numbers
+            are rounded to float32, but random float64 rows are drawn in float64. A
+            `VarianceScaling` (Glorot, He, Lecun) has the variance of a matrix [init_size, dim].
         trainable: Whether lookups record gradients.
         checkpoint: Whether checkpoints include the rows.
-        init_size: Rows to make room for at once, divided among the tables.
+        init_size: Number of rows to reserve memory for, divided among the shards.
         kv_creator: The storage: None or a `CuckooHashTableCreator` for main memory, a
-            `RedisTableCreator`, or a `KVCreator` of yours. A storage finds its rows by `name`.
-        restrict_policy: The rule of `restrict`: a subclass of `de.RestrictPolicy`, such as
-            `de.TimestampRestrictPolicy`.
-        bp_v2: Kept for compatibility. Each optimizer step is one atomic update inside the table, so
-            concurrent updates of a row add up in any case.
-        short_file_name: Kept for compatibility. File names are short in any case.
-        regularizer: `f(rows [n, dim])` returning a penalty or None. In graphs, that of the distinct
-            rows of each lookup joins the collection REGULARIZATION_LOSSES, unless it is in a branch
-            or a loop; see `regularization_loss`.
-        collections: In a graph of TensorFlow 1, the collections that the anchor joins; None for
-            GLOBAL_VARIABLES. A trainable one joins TRAINABLE_VARIABLES besides.
-        admission: Which keys get a row, such as `de.AdmissionCount(2)`; None for all that are
-            written.
-        eviction: Which rows go by themselves, such as `de.EvictionLRU(max_rows=10**6)`; one policy,
-            or a list of a bound and a time to live.
+            `RedisTableCreator`, or your own `KVCreator`. A storage finds its rows by `name`.
+        restrict_policy: A subclass of `de.RestrictPolicy`, such as `de.TimestampRestrictPolicy`.
+            It chooses the rows that `restrict` keeps.
+        bp_v2: Ignored, for compatibility. Concurrent updates of a row always add up, because an
+            optimizer step updates each row atomically.
+        short_file_name: Ignored, for compatibility. File names are always short.
+        regularizer: `f(rows [n, dim])` that returns a penalty or None. In graphs, each lookup adds
+            the penalty on its distinct rows to the collection REGULARIZATION_LOSSES, except in a
+            branch or a loop; see `regularization_loss`.
+        collections: Collections that the anchor joins in a TensorFlow 1 graph; None for
+            GLOBAL_VARIABLES. A trainable anchor also joins TRAINABLE_VARIABLES.
+        admission: Decides which keys get a row, for example `de.AdmissionCount(2)`; None for all
+            keys that are written.
+        eviction: Decides which rows the table removes, for example
+            `de.EvictionLRU(max_rows=10**6)`. One policy, or a list of a bound and a time to live.
 
-    In a graph of TensorFlow 1 the session makes the tables, running the anchor's initializer (as
-    `tf.compat.v1.global_variables_initializer` does) empties them, and a Saver includes them.
+    In a TensorFlow 1 graph, the session creates the table and a Saver saves it. The anchor's
+    initializer, which `tf.compat.v1.global_variables_initializer` runs, empties it.
 
     Raises:
-        TypeError: An argument of a wrong type or dtype.
+        TypeError: An argument has a wrong type or dtype.
         ValueError: `dim`, `devices`, `init_size` or `initializer` is out of range, or the
-            `initializer` is a `VarianceScaling` and there is no `init_size`.
-        NotImplementedError: The storage of `kv_creator` cannot do what other arguments ask for.
+            `initializer` is a `VarianceScaling` and `init_size` is 0.
+        NotImplementedError: The storage of `kv_creator` does not support another argument.
 
     Example:
     >>> users = Variable(dim=2, name="users", initializer=0.5)
@@ -160,12 +160,12 @@ class Variable(keras.layers.Layer, tf.Module):
         self._inspection = Inspection(table)
         self._slots = Slots(table)
         self._files = FileSystem(table)
-        # Last: a policy of the user's may use this Variable.
+        # Create the policy last: its constructor may use this Variable.
         restriction = None if restrict_policy is None else restrict_policy(self)
         self._retention = Retention(table, restriction)
         self.built = True
-        # Keras keeps its wrappers of these in the object. They refer back to it, and in such a
-        # cycle the tables' memory would wait for the garbage collector.
+        # Keras stores wrappers of these methods in the object. The wrappers refer to the object,
+        # and such a cycle would keep the table's memory until the garbage collector runs.
         for wrapper in ("build", "quantize"):
             self.__dict__.pop(wrapper, None)
 
@@ -178,7 +178,7 @@ class Variable(keras.layers.Layer, tf.Module):
     clear = method_of("_rows", Rows.clear)
     regularization_loss = method_of("_rows", Rows.regularization_loss)
 
-    # Tells what is in the table.
+    # Inspects the table.
     size = method_of("_inspection", Inspection.size)
     contains = method_of("_inspection", Inspection.contains)
     export = method_of("_inspection", Inspection.export)
@@ -188,38 +188,38 @@ class Variable(keras.layers.Layer, tf.Module):
     reserve = method_of("_inspection", Inspection.reserve)
     shrink_to_fit = method_of("_inspection", Inspection.shrink_to_fit)
 
-    # Chooses the rows that stay.
+    # Removes rows by policy.
     restrict = method_of("_retention", Retention.restrict)  # type: ignore[arg-type]
     evict_expired = method_of("_retention", Retention.evict_expired)
     assign_scores = method_of("_retention", Retention.assign_scores)
     export_keys_and_scores = method_of("_retention", Retention.export_keys_and_scores)
 
-    # Shows what optimizers keep beside the values.
+    # Shows and removes optimizer slots.
     get_slot_variables = method_of("_slots", Slots.get_slot_variables)
     slot_owners = method_of("_slots", Slots.slot_owners)
     drop_slots = method_of("_slots", Slots.drop_slots)
 
-    # Writes the rows to files of the program's choice.
+    # Saves the rows to files and loads them.
     save_to_file_system = method_of("_files", FileSystem.save_to_file_system)
     load_from_file_system = method_of("_files", FileSystem.load_from_file_system)
 
     def call(self, keys: Any) -> tf.Tensor:
-        """Looks keys up, so that a Variable can be the first layer of a Keras model."""
+        """Looks up keys. So a Variable can be the first layer of a Keras model."""
         return self.lookup(keys)
 
     @property
     def restrict_policy(self) -> RestrictPolicy | None:
-        """The rule of `restrict`, or None."""
+        """The policy that chooses the rows that `restrict` keeps, or None."""
         return self._retention.restrict_policy
 
     @property
     def admission(self) -> Admission | None:
-        """The policy that chooses which keys get a row; None for all keys."""
+        """The policy that decides which keys get a row; None for all keys."""
         return self._retention.admission
 
     @property
     def eviction(self) -> tuple[Eviction, ...]:
-        """The policies that remove rows by themselves."""
+        """The policies by which the table evicts rows; empty if it never does."""
         return self._retention.eviction
 
     @property
@@ -229,7 +229,7 @@ class Variable(keras.layers.Layer, tf.Module):
 
     @property
     def name(self) -> str:
-        """The name it was given, or a unique one."""
+        """The Variable's name. A default name, and any name in a graph, is made unique."""
         return self._name
 
     @name.setter
@@ -238,24 +238,24 @@ class Variable(keras.layers.Layer, tf.Module):
 
     @property
     def variables(self) -> list[Any]:
-        """The anchor, if there is one: in a graph of TensorFlow 1 a `tf.Variable`."""
+        """A list with the anchor. In a TensorFlow 1 graph the anchor is a `tf.Variable`."""
         return super().variables if self._graph_anchor is None else [self._graph_anchor]
 
     @property
     def trainable_variables(self) -> list[Any]:
-        """The anchor, if lookups record gradients."""
+        """A list with the anchor if lookups record gradients, otherwise an empty list."""
         if self._graph_anchor is None:
             return super().trainable_variables
         return [] if self._rows.watched is None else [self._graph_anchor]
 
     @property
     def compute_dtype(self) -> str:
-        """Dtype that `Sequential` makes its input of: the keys', or ids would become floats."""
+        """The key dtype. `Sequential` gives its input this dtype, and ids must not be floats."""
         return str(self.key_dtype.name)
 
     @property
     def variable_dtype(self) -> str:
-        """The same: where the two differ Keras casts weights, and here there are none to cast."""
+        """Equal to `compute_dtype`. Keras would cast weights if the two differed."""
         return self.compute_dtype
 
     @property
@@ -275,65 +275,65 @@ class Variable(keras.layers.Layer, tf.Module):
 
     @property
     def dim(self) -> int:
-        """Values a row."""
+        """Values per row."""
         return self._table.spec.dim
 
     @property
     def devices(self) -> list[str]:
-        """The devices, one a table."""
+        """The device of each shard."""
         return list(self._table.spec.devices)
 
     @property
     def shard_num(self) -> int:
-        """Number of tables."""
+        """Number of shards."""
         return len(self._table.tables)
 
     @property
     def tables(self) -> list[Table]:
-        """The tables, one a device."""
+        """The shards, one per device."""
         return list(self._table.tables)
 
     @property
     def partition_fn(self) -> Partitioner:
-        """The function that divides the keys among the tables."""
+        """The function that assigns keys to shards."""
         return self._table.router.partitioner
 
     @property
     def resource_handle(self) -> tf.Tensor:
-        """The handle of the first table."""
+        """The handle of the first shard."""
         return self._table.tables[0].resource_handle
 
     def save_own_variables(self, store: Any) -> None:
-        """Writes the table into a Keras weights file: rows and slots, in pieces of some MiB."""
+        """Writes rows and slots into a Keras weights file, in pieces of a few MiB."""
         if self.checkpoint:
             self._table.router.require_whole("A file of weights", _USE_CHECKPOINTS)
             weights_file.write_pieces(self._table, store)
 
     def load_own_variables(self, store: Any) -> None:
-        """Reads back what `save_own_variables` wrote, whatever the number of shards was then."""
+        """Loads what `save_own_variables` wrote. The number of shards may have changed."""
         if self.checkpoint:
             self._table.router.require_whole("A file of weights", _USE_CHECKPOINTS)
             weights_file.read_pieces(self._table, store)
 
     def _gather_saveables_for_checkpoint(self) -> dict[str, Any]:
-        """Refuses a TensorFlow 1 Saver that was given this Variable by hand.
+        """Refuses to be saved by a TensorFlow 1 Saver that has this Variable in its `var_list`.
 
         Raises:
-            ValueError: A Saver asks. It would give all objects that are not variables the same
-                name, and save only the last of them.
+            ValueError: A Saver called this method. It would save only the last table, because it
+                saves all objects that are not variables under the same name.
         """
         if tf.executing_eagerly():
             savers.refuse_in_eager_mode(self._table.name)
         elif savers.asking() is not None:
             raise ValueError(
-                "A Saver must not be given tables: without a `var_list` it finds those of its "
-                "graph itself, all that were made with checkpoint=True. "
+                "A Saver's `var_list` must not contain tables. Leave `var_list` out: then the "
+                "Saver saves all tables of its graph that were made with checkpoint=True. "
                 + received(var_list_with=self)
             )
         return super()._gather_saveables_for_checkpoint()
 
     def _checkpoint_adapter(self, path: str | None) -> None:
-        """Restores the rows of a SavedModel; TensorFlow calls it before it restores any child.
+        """Restores the rows of a SavedModel. TensorFlow calls it before it restores any child.
 
         Args:
             path: The checkpoint's prefix.
@@ -342,7 +342,7 @@ class Variable(keras.layers.Layer, tf.Module):
             saved_model_rows.restore(self._table, path)
 
     def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
-        """Returns what TensorFlow saves: the rows' bytes, or the tables as assets."""
+        """Returns the objects that TensorFlow saves: rows in a checkpoint, shards as assets."""
         if save_type != "savedmodel":
             return {"rows": self._checkpointed} if self.checkpoint else {}
         children = self._table.in_saved_model()
@@ -350,10 +350,10 @@ class Variable(keras.layers.Layer, tf.Module):
             children["anchor"] = self._rows.watched
         return children
 
-    if not TYPE_CHECKING:  # where every attribute would pass
+    if not TYPE_CHECKING:  # a type checker would accept every attribute name
 
         def __getattr__(self, name: str) -> Any:
-            """Raises AttributeError, with what replaces a name of the reference API."""
+            """Raises AttributeError. Its message says what replaces a name of the reference API."""
             raise removed_names.missing(
                 f"{type(self).__name__!r} object", name, removed_names.VARIABLE
             )
@@ -366,7 +366,7 @@ class Variable(keras.layers.Layer, tf.Module):
 
 
 def _own_name(given: Any, graph: graph_mode.GraphState | None) -> str:
-    """Returns the name of a new Variable: unique in a graph, and if it is the default one."""
+    """Returns the name of a new Variable. Makes a default name, and any in a graph, unique."""
     if given is not None and (not isinstance(given, str) or not given):
         raise TypeError(f"`name` must be a non-empty string or None. {received(name=given)}")
     name = DEFAULT_NAME if given is None else given

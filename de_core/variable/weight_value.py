@@ -1,7 +1,7 @@
-"""The value of a table's weight: an empty array that carries a snapshot of the rows.
+"""The value of a table's Keras weight: an empty array that carries a snapshot of the rows.
 
-Keras moves the state of a model as the arrays of `get_weights` and `set_weights`. The weight of a
-table is empty, [0, dim], so its array keeps the rows in files beside it.
+Keras copies the state of a model through the arrays of `get_weights` and `set_weights`. A table's
+weight is its empty anchor, [0, dim]. So the array refers to temporary files that hold the rows.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from de_core.snapshot import table_files
 from de_core.tables.sharded import ShardedTable
 
 _REMEDY = (
-    "Assign what `get_weights` returned as it is; change rows with `Variable.upsert`, and save "
-    "models as .keras or .weights.h5 files or in checkpoints."
+    "Pass the arrays of `get_weights` to `set_weights` unchanged; change rows with "
+    "`Variable.upsert`; save models as .keras or .weights.h5 files or in checkpoints."
 )
 
 
 class Snapshot:
-    """The rows of a table in temporary files, which go with this object.
+    """A table's rows in temporary files, which are deleted with this object.
 
     Attributes:
-        paths: One file a table.
-        source: The tables, while they live.
+        paths: The file of each shard.
+        source: Returns the table that the rows are from, or None if the table was deleted.
     """
 
     def __init__(self, paths: list[str], folder: str, source: ShardedTable | None = None) -> None:
@@ -38,10 +38,10 @@ class Snapshot:
 
     @classmethod
     def of(cls, table: ShardedTable) -> Snapshot:
-        """Writes the rows and slots of tables into files.
+        """Writes the rows and slots of a table into files.
 
         Raises:
-            NotImplementedError: This process holds a part of the rows only.
+            NotImplementedError: This process holds only some of the rows.
             tf.errors.OpError: The files cannot be written.
         """
         table.router.require_whole("The value of a weight", "Use tf.train.Checkpoint.")
@@ -53,7 +53,7 @@ class Snapshot:
 
     @classmethod
     def of_contents(cls, contents: list[bytes]) -> Snapshot:
-        """Makes a snapshot of the bytes of another one's files."""
+        """Makes a snapshot from the contents of another snapshot's files."""
         folder = tempfile.mkdtemp(prefix="de_core_weights_")
         paths = []
         for index, content in enumerate(contents):
@@ -63,30 +63,30 @@ class Snapshot:
         return cls(paths, folder)
 
     def restore(self, table: ShardedTable) -> None:
-        """Replaces the rows of tables; slots come back in the tables that the snapshot is of.
+        """Replaces the rows of a table. Restores slots only into the table they are from.
 
         Raises:
-            tf.errors.InvalidArgumentError: The tables are of another dtype or dim. Nothing changes.
+            tf.errors.InvalidArgumentError: The table has another dtype or dim. It stays unchanged.
         """
         reading = table_files.Reading(slots=self.source() is table)
         table_files.restore(table, self.paths, reading)
 
 
 class WeightValue(np.ndarray[Any, Any]):
-    """An array [0, dim] that carries the rows of a table; views carry them too.
+    """An array [0, dim] that carries a snapshot of a table's rows. Its views carry it too.
 
     Attributes:
-        snapshot: The rows; None in an array that was made of another one's elements.
+        snapshot: The rows; None in an array that NumPy derived from another `WeightValue`.
     """
 
     snapshot: Snapshot | None = None
 
     @classmethod
     def of(cls, table: ShardedTable) -> WeightValue:
-        """Returns the value of a table's weight. Its memory is on the disk.
+        """Returns the value of a table's weight, with the rows in files.
 
         Raises:
-            NotImplementedError: This process holds a part of the rows only.
+            NotImplementedError: This process holds only some of the rows.
             tf.errors.OpError: The rows cannot be written.
         """
         return cls.carrying(
@@ -96,13 +96,13 @@ class WeightValue(np.ndarray[Any, Any]):
     @classmethod
     def carrying(cls, snapshot: Snapshot, dim: int, dtype: np.dtype[Any]) -> WeightValue:
         """Returns an array that carries a snapshot."""
-        # It owns its memory, so that `np.asarray`, which tf_keras calls, makes a view of it.
+        # The array owns its memory, so `np.asarray`, which tf_keras calls, returns a view of it.
         value = np.ndarray.__new__(cls, (0, dim), dtype)
         value.snapshot = snapshot
         return value
 
     def copy(self, order: Any = "C") -> WeightValue:
-        """Returns another array that carries the same rows."""
+        """Returns another array that carries the same snapshot."""
         del order
         snapshot = carried_by(self)
         if snapshot is None:
@@ -123,16 +123,16 @@ class WeightValue(np.ndarray[Any, Any]):
         return _unpickled, (contents, self.shape[-1], self.dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """Raises TypeError: it would compute with no rows."""
+        """Raises TypeError: the array has no elements to compute with."""
         del method, inputs, options
         raise TypeError(
-            "The value of a table's weight must not be computed with: it holds no rows, it carries "
-            f"a snapshot of them. {_REMEDY} Received: numpy.{ufunc.__name__}."
+            "The value of a table's weight must not be used in a computation: it is empty, and "
+            f"only carries a snapshot of the rows. {_REMEDY} Received: numpy.{ufunc.__name__}."
         )
 
 
 def carried_by(value: Any) -> Snapshot | None:
-    """Returns the rows that a value carries, or None.
+    """Returns the snapshot that a value carries, or None.
 
     Args:
         value: A `WeightValue`, a view of one, or anything else.
@@ -144,15 +144,15 @@ def carried_by(value: Any) -> Snapshot | None:
 
 
 def without_rows(table_name: str, where: str) -> ValueError:
-    """Returns the error that says that a table's rows would be lost.
+    """Returns the error for a value or a file that would lose a table's rows.
 
     Args:
-        table_name: The table's.
-        where: What would lose them.
+        table_name: The table's name.
+        where: The value or file that would lose the rows.
     """
     return ValueError(
-        "The value of a table's weight must carry its rows, as those of `get_weights` do; "
-        "arithmetic, tensors, np.save and older .h5 files lose them. "
+        "The value of a table's weight must carry the table's rows, as the arrays of `get_weights` "
+        "do. Arithmetic, tensors, np.save and older .h5 files lose the rows. "
         f"{_REMEDY} Received: {where} of the table {table_name!r}."
     )
 

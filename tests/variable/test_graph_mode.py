@@ -293,7 +293,7 @@ class TestSavers:
             users = self.build(1)
             dense = v1.get_variable("dense", initializer=3.0)
             given = {"users": users, "dense": dense} if as_dict else [users, dense]
-            with pytest.raises(ValueError, match=r"must not be given tables.*Received: .*users"):
+            with pytest.raises(ValueError, match=r"must not contain tables.*Received: .*users"):
                 v1.train.Saver(given)
             v1.train.Saver([dense])
 

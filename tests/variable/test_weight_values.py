@@ -155,7 +155,7 @@ COMPUTATIONS = [
 @pytest.mark.parametrize("compute", COMPUTATIONS)
 def test_computing_with_a_value_is_refused(compute):
     (value,) = de.Variable(dim=2).get_weights()
-    with pytest.raises(TypeError, match=r"must not be computed with(?s:.)*Variable.upsert"):
+    with pytest.raises(TypeError, match=r"must not be used in a computation(?s:.)*Variable.upsert"):
         compute(value)
 
 
@@ -196,7 +196,7 @@ def test_h5_files_of_weights_hold_the_rows_or_are_refused(tmp_path):
         "m.h5": model.save,
         **({"w.h5": model.save_weights} if LEGACY else {}),
     }.items():
-        with pytest.raises(ValueError, match=r"must carry its rows(?s:.)*\.weights\.h5"):
+        with pytest.raises(ValueError, match=r"must carry the table's rows(?s:.)*\.weights\.h5"):
             save(str(tmp_path / path))
     clone = make()
     fit(clone, 1)
