@@ -1,14 +1,15 @@
-"""The anchor: the empty variable that stands for a table wherever gradients are taken.
+"""The anchor: the empty variable that stands for a table in gradient computations.
 
-A table is no tensor, so a tape cannot differentiate with respect to it. Its anchor is a trainable
-variable of shape [0, dim] that every lookup passes through. The gradient with respect to the anchor
-is the `tf.IndexedSlices` of the ids. A wrapped optimizer recognises an anchor by `table_of`. Any
-other optimizer fails at its first step, because the anchor has no row to update:
+A table is not a tensor, so a tape cannot differentiate with respect to it. Its anchor is a variable
+of shape [0, dim], and every lookup op takes the anchor as an input. The gradient with respect to
+the anchor is a `tf.IndexedSlices` of the ids. A wrapped optimizer recognizes an anchor by
+`table_of`. Any other optimizer must fail at its first step, because the anchor has no rows:
 
-- Keras 3 and tf_keras call `assign` or `scatter_add`, which raise with the remedy.
-- tf_keras's legacy optimizers and those of `tf.compat.v1.train` refuse a variable that has a
-  constraint and a sparse gradient. Every anchor that they train in their own programs has one.
-- What is left are ops that TensorFlow refuses on the CPU: no id is in the range [0, 0).
+- Optimizers of Keras 3 and tf_keras call the anchor's `assign` or `scatter_add`. Our versions of
+  these methods raise an error with the remedy.
+- tf_keras's legacy optimizers and those of `tf.compat.v1.train` refuse a sparse gradient of a
+  variable with a constraint. Anchors of tf_keras and of TensorFlow 1 graphs have a constraint.
+- All other updates run TensorFlow's scatter ops. On the CPU these fail: no id is in [0, 0).
 """
 
 from __future__ import annotations
@@ -29,24 +30,24 @@ from de_core.variable.graph import savers
 from de_core.variable.weight_value import WeightValue, carried_by, without_rows
 
 _TABLE = "_de_table"
-# The methods by which optimizers change a variable.
+# The methods by which optimizers update a variable.
 _UPDATES = ("assign_add", "assign_sub", "scatter_add", "scatter_sub", "scatter_update")
 
 
 if not LEGACY:
 
     class Anchor(keras.Variable):
-        """The anchor as Keras 3 sees it: a weight of the layer that holds the table.
+        """The anchor for Keras 3: a weight of the layer that holds the table.
 
-        Its path is `<name of the table>/anchor`.
+        Its path is `<table name>/anchor`.
 
         Args:
-            table: The table that it stands for.
+            table: The table that the anchor stands for.
             trainable: Whether lookups record gradients.
         """
 
         def __init__(self, table: ShardedTable, trainable: bool = True) -> None:
-            # On a GPU TensorFlow drops updates of rows that are not there. On the CPU it refuses.
+            # TensorFlow's scatter ops ignore missing rows on a GPU, and fail on the CPU.
             with keras.name_scope(_scope(table.name)), tf.device("CPU"):
                 super().__init__(
                     initializer=lambda shape, dtype: tf.zeros(shape, dtype),
@@ -57,7 +58,7 @@ if not LEGACY:
                     name="anchor",
                 )
             self._de_table = table
-            # Keras then hands the gradient to `assign` before it updates anything.
+            # With this attribute, a Keras 3 optimizer calls `assign` before it updates anything.
             self.overwrite_with_gradient = True
 
         def numpy(self) -> WeightValue:
@@ -65,32 +66,32 @@ if not LEGACY:
             return WeightValue.of(self._de_table)
 
         def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-            """Raises ValueError: Keras's older .h5 files ask for it and would lose the rows."""
+            """Raises ValueError. Keras calls this for .h5 files, which would lose the rows."""
             del dtype, copy
             raise without_rows(self._de_table.name, "a plain array")
 
         def assign(self, value: Any) -> Any:
-            """Replaces the rows by those that `value` carries.
+            """Replaces the table's rows by the rows that `value` carries.
 
             Raises:
-                RuntimeError: `value` is a gradient.
-                ValueError: `value` carries no rows.
-                tf.errors.InvalidArgumentError: Its rows are of another dtype or dim.
+                RuntimeError: `value` is a gradient, so an optimizer that is not wrapped called.
+                ValueError: `value` is empty and carries no rows.
+                tf.errors.InvalidArgumentError: The rows have another dtype or dim.
             """
             _assign(self._de_table, value)
             return self.value
 
         def _serialize_to_tensors(self) -> Any:
-            """Returns the content of a checkpoint; raises ValueError if a Saver asks."""
+            """Returns the tensors for a checkpoint. Raises ValueError if a Saver calls it."""
             savers.refuse_in_eager_mode(self._de_table.name)
             return super()._serialize_to_tensors()
 
 
 def new_anchor(table: ShardedTable, trainable: bool) -> Any:
-    """Makes the weight that stands for a table in this process's Keras.
+    """Creates a table's anchor, a weight for the Keras version of this process.
 
-    Its value carries the rows. tf_keras's `export`, which keeps variables alone, finds the table by
-    it, also one that is not trained.
+    The anchor's value carries the rows. tf_keras's `export` stores only variables, so it finds even
+    a table that is not trainable through the anchor.
 
     Args:
         table: The table.
@@ -111,21 +112,22 @@ def tensor_variable(anchor: Any) -> tf.Variable | None:
 
 
 def table_of(variable: Any) -> ShardedTable | None:
-    """Returns the table that a variable is the anchor of, or None if it is an ordinary one.
+    """Returns the table of an anchor, or None for a variable that is not an anchor.
 
     Args:
-        variable: A `keras.Variable` or `tf.Variable` out of a list of trainable variables.
+        variable: A `keras.Variable` or `tf.Variable` from a list of trainable variables.
     """
     return getattr(variable, _TABLE, None)
 
 
 def wrap_the_optimizer_in_de_dynamic_embedding_optimizer(value: tf.Tensor) -> tf.Tensor:
-    """Raises RuntimeError: the constraint of an anchor, which nothing updates.
+    """Raises RuntimeError. Serves as the constraint of an anchor, which must not be updated.
 
-    tf_keras's legacy optimizers refuse a variable that has one, and print the function's name.
+    tf_keras's legacy optimizers refuse a variable with a constraint. Their error prints the name of
+    this function, which says what to do.
 
     Args:
-        value: The anchor's.
+        value: The anchor's value.
     """
     raise RuntimeError(
         "An anchor must not be updated. Use de.DynamicEmbeddingOptimizer(optimizer). "
@@ -134,30 +136,31 @@ def wrap_the_optimizer_in_de_dynamic_embedding_optimizer(value: tf.Tensor) -> tf
 
 
 def of_an_imported_table(variable: Any) -> RuntimeError:
-    """Returns the error for a gradient of a table that this process did not make.
+    """Returns the error for a gradient of a table that was imported, not created here.
 
     Args:
-        variable: The anchor, out of a SavedModel or a MetaGraph.
+        variable: The anchor from a SavedModel or a MetaGraph.
     """
     return RuntimeError(
-        "A new optimizer must train tables of the process that made them. "
+        "A new optimizer must train tables that this process created. "
         f"Received: a gradient for the imported variable {variable.name!r} of "
-        f"shape={variable.shape}. Tables of a SavedModel are read only: train the model itself, "
-        "with the rows of a checkpoint or a .keras file, or leave the loaded variable out. Of a "
-        "MetaGraph run the training op, or build the graph by the code that made it and restore "
-        "its variables."
+        f"shape={variable.shape}. The tables of a SavedModel are read-only: train the model "
+        "itself, with the rows of a checkpoint or a .keras file, or leave the loaded variable out. "
+        "For a MetaGraph, run its own training op, or build the graph with the original code and "
+        "restore its variables."
     )
 
 
 def _scope(table_name: str) -> str:
-    """Returns a table's name without the slashes that would divide a path."""
+    """Returns a table's name as a Keras name scope, which allows no slashes."""
     return re.sub(r"[^A-Za-z0-9_.\-]", "_", table_name)
 
 
 def _empty_variable(table: ShardedTable, trainable: bool) -> tf.Variable:
-    """Makes an anchor for tf_keras, which brings the tables into a SavedModel.
+    """Creates an anchor for tf_keras.
 
-    tf_keras's `export` keeps variables alone.
+    tf_keras's `export` stores only variables. So a SavedModel gets the shards as children of the
+    anchor.
     """
     with tf.init_scope(), tf.name_scope(_scope(table.name)), tf.device("CPU"):
         empty = tf.zeros([0, table.spec.dim], table.spec.value_dtype)
@@ -167,7 +170,7 @@ def _empty_variable(table: ShardedTable, trainable: bool) -> tf.Variable:
             name="anchor",
             constraint=wrap_the_optimizer_in_de_dynamic_embedding_optimizer,
         )
-    # A reference to itself would make the table's memory wait for the garbage collector.
+    # Use a weak reference: a cycle would keep the table's memory until the garbage collector runs.
     variable._trackable_children = functools.partial(_children, weakref.ref(variable), table)
     return _marked(variable, table)
 
@@ -185,9 +188,9 @@ def _children(
 
 
 def _marked(variable: tf.Variable, table: Any) -> tf.Variable:
-    """Makes a `tf.Variable` known as an anchor. It then refuses to be updated, or saved alone."""
+    """Marks a `tf.Variable` as an anchor. Makes it refuse updates, and saves without the rows."""
     variable._de_table = table
-    variable.overwrite_with_gradient = True  # a Keras 3 optimizer then assigns at once
+    variable.overwrite_with_gradient = True  # a Keras 3 optimizer then calls `assign` first
     for update in _UPDATES:
         setattr(variable, update, functools.partial(_refuse, table.name))
     variable.assign = functools.partial(_assign, table)
@@ -199,13 +202,13 @@ def _marked(variable: tf.Variable, table: Any) -> tf.Variable:
 def _refuse(table_name: str, *_: Any, **__: Any) -> None:
     raise RuntimeError(
         "The optimizer of a model with a dynamic table must be wrapped, or the table would not "
-        "train: use de.DynamicEmbeddingOptimizer(optimizer). Received: a gradient for the "
-        f"table {table_name!r} in an optimizer that was not wrapped."
+        f"train. Received: a gradient for the table {table_name!r} in an optimizer that was not "
+        "wrapped. Use de.DynamicEmbeddingOptimizer(optimizer)."
     )
 
 
 def _assign(table: ShardedTable, value: Any, *_: Any, **__: Any) -> None:
-    """Replaces the rows of a table by those that a value carries."""
+    """Replaces a table's rows by the rows that a value carries."""
     snapshot = carried_by(value)
     if snapshot is not None:
         snapshot.restore(table)
@@ -216,7 +219,7 @@ def _assign(table: ShardedTable, value: Any, *_: Any, **__: Any) -> None:
 
 
 def _value_of(table: ShardedTable) -> WeightValue:
-    """Returns the value of an anchor of tf_keras, which carries the rows."""
+    """Returns the value of a tf_keras anchor, which carries the rows."""
     if call_stack.nearest(_writes_h5) is not None:
         raise without_rows(table.name, "a file without them")
     return WeightValue.of(table)

@@ -1,4 +1,4 @@
-"""The gradient of a lookup: the rows' gradients together with the ids they belong to."""
+"""Registers the gradients of lookup ops: sparse gradients, one slice per id."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import tensorflow as tf
 
 from de_core.base.ops import library
 
-# First dimension of a gradient's dense shape: a table's height is unbounded. TensorShape reads it
-# as None. TensorFlow refuses to make such a gradient dense.
-# int32, because tf.cond gives int32 to the branch without a lookup.
+# First dimension of a gradient's dense shape. `tf.TensorShape` reads -1 as None: a table's height
+# is unbounded. So TensorFlow refuses to densify the gradient. The shape is int32, because tf.cond
+# uses int32 for the gradient of a branch without a lookup.
 _UNBOUNDED = -1
 
 
 @tf.RegisterGradient("DeEmbeddingAnchor")
 def _anchor_gradient(op: Any, gradient: tf.Tensor) -> tuple[Any, None, None]:
-    """Returns the gradient with respect to the anchor: one slice for each id looked up.
+    """Returns the gradient with respect to the anchor: one slice per looked-up id.
 
     Args:
-        op: The forward op; its inputs are the anchor, keys [...] and rows [..., dim].
-        gradient: Of the output, [..., dim].
+        op: The forward op. Its inputs are the anchor, keys [...] and rows [..., dim].
+        gradient: Gradient of the output, [..., dim].
     """
     anchor, keys, rows = op.inputs
-    if isinstance(gradient, tf.IndexedSlices):  # of a gather from the rows
+    if isinstance(gradient, tf.IndexedSlices):  # if tf.gather read the rows
         gradient = tf.math.unsorted_segment_sum(
             gradient.values, gradient.indices, tf.shape(keys)[0]
         )
@@ -32,16 +32,18 @@ def _anchor_gradient(op: Any, gradient: tf.Tensor) -> tuple[Any, None, None]:
 
 @tf.RegisterGradient("DeTablePool")
 def _pool_gradient(op: Any, gradient: tf.Tensor) -> list[Any]:
-    """Returns the gradients with respect to weights and anchor: one slice for each distinct id.
+    """Returns the gradients with respect to the weights and to the anchor.
+
+    The anchor's gradient has one slice per distinct id.
 
     Args:
-        op: The forward op; its inputs are the table, keys [n], row_splits [s + 1], weights,
-            and no anchor or one.
-        gradient: Of the sums, [s, dim].
+        op: The forward op. Its inputs are the table, keys [n], row_splits [s + 1], weights [n] or
+            [0], and at most one anchor.
+        gradient: Gradient of the pooled rows, [s, dim].
     """
     table, keys, splits, weights, *anchors = op.inputs
     value_dtype, weighted = op.get_attr("Tvalues"), op.get_attr("weighted")
-    if gradient.shape.rank is None or gradient.shape[-1] is None:  # of a tf.py_function
+    if gradient.shape.rank is None or gradient.shape[-1] is None:  # tf.py_function loses shapes
         gradient = tf.ensure_shape(gradient, [None, op.get_attr("dim")])
     of_weights = None
     if weighted and _is_wanted(op, 3):
@@ -57,15 +59,16 @@ def _pool_gradient(op: Any, gradient: tf.Tensor) -> list[Any]:
 
 @tf.RegisterGradient("DeTablePoolDots")
 def _pool_dots_gradient(op: Any, of_dots: tf.Tensor) -> list[Any]:
-    """Returns the gradients of a pooled lookup's gradient with respect to its weights.
+    """Returns the gradients of `DeTablePoolDots`, for second-order gradients.
 
-    A dot is a row times the gradient of its segment: a sum of them is a pooled lookup of other
-    weights.
+    The op computes the gradient of a pooled lookup with respect to its weights: for each key, the
+    dot product of its row and its segment's gradient. So the gradient with respect to the segments'
+    gradients is a pooled lookup with `of_dots` as weights.
 
     Args:
-        op: The forward op; its inputs are the table, keys [n], row_splits [s + 1], the gradient
-            of the sums, [s, dim], and no anchor or one; it returns one number a key.
-        of_dots: [n].
+        op: The forward op. Its inputs are the table, keys [n], row_splits [s + 1], the gradients of
+            the segments [s, dim], and at most one anchor. Its output is the dots [n].
+        of_dots: Gradient of the dots, [n].
     """
     table, keys, splits, gradient, *anchors = op.inputs
     value_dtype = op.get_attr("Tvalues")
@@ -89,12 +92,12 @@ def _pool_dots_gradient(op: Any, of_dots: tf.Tensor) -> list[Any]:
 
 @tf.RegisterGradient("DePoolGradient")
 def _pool_gradient_gradient(op: Any, _: Any, of_values: tf.Tensor) -> list[Any]:
-    """Returns the gradients of a pooled lookup's gradient, for penalties on what a table learns.
+    """Returns the gradients of `DePoolGradient`, for second-order gradients.
 
     Args:
-        op: The forward op; its inputs are keys [n], row_splits [s + 1], weights and the gradient
-            of the sums, [s, dim]; it returns distinct keys [u] and their slices [u, dim].
-        of_values: Of these slices.
+        op: The forward op. Its inputs are keys [n], row_splits [s + 1], weights and the gradient of
+            the pooled rows, [s, dim]. Its outputs are distinct keys [u] and slices [u, dim].
+        of_values: Gradient of the slices, [u, dim].
     """
     keys, splits, weights, gradient = op.inputs
     distinct = op.outputs[0]
@@ -111,11 +114,11 @@ def _pool_gradient_gradient(op: Any, _: Any, of_values: tf.Tensor) -> list[Any]:
 
 @tf.RegisterGradient("DeLoopAnchor")
 def _loop_anchor_gradient(op: Any, gradient: tf.Tensor) -> tf.IndexedSlices:
-    """Returns the gradients that lookups in a branch or a loop left, as those of the anchor.
+    """Returns the anchor's gradient: all gradients of lookups in a branch or a loop.
 
     Args:
-        op: The forward op; its input is the anchor.
-        gradient: Of the token, a variant.
+        op: The forward op. Its input is the anchor and its output the token (`loop_anchor.py`).
+        gradient: Gradient of the token, a variant that lists sparse gradients.
     """
     dim = op.get_attr("dim")
     keys, values = library.de_row_gradients_concat(
@@ -125,13 +128,14 @@ def _loop_anchor_gradient(op: Any, gradient: tf.Tensor) -> tf.IndexedSlices:
 
 
 def _flat(tensor: tf.Tensor, row: list[int]) -> tf.Tensor:
-    """Returns a tensor as [n, *row], here and now.
+    """Reshapes a tensor to [n, *row] in the current graph.
 
-    One that is so already stays: TensorFlow hands what is ready beside an op to other threads.
+    Creates no op if the tensor has that shape already: TensorFlow would run an additional op, ready
+    at the same time as others, on another thread.
 
     Args:
-        tensor: [..., *row]; may be of the graph around the current one.
-        row: The dimensions that stay.
+        tensor: Shape [..., *row]. May belong to an outer graph.
+        row: The last dimensions, which are kept.
     """
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
     is_here = graph is (tensor.graph if tf.is_symbolic_tensor(tensor) else None)
@@ -140,7 +144,7 @@ def _flat(tensor: tf.Tensor, row: list[int]) -> tf.Tensor:
 
 
 def _of_anchor(anchor: tf.Tensor, keys: tf.Tensor, values: tf.Tensor) -> Any:
-    """Returns the gradient with respect to an anchor, or to a token of it."""
+    """Returns the gradient with respect to an anchor or its token."""
     if anchor.dtype == tf.variant:
         return library.de_row_gradients(keys, values)
     return _slices(keys, values, values.shape[-1])
@@ -155,7 +159,7 @@ def _of_pooled(
     weighted: bool,
     value_dtype: tf.DType,
 ) -> Any:
-    """Returns the gradient of pooled rows with respect to an anchor, or to a token of it."""
+    """Returns the gradient of pooled rows with respect to an anchor or its token."""
     unique, values = library.de_pool_gradient(
         keys, splits, weights, gradient, weighted=weighted, Tvalues=value_dtype
     )
@@ -167,7 +171,7 @@ def _slices(keys: tf.Tensor, values: tf.Tensor, dim: int) -> tf.IndexedSlices:
 
 
 def _is_wanted(op: Any, index: int) -> bool:
-    """Returns whether a tape asks for the gradient of an input; in a graph all are made."""
+    """Returns whether a tape needs the gradient of an input. In graphs, always True."""
     try:
         skipped = op.skip_input_indices
     except AttributeError:

@@ -1,4 +1,4 @@
-"""Tells what a table holds and how much memory it takes, and tidies the memory."""
+"""Reports a table's content, statistics and memory, and reserves or frees memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COUNTS = ("rows", "hits", "misses", "evicted", "refused")
 
 
 class Inspection:
-    """Tells what is in a table.
+    """Reports a table's content, statistics and memory.
 
     Args:
         table: The table.
@@ -33,16 +33,16 @@ class Inspection:
         """Returns the number of rows, an int64 scalar.
 
         Args:
-            index: Of one table; None for all.
-            name: Of the operation.
+            index: Number of the shard to count; None for all shards.
+            name: Name of the operation.
 
         Raises:
-            ValueError: There is no table `index`.
+            ValueError: There is no shard `index`.
         """
         count = len(self._table.tables)
         if index is not None and not 0 <= index < count:
             raise ValueError(
-                f"`index` must be None or that of one of the {count} tables. "
+                f"`index` must be None or a shard's number, from 0 to {count - 1}. "
                 + received(index=index)
             )
         with tf.name_scope(name or "size"):
@@ -50,17 +50,17 @@ class Inspection:
 
     @plain_python
     def contains(self, keys: Any, name: str | None = None) -> tf.Tensor:
-        """Returns whether each key has a row, without reading it.
+        """Returns whether each key has a row. Does not read the rows.
 
         Args:
-            keys: Of the key dtype, any shape.
-            name: Of the operation.
+            keys: Tensor, array or list of the key dtype, any shape.
+            name: Name of the operation.
 
         Returns:
             bool, keys.shape.
 
         Raises:
-            TypeError: `keys` are not of the key dtype.
+            TypeError: `keys` have another dtype.
 
         Example:
         >>> import de_core as de
@@ -81,16 +81,17 @@ class Inspection:
 
     @plain_python
     def export_batches(self) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
-        """Walks all rows, a few thousand a time, for tables too large for a copy; eager mode only.
+        """Iterates over all rows, a few thousand at a time. Eager mode only.
 
-        Other threads may write meanwhile: a row that is there throughout comes exactly once, one
-        inserted or removed on the way may come or not.
+        Use it for tables that are too large to copy at once. Other threads may write meanwhile.
+        The iterator returns a row exactly once if the row exists all the time. It may or may not
+        return a row that is inserted or removed meanwhile.
 
         Returns:
             An iterator of keys [n] and values [n, dim], n > 0, in no particular order.
 
         Raises:
-            RuntimeError: Called in a graph, such as that of a `tf.function`.
+            RuntimeError: Called in a graph, for example in a `tf.function`.
 
         Example:
         >>> import de_core as de
@@ -105,20 +106,21 @@ class Inspection:
 
     @plain_python
     def reserve(self, rows: int, name: str | None = None) -> tf.Operation | None:
-        """Makes room for `rows` rows in all, divided among the tables, so that none need grow.
+        """Reserves memory for `rows` rows in total, divided among the shards.
 
         Args:
-            rows: Those that are there included; they are kept however small it is.
-            name: Of the operation.
+            rows: Number of rows, including existing rows. A smaller number than exist does nothing.
+            name: Name of the operation.
 
         Returns:
             The operation, or None in eager mode.
 
         Raises:
-            TypeError: `rows` is no whole number.
-            ValueError: `rows` is negative.
-            tf.errors.InvalidArgumentError: `rows` are more than a table can number, some 6.8e10.
-            tf.errors.ResourceExhaustedError: There is no memory for them. The table is as before.
+            TypeError: `rows` is not a whole number.
+            ValueError: `rows` is not in [0, 2^63).
+            tf.errors.InvalidArgumentError: A shard would get more rows than it can number, about
+                6.8e10.
+            tf.errors.ResourceExhaustedError: Memory is exhausted. The table stays unchanged.
 
         Example:
         >>> import de_core as de
@@ -139,10 +141,10 @@ class Inspection:
 
     @plain_python
     def shrink_to_fit(self, name: str | None = None) -> tf.Operation | None:
-        """Moves the rows together and gives the memory of removed ones back to the system.
+        """Compacts the rows and returns the memory of removed rows to the system.
 
         Args:
-            name: Of the operation.
+            name: Name of the operation.
 
         Returns:
             The operation, or None in eager mode.
@@ -160,15 +162,16 @@ class Inspection:
 
     @plain_python
     def memory_usage(self) -> dict[str, int]:
-        """Returns the bytes of all tables by part; eager mode only.
+        """Returns the table's memory in bytes, by use. Eager mode only.
 
         Returns:
-            `index`; `rows`, the values with their padding, places of removed rows included;
-            `slots`, the same of optimizers and metadata; `strings`, the bytes of string keys and
-            values; `policy`, what admission counts; `free`, held for growth; and their `total`.
+            A dict: `index`, the hash index; `rows`, values with padding, including memory of
+            removed rows; `slots`, optimizer slots and metadata, counted like `rows`; `strings`,
+            string keys and values; `policy`, counters of the admission policy; `free`, reserved for
+            growth; `total`, the sum.
 
         Raises:
-            RuntimeError: Called in a graph, such as that of a `tf.function`.
+            RuntimeError: Called in a graph, for example in a `tf.function`.
 
         Example:
         >>> import de_core as de
@@ -182,17 +185,17 @@ class Inspection:
 
     @plain_python
     def stats(self) -> dict[str, Any]:
-        """Returns how full the tables are and how their keys were found; eager mode only.
+        """Returns statistics of the table, summed over its shards. Eager mode only.
 
         Returns:
-            `rows`; `load_factor`, rows over places in the index; `hits` and `misses`, keys that
-            were looked up and had a row or none; `probe_lengths`, how many rows lie in the first,
-            second, … line of the index that is searched for them, the last number standing for all
-            further lines; `evicted`, rows that a policy gave up; `refused`, writes of keys that
-            were not admitted; `memory`, see `memory_usage`. All over all tables.
+            A dict: `rows`, the number of rows; `load_factor`, the used fraction of the index;
+            `hits` and `misses`, looked-up keys with and without a row; `probe_lengths`, a list
+            whose element i is the number of rows that a search finds in the (i + 1)-th index line
+            it reads (the last element counts all further lines); `evicted`, evicted rows;
+            `refused`, writes of keys that were not admitted; `memory`, see `memory_usage`.
 
         Raises:
-            RuntimeError: Called in a graph, such as that of a `tf.function`.
+            RuntimeError: Called in a graph, for example in a `tf.function`.
 
         Example:
         >>> import de_core as de
@@ -205,7 +208,7 @@ class Inspection:
         """
         _require_eager("stats", "Call it outside of the function.")
         tables = [table.stats() for table in self._table.tables]
-        # A table's places in the index are as many as its index has bytes, up to a factor.
+        # The number of entries in a shard's index is proportional to the bytes of the index.
         weights = [max(1, table["bytes"]["index"]) for table in tables]
         load = sum(
             weight * table["load_factor"] for weight, table in zip(weights, tables, strict=True)

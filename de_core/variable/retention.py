@@ -1,4 +1,4 @@
-"""Chooses the rows that stay: removes rows by policy, and tells what ranks them."""
+"""Removes rows by policy, and reads and sets the scores that rank rows."""
 
 from __future__ import annotations
 
@@ -18,42 +18,51 @@ from de_core.tables.sharded import ShardedTable
 
 
 class Retention:
-    """The policies that choose which rows of a table stay.
+    """Applies the policies that decide which rows a table keeps.
 
     Args:
         table: The table, with its `admission` and `eviction` policies.
-        restrict_policy: The rule of `restrict`, or None.
+        restrict_policy: Chooses the rows that `restrict` keeps; None to keep all rows.
     """
 
     def __init__(self, table: ShardedTable, restrict_policy: RestrictPolicy | None) -> None:
         self._table = table
         self.restrict_policy = restrict_policy
         if restrict_policy is not None and restrict_policy.hears_of_steps():
-            # A policy with nothing but columns needs no call: every write keeps them.
+            # A policy with only metadata columns needs no call: every write updates them.
             table.on_update = restrict_policy.apply_update
 
     @property
     def admission(self) -> Admission | None:
-        """The policy that chooses which keys get a row; None for all keys."""
+        """The policy that decides which keys get a row; None for all keys."""
         return self._table.policy.admission
 
     @property
     def eviction(self) -> tuple[Eviction, ...]:
-        """The policies that remove rows by themselves."""
+        """The policies by which the table evicts rows; empty if it never does."""
         return self._table.policy.evictions
 
     @plain_python
     def restrict(self, num_reserved: Any, **kwargs: Any) -> Any:
-        """Removes all but the best rows by the rule of `restrict_policy`.
+        """Removes all rows except the `num_reserved` best. The `restrict_policy` ranks the rows.
 
-        Optimizer slots and the policy's status go with their rows.
+        A row is removed with its optimizer slots and the policy's metadata.
 
         Args:
-            num_reserved: Rows that stay, exactly, of all tables together.
-            **kwargs: Of the policy's `apply_restriction`, such as `trigger`.
+            num_reserved: Exact number of rows to keep in the whole table.
+            **kwargs: Further arguments of the policy's `apply_restriction`, such as `trigger`.
 
         Returns:
-            The operation; None in eager mode, or where there is no restrict policy.
+            The operation; None in eager mode or without a `restrict_policy`.
+
+        Example:
+        >>> import de_core as de
+        >>> users = de.Variable(dim=1, restrict_policy=de.TimestampRestrictPolicy)
+        >>> for key in (1, 2, 3):
+        ...     users.upsert([key], [[0.5]])
+        >>> users.restrict(2)
+        >>> sorted(users.export()[0].numpy().tolist())
+        [2, 3]
         """
         if self.restrict_policy is None:
             return None
@@ -62,10 +71,10 @@ class Retention:
 
     @plain_python
     def evict_expired(self, name: str | None = None) -> Any:
-        """Removes all rows that outlived the time to live of `de.EvictionTTL`.
+        """Removes the rows that are expired by `de.EvictionTTL`, and frees their memory.
 
         Args:
-            name: Of the operation.
+            name: Name of the operation.
 
         Returns:
             The operation, or None in eager mode.
@@ -75,19 +84,19 @@ class Retention:
 
     @plain_python
     def assign_scores(self, keys: Any, scores: Any, name: str | None = None) -> Any:
-        """Sets the scores by which `de.EvictionScore` ranks rows; keys without a row are ignored.
+        """Sets the scores by which `de.EvictionScore` ranks rows. Ignores keys without a row.
 
         Args:
-            keys: Of the key dtype, any shape.
-            scores: int64, keys.shape; the rows with the lowest go first.
-            name: Of the operation.
+            keys: Tensor, array or list of the key dtype, any shape.
+            scores: int64, keys.shape. The rows with the lowest scores are evicted first.
+            name: Name of the operation.
 
         Returns:
             The operation, or None in eager mode.
 
         Raises:
-            TypeError: `keys` are not of the key dtype.
-            ValueError: The table has no scores, or `scores` another shape.
+            TypeError: `keys` have another dtype.
+            ValueError: The Variable has no `de.EvictionScore`, or `scores` have another shape.
         """
         if self._table.policy.rank_column != "score":
             raise ValueError(
@@ -109,20 +118,20 @@ class Retention:
     def export_keys_and_scores(
         self, split_size: int = 1, name: str | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns all keys and what ranks their rows, in no particular order.
+        """Returns all keys and the numbers that rank their rows, in no particular order.
 
-        The rank is that of `eviction`, else of `restrict_policy`: the time of the last write, the
-        number of writes, or the score.
+        The `eviction` policy, or else the `restrict_policy`, defines the number: the time of the
+        last write in microseconds since 1970, the number of writes, or the score.
 
         Args:
-            split_size: Kept for compatibility: the table is always read in small parts.
-            name: Of the operation.
+            split_size: Ignored, for compatibility. The table is always read in small parts.
+            name: Name of the operation.
 
         Returns:
             Keys [n] and scores, int64 [n].
 
         Raises:
-            ValueError: Nothing ranks the rows, or `split_size` is not positive.
+            ValueError: The Variable has no policy that ranks rows, or `split_size` is not positive.
         """
         check_integer("split_size", split_size, 1, 2**62)
         column = self._table.policy.rank_column
@@ -137,7 +146,7 @@ class Retention:
             return keys, tf.squeeze(scores, -1)
 
     def policies(self) -> dict[str, Any]:
-        """Returns the arguments of `Variable` that say which rows stay."""
+        """Returns the policies as arguments of `Variable`, by name."""
         rule = None if self.restrict_policy is None else type(self.restrict_policy)
         return {
             "restrict_policy": rule,
@@ -146,18 +155,23 @@ class Retention:
         }
 
     def has_policies(self, restrict_policy: Any, admission: Any, eviction: Any) -> bool:
-        """Returns whether the Variable was made with these arguments."""
+        """Returns whether the Variable was created with these policies."""
         wanted = checked_policy(restrict_policy, admission, eviction)
         same_rule = self.policies()["restrict_policy"] is restrict_policy
         return same_rule and wanted == self._table.policy
 
 
 def checked_policy(restrict_policy: Any, admission: Any, eviction: Any) -> TablePolicy:
-    """Returns what the tables are made with.
+    """Combines the policies of a `Variable` after checking them.
+
+    Args:
+        restrict_policy: See `Variable`, also for the following arguments.
+        admission: Decides which keys get a row.
+        eviction: Decides which rows the table removes.
 
     Raises:
-        TypeError: An argument is no policy.
-        ValueError: Two `eviction` policies say the same thing.
+        TypeError: An argument is not a policy.
+        ValueError: Two `eviction` policies are of the same kind.
     """
     is_policy = isinstance(restrict_policy, type) and issubclass(restrict_policy, RestrictPolicy)
     if restrict_policy is not None and not is_policy:

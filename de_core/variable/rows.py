@@ -21,14 +21,14 @@ Regularizer = Callable[[tf.Tensor], tf.Tensor | None]
 
 
 class Rows(tf.Module):
-    """The rows of a `Variable`: reads that gradients flow through, and writes.
+    """Reads the rows of a `Variable`, with gradients, and writes them.
 
-    A `tf.Module`, so that every module that holds the `Variable` finds its anchor.
+    This class is a `tf.Module`, so that every module that holds the `Variable` finds the anchor.
 
     Args:
-        table: Holds the rows.
-        anchor: Stands for the table where gradients are taken; None if nothing trains it.
-        regularizer: Returns the penalty on rows [n, dim], or None.
+        table: The table that holds the rows.
+        anchor: The variable that stands for the table in gradients; None if it is not trainable.
+        regularizer: `f(rows [n, dim])` that returns a penalty or None; None for no penalty.
     """
 
     def __init__(self, table: ShardedTable, anchor: Any, regularizer: Regularizer | None) -> None:
@@ -42,7 +42,7 @@ class Rows(tf.Module):
     def watched(self) -> tf.Variable | None:
         """The `tf.Variable` that a tape watches, or None if lookups record no gradients."""
         if self._watched is None and self._anchor is not None:
-            # It has none while Keras infers shapes, which it does without variables.
+            # The Keras anchor has no `tf.Variable` while Keras infers shapes. Try again later.
             self._watched = tensor_variable(self._anchor)
         return self._watched
 
@@ -50,20 +50,26 @@ class Rows(tf.Module):
     def lookup(
         self, keys: Any, return_exists: bool | str = False, name: str | None = None
     ) -> tf.Tensor | tuple[tf.Tensor, tf.Tensor]:
-        """Reads the rows of `keys`; a pure read, through which gradients flow.
+        """Reads the rows of `keys`. Gradients flow to the rows. Writes nothing.
 
         Args:
-            keys: Tensor, array or list of the table's key dtype, any shape.
-            return_exists: Whether to return also which keys have a row. A string is the `name`,
-                which older programs pass here.
-            name: Of the operation.
+            keys: Tensor, array or list of the key dtype, any shape.
+            return_exists: Whether to return also which keys have a row. A string is taken as
+                `name`, because older programs pass the name here.
+            name: Name of the operation.
 
         Returns:
-            Values, keys.shape + [dim]; a key without a row reads as its initial row. With
-            `return_exists` also a bool tensor, keys.shape.
+            Values, keys.shape + [dim]. A key without a row reads as its initial row. With
+            `return_exists` the pair (values, exists), where `exists` is bool, keys.shape.
 
         Raises:
-            TypeError: `keys` are not of the key dtype.
+            TypeError: `keys` have another dtype.
+
+        Example:
+        >>> import de_core as de
+        >>> users = de.Variable(dim=2, initializer=0.5)
+        >>> users.lookup([7, 8]).numpy().tolist()
+        [[0.5, 0.5], [0.5, 0.5]]
         """
         if isinstance(return_exists, str):
             name, return_exists = return_exists, False
@@ -74,17 +80,17 @@ class Rows(tf.Module):
         return (values, exists) if return_exists else values
 
     def lookup_scaled(self, ids: Any, max_norm: float | None) -> Any:
-        """Looks dense or ragged ids up, and scales rows longer than `max_norm` down to it.
+        """Looks up dense or ragged ids. Scales down rows whose L2 norm exceeds `max_norm`.
 
         Args:
             ids: Ids of the key dtype, any shape.
-            max_norm: The largest norm of a row in the result, above 0; None for any.
+            max_norm: Greatest L2 norm of a row in the result, above 0; None for no limit.
 
         Returns:
-            Rows, ids.shape + [dim]; ragged if `ids` are.
+            Rows, ids.shape + [dim]; ragged if `ids` are ragged.
 
         Raises:
-            TypeError: `ids` are not of the key dtype.
+            TypeError: `ids` have another dtype.
             ValueError: `max_norm` is not above 0.
         """
         if isinstance(max_norm, numbers.Real) and not max_norm > 0:
@@ -98,14 +104,14 @@ class Rows(tf.Module):
         return rows if max_norm is None else tf.clip_by_norm(rows, max_norm, axes=[-1])
 
     def recorded(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-        """Records a lookup: on tapes, and its penalty in the losses of a graph.
+        """Records a lookup on gradient tapes, and its penalty in the current graph's losses.
 
         Args:
-            keys: Keys that were looked up, any shape.
-            values: Their rows, keys.shape + [dim].
+            keys: The keys that were looked up, any shape.
+            values: The rows of the keys, keys.shape + [dim].
 
         Returns:
-            The rows, through which gradients flow.
+            The rows, with gradients.
         """
         values = self._anchored(keys, values)
         if self.regularizer is not None:
@@ -113,20 +119,20 @@ class Rows(tf.Module):
         return values
 
     def anchors(self, after: Sequence[tf.Tensor] = ()) -> list[tf.Tensor]:
-        """Returns what lookups in the current graph take as the anchor, or nothing.
+        """Returns a list of the tensor that a lookup op takes as the anchor. May be empty.
 
         Args:
-            after: Read an anchor of this task after these tensors.
+            after: Read the anchor after these tensors, unless it is on another task.
         """
         anchor = self.watched
         if anchor is None:
             return []
         if tf.distribute.in_cross_replica_context() and strategy.mirrors_replicas():
-            return []  # the caller is no replica, and only replicas take gradients
+            return []  # outside of a replica: only replicas compute gradients
         return [anchor_tensor(anchor, self._table, after)]
 
     def collect_penalty(self, keys: tf.Tensor) -> None:
-        """Adds the penalty on the rows of one lookup to the graph's losses, if there is any."""
+        """Adds the penalty on the rows of `keys` to the graph's losses. Does nothing if eager."""
         if self.regularizer is not None and not tf.executing_eagerly():
             loss = self._penalty(keys)
             if loss is not None:
@@ -134,17 +140,18 @@ class Rows(tf.Module):
                 tf.compat.v1.add_to_collection(key, loss)
 
     def regularization_loss(self, keys: Any, name: str | None = None) -> tf.Tensor:
-        """Returns the regularizer's penalty on the rows of the distinct ones of `keys`.
+        """Returns the regularizer's penalty on the rows of the distinct `keys`.
 
         Args:
-            keys: Of the key dtype, any shape.
-            name: Of the operation.
+            keys: Tensor, array or list of the key dtype, any shape.
+            name: Name of the operation.
 
         Returns:
-            What the regularizer returns, a scalar as a rule; zero for None or without one.
+            The regularizer's result, usually a scalar. Zero if there is no regularizer or it
+            returns None.
 
         Raises:
-            TypeError: `keys` are not of the key dtype.
+            TypeError: `keys` have another dtype.
 
         Example:
         >>> import de_core as de
@@ -157,17 +164,17 @@ class Rows(tf.Module):
 
     @plain_python
     def find_or_insert(self, keys: Any, name: str | None = None) -> tf.Tensor:
-        """Reads rows as `lookup` does and stores the initial row of every key that had none.
+        """Reads rows like `lookup`, and stores the initial row of every key without a row.
 
         Args:
-            keys: Of the key dtype, any shape.
-            name: Of the operation.
+            keys: Tensor, array or list of the key dtype, any shape.
+            name: Name of the operation.
 
         Returns:
             Values, keys.shape + [dim].
 
         Raises:
-            TypeError: `keys` are not of the key dtype.
+            TypeError: `keys` have another dtype.
 
         Example:
         >>> import de_core as de
@@ -181,19 +188,26 @@ class Rows(tf.Module):
 
     @plain_python
     def upsert(self, keys: Any, values: Any, name: str | None = None) -> tf.Operation | None:
-        """Inserts or overwrites rows; of several rows for one key the last wins.
+        """Inserts or overwrites rows. If a key occurs several times, its last row is stored.
 
         Args:
-            keys: Of the key dtype, any shape.
-            values: Of the value dtype, keys.shape + [dim]; for a dim of 1 also keys.shape.
-            name: Of the operation.
+            keys: Tensor, array or list of the key dtype, any shape.
+            values: Rows of the value dtype, keys.shape + [dim]; or keys.shape if dim is 1.
+            name: Name of the operation.
 
         Returns:
             The operation, or None in eager mode.
 
         Raises:
-            TypeError: `keys` or `values` are not of the table's dtypes.
-            ValueError: `values` is not of shape keys.shape + [dim].
+            TypeError: `keys` or `values` have another dtype.
+            ValueError: `values` have another shape.
+
+        Example:
+        >>> import de_core as de
+        >>> users = de.Variable(dim=2)
+        >>> users.upsert([7], [[1.0, 2.0]])
+        >>> users.lookup([7]).numpy().tolist()
+        [[1.0, 2.0]]
         """
         with tf.name_scope(name or "upsert"):
             pairs = self._checked_pairs(keys, values)
@@ -208,28 +222,37 @@ class Rows(tf.Module):
         exists: Any = None,
         name: str | None = None,
     ) -> tf.Operation | None:
-        """Adds `new_values - old_values` to existing rows and inserts `new_values` for new keys.
+        """Adds `new_values - old_values` to existing rows. Inserts `new_values` for other keys.
 
         Args:
-            keys: Of the key dtype, any shape.
-            old_values: What `lookup` returned, keys.shape + [dim].
-            new_values: What they shall become, keys.shape + [dim].
-            exists: Not used: the table itself tells which keys have a row now, so that no
-                change is lost when another worker inserted or removed one meanwhile.
-            name: Of the operation.
+            keys: Tensor, array or list of the key dtype, any shape.
+            old_values: The rows that `lookup` returned, keys.shape + [dim].
+            new_values: The changed rows, keys.shape + [dim].
+            exists: Not used. The table checks which keys have a row now, because another worker
+                may have inserted or removed rows since the lookup.
+            name: Name of the operation.
 
         Returns:
             The operation, or None in eager mode.
 
         Raises:
-            TypeError: The keys or values are not of the table's dtypes, or its values no numbers.
-            ValueError: The values are not of shape keys.shape + [dim].
+            TypeError: The keys or values have another dtype, or the table's values are bool or
+                string.
+            ValueError: The values have another shape.
+
+        Example:
+        >>> import de_core as de
+        >>> users = de.Variable(dim=1)
+        >>> users.upsert([7], [[5.0]])
+        >>> users.accum([7, 8], [[1.0], [0.0]], [[3.0], [4.0]])
+        >>> users.lookup([7, 8]).numpy().tolist()
+        [[7.0], [4.0]]
         """
         del exists
         if self._table.spec.value_dtype in (tf.bool, tf.string):
             raise TypeError(
-                f"`accum` needs numbers as values; use `upsert` for table {self._table.name!r}. "
-                + received(value_dtype=self._table.spec.value_dtype.name)
+                f"The values of table {self._table.name!r} must be numbers for `accum`: use "
+                "`upsert`. " + received(value_dtype=self._table.spec.value_dtype.name)
             )
         with tf.name_scope(name or "accum"):
             flat_keys, old_rows = self._checked_pairs(keys, old_values)
@@ -238,29 +261,29 @@ class Rows(tf.Module):
 
     @plain_python
     def remove(self, keys: Any, name: str | None = None) -> tf.Operation | None:
-        """Removes rows and their optimizer slots; keys without a row are ignored.
+        """Removes rows with their optimizer slots. Ignores keys without a row.
 
         Args:
-            keys: Of the key dtype, any shape.
-            name: Of the operation.
+            keys: Tensor, array or list of the key dtype, any shape.
+            name: Name of the operation.
 
         Returns:
             The operation, or None in eager mode.
 
         Raises:
-            TypeError: `keys` are not of the key dtype.
+            TypeError: `keys` have another dtype.
         """
         with tf.name_scope(name or "remove"):
             return self._table.erase(tf.reshape(self._checked(keys), [-1]))
 
     @plain_python
     def clear(self, name: str | None = None) -> tf.Operation | None:
-        """Removes all rows; returns the operation, or None in eager mode."""
+        """Removes all rows. Returns the operation, or None in eager mode."""
         with tf.name_scope(name or "clear"):
             return self._table.clear()
 
     def _penalty(self, keys: tf.Tensor, name: str | None = None) -> tf.Tensor | None:
-        """Returns what the regularizer says of the distinct ones of `keys`."""
+        """Returns the regularizer's result for the rows of the distinct `keys`."""
         if self.regularizer is None:
             return None
         with tf.name_scope(name or "regularization_loss"):
@@ -268,14 +291,14 @@ class Rows(tf.Module):
             return self.regularizer(self._anchored(distinct, self._table.find(distinct)[0]))
 
     def _anchored(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-        """Ties rows to the anchor, so that a tape records where they come from."""
+        """Connects rows to the anchor, so that a tape records the lookup."""
         if keys.shape.rank is None:
-            # The gradient needs to know the rows' width. A shape of unknown rank does not tell it.
+            # The gradient needs the rows' width, which a shape of unknown rank does not have.
             dim = self._table.spec.dim
             rows = self._anchored(tf.reshape(keys, [-1]), tf.reshape(values, [-1, dim]))
             return tf.reshape(rows, tf.shape(values))
-        # The anchor is read once the rows are there: of two operations that become ready at once
-        # TensorFlow would hand the lookup to another thread.
+        # Read the anchor after the rows. If both operations became ready at once, TensorFlow would
+        # run the lookup on another thread.
         anchors = self.anchors([values])
         return library.de_embedding_anchor(anchors[0], keys, values) if anchors else values
 
@@ -286,7 +309,7 @@ class Rows(tf.Module):
             and keys.dtype == table.spec.key_dtype
             and "dense" in table.kinds_of_ids
         ):
-            return keys  # nothing to convert or to note
+            return keys
         return keys_and_values.checked_keys(keys, table)
 
     def _checked_pairs(self, keys: Any, values: Any) -> tuple[tf.Tensor, tf.Tensor]:

@@ -1,4 +1,4 @@
-"""Sharing Variables by name, by the rules of `tf.compat.v1.get_variable`."""
+"""`get_variable`: shares Variables by name, by the rules of `tf.compat.v1.get_variable`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from de_core.tables.spec import TableSpec
 from de_core.variable.graph import graph_mode, scope_defaults
 from de_core.variable.variable import Variable
 
-# In eager mode a Variable is shared as long as someone holds it, be it a function that asked for
-# it; a graph keeps its own alive.
+# In eager mode a Variable is shared while a caller or a traced function holds a reference to it. A
+# graph keeps its Variables alive itself.
 _eager: weakref.WeakValueDictionary[str, Variable] = weakref.WeakValueDictionary()
-# No string, so that TensorFlow leaves the collection out of MetaGraphs.
+# TensorFlow writes only collections with string keys into a MetaGraph.
 _HELD_KEY = ("de_core", "held")
 
 
@@ -50,49 +50,54 @@ def get_variable(
     admission: Admission | None = None,
     eviction: Eviction | Sequence[Eviction] | None = None,
 ) -> Variable:
-    """Returns the Variable of this name, or makes it.
+    """Returns the Variable with this name. Creates the Variable if it does not exist.
 
-    The name is prefixed by the current `tf.compat.v1.variable_scope`. In eager mode and in
-    `tf.function` an existing Variable is shared, as long as someone holds it or a function that
-    asked for it; in a graph the scope's `reuse` decides, as it does
-    for `tf.compat.v1.get_variable`: under True the Variable must exist, under False it must not,
-    under `tf.compat.v1.AUTO_REUSE` either will do.
+    The name of the current `tf.compat.v1.variable_scope` is prepended to `name`. In eager mode and
+    in a `tf.function`, an existing Variable is returned while your program or a traced function
+    holds a reference to it. In a TensorFlow 1 graph, the scope's `reuse` decides, as for
+    `tf.compat.v1.get_variable`: with True the Variable must exist, with False it must not exist,
+    and with `tf.compat.v1.AUTO_REUSE` both are allowed.
 
-    The scope's `initializer` and `regularizer` stand in for those not given. Its `partitioner`
-    decides the number of tables where `devices` is None, and must agree with `devices` otherwise.
-    Its `custom_getter` is called with all arguments; what it leaves out stays as it was. Its
-    `caching_device` has no effect: a lookup reads few rows, and those from the table itself. Its
-    `dtype` has none either: pass `value_dtype`. A `constraint` is refused, because no optimizer
-    would apply it.
+    The scope's properties are applied as follows:
+
+    - `initializer`, `regularizer`: defaults for the arguments.
+    - `partitioner`: its number of parts is the number of shards, and must be the number of
+      `devices` if these are given.
+    - `custom_getter`: called with all arguments. Arguments that it does not pass on keep their
+      values.
+    - `caching_device`, `dtype`: ignored. A lookup always reads the table. Pass `value_dtype`.
+    - `constraint`: refused, because no optimizer would apply it.
 
     Args:
         name: Not empty.
-        key_dtype: See `Variable`, like all further arguments.
-        value_dtype: Of the rows.
-        dim: Values a row.
-        devices: One table is made on each.
-        partitioner: Divides the keys among the tables.
+        key_dtype: See `Variable`, also for the following arguments.
+        value_dtype: Dtype of the rows.
+        dim: Values per row.
+        devices: Device of each shard.
+        partitioner: Assigns keys to shards.
         shared_name: Not used.
-        initializer: What a key without a row reads as.
+        initializer: Defines the row that a key without a row reads as.
         trainable: Whether lookups record gradients.
         checkpoint: Whether checkpoints include the rows.
-        init_size: Rows to make room for at once.
+        init_size: Number of rows to reserve memory for.
         kv_creator: The storage.
-        restrict_policy: The rule of `restrict`.
-        bp_v2: Kept for compatibility.
-        short_file_name: Kept for compatibility.
-        regularizer: The penalty on rows that are looked up.
-        collections: Of a graph, that the Variable joins.
-        caching_device: Without effect, as that of a scope.
-        custom_getter: In place of the scope's: `f(getter, name, **arguments)`, returning what
-            `getter` returns for a name and arguments.
-        admission: Which keys get a row.
-        eviction: Which rows go by themselves.
+        restrict_policy: Chooses the rows that `restrict` keeps.
+        bp_v2: Ignored, for compatibility.
+        short_file_name: Ignored, for compatibility.
+        regularizer: Returns the penalty on rows that are looked up.
+        collections: Collections that the anchor joins in a TensorFlow 1 graph.
+        caching_device: Ignored.
+        custom_getter: Replaces the scope's `custom_getter`. A function
+            `f(getter, name, **arguments)` that returns `getter(name, **arguments)`, with a name and
+            arguments of its choice.
+        admission: Decides which keys get a row.
+        eviction: Decides which rows the table removes.
 
     Raises:
-        TypeError: `name` is no string, or an argument is of a wrong type.
-        ValueError: The name exists with another dtype, dim or device list; or the scope forbids to
-            make or to share it; or an argument is out of range.
+        TypeError: `name` is not a string, or an argument has a wrong type.
+        ValueError: The Variable exists with another dtype, dim, device list or policy; or the
+            scope's `reuse` forbids to create or to share it; or an argument is out of range.
+        NotImplementedError: The scope has a `constraint`.
 
     Example:
     >>> import de_core as de
@@ -106,20 +111,20 @@ def get_variable(
 
 @plain_python
 def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Variable:
-    """As `get_variable`, for rows that belong to one process and are no part of the model.
+    """Like `get_variable`, for rows of one process that are not part of the model.
 
-    The Variable is not trainable whatever `trainable` says, joins LOCAL_VARIABLES in a graph (so
-    that `tf.compat.v1.local_variables_initializer` initializes it), and is left out of checkpoints
-    unless `checkpoint=True` is given.
+    The Variable is never trainable: `trainable` is ignored. In a TensorFlow 1 graph the anchor
+    joins LOCAL_VARIABLES, so `tf.compat.v1.local_variables_initializer` initializes it.
+    Checkpoints include the rows only if you pass `checkpoint=True`.
 
     Args:
         name: Not empty.
-        *args: Those of `get_variable`.
-        **kwargs: Those of `get_variable`.
+        *args: As for `get_variable`.
+        **kwargs: As for `get_variable`.
 
     Raises:
-        TypeError: As `get_variable`.
-        ValueError: As `get_variable`.
+        TypeError: As for `get_variable`.
+        ValueError: As for `get_variable`.
 
     Example:
     >>> import de_core as de
@@ -137,7 +142,7 @@ def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Variable:
 
 
 def _in_scope(name: str, arguments: dict[str, Any]) -> Variable:
-    """Returns the Variable that the current scope makes of a request."""
+    """Returns the Variable for a request, with the current scope's defaults and its getter."""
     if not isinstance(name, str) or not name:
         raise TypeError(f"`name` must be a non-empty string. {received(name=name)}")
     scope = tf.compat.v1.get_variable_scope()
@@ -148,7 +153,7 @@ def _in_scope(name: str, arguments: dict[str, Any]) -> Variable:
     reuse = scope.reuse
 
     def getter(name: str, *args: Any, **kwargs: Any) -> Variable:
-        # What a custom getter leaves out stays as it was requested.
+        # Arguments that a custom getter does not pass on keep their requested values.
         changed = inspect.signature(get_variable).bind_partial(name, *args).arguments
         request = {**arguments, **changed, **kwargs}
         del request["name"]
@@ -163,7 +168,8 @@ def _in_scope(name: str, arguments: dict[str, Any]) -> Variable:
 def _get_or_make(name: str, reuse: Any, arguments: dict[str, Any]) -> Variable:
     variable = _got_or_made(name, reuse, arguments)
     if not tf.executing_eagerly():
-        # The next trace of a function must find it again, though nobody else holds it.
+        # Keep a reference in the graph: the next trace of the function must find the Variable,
+        # even if nothing else holds it.
         tf.compat.v1.get_default_graph().get_collection_ref(_HELD_KEY).append(variable)
     return variable
 
@@ -174,20 +180,20 @@ def _got_or_made(name: str, reuse: Any, arguments: dict[str, Any]) -> Variable:
         shared: MutableMapping[str, Variable] = _eager if graph is None else graph.shared
         existing = shared.get(name)
         if existing is not None:
-            # A function is traced again and again: there, an existing Variable is always shared.
+            # TensorFlow may trace a function several times. So eager mode always shares.
             if graph is not None and not reuse:
                 raise ValueError(
                     f"Variable {name} already exists, and its variable_scope does not share it. "
-                    "Set reuse=True or reuse=tf.compat.v1.AUTO_REUSE in the variable_scope. "
-                    + received(name=name)
+                    f"{received(name=name)} Set reuse=True or reuse=tf.compat.v1.AUTO_REUSE in the "
+                    "variable_scope."
                 )
             _check_same(existing, name, arguments)
             return existing
         if reuse is True:
             raise ValueError(
-                f"Variable {name} does not exist, and under reuse=True it must exist. Make it "
-                "first with de.get_variable, or set reuse=tf.compat.v1.AUTO_REUSE in the "
-                f"variable_scope. {received(name=name)}"
+                f"Variable {name} does not exist, and with reuse=True it must exist. "
+                f"{received(name=name)} Create it first with de.get_variable, or set "
+                "reuse=tf.compat.v1.AUTO_REUSE in the variable_scope."
             )
         shared[name] = created = Variable(name=name, **arguments)
         return created
@@ -200,12 +206,13 @@ def _check_same(existing: Variable, name: str, arguments: dict[str, Any]) -> Non
     difference = existing._table.spec.difference(spec)
     if difference:
         raise ValueError(
-            f"Variable {name} must be requested with the properties it has, or under another "
-            f"name. Received: {difference}."
+            f"Variable {name} exists and must be requested with the same properties, or under "
+            f"another name. Received: {difference}."
         )
     policies = {field: arguments[field] for field in ("restrict_policy", "admission", "eviction")}
     if any(policies.values()) and not existing._retention.has_policies(**policies):
         raise ValueError(
-            f"Variable {name} must be requested with the policies it has, with none, or under "
-            f"another name; it has {existing._retention.policies()}. {received(**policies)}"
+            f"Variable {name} exists and must be requested with the same policies, without "
+            f"policies, or under another name; it has {existing._retention.policies()}. "
+            f"{received(**policies)}"
         )

@@ -9,7 +9,7 @@ import de_core as de
 
 tf_keras = pytest.importorskip("tf_keras")
 v1 = tf.compat.v1
-WRAP = r"must be wrapped.*use de.DynamicEmbeddingOptimizer\(optimizer\)"
+WRAP = r"must be wrapped.*Use de.DynamicEmbeddingOptimizer\(optimizer\)"
 # TensorFlow's errors for an id that is no row, and for a gradient that it cannot make dense.
 NO_ROW = r"is not in \[0, 0\)|in indices is out of range|on a sparse variable"
 NOT_DENSE = (
@@ -154,7 +154,7 @@ def test_optimizers_on_a_loaded_model_raise(make, method, wrapped, saved_model):
         loss = tf.function(getattr(loaded, method))(IDS)
     gradients = tape.gradient(loss, variables)
     error = (RuntimeError, tf.errors.InvalidArgumentError)
-    message = "Tables of a SavedModel are read only: train the model itself" if wrapped else NO_ROW
+    message = "tables of a SavedModel are read-only: train the model" if wrapped else NO_ROW
     with pytest.raises(error, match=message):
         optimizer.apply_gradients(zip(gradients, variables, strict=True))
     assert loaded.factors.numpy().tolist() == [1.0, 1.0]

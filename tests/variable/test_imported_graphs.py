@@ -74,7 +74,7 @@ def test_a_new_optimizer_is_refused(tmp_path):
         v1.train.import_meta_graph(f"{path}.meta")
         loss = graph.get_tensor_by_name("loss:0")
         optimizer = v1.train.AdamOptimizer(0.1)
-        with pytest.raises(RuntimeError, match=r"imported .*users/anchor.*code that made it"):
+        with pytest.raises(RuntimeError, match=r"imported .*users/anchor.*with the original code"):
             de.DynamicEmbeddingOptimizer(optimizer).minimize(loss)
         train = optimizer.minimize(loss)
         with v1.Session() as session:

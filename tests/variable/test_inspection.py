@@ -188,7 +188,7 @@ def test_export_batches_of_an_empty_table_is_empty():
 def test_accum_takes_numbers_only(value_dtype):
     table = new(value_dtype=value_dtype, dim=1)
     rows = tf.zeros([1, 1], value_dtype)
-    with pytest.raises(TypeError, match=r"`accum` needs numbers.*Received: value_dtype="):
+    with pytest.raises(TypeError, match=r"must be numbers for `accum`.*Received: value_dtype="):
         table.accum([1], rows, rows)
 
 

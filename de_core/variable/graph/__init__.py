@@ -1,1 +1,1 @@
-"""What only TensorFlow 1 graphs need."""
+"""Support for TensorFlow 1 graphs, sessions and Savers."""

@@ -1,8 +1,8 @@
-"""What a `Variable` needs in a graph of TensorFlow 1, where sessions make and fill the tables.
+"""Makes a `Variable`'s table a part of a TensorFlow 1 graph.
 
-Such a graph holds its Variables itself, so that they go when it goes. A session makes the tables as
-it first uses them; running the initializer of the anchor, a variable of TensorFlow's own, empties
-them, as the initializer of a dense variable brings its initial values back.
+The graph holds its Variables, which are deleted with it. A session creates a table when it first
+uses the table. Running the anchor's initializer empties the table, as the initializer of a dense
+variable restores the initial values.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from de_core.variable.anchor import wrap_the_optimizer_in_de_dynamic_embedding_o
 from de_core.variable.graph import savers
 from de_core.variable.graph.graph_saver import GraphSaver
 
-#: Collection of the anchors of a graph's Variables, and of those that are trainable.
+#: Collections of the anchors of a graph: of all Variables, and of the trainable ones.
 DYNAMIC_EMBEDDING_VARIABLES = "dynamic_embedding_variables"
 TRAINABLE_DYNAMIC_EMBEDDING_VARIABLES = "trainable_dynamic_embedding_variables"
-# TensorFlow writes collections of string keys alone into a MetaGraph: this one stays behind.
+# Not a string: TensorFlow writes only collections with string keys into a MetaGraph.
 _STATE_KEY = ("de_core", "graph_state")
 
 
 class GraphState:
-    """What one graph of TensorFlow 1 knows of its dynamic tables.
+    """The Variables, names and Saver object of one TensorFlow 1 graph.
 
     Attributes:
         shared: The Variables that `get_variable` shares, by full name.
@@ -38,7 +38,7 @@ class GraphState:
         self._saver: GraphSaver | None = None
 
     def unique_name(self, name: str) -> str:
-        """Returns `name`, or with a number what no other Variable of the graph is called."""
+        """Returns `name`, with a number appended if a Variable of the graph has that name."""
         unique, number = name, 0
         while unique in self._names:
             number += 1
@@ -53,11 +53,11 @@ class GraphState:
         collections: Sequence[str] | None,
         checkpoint: bool,
     ) -> tf.Variable:
-        """Makes a Variable's table a part of the graph: its name, anchor and place in Savers.
+        """Adds a Variable's table to the graph: reserves its name, creates its anchor.
 
         Args:
-            name: The Variable's; no other Variable of the graph gets it.
-            table: Its table.
+            name: The Variable's name, which becomes unique in the graph.
+            table: The Variable's table.
             trainable: Whether lookups record gradients.
             collections: See `make_anchor`.
             checkpoint: Whether the graph's Savers save the rows.
@@ -72,11 +72,11 @@ class GraphState:
         return anchor
 
     def register_for_savers(self, table: ShardedTable, anchor: Any = None) -> None:
-        """Makes the graph's Savers save and restore the tables' rows.
+        """Makes the graph's Savers save and restore a table's rows.
 
         Args:
             table: The table.
-            anchor: Their anchor. Savers then refuse to save it without the rows.
+            anchor: The table's anchor. If given, a Saver refuses to save it without the rows.
         """
         if self._saver is None:
             self._saver = GraphSaver()
@@ -87,9 +87,9 @@ class GraphState:
 
 
 def current() -> GraphState | None:
-    """Returns the state of the graph that is being built, or None in eager mode and functions.
+    """Returns the state of the TensorFlow 1 graph that is being built, or None in eager mode.
 
-    A `tf.function` counts as what it is called from: eager mode as a rule.
+    In a `tf.function`, the mode of its outermost caller counts, which is usually eager mode.
     """
     with tf.init_scope():
         if tf.executing_eagerly():
@@ -104,19 +104,20 @@ def current() -> GraphState | None:
 def make_anchor(
     table: ShardedTable, trainable: bool, collections: Sequence[str] | None
 ) -> tf.Variable:
-    """Returns the variable that stands for tables in a graph's collections.
+    """Creates a table's anchor in a TensorFlow 1 graph.
 
     Args:
-        table: The tables; initializing the variable empties those in memory.
-        trainable: Whether it joins TRAINABLE_VARIABLES.
-        collections: Keys of the collections that it joins; None for GLOBAL_VARIABLES.
+        table: The table. Initializing the anchor empties it, unless its rows are in a storage.
+        trainable: Whether the anchor joins TRAINABLE_VARIABLES.
+        collections: Keys of the collections that the anchor joins; None for GLOBAL_VARIABLES.
     """
     keys = [tf.compat.v1.GraphKeys.GLOBAL_VARIABLES] if collections is None else [*collections]
     keys.append(DYNAMIC_EMBEDDING_VARIABLES)
     if trainable:
         keys.append(TRAINABLE_DYNAMIC_EMBEDDING_VARIABLES)
     with tf.init_scope(), tf.name_scope(""):
-        # Made here: in `initial_value` TensorFlow would put it where the anchor is.
+        # Create these ops here. In `initial_value` TensorFlow would move them to the anchor's
+        # device.
         with tf.name_scope(f"{table.name}/"):
             start = table.start()
             table.make_reads()

@@ -1,4 +1,4 @@
-"""What a `tf.compat.v1.train.Saver` saves and restores of the tables in its graph."""
+"""Lets a `tf.compat.v1.train.Saver` save and restore the tables of its graph."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from de_core.tables.sharded import ShardedTable
 from de_core.variable.graph import savers
 
 _NAME = "de_core_tables"
-# Import_meta_graph refuses a MetaGraph that was exported without a Saver, and a graph that was
-# imported refuses new Savers. TensorFlow says then that this operation is no variable: so the
-# operation's name carries the remedy.
+# `import_meta_graph` fails for a MetaGraph that was exported without a Saver, and an imported graph
+# fails to create new Savers. TensorFlow's error then says that this operation is not a variable. So
+# the operation's name contains the remedy.
 _REMEDY = f"{_NAME}_need_Saver.export_meta_graph_and_the_Saver_of_import_meta_graph"
 
 
 class GraphSaver(tf.Module):
-    """All tables of a graph as one of its SAVEABLE_OBJECTS.
+    """Saves all tables of a graph, as one object in its SAVEABLE_OBJECTS.
 
-    One for all, because a Saver calls every such object by the same empty name. Its tensors are
-    made when a Saver is, so the Saver knows the tables that are there then, as it does variables.
-    A checkpoint holds the reference to the files beside it under `<name of the Variable>/rows`.
+    There is one object for all tables, because a Saver gives every such object the same empty name.
+    A Saver saves the tables that exist when the Saver is created, like variables. For each
+    Variable, the checkpoint's tensor `<Variable name>/rows` refers to files beside the checkpoint.
     """
 
     def __init__(self) -> None:
-        # A MetaGraph lists the collection by name, and looks for an operation of that name when it
-        # is imported.
+        # A MetaGraph stores the names of the collection's objects. When it is imported, TensorFlow
+        # looks for operations of these names.
         operation = tf.no_op(name=_REMEDY)
         super().__init__(name=re.sub(r"\W", "_", operation.name))
         self._element_name = operation.name
@@ -41,22 +41,22 @@ class GraphSaver(tf.Module):
         return self._element_name
 
     def add(self, table: ShardedTable) -> None:
-        """Saves these tables too."""
+        """Adds a table to save and restore."""
         before = sum(len(state.table.tables) for state in self._states)
         self._states.append(TableState(table, before))
 
     def check_given(self) -> None:
-        """Raises ValueError where a Saver was given a table's anchor, and not the rows."""
+        """Raises ValueError if a Saver's `var_list` has a table's anchor, but not this object."""
         saver = savers.asking()
         given = [self] if saver is None else savers.given_to(saver)
         if any(each is self for each in given):
             return
         raise ValueError(
-            "A Saver that is given the variable of a table must be given the rows too: leave "
-            "`var_list` out, or add what is in the collection "
-            "tf.compat.v1.GraphKeys.SAVEABLE_OBJECTS to it; leave the variable out to leave the "
-            "tables out (de.warm_start fills them from another run). Received: "
-            f"var_list={[getattr(each, 'name', each) for each in given]}."
+            "A Saver that saves the anchor of a table must save the rows too. Received: "
+            f"var_list={[getattr(each, 'name', each) for each in given]}. "
+            "To save the rows, leave `var_list` out, or add the collection "
+            "tf.compat.v1.GraphKeys.SAVEABLE_OBJECTS to it. To save no rows, leave the anchor out "
+            "(de.warm_start can fill the table from another run)."
         )
 
     def _serialize_to_tensors(self) -> dict[str, Any]:

@@ -1,13 +1,13 @@
-"""Chooses the tensor that a lookup takes as its anchor.
+"""Chooses the tensor that a lookup op takes as the anchor.
 
-TensorFlow adds gradients up in a loop as dense tensors, and wants integer ids in a branch: a
-table's gradient is neither. So a lookup there does not take the anchor itself but a token, made
-outside: a variant, whose gradient is a list of sparse gradients. TensorFlow adds variants up by
-their own rule, and outside the list becomes one `tf.IndexedSlices` again.
+In a loop TensorFlow sums gradients as dense tensors, and in a branch it needs integer ids. A
+table's gradient is never dense and may have string ids. So a lookup in a loop or a branch takes a
+token that is created outside: a variant, whose gradient is a list of sparse gradients. TensorFlow
+sums variants by our own rule. Outside, the list becomes one `tf.IndexedSlices`.
 
-TensorFlow runs an op that takes a variable's handle on the device of the variable. If the anchor
-is on another task, such as a parameter server, the rows of a lookup would travel there and back.
-So the lookup takes the anchor's value, which is empty.
+TensorFlow runs an op that takes a variable's handle on the variable's device. If the anchor is on
+another task, such as a parameter server, the looked-up rows would travel there and back. So the
+lookup takes the anchor's value, which is empty.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _CONTROL_FLOW = ("CondBranchFuncGraph", "WhileBodyFuncGraph", "WhileCondFuncGrap
 def anchor_tensor(
     anchor: tf.Variable, table: ShardedTable, after: Sequence[tf.Tensor] = ()
 ) -> tf.Tensor:
-    """Returns what a lookup in the current graph takes as its anchor.
+    """Returns the tensor that a lookup op in the current graph takes as the anchor.
 
     Args:
-        anchor: The variable that stands for the table.
+        anchor: The table's anchor.
         table: The table.
-        after: Read an anchor of this task after these tensors.
+        after: Read the anchor after these tensors, unless it is on another task.
 
     Returns:
-        The anchor's resource handle; its value, [0, dim], if it is on another task; or a token if
-        the lookup is in a branch or a loop.
+        The anchor's resource handle. If the anchor is on another task, its value [0, dim]. In a
+        branch or a loop, a token.
     """
     graph: Any = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
     if not _is_control_flow(graph):
@@ -52,7 +52,7 @@ def anchor_tensor(
 
 
 def _read(anchor: tf.Variable, table: ShardedTable, after: Sequence[tf.Tensor] = ()) -> tf.Tensor:
-    """Reads an anchor, so that tapes watch it, and returns what ops of the current graph take."""
+    """Reads the anchor, so that tapes watch it, and returns its handle or its value."""
     handle = anchor.handle
     if not _is_on_another_task(handle.device) or table.router.is_spread:
         with tf.control_dependencies(after):

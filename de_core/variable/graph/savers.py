@@ -1,7 +1,8 @@
-"""Finds the `tf.compat.v1.train.Saver` that asks an object for its state.
+"""Finds the `tf.compat.v1.train.Saver` that is saving an object.
 
-A Saver that is given an anchor saves an empty variable, and the rows are lost without a word. So
-anchors and Variables raise while a Saver asks them. No argument tells them who asks.
+A Saver that saves only an anchor saves an empty variable and silently loses the rows. So anchors
+and Variables raise an error when a Saver reads their state. TensorFlow does not pass the Saver to
+them, so we look for it on the call stack.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import tensorflow as tf
 from de_core.base import call_stack
 from de_core.base.private_names import ASKED_BY_SAVERS, GIVEN_TO_SAVER
 
-# In eager mode a Saver looks at its variables only when it saves or restores.
+# In eager mode a Saver reads its variables only when it saves or restores.
 _METHODS = {
     method.__code__
     for method in (
@@ -27,7 +28,7 @@ _METHODS = {
 
 
 class _Mode:
-    """Stands for an anchor's bool that says whether it belongs to a graph. Savers read it."""
+    """Replaces the bool attribute of a variable that Savers read first. Runs a check when read."""
 
     def __init__(self, is_of_a_graph: bool, check: Callable[[], None]) -> None:
         self._is_of_a_graph = is_of_a_graph
@@ -42,27 +43,28 @@ def check_each(anchor: tf.Variable, check: Callable[[], None]) -> None:
     """Runs a check whenever a Saver is about to save an anchor.
 
     Args:
-        anchor: A variable of this process. One that a strategy mirrors is left as it is.
-        check: Raises if the Saver must not save it. It also runs when no Saver asks.
+        anchor: A variable of this process. Does nothing for a strategy's mirrored variable.
+        check: Raises if the Saver must not save the anchor. TensorFlow may also run the check
+            without a Saver.
     """
     if ASKED_BY_SAVERS in vars(anchor):
         setattr(anchor, ASKED_BY_SAVERS, _Mode(bool(vars(anchor)[ASKED_BY_SAVERS]), check))
 
 
 def asking() -> Any:
-    """Returns the Saver that asks for the state of an object, or None."""
+    """Returns the Saver whose method is on the call stack, or None."""
     frame = call_stack.nearest(lambda frame: frame.f_code in _METHODS)
     return None if frame is None else frame.f_locals["self"]
 
 
 def given_to(saver: Any) -> list[Any]:
-    """Returns what a Saver saves, without the names of a dict."""
+    """Returns the objects in a Saver's `var_list`, without the names of a dict."""
     given = getattr(saver, GIVEN_TO_SAVER)
     return tf.nest.flatten(list(given.values() if isinstance(given, dict) else given))
 
 
 def refuse_in_eager_mode(table_name: str) -> None:
-    """Raises ValueError if a Saver in eager mode asks for a table or its anchor.
+    """Raises ValueError if a Saver is saving a table or its anchor in eager mode.
 
     Args:
         table_name: The table's name, for the message.
@@ -70,6 +72,6 @@ def refuse_in_eager_mode(table_name: str) -> None:
     if asking() is None:
         return
     raise ValueError(
-        "A Saver in eager mode must not be given tables or their variables, because it saves no "
-        f"rows. Received: table={table_name!r}. Use tf.train.Checkpoint or de.checkpoint.save."
+        "A Saver in eager mode must not save tables or their anchors, because it saves no rows. "
+        f"Received: table={table_name!r}. Use tf.train.Checkpoint or de.checkpoint.save."
     )
