@@ -1,4 +1,4 @@
-"""Looking ids up for training."""
+"""Looks up dense and ragged ids, with gradients."""
 
 from __future__ import annotations
 
@@ -23,28 +23,30 @@ def embedding_lookup(
     max_norm: float | None = None,
     return_trainable: bool = False,
 ) -> Any:
-    """Returns the rows of `ids`; the gradient of the result trains them.
+    """Returns the rows of `ids`. Gradients flow to the rows.
 
-    Duplicate ids, and further lookups of the same Variable, add their gradients up, also those in
-    branches and loops. Only a `tf.function` that is called in a `tf.while_loop`, or with string ids
-    in a branch of `tf.cond`, cannot hand the gradient of a lookup out of it: look the ids up in the
-    loop or branch itself, or outside.
+    The gradients of duplicate ids, and of several lookups of the same Variable, are summed, also in
+    branches and loops. There are two limits: in a `tf.while_loop`, and with string ids in a branch
+    of `tf.cond`, do not look up ids in a `tf.function` that is called there. Its gradient cannot
+    leave the loop or branch. Look up the ids directly in the loop or branch, or outside.
 
     Args:
-        params: The Variable, or a list of just one.
-        ids: Of the Variable's key dtype, any shape, also a `tf.RaggedTensor`.
-        partition_strategy: Not used: the Variable's `partitioner` divides the keys.
-        name: Of the operation.
+        params: The Variable, or a list with one Variable.
+        ids: Ids of the Variable's key dtype, any shape; may be a `tf.RaggedTensor`.
+        partition_strategy: Not used: the Variable's `partitioner` assigns keys to shards.
+        name: Name of the operation.
         validate_indices: Not used: every id is valid.
-        max_norm: If given, rows longer than this are scaled down to it in the result. The table
-            keeps them as they are.
-        return_trainable: Whether to return what an optimizer trains as well.
+        max_norm: Greatest L2 norm of a row in the result; longer rows are scaled down. None for no
+            limit. The rows in the table stay unchanged.
+        return_trainable: Whether to return also a `TrainableWrapper`, which optimizers accept as a
+            variable.
 
     Returns:
-        Rows, ids.shape + [dim]; with `return_trainable` the pair (rows, `TrainableWrapper`).
+        Rows, ids.shape + [dim]. With `return_trainable` the pair (rows, `TrainableWrapper`).
 
     Raises:
-        TypeError: `params` is no Variable, or `ids` are not of its key dtype.
+        TypeError: `params` is not a Variable, or `ids` have another dtype than its keys.
+        ValueError: `max_norm` is not above 0.
 
     Example:
     >>> import de_core as de
@@ -72,25 +74,26 @@ def embedding_lookup_unique(
     max_norm: float | None = None,
     return_trainable: bool = False,
 ) -> Any:
-    """Returns what `embedding_lookup` does, and reads each distinct id once.
+    """Returns the same as `embedding_lookup`, but reads the row of each distinct id only once.
 
-    Worth it where an id is often repeated and the rows are long: the gradient too has one slice for
-    each distinct id.
+    The gradient has one slice per distinct id. This is faster if ids repeat often and rows are
+    long.
 
     Args:
-        params: See `embedding_lookup`, as for all further arguments.
-        ids: Of the Variable's key dtype, any shape, also a `tf.RaggedTensor`.
+        params: See `embedding_lookup`, also for the following arguments.
+        ids: Ids of the Variable's key dtype, any shape; may be a `tf.RaggedTensor`.
         partition_strategy: Not used.
-        name: Of the operation.
+        name: Name of the operation.
         validate_indices: Not used.
-        max_norm: If given, rows longer than this are scaled down to it in the result.
-        return_trainable: Whether to return what an optimizer trains as well.
+        max_norm: Greatest L2 norm of a row in the result; None for no limit.
+        return_trainable: Whether to return also a `TrainableWrapper`.
 
     Returns:
-        Rows, ids.shape + [dim]; with `return_trainable` the pair (rows, `TrainableWrapper`).
+        Rows, ids.shape + [dim]. With `return_trainable` the pair (rows, `TrainableWrapper`).
 
     Raises:
-        TypeError: `params` is no Variable, or `ids` are not of its key dtype.
+        TypeError: `params` is not a Variable, or `ids` have another dtype than its keys.
+        ValueError: `max_norm` is not above 0.
 
     Example:
     >>> import de_core as de
@@ -122,10 +125,10 @@ def one_variable(params: Any) -> Variable:
     """Returns the Variable to look up.
 
     Args:
-        params: It, or a list of just it.
+        params: The Variable, or a list or tuple with one Variable.
 
     Raises:
-        TypeError: It is something else.
+        TypeError: `params` is something else.
     """
     if isinstance(params, (list, tuple)) and len(params) == 1:
         params = params[0]

@@ -1,4 +1,4 @@
-"""Looking many features up at once."""
+"""Looks up the ids of many features at once."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from de_core.variable.variable import Variable
 def embedding_lookup_many(
     params: Sequence[Variable], ids: Sequence[Any], name: str | None = None
 ) -> list[tf.Tensor]:
-    """Returns the rows of several features; gradients train them as those of `embedding_lookup`.
+    """Returns the rows of several features. Gradients flow to the rows.
 
-    Tables on parameter servers are asked by one request to each server, however many features and
-    tables there are, and distinct ids of a table travel once. Tables of one value dtype share a
-    request; those of this process are looked up one by one. Tables that are divided among workers
-    in step take three collectives together.
+    Lookups of remote tables share requests. All tables of one value dtype on a parameter server
+    share one request, which contains each distinct id of a table once. All tables that are divided
+    among synchronous workers share three collectives. Tables of this process are looked up one
+    after another.
 
     Args:
-        params: The Variable of each feature; several features may share one.
-        ids: Of each feature, of its Variable's key dtype, any shape; no `tf.RaggedTensor`.
-        name: Of the operation.
+        params: The Variable of each feature. Several features may share a Variable.
+        ids: The ids of each feature: any shape, the Variable's key dtype, not ragged.
+        name: Name of the operation.
 
     Returns:
-        Of each feature its rows, ids.shape + [dim].
+        The rows of each feature, ids.shape + [dim].
 
     Raises:
-        TypeError: One of `params` is no Variable, or ids are not of its key dtype.
-        ValueError: There are not as many ids as Variables.
+        TypeError: An element of `params` is not a Variable, or ids have another dtype than its
+            keys.
+        ValueError: The lengths of `params` and `ids` differ.
 
     Example:
     >>> import de_core as de
@@ -46,7 +47,7 @@ def embedding_lookup_many(
     variables, ids = [one_variable(each) for each in params], list(ids)
     if len(variables) != len(ids):
         raise ValueError(
-            "There must be ids for each of the Variables. "
+            "`ids` must have one element for each Variable in `params`. "
             f"Received: {len(ids)} ids for {len(variables)} Variables."
         )
     with tf.name_scope(name or "embedding_lookup_many"):

@@ -1,4 +1,4 @@
-"""Pooled lookups: the rows of each segment of ids summed, without ever being held all at once."""
+"""Pooled lookups: combine the rows of each segment of ids, without storing all rows at once."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from de_core.lookup.segments import segment_ids
 from de_core.tables import keys_and_values
 from de_core.tables.table import Table
 
-#: How rows are pooled: their sum, over the sum of the weights, over the root of its squares' sum.
+#: How rows r with weights w are pooled. "sum": sum(w * r). "mean": sum(w * r) / sum(w).
+#: "sqrtn": sum(w * r) / sqrt(sum(w^2)).
 Combiner = Literal["sum", "mean", "sqrtn"]
 COMBINERS: tuple[Combiner, ...] = get_args(Combiner)
 
 
 def checked_combiner(combiner: Combiner | None) -> Combiner:
-    """Returns `combiner`, "mean" for None.
+    """Returns `combiner`, or "mean" for None.
 
     Raises:
-        ValueError: It is not one of `COMBINERS`.
+        ValueError: `combiner` is not one of `COMBINERS`.
     """
     if combiner is None:
         return "mean"
@@ -41,27 +42,28 @@ def pooled_rows(
     combiner: Combiner = "sum",
     max_norm: float | None = None,
 ) -> tf.Tensor:
-    """Looks ids up and pools the rows of each segment.
+    """Looks up ids and pools the rows of each segment.
 
-    The sums are made in one op that reads some rows at a time; so is their gradient, one slice for
-    each distinct id. Rows of float16 and bfloat16 are summed in float32. With `max_norm`, for rows
-    of integers, for tables on several devices or in other processes, and for those in a storage of
-    a `KVCreator`, all rows are held at once.
+    One op computes the sums and reads a few rows at a time. Another op computes the gradient, with
+    one slice per distinct id. float16 and bfloat16 rows are summed in float32. In these cases all
+    rows are stored in memory first: with `max_norm`, for integer rows, for tables on several
+    devices or in other processes, and for the storage of a `KVCreator`.
 
     Args:
         variable: The `Variable`.
-        ids: Of its key dtype, [n].
+        ids: Ids of the key dtype, [n].
         row_splits: int64 [segments + 1]; segment i is ids[row_splits[i]:row_splits[i + 1]].
-        weights: Factors of the rows, [n], of a floating-point dtype; None for 1.
+        weights: Factor of each row, [n], floating point; None for 1.
         combiner: One of `COMBINERS`.
-        max_norm: Rows longer than this are scaled down to it before they are pooled.
+        max_norm: Greatest L2 norm of a row; longer rows are scaled down before pooling. None for no
+            limit.
 
     Returns:
-        Of the value dtype, [segments, dim]; zeros for a segment without ids.
+        Pooled rows of the value dtype, [segments, dim]; zeros for a segment without ids.
 
     Raises:
-        TypeError: `ids` are not of the key dtype, or the rows no numbers, or integers that are not
-            just summed.
+        TypeError: `ids` have another dtype than the keys. Or the rows are neither floating point
+            nor, with combiner "sum", integers.
     """
     ids = keys_and_values.checked_keys(ids, variable._table)
     value_dtype = variable.value_dtype

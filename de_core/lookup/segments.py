@@ -1,4 +1,4 @@
-"""Dividing ids, dense, sparse or ragged, into the segments whose rows are pooled."""
+"""Divides dense, sparse or ragged ids into segments. A pooled lookup makes one row per segment."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from de_core.base.ops import library
 
 @dataclasses.dataclass(frozen=True)
 class Segments:
-    """Ids whose rows are pooled, segment by segment.
+    """Ids in segments.
 
     Attributes:
-        ids: [n].
+        ids: All ids, [n].
         row_splits: int64 [segments + 1]; segment i is ids[row_splits[i]:row_splits[i + 1]].
-        weights: [n], or None.
+        weights: Weight of each id, [n], or None.
     """
 
     ids: tf.Tensor
@@ -29,22 +29,22 @@ class Segments:
         return tf.size(self.row_splits, tf.int64) - 1
 
     def of_ids(self) -> tf.Tensor:
-        """Returns the segment of each id, int64 [n]."""
+        """Returns the segment number of each id, int64 [n]."""
         return segment_ids(self.row_splits)
 
     def where(self, kept: tf.Tensor) -> Segments:
-        """Returns the same segments with some of the ids.
+        """Returns the same segments without some of the ids.
 
         Args:
-            kept: Which, bool [n].
+            kept: Whether to keep each id, bool [n].
         """
         return self.regrouped(tf.where(kept, self.of_ids(), -1), self.count())
 
     def regrouped(self, segments: tf.Tensor, count: tf.Tensor) -> Segments:
-        """Returns other segments of the same ids.
+        """Divides the same ids into other segments.
 
         Args:
-            segments: int64 [n], the new segment of each id; a negative one leaves the id out.
+            segments: int64 [n], the new segment number of each id. Negative: drop the id.
             count: int64 scalar, the number of new segments.
         """
         order, splits = library.de_segment_order(segments, count)
@@ -53,17 +53,17 @@ class Segments:
 
 
 def segment_ids(row_splits: tf.Tensor) -> tf.Tensor:
-    """Returns the segment of each element, int64 [n], of where they begin."""
+    """Returns the segment number of each element, int64 [n], from `row_splits`."""
     places = tf.range(row_splits[-1])
     return tf.RaggedTensor.from_row_splits(places, row_splits, validate=False).value_rowids()
 
 
 def by_first_dimension(ids: Any, weights: Any = None) -> Segments:
-    """Makes one segment of all ids of an index of the first dimension.
+    """Makes segment i from all ids in ids[i, ...].
 
     Args:
-        ids: A dense, sparse or ragged tensor of rank 1 or more; a sparse one in row-major order.
-        weights: Of the same kind and shape, or None.
+        ids: A dense, sparse or ragged tensor of rank 1 or more. Sparse ids are in row-major order.
+        weights: A tensor of the same kind and shape as `ids`, or None.
     """
     if isinstance(ids, tf.RaggedTensor):
         ids, weights = _all_ragged(ids), _all_ragged(weights)
@@ -78,11 +78,11 @@ def by_first_dimension(ids: Any, weights: Any = None) -> Segments:
 
 
 def by_last_dimension(ids: Any, weights: Any = None) -> Segments:
-    """Makes one segment of each innermost row of ids.
+    """Makes one segment from each innermost row, ids[..., :].
 
     Args:
-        ids: A dense, sparse or ragged tensor of rank 1 or more; a sparse one in row-major order.
-        weights: Of the same kind and shape, or None.
+        ids: A dense, sparse or ragged tensor of rank 1 or more. Sparse ids are in row-major order.
+        weights: A tensor of the same kind and shape as `ids`, or None.
     """
     if isinstance(ids, tf.RaggedTensor):
         ids, weights = _all_ragged(ids), _all_ragged(weights)
@@ -97,15 +97,15 @@ def by_last_dimension(ids: Any, weights: Any = None) -> Segments:
 
 
 def with_outer_dimensions(ids: Any, rows: tf.Tensor, dim: int) -> Any:
-    """Gives the pooled rows of `by_last_dimension` the dimensions of the ids but the last.
+    """Reshapes pooled rows of the segments of `by_last_dimension` to ids.shape[:-1] + [dim].
 
     Args:
-        ids: What the segments are made of.
-        rows: [segments, dim].
-        dim: Values a row.
+        ids: The ids that `by_last_dimension` divided.
+        rows: Pooled rows, [segments, dim].
+        dim: Values per row.
 
     Returns:
-        A tensor ids.shape[:-1] + [dim], or for ragged ids of rank 3 or more a `tf.RaggedTensor`.
+        A dense tensor, or a `tf.RaggedTensor` for ragged ids of rank 3 or more.
     """
     if isinstance(ids, tf.RaggedTensor):
         ids = _all_ragged(ids)
@@ -137,7 +137,7 @@ def _of_dense(ids: tf.Tensor, weights: Any, outer: tf.Tensor) -> Segments:
 
 
 def _all_ragged(ragged: Any) -> Any:
-    """Makes dense dimensions inside a ragged tensor ragged ones of equal lengths."""
+    """Converts the dense inner dimensions of a ragged tensor to ragged dimensions."""
     if ragged is None or ragged.flat_values.shape.rank in (None, 1):
         return ragged
     values = ragged.flat_values

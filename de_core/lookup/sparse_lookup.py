@@ -35,30 +35,32 @@ def embedding_lookup_sparse(
 ) -> Any:
     """Looks up sparse ids and pools the rows of each example.
 
-    As `tf.nn.embedding_lookup_sparse`: all ids of one index of the first dimension are pooled,
-    whatever the further dimensions. An example without ids, also one at the end, is a row of zeros.
-    Gradients flow to the rows and to the weights.
+    Like `tf.nn.embedding_lookup_sparse`, it pools all ids of sp_ids[i, ...] into row i. An example
+    without ids becomes a row of zeros. Gradients flow to the rows and to the weights.
 
     Args:
-        params: The Variable, or a list of just one.
+        params: The Variable, or a list with one Variable.
         sp_ids: A `tf.SparseTensor` in row-major order or a `tf.RaggedTensor`, of the Variable's key
-            dtype, of any rank.
-        sp_weights: Of the same kind and shape, of a floating-point dtype; None for weights of 1.
-        partition_strategy: Not used: the Variable's `partitioner` divides the keys.
-        name: Of the operation.
-        combiner: "sum" of weight * row; "mean", that over the sum of the weights; or "sqrtn", that
-            over the root of the sum of their squares. None is "mean".
-        max_norm: If given, rows longer than this are scaled down to it before they are pooled. The
-            table keeps them as they are.
-        return_trainable: Whether to return what an optimizer trains as well.
+            dtype, any rank.
+        sp_weights: A floating-point tensor of the same kind and shape; None for weights of 1.
+        partition_strategy: Not used: the Variable's `partitioner` assigns keys to shards.
+        name: Name of the operation.
+        combiner: "sum", which is sum(weight * row); "mean", the sum divided by sum(weight); or
+            "sqrtn", the sum divided by sqrt(sum(weight^2)). None for "mean".
+        max_norm: Greatest L2 norm of a row; longer rows are scaled down before pooling. None for no
+            limit. The rows in the table stay unchanged.
+        return_trainable: Whether to return also a `TrainableWrapper`, which optimizers accept as a
+            variable.
 
     Returns:
-        Of the value dtype, [d0, dim]; with `return_trainable` the pair (rows, `TrainableWrapper`).
+        Pooled rows of the value dtype, [d0, dim], where d0 is the first dimension of `sp_ids`. With
+        `return_trainable` the pair (rows, `TrainableWrapper`).
 
     Raises:
-        TypeError: `params` is no Variable, `sp_ids` are neither sparse nor ragged or not of the key
-            dtype, or `sp_weights` are of another kind.
-        ValueError: `combiner` is none of the three, or the weights are of another shape.
+        TypeError: `params` is not a Variable; `sp_ids` are neither sparse nor ragged, or have
+            another dtype than the keys; or `sp_weights` are not of the same kind.
+        ValueError: `combiner` is unknown, the weights have another shape, or `max_norm` is not
+            above 0.
 
     Example:
     >>> import de_core as de
@@ -92,33 +94,33 @@ def safe_embedding_lookup_sparse(
     max_norm: float | None = None,
     return_trainable: bool = False,
 ) -> Any:
-    """Looks up sparse ids and pools the last dimension; examples may be empty.
+    """Looks up sparse ids and pools the last dimension. Examples may be empty.
 
-    As `tf.nn.safe_embedding_lookup_sparse`, but that every id is valid: a table has rows for
-    negative ids too. Ids of a weight that is not positive are left out, unless they are just
-    summed. An example without ids is the row of `default_id`, or of zeros; then no row is read or
-    trained for it.
+    Like `tf.nn.safe_embedding_lookup_sparse`, but every id is valid, also a negative one. Ids whose
+    weight is not positive are dropped, except with combiner "sum". An example without ids becomes
+    the row of `default_id`, or zeros if `default_id` is None.
 
     Args:
-        embedding_weights: The Variable, or a list of just one.
+        embedding_weights: The Variable, or a list with one Variable.
         sparse_ids: A `tf.SparseTensor` in row-major order or a `tf.RaggedTensor`, of the Variable's
-            key dtype, of rank 2 or more.
-        sparse_weights: Of the same kind and shape, of a floating-point dtype; None for weights of
-            1.
+            key dtype, rank 2 or more.
+        sparse_weights: A floating-point tensor of the same kind and shape; None for weights of 1.
         combiner: See `embedding_lookup_sparse`.
-        default_id: The id for an example without any, of the key dtype; None for zeros.
-        name: Of the operation.
-        partition_strategy: Not used: the Variable's `partitioner` divides the keys.
+        default_id: The id to look up for an example without ids, of the key dtype; None for zeros,
+            which read and train no row.
+        name: Name of the operation.
+        partition_strategy: Not used: the Variable's `partitioner` assigns keys to shards.
         max_norm: See `embedding_lookup_sparse`.
-        return_trainable: Whether to return what an optimizer trains as well.
+        return_trainable: See `embedding_lookup_sparse`.
 
     Returns:
-        Of the value dtype, sparse_ids.shape[:-1] + [dim]: a tensor, or for ragged ids of rank 3 or
-        more a `tf.RaggedTensor`. With `return_trainable` the pair (rows, `TrainableWrapper`).
+        Pooled rows of the value dtype, sparse_ids.shape[:-1] + [dim]: a dense tensor, or a
+        `tf.RaggedTensor` for ragged ids of rank 3 or more. With `return_trainable` the pair (rows,
+        `TrainableWrapper`).
 
     Raises:
-        TypeError: As `embedding_lookup_sparse`, or `default_id` is not of the key dtype.
-        ValueError: As `embedding_lookup_sparse`, or the ids are of rank 1.
+        TypeError: As for `embedding_lookup_sparse`, or `default_id` is not of the key dtype.
+        ValueError: As for `embedding_lookup_sparse`, or the rank of the ids is 1.
 
     Example:
     >>> import de_core as de
@@ -134,7 +136,7 @@ def safe_embedding_lookup_sparse(
         _check_kinds(variable, sparse_ids, sparse_weights)
         if sparse_ids.shape.rank is not None and sparse_ids.shape.rank < 2:
             raise ValueError(
-                "`sparse_ids` must be of rank 2 or more, examples of ids. Received: "
+                "`sparse_ids` must be of rank 2 or more: [examples, ..., ids]. Received: "
                 f"sparse_ids.shape={sparse_ids.shape}."
             )
         segments = by_last_dimension(sparse_ids, sparse_weights)
@@ -175,13 +177,13 @@ def _check_kinds(variable: Variable, ids: Any, weights: Any) -> None:
     kind = tf.SparseTensor if isinstance(ids, tf.SparseTensor) else tf.RaggedTensor
     if not isinstance(weights, kind) or not weights.dtype.is_floating:
         raise TypeError(
-            f"Weights must be None or, like the ids, a tf.{kind.__name__}, of a floating-point "
-            f"dtype. {received(weights=weights)}"
+            f"Weights must be None or a floating-point tf.{kind.__name__}, like the ids. "
+            + received(weights=weights)
         )
     factors = flat_values(weights)
     if not values.shape.is_compatible_with(factors.shape):
         raise ValueError(
-            "There must be one weight an id. Received: "
+            "There must be one weight per id. Received: "
             f"{factors.shape} weights for {values.shape} ids."
         )
 
@@ -189,7 +191,7 @@ def _check_kinds(variable: Variable, ids: Any, weights: Any) -> None:
 def _with_default(
     variable: Variable, rows: tf.Tensor, splits: tf.Tensor, default_id: Any, max_norm: float | None
 ) -> tf.Tensor:
-    """Puts the row of `default_id` where a segment is empty, and reads it only then."""
+    """Sets the row of each empty segment to the row of `default_id`. Reads it only if needed."""
     default_id = keys_and_values.checked_keys(default_id, variable._table)
     empty = tf.where(tf.equal(splits[1:], splits[:-1]))
     ids = tf.fill([tf.shape(empty)[0]], tf.reshape(default_id, []))

@@ -234,7 +234,7 @@ LOOKUPS = [de.embedding_lookup_sparse, de.safe_embedding_lookup_sparse]
         ({"weights": tf.constant([1.0])}, TypeError, "a tf.RaggedTensor"),
         ({"weights": ragged_ids()}, TypeError, "floating-point dtype"),
         ({"weights": ragged_weights().to_sparse()}, TypeError, "a tf.RaggedTensor"),
-        ({"weights": ragged_weights()[:2]}, ValueError, "one weight an id"),
+        ({"weights": ragged_weights()[:2]}, ValueError, "one weight per id"),
         ({"combiner": "max"}, ValueError, r"Received: combiner='max' \(of type str\)"),
         ({"params": [1, 2]}, TypeError, "must be a de.Variable"),
     ],
