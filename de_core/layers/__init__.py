@@ -12,6 +12,6 @@ __all__ = ["BasicEmbedding", "Embedding", "FieldWiseEmbedding", "SquashedEmbeddi
 
 __getattr__ = _removed.removed_names(
     __name__,
-    HvdAllToAllEmbedding="Embedding, whose `devices` put its tables on several machines",
+    HvdAllToAllEmbedding="Embedding, whose `devices` put its shards on several machines",
     LayerNormalization="keras.layers.LayerNormalization",
 )

@@ -1,4 +1,4 @@
-"""How the layers pool the rows of a segment of ids."""
+"""Pools the rows of each segment of ids, for the combiners of the layers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REDUCTIONS: dict[str, Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]] =
     "max": tf.math.unsorted_segment_max,
     "prod": tf.math.unsorted_segment_prod,
 }
-#: How a layer pools rows: by a name, or by a function `f(rows [n, dim]) -> row [dim]`.
+#: How a layer pools rows: a name, or a function `f(rows [n, dim]) -> row [dim]`.
 Combiner: TypeAlias = (
     Literal["sum", "mean", "sqrtn", "min", "max", "prod", "std"] | Callable[[tf.Tensor], tf.Tensor]
 )
@@ -25,13 +25,13 @@ NAMES = (*COMBINERS, *_REDUCTIONS, "std")
 
 
 def checked(combiner: Any) -> Any:
-    """Returns the combiner of a layer.
+    """Returns `combiner` after checking it.
 
     Args:
         combiner: None, one of `NAMES`, or a function `f(rows [n, dim]) -> row [dim]`.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: `combiner` is something else.
     """
     if combiner is None or combiner in NAMES or callable(combiner):
         return combiner
@@ -42,21 +42,22 @@ def checked(combiner: Any) -> Any:
 
 
 def pool(variable: Any, segments: Segments, combiner: Any, max_norm: float | None) -> tf.Tensor:
-    """Looks ids up and pools the rows of each segment; one without ids is zeros.
+    """Looks up ids and pools the rows of each segment.
 
-    "sum", "mean" and "sqrtn" never hold all rows at once; the others do.
+    "sum", "mean" and "sqrtn" never store all rows at once. The other combiners do.
 
     Args:
         variable: The `Variable`.
-        segments: Its ids.
+        segments: The ids to look up.
         combiner: One of `NAMES`, or a function `f(rows [n, dim]) -> row [dim]`.
-        max_norm: Rows longer than this are scaled down to it before.
+        max_norm: Greatest L2 norm of a row; longer rows are scaled down before pooling. None for no
+            limit.
 
     Returns:
-        Of the value dtype, [segments, dim].
+        Pooled rows of the value dtype, [segments, dim]; zeros for a segment without ids.
 
     Raises:
-        TypeError: The combiner makes fractions, and the values are integers.
+        TypeError: `combiner` is "mean", "sqrtn" or "std", and the values are not floating point.
     """
     if combiner in COMBINERS:
         return pooled_rows(
@@ -64,7 +65,7 @@ def pool(variable: Any, segments: Segments, combiner: Any, max_norm: float | Non
         )
     if combiner == "std" and not variable.value_dtype.is_floating:
         raise TypeError(
-            "Rows must be of a floating-point dtype for a standard deviation. Received: "
+            "Rows must be of a floating-point dtype for combiner='std'. Received: "
             f"value_dtype={variable.value_dtype.name}, {combiner=} for table {variable.name!r}."
         )
     rows = variable._rows.lookup_scaled(segments.ids, max_norm)
@@ -79,7 +80,7 @@ def pool(variable: Any, segments: Segments, combiner: Any, max_norm: float | Non
 
 
 def _deviation(rows: tf.Tensor, of_rows: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """Returns the standard deviation of each column, as `tf.math.reduce_std` does."""
+    """Returns the standard deviation of each column in each segment, like `tf.math.reduce_std`."""
     means = tf.math.unsorted_segment_mean(rows, of_rows, count)
     squares = tf.math.squared_difference(rows, tf.gather(means, of_rows))
     return tf.sqrt(tf.math.unsorted_segment_mean(squares, of_rows, count))

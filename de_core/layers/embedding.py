@@ -23,45 +23,48 @@ from de_core.variable.variable import Variable
 
 @keras.saving.register_keras_serializable(package="de_core")
 class Embedding(keras.layers.Layer):
-    """Turns ids into rows of a table that grows with the ids it is trained on.
+    """Turns ids into rows of a table that grows while it is trained.
 
-    Works in `Sequential`, functional and subclassed models of Keras 3 and, under
-    `TF_USE_LEGACY_KERAS=1`, of tf_keras. Compile them with
-    `de.DynamicEmbeddingOptimizer(optimizer)`: any other optimizer is refused at the first step.
-    Each layer has a table of its own, `table`; call one layer on several inputs to share its rows.
+    Works in `Sequential`, functional and subclassed models of Keras 3 and, with
+    `TF_USE_LEGACY_KERAS=1`, of tf_keras. Compile the model with
+    `de.DynamicEmbeddingOptimizer(optimizer)`: any other optimizer fails at its first step. Each
+    layer has its own table, `table`. Call one layer on several inputs to share its rows.
 
     Args:
-        dim: Values a row, 1 to 4096.
+        dim: Values per row, 1 to 4096.
         key_dtype: `tf.int64`, `tf.int32` or `tf.string`.
-        value_dtype: Of the rows.
-        combiner: None to return a row for each id; "sum", "mean", "sqrtn", "min", "max", "prod",
-            "std" or a function of rows [n, dim] to pool the rows of the ids along the last axis of
-            the input, masked ids left out. The first three never hold the rows of all ids at once.
-        initializer: What an unknown id reads as; see `de.Variable`. "auto" is "uniform", between
-            -0.05 and 0.05, as in `keras.layers.Embedding`; for values that are not floating-point
-            it is zeros.
-        devices: One table is made on each.
-        name: Of the layer and its table; unique if None.
-        with_unique: Whether to read each distinct id of the input once, which is worth it where ids
-            repeat and rows are long. Pooled ids are read as they come.
-        short_file_name: Kept for compatibility.
-        mask_key: The id that stands for padding, such as 0 or ""; None if there is none. Layers
-            that follow then get a mask.
-        max_norm: If given, rows longer than this are scaled down to it when they are looked up.
-        embeddings_regularizer: A Keras regularizer of the rows that an input touches, each distinct
-            id's once. (A regularizer of all rows would make every step as long as the table.)
-        **kwargs: Of `de.Variable`: `partitioner`, `init_size`, …; and of `keras.layers.Layer`:
-            `dtype`, `trainable`, …
+        value_dtype: Dtype of the rows in the table.
+        combiner: How to pool the rows along the last axis of the ids, without masked ids: "sum",
+            "mean", "sqrtn", "min", "max", "prod", "std", or a function of rows [n, dim] that
+            returns a row [dim]. None to return a row for each id. "sum", "mean" and "sqrtn" need
+            less memory than the others, because they never store all rows at once.
+        initializer: Defines the row of an unknown id; see `de.Variable`. "auto" means uniform
+            between -0.05 and 0.05, as in `keras.layers.Embedding`, or zeros if `value_dtype` is not
+            floating point.
+        devices: Device names. Each device holds one shard of the table.
+        name: Name of the layer and its table; None for a generated unique name.
+        with_unique: Whether to read each distinct id only once. This is faster if ids repeat often
+            and rows are long. Ignored with a `combiner`.
+        short_file_name: Ignored, for compatibility.
+        mask_key: The id that means padding, such as 0 or ""; None for no padding. Following layers
+            get a mask.
+        max_norm: Greatest L2 norm of a row in the result; longer rows are scaled down. None for no
+            limit.
+        embeddings_regularizer: A Keras regularizer. It is applied to the rows of the distinct ids
+            of each input, not to all rows of the table.
+        **kwargs: Further arguments of `de.Variable`, such as `partitioner` and `init_size`, and of
+            `keras.layers.Layer`, such as `dtype` and `trainable`.
 
     Raises:
-        TypeError: An argument of a wrong type or dtype, or ids that are not of `key_dtype`.
-        ValueError: An argument out of range.
+        TypeError: An argument has a wrong type or dtype, or ids have another dtype than
+            `key_dtype`.
+        ValueError: An argument is out of range.
 
     Input shape:
-        Any, also ragged; sparse with a `combiner`.
+        Any shape, dense or ragged. Also sparse if there is a `combiner`.
 
     Output shape:
-        ids.shape + [dim], or ids.shape[:-1] + [dim] with a combiner.
+        ids.shape + [dim], or ids.shape[:-1] + [dim] with a `combiner`.
 
     Example:
     >>> layer = Embedding(2, initializer="ones")
@@ -69,7 +72,7 @@ class Embedding(keras.layers.Layer):
     TensorShape([1, 2, 2])
     """
 
-    #: What `initializer` means for floating-point values where it is "auto", and where it is None.
+    #: Initializers of floating-point values for the arguments "auto" and None.
     _auto_initializer: str = "uniform"
     _no_initializer: str | None = None
 
@@ -95,7 +98,7 @@ class Embedding(keras.layers.Layer):
         of_table = table_arguments.taken_from(kwargs)
         policy = global_policy()
         if value_dtype.is_floating and policy.compute_dtype == policy.variable_dtype:
-            kwargs.setdefault("dtype", value_dtype.name)  # rows come out as they are stored
+            kwargs.setdefault("dtype", value_dtype.name)  # return rows in their stored dtype
         super().__init__(name=name, **{**kwargs, "autocast": False})  # ids are never cast
         self.combiner = combiner
         self.with_unique = bool(with_unique)
@@ -116,22 +119,22 @@ class Embedding(keras.layers.Layer):
             **self._of_table,
         )
         self.mask_key = masking.checked_key(mask_key, self.table.key_dtype)
-        self._takes: set[str] = set()  # kinds of the inputs of functional models
+        self._takes: set[str] = set()  # kinds of the symbolic inputs: dense, ragged, sparse
         self.built = True
 
     @property
     def params(self) -> Variable:
-        """The table, by the name it has in the reference API."""
+        """The table. The reference API uses this name."""
         return self.table
 
     @property
     def compute_dtype(self) -> str:
-        """Dtype that `Sequential` makes its input of: the keys', or ids would become floats."""
+        """The key dtype. `Sequential` gives its input this dtype, and ids must not be floats."""
         return str(self.table.key_dtype.name)
 
     @property
     def variable_dtype(self) -> str:
-        """The same: where the two differ Keras casts weights, and here there are none to cast."""
+        """Equal to `compute_dtype`. Keras would cast weights if the two differed."""
         return self.compute_dtype
 
     @property
@@ -141,11 +144,11 @@ class Embedding(keras.layers.Layer):
 
     @plain_python
     def call(self, ids: Any, mask: Any = None) -> Any:
-        """Looks ids up.
+        """Looks up ids.
 
         Args:
-            ids: Any shape. An int64 table takes int32 ids too: nothing is lost.
-            mask: Which ids count, ids.shape; None for all.
+            ids: Ids of any shape. A layer with int64 keys accepts int32 ids too.
+            mask: True for each id that is not padding, bool, ids.shape; None for all ids.
         """
         ids = self._as_keys(ids)
         if self.embeddings_regularizer is not None:
@@ -159,7 +162,7 @@ class Embedding(keras.layers.Layer):
         return self._cast(rows)
 
     def compute_mask(self, ids: Any, mask: Any = None) -> Any:
-        """Returns which outputs count: those of other ids than `mask_key`; pooled ones all do."""
+        """Returns the output's mask, False for padding; None with a combiner or without masks."""
         if self.combiner is not None or (mask is None and self.mask_key is None):
             return None
         return self._which_count(ids if is_symbolic(ids) else self._as_keys(ids), mask)
@@ -181,7 +184,7 @@ class Embedding(keras.layers.Layer):
         return keras.KerasTensor(shape, dtype=self._output_dtype, ragged=ragged)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what `from_config` makes an equal layer of, without the rows."""
+        """Returns the arguments for `from_config`, without the rows."""
         table = self.table
         return {
             **super().get_config(),
@@ -202,12 +205,12 @@ class Embedding(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Embedding:
-        """Makes a layer of `get_config`'s result, with an empty table."""
+        """Makes a layer with an empty table from the result of `get_config`."""
         revival.leave_to_saved_functions()
         kept = {name: config[name] for name in ("dtype",) if name in config}
         restored = {name: table_arguments.deserialized(value) for name, value in config.items()}
         if "initializer" in restored:
-            # Older files name a variance scaling, whose fans were those of one row.
+            # Older files contain a VarianceScaling whose fans were computed for a matrix [1, dim].
             restored["initializer"] = initial_rows.with_fans(
                 restored["initializer"], 1, restored["dim"]
             )
@@ -233,7 +236,7 @@ class Embedding(keras.layers.Layer):
         """Returns a row for each id."""
         if isinstance(ids, tf.SparseTensor):
             raise ValueError(
-                "Sparse ids need a `combiner`: only pooled rows have a dense shape. "
+                "`combiner` must be set for sparse ids: only pooled rows have a dense shape. "
                 + received(combiner=None)
             )
         if self.with_unique:
@@ -244,7 +247,7 @@ class Embedding(keras.layers.Layer):
         return combining.pool(self.table, segments, self.combiner, self.max_norm)
 
     def _counting(self, segments: Segments, ids: Any, mask: Any) -> Segments:
-        """Leaves masked ids out of segments, which are made of all of `ids`."""
+        """Removes masked ids from segments that contain all of `ids`."""
         mask = self._which_count(ids, mask)
         return segments if mask is None else segments.where(flat_values(mask))
 
@@ -256,13 +259,14 @@ class Embedding(keras.layers.Layer):
 
     def _add_regularization(self, ids: Any) -> None:
         loss = self.table.regularization_loss(flat_values(ids))
-        self.add_loss(tf.cast(loss, keras.backend.floatx()))  # Keras adds up losses of one dtype
+        self.add_loss(tf.cast(loss, keras.backend.floatx()))  # Keras sums losses of one dtype
 
     @staticmethod
     def _check_rank(ids: Any) -> None:
         if tf.TensorShape(ids.shape).rank == 0:
             raise ValueError(
-                f"A layer with a `combiner` needs ids of rank 1 or more. {received(ids=ids)}"
+                "The ids of a layer with a `combiner` must have rank 1 or more. "
+                + received(ids=ids)
             )
 
     def _check_dtype(self, ids: Any) -> None:
@@ -274,9 +278,9 @@ class Embedding(keras.layers.Layer):
                 other = f", or the layer with key_dtype={given!r}"
             elif tf.is_symbolic_tensor(ids):
                 other = (
-                    ". Keras takes all inputs of a subclassed model for floats when it saves one: "
-                    "give `input_signature` to `model.export`, and to the class for "
-                    f"tf.saved_model.save an `input_dtype` of {wanted!r}"
+                    ". When Keras saves a subclassed model, it assumes that all inputs are floats: "
+                    "pass `input_signature` to `model.export`, or, for tf.saved_model.save, define "
+                    f"`input_dtype` as {wanted!r} in the model's class"
                 )
             raise TypeError(
                 f"The ids of layer {self.name!r} must be {wanted}: make its input with "
@@ -298,19 +302,22 @@ class Embedding(keras.layers.Layer):
         return tf.cast(ids, key_dtype)
 
     def _warn_of_padding(self, ids: Any) -> None:
-        """Warns where a function, such as Keras makes to export, takes ragged ids as dense ones."""
+        """Warns if ids are dense in a traced function, but ragged or sparse in the model.
+
+        Keras makes such a function to export a model.
+        """
         padded = self._takes and "dense" not in self._takes and _kind(ids) == "dense"
         if padded and self.mask_key is None and tf.is_symbolic_tensor(ids):
             warnings.warn(
-                f"The ids of layer {self.name!r} are dense here, and {min(self._takes)} in the "
-                "model: ids that pad them count like any other. Pass `mask_key`, or export with "
-                "de.export, which takes ragged and sparse inputs as they are.",
+                f"The ids of layer {self.name!r} are dense here, but {min(self._takes)} in the "
+                "model. Ids that pad the dense ids are looked up like any other id. Pass "
+                "`mask_key`, or export with de.export, which keeps ragged and sparse inputs.",
                 stacklevel=2,
             )
 
 
 def _kind(ids: Any) -> str:
-    """Returns "ragged", "sparse" or "dense", of a tensor or of what stands for one."""
+    """Returns "ragged", "sparse" or "dense" for a tensor or a Keras symbolic tensor."""
     for kind, tensor_class in (("ragged", tf.RaggedTensor), ("sparse", tf.SparseTensor)):
         if isinstance(ids, tensor_class) or getattr(ids, kind, False):
             return kind
@@ -318,7 +325,7 @@ def _kind(ids: Any) -> str:
 
 
 def _checked_norm(max_norm: Any) -> float | None:
-    """Returns the `max_norm` of a layer, once and not in each call refused if it is none."""
+    """Returns `max_norm` as a float or None. Raises if `max_norm` is not a positive number."""
     if max_norm is None:
         return None
     if isinstance(max_norm, bool) or not isinstance(max_norm, numbers.Real):

@@ -1,4 +1,4 @@
-"""The Keras layer that makes one row of the ids of each field of an example."""
+"""The Keras layer that pools the ids of each field of an example into one row."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ from de_core.lookup.segments import Segments, by_first_dimension, flat_values
 
 @keras.saving.register_keras_serializable(package="de_core")
 class FieldWiseEmbedding(Embedding):
-    """Pools the rows of an example's ids field by field: all features share one table.
+    """Pools the rows of each example by field. All fields share one table.
 
     Args:
-        dim: See `Embedding`, as for all further arguments.
+        dim: See `Embedding`, also for the arguments that are not described here.
         nslots: Number of fields.
-        slot_map_fn: `f(ids)` returning the field of each id, whole numbers in [0, nslots) of the
-            shape of `ids`. To save a model with it, decorate it with
+        slot_map_fn: `f(ids)` that returns the field of each id: integers in [0, nslots) of the
+            shape of `ids`. To save a model with this layer, decorate the function with
             `keras.saving.register_keras_serializable()`.
         key_dtype: `tf.int64`, `tf.int32` or `tf.string`.
-        value_dtype: Of the rows.
-        combiner: How the rows are pooled; not None.
+        value_dtype: Dtype of the rows in the table.
+        combiner: How to pool the rows of a field; not None.
         *args: See `Embedding`.
         **kwargs: See `Embedding`.
 
     Raises:
-        TypeError: As `Embedding`, or `slot_map_fn` is no function or `nslots` no whole number.
-        ValueError: As `Embedding`, or `nslots` is not positive or `combiner` is None.
+        TypeError: As for `Embedding`, or `slot_map_fn` is not a function, or `nslots` is not a
+            whole number.
+        ValueError: As for `Embedding`, or `nslots` is not positive, or `combiner` is None.
 
     Input shape:
-        [batch, …], also ragged or sparse.
+        [batch, …], dense, ragged or sparse.
 
     Output shape:
         [batch, nslots, dim]; zeros for a field without ids.
@@ -65,7 +66,7 @@ class FieldWiseEmbedding(Embedding):
     ) -> None:
         if not callable(slot_map_fn):
             raise TypeError(
-                "`slot_map_fn` must be a function of ids that returns the field of each. "
+                "`slot_map_fn` must be a function of ids that returns the field of each id. "
                 + received(slot_map_fn=slot_map_fn)
             )
         if isinstance(nslots, bool) or not isinstance(nslots, numbers.Integral):
@@ -80,11 +81,11 @@ class FieldWiseEmbedding(Embedding):
 
     @plain_python
     def call(self, ids: Any, mask: Any = None) -> Any:
-        """Looks ids up and pools them by field.
+        """Looks up ids and pools their rows by field.
 
         Args:
-            ids: [batch, …].
-            mask: Which ids count, ids.shape; None for all.
+            ids: Ids, [batch, …].
+            mask: True for each id that is not padding, bool, ids.shape; None for all ids.
         """
         ids = self._as_keys(ids)
         if ids.shape.rank is not None and ids.shape.rank < 2:
@@ -105,7 +106,7 @@ class FieldWiseEmbedding(Embedding):
         return (input_shape[0], self.nslots, self.table.dim)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what `from_config` makes an equal layer of, without the rows."""
+        """Returns the arguments for `from_config`, without the rows."""
         return {
             **super().get_config(),
             "nslots": self.nslots,
@@ -120,19 +121,19 @@ class FieldWiseEmbedding(Embedding):
             slots = tf.convert_to_tensor(returned)
         except (TypeError, ValueError) as error:
             raise TypeError(
-                "`slot_map_fn` must return a tensor with one whole number an id, of shape "
+                "`slot_map_fn` must return a tensor with one whole number per id, of shape "
                 f"{wanted}. {received(returned=returned)}"
             ) from error
         if not slots.dtype.is_integer or not slots.shape.is_compatible_with(wanted):
             raise ValueError(
-                "`slot_map_fn` must return one whole number an id. Received: "
+                "`slot_map_fn` must return one whole number per id. Received: "
                 f"dtype={slots.dtype.name}, shape={slots.shape} for ids of shape {wanted}."
             )
-        if not slots.shape.is_fully_defined():  # one would be taken for all
+        if not slots.shape.is_fully_defined():  # a scalar would be broadcast to all ids
             tf.debugging.assert_equal(
                 tf.size(slots),
                 tf.size(examples.ids),
-                "`slot_map_fn` must return one whole number an id. Received: another number.",
+                "`slot_map_fn` must return one whole number per id. Received: another number.",
             )
         slots = tf.reshape(tf.cast(slots, tf.int64), [-1])
         outside = tf.logical_or(slots < 0, slots >= self.nslots)
@@ -145,7 +146,7 @@ class FieldWiseEmbedding(Embedding):
                 tf.boolean_mask(slots, outside),
             ],
         )
-        # Nothing in eager mode, where the check is done.
+        # In eager mode the check has run already and is None.
         with tf.control_dependencies([] if check is None else [check]):
             segments = examples.of_ids() * self.nslots + slots
         if which is not None:

@@ -1,4 +1,4 @@
-"""Which ids of a layer's input count: all but padding."""
+"""Finds the ids of a layer's input that are not padding."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from de_core.base.keras import LEGACY, is_symbolic, keras
 
 
 def checked_key(mask_key: Any, key_dtype: tf.DType) -> Any:
-    """Returns the id that stands for padding as a configuration holds it: None, int or str.
+    """Returns the padding id as a JSON value for a layer's config: None, int or str.
 
     Args:
-        mask_key: As the layer was given it.
-        key_dtype: Of the layer's table.
+        mask_key: The layer's argument.
+        key_dtype: Key dtype of the layer's table.
 
     Raises:
-        TypeError: It is no id of that dtype.
-        ValueError: It is a number out of that dtype's range.
+        TypeError: `mask_key` is not an id of the key dtype.
+        ValueError: `mask_key` is out of the key dtype's range.
     """
     if mask_key is None:
         return None
@@ -42,27 +42,27 @@ def checked_key(mask_key: Any, key_dtype: tf.DType) -> Any:
 
 
 def checked(mask: Any, ids: Any) -> Any:
-    """Returns a mask, which must have an element for each of `ids`.
+    """Returns `mask` after checking that it has the shape of `ids`.
 
     Raises:
-        ValueError: It has another shape.
+        ValueError: `mask` has another shape.
     """
     both_dense = isinstance(mask, tf.Tensor) and isinstance(ids, tf.Tensor)
     if both_dense and not mask.shape.is_compatible_with(ids.shape):
         raise ValueError(
-            "`mask` must tell of each id whether it counts, in the shape of the ids. Received: "
+            "`mask` must be a bool tensor with the shape of the ids. Received: "
             f"mask.shape={mask.shape}, ids.shape={ids.shape}."
         )
     return mask
 
 
 def which_count(ids: Any, mask_key: Any, mask: Any) -> Any:
-    """Returns which ids are not padding, a bool tensor of the shape of `ids`.
+    """Returns True for each id that is not padding, a bool tensor of the shape of `ids`.
 
     Args:
-        ids: A tensor, or what stands for one while Keras 3 only infers shapes.
-        mask_key: The id that stands for padding.
-        mask: Which of them count besides, or None for all.
+        ids: A tensor, or a `keras.KerasTensor` while Keras 3 infers shapes.
+        mask_key: The id that means padding.
+        mask: A mask to combine with: False for further padding; None for no further padding.
     """
     if is_symbolic(ids):
         real = _NotEqual(mask_key)(ids)
@@ -75,7 +75,7 @@ if not LEGACY:
 
     @keras.saving.register_keras_serializable(package="de_core")
     class _NotEqual(keras.Operation):
-        """Compares with one id, also a string, also while Keras only infers shapes."""
+        """Compares ids with one id. Accepts strings and Keras symbolic tensors."""
 
         def __init__(self, key: Any) -> None:
             super().__init__()

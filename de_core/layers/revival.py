@@ -1,4 +1,4 @@
-"""Layers that tf_keras makes anew of a SavedModel."""
+"""Handles tf_keras loading a layer from a SavedModel."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from de_core.base.keras import LEGACY
 
 
 def leave_to_saved_functions() -> None:
-    """Raises where tf_keras's loader of SavedModels asks a layer's class for the layer.
+    """Makes tf_keras load a layer of a SavedModel from its saved functions, not from its config.
 
-    A SavedModel holds tables that are read only, not rows that a new layer could take. tf_keras
-    then makes the layer of the functions that were saved, which look these tables up.
+    A layer from the config would have an empty table. The saved functions look up the read-only
+    tables of the SavedModel.
 
     Raises:
-        KeyError: The loader is on the call stack; it expects errors and tells nobody.
+        KeyError: tf_keras's loader is on the call stack. It catches the error, and then uses the
+            saved functions.
     """
     if LEGACY and call_stack.nearest(_is_loader) is not None:
-        raise KeyError("The rows are in tables of the SavedModel, which are read only.")
+        raise KeyError("The rows are in the read-only tables of the SavedModel.")
 
 
 def _is_loader(frame: FrameType) -> bool:

@@ -1,4 +1,4 @@
-"""The Keras layer that makes one row of all ids of an example."""
+"""The Keras layer that pools all ids of an example into one row."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from de_core.lookup.segments import by_first_dimension, by_last_dimension
 
 @keras.saving.register_keras_serializable(package="de_core")
 class SquashedEmbedding(Embedding):
-    """Pools the rows of all ids of an example, whatever the dimensions between.
+    """Pools the rows of all ids of an example into one row, over all dimensions but the first.
 
     Args:
-        dim: See `Embedding`, as for all further arguments.
+        dim: See `Embedding`, also for the arguments that are not described here.
         key_dtype: `tf.int64`, `tf.int32` or `tf.string`.
-        value_dtype: Of the rows.
-        combiner: How the rows are pooled; not None.
+        value_dtype: Dtype of the rows in the table.
+        combiner: How to pool the rows; not None.
         *args: See `Embedding`.
         **kwargs: See `Embedding`.
 
     Raises:
-        TypeError: As `Embedding`.
-        ValueError: As `Embedding`, or `combiner` is None.
+        TypeError: As for `Embedding`.
+        ValueError: As for `Embedding`, or `combiner` is None.
 
     Input shape:
-        [batch, …], also ragged or sparse; or [n], the ids of a single example.
+        [batch, …], dense, ragged or sparse. Or [n], the ids of a single example.
 
     Output shape:
-        [batch, dim]; or [dim].
+        [batch, dim], or [dim] for a single example.
 
     Example:
     >>> layer = SquashedEmbedding(2, initializer="ones")
@@ -58,11 +58,11 @@ class SquashedEmbedding(Embedding):
 
     @plain_python
     def call(self, ids: Any, mask: Any = None) -> Any:
-        """Looks ids up and pools them.
+        """Looks up ids and pools their rows.
 
         Args:
-            ids: [batch, …] or [n].
-            mask: Which ids count, ids.shape; None for all.
+            ids: Ids, [batch, …] or [n].
+            mask: True for each id that is not padding, bool, ids.shape; None for all ids.
         """
         ids = self._as_keys(ids)
         self._check_rank(ids)

@@ -1,4 +1,4 @@
-"""What the layers pass on to their tables, and how their configurations keep it."""
+"""Handles the `Variable` arguments of layers: passes them on, and serializes them in configs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from de_core.tables.router import default_partition_fn
 from de_core.variable.variable import Variable
 
 _POLICY = "restrict_policy"
-# What layers have arguments of their own for.
+# Arguments of `Variable` that layers define themselves.
 _OWN = {
     "self",
     "key_dtype",
@@ -28,21 +28,21 @@ _OWN = {
     "regularizer",
     "devices",
 }
-#: Further arguments of `Variable`, such as `partitioner` and `init_size`.
+#: Arguments of `Variable` that layers pass on, such as `partitioner` and `init_size`.
 NAMES = tuple(name for name in inspect.signature(Variable.__init__).parameters if name not in _OWN)
 
 
 def taken_from(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Removes the table's arguments from those of a layer and returns them.
+    """Removes the `Variable` arguments from a layer's arguments and returns them.
 
     Args:
-        arguments: Of the layer, by name; changed.
+        arguments: The layer's arguments by name. Changed in place.
     """
     return {name: arguments.pop(name) for name in NAMES if name in arguments}
 
 
 def serialized(value: Any) -> Any:
-    """Returns an argument as JSON holds it: an initializer, a function, a policy, a number."""
+    """Returns an argument, such as an initializer, function or policy, as a JSON value."""
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if value is default_partition_fn:
@@ -59,7 +59,7 @@ def serialized(value: Any) -> Any:
 
 
 def deserialized(value: Any) -> Any:
-    """Undoes `serialized`."""
+    """Returns the argument for a JSON value. Reverses `serialized`."""
     if isinstance(value, list):
         return [deserialized(each) for each in value]
     if not isinstance(value, dict):

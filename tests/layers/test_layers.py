@@ -129,7 +129,7 @@ def test_pooled_rows_keep_outer_dimensions():
     rows = layer(KINDS["ragged"])
     assert rows.to_list()[0][1] == pytest.approx((VALUES[2] + VALUES[3]).tolist())
     assert layer(KINDS["sparse"]).shape == [2, 3, 2]
-    with pytest.raises(ValueError, match="Sparse ids need a `combiner`"):
+    with pytest.raises(ValueError, match="`combiner` must be set for sparse ids"):
         de.layers.Embedding(2).call(KINDS["sparse"])
 
 
@@ -184,7 +184,7 @@ def test_fields_of_string_ids():
         (
             lambda: de.layers.FieldWiseEmbedding(2, 3, lambda ids: ids[:1])(int64([[1], [2]])),
             ValueError,
-            "one whole number an id",
+            "one whole number per id",
         ),
     ],
 )
