@@ -1,1 +1,1 @@
-"""One table, sharded tables, and their policies: admission, eviction, restriction."""
+"""Tables, their shards, and their policies: admission, eviction, restriction."""

@@ -3,8 +3,8 @@
 A key that is not admitted reads as its initial row, and its gradient is dropped. The table stores
 nothing for it except what the policy needs to count. Optimizer steps and `find_or_insert` apply
 the policy. Writes of explicit rows (`upsert`, `accum`, a restored checkpoint) always store the row.
-Counts and filters are saved and restored with the rows. The results do not depend on the number of
-tables of a Variable, because each key is counted in exactly one table.
+Counts and filters are saved and restored with the rows. Each key is counted in exactly one shard,
+so the number of shards does not change which keys are admitted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Admission:
     """Base class of all admission policies. Equal policies compare equal."""
 
     def fields(self, tables: int) -> dict[str, int]:
-        """Returns the engine's settings for each of `tables` tables."""
+        """Returns the engine's settings for each of `tables` shards."""
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class AdmissionBloom(Admission):
         _check_part("error", self.error, one=False)
 
     def fields(self, tables: int) -> dict[str, int]:
-        """Returns the engine's settings: the table's share of the filter, and a margin."""
+        """Returns the engine's settings: the shard's part of the capacity, and a margin."""
         share = self.capacity / tables
         if tables > 1:
             share += 4 * math.sqrt(share)
@@ -149,7 +149,7 @@ class AdmissionProbability(Admission):
         check_integer("seed", self.seed, 0, 2**63 - 1)
 
     def fields(self, tables: int) -> dict[str, int]:
-        """Returns what the engine is told."""
+        """Returns the engine's settings."""
         del tables
         return {"admission": 3, "probability_bits": _bits(self.probability), "seed": self.seed}
 
@@ -176,5 +176,5 @@ def _check_part(name: str, value: Any, *, one: bool) -> None:
 
 
 def _bits(value: float) -> int:
-    """Returns the bits of a double: the engine's settings are whole numbers only."""
+    """Returns the bits of a double as an integer, because the engine's settings are integers."""
     return int.from_bytes(struct.pack("<d", float(value)), "little")

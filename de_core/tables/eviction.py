@@ -26,7 +26,7 @@ class Eviction:
     column: ClassVar[str] = ""
 
     def fields(self, index: int, tables: int) -> dict[str, int]:
-        """Returns the engine's settings for table `index` of `tables`."""
+        """Returns the engine's settings for shard `index` of `tables` shards."""
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class _Bounded(Eviction):
             check_integer("max_bytes", self.max_bytes, 2**16, 2**62)
 
     def fields(self, index: int, tables: int) -> dict[str, int]:
-        """Returns the engine's settings, with the table's share of the bounds."""
+        """Returns the engine's settings, with the shard's part of the bounds."""
         fields = {"evict_by": COLUMNS[self.column]}
         for name, bound, least in (
             ("max_rows", self.max_rows, 1),
@@ -68,8 +68,8 @@ class _Bounded(Eviction):
                 continue
             if bound < least * tables:
                 raise ValueError(
-                    f"`{name}` must be at least {least} for each table, {least * tables} for "
-                    f"{tables} of them. {received(**{name: bound})}"
+                    f"`{name}` must be at least {least} per shard, {least * tables} for {tables} "
+                    f"shards. {received(**{name: bound})}"
                 )
             fields[name] = bound // tables + (index < bound % tables)
         return fields
@@ -80,16 +80,16 @@ class _Bounded(Eviction):
 class EvictionLRU(_Bounded):
     """Bounds a table. When it is full, it evicts the rows whose last write is oldest.
 
-    When a write exceeds the bound, the table evicts one sixteenth of its rows. These are the
-    lowest-ranked rows of all its shards. Rows of equal rank are evicted in the order of their keys'
-    hash. After a write the table is within its bound. During a write it may exceed the bound by 512
-    rows for each writing thread. The tables of a Variable share the bound evenly.
+    The shards of a Variable share the bound evenly. When a write exceeds a shard's bound, the shard
+    evicts one sixteenth of its rows: the rows with the lowest rank. Rows of equal rank are evicted
+    in the order of their keys' hash. After a write the shard is within its bound. During a write it
+    may exceed the bound by 512 rows per writing thread.
 
     Memory: 8 bytes per row.
 
     Args:
-        max_rows: Greatest number of rows, at least 1 per table; None for no bound.
-        max_bytes: Greatest memory in bytes, at least 65536 per table; None for no bound. It counts
+        max_rows: Greatest number of rows, at least 1 per shard; None for no bound.
+        max_bytes: Greatest memory in bytes, at least 65536 per shard; None for no bound. It counts
             rows with their slots and metadata, the index, and strings.
         count_lookups: Whether a lookup counts as a use, like a write.
 
@@ -120,7 +120,7 @@ class EvictionLFU(_Bounded):
     """Bounds a table. When it is full, it evicts the rows that were written least often.
 
     An optimizer step counts one write per row. `upsert` and similar verbs count each occurrence of
-    the key. Everything else, with the arguments, is as for `EvictionLRU`. With `count_lookups` it
+    the key. The arguments and all other behavior are as for `EvictionLRU`. With `count_lookups` it
     needs 16 bytes per row.
 
     Example:
@@ -141,8 +141,8 @@ class EvictionLFU(_Bounded):
 class EvictionScore(_Bounded):
     """Bounds a table. When it is full, it evicts the rows with the lowest scores.
 
-    Scores are whole numbers, set by `Variable.assign_scores`. A new row has score 0. Everything
-    else is as for `EvictionLRU`, except that there is no `count_lookups`.
+    `Variable.assign_scores` sets the scores, which are whole numbers. A new row has score 0. All
+    other behavior is as for `EvictionLRU`, but there is no `count_lookups`.
 
     Example:
     >>> import de_core as de

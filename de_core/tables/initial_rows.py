@@ -1,8 +1,8 @@
 """Translates a user's `initializer` for the engine.
 
-The engine computes an initial row from (seed, key) alone. So it does not call the initializer for
-each batch. Well-known initializers are recognized and translated by their parameters. Any other
-callable is evaluated once into a sample, from which the engine draws a row for each key.
+The engine computes an initial row from (seed, key) alone, so it never calls the initializer itself.
+Known initializers are translated to a distribution with parameters. Any other callable is called
+once to make a sample, and the engine draws the row of each key from this sample.
 """
 
 from __future__ import annotations

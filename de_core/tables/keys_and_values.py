@@ -19,14 +19,14 @@ _watching: contextvars.ContextVar[list[tuple[Any, ShardedTable]]] = contextvars.
 
 
 def checked_keys(keys: Any, table: ShardedTable) -> tf.Tensor:
-    """Returns `keys` as a tensor of a table's key dtype.
+    """Returns `keys` as a tensor of a table's key dtype, and records that they are dense.
 
     Tensors and arrays must already have that dtype. Python numbers and strings are converted if
     nothing is lost.
 
     Args:
         keys: Any shape.
-        table: The table; its key dtype and name are used, and that it saw dense keys is noted.
+        table: The table to look up.
 
     Raises:
         TypeError: `keys` have another dtype.
@@ -38,7 +38,7 @@ def checked_keys(keys: Any, table: ShardedTable) -> tf.Tensor:
 
 
 def note_kind(kind: str, table: ShardedTable) -> None:
-    """Remembers that a table was asked for ids of a kind.
+    """Records the kind of ids that a table was called with, in `ShardedTable.kinds_of_ids`.
 
     Args:
         kind: "dense", "ragged" or "sparse".

@@ -77,11 +77,11 @@ class TablePolicy:
 
     @property
     def asks_each_step(self) -> bool:
-        """True if a step computed outside the tables must report itself to them."""
+        """True if an optimizer step that is computed outside the table must call `begin_step`."""
         return self.admission is not None or self.expires
 
     def text(self, index: int, tables: int) -> str:
-        """Returns the engine's settings for table `index` of `tables`, as text.
+        """Returns the engine's settings for shard `index` of `tables` shards, as text.
 
         Example:
         >>> import de_core as de

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @keras.saving.register_keras_serializable(package="de_core")
 class RestrictPolicy:
-    """The rule by which `Variable.restrict` chooses the rows to keep.
+    """Chooses the rows that `Variable.restrict` keeps. Base class of all restrict policies.
 
     Pass a subclass to `Variable`, not an object: the Variable instantiates it. A subclass overrides
     `apply_update` and `apply_restriction`. Each optimizer step calls `apply_update` with the keys
@@ -52,7 +52,7 @@ class RestrictPolicy:
     [1, 2]
     """
 
-    #: Metadata columns that the tables keep for the policy and update with every write.
+    #: Metadata columns that the table stores for the policy and updates with every write.
     columns: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, var: Variable) -> None:
@@ -68,7 +68,7 @@ class RestrictPolicy:
 
     @classmethod
     def hears_of_steps(cls) -> bool:
-        """Returns whether steps call `apply_update`. They do not for policies with `columns`."""
+        """Returns whether optimizer steps call `apply_update`. False if `columns` are enough."""
         inherited = (RestrictPolicy.apply_update, _ColumnPolicy.apply_update)
         return not cls.columns or cls.apply_update not in inherited
 
@@ -88,7 +88,7 @@ class RestrictPolicy:
         """Removes rows until `num_reserved` are left.
 
         Args:
-            num_reserved: Number of rows to keep, in all tables together.
+            num_reserved: Number of rows to keep in the whole table.
             **kwargs: All other arguments of `Variable.restrict`.
         """
         raise self._missing("apply_restriction", num_reserved=num_reserved, **kwargs)
@@ -180,7 +180,7 @@ class RowStatus:
 
     @plain_python
     def size(self, index: int | None = None, name: str | None = None) -> tf.Tensor:
-        """Returns the number of rows, an int64 scalar, of table `index` or of all tables."""
+        """Returns the number of rows in shard `index` or in the whole table, an int64 scalar."""
         with tf.name_scope(name or "size_of_status"):
             return self._table.size(index)
 
@@ -205,7 +205,7 @@ class _ColumnPolicy(RestrictPolicy):
         """Keeps the `num_reserved` highest rows. Equal rows are ordered by the hash of their keys.
 
         Args:
-            num_reserved: Exact number of rows to keep, in all tables together.
+            num_reserved: Exact number of rows to keep in the whole table.
             **kwargs: `trigger`: does nothing unless there are more rows than this. Defaults to
                 `num_reserved`.
 
@@ -277,7 +277,7 @@ def _row_count(name: str, value: Any) -> tf.Tensor:
 
 
 def keep_best(table: ShardedTable, column: str, reserved: tf.Tensor, trigger: tf.Tensor) -> Any:
-    """Removes all but the highest-ranked rows of all tables, if there are too many.
+    """Removes all but the highest-ranked rows of a table, if there are too many.
 
     Args:
         table: The table.

@@ -1,4 +1,4 @@
-"""Assigns each key to one of a Variable's tables: splits batches and joins the results."""
+"""Assigns each key to one of a table's shards: splits batches and joins the results."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def default_partition_fn(keys: tf.Tensor, shard_num: int) -> tf.Tensor:
 
 
 def summed_rows(keys: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Sums the rows of equal keys, so that less data travels. Returns distinct keys and the sums.
+    """Sums the rows of equal keys, to send less data. Returns the distinct keys and the sums.
 
-    Rows of float16 and bfloat16 are not summed here: a table sums them in float32.
+    float16 and bfloat16 rows are returned as they are: the table sums them in float32.
 
     Args:
         keys: [n].
@@ -47,17 +47,17 @@ def summed_rows(keys: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]
 
 
 class Router:
-    """Splits batches of keys among `count` tables by a partition function.
+    """Splits batches of keys among `count` shards by a partition function.
 
     Args:
         partitioner: `f(keys [n], shard_num)` that returns the shard of each key, in [0, shard_num).
             None for `default_partition_fn`.
-        count: Number of tables.
+        count: Number of shards.
     """
 
-    #: True if other processes that train in step with this process hold some of the tables.
+    #: True if other processes that train synchronously with this process hold some of the shards.
     is_spread = False
-    #: Number of the first table in this process.
+    #: Number of the first shard in this process.
     first = 0
 
     def __init__(self, partitioner: Partitioner | None, count: int) -> None:
@@ -71,15 +71,15 @@ class Router:
 
     @property
     def is_hashed(self) -> bool:
-        """True if the library's own hash assigns the keys, or if there is one table."""
+        """True if the library's own hash assigns the keys, or if there is one shard."""
         return self.count == 1 or self.partitioner is default_partition_fn
 
     def table_name(self, name: str, number: int) -> str:
-        """Returns the name of table `number` of the Variable `name`."""
+        """Returns the name of shard `number` of the Variable `name`."""
         return f"{name}_mht_{number + 1}of{self.count}"
 
     def about(self, name: str, number: int) -> tuple[str, ...]:
-        """Returns the metadata of table `number` of the Variable `name` for its snapshot files.
+        """Returns the metadata of shard `number` of the Variable `name` for its snapshot files.
 
         Returns:
             Alternating keys and values.
@@ -88,7 +88,7 @@ class Router:
         return ("table", name, "shard", f"{number}/{self.count}", "partition", partition)
 
     def shards(self, keys: tf.Tensor) -> tf.Tensor:
-        """Returns the table of each key.
+        """Returns the shard of each key.
 
         Args:
             keys: [n].
@@ -106,14 +106,14 @@ class Router:
         return self._checked(tf.convert_to_tensor(shards), keys)
 
     def split(self, keys: tf.Tensor, *values: tf.Tensor) -> list[list[tf.Tensor]]:
-        """Splits keys and their values by table.
+        """Splits keys and their values by shard.
 
         Args:
             keys: [n].
             *values: Each [n, ...].
 
         Returns:
-            For each table, its part of `keys` and of each of `values`, in the order of the batch.
+            For each shard, its part of `keys` and of each of `values`, in the order of the batch.
         """
         batch = (keys, *values)
         if self.count == 1:
@@ -123,10 +123,13 @@ class Router:
         return [list(part) for part in zip(*parts, strict=True)]
 
     def divided(self, keys: tf.Tensor) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-        """Returns, for each table, its keys and their positions in the batch, int32 [m].
+        """Splits keys by shard.
 
         Args:
             keys: [n].
+
+        Returns:
+            For each shard, the positions of its keys in the batch, int32 [m]; and its keys [m].
         """
         if self.count == 1:
             return [tf.range(tf.size(keys))], [keys]
@@ -137,11 +140,11 @@ class Router:
     def gather(
         self, keys: tf.Tensor, read: Callable[[int, tf.Tensor], tuple[tf.Tensor, ...]]
     ) -> tuple[tf.Tensor, ...]:
-        """Reads from every table and returns the results in the order of `keys`.
+        """Reads from every shard and returns the results in the order of `keys`.
 
         Args:
             keys: [n].
-            read: `f(table index, keys [m])` that returns tensors [m, ...].
+            read: `f(shard number, keys [m])` that returns tensors [m, ...].
 
         Returns:
             The results of `read`, each [n, ...].
@@ -153,19 +156,19 @@ class Router:
         return tuple(tf.dynamic_stitch(places, list(each)) for each in zip(*results, strict=True))
 
     def total(self, count: tf.Tensor) -> tf.Tensor:
-        """Returns the sum of a scalar over all processes that hold tables."""
+        """Returns the sum of a scalar over all processes that hold shards."""
         return count
 
     def everyones(self, *values: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Concatenates the values of all processes, each [n, ...]."""
+        """Returns the values of all processes, concatenated along the first dimension."""
         return values
 
     def require_whole(self, what: str, remedy: str) -> None:
-        """Raises NotImplementedError if this process holds only some of the tables.
+        """Raises NotImplementedError if this process holds only some of the shards.
 
         Args:
-            what: The operation that needs all tables.
-            remedy: One sentence.
+            what: The operation that needs all shards, for the message.
+            remedy: One sentence that says what to do instead.
         """
 
     def texts(self, text: str) -> list[str]:
@@ -175,7 +178,7 @@ class Router:
     def _checked(self, shards: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
         if not shards.dtype.is_integer or not shards.shape.is_compatible_with(keys.shape):
             raise ValueError(
-                "`partitioner` must return one integer a key. "
+                "`partitioner` must return one integer per key. "
                 f"Received: dtype={shards.dtype.name}, shape={shards.shape} for {keys.shape} keys."
             )
         message = (

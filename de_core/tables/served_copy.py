@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 SUFFIX = ".de"
 # Longer names are shortened. File systems allow 255 bytes, and suffixes need some of them.
 _STEM_BYTES = 150
-_PART = re.compile(r"\d+of\d+")  # the table's number among a Variable's tables
-# The suffix of the assets' names while an export writes them itself; otherwise None.
+_PART = re.compile(r"\d+of\d+")  # a shard's number and the number of shards
+# The suffix of the assets' names while an export writes the assets itself; otherwise None.
 _deferred: contextvars.ContextVar[str | None] = contextvars.ContextVar(
     "de_core_deferred", default=None
 )
@@ -39,7 +39,7 @@ def is_exporting() -> bool:
 
 @contextlib.contextmanager
 def deferred_writes(suffix: str = SUFFIX) -> Iterator[None]:
-    """Makes copies leave their files empty, for a caller that writes the assets itself.
+    """Makes each `FrozenTable` leave its file empty, for a caller that writes the assets itself.
 
     Args:
         suffix: File name suffix of these assets.
@@ -52,14 +52,14 @@ def deferred_writes(suffix: str = SUFFIX) -> Iterator[None]:
 
 
 class FrozenTable(tf.Module):
-    """Represents one live table in one SavedModel.
+    """Represents one shard of a live table in one SavedModel.
 
     In every function that TensorFlow saves, it replaces the live table's handle by the handle that
     `create_resource` makes. No function is traced again: the op that reads rows accepts either
     handle.
 
     Args:
-        table: The live table.
+        table: The shard of the live table.
     """
 
     def __init__(self, table: Table) -> None:

@@ -1,4 +1,4 @@
-"""Several tables that act as one: the storage behind a `Variable`."""
+"""The table of a `Variable`: shards on one or more devices, with operations over all shards."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def in_memory(
     policy: TablePolicy,
     router: Router,
 ) -> list[Table]:
-    """Creates a Variable's tables in main memory, one on each device.
+    """Creates the shards of a table in main memory, one on each device.
 
     Args:
-        name: The Variable's name. The tables' names are derived from it.
+        name: The Variable's name. The shards' names are derived from it.
         spec: Dtypes, dim and devices.
         initial: The row that a key without a row reads as.
-        init_size: Number of rows to reserve, divided among the tables.
+        init_size: Number of rows to reserve, divided among the shards.
         policy: Decides which keys get a row and which rows are evicted.
-        router: Assigns keys to tables.
+        router: Assigns keys to shards.
     """
     return [
         Table(
@@ -77,16 +77,17 @@ def _graph_of(table: ShardedTable) -> tf.Graph | None:
 
 
 class ShardedTable:
-    """One table on each device of a spec, and the batched verbs over all of them.
+    """A table that consists of one shard per device.
 
-    Deliberately a plain object: Keras and TensorFlow do not search it for state.
+    It is a plain object, so that Keras and TensorFlow do not search it for state.
 
     Args:
-        name: The Variable's name. The tables' names are derived from it.
+        name: The Variable's name. The shards' names are derived from it.
         spec: Dtypes, dim and devices.
-        tables: One table per device, for example from `in_memory`.
-        router: Assigns keys to tables. If other processes hold some of the tables, all processes
-            must call the verbs on keys, `size` and `export`, which then cover all rows.
+        tables: The shards, one per device, for example from `in_memory`.
+        router: Assigns keys to shards. If other processes hold some of the shards, methods with
+            keys, `size` and `export` use the rows of all processes, and all processes must call
+            them.
         policy: Decides which keys get a row and which rows are evicted; None for no policy.
     """
 
@@ -101,19 +102,19 @@ class ShardedTable:
         self.name = name
         self.spec = spec
         self.policy = TablePolicy() if policy is None else policy
-        #: True if some tables live in other processes. Then only distinct keys travel.
+        #: True if some shards are in other processes. Then only distinct keys are sent.
         self.is_remote = router.is_spread or any(map(is_remote, spec.devices))
-        #: True if one table of this process holds all rows. Then no batch is divided.
+        #: True if one shard in this process holds all rows. Then no batch is divided.
         self.is_one = len(spec.devices) == 1 and not self.is_remote
-        #: True if one op may use both a table and the anchor.
+        #: True if one op may use both a shard and the anchor.
         self.is_on_one_device = not self.is_remote and len(set(spec.devices)) == 1
-        #: Returns an op that records, on the tables' devices, that they hold the expected rows.
+        #: Returns an op that records, on the shards' devices, that they hold the expected rows.
         self.presence: Callable[[], tf.Operation] | None = None
         #: Called with the keys [n] of each optimizer step.
         self.on_update: Callable[[tf.Tensor], Any] | None = None
         #: Kinds of ids that were looked up: "dense", "ragged" and "sparse".
         self.kinds_of_ids: set[str] = set()
-        #: The publications of these tables, by directory.
+        #: The publications of this table, by directory.
         self.publications: dict[str, Any] = {}
         self.router = router
         self.tables = tuple(tables)
@@ -125,7 +126,7 @@ class ShardedTable:
         """Returns the objects that TensorFlow stores in a SavedModel, by name.
 
         Raises:
-            NotImplementedError: Other processes hold some of the tables.
+            NotImplementedError: Other processes hold some of the shards.
         """
         self.router.require_whole("A SavedModel", _EXPORT_ELSEWHERE)
         return {f"table_{index}": table for index, table in enumerate(self.tables)}
@@ -191,7 +192,7 @@ class ShardedTable:
         owner: tf.Tensor,
         average: bool = False,
     ) -> Any:
-        """Runs one optimizer step inside the tables. Gradients of equal keys are summed first.
+        """Runs one optimizer step inside the shards. Gradients of equal keys are summed first.
 
         Args:
             gradient: Values [n, dim]; indices [n] are the keys.
@@ -263,7 +264,7 @@ class ShardedTable:
         return _grouped(table.run(library.de_table_drop_slots, owner) for table in self.tables)
 
     def slots(self) -> dict[str, int]:
-        """Returns the width of each slot of any table, by "owner/name". Eager mode only."""
+        """Returns the width of each slot, by "owner/name". Eager mode only."""
         found = {}
         for table in self.tables:
             names, widths = table.run(library.de_table_slots)
@@ -272,7 +273,7 @@ class ShardedTable:
         return found
 
     def begin_step(self, keys: tf.Tensor) -> tf.Tensor:
-        """Starts an optimizer step that is computed outside the tables, and admits keys.
+        """Starts an optimizer step that is computed outside the table, and admits keys.
 
         Args:
             keys: [n], distinct.
@@ -297,7 +298,7 @@ class ShardedTable:
         return _grouped([done] if heard is None else [done, heard])
 
     def each(self, run: Callable[[Table], Any]) -> Any:
-        """Runs a function on each table and returns one op, or None in eager mode."""
+        """Runs a function on each shard. Returns one op, or None in eager mode."""
         return _grouped(run(table) for table in self.tables)
 
     def evict_expired(self) -> Any:
@@ -313,11 +314,11 @@ class ShardedTable:
         return _grouped(table.run(library.de_table_clear) for table in self.tables)
 
     def start(self) -> Any:
-        """Empties tables in memory, like an initializer. Keeps persistent tables."""
+        """Empties a table in memory, like an initializer. Keeps rows that are persistent."""
         return tf.no_op() if self.outlives_its_process else self.clear()
 
     def reserve(self, rows: int) -> Any:
-        """Reserves memory for `rows` rows in total, divided among the tables."""
+        """Reserves memory for `rows` rows in total, divided among the shards."""
         share = tf.constant(-(-rows // self.router.count), tf.int64)
         return _grouped(table.run(library.de_table_reserve, share) for table in self.tables)
 
@@ -326,7 +327,7 @@ class ShardedTable:
         return _grouped(table.run(library.de_table_shrink_to_fit) for table in self.tables)
 
     def size(self, index: int | None = None) -> tf.Tensor:
-        """Returns the number of rows of table `index` or of all tables, an int64 scalar."""
+        """Returns the number of rows in shard `index` or in the whole table, an int64 scalar."""
         if index is None and self._only_made():
             return self._made["size"]
         tables = self.tables if index is None else (self.tables[index],)
@@ -347,7 +348,7 @@ class ShardedTable:
         return keys, values
 
     def make_reads(self) -> None:
-        """Creates the ops of `size` and `export` now, for use when the graph is finalized."""
+        """Creates the ops of `size` and `export` now, because a finalized graph accepts no ops."""
         self._made = {"size": self.size(), "export": self.export()}
 
     def _only_made(self) -> bool:

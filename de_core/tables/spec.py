@@ -40,7 +40,7 @@ class TableSpec:
         key_dtype: Dtype of the keys.
         value_dtype: Dtype of the values.
         dim: Values per row, 1 to `MAX_DIM`.
-        devices: The device of each table.
+        devices: The device of each shard.
     """
 
     key_dtype: tf.DType
@@ -115,7 +115,7 @@ def _devices(devices: Any) -> tuple[str, ...]:
             raise TypeError(f"`devices` must hold device names. {received(device=name)}")
         if _ACCELERATOR.search(name):
             raise ValueError(
-                "`devices` must name CPUs, such as '/CPU:0': tables are kept in main memory, and "
-                f"the rows of a lookup go to a GPU by themselves. {received(device=name)}"
+                "`devices` must name CPUs, such as '/CPU:0': tables are in main memory, and "
+                f"TensorFlow copies looked-up rows to a GPU. {received(device=name)}"
             )
     return names

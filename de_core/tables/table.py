@@ -1,4 +1,4 @@
-"""One table on one device: the resource that the ops work on."""
+"""One shard of a table, on one device: the resource that the ops use."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from de_core.tables.spec import TableSpec
 
 
 def is_remote(device: str) -> bool:
-    """Returns whether a device belongs to a server."""
+    """Returns whether a device name contains a job, such as "/job:ps/task:0"."""
     return "/job:" in device
 
 
 class Table(tf.saved_model.experimental.TrackableResource):
-    """A hash table from keys to rows, stored in the op library.
+    """One shard of a table: a hash map from keys to rows, in the memory of the op library.
 
     In eager mode, its memory is freed with this object, like a `tf.Variable`. Functions that
     captured the handle then fail when called. TensorFlow never frees some functions, so a captured
-    handle must not keep the table alive. A table on a server is freed with the last reference to
-    its handle, which may be in a function. In a TensorFlow 1 graph the session owns the table.
+    handle must not keep the table alive. A table on a parameter server is freed with the last
+    reference to its handle, which may be in a function. In a TensorFlow 1 graph the session owns
+    the table.
 
     In a SavedModel it becomes a read-only table over a snapshot file (see `served_copy.py`).
 
@@ -36,7 +37,7 @@ class Table(tf.saved_model.experimental.TrackableResource):
         device: The table's device.
         init_size: Number of rows to reserve.
         policy: The engine's settings, as text, for metadata, admission and eviction.
-        metadata: Alternating keys and values for its snapshot files.
+        metadata: Alternating keys and values that its snapshot files store.
     """
 
     #: True if the table can pool rows itself, without returning them one by one.
@@ -67,7 +68,7 @@ class Table(tf.saved_model.experimental.TrackableResource):
         self._saved_table: FrozenTable | None = None
         with tf.init_scope():
             handle = self.resource_handle  # creates the table now, not at first use
-            # A lease would free the table before ops that still wait in a queue have run.
+            # With asynchronous execution, a lease would free the table before queued ops have run.
             is_prompt = tf.config.experimental.get_synchronous_execution()
             if is_prompt and not is_remote(device) and not tf.is_symbolic_tensor(handle):
                 with tf.device(device):
@@ -151,7 +152,7 @@ class Table(tf.saved_model.experimental.TrackableResource):
 
     def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
         if save_type != "savedmodel":
-            return {}  # the Variable checkpoints all its tables together
+            return {}  # the Variable checkpoints all shards together
         return self.frozen_table().children()
 
     def _export_to_saved_model_graph(

@@ -30,7 +30,7 @@ from de_core.variable.graph import savers
 from de_core.variable.weight_value import WeightValue, carried_by, without_rows
 
 _TABLE = "_de_table"
-# The methods by which optimizers update a variable.
+# The methods that optimizers call to update a variable.
 _UPDATES = ("assign_add", "assign_sub", "scatter_add", "scatter_sub", "scatter_update")
 
 

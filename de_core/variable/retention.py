@@ -39,7 +39,7 @@ class Retention:
 
     @property
     def eviction(self) -> tuple[Eviction, ...]:
-        """The policies by which the table evicts rows; empty if it never does."""
+        """The policies that evict rows; empty for none."""
         return self._table.policy.evictions
 
     @plain_python
@@ -84,7 +84,7 @@ class Retention:
 
     @plain_python
     def assign_scores(self, keys: Any, scores: Any, name: str | None = None) -> Any:
-        """Sets the scores by which `de.EvictionScore` ranks rows. Ignores keys without a row.
+        """Sets the scores that `de.EvictionScore` compares. Ignores keys without a row.
 
         Args:
             keys: Tensor, array or list of the key dtype, any shape.

@@ -22,7 +22,7 @@ class SlotVariable:
 
     Args:
         table: The table.
-        owner: Name by which the table knows the optimizer, a string or a scalar string tensor.
+        owner: The optimizer's name in the table, a string or a scalar string tensor.
         slot: The slot's name, such as "m".
         width: Numbers per row.
     """

@@ -56,7 +56,7 @@ class TrainableWrapper:
 
     @property
     def handle(self) -> tf.Tensor:
-        """The anchor's handle, by which a tape identifies the table."""
+        """The anchor's handle. A tape identifies the table by this handle."""
         return self._anchor.handle
 
     @property

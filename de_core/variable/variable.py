@@ -219,7 +219,7 @@ class Variable(keras.layers.Layer, tf.Module):
 
     @property
     def eviction(self) -> tuple[Eviction, ...]:
-        """The policies by which the table evicts rows; empty if it never does."""
+        """The policies that evict rows; empty for none."""
         return self._retention.eviction
 
     @property

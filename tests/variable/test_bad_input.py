@@ -126,7 +126,7 @@ def test_a_partitioner_that_returns_no_integers():
         devices=["/CPU:0"] * 2,
         partitioner=lambda keys, n: tf.zeros([2]),  # noqa: ARG005
     )
-    with pytest.raises(ValueError, match="one integer a key"):
+    with pytest.raises(ValueError, match="one integer per key"):
         table.lookup([1, 2])
 
 
