@@ -177,8 +177,8 @@ def _check_kinds(variable: Variable, ids: Any, weights: Any) -> None:
     kind = tf.SparseTensor if isinstance(ids, tf.SparseTensor) else tf.RaggedTensor
     if not isinstance(weights, kind) or not weights.dtype.is_floating:
         raise TypeError(
-            f"Weights must be None or a floating-point tf.{kind.__name__}, like the ids. "
-            + received(weights=weights)
+            f"Weights must be None or, like the ids, a tf.{kind.__name__} of a floating-point "
+            f"dtype. {received(weights=weights)}"
         )
     factors = flat_values(weights)
     if not values.shape.is_compatible_with(factors.shape):
