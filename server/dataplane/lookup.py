@@ -11,8 +11,7 @@ from server.dataplane.plane import DataPlane, Lease
 from server.engines.base import ModelSpec
 from server.errors import Code, ServingError, invalid
 from server.request import current_request
-from server.tensors import LOOKUP_PREFIX, Array, DType, SignatureSpec
-from server.wire.limits import Limits
+from server.tensors import LOOKUP_PREFIX, Array, SignatureSpec
 from server.wire.lookup import Ids, LookupRequest, bags_of, decode_ids, decode_lookup
 from server.wire.media import PLAIN, RAW, Layout, Media, one_of
 from server.wire.oip import InferRequest
@@ -58,15 +57,20 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout 
     async with plane.lease(spec) as servable:
         signature = _table_signature(servable.signatures, request.table, spec)
         dtype = signature.inputs["ids"].dtype
-        ids = await plane.codec.run(
-            len(body), "decode", _ids, request, body, dtype, plane.limits, layout
-        )
+        if as_json:
+            ids = await plane.codec.run(
+                len(body), "decode", decode_ids, request.ids, dtype, plane.limits
+            )
+        else:
+            ids = decode_raw_ids(body, dtype, plane.limits)
         rows, found = await _find(servable, signature, ids, request.combiner, request.missing)
         version = servable.version
-    size = rows.size if layout.answer is Media.JSON and request.format == "list" else 0
-    return await plane.codec.run(
-        size * 8, "encode", _encode, request, ids, rows, found, layout.answer, version
-    )
+    told = (request, ids, rows, found, layout.answer, version)
+    if layout.answer is Media.JSON and request.format == "list":
+        return await plane.codec.run(rows.size * 8, "encode", _encode, *told)
+    if ids.lengths is not None:
+        return await plane.codec.run(rows.size, "encode", _encode, *told)
+    return _encode(*told)
 
 
 async def infer_lookup(
@@ -149,12 +153,6 @@ def _queried(layout: Layout) -> LookupRequest:
         missing=one_of(layout.query, "missing", ("default", "error", "null")),
         format="list",
     )
-
-
-def _ids(request: LookupRequest, body: bytes, dtype: DType, limits: Limits, layout: Layout) -> Ids:
-    if layout.request is Media.RAW:
-        return decode_raw_ids(body, dtype, limits)
-    return decode_ids(request.ids, dtype, limits)
 
 
 def _count(table: str, ids: Array, found: Found) -> None:

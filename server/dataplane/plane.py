@@ -3,6 +3,7 @@
 Only this module checks keys, scopes, rates, concurrency, deadlines and limits.
 """
 
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
@@ -10,10 +11,10 @@ from typing import TypeVar
 
 from server.dataplane.codec import Codec
 from server.dataplane.keys import KeyRing, key_of_headers
-from server.dataplane.supervision import Supervisor
+from server.dataplane.supervision import Supervisor, Watch
 from server.dataplane.throttle import Throttle
 from server.engines.base import Classifications, Engine, LeasedServable, ModelSpec
-from server.errors import PRIVATE_CODES, Code, ServingError
+from server.errors import PRIVATE_CODES, Code, ServingError, invalid
 from server.observability.logs import LOG
 from server.request import Request, begin_request, current_request, deadline_exceeded
 from server.settings import Settings
@@ -25,13 +26,17 @@ from server.tensors import (
     Tensors,
 )
 from server.wire.limits import Limits
-from server.wire.timeouts import timeout_seconds
 
 T = TypeVar("T")
 B = TypeVar("B")
 
 # A key needs one of these scopes. The signature decides which one.
 RUN_SCOPES = ("predict", "lookup")
+_TIMEOUT = b"x-request-timeout-ms"
+_GRPC_TIMEOUT = b"grpc-timeout"
+_MILLISECONDS = re.compile(rb"[0-9]{1,9}")
+_DURATION = re.compile(rb"([0-9]{1,8})([HMSmun])")
+_UNIT_SECONDS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 
 
 class DataPlane:
@@ -61,6 +66,7 @@ class DataPlane:
         )
         self.codec = Codec()
         self.throttle = Throttle(settings, clock)
+        self._watch = Watch()
         self._seconds = settings.request_seconds
 
     async def answer(
@@ -91,7 +97,7 @@ class DataPlane:
         throttle.client_rate.count(client)
         throttle.client_places.enter(client)
         try:
-            with Supervisor() as supervisor:
+            with Supervisor(self._watch) as supervisor:
                 body = await read(supervisor)
                 throttle.places.enter()
                 try:
@@ -119,10 +125,7 @@ class DataPlane:
         most = self._seconds
         if request.timeout is not None:
             most = min(most, request.timeout)
-        headers = request.headers
-        return timeout_seconds(
-            headers.get(b"x-request-timeout-ms"), headers.get(b"grpc-timeout"), most
-        )
+        return timeout_seconds(request.headers, most)
 
     def _admit(self, request: Request, scopes: Sequence[str]) -> str:
         """Checks the client's key. Returns the name by which the client's requests are counted."""
@@ -154,9 +157,11 @@ class Lease:
     Inside the `with` block it is a `Servable` that checks scopes and limits before each run.
     """
 
-    __slots__ = ("_plane", "_servable", "_spec")
+    __slots__ = ("_plane", "_servable", "_spec", "signatures")
 
     _servable: LeasedServable
+    #: See `Servable.signatures`.
+    signatures: Mapping[str, SignatureSpec]
 
     def __init__(self, plane: DataPlane, spec: ModelSpec) -> None:
         """Creates the lease without taking anything."""
@@ -166,6 +171,7 @@ class Lease:
     async def __aenter__(self) -> "Lease":
         plane, spec = self._plane, self._spec
         servable = self._servable = await plane.engine.lease(spec)
+        self.signatures = servable.signatures
         try:
             # The model exists now: do not remember names of models that do not exist.
             plane.throttle.model_rate.count(spec.name)
@@ -188,11 +194,6 @@ class Lease:
     def version(self) -> int:
         """See `Servable.version`."""
         return self._servable.version
-
-    @property
-    def signatures(self) -> Mapping[str, SignatureSpec]:
-        """See `Servable.signatures`."""
-        return self._servable.signatures
 
     @property
     def described(self) -> Sequence[SignatureSpec]:
@@ -223,6 +224,42 @@ class Lease:
         permit_signature(signature)
         self._plane.limits.check_examples(len(examples))
         return await self._servable.regress(signature, examples)
+
+
+def timeout_seconds(headers: Mapping[bytes, bytes], most: float) -> float:
+    """Returns the seconds that a request may take.
+
+    Args:
+        headers: The request's headers. `x-request-timeout-ms` takes precedence over `grpc-timeout`.
+        most: The gateway's own limit.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT for a malformed header.
+
+    Example:
+        >>> timeout_seconds({b"x-request-timeout-ms": b"250"}, 60.0)
+        0.25
+        >>> timeout_seconds({b"grpc-timeout": b"2M"}, 60.0)
+        60.0
+    """
+    milliseconds = headers.get(_TIMEOUT)
+    if milliseconds is not None:
+        if not _MILLISECONDS.fullmatch(milliseconds):
+            raise invalid(
+                "X-Request-Timeout-Ms must be a whole number of milliseconds. "
+                f"Received: {milliseconds.decode('latin-1')}"
+            )
+        return min(int(milliseconds) / 1000, most)
+    duration = headers.get(_GRPC_TIMEOUT)
+    if duration is not None:
+        match = _DURATION.fullmatch(duration)
+        if not match:
+            raise invalid(
+                "grpc-timeout must be a number of up to 8 digits and one of H, M, S, m, u, n. "
+                f"Received: {duration.decode('latin-1')}"
+            )
+        return min(int(match[1]) * _UNIT_SECONDS[match[2]], most)
+    return most
 
 
 def permit_signature(signature: str) -> None:

@@ -1,44 +1,65 @@
 """Ends requests whose deadline has passed or whose client has disconnected."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 
-# Most answers take less than this many seconds. Only slower ones get a second timer, and a task
-# that watches the client.
+# Most answers take less than this many seconds. A task watches the client of a slower one.
 _LOOK_SECONDS = 0.02
+_NEVER = math.inf
 
 
 class ClientGoneError(Exception):
     """The client closed the connection before the answer."""
 
 
+class Watch:
+    """Looks at the running requests of one event loop from time to time.
+
+    One timer serves all requests. A timer per request takes longer than the rest of a `Supervisor`.
+    """
+
+    def __init__(self) -> None:
+        """Creates the watch. Its timer runs only while there are requests."""
+        self.running: set[Supervisor] = set()
+        self.next_look = _NEVER
+        self._timer: asyncio.TimerHandle | None = None
+
+    def look_by(self, at: float) -> None:
+        """Looks at this time of the event loop's clock at the latest."""
+        if at < self.next_look:
+            if self._timer is not None:
+                self._timer.cancel()
+            self.next_look = at
+            self._timer = asyncio.get_running_loop().call_at(at, self._look)
+
+    def _look(self) -> None:
+        self.next_look, self._timer = _NEVER, None
+        if self.running:
+            now = asyncio.get_running_loop().time()
+            due = min([supervisor.look(now) for supervisor in self.running])
+            self.look_by(min(due, now + _LOOK_SECONDS))
+
+
 class Supervisor:
     """Cancels the task that enters it, and replaces the cancellation by its reason.
 
     Cheaper than `asyncio.wait_for`, which starts a task per request before Python 3.12, and cheaper
-    than a generator-based context manager. Most requests need one timer.
+    than a generator-based context manager.
     """
 
-    __slots__ = (
-        "_due",
-        "_gone",
-        "_late",
-        "_look_at",
-        "_loop",
-        "_reason",
-        "_task",
-        "_timer",
-        "_watcher",
-    )
+    __slots__ = ("_due", "_gone", "_late", "_loop", "_reason", "_task", "_watch", "_watcher")
+
+    def __init__(self, watch: Watch) -> None:
+        """Creates the supervisor of one request; `watch` belongs to the event loop."""
+        self._watch = watch
+        self._reason: Exception | None = None
+        self._watcher: asyncio.Task[None] | None = None
 
     def __enter__(self) -> "Supervisor":
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task(self._loop)
-        self._reason: Exception | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._look_at = 0.0
-        self._watcher: asyncio.Task[None] | None = None
         return self
 
     def bound(
@@ -56,8 +77,12 @@ class Supervisor:
                 transport cancels the task itself.
         """
         now = self._loop.time()
-        self._due, self._late, self._gone = now + seconds, late, gone
-        self._look_by(now + min(seconds, _LOOK_SECONDS))
+        due = self._due = now + seconds
+        self._late, self._gone = late, gone
+        watch = self._watch
+        watch.running.add(self)
+        if due < watch.next_look:
+            watch.look_by(min(due, now + _LOOK_SECONDS))
 
     def __exit__(
         self,
@@ -65,8 +90,7 @@ class Supervisor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._watch.running.discard(self)
         if self._watcher is not None:
             self._watcher.cancel()
         if kind is asyncio.CancelledError and self._reason is not None:
@@ -74,22 +98,14 @@ class Supervisor:
                 self._task.uncancel()
             raise self._reason from None
 
-    def _look_by(self, at: float) -> None:
-        if self._timer is not None:
-            if self._look_at <= at:
-                return
-            self._timer.cancel()
-        self._look_at = at
-        self._timer = self._loop.call_at(at, self._look)
-
-    def _look(self) -> None:
-        self._timer = None
-        if self._loop.time() >= self._due:
+    def look(self, now: float) -> float:
+        """Cancels the task if its time is over; returns when its time is over."""
+        if now >= self._due:
             self._cancel(self._late())
-            return
+            return _NEVER
         if self._gone is not None and self._watcher is None:
             self._watcher = self._loop.create_task(self._wait_gone(self._gone))
-        self._look_by(self._due)
+        return self._due
 
     async def _wait_gone(self, gone: Callable[[], Awaitable[None]]) -> None:
         await gone()

@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 from server.engines.base import Engine, LeasedServable, ModelSpec, VersionState, VersionStatus
 from server.engines.routes import Routes, RoutesError, RoutesFile, replaced, with_model
@@ -85,9 +86,9 @@ class RoutedEngine:
         """See `Engine.status`."""
         return await self.inner.status(self._labelled(spec))
 
-    async def lease(self, spec: ModelSpec) -> LeasedServable:
+    def lease(self, spec: ModelSpec) -> Coroutine[Any, Any, LeasedServable]:
         """See `Engine.lease`."""
-        return await self.inner.lease(self._resolved(spec))
+        return self.inner.lease(self._resolved(spec))
 
     async def set_label(self, model: str, label: str, version: int | None) -> None:
         """Points a label to a version, or removes it.

@@ -46,20 +46,12 @@ class Accounts:
         status = request.status or 499
         # A client may send any name, and a metric keeps every label forever: use only known names.
         known = not request.model or request.model in self._known_models()
-        model = request.model if known else "unknown"
-        self._metrics.observe(model, request.verb, status, seconds)
-        if request.model:
-            self._metrics.observe_call(
-                request.verb,
-                request.stages,
-                request.rows,
-                request.received_bytes,
-                request.sent_bytes,
+        model = request.model if known else None
+        self._metrics.observe(request, model, status, seconds)
+        if self.live is not None and request.model:
+            self.live.observe(
+                status, seconds, model or "unknown", request.lookups, request.sample or {}
             )
-            if request.lookups and known:
-                self._metrics.observe_lookups(model, request.lookups)
-            if self.live is not None:
-                self.live.observe(status, seconds, model, request.lookups, request.sample or {})
         if status >= 400 or (self._log_sample and random.random() < self._log_sample):
             _log(request, status, seconds)
 

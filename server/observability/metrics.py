@@ -14,6 +14,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from server.observability.counter import LoopCounter
 from server.observability.histogram import LoopHistogram
+from server.request import Request
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -121,41 +122,33 @@ class Metrics:
         )
         self.retries = Counter("gateway_retries", "Calls sent again to a model server", registry=to)
 
-    def observe(self, model: str, verb: str, code: int, seconds: float) -> None:
+    def observe(self, request: Request, model: str | None, status: int, seconds: float) -> None:
         """Counts one request.
 
         Args:
-            model: The model's name. Pass only known names: the metric keeps each value forever.
-            verb: The request's verb.
-            code: The HTTP status.
+            request: The request.
+            model: The model's name; None if it is unknown, because the metric keeps each name
+                forever.
+            status: The HTTP status.
             seconds: The request's duration.
         """
-        self._requests.add((model, verb, str(code)))
-        self._seconds.observe((model, verb), seconds)
-
-    def observe_call(
-        self,
-        verb: str,
-        stages: Mapping[str, float],
-        rows: int | None,
-        request_bytes: int,
-        response_bytes: int,
-    ) -> None:
-        """Counts the rows, lookups and stages of a request to a model."""
-        for stage, seconds in stages.items():
-            self._stages.observe((stage,), seconds)
-        if "queue" in stages:
-            self._queued.observe((), stages["queue"])
-        if rows is not None:
-            self._rows.observe((verb,), rows)
-        self._bytes.add(_IN, request_bytes)
-        self._bytes.add(_OUT, response_bytes)
-
-    def observe_lookups(self, model: str, lookups: Mapping[str, tuple[int, int]]) -> None:
-        """Counts ids looked up in known tables, and the unknown ids among them."""
-        for table, (ids, unknown) in lookups.items():
-            self._ids.add((model, table), ids)
-            self._unknown_ids.add((model, table), unknown)
+        verb, name = request.verb, "unknown" if model is None else model
+        self._requests.add((name, verb, str(status)))
+        self._seconds.observe((name, verb), seconds)
+        if not request.model:
+            return
+        for stage, spent in request.stages.items():
+            self._stages.observe((stage,), spent)
+            if stage == "queue":
+                self._queued.observe((), spent)
+        if request.rows is not None:
+            self._rows.observe((verb,), request.rows)
+        self._bytes.add(_IN, request.received_bytes)
+        self._bytes.add(_OUT, request.sent_bytes)
+        if model is not None:
+            for table, (ids, unknown) in request.lookups.items():
+                self._ids.add((model, table), ids)
+                self._unknown_ids.add((model, table), unknown)
 
     def set_models(self, versions: Mapping[str, tuple[int, float]]) -> None:
         """Sets the newest version and its age in seconds for each model that serves."""

@@ -8,7 +8,7 @@ table of string keys they are strings, or `{"b64": …}` for other bytes.
 import dataclasses
 import itertools
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -80,8 +80,7 @@ class LookupRequest:
     format: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Ids:
+class Ids(NamedTuple):
     """Decoded ids.
 
     Attributes:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import enum
-import functools
 from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
@@ -20,10 +19,7 @@ class Media(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Layout:
-    """The request's format, the answer's format, and the query's parameters.
-
-    All requests of one layout share one object; see `layout_of`.
-    """
+    """The request's format, the answer's format, and the query's parameters."""
 
     request: Media = Media.JSON
     answer: Media = Media.JSON
@@ -41,22 +37,19 @@ PLAIN = Layout()
 PARAMETERS = frozenset({"int64", "table", "combiner", "missing"})
 
 
-@functools.lru_cache(maxsize=256)
-def layout_of(content_type: bytes | None, accept: bytes | None, query: bytes) -> Layout:
+def layout_of(content_type: bytes, accept: bytes, query: bytes) -> Layout:
     """Returns the layout that headers and query choose.
 
     Every content type except bytes means JSON: TensorFlow Serving ignores the content type, and
     `curl -d` sends the type of a form. Unless `accept` names bytes, the answer is JSON.
 
     Example:
-        >>> layout_of(b"application/octet-stream", None, b"table=user").request
+        >>> layout_of(b"application/octet-stream", b"", b"table=user").request
         <Media.RAW: 'application/octet-stream'>
     """
     return Layout(
-        _media(content_type or b""),
-        Media.RAW
-        if any(_media(part) is Media.RAW for part in (accept or b"").split(b","))
-        else Media.JSON,
+        _media(content_type),
+        Media.RAW if any(_media(part) is Media.RAW for part in accept.split(b",")) else Media.JSON,
         dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {},
     )
 

@@ -6,7 +6,6 @@ router decodes first and cannot be used.
 """
 
 import dataclasses
-import functools
 import re
 from urllib.parse import unquote_to_bytes
 
@@ -24,7 +23,6 @@ _V2 = re.compile(rb"/v2/models/([^/:]+)" + _CHOICE + rb"(?:/(ready|infer|config)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 _VERBS = frozenset({"classify", "regress", "predict", "lookup"})
-_REMEMBERED_BYTES = 128
 _MAX_VERSION = 2**63 - 1
 
 
@@ -50,7 +48,7 @@ class Route:
 
 
 def parse_path(method: str, path: bytes) -> Route:
-    """Parses an undecoded request path. Caches short paths, because they repeat.
+    """Parses an undecoded request path.
 
     Args:
         method: The HTTP method, upper case.
@@ -60,12 +58,6 @@ def parse_path(method: str, path: bytes) -> Route:
         ServingError: INVALID_ARGUMENT, with TensorFlow Serving's message, for an unknown path, a
             version beyond int64, or a name that is not printable UTF-8.
     """
-    if len(path) <= _REMEMBERED_BYTES:
-        return _parse_remembered(method, path)
-    return _parse(method, path)
-
-
-def _parse(method: str, path: bytes) -> Route:
     if method == "POST" and (match := _POST.fullmatch(path)):
         verb = match[4].decode()
         if verb not in _VERBS:
@@ -82,9 +74,6 @@ def _parse(method: str, path: bytes) -> Route:
         if match := _OPENAPI.fullmatch(path):
             return _route(method, path, "openapi", match)
     raise malformed(method, path)
-
-
-_parse_remembered = functools.lru_cache(maxsize=512)(_parse)
 
 
 def parse_v2_path(method: str, path: bytes) -> Route:

@@ -72,4 +72,4 @@ def octets(array: Array) -> Array:
         return np.frombuffer(joined, np.uint8)
     if sys.byteorder == "big":
         array = array.byteswap()
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return array.ravel().view(np.uint8)

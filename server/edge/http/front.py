@@ -4,7 +4,6 @@ Everything happens in one class instead of middleware, because each layer costs 
 """
 
 import asyncio
-import itertools
 import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -203,8 +202,12 @@ def _check_head(scope: Scope, request: Request, bounds: HttpBounds) -> bytes:
             413 for a body that is declared too large, 415 for an unknown compression.
     """
     listed, headers = scope["headers"], request.headers
-    head = [request.path, request.query, *itertools.chain.from_iterable(listed)]
-    if sum(map(len, head)) > bounds.head_bytes:
+    size = len(request.path) + len(request.query)
+    if len(listed) == len(headers):
+        size += sum(map(len, headers)) + sum(map(len, headers.values()))
+    else:
+        size += sum(len(name) + len(value) for name, value in listed)
+    if size > bounds.head_bytes:
         raise RefusedError(431, f"Request head exceeds {bounds.head_bytes} bytes")
     # HTTP/1.0 has no Host header.
     if len(listed) != len(headers) or b"host" not in headers:

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+from collections.abc import Iterator
 
 import orjson
 from starlette.types import Receive, Send
@@ -55,9 +56,8 @@ async def send_answer(
         }
     )
     for part in parts:
-        view = memoryview(part) if isinstance(part, bytes) else part.data
-        for start in range(0, len(view), _PIECE_BYTES):
-            piece = view[start : start + _PIECE_BYTES]
+        view = part if isinstance(part, bytes) else part.data
+        for piece in (view,) if 0 < len(view) <= _PIECE_BYTES else _pieces(view):
             left -= len(piece)
             more = left > 0 or linger is not None
             await send({"type": "http.response.body", "body": piece, "more_body": more})
@@ -66,6 +66,12 @@ async def send_answer(
     if linger is not None or not size:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
     return size
+
+
+def _pieces(content: bytes | memoryview) -> Iterator[memoryview]:
+    view = memoryview(content)
+    for start in range(0, len(view), _PIECE_BYTES):
+        yield view[start : start + _PIECE_BYTES]
 
 
 async def _discard(receive: Receive) -> None:

@@ -1,6 +1,8 @@
 """Everything under /v1/: TensorFlow Serving's REST API, and lookups."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import functools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from server.dataplane import examples, lookup, models, predict
 from server.dataplane.answer import Answer, Headers
@@ -14,12 +16,15 @@ from server.request import Request
 from server.wire.media import PARAMETERS, Layout, layout_of
 from server.wire.paths import Route, malformed, parse_path
 
-_RUNS: Mapping[str, Callable[[DataPlane, ModelSpec, bytes, Layout], Awaitable[Answer]]] = {
+_Run = Callable[[DataPlane, ModelSpec, bytes, Layout], Awaitable[Answer]]
+_RUNS: Mapping[str, _Run] = {
     "predict": predict.predict,
     "lookup": lookup.lookup,
     "classify": examples.classify,
     "regress": examples.regress,
 }
+# Longer heads are parsed each time: the cache would keep them.
+_REMEMBERED_BYTES = 256
 _ALLOWED_HEADERS = "authorization, content-type, x-api-key, x-request-id, x-request-timeout-ms"
 
 
@@ -39,18 +44,17 @@ class V1:
         if request.method == "OPTIONS":
             return self._options(request)
         headers = request.headers
-        layout = layout_of(headers.get(b"content-type"), headers.get(b"accept"), request.query)
-        route = parse_path(request.method, _whole_path(request, layout))
+        path, query = request.path, request.query
+        kind, accept = headers.get(b"content-type", b""), headers.get(b"accept", b"")
+        is_short = len(path) + len(query) + len(kind) + len(accept) <= _REMEMBERED_BYTES
+        parse = _parse if is_short else _parse.__wrapped__
+        route, spec, layout, scopes, run = parse(request.method, path, query, kind, accept)
         request.verb, request.model = route.verb, route.model
-        spec = ModelSpec(route.model, route.version, route.label)
-        plane, run = self._plane, _RUNS.get(route.verb)
         answer: Answer
-        if run is not None:
-            scopes = ("lookup",) if route.verb == "lookup" else RUN_SCOPES
-            answer = await ask(scopes, lambda body: run(plane, spec, body, layout))
-        else:
-            scopes = ("lookup",) if route.verb == "tables" else ("predict",)
+        if run is None:
             answer = await ask(scopes, lambda _: self._describe(route, spec))
+        else:
+            answer = await ask(scopes, lambda body: run(self._plane, spec, body, layout))
         return answer
 
     async def _describe(self, route: Route, spec: ModelSpec) -> Answer:
@@ -87,14 +91,38 @@ class V1:
         raise ServingError(refusal.code, refusal.message.replace("GET", "OPTIONS", 1))
 
 
-def _whole_path(request: Request, layout: Layout) -> bytes:
-    """Returns the path, and the query with it unless its parameters are known.
+class _Head(NamedTuple):
+    """The parsed head of a request.
 
-    TensorFlow Serving has no query parameters: the query is part of the path there.
+    Attributes:
+        route: The parsed path.
+        spec: The model.
+        layout: The formats of request and answer.
+        scopes: The client's key needs one of these.
+        run: Answers requests with a body; None for descriptions.
     """
-    if not request.query:
-        return request.path
+
+    route: Route
+    spec: ModelSpec
+    layout: Layout
+    scopes: Sequence[str]
+    run: _Run | None
+
+
+@functools.lru_cache(maxsize=512)
+def _parse(method: str, path: bytes, query: bytes, content_type: bytes, accept: bytes) -> _Head:
+    """Parses the head of a request; raises as `parse_path`.
+
+    TensorFlow Serving has no query parameters. The query is part of the path there, and here too
+    unless all its parameters are known.
+    """
+    layout = layout_of(content_type, accept, query)
     names = layout.query.keys()
-    if request.method == "POST" and names and names <= PARAMETERS:
-        return request.path
-    return request.path + b"?" + request.query
+    if query and not (method == "POST" and names and names <= PARAMETERS):
+        path += b"?" + query
+    route = parse_path(method, path)
+    run = _RUNS.get(route.verb)
+    scopes = RUN_SCOPES if run else ("predict",)
+    if route.verb in ("lookup", "tables"):
+        scopes = ("lookup",)
+    return _Head(route, ModelSpec(route.model, route.version, route.label), layout, scopes, run)

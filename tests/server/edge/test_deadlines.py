@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from server.app import create_app
+from server.dataplane.plane import timeout_seconds
 from server.request import current_request
 from server.settings import load_settings
-from server.wire.timeouts import timeout_seconds
 from tests.server.support.asgi import ask, send
 from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine
 from tests.server.support.virtual_time import run_in_virtual_time
@@ -61,7 +61,7 @@ def test_the_gateway_has_a_deadline_of_its_own():
 
 
 def test_a_client_cannot_ask_for_more_than_the_gateway_gives():
-    assert timeout_seconds(b"999999999", None, 60) == 60
+    assert timeout_seconds({b"x-request-timeout-ms": b"999999999"}, 60) == 60
     engine = SlowEngine(0)
     ask(make_app(engine, request_seconds="7"), "POST", PATH, BODY)
     assert 0 < engine.calls[0].remaining() <= 7

@@ -24,6 +24,7 @@ else:
     followed = contextlib.nullcontext()
 
 with followed:
+    from server.dataplane.plane import timeout_seconds
     from server.errors import ServingError
     from server.protos.inference import message_type, read_infer
     from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
@@ -35,7 +36,6 @@ with followed:
     from server.wire.paths import parse_path, parse_v2_path
     from server.wire.predict import decode_predict
     from server.wire.raw_lookup import decode_raw_ids
-    from server.wire.timeouts import timeout_seconds
 
 LIMITS = Limits(max_rank=8, max_elements=10_000, max_ids=1_000, max_bytes=1 << 20)
 INT64, STRING = dtype_of_name("int64"), dtype_of_name("string")
@@ -56,8 +56,8 @@ def _lookup(data: bytes) -> None:
 def _head(data: bytes) -> None:
     first, _, rest = data.partition(b"\n")
     layout_of(first, rest, data)
-    timeout_seconds(first, None, 1.0)
-    timeout_seconds(None, first, 1.0)
+    timeout_seconds({b"x-request-timeout-ms": first}, 1.0)
+    timeout_seconds({b"grpc-timeout": first}, 1.0)
 
 
 def _path(data: bytes) -> None:
