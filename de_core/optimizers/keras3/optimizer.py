@@ -15,7 +15,7 @@ from de_core.base.plain_python import plain_python
 from de_core.base.private_names import SWAPPER_OF_AVERAGES
 from de_core.optimizers import clipping, plan, replicas
 from de_core.optimizers.accumulation import Accumulation, Trained
-from de_core.optimizers.keras3 import rules
+from de_core.optimizers.keras3 import rules, saved_state
 from de_core.optimizers.keras3.copies import KerasCopies
 from de_core.optimizers.keras3.rowwise_adagrad import RowwiseAdagrad
 from de_core.optimizers.row_updates import RowUpdates
@@ -282,7 +282,13 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
     @property
     def variables(self) -> list[Any]:
         """The state that is saved with a model: this optimizer's and the wrapped optimizer's."""
-        return [*_distinct(self._variables), *self.inner_optimizer.variables]
+        return saved_state.as_in_the_file(self.saved_variables, self._slots_id)
+
+    @property
+    def saved_variables(self) -> list[Any]:
+        """The variables, in the order in which Keras files number them."""
+        own = {id(each): each for each in self._variables}  # Keras lists some twice
+        return [*own.values(), *self.inner_optimizer.variables]
 
     @property
     def iterations(self) -> Any:
@@ -336,16 +342,11 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
     def numbered_values(self, store: Any, variables: list[Any]) -> dict[str, Any]:
         """Returns the values of variables in a Keras file, by the variables' numbers.
 
-        Older files hold `slots_id` twice. The second value is left out.
-
         Args:
             store: The file, or a dict.
             variables: The variables of this optimizer, or of a LossScaleOptimizer around it.
         """
-        values = [store[name] for name in sorted(filter(str.isdigit, store.keys()), key=int)]
-        if len(values) == len(variables) + 1:
-            values.pop([id(each) for each in variables].index(id(self._slots_id)))
-        return {str(number): value for number, value in enumerate(values)}
+        return saved_state.numbered_values(store, variables, self._slots_id)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the configuration from which `from_config` makes an equal optimizer."""
@@ -383,10 +384,6 @@ def _check_not_scaled_by_keras() -> None:
             "Received: a keras.optimizers.LossScaleOptimizer. "
             "Use de.LossScaleOptimizer(optimizer)."
         )
-
-
-def _distinct(variables: Iterable[Any]) -> list[Any]:
-    return list({id(each): each for each in variables}.values())
 
 
 def _slots_id_variable() -> keras.Variable:
