@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from de_core.distributed.company import companies
+from de_core.optimizers.rule_settings import Settings
 from de_core.tables.sharded import ShardedTable
 
 
@@ -16,14 +17,14 @@ class Plan(NamedTuple):
 
     Attributes:
         rule: The engine's name of the update rule.
-        hyper: Returns the hyperparameters in the order of the engine's `optimizer_rules.h`. Takes
-            the dtype in which the engine computes rows, float32 or float64.
+        settings: Returns the rule's settings. Takes the dtype in which the engine computes rows,
+            float32 or float64.
         decay: Decoupled weight decay, or None.
         average_momentum: The momentum of the rows' moving average, or None for no average.
     """
 
     rule: str
-    hyper: Callable[[tf.DType], Sequence[Any]]
+    settings: Callable[[tf.DType], Settings]
     decay: Any = None
     average_momentum: Any = None
 
@@ -84,7 +85,7 @@ def _apply_in_company(
 
 def _vector(plan: Plan, dtype: tf.DType, decayed: bool) -> tf.Tensor:
     """Returns the hyperparameters in the engine's form, float64 [k]."""
-    values = list(plan.hyper(dtype))
+    values = list(plan.settings(dtype))
     if decayed:
         values.append(plan.decay)
     if plan.average_momentum is not None:

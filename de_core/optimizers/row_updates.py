@@ -72,8 +72,7 @@ class RowUpdates:
         """Updates tables and returns the operations, if there are any.
 
         Args:
-            plan: Gives the weight decay, the average's momentum and, as its first hyperparameter,
-                the learning rate.
+            plan: Gives the weight decay, the average's momentum and the learning rate.
             trained: Pairs of a gradient and its table.
             owner: Scalar string, the name under which the tables keep the slots.
             is_decayed: Returns whether the weight decay applies to a table.
@@ -115,7 +114,7 @@ class RowUpdates:
         old = table.find(ids)[0]
         decay = None
         if plan.decay is not None:
-            decay = tf.cast(plan.decay, dtype) * tf.cast(plan.hyper(dtype)[0], dtype)
+            decay = tf.cast(plan.decay, dtype) * tf.cast(plan.settings(dtype).lr, dtype)
 
         def compute(before: tf.Tensor, values: tf.Tensor, *states: tf.Tensor) -> list[tf.Tensor]:
             gathered.rows.assign(before)

@@ -14,7 +14,9 @@ from de_core.optimizers import clipping, plan
 from de_core.optimizers.accumulation import Trained
 from de_core.optimizers.keras2 import rules
 from de_core.optimizers.keras2.copies import Keras2Copies, LegacyCopies
+from de_core.optimizers.keras3.rules import Moment, Rule
 from de_core.optimizers.row_updates import RowUpdates
+from de_core.optimizers.rule_settings import Settings, SgdSettings
 from de_core.optimizers.targets import Targets, to_differentiate
 from de_core.optimizers.wrapping import Decaying, Wrapping, is_eager_outside
 from de_core.tables.sharded import ShardedTable
@@ -36,7 +38,7 @@ class TablesAndOthers(Wrapping):
             gradients.
     """
 
-    rule_of: Callable[[Any], rules.Rule | None]
+    rule_of: Callable[[Any], Rule | None]
     copies_of: type[Keras2Copies]
 
     def __init__(
@@ -142,16 +144,17 @@ class TablesAndOthers(Wrapping):
         self._take_averages_after(done, overwrite)
         return done
 
-    def _settings_of_step(self, dtype: tf.DType) -> list[Any]:
+    def _settings_of_step(self, dtype: tf.DType) -> Settings:
         inner = self.inner_optimizer
+        rate = rules.learning_rate(inner)
         if self._rule is None:
-            return [rules.learning_rate(inner)]
+            return SgdSettings(rate)
         step = tf.convert_to_tensor(inner.iterations) + 1
         product = None
         if self._rule.name(inner) == "nadam":
             now = self._rule.u(inner, step, tf.float32)
             product = self.u_product.assign(self.u_product * now)
-        return list(self._rule.hyper(inner, step, product, dtype))
+        return self._rule.settings(inner, Moment(step, rate, product, dtype))
 
     def _is_decayed(self, table: ShardedTable) -> bool:
         del table

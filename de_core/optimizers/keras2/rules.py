@@ -6,34 +6,26 @@ some of which add epsilon outside the square root.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
+from tf_keras.optimizers import legacy
 
 from de_core.base.checks import received
+from de_core.optimizers import rule_settings
 from de_core.optimizers.keras3 import rules
+from de_core.optimizers.keras3.rules import Moment, Rule
 from de_core.optimizers.plan import power
-
-
-class Rule(NamedTuple):
-    """One native update rule.
-
-    Attributes:
-        name: Returns the engine's name of the rule for an optimizer.
-        hyper: Returns the hyperparameters. Takes the optimizer, the number of this step counted
-            from 1, Nadam's product of momenta or None, and the dtype in which rows are computed.
-        u: Returns Nadam's momentum at a step. Takes the optimizer, the step and the dtype.
-    """
-
-    name: Callable[[Any], str]
-    hyper: Callable[[Any, tf.Tensor, Any, tf.DType], list[Any]]
-    u: Callable[[Any, tf.Tensor, tf.DType], tf.Tensor]
+from de_core.optimizers.rule_settings import Settings
 
 
 def learning_rate(optimizer: Any) -> Any:
-    """Returns the learning rate of a new tf_keras optimizer's next step."""
+    """Returns the learning rate of a tf_keras optimizer's next step."""
+    if isinstance(optimizer, legacy.Optimizer):
+        # By its schedule or its `decay`, which means something else for Nadam.
+        is_nadam = isinstance(optimizer, legacy.Nadam)
+        return optimizer.learning_rate if is_nadam else optimizer._decayed_lr(tf.float32)
     rate = optimizer._learning_rate
     if isinstance(rate, tf_keras.optimizers.schedules.LearningRateSchedule):
         rate = rate(optimizer.iterations)  # `learning_rate` is stale until `apply_gradients`.
@@ -49,30 +41,62 @@ def rule_of(optimizer: Any) -> Rule | None:
     rule = rules.rule_of(optimizer, tf_keras.optimizers)
     if rule is None:
         _require_formula(optimizer, "update_step", tf_keras.optimizers.Optimizer)
-        return None
-
-    def hyper(optimizer: Any, step: tf.Tensor, product: Any, dtype: tf.DType) -> list[Any]:
-        rate = learning_rate(optimizer)
-        return [rate, *rule.settings(optimizer, rules.Moment(step, rate, product, dtype))]
-
-    return Rule(rule.name, hyper, rules.nadam_u)
+    return rule
 
 
-def _values(*names: str) -> Callable[..., list[Any]]:
-    """Returns a function that reads an optimizer's attributes, and calls the callable ones."""
-
-    def read(optimizer: Any, *_: Any) -> list[Any]:
-        values = []
-        for name in names:
-            value = getattr(optimizer, name)
-            values.append(value() if callable(value) else value)
-        return values
-
-    return read
+def _value(setting: Any) -> Any:
+    return setting() if callable(setting) else setting
 
 
-def _powers(optimizer: Any, step: tf.Tensor, dtype: tf.DType) -> list[tf.Tensor]:
-    return [power(beta, step, dtype) for beta in _values("beta_1", "beta_2")(optimizer)]
+def _sgd(optimizer: Any, moment: Moment) -> Settings:
+    if not optimizer._momentum:
+        return rule_settings.SgdSettings(moment.learning_rate)
+    return rule_settings.MomentumSettings(
+        moment.learning_rate, _value(optimizer.momentum), _value(optimizer.nesterov)
+    )
+
+
+def _adagrad(optimizer: Any, moment: Moment) -> Settings:
+    return rule_settings.AdagradSettings(
+        moment.learning_rate, _value(optimizer.epsilon), optimizer._initial_accumulator_value
+    )
+
+
+def _adadelta(optimizer: Any, moment: Moment) -> Settings:
+    return rule_settings.AdadeltaSettings(
+        moment.learning_rate, _value(optimizer.rho), _value(optimizer.epsilon)
+    )
+
+
+def _rmsprop(optimizer: Any, moment: Moment) -> Settings:
+    rho, epsilon = _value(optimizer.rho), _value(optimizer.epsilon)
+    centered = _value(optimizer.centered)
+    if not optimizer._momentum:
+        return rule_settings.RmspropV2Settings(moment.learning_rate, rho, epsilon, centered, 0.0)
+    momentum = _value(optimizer.momentum)
+    return rule_settings.RmspropSettings(
+        moment.learning_rate, rho, momentum, epsilon, centered, initial_rms=0.0
+    )
+
+
+def _adam(optimizer: Any, moment: Moment) -> Settings:
+    beta_1, beta_2 = _value(optimizer.beta_1), _value(optimizer.beta_2)
+    return rule_settings.AdamSettings(
+        moment.learning_rate,
+        beta_1,
+        beta_2,
+        _value(optimizer.epsilon),
+        beta1_power=moment.power(beta_1),
+        beta2_power=moment.power(beta_2),
+        amsgrad=bool(optimizer.amsgrad),
+    )
+
+
+def _adamax(optimizer: Any, moment: Moment) -> Settings:
+    beta_1, beta_2 = _value(optimizer.beta_1), _value(optimizer.beta_2)
+    return rule_settings.AdamaxSettings(
+        moment.learning_rate, beta_1, beta_2, _value(optimizer.epsilon), moment.power(beta_1)
+    )
 
 
 def _nadam_u(optimizer: Any, step: Any, dtype: tf.DType) -> tf.Tensor:
@@ -80,53 +104,44 @@ def _nadam_u(optimizer: Any, step: Any, dtype: tf.DType) -> tf.Tensor:
     return tf.cast(optimizer.beta_1, dtype) * (1.0 - 0.5 * faded)
 
 
-_BETAS = _values("beta_1", "beta_2", "epsilon")
-Settings = Callable[[Any, tf.Tensor, Any, tf.DType], list[Any]]
+def _nadam(optimizer: Any, moment: Moment) -> Settings:
+    beta_1, beta_2 = _value(optimizer.beta_1), _value(optimizer.beta_2)
+    return rule_settings.NadamSettings(
+        moment.learning_rate,
+        beta_1,
+        beta_2,
+        _value(optimizer.epsilon),
+        beta2_power=moment.power(beta_2),
+        u=_nadam_u(optimizer, moment.step, moment.dtype),
+        next_u=_nadam_u(optimizer, moment.step + 1, moment.dtype),
+        u_product=moment.u_product,
+    )
+
+
+def _ftrl(optimizer: Any, moment: Moment) -> Settings:
+    return rule_settings.FtrlSettings(
+        moment.learning_rate,
+        _value(optimizer.learning_rate_power),
+        l1=_value(optimizer.l1_regularization_strength),
+        l2=_value(optimizer.l2_regularization_strength),
+        l2_shrinkage=optimizer._l2_shrinkage_regularization_strength,
+        beta=_value(optimizer.beta),
+        initial_accumulator=optimizer._initial_accumulator_value,
+    )
+
+
 # A subclass that overrides one of these methods has another formula.
 _FORMULA = ("_resource_apply_dense", "_prepare", "_prepare_local")
-_LEGACY: dict[str, tuple[Callable[[Any], str], Settings]] = {
-    "SGD": (
-        lambda optimizer: "momentum" if optimizer._momentum else "sgd",
-        lambda o, *_: _values("momentum", "nesterov")(o) if o._momentum else [],
-    ),
-    "Adagrad": (lambda _: "adagrad_v2", _values("epsilon", "_initial_accumulator_value")),
-    "Adadelta": (lambda _: "adadelta", _values("rho", "epsilon")),
-    "RMSprop": (
-        lambda optimizer: "rmsprop" if optimizer._momentum else "rmsprop_v2",
-        lambda o, *_: [
-            *_values("rho", *(["momentum"] if o._momentum else []), "epsilon", "centered")(o),
-            0.0,
-        ],
-    ),
-    "Adam": (
-        lambda _: "adam",
-        lambda o, step, _, dtype: [*_BETAS(o), *_powers(o, step, dtype), bool(o.amsgrad)],
-    ),
-    "Adamax": (
-        lambda _: "adamax",
-        lambda o, step, _, dtype: [*_BETAS(o), _powers(o, step, dtype)[0]],
-    ),
-    "Nadam": (
-        lambda _: "nadam",
-        lambda o, step, product, dtype: [
-            *_BETAS(o),
-            _powers(o, step, dtype)[1],
-            _nadam_u(o, step, dtype),
-            _nadam_u(o, step + 1, dtype),
-            product,
-        ],
-    ),
-    "Ftrl": (
-        lambda _: "ftrl",
-        _values(
-            "learning_rate_power",
-            "l1_regularization_strength",
-            "l2_regularization_strength",
-            "_l2_shrinkage_regularization_strength",
-            "beta",
-            "_initial_accumulator_value",
-        ),
-    ),
+#: By the name of the class in `tf_keras.optimizers.legacy`.
+_LEGACY = {
+    "SGD": Rule(lambda optimizer: "momentum" if optimizer._momentum else "sgd", _sgd),
+    "Adagrad": Rule(lambda _: "adagrad_v2", _adagrad),
+    "Adadelta": Rule(lambda _: "adadelta", _adadelta),
+    "RMSprop": Rule(lambda opt: "rmsprop" if opt._momentum else "rmsprop_v2", _rmsprop),
+    "Adam": Rule(lambda _: "adam", _adam),
+    "Adamax": Rule(lambda _: "adamax", _adamax),
+    "Nadam": Rule(lambda _: "nadam", _nadam, _nadam_u),
+    "Ftrl": Rule(lambda _: "ftrl", _ftrl),
 }
 
 
@@ -143,24 +158,11 @@ def legacy_rule_of(optimizer: Any) -> Rule | None:
             + received(gradient_transformers=optimizer.gradient_transformers)
             + " Transform the gradients before you call `apply_gradients`."
         )
-    for name, (rule, settings) in _LEGACY.items():
-        known = getattr(tf_keras.optimizers.legacy, name)
+    for name, rule in _LEGACY.items():
+        known = getattr(legacy, name)
         if all(getattr(type(optimizer), part) is getattr(known, part) for part in _FORMULA):
-
-            def hyper(
-                optimizer: Any,
-                step: tf.Tensor,
-                product: Any,
-                dtype: tf.DType,
-                settings: Settings = settings,
-            ) -> list[Any]:
-                # `_decayed_lr` applies the schedule or `decay`. Nadam's `decay` is no such decay.
-                fixed = isinstance(optimizer, tf_keras.optimizers.legacy.Nadam)
-                rate = optimizer.learning_rate if fixed else optimizer._decayed_lr(tf.float32)
-                return [rate, *settings(optimizer, step, product, dtype)]
-
-            return Rule(rule, hyper, _nadam_u)
-    _require_formula(optimizer, _FORMULA[0], tf_keras.optimizers.legacy.Optimizer)
+            return rule
+    _require_formula(optimizer, _FORMULA[0], legacy.Optimizer)
     return None
 
 

@@ -19,6 +19,7 @@ from de_core.optimizers.keras3 import rules, saved_state
 from de_core.optimizers.keras3.copies import KerasCopies
 from de_core.optimizers.keras3.rowwise_adagrad import RowwiseAdagrad
 from de_core.optimizers.row_updates import RowUpdates
+from de_core.optimizers.rule_settings import Settings, SgdSettings
 from de_core.optimizers.targets import Targets, anchor_of
 from de_core.optimizers.wrapping import Decaying, Wrapping, is_eager_outside
 from de_core.tables.sharded import ShardedTable
@@ -217,22 +218,22 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         if inner.use_ema:
             momentum = tf.cast(tf.not_equal(inner.iterations, 0), tf.float64) * inner.ema_momentum
         rule = "" if self._rule is None else self._rule.name(inner)
-        step = plan.Plan(rule, self._hyper, inner.weight_decay, momentum)
+        step = plan.Plan(rule, self._settings_of_step, inner.weight_decay, momentum)
         apply = plan.apply if self._generic is None else self._generic.apply
         done = apply(step, trained, self.slots_owner, self._is_decayed)
         return [each for each in done if each is not None]
 
-    def _hyper(self, dtype: tf.DType) -> list[Any]:
+    def _settings_of_step(self, dtype: tf.DType) -> Settings:
         inner = self._wrapped()
         if self._rule is None:
-            return [inner.learning_rate]
+            return SgdSettings(inner.learning_rate)
         step = tf.convert_to_tensor(inner.iterations) + 1
         product = None
         if self._rule.name(inner) == "nadam":
-            now = rules.nadam_u(inner, step, tf.float32)
+            now = self._rule.u(inner, step, tf.float32)
             product = self._u_product.value.assign(self._u_product.value * now)
         moment = rules.Moment(step, inner.learning_rate, product, dtype)
-        return [inner.learning_rate, *self._rule.settings(inner, moment)]
+        return self._rule.settings(inner, moment)
 
     def _apply_to_others(self, inner: Any, dense: list[tuple[Any, Any]]) -> None:
         """Lets the wrapped optimizer update ordinary variables and count the step."""

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from de_core.optimizers import rule_settings
 from de_core.optimizers.plan import power
+from de_core.optimizers.rule_settings import Settings
 
 
 class Moment(NamedTuple):
@@ -29,39 +31,12 @@ class Moment(NamedTuple):
     u_product: Any
     dtype: tf.DType
 
+    def power(self, beta: Any) -> tf.Tensor:
+        """Returns beta to the power of the step, computed in the rows' dtype as Keras does.
 
-class Rule(NamedTuple):
-    """One native update rule.
-
-    Attributes:
-        name: Returns the engine's name of the rule for an optimizer.
-        settings: Returns the hyperparameters after the learning rate.
-    """
-
-    name: Callable[[Any], str]
-    settings: Callable[[Any, Moment], list[Any]]
-
-
-def _sgd(optimizer: Any, _: Moment) -> list[Any]:
-    return [optimizer.momentum, bool(optimizer.nesterov)] if optimizer.momentum else []
-
-
-def _adam(optimizer: Any, moment: Moment) -> list[Any]:
-    return [*_betas(optimizer), *_powers(optimizer, moment), bool(optimizer.amsgrad)]
-
-
-def _betas(optimizer: Any) -> list[Any]:
-    return [optimizer.beta_1, optimizer.beta_2, optimizer.epsilon]
-
-
-def _powers(optimizer: Any, moment: Moment) -> list[tf.Tensor]:
-    # Keras computes powers in the variable's dtype. In float32, 1 - 0.999^t is visibly rounded.
-    return [power(beta, moment.step, moment.dtype) for beta in (optimizer.beta_1, optimizer.beta_2)]
-
-
-def _rmsprop(optimizer: Any, _: Moment) -> list[Any]:
-    centered = bool(optimizer.centered)
-    return [optimizer.rho, optimizer.momentum, optimizer.epsilon, centered, 0.0]
+        In float32, 1 - 0.999^t differs from the real number.
+        """
+        return power(beta, self.step, self.dtype)
 
 
 def nadam_u(optimizer: Any, step: Any, dtype: tf.DType) -> tf.Tensor:
@@ -69,50 +44,124 @@ def nadam_u(optimizer: Any, step: Any, dtype: tf.DType) -> tf.Tensor:
     return tf.cast(optimizer.beta_1, dtype) * (1.0 - 0.5 * power(0.96, step, dtype))
 
 
-def _nadam(optimizer: Any, moment: Moment) -> list[Any]:
-    return [
-        *_betas(optimizer),
-        _powers(optimizer, moment)[1],
-        nadam_u(optimizer, moment.step, moment.dtype),
-        nadam_u(optimizer, moment.step + 1, moment.dtype),
-        moment.u_product,
-    ]
+class Rule(NamedTuple):
+    """One native update rule.
+
+    Attributes:
+        name: Returns the engine's name of the rule for an optimizer.
+        settings: Returns the rule's settings for an optimizer and a moment.
+        u: Returns Nadam's momentum at a step. Takes the optimizer, the step and the dtype.
+    """
+
+    name: Callable[[Any], str]
+    settings: Callable[[Any, Moment], Settings]
+    u: Callable[[Any, Any, tf.DType], tf.Tensor] = nadam_u
 
 
-def _ftrl(optimizer: Any, _: Moment) -> list[Any]:
-    return [
+def _sgd(optimizer: Any, moment: Moment) -> Settings:
+    if not optimizer.momentum:
+        return rule_settings.SgdSettings(moment.learning_rate)
+    return rule_settings.MomentumSettings(
+        moment.learning_rate, optimizer.momentum, bool(optimizer.nesterov)
+    )
+
+
+def _adagrad(optimizer: Any, moment: Moment) -> Settings:
+    return rule_settings.AdagradSettings(
+        moment.learning_rate, optimizer.epsilon, optimizer.initial_accumulator_value
+    )
+
+
+def _adadelta(optimizer: Any, moment: Moment) -> Settings:
+    return rule_settings.AdadeltaSettings(moment.learning_rate, optimizer.rho, optimizer.epsilon)
+
+
+def _rmsprop(optimizer: Any, moment: Moment) -> Settings:
+    return rule_settings.RmspropSettings(
+        moment.learning_rate,
+        optimizer.rho,
+        optimizer.momentum,
+        optimizer.epsilon,
+        centered=bool(optimizer.centered),
+        initial_rms=0.0,
+    )
+
+
+def _adam(optimizer: Any, moment: Moment) -> Settings:
+    return rule_settings.AdamSettings(
+        moment.learning_rate,
+        optimizer.beta_1,
+        optimizer.beta_2,
+        optimizer.epsilon,
+        beta1_power=moment.power(optimizer.beta_1),
+        beta2_power=moment.power(optimizer.beta_2),
+        amsgrad=bool(optimizer.amsgrad),
+    )
+
+
+def _adamax(optimizer: Any, moment: Moment) -> Settings:
+    return rule_settings.AdamaxSettings(
+        moment.learning_rate,
+        optimizer.beta_1,
+        optimizer.beta_2,
+        optimizer.epsilon,
+        beta1_power=moment.power(optimizer.beta_1),
+    )
+
+
+def _nadam(optimizer: Any, moment: Moment) -> Settings:
+    return rule_settings.NadamSettings(
+        moment.learning_rate,
+        optimizer.beta_1,
+        optimizer.beta_2,
+        optimizer.epsilon,
+        beta2_power=moment.power(optimizer.beta_2),
+        u=nadam_u(optimizer, moment.step, moment.dtype),
+        next_u=nadam_u(optimizer, moment.step + 1, moment.dtype),
+        u_product=moment.u_product,
+    )
+
+
+def _lamb(optimizer: Any, moment: Moment) -> Settings:
+    return rule_settings.LambSettings(
+        moment.learning_rate,
+        optimizer.beta_1,
+        optimizer.beta_2,
+        optimizer.epsilon,
+        beta1_power=moment.power(optimizer.beta_1),
+        beta2_power=moment.power(optimizer.beta_2),
+    )
+
+
+def _ftrl(optimizer: Any, moment: Moment) -> Settings:
+    return rule_settings.FtrlSettings(
+        moment.learning_rate,
         optimizer.learning_rate_power,
-        optimizer.l1_regularization_strength,
-        optimizer.l2_regularization_strength,
-        optimizer.l2_shrinkage_regularization_strength,
-        optimizer.beta,
-        optimizer.initial_accumulator_value,
-    ]
+        l1=optimizer.l1_regularization_strength,
+        l2=optimizer.l2_regularization_strength,
+        l2_shrinkage=optimizer.l2_shrinkage_regularization_strength,
+        beta=optimizer.beta,
+        initial_accumulator=optimizer.initial_accumulator_value,
+    )
 
 
-def _adagrad(optimizer: Any, _: Moment) -> list[Any]:
-    return [optimizer.epsilon, optimizer.initial_accumulator_value]
+def _lion(optimizer: Any, moment: Moment) -> Settings:
+    return rule_settings.LionSettings(moment.learning_rate, optimizer.beta_1, optimizer.beta_2)
 
 
 #: The rules by the name of the class in `keras.optimizers` and `tf_keras.optimizers`.
 RULES = {
     "SGD": Rule(lambda optimizer: "momentum" if optimizer.momentum else "sgd", _sgd),
     "Adagrad": Rule(lambda _: "adagrad", _adagrad),
-    "Adadelta": Rule(lambda _: "adadelta", lambda optimizer, _: [optimizer.rho, optimizer.epsilon]),
+    "Adadelta": Rule(lambda _: "adadelta", _adadelta),
     "RMSprop": Rule(lambda _: "rmsprop", _rmsprop),
     "Adam": Rule(lambda _: "adam", _adam),
     "AdamW": Rule(lambda _: "adam", _adam),
-    "Adamax": Rule(
-        lambda _: "adamax",
-        lambda optimizer, moment: [*_betas(optimizer), _powers(optimizer, moment)[0]],
-    ),
+    "Adamax": Rule(lambda _: "adamax", _adamax),
     "Nadam": Rule(lambda _: "nadam", _nadam),
     "Ftrl": Rule(lambda _: "ftrl", _ftrl),
-    "Lion": Rule(lambda _: "lion", lambda optimizer, _: [optimizer.beta_1, optimizer.beta_2]),
-    "Lamb": Rule(
-        lambda _: "lamb",
-        lambda optimizer, moment: [*_betas(optimizer), *_powers(optimizer, moment)],
-    ),
+    "Lion": Rule(lambda _: "lion", _lion),
+    "Lamb": Rule(lambda _: "lamb", _lamb),
     "RowwiseAdagrad": Rule(lambda _: "rowwise_adagrad", _adagrad),
 }
 

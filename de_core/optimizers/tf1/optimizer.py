@@ -11,6 +11,7 @@ from de_core.base.checks import received
 from de_core.base.plain_python import plain_python
 from de_core.optimizers import plan
 from de_core.optimizers.row_updates import RowUpdates
+from de_core.optimizers.rule_settings import SgdSettings
 from de_core.optimizers.targets import Targets, to_differentiate
 from de_core.optimizers.tf1 import rules
 from de_core.optimizers.tf1.copies import Tf1Copies
@@ -19,6 +20,8 @@ from de_core.tables.sharded import ShardedTable
 # The graph collection with the names under which the graph's optimizers keep their slots.
 _OWNERS = "dynamic_embedding_slot_owners"
 _eager_owners: list[str] = []
+# Its settings are never read: these optimizers have no weight decay.
+_NO_RULE = plan.Plan("", lambda _: SgdSettings(lr=0.0))
 
 
 class Tf1Optimizer(tf.compat.v1.train.Optimizer):
@@ -117,7 +120,7 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
         owner = tf.constant(self._owner)
         if self._rule is None:
             assert self._generic is not None
-            done = self._generic.apply(plan.Plan("", lambda _: []), targets.trained, owner)
+            done = self._generic.apply(_NO_RULE, targets.trained, owner)
         else:
             rule, inner = self._rule, self.inner_optimizer
             step = self._next_step() if rule.counts else tf.constant(0, tf.int64)

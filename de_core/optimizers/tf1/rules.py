@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from de_core.base.checks import received
+from de_core.optimizers import rule_settings
 from de_core.optimizers.plan import power
+from de_core.optimizers.rule_settings import Settings
 
 
 class Rule(NamedTuple):
@@ -20,14 +22,14 @@ class Rule(NamedTuple):
 
     Attributes:
         name: Returns the engine's name of the rule for an optimizer.
-        settings: Returns the hyperparameters. Takes the optimizer, the number of this step counted
+        settings: Returns the rule's settings. Takes the optimizer, the number of this step counted
             from 1, and the dtype in which rows are computed.
         slots: Returns the names of the slots for an optimizer.
-        counts: True if the hyperparameters depend on the number of the step.
+        counts: True if the settings depend on the number of the step.
     """
 
     name: Callable[[Any], str]
-    settings: Callable[[Any, tf.Tensor, tf.DType], list[Any]]
+    settings: Callable[[Any, tf.Tensor, tf.DType], Settings]
     slots: Callable[[Any], list[str]]
     counts: bool = False
 
@@ -36,33 +38,81 @@ def _value(setting: Any) -> Any:
     return setting() if callable(setting) and not tf.is_tensor(setting) else setting
 
 
-def _settings(*names: str) -> Callable[[Any, tf.Tensor, tf.DType], list[Any]]:
-    def read(optimizer: Any, step: tf.Tensor, dtype: tf.DType) -> list[Any]:
-        del step, dtype
-        return [_value(getattr(optimizer, f"_{name}")) for name in names]
-
-    return read
+def _values(optimizer: Any, *names: str) -> list[Any]:
+    return [_value(getattr(optimizer, f"_{name}")) for name in names]
 
 
-def _adam(optimizer: Any, step: tf.Tensor, dtype: tf.DType) -> list[Any]:
-    rate, beta_1, beta_2, epsilon = _settings("lr", "beta1", "beta2", "epsilon")(
-        optimizer, step, dtype
+def _sgd(optimizer: Any, *_: Any) -> Settings:
+    return rule_settings.SgdSettings(*_values(optimizer, "learning_rate"))
+
+
+def _momentum(optimizer: Any, *_: Any) -> Settings:
+    return rule_settings.MomentumSettings(
+        *_values(optimizer, "learning_rate", "momentum", "use_nesterov")
     )
-    powers = [power(beta, step, dtype) for beta in (beta_1, beta_2)]
-    return [rate, beta_1, beta_2, epsilon, *powers, False]
 
 
-def _adagrad_da(optimizer: Any, step: tf.Tensor, dtype: tf.DType) -> list[Any]:
-    del step
-    names = ("l1_regularization_strength", "l2_regularization_strength")
-    rest = _settings("learning_rate", *names, "initial_gradient_squared_accumulator_value")
-    # AdagradDA counts by its global step, which is incremented after the update.
-    return [*rest(optimizer, None, dtype), tf.cast(optimizer._global_step, tf.int64) + 1]
+def _adagrad(optimizer: Any, *_: Any) -> Settings:
+    rate, initial = _values(optimizer, "learning_rate", "initial_accumulator_value")
+    return rule_settings.AdagradSettings(rate, eps=0.0, initial_accumulator=initial)
 
 
-def _rmsprop(optimizer: Any, step: tf.Tensor, dtype: tf.DType) -> list[Any]:
-    settings = _settings("learning_rate", "decay", "momentum", "epsilon", "centered")
-    return [*settings(optimizer, step, dtype), 1.0]
+def _adagrad_da(optimizer: Any, *_: Any) -> Settings:
+    rate, l1, l2 = _values(optimizer, "learning_rate", *_L1_L2)
+    return rule_settings.AdagradDaSettings(
+        rate,
+        l1,
+        l2,
+        _value(optimizer._initial_gradient_squared_accumulator_value),
+        # AdagradDA counts by its global step, which is incremented after the update.
+        step=tf.cast(optimizer._global_step, tf.int64) + 1,
+    )
+
+
+def _adadelta(optimizer: Any, *_: Any) -> Settings:
+    return rule_settings.AdadeltaSettings(*_values(optimizer, "lr", "rho", "epsilon"))
+
+
+def _adam(optimizer: Any, step: tf.Tensor, dtype: tf.DType) -> Settings:
+    rate, beta_1, beta_2, epsilon = _values(optimizer, "lr", "beta1", "beta2", "epsilon")
+    return rule_settings.AdamSettings(
+        rate,
+        beta_1,
+        beta_2,
+        epsilon,
+        beta1_power=power(beta_1, step, dtype),
+        beta2_power=power(beta_2, step, dtype),
+        amsgrad=False,
+    )
+
+
+def _ftrl(optimizer: Any, *_: Any) -> Settings:
+    rate, rate_power, l1, l2 = _values(optimizer, "learning_rate", "learning_rate_power", *_L1_L2)
+    return rule_settings.FtrlSettings(
+        rate,
+        rate_power,
+        l1,
+        l2,
+        l2_shrinkage=_value(optimizer._l2_shrinkage_regularization_strength),
+        beta=_value(optimizer._beta),
+        initial_accumulator=_value(optimizer._initial_accumulator_value),
+    )
+
+
+def _rmsprop(optimizer: Any, *_: Any) -> Settings:
+    names = ("learning_rate", "decay", "momentum", "epsilon", "centered")
+    rate, rho, momentum, epsilon, centered = _values(optimizer, *names)
+    return rule_settings.RmspropSettings(rate, rho, momentum, epsilon, centered, initial_rms=1.0)
+
+
+def _proximal_sgd(optimizer: Any, *_: Any) -> Settings:
+    return rule_settings.ProximalSgdSettings(*_values(optimizer, "learning_rate", *_L1_L2))
+
+
+def _proximal_adagrad(optimizer: Any, *_: Any) -> Settings:
+    rate, l1, l2 = _values(optimizer, "learning_rate", *_L1_L2)
+    initial = _value(optimizer._initial_accumulator_value)
+    return rule_settings.ProximalAdagradSettings(rate, l1, l2, initial)
 
 
 def _rmsprop_slots(optimizer: Any) -> list[str]:
@@ -81,51 +131,20 @@ def _slots(*names: str) -> Callable[[Any], list[str]]:
 _L1_L2 = ("l1_regularization_strength", "l2_regularization_strength")
 #: The rules by the name of the class in `tf.compat.v1.train`, without "Optimizer".
 RULES = {
-    "GradientDescent": Rule(_named("sgd"), _settings("learning_rate"), _slots()),
-    "Momentum": Rule(
-        _named("tf1_momentum"),
-        _settings("learning_rate", "momentum", "use_nesterov"),
-        _slots("momentum"),
-    ),
-    "Adagrad": Rule(
-        _named("adagrad"),
-        lambda optimizer, *_: [
-            _value(optimizer._learning_rate),
-            0.0,
-            optimizer._initial_accumulator_value,
-        ],
-        _slots("accumulator"),
-    ),
+    "GradientDescent": Rule(_named("sgd"), _sgd, _slots()),
+    "Momentum": Rule(_named("tf1_momentum"), _momentum, _slots("momentum")),
+    "Adagrad": Rule(_named("adagrad"), _adagrad, _slots("accumulator")),
     "AdagradDA": Rule(
         _named("adagrad_da"),
         _adagrad_da,
         _slots("gradient_accumulator", "gradient_squared_accumulator"),
     ),
-    "Adadelta": Rule(
-        _named("adadelta"), _settings("lr", "rho", "epsilon"), _slots("accum_grad", "accum_var")
-    ),
+    "Adadelta": Rule(_named("adadelta"), _adadelta, _slots("accum_grad", "accum_var")),
     "Adam": Rule(_named("adam"), _adam, _slots("m", "v"), counts=True),
-    "Ftrl": Rule(
-        _named("ftrl"),
-        _settings(
-            "learning_rate",
-            "learning_rate_power",
-            *_L1_L2,
-            "l2_shrinkage_regularization_strength",
-            "beta",
-            "initial_accumulator_value",
-        ),
-        _slots("accumulator", "linear"),
-    ),
+    "Ftrl": Rule(_named("ftrl"), _ftrl, _slots("accumulator", "linear")),
     "RMSProp": Rule(_named("rmsprop"), _rmsprop, _rmsprop_slots),
-    "ProximalGradientDescent": Rule(
-        _named("proximal_sgd"), _settings("learning_rate", *_L1_L2), _slots()
-    ),
-    "ProximalAdagrad": Rule(
-        _named("proximal_adagrad"),
-        _settings("learning_rate", *_L1_L2, "initial_accumulator_value"),
-        _slots("accumulator"),
-    ),
+    "ProximalGradientDescent": Rule(_named("proximal_sgd"), _proximal_sgd, _slots()),
+    "ProximalAdagrad": Rule(_named("proximal_adagrad"), _proximal_adagrad, _slots("accumulator")),
 }
 
 

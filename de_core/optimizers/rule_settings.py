@@ -1,0 +1,170 @@
+"""The settings of the engine's update rules, as typed tuples.
+
+They have the fields of the structs of the same names in `cc/engine/optimizer/rule_settings.h`.
+Flags are bools. `beta1_power` is beta1 to the power of the step, counted from 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol, TypeAlias
+
+import tensorflow as tf
+
+#: A Python number, or a scalar tensor or variable.
+Number: TypeAlias = float | tf.Tensor
+
+
+class Settings(Protocol):
+    """The settings of any rule, in the engine's order."""
+
+    @property
+    def lr(self) -> Number:
+        """The learning rate."""
+
+    def __iter__(self) -> Iterator[Number]:
+        """Yields the numbers."""
+
+
+class SgdSettings(NamedTuple):
+    """Settings of `sgd`."""
+
+    lr: Number
+
+
+class MomentumSettings(NamedTuple):
+    """Settings of `momentum` and `tf1_momentum`."""
+
+    lr: Number
+    momentum: Number
+    nesterov: Number
+
+
+class LionSettings(NamedTuple):
+    """Settings of `lion`."""
+
+    lr: Number
+    beta1: Number
+    beta2: Number
+
+
+class AdagradSettings(NamedTuple):
+    """Settings of `adagrad`, `adagrad_v2` and `rowwise_adagrad`."""
+
+    lr: Number
+    eps: Number
+    initial_accumulator: Number
+
+
+class AdadeltaSettings(NamedTuple):
+    """Settings of `adadelta`."""
+
+    lr: Number
+    rho: Number
+    eps: Number
+
+
+class RmspropSettings(NamedTuple):
+    """Settings of `rmsprop`."""
+
+    lr: Number
+    rho: Number
+    momentum: Number
+    eps: Number
+    centered: Number
+    initial_rms: Number
+
+
+class RmspropV2Settings(NamedTuple):
+    """Settings of `rmsprop_v2`."""
+
+    lr: Number
+    rho: Number
+    eps: Number
+    centered: Number
+    initial_rms: Number
+
+
+class AdamSettings(NamedTuple):
+    """Settings of `adam`."""
+
+    lr: Number
+    beta1: Number
+    beta2: Number
+    eps: Number
+    beta1_power: Number
+    beta2_power: Number
+    amsgrad: Number
+
+
+class AdamaxSettings(NamedTuple):
+    """Settings of `adamax`."""
+
+    lr: Number
+    beta1: Number
+    beta2: Number
+    eps: Number
+    beta1_power: Number
+
+
+class NadamSettings(NamedTuple):
+    """Settings of `nadam`. `u_product` is the product of the `u` of all steps up to this one."""
+
+    lr: Number
+    beta1: Number
+    beta2: Number
+    eps: Number
+    beta2_power: Number
+    u: Number
+    next_u: Number
+    u_product: Number
+
+
+class LambSettings(NamedTuple):
+    """Settings of `lamb`."""
+
+    lr: Number
+    beta1: Number
+    beta2: Number
+    eps: Number
+    beta1_power: Number
+    beta2_power: Number
+
+
+class ProximalSgdSettings(NamedTuple):
+    """Settings of `proximal_sgd`."""
+
+    lr: Number
+    l1: Number
+    l2: Number
+
+
+class ProximalAdagradSettings(NamedTuple):
+    """Settings of `proximal_adagrad`."""
+
+    lr: Number
+    l1: Number
+    l2: Number
+    initial_accumulator: Number
+
+
+class AdagradDaSettings(NamedTuple):
+    """Settings of `adagrad_da`."""
+
+    lr: Number
+    l1: Number
+    l2: Number
+    initial_accumulator: Number
+    step: Number
+
+
+class FtrlSettings(NamedTuple):
+    """Settings of `ftrl`."""
+
+    lr: Number
+    lr_power: Number
+    l1: Number
+    l2: Number
+    l2_shrinkage: Number
+    beta: Number
+    initial_accumulator: Number
