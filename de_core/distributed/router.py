@@ -54,7 +54,7 @@ class WorkerRouter(Router):
         """Returns the sum of a count over all workers."""
         return self.workers.total(count)
 
-    def everyones(self, *values: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def concatenated_over_processes(self, *values: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Concatenates the values of all workers, each [n, ...]."""
         return tuple(self._collected(each) for each in values)
 

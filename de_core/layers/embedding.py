@@ -119,7 +119,7 @@ class Embedding(keras.layers.Layer):
             **self._of_table,
         )
         self.mask_key = masking.checked_key(mask_key, self.table.key_dtype)
-        self._takes: set[str] = set()  # kinds of the symbolic inputs: dense, ragged, sparse
+        self._input_kinds: set[str] = set()  # kinds of the symbolic inputs: dense, ragged, sparse
         self.built = True
 
     @property
@@ -157,7 +157,7 @@ class Embedding(keras.layers.Layer):
             rows = self._rows_of(ids)
         else:
             self._check_rank(ids)
-            segments = self._counting(by_last_dimension(ids), ids, mask)
+            segments = self._without_padding(by_last_dimension(ids), ids, mask)
             rows = with_outer_dimensions(ids, self._pool(segments), self.table.dim)
         return self._cast(rows)
 
@@ -165,7 +165,7 @@ class Embedding(keras.layers.Layer):
         """Returns the output's mask, False for padding; None with a combiner or without masks."""
         if self.combiner is not None or (mask is None and self.mask_key is None):
             return None
-        return self._which_count(ids if is_symbolic(ids) else self._as_keys(ids), mask)
+        return self._not_padding(ids if is_symbolic(ids) else self._as_keys(ids), mask)
 
     def compute_output_shape(self, input_shape: Sequence[int | None]) -> tuple[int | None, ...]:
         """Returns the shape of the output for ids of `input_shape`."""
@@ -176,7 +176,7 @@ class Embedding(keras.layers.Layer):
         """Returns shape and dtype of the output for a symbolic input."""
         del mask
         self._check_dtype(ids)
-        self._takes.add(_kind(ids))
+        self._input_kinds.add(_kind(ids))
         if self.combiner is not None:
             self._check_rank(ids)
         shape = self.compute_output_shape(ids.shape)
@@ -246,16 +246,16 @@ class Embedding(keras.layers.Layer):
     def _pool(self, segments: Segments) -> tf.Tensor:
         return combining.pool(self.table, segments, self.combiner, self.max_norm)
 
-    def _counting(self, segments: Segments, ids: Any, mask: Any) -> Segments:
+    def _without_padding(self, segments: Segments, ids: Any, mask: Any) -> Segments:
         """Removes masked ids from segments that contain all of `ids`."""
-        mask = self._which_count(ids, mask)
+        mask = self._not_padding(ids, mask)
         return segments if mask is None else segments.where(flat_values(mask))
 
-    def _which_count(self, ids: Any, mask: Any) -> Any:
+    def _not_padding(self, ids: Any, mask: Any) -> Any:
         mask = masking.checked(mask, ids)
         if self.mask_key is None:
             return mask
-        return masking.which_count(ids, self.mask_key, mask)
+        return masking.not_padding(ids, self.mask_key, mask)
 
     def _add_regularization(self, ids: Any) -> None:
         loss = self.table.regularization_loss(flat_values(ids))
@@ -290,7 +290,7 @@ class Embedding(keras.layers.Layer):
 
     def _as_keys(self, ids: Any) -> Any:
         key_dtype = self.table._table.spec.key_dtype
-        if isinstance(ids, tf.Tensor) and ids.dtype == key_dtype and not self._takes:
+        if isinstance(ids, tf.Tensor) and ids.dtype == key_dtype and not self._input_kinds:
             return ids
         if not isinstance(ids, (tf.RaggedTensor, tf.SparseTensor)) and not is_symbolic(ids):
             ids = tf.convert_to_tensor(ids)
@@ -306,11 +306,11 @@ class Embedding(keras.layers.Layer):
 
         Keras makes such a function to export a model.
         """
-        padded = self._takes and "dense" not in self._takes and _kind(ids) == "dense"
+        padded = self._input_kinds and "dense" not in self._input_kinds and _kind(ids) == "dense"
         if padded and self.mask_key is None and tf.is_symbolic_tensor(ids):
             warnings.warn(
-                f"The ids of layer {self.name!r} are dense here, but {min(self._takes)} in the "
-                "model. Ids that pad the dense ids are looked up like any other id. Pass "
+                f"The ids of layer {self.name!r} are dense here, but {min(self._input_kinds)} in "
+                "the model. Ids that pad the dense ids are looked up like any other id. Pass "
                 "`mask_key`, or export with de.export, which keeps ragged and sparse inputs.",
                 stacklevel=2,
             )

@@ -96,7 +96,7 @@ class FieldWiseEmbedding(Embedding):
         if self.embeddings_regularizer is not None:
             self._add_regularization(ids)
         examples = by_first_dimension(ids)
-        which = self._which_count(ids, mask)
+        which = self._not_padding(ids, mask)
         rows = self._pool(self._by_field(ids, examples, which))
         rows = tf.reshape(rows, [-1, self.nslots, self.table.dim])
         return self._cast(tf.ensure_shape(rows, [ids.shape[0], self.nslots, self.table.dim]))

@@ -56,7 +56,7 @@ def checked(mask: Any, ids: Any) -> Any:
     return mask
 
 
-def which_count(ids: Any, mask_key: Any, mask: Any) -> Any:
+def not_padding(ids: Any, mask_key: Any, mask: Any) -> Any:
     """Returns True for each id that is not padding, a bool tensor of the shape of `ids`.
 
     Args:

@@ -69,9 +69,9 @@ class SquashedEmbedding(Embedding):
         if self.embeddings_regularizer is not None:
             self._add_regularization(ids)
         if ids.shape.rank == 1:
-            rows = self._pool(self._counting(by_last_dimension(ids), ids, mask))
+            rows = self._pool(self._without_padding(by_last_dimension(ids), ids, mask))
             return self._cast(tf.reshape(rows, [self.table.dim]))
-        rows = self._pool(self._counting(by_first_dimension(ids), ids, mask))
+        rows = self._pool(self._without_padding(by_first_dimension(ids), ids, mask))
         return self._cast(tf.ensure_shape(rows, [ids.shape[0], self.table.dim]))
 
     def compute_output_shape(self, input_shape: Sequence[int | None]) -> tuple[int | None, ...]:

@@ -105,7 +105,7 @@ class KVCreator:
         )
         if not isinstance(store, RowStore):
             raise TypeError(f"`create` must return a de.RowStore. {received(created=store)}")
-        own, about = router.table_name(name, 0), router.about(name, 0)
+        own, about = router.table_name(name, 0), router.metadata(name, 0)
         return [StoredTable(own, spec, initial, spec.devices[0], store, about)]
 
 

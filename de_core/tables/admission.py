@@ -104,7 +104,7 @@ class AdmissionBloom(Admission):
     def __post_init__(self) -> None:
         check_integer("min_count", self.min_count, 1, 255)
         check_integer("capacity", self.capacity, 1, 2**40)
-        _check_part("error", self.error, one=False)
+        _check_fraction("error", self.error, one=False)
 
     def fields(self, tables: int) -> dict[str, int]:
         """Returns the engine's settings: the shard's part of the capacity, and a margin."""
@@ -145,7 +145,7 @@ class AdmissionProbability(Admission):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _check_part("probability", self.probability, one=True)
+        _check_fraction("probability", self.probability, one=True)
         check_integer("seed", self.seed, 0, 2**63 - 1)
 
     def fields(self, tables: int) -> dict[str, int]:
@@ -167,7 +167,7 @@ def check_integer(name: str, value: Any, least: int, most: int) -> None:
         raise ValueError(f"`{name}` must be from {least} to {most}. {received(**{name: value})}")
 
 
-def _check_part(name: str, value: Any, *, one: bool) -> None:
+def _check_fraction(name: str, value: Any, *, one: bool) -> None:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"`{name}` must be a number. {received(**{name: value})}")
     if not (0 < float(value) < 1 or (one and value == 1)):

@@ -67,7 +67,7 @@ class RestrictPolicy:
         return var
 
     @classmethod
-    def hears_of_steps(cls) -> bool:
+    def needs_apply_update(cls) -> bool:
         """Returns whether optimizer steps call `apply_update`. False if `columns` are enough."""
         inherited = (RestrictPolicy.apply_update, _ColumnPolicy.apply_update)
         return not cls.columns or cls.apply_update not in inherited

@@ -78,7 +78,7 @@ class Router:
         """Returns the name of shard `number` of the Variable `name`."""
         return f"{name}_mht_{number + 1}of{self.count}"
 
-    def about(self, name: str, number: int) -> tuple[str, ...]:
+    def metadata(self, name: str, number: int) -> tuple[str, ...]:
         """Returns the metadata of shard `number` of the Variable `name` for its snapshot files.
 
         Returns:
@@ -159,7 +159,7 @@ class Router:
         """Returns the sum of a scalar over all processes that hold shards."""
         return count
 
-    def everyones(self, *values: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def concatenated_over_processes(self, *values: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Returns the values of all processes, concatenated along the first dimension."""
         return values
 

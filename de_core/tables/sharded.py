@@ -65,7 +65,7 @@ def in_memory(
             device,
             init_size // router.count,
             policy.text(number, router.count),
-            router.about(name, number),
+            router.metadata(name, number),
         )
         for number, device in enumerate(spec.devices, router.first)
     ]
@@ -344,7 +344,7 @@ class ShardedTable:
         if len(parts) > 1:
             keys, values = zip(*parts, strict=True)
             return tf.concat(list(keys), 0), tf.concat(list(values), 0)
-        keys, values = self.router.everyones(*parts[0])
+        keys, values = self.router.concatenated_over_processes(*parts[0])
         return keys, values
 
     def make_reads(self) -> None:

@@ -195,7 +195,7 @@ def _marked(variable: tf.Variable, table: Any) -> tf.Variable:
         setattr(variable, update, functools.partial(_refuse, table.name))
     variable.assign = functools.partial(_assign, table)
     variable.numpy = functools.partial(_value_of, table)
-    savers.check_each(variable, functools.partial(savers.refuse_in_eager_mode, table.name))
+    savers.check_when_saved(variable, functools.partial(savers.refuse_in_eager_mode, table.name))
     return variable
 
 

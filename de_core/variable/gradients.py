@@ -27,7 +27,7 @@ def _anchor_gradient(op: Any, gradient: tf.Tensor) -> tuple[Any, None, None]:
         gradient = tf.math.unsorted_segment_sum(
             gradient.values, gradient.indices, tf.shape(keys)[0]
         )
-    return _of_anchor(anchor, _flat(keys, []), _flat(gradient, [rows.shape[-1]])), None, None
+    return _anchor_slices(anchor, _flat(keys, []), _flat(gradient, [rows.shape[-1]])), None, None
 
 
 @tf.RegisterGradient("DeTablePool")
@@ -45,71 +45,72 @@ def _pool_gradient(op: Any, gradient: tf.Tensor) -> list[Any]:
     value_dtype, weighted = op.get_attr("Tvalues"), op.get_attr("weighted")
     if gradient.shape.rank is None or gradient.shape[-1] is None:  # tf.py_function loses shapes
         gradient = tf.ensure_shape(gradient, [None, op.get_attr("dim")])
-    of_weights = None
+    weight_gradient = None
     if weighted and _is_wanted(op, 3):
-        of_weights = library.de_table_pool_dots(
+        weight_gradient = library.de_table_pool_dots(
             table, keys, splits, gradient, anchors, Tvalues=value_dtype
         )
-    of_anchors = [
-        _of_pooled(anchor, keys, splits, weights, gradient, weighted, value_dtype)
+    anchor_gradients = [
+        _pooled_slices(anchor, keys, splits, weights, gradient, weighted, value_dtype)
         for anchor in anchors
     ]
-    return [None, None, None, of_weights, *of_anchors]
+    return [None, None, None, weight_gradient, *anchor_gradients]
 
 
 @tf.RegisterGradient("DeTablePoolDots")
-def _pool_dots_gradient(op: Any, of_dots: tf.Tensor) -> list[Any]:
+def _pool_dots_gradient(op: Any, dot_gradient: tf.Tensor) -> list[Any]:
     """Returns the gradients of `DeTablePoolDots`, for second-order gradients.
 
     The op computes the gradient of a pooled lookup with respect to its weights: for each key, the
     dot product of its row and its segment's gradient. So the gradient with respect to the segments'
-    gradients is a pooled lookup with `of_dots` as weights.
+    gradients is a pooled lookup with `dot_gradient` as weights.
 
     Args:
         op: The forward op. Its inputs are the table, keys [n], row_splits [s + 1], the gradients of
             the segments [s, dim], and at most one anchor. Its output is the dots [n].
-        of_dots: Gradient of the dots, [n].
+        dot_gradient: Gradient of the dots, [n].
     """
     table, keys, splits, gradient, *anchors = op.inputs
     value_dtype = op.get_attr("Tvalues")
-    of_gradient = None
+    segment_gradient = None
     if _is_wanted(op, 3):
-        of_gradient = library.de_table_pool(
+        segment_gradient = library.de_table_pool(
             table,
             keys,
             splits,
-            of_dots,
+            dot_gradient,
             anchors,
             weighted=True,
             Tvalues=value_dtype,
             dim=gradient.shape[-1],
         )
-    of_anchors = [
-        _of_pooled(anchor, keys, splits, of_dots, gradient, True, value_dtype) for anchor in anchors
+    anchor_gradients = [
+        _pooled_slices(anchor, keys, splits, dot_gradient, gradient, True, value_dtype)
+        for anchor in anchors
     ]
-    return [None, None, None, of_gradient, *of_anchors]
+    return [None, None, None, segment_gradient, *anchor_gradients]
 
 
 @tf.RegisterGradient("DePoolGradient")
-def _pool_gradient_gradient(op: Any, _: Any, of_values: tf.Tensor) -> list[Any]:
+def _pool_gradient_gradient(op: Any, _: Any, slice_gradient: tf.Tensor) -> list[Any]:
     """Returns the gradients of `DePoolGradient`, for second-order gradients.
 
     Args:
         op: The forward op. Its inputs are keys [n], row_splits [s + 1], weights and the gradient of
             the pooled rows, [s, dim]. Its outputs are distinct keys [u] and slices [u, dim].
-        of_values: Gradient of the slices, [u, dim].
+        slice_gradient: Gradient of the slices, [u, dim].
     """
     keys, splits, weights, gradient = op.inputs
     distinct = op.outputs[0]
     _, places = tf.unique(tf.concat([distinct, keys], 0))
-    rows = tf.cast(tf.gather(of_values, places[tf.size(distinct) :]), gradient.dtype)
+    rows = tf.cast(tf.gather(slice_gradient, places[tf.size(distinct) :]), gradient.dtype)
     segments = tf.ragged.row_splits_to_segment_ids(splits)
-    of_weights = None
+    weight_gradient = None
     if op.get_attr("weighted"):
-        of_weights = tf.reduce_sum(rows * tf.gather(gradient, segments), 1)
+        weight_gradient = tf.reduce_sum(rows * tf.gather(gradient, segments), 1)
         rows *= weights[:, None]
-    of_gradient = tf.math.unsorted_segment_sum(rows, segments, tf.size(splits) - 1)
-    return [None, None, of_weights, of_gradient]
+    segment_gradient = tf.math.unsorted_segment_sum(rows, segments, tf.size(splits) - 1)
+    return [None, None, weight_gradient, segment_gradient]
 
 
 @tf.RegisterGradient("DeLoopAnchor")
@@ -143,14 +144,14 @@ def _flat(tensor: tf.Tensor, row: list[int]) -> tf.Tensor:
     return tensor if is_here and is_flat else tf.reshape(tensor, [-1, *row])
 
 
-def _of_anchor(anchor: tf.Tensor, keys: tf.Tensor, values: tf.Tensor) -> Any:
+def _anchor_slices(anchor: tf.Tensor, keys: tf.Tensor, values: tf.Tensor) -> Any:
     """Returns the gradient with respect to an anchor or its token."""
     if anchor.dtype == tf.variant:
         return library.de_row_gradients(keys, values)
     return _slices(keys, values, values.shape[-1])
 
 
-def _of_pooled(
+def _pooled_slices(
     anchor: tf.Tensor,
     keys: tf.Tensor,
     splits: tf.Tensor,
@@ -163,7 +164,7 @@ def _of_pooled(
     unique, values = library.de_pool_gradient(
         keys, splits, weights, gradient, weighted=weighted, Tvalues=value_dtype
     )
-    return _of_anchor(anchor, unique, values)
+    return _anchor_slices(anchor, unique, values)
 
 
 def _slices(keys: tf.Tensor, values: tf.Tensor, dim: int) -> tf.IndexedSlices:

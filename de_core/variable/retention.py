@@ -28,7 +28,7 @@ class Retention:
     def __init__(self, table: ShardedTable, restrict_policy: RestrictPolicy | None) -> None:
         self._table = table
         self.restrict_policy = restrict_policy
-        if restrict_policy is not None and restrict_policy.hears_of_steps():
+        if restrict_policy is not None and restrict_policy.needs_apply_update():
             # A policy with only metadata columns needs no call: every write updates them.
             table.on_update = restrict_policy.apply_update
 

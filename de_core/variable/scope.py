@@ -157,7 +157,7 @@ def _in_scope(name: str, arguments: dict[str, Any]) -> Variable:
         changed = inspect.signature(get_variable).bind_partial(name, *args).arguments
         request = {**arguments, **changed, **kwargs}
         del request["name"]
-        return _get_or_make(name, reuse, request)
+        return _found_and_held(name, reuse, request)
 
     if custom_getter is None:
         return getter(full_name, **arguments)
@@ -165,8 +165,8 @@ def _in_scope(name: str, arguments: dict[str, Any]) -> Variable:
     return returned
 
 
-def _get_or_make(name: str, reuse: Any, arguments: dict[str, Any]) -> Variable:
-    variable = _got_or_made(name, reuse, arguments)
+def _found_and_held(name: str, reuse: Any, arguments: dict[str, Any]) -> Variable:
+    variable = _found_or_created(name, reuse, arguments)
     if not tf.executing_eagerly():
         # Keep a reference in the graph: the next trace of the function must find the Variable,
         # even if nothing else holds it.
@@ -174,7 +174,7 @@ def _get_or_make(name: str, reuse: Any, arguments: dict[str, Any]) -> Variable:
     return variable
 
 
-def _got_or_made(name: str, reuse: Any, arguments: dict[str, Any]) -> Variable:
+def _found_or_created(name: str, reuse: Any, arguments: dict[str, Any]) -> Variable:
     with tf.init_scope():
         graph = graph_mode.current()
         shared: MutableMapping[str, Variable] = _eager if graph is None else graph.shared

@@ -324,7 +324,7 @@ class Variable(keras.layers.Layer, tf.Module):
         """
         if tf.executing_eagerly():
             savers.refuse_in_eager_mode(self._table.name)
-        elif savers.asking() is not None:
+        elif savers.current_saver() is not None:
             raise ValueError(
                 "A Saver's `var_list` must not contain tables. Leave `var_list` out: then the "
                 "Saver saves all tables of its graph that were made with checkpoint=True. "

@@ -293,7 +293,7 @@ class OnlyEven(de.FrequencyRestrictPolicy):
         return super().apply_update(tf.boolean_mask(ids, ids % 2 == 0))
 
 
-def test_a_policy_with_columns_hears_of_steps_where_it_wants_to():
+def test_a_policy_with_columns_gets_steps_if_it_overrides_apply_update():
     optimizer = de.DynamicEmbeddingOptimizer(SGD(1.0))
     for policy, counts in ((OnlyEven, [1, 2]), (de.FrequencyRestrictPolicy, [1, 1])):
         users = new(2, restrict_policy=policy)

@@ -83,7 +83,7 @@ class GraphState:
             tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.SAVEABLE_OBJECTS, self._saver)
         self._saver.add(table)
         if anchor is not None:
-            savers.check_each(anchor, self._saver.check_given)
+            savers.check_when_saved(anchor, self._saver.check_var_list)
 
 
 def current() -> GraphState | None:

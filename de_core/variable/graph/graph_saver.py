@@ -45,10 +45,10 @@ class GraphSaver(tf.Module):
         before = sum(len(state.table.tables) for state in self._states)
         self._states.append(TableState(table, before))
 
-    def check_given(self) -> None:
+    def check_var_list(self) -> None:
         """Raises ValueError if a Saver's `var_list` has a table's anchor, but not this object."""
-        saver = savers.asking()
-        given = [self] if saver is None else savers.given_to(saver)
+        saver = savers.current_saver()
+        given = [self] if saver is None else savers.var_list_of(saver)
         if any(each is self for each in given):
             return
         raise ValueError(

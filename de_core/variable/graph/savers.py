@@ -39,7 +39,7 @@ class _Mode:
         return self._is_of_a_graph
 
 
-def check_each(anchor: tf.Variable, check: Callable[[], None]) -> None:
+def check_when_saved(anchor: tf.Variable, check: Callable[[], None]) -> None:
     """Runs a check whenever a Saver is about to save an anchor.
 
     Args:
@@ -51,13 +51,13 @@ def check_each(anchor: tf.Variable, check: Callable[[], None]) -> None:
         setattr(anchor, ASKED_BY_SAVERS, _Mode(bool(vars(anchor)[ASKED_BY_SAVERS]), check))
 
 
-def asking() -> Any:
+def current_saver() -> Any:
     """Returns the Saver whose method is on the call stack, or None."""
     frame = call_stack.nearest(lambda frame: frame.f_code in _METHODS)
     return None if frame is None else frame.f_locals["self"]
 
 
-def given_to(saver: Any) -> list[Any]:
+def var_list_of(saver: Any) -> list[Any]:
     """Returns the objects in a Saver's `var_list`, without the names of a dict."""
     given = getattr(saver, GIVEN_TO_SAVER)
     return tf.nest.flatten(list(given.values() if isinstance(given, dict) else given))
@@ -69,7 +69,7 @@ def refuse_in_eager_mode(table_name: str) -> None:
     Args:
         table_name: The table's name, for the message.
     """
-    if asking() is None:
+    if current_saver() is None:
         return
     raise ValueError(
         "A Saver in eager mode must not save tables or their anchors, because it saves no rows. "
