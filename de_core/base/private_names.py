@@ -12,5 +12,5 @@ ASKED_BY_SAVERS = "_in_graph_mode"
 GIVEN_TO_SAVER = "_var_list"
 #: Function of tf_keras that writes old .h5 files of weights, without the rows of tables.
 WRITER_OF_H5_FILES = "save_subset_weights_to_hdf5_group"
-#: Method of Keras's SwapEMAWeights. It swaps averages of ordinary variables, but not those of rows.
+#: Method of Keras's SwapEMAWeights. It swaps averages of ordinary variables, but not of rows.
 SWAPPER_OF_AVERAGES = "_apply_to_ema_optimizers"

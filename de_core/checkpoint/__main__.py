@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status.
 
     Args:
-        arguments: Command line arguments; None for those of this process.
+        arguments: Command line arguments; None for this process's arguments.
     """
     options = parser().parse_args(arguments)
     run = {"inspect": _inspect, "verify": _verify, "cat": _cat, "diff": _diff}[options.command]

@@ -128,7 +128,7 @@ def restore(
     only: Any = None,
     convert: bool = False,
 ) -> dict[str, int]:
-    """Reads tables from a checkpoint. The number of devices may differ from that of the save.
+    """Reads tables from a checkpoint. The tables may now have another number of devices.
 
     A failed call changes nothing.
 

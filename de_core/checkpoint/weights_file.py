@@ -33,7 +33,7 @@ def files(table: ShardedTable, folder: str) -> list[tf.Tensor]:
 
 
 def restore(table: ShardedTable, contents: Any) -> Any:
-    """Replaces a table's rows by those of snapshot files.
+    """Replaces a table's rows by the rows in snapshot files.
 
     Args:
         table: The table.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-# The collection from which TensorFlow 1's `Scaffold` builds `init_op` and `ready_op`.
+# TensorFlow 1's `Scaffold` builds `init_op` and `ready_op` from the items of this collection.
 _RESOURCES = "resources"
 
 

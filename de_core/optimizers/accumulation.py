@@ -32,7 +32,7 @@ class WaitingGradients(tf.Module):
             self.values = tf.Variable(none.values, shape=[None, table.spec.dim], trainable=False)
 
     def joined(self, gradient: tf.IndexedSlices | None) -> tf.IndexedSlices:
-        """Returns the waiting slices followed by those of `gradient`, if given, as one gradient."""
+        """Returns the waiting slices, followed by the slices of `gradient` if given."""
         gradient = gradient or _nothing(self._table)
         ids, values = gradient.indices, gradient.values
         ids = ids if ids.dtype == self.ids.dtype else tf.cast(ids, self.ids.dtype)
@@ -41,7 +41,7 @@ class WaitingGradients(tf.Module):
         return tf.IndexedSlices(values, ids, gradient.dense_shape)
 
     def keep(self, gradient: tf.IndexedSlices) -> None:
-        """Replaces the waiting slices by those of `gradient`."""
+        """Replaces the waiting slices by the slices of `gradient`."""
         self.ids.assign(gradient.indices)
         self.values.assign(gradient.values)
 
@@ -80,7 +80,7 @@ class Accumulation(tf.Module):
             targets: The gradients of this step.
             due: A bool scalar, true if this step updates the tables.
             steps: The number of steps whose gradients are accumulated.
-            update: Called with the tables' mean gradients and those of the mirrored variables.
+            update: Called with the mean gradients of the tables and of the mirrored variables.
                 Updates the tables. Returns the factor that clips the mirrored variables'
                 gradients, or None.
 

@@ -1,4 +1,4 @@
-"""Sorts an optimizer's gradients into those of tables and those of ordinary variables."""
+"""Separates an optimizer's gradients of tables from its gradients of ordinary variables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Targets(NamedTuple):
 
     @classmethod
     def of(cls, gradients: Iterable[Any], variables: Iterable[Any]) -> Targets:
-        """Sorts gradients and leaves out those of tables that are not trainable.
+        """Separates gradients. Leaves out the gradients of tables that are not trainable.
 
         Args:
             gradients: One per variable; None for a variable without a gradient.
@@ -55,7 +55,7 @@ class Targets(NamedTuple):
 
     @classmethod
     def of_pairs(cls, grads_and_vars: Iterable[tuple[Any, Any]]) -> Targets:
-        """Sorts pairs of a gradient and its variable like `of`.
+        """Separates pairs of a gradient and its variable, like `of`.
 
         Raises:
             ValueError: No variable has a gradient.
@@ -203,15 +203,15 @@ def anchor_of(variable: Any) -> Any:
 
 
 def to_differentiate(var_list: Any) -> Any:
-    """Returns the `tf.Variable`s by which a tape differentiates.
+    """Returns the `tf.Variable`s to pass to `tape.gradient`.
 
     Args:
         var_list: Ordinary variables, anchors, `de.Variable`s and wrappers of lookups, or a function
             that returns them.
 
     Returns:
-        `tf.Variable`s without those of tables that are not trainable. A function that returns such
-        variables if `var_list` is a function.
+        `tf.Variable`s, without tables that are not trainable. If `var_list` is a function, a
+        function that returns such variables.
     """
     if callable(var_list):
         return lambda: to_differentiate(var_list())

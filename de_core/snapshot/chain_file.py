@@ -1,4 +1,4 @@
-"""A chain file lists the snapshot files from which a published table is served.
+"""A chain file lists the snapshot files of a published table.
 
     de_core chain 1
     0123456789abcdef0123456789abcdef users_mht_1of1-1a2b3c4d.de

@@ -73,7 +73,7 @@ class Workbench:
         return table
 
     def adopt(self, blank: Table) -> None:
-        """Replaces the initial rows of keys without a row by those of the table `blank`."""
+        """Replaces the initial rows of keys without a row by the initial rows of `blank`."""
         folder = tempfile.TemporaryDirectory(prefix="de_core_blank_")
         weakref.finalize(self, folder.cleanup)
         path = f"{folder.name}/blank.de"

@@ -253,7 +253,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
 
         Raises:
             NotImplementedError: `keras.callbacks.SwapEMAWeights` is the caller. It would swap the
-                averages of ordinary variables but not those of rows.
+                averages of ordinary variables but not of rows.
         """
         own = vars(self)
         if "inner_optimizer" not in own:

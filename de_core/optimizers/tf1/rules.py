@@ -1,7 +1,7 @@
 """The TensorFlow 1 optimizers that run inside the tables, and their hyperparameters.
 
-The formulas are those of TensorFlow's training ops. These classes have no public attributes for
-their settings, so this module reads private ones.
+The formulas come from TensorFlow's training ops. These classes have no public attributes for their
+settings, so this module reads private attributes.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ class SyncReplicasOptimizer(tf.compat.v1.train.SyncReplicasOptimizer):
     a rare id learns as if from a small batch. This class divides by the number of all replicas, as
     for a dense variable. N workers then give the numbers of one worker with an N-fold batch.
 
-    The hooks are those of TensorFlow's class. By default no replica runs ahead; in TensorFlow's
-    class, replicas do.
+    Use the hooks of TensorFlow's class. By default, replicas run ahead in TensorFlow's class, but
+    not in this one.
 
     Args:
         opt: A TensorFlow 1 optimizer that `de.DynamicEmbeddingOptimizer` wrapped.
@@ -92,7 +92,7 @@ class SyncReplicasOptimizer(tf.compat.v1.train.SyncReplicasOptimizer):
         global_step: Any = None,
         name: str | None = None,
     ) -> Any:
-        """Adds this replica's gradients to those of the other replicas, and waits for the step.
+        """Adds up the gradients of all replicas, and waits for the step.
 
         Args:
             grads_and_vars: Pairs of a gradient, or None, and its variable.

@@ -151,7 +151,7 @@ class RedisTableConfig:
             `de_core/storage/redis/config.py`.
         redis_config_abs_dir_env: Name of an environment variable that contains such a path. If the
             variable is set, it overrides `redis_config_abs_dir`.
-        params: The parameters. They override those of a file.
+        params: The parameters. They override the parameters in a file.
 
     Raises:
         FileNotFoundError: The file does not exist.
