@@ -13,7 +13,7 @@ from de_core.tables.router import Router
 from de_core.tables.sharded import ShardedTable
 
 
-def partners(tables: Iterable[ShardedTable]) -> Router:
+def common_router(tables: Iterable[ShardedTable]) -> Router:
     """Returns the router that divides the tables among workers, or any router if none does.
 
     Raises:
@@ -31,7 +31,7 @@ def partners(tables: Iterable[ShardedTable]) -> Router:
     return tables[0].router
 
 
-def of_the_first(router: Router, value: Any) -> Any:
+def from_first_worker(router: Router, value: Any) -> Any:
     """Returns the first worker's value.
 
     Args:
@@ -41,7 +41,7 @@ def of_the_first(router: Router, value: Any) -> Any:
     return json.loads(router.texts(json.dumps(value))[0]) if router.is_spread else value
 
 
-def of_all(router: Router, work: Callable[[], Any]) -> list[Any]:
+def from_all_workers(router: Router, work: Callable[[], Any]) -> list[Any]:
     """Runs a function on each worker, and returns the results in the order of the workers.
 
     Args:

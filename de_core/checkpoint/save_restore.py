@@ -65,8 +65,8 @@ def save(
     _check_eager("save")
     folder = os.fspath(path)
     tables = tables_of(target)
-    router = agreement.partners(tables.values())
-    tag = agreement.of_the_first(router, secrets.token_hex(4))
+    router = agreement.common_router(tables.values())
+    tag = agreement.from_first_worker(router, secrets.token_hex(4))
     reports: dict[str, list[dict[str, Any]]] = {}
 
     def write_files() -> dict[str, list[dict[str, Any]]]:
@@ -96,9 +96,9 @@ def save(
                 _remove(folder, old - made.file_names())
 
     try:
-        parts = agreement.of_all(router, write_files)
+        parts = agreement.from_all_workers(router, write_files)
         everyones = {name: [file for part in parts for file in part[name]] for name in tables}
-        agreement.of_all(router, replace)
+        agreement.from_all_workers(router, replace)
     except BaseException as error:
         own = {file["file"] for files in reports.values() for file in files}
         own_note = paths.join(folder, unfinished.name_of(tag))

@@ -56,11 +56,11 @@ class TableState(tf.Module):
         if active.attributes:
             router.require_whole("A de.checkpoint.Manager", "Use tf.train.CheckpointManager.")
         # When workers train in step, only the first worker's checkpoint is kept.
-        target = agreement.of_the_first(router, target)
+        target = agreement.from_first_worker(router, target)
         lasts = not active.attributes  # a Manager deletes files itself: later deltas may need them
         if lasts and router.first == 0:  # first, while the other workers wait for file names
             reference.remove_outdated(target, self._saves)
-        names = agreement.of_the_first(router, reference.file_names(target, router.count))
+        names = agreement.from_first_worker(router, reference.file_names(target, router.count))
         if lasts:
             self._saves = [*self._saves[-1:], (target, names)]
         paths = names[router.first : router.first + len(self.table.tables)]
@@ -83,7 +83,7 @@ class TableState(tf.Module):
             made = reference.made(paths, reports)
             return made.numpy().astype(str).tolist()
 
-        parts = agreement.of_all(self.table.router, write)
+        parts = agreement.from_all_workers(self.table.router, write)
         return tf.constant([pair for part in parts for pair in part])
 
     def _lasting_folder(self) -> str:

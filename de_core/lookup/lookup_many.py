@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.plain_python import plain_python
-from de_core.distributed.company import companies
+from de_core.distributed.request_groups import request_groups
 from de_core.lookup.lookup import embedding_lookup, one_variable
 from de_core.tables import keys_and_values
 from de_core.variable.variable import Variable
@@ -56,7 +56,7 @@ def embedding_lookup_many(
             for each, variable in zip(ids, variables, strict=True)
         ]
         rows: dict[int, tf.Tensor] = {}
-        for carrier, numbers in companies(each._table for each in variables):
+        for carrier, numbers in request_groups(each._table for each in variables):
             if carrier is None:
                 rows.update(
                     (each, embedding_lookup(variables[each], keys[each])) for each in numbers

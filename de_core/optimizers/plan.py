@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from de_core.distributed.company import companies
+from de_core.distributed.request_groups import request_groups
 from de_core.optimizers.rule_settings import Settings
 from de_core.tables.sharded import ShardedTable
 
@@ -59,21 +59,21 @@ def apply(
         steps.append((gradient, table, vectors[kind]))
         is_remote = is_remote or table.is_remote
     if is_remote:
-        return _apply_in_company(steps, owner, attributes)
+        return _apply_in_groups(steps, owner, attributes)
     return [
         table.apply(gradient, vector, owner=owner, **attributes)
         for gradient, table, vector in steps
     ]
 
 
-def _apply_in_company(
+def _apply_in_groups(
     steps: list[tuple[tf.IndexedSlices, ShardedTable, tf.Tensor]],
     owner: tf.Tensor,
     attributes: dict[str, Any],
 ) -> list[Any]:
     """Updates tables. Tables in other processes share their requests."""
     operations: list[Any] = []
-    for carrier, numbers in companies(table for _, table, _ in steps):
+    for carrier, numbers in request_groups(table for _, table, _ in steps):
         chosen = [steps[number] for number in numbers]
         if carrier is not None:
             operations += carrier.apply(chosen, owner, **attributes)

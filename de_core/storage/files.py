@@ -30,13 +30,13 @@ def save(rows: StoredRows, path: tf.Tensor, **attributes: Any) -> tf.Tensor:
             "A table that saves deltas must be in main memory. Received: a delta of table "
             f"{rows.name!r}, whose rows are in a storage. Save the whole table."
         )
-    table = rows.work.new_table()
+    table = rows.memory.new_table()
     known = [] if attributes.get("values_only") else list(rows.known().values())
     for column in known:
         ensure(table, column)
     names = [rows.store.VALUE, *(column.text for column in known)]
     for keys in rows.store.scan():
-        rows.work.load(table, keys, known, rows.store.read(names, keys))
+        rows.memory.load(table, keys, known, rows.store.read(names, keys))
     return table.run(library.de_table_save, path, **attributes)
 
 
@@ -52,7 +52,7 @@ def restore(rows: StoredRows, op: Any, *inputs: Any, **attributes: Any) -> None:
     Raises:
         NotImplementedError: A function selects rows of a delta.
     """
-    table = rows.work.new_table()
+    table = rows.memory.new_table()
     if "replace" in attributes:
         _note_layout(rows, inputs[0], attributes)
     else:
@@ -74,7 +74,7 @@ def restore(rows: StoredRows, op: Any, *inputs: Any, **attributes: Any) -> None:
 
 def _note_layout(rows: StoredRows, files: tf.Tensor, attributes: dict[str, Any]) -> None:
     """Reads the slots' initial values and the initial row of unknown keys from files."""
-    blank = rows.work.new_table()
+    blank = rows.memory.new_table()
     blank.run(
         library.de_table_restore_keys,
         files,
@@ -86,7 +86,7 @@ def _note_layout(rows: StoredRows, files: tf.Tensor, attributes: dict[str, Any])
     # Skip the columns of the library's own policies, because a storage has no policies.
     rows.remember(each for each in columns_of(blank, "") if not each.slot.startswith("de/"))
     if attributes["replace"]:
-        rows.work.adopt(blank)
+        rows.memory.adopt(blank)
 
 
 def _require_no_tombstones(rows: StoredRows, path: tf.Tensor) -> None:

@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from de_core.base.ops import library
 from de_core.storage.columns import Column, columns_in, slot_dtype
+from de_core.storage.memory_tables import MemoryTables
 from de_core.storage.row_bytes import decoded_keys, decoded_rows, encoded_keys, encoded_rows
 from de_core.storage.row_store import Row, RowStore
-from de_core.storage.workbench import Workbench
 from de_core.tables.initial_rows import InitialRow
 from de_core.tables.spec import TableSpec
 from de_core.tables.table import Table
@@ -32,7 +32,7 @@ class StoredRows:
         self.name = name
         self.spec = spec
         self.store = store
-        self.work = Workbench(name, spec, initial, store)
+        self.memory = MemoryTables(name, spec, initial, store)
         self._columns: dict[str, Column] = {}
         self._hits = self._misses = 0
 
@@ -52,7 +52,7 @@ class StoredRows:
         """Returns the results of `find`, and stores the initial row of each key without a row."""
         values, found = self.find(keys)
         absent = tf.boolean_mask(tf.reshape(keys, [-1]), ~tf.reshape(found, [-1]))
-        self.work.update([absent], [], lambda *_: None, insert=True)
+        self.memory.update([absent], [], lambda *_: None, insert=True)
         return values, found
 
     def contains(self, keys: tf.Tensor) -> tf.Tensor:
@@ -74,7 +74,7 @@ class StoredRows:
         def add(table: Table, batch: list[tf.Tensor]) -> None:
             table.run(library.de_table_accum, *batch)
 
-        self.work.update([keys, old, new], [], add)
+        self.memory.update([keys, old, new], [], add)
 
     def erase(self, keys: tf.Tensor) -> None:
         """Removes rows and their slots."""
@@ -111,16 +111,16 @@ class StoredRows:
             table.run(library.de_table_apply, *batch, hyper, owner, rule=rule, average=average)
 
         # A step without keys adds the rule's slots and changes nothing else.
-        columns = self.work.columns_after(step, [keys[:0], gradients[:0]], _text(owner))
+        columns = self.memory.columns_after(step, [keys[:0], gradients[:0]], _text(owner))
         self.remember(columns)
-        self.work.update([keys, gradients], columns, step)
+        self.memory.update([keys, gradients], columns, step)
 
     def take_averages(self, owner: tf.Tensor) -> None:
         """Sets each row to the moving average that the optimizer `owner` keeps."""
         prefix = f"{_text(owner)}/"
         columns = [each for each in self.known().values() if each.slot.startswith(prefix)]
         for keys in self._scanned():
-            self.work.update(
+            self.memory.update(
                 [keys], columns, lambda table, _: table.run(library.de_table_take_averages, owner)
             )
 
@@ -173,7 +173,7 @@ class StoredRows:
             if slot.startswith(prefix):
                 self.store.drop(column.text)
                 self._columns.pop(slot, None)
-        self.work.forget()
+        self.memory.forget()
 
     def batches(self, slot: str = "") -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
         """Yields keys [n] with their values, or with one slot, in batches."""
@@ -222,7 +222,7 @@ class StoredRows:
             values = decoded_rows(present, self.spec.value_dtype, self.spec.dim)
             return values, np.ones(len(rows), bool)
         found = np.array([row is not None for row in rows], bool)
-        initial = self.work.blank.find(decoded_keys(keys, self.spec))[0]
+        initial = self.memory.blank.find(decoded_keys(keys, self.spec))[0]
         if not present:
             return initial, found
         mixed = initial.numpy().copy()

@@ -10,7 +10,7 @@ from de_core.distributed.router import WorkerRouter
 from de_core.tables.sharded import ShardedTable
 
 
-def companies(tables: Iterable[ShardedTable]) -> list[tuple[Any, list[int]]]:
+def request_groups(tables: Iterable[ShardedTable]) -> list[tuple[Any, list[int]]]:
     """Groups tables whose lookups and updates can share requests.
 
     Args:

@@ -32,7 +32,7 @@ _ATTEMPTS = 1000
 Compute = Callable[[Table, list[tf.Tensor]], Any]
 
 
-class Workbench:
+class MemoryTables:
     """Computes with the rows of one table of a storage in tables in memory.
 
     Args:
