@@ -41,7 +41,7 @@ def missing(owner: str, name: str, replacements: Mapping[str, str]) -> Attribute
     return AttributeError(f"{owner} has no attribute {name!r}{hint}")
 
 
-_ONE_TABLE = "a Variable creates its own table"
+_ONE_TABLE = "every de.Variable creates its own table"
 _HKV = "tables are in main memory; give a Variable an eviction policy to limit its rows"
 _REDIS = "pass kv_creator=de.RedisTableCreator(…) to a Variable"
 _HOROVOD = "Horovod is not used; `devices` puts the shards of a Variable on several machines"

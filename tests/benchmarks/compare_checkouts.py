@@ -1,7 +1,7 @@
-"""Compares the speed of two checkouts: has a change made lookups, upserts or steps slower?
+"""Compares the speed of lookups, upserts and steps in two checkouts, before and after a change.
 
-Each round measures both checkouts, each in a process of its own. The first of a round is the second
-of the next one. The op library of both must be compiled for the TensorFlow of this interpreter.
+Each round measures both checkouts, each in its own process. The order alternates from round to
+round. The op libraries of both must be compiled for the TensorFlow of this interpreter.
 
 Run: python tests/benchmarks/compare_checkouts.py BEFORE AFTER --rounds 10
 """
@@ -64,7 +64,7 @@ def measure() -> dict[str, tuple[float, float]]:
 
 
 def timed(run, batches, repeats: int) -> tuple[float, float]:
-    for keys in batches[:3]:  # traces, and wakes the threads
+    for keys in batches[:3]:  # traces the function, and wakes the threads
         run(keys)
     wall, cpu = [], time.process_time()
     for _ in range(repeats):

@@ -1,4 +1,4 @@
-"""Load from wrk and h2load (Debian: wrk, nghttp2-client), and its cost on the server."""
+"""Runs wrk and h2load (Debian: wrk, nghttp2-client), and measures the server's CPU time."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Exports a recommender for the gateway's benchmarks: `python make_recommender.py FOLDER`.
 
-Two tables of 100,000 rows of 64 numbers, and three dense layers over a user's and an item's row.
+The model has two tables of 100,000 rows of 64 numbers, and three dense layers over a user's and an
+item's row.
 """
 
 import itertools

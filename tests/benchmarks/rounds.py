@@ -22,7 +22,7 @@ class Measured:
 
 
 class Rounds:
-    """Runs every measurement once per round. Each round begins with another one.
+    """Runs every measurement once per round. Each round begins with another measurement.
 
     So a temporary disturbance of the machine affects all measurements. Ratios are medians over
     rounds.

@@ -39,9 +39,9 @@ def write_like_dd(path, size):
 
 
 class PeakMemory:
-    """Peak resident memory above the start, `mib`, and above the memory that stays, `mib_passing`.
+    """Measures peak resident memory without pages of mapped files, in MiB.
 
-    Excludes pages of mapped files.
+    Attributes: `mib` is the peak above the start; `mib_passing` the peak above the end.
     """
 
     def __enter__(self):

@@ -1,8 +1,8 @@
 """The cost of policies in a training step, compared with a table without a policy.
 
-A step is lookup, gradient and Adam on 8192 ids: Zipf draws of ids with rows, and one in twenty a
-new id, as in a continuing log. A limited table is full, so a new id evicts another row. The table
-without a policy grows instead.
+A step is lookup, gradient and Adam on 8192 ids. One id in twenty is new, as in a continuing log.
+The other ids are Zipf draws of ids with rows. A limited table is full, so a new id evicts another
+row. The table without a policy grows instead.
 """
 
 import keras

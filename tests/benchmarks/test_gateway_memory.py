@@ -1,4 +1,4 @@
-"""Resident memory of the gateway over DE_BENCH_REQUESTS requests (default 10^6): minutes."""
+"""Resident memory of the gateway over DE_BENCH_REQUESTS requests (default 10^6). Takes minutes."""
 
 from __future__ import annotations
 

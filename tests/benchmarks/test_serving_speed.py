@@ -25,8 +25,8 @@ from tests.benchmarks.rounds import Bar, Rounds
 pytestmark = pytest.mark.benchmark
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS = 3
-LOOKUP_ROUNDS = 25  # of 50 ms each, which are sensitive to disturbances
-BATCHES = 64  # different ones, so that rows come from main memory
+LOOKUP_ROUNDS = 25  # rounds of 50 ms each, which are sensitive to disturbances
+BATCHES = 64  # different ids, so that rows come from main memory
 
 
 class Model(tf.Module):
@@ -144,7 +144,7 @@ MEMORY = """
 
 
 def test_publish(report, rows, tmp_path):
-    """Changes one in a hundred rows; looks up with 0, 1 and 3 deltas; loads a second version."""
+    """Changes 1 % of the rows; looks up with 0, 1 and 3 deltas; loads a second version."""
     dim, rows = 16, rows * 10
     model = Model(rows, dim)
     keys, model.keys = model.keys, None

@@ -13,7 +13,7 @@ import de_core as de
 @pytest.mark.parametrize("what", ["clear", "clear all the time", "shrink", "grow", "train"])
 @pytest.mark.parametrize("consistent", [False, True])
 def test_a_table_changes_while_it_is_saved(tmp_path, what, consistent):
-    # All values of a row are one number, so that a mixed row would show.
+    # All values of a row are one number, so that the test detects a mixed row.
     table = de.Variable(dim=32, name="t")
     keys = np.arange(30000)
     table.upsert(keys, np.repeat(keys % 7, 32).reshape(-1, 32).astype(np.float32))
@@ -31,7 +31,7 @@ def test_a_table_changes_while_it_is_saved(tmp_path, what, consistent):
             if what == "shrink":
                 table.remove(keys[number % 30 :: 30])
                 table.shrink_to_fit()
-            # Limit the growth, or it would fill the memory of a machine whose saves are slow.
+            # Limit the growth: where saves are slow, the table would fill the memory.
             batch = keys[(number * 977) % 20000 :][:4096] + (
                 10**6 * (number % 10) if what == "grow" else 0
             )
@@ -85,7 +85,7 @@ def test_a_save_rests_only_while_the_process_is_busy(tmp_path):
     for _ in range(2):
         [report] = de.checkpoint.save(table, tmp_path)["t"]
         assert report["rested_seconds"] == 0
-    table.remove(np.arange(20_000, 100_000))  # or the next save takes long
+    table.remove(np.arange(20_000, 100_000))  # otherwise the next save would take long
     stop = threading.Event()
 
     def work():

@@ -1,4 +1,4 @@
-"""Damaged and wrong files at every entry point: an error names the file, and the table stays."""
+"""Every entry point refuses damaged and wrong files: an error names the file; no row changes."""
 
 import random
 import shutil
@@ -63,7 +63,7 @@ def snapshots(folder):
 
 
 class Live:
-    """A table with a single row that no bad file may change."""
+    """A table with a single row, which no bad file may change."""
 
     def __init__(self, door, folder, **attributes):
         self._door, self._folder = door, folder
@@ -82,7 +82,7 @@ class Live:
 
 
 def damage_all(door, folder, damages, **attributes):
-    """Each damage of each file is refused; with the original bytes the restore works again."""
+    """Checks that each damage of each file is refused, and that undamaged files restore again."""
     save(door, module(2, 1, **attributes), folder)
     live = Live(door, folder)
     for file in snapshots(folder):

@@ -1,4 +1,4 @@
-"""A save on a full disk raises, keeps earlier saves, and leaves no files of its own."""
+"""A save on a full disk raises, keeps earlier saves, and leaves no new files."""
 
 import shutil
 import subprocess
@@ -44,7 +44,7 @@ def files_in(folder):
 
 
 def assert_holds(restore):
-    """Checks that `restore` restores the table of before the disk was full."""
+    """Checks that `restore` restores the table as it was before the disk was full."""
     other = de.Variable(dim=8, name="t")
     restore(other)
     assert int(other.size()) == FEW
@@ -134,7 +134,7 @@ def test_the_incremental_callback(small_disk):
 
 
 def check_keras_model_checkpoint(folder, ending):
-    # One file per save. Keras writes it, and leaves its part of a file that does not fit.
+    # Keras writes one file per save. If the file does not fit, Keras leaves a part of it.
     model = keras_model()
     callback = keras.callbacks.ModelCheckpoint
     only_weights = ending != ".keras"
@@ -191,7 +191,7 @@ def test_a_saver_of_tensorflow_1(small_disk):
             with pytest.raises(tf.errors.OpError, match=FULL):
                 saver.save(session, str(small_disk / "m"), global_step=step, **plain)
             left = files_in(small_disk).keys() - before.keys()
-            # A table that was written completely: in a graph no op runs after another op failed.
+            # A table's complete file may stay: in a graph no op runs after another op failed.
             assert all(".data-r" in path and ".tmp-" not in path for path in left)
             assert before.items() <= files_in(small_disk).items()
         saver.restore(session, str(small_disk / "m-1"))

@@ -182,7 +182,7 @@ def test_rolling_back_by_hand_deletes_nothing_that_is_needed(tmp_path, base_ever
 def test_nothing_is_deleted_while_an_index_cannot_be_read(tmp_path):
     owner, rng, expected = Owner(), np.random.default_rng(0), {}
     manager = de.checkpoint.Manager(owner, tmp_path, max_to_keep=2, compact_after=2)
-    for _ in range(4):  # the second one's rows were merged into a file of the fourth
+    for _ in range(4):  # the second save's rows were merged into a file of the fourth save
         owner.change(rng)
         expected[manager.save()] = owner.contents()
         manager.wait()
@@ -252,7 +252,7 @@ def test_every_kept_version_answers_as_the_model_did(tmp_path, tables):
 
 def test_saves_into_files_keep_the_rows_of_everyone_else(tmp_path):
     folder, rng = str(tmp_path), np.random.default_rng(0)
-    writers = {  # by name and process; the names have a common prefix
+    writers = {  # files by name and process; the names have a common prefix
         ("users", 2, 0): {},
         ("users", 2, 1): {},
         ("users", 1, 0): {},
@@ -323,7 +323,7 @@ def test_a_disk_that_cannot_sync_raises_and_keeps_checkpoints(tmp_path, monkeypa
             save()
     other = table("users")
     restore(other)
-    assert rows_of(other) in (before, rows_of(owner.users))  # either, but complete
+    assert rows_of(other) in (before, rows_of(owner.users))  # old or new, but complete
     for _ in range(2):
         owner.change(rng)
         save()

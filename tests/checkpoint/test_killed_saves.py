@@ -1,4 +1,4 @@
-"""A process killed at any moment of a save leaves the newest checkpoint complete."""
+"""A process that is killed at any moment of a save leaves the newest checkpoint complete."""
 
 import contextlib
 import os
@@ -46,7 +46,7 @@ def saved_step(door, folder):
 
 
 def kill_again_and_again(door, folder, shards, kills, rng):
-    """Returns how many saves returned, and how many kills left one more checkpoint than those."""
+    """Returns the number of returned saves, and of kills that left one more complete checkpoint."""
     returned, saves, ahead = 0, 0, 0
     for _ in range(kills):
         told, tell = CONTEXT.Pipe(duplex=False)
@@ -54,7 +54,7 @@ def kill_again_and_again(door, folder, shards, kills, rng):
         process.start()
         tell.close()
         assert told.recv() == returned
-        # A moment within one of the next saves, including the very first.
+        # Kill at a moment within one of the next saves, including the very first.
         for _ in range(rng.randrange(4)):
             returned = told.recv()
             saves += 1
@@ -156,7 +156,7 @@ def test_the_next_saves_remove_the_files_of_a_killed_one_and_no_others(
     assert process.exitcode == -signal.SIGKILL
     [half] = folder.glob("t-1of1-*.de")
     (folder / f"{half.name}.tmp-0123456789abcdef").write_bytes(b"half")
-    # Neither name nor time makes a file ours: all of these are a day older than the manifest.
+    # Saves must not delete files by name or age: all these files are a day older than the manifest.
     foreign = {"mine.de": b"whole", "t-1of1-101234567.de": b"of another library"}
     foreign |= {file.name: file.read_bytes() for file in (tmp_path / "there").glob("*.de")}
     for name, data in foreign.items():
@@ -213,10 +213,10 @@ def test_the_next_save_removes_rows_of_a_checkpoint_that_tensorflow_failed_to_wr
 @pytest.mark.parametrize("newest", range(8, 13))
 def test_a_copied_directory_has_the_same_newest_checkpoint(tmp_path, newest):
     directory_of(tmp_path / "a", saves=newest)
-    # Copies as `cp -r` does: alphabetically, each file a little later than the previous one.
+    # Copy like `cp -r`: in alphabetical order, each file a little later than the previous one.
     (tmp_path / "b").mkdir()
     files = [file for file in (tmp_path / "a").iterdir() if ".tmp-" not in file.name]
-    for number, file in enumerate(sorted(files)):  # a compaction may be writing its own
+    for number, file in enumerate(sorted(files)):  # a compaction may be writing its files
         shutil.copy(file, tmp_path / "b")
         os.utime(tmp_path / "b" / file.name, (1e9 + number, 1e9 + number))
     assert de.checkpoint.latest(tmp_path / "b") == str(tmp_path / "b" / f"ckpt-{newest}")

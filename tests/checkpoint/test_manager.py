@@ -87,7 +87,7 @@ def test_a_cleared_table_and_a_restored_one_go_on(tmp_path):
 def test_old_files_stay_while_a_kept_checkpoint_needs_them(tmp_path):
     owner, rng = module(2), np.random.default_rng(0)
     manager = de.checkpoint.Manager(owner, tmp_path, max_to_keep=2, base_every=4, compact_after=100)
-    (tmp_path / "ckpt-77.data-r0000-of-zzzzz").touch()  # a killed save leaves this
+    (tmp_path / "ckpt-77.data-r0000-of-zzzzz").touch()  # a killed save leaves this file
     (tmp_path / "else.data-r0000-of-zzzzz").touch()
     for step in range(10):
         change(owner, rng, step)

@@ -24,7 +24,7 @@ def make(shards=1, partitioner=de.default_partition_fn, **arguments):
 
 
 def trained(table):
-    """Writes rows, and the slots of an optimizer."""
+    """Writes rows into a table, and trains some rows so that they have slots."""
     table.upsert(KEYS, ROWS)
     optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.1, momentum=0.5))
     optimizer.build(table.trainable_variables)
@@ -169,7 +169,7 @@ def test_reads_what_other_doors_wrote(tmp_path):
 
 
 class TestBadInput:
-    """A wrong file raises an error with its name; the table and the checkpoint do not change."""
+    """A wrong file raises an error with the file's name. Table and checkpoint do not change."""
 
     @pytest.fixture
     def folder(self, tmp_path):

@@ -133,7 +133,7 @@ class TestWarmStart:
 
     @staticmethod
     def written(kind, table, path):
-        """Returns the path of what is written of a table in eager mode."""
+        """Saves a table in eager mode and returns the path."""
         if kind == "checkpoint":
             return tf.train.Checkpoint(table=table).write(path)
         if kind == "manager":
@@ -151,7 +151,7 @@ class TestWarmStart:
 
 
 def tensors(shards, name="user_embedding", dtype=np.float32, first=0):
-    """Returns a table in the form of tfra's checkpoints, and its rows."""
+    """Returns a table's tensors in the form of tfra's checkpoints, and the table's rows."""
     rng = np.random.default_rng(shards)
     found, rows = {}, {}
     for index in range(shards):

@@ -100,7 +100,7 @@ def test_responses_are_encoded(case):
 
 
 def typed(value: Any) -> Any:
-    """Compares values, and distinguishes 1.0 from 1, which Python's == does not."""
+    """Returns values with their types, so that 1.0 and 1 differ, which Python's == ignores."""
     if isinstance(value, list):
         return [typed(item) for item in value]
     if isinstance(value, dict):

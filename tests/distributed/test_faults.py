@@ -1,4 +1,4 @@
-"""A worker of TensorFlow 1 while one of its two servers is slow, cut off or gone."""
+"""A worker of TensorFlow 1 while one of its two servers is slow, unreachable or dead."""
 
 import json
 import signal
@@ -47,7 +47,7 @@ class Training:
             self.session.run(start)
 
     def steps(self, count, seconds=None):
-        """Does steps and returns the seconds of each."""
+        """Does steps and returns the seconds per step."""
         options = None if seconds is None else tf1.RunOptions(timeout_in_ms=int(seconds * 1000))
         begin = time.monotonic()
         for _ in range(count):
@@ -108,7 +108,7 @@ def test_a_server_that_is_cut_off_is_waited_for_or_times_out(training):
     training.steps(1)
     assert time.monotonic() - begin > 1
     training.steps(4)
-    # The timed-out step may have run on one server, on both or on none.
+    # The timed-out step may have run on one server, on both servers or on no server.
     assert set(np.unique(training.found())) <= {15, 16}
 
 

@@ -15,7 +15,7 @@ def check(found, here, rows):
         assert about["dense"] < 1e-6
         assert about["found"]
         assert about["size"] == 0
-        # Each row is in exactly one table.
+        # Each row is in exactly one shard.
         assert len(about["here"]) == here
     assert found["verbs"]["contained"] == [False, True, True]
     assert found["verbs"]["exported"] == [rows] * 2
@@ -49,7 +49,7 @@ def test_workers_train_as_one_and_save_one_checkpoint(cluster, tmp_path):
     assert min(first["Adam"]["here"] + second["Adam"]["here"]) > IDS / 3
     assert first["verbs"]["upserted"][0] in (0, 1)
 
-    # Restore into another number of tables.
+    # Restore into another number of shards.
     here = de.Variable(dim=3, name="users", devices=["/CPU:0"] * 3)
     for path in (tmp_path / "tables", tmp_path / "of_0" / "model"):
         here.clear()
@@ -65,8 +65,8 @@ def test_many_features_share_collectives_and_strings_travel(cluster, tmp_path, w
         processes.start(name, PROGRAMS / "in_step_many.py", task, tmp_path)
     for name in names:
         found = result_of(processes.finish(name))
-        # Counts, keys and rows, for the lookup and for the gradients; rows of a second dtype
-        # separately.
+        # The lookup and the gradients each need three collectives: counts, keys and rows. Rows of
+        # a second dtype need one more.
         counts = {"1, 1": 6, "3, 8": 8} if workers == 2 else {"1, 5": 6, "3, 3": 8}
         assert found["collectives"] == counts
         assert max(found["differences"]) < 1e-6

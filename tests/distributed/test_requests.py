@@ -34,7 +34,7 @@ def keys_of(ids, table):
 
 
 def model(tables, features, *, remote, drawn=False):
-    """Returns the op of a step, and the rows of all tables, some with other dims."""
+    """Returns the op of a step, and the rows of all tables. Some tables have another dim."""
     devices = [f"/job:ps/replica:0/task:{task}/device:CPU:0" for task in range(SERVERS)]
     users = [
         de.get_variable(
@@ -97,7 +97,7 @@ def test_requests_do_not_grow_with_features_and_tables(target, anchors_on_server
     device = WORKER
     if anchors_on_servers:
         device = tf1.train.replica_device_setter(ps_tasks=SERVERS, worker_device=WORKER)
-    # To a server: ids, ids again with the gradients, and the gradients. Back: rows and completion.
+    # To a server: ids, then ids and gradients. Back from a server: rows and completion.
     for tables, features in ((1, 1), (1, 6), (4, 8)):
         found = crossings(target, tables, features, device)
         assert len(found) == 2 * SERVERS

@@ -26,7 +26,7 @@ def live_port():
 
 
 def test_the_silent_servers_are_named_with_the_remedy(live_port):
-    deaf = socket.create_server(("127.0.0.1", 0))  # accepts connections, as stopped processes do
+    deaf = socket.create_server(("127.0.0.1", 0))  # accepts connections, like a stopped process
     [nobodys] = free_ports(1)
     ports = (live_port, deaf.getsockname()[1], nobodys)
     cluster = {"ps": [f"localhost:{port}" for port in ports], "worker": ["localhost:1"]}
@@ -67,7 +67,7 @@ def test_a_server_that_is_back_in_time_is_told_of_and_nothing_else(live_port, ca
     ("arguments", "message"),
     [
         ({"seconds": 0}, "Received: seconds=0"),
-        ({"jobs": ["ps", "chief"]}, "which has ps, worker. Received: jobs="),
+        ({"jobs": ["ps", "chief"]}, "of the cluster: ps, worker. Received: jobs="),
         ({"jobs": []}, "Received: jobs="),
     ],
 )

@@ -49,7 +49,7 @@ def test_sessions_train_tables_on_servers_and_lose_no_update(cluster, tmp_path):
         assert min(found["sizes"]) > IDS / 4
         np.testing.assert_array_equal(found["rows"], expected_rows(24))
 
-    # Each server wrote its own file. Any number of tables can read them.
+    # Each server wrote its own file. Any number of shards can read the files.
     saved = tf.train.latest_checkpoint(str(tmp_path / "saved"))
     here = de.Variable(dim=2, name="users", devices=["/CPU:0"] * 3, initializer=0.5)
     assert de.checkpoint.restore(here, saved) == {"users": IDS}
@@ -66,7 +66,7 @@ def test_sessions_train_tables_on_servers_and_lose_no_update(cluster, tmp_path):
     assert int(rows[1]) == found["sizes"][0]
     assert int(re.search(r"de_table_bytes\{.*\} (\d+)", metrics)[1]) > 0
     assert get(port, "/")[0] == 404
-    # Any thread may receive a signal. Python runs handlers in the first thread.
+    # The system may deliver a signal to any thread. Python runs handlers only in the main thread.
     pid = processes.processes[servers[0]].pid
     thread = max(int(each.name) for each in Path(f"/proc/{pid}/task").iterdir())
     assert ctypes.CDLL(None).tgkill(pid, thread, signal.SIGTERM) == 0

@@ -26,7 +26,7 @@ def test_negatives_are_training_items_that_the_user_has_not():
 
 
 def test_items_of_the_test_are_not_spared():
-    # Never drawing what a user takes later would reveal the answers.
+    # If items that a user takes later were never drawn, the negatives would reveal the answers.
     split = small_split()
     sampler = NegativeSampler(split.train)
     rng = np.random.default_rng(0)

@@ -58,7 +58,7 @@ def test_recall_never_counts_an_item_that_is_not_ranked():
 
 
 class Oracle:
-    """Knows the answers."""
+    """A model that knows the answers."""
 
     def __init__(self, split):
         self._answers = np.zeros((len(split.test.user_ids), len(split.test.item_ids)), np.float32)

@@ -70,7 +70,7 @@ def test_training_on_the_retail_sample_reports_both_and_what_limits_them(tmp_pat
     measured(output, "popularity baseline")
     assert "80% of the test interactions are of users never seen" in " ".join(output.split())
     users, items = learned(output)
-    assert 0 < users < 323  # fewer than the log has: some occur only in the test
+    assert 0 < users < 323  # some of the log's users occur only in the test part
     assert 0 < items < 1704
 
 

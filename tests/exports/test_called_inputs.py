@@ -1,4 +1,4 @@
-"""Subclassed models that were called are exported without `inputs`, or say what is not known."""
+"""Subclassed models that were called are exported without `inputs`, or the error says why not."""
 
 import keras
 import numpy as np
@@ -11,7 +11,7 @@ IDS = np.array([[1, 2, 3], [4, 5, 6]])
 
 
 class Of(keras.Model):
-    """Calls a function of its tables and a dense layer."""
+    """A model that calls a function of its tables and a dense layer."""
 
     def __init__(self, function, key_dtype="int64", combiner="mean", **arguments):
         super().__init__(**arguments)
@@ -127,5 +127,5 @@ def test_ragged_lookups_are_not_taken_for_dense_ones(tmp_path):
 def test_a_model_that_was_not_called_here_is_refused(tmp_path):
     refusal(Of(only_rows), tmp_path)
     built = Of(only_rows)
-    built.build_from_config({"input_shape": (None, 3)})  # as a loaded model
+    built.build_from_config({"input_shape": (None, 3)})  # like a loaded model
     assert "saw no ids" in refusal(built, tmp_path)

@@ -1,4 +1,4 @@
-"""Which parts of a served table's files are in memory, and which in huge pages if supported."""
+"""Which parts of a served table's files are in memory, and which parts are in huge pages."""
 
 import mmap
 import os
@@ -16,7 +16,7 @@ ROWS, DIM = 1 << 17, 16  # a file of 10 MB
 
 
 def mapped_bytes(path, kind):
-    """Returns the fraction of a mapped file in this process's memory, for one kind in /proc."""
+    """Returns the bytes of a mapped file that /proc/self/smaps counts as `kind`."""
     text = Path("/proc/self/smaps").read_text("utf-8")
     name = re.escape(str(Path(path).resolve()))
     found = re.findall(rf" {name}\n(?:\w+: .*\n)*?{kind}: +(\d+) kB", text)

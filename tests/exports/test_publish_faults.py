@@ -53,7 +53,7 @@ def links(path):
 
 
 def refused(path, reason, *names):
-    # For a missing file TensorFlow raises Python's own error.
+    # For a missing file, TensorFlow raises Python's FileNotFoundError.
     with pytest.raises((tf.errors.OpError, FileNotFoundError), match=reason) as raised:
         answers(path)
     for name in names:

@@ -1,4 +1,4 @@
-"""TensorFlow 1's SavedModels of a session's graph: the tables answer from mapped files."""
+"""TensorFlow 1's SavedModels of a session's graph: lookups read mapped files."""
 
 import gc
 import shutil
@@ -56,7 +56,7 @@ class Trainer:
 
 
 class Loaded:
-    """Loads such a model in a new session."""
+    """Loads a trainer's model in a new session."""
 
     def __init__(self, path):
         self.session = tf.compat.v1.Session(graph=tf.Graph())

@@ -1,4 +1,4 @@
-"""Rows of a SavedModel go back into live tables, with the variables that it holds."""
+"""Loading the weights of a SavedModel also restores the rows of live tables."""
 
 import importlib.util
 import os

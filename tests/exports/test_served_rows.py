@@ -21,7 +21,7 @@ PAIR = [tf.TensorSpec([None], tf.int64, name=name) for name in ("user", "item")]
 
 
 class Scores(tf.Module):
-    """The score of a user and an item."""
+    """A model that scores a user and an item."""
 
     def __init__(self, **options):
         super().__init__()
@@ -134,7 +134,7 @@ def test_unknown_ids_can_be_an_error(tmp_path):
         )
     assert find(path, [1])[1].all()
     assert stats(path)["users"]["oov"] == "error"
-    ids = 10**6 + np.arange(16384)  # enough for several threads; none has a row
+    ids = 10**6 + np.arange(16384)  # enough ids for several threads; no id has a row
     for first in (0, 5000, 12000):
         ids[:first] = 1
         with pytest.raises(tf.errors.NotFoundError, match=f"key={10**6 + first}, table=users"):

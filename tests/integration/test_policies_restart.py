@@ -58,7 +58,7 @@ def test_times_and_counts_outlive_the_process(run_python, tmp_path, before, afte
         table._table.apply(slices, [1.0], rule="sgd", owner="sgd")
 
     assert users.restrict_policy.status.lookup([1, 2, 3]).numpy().ravel().tolist() == times
-    train(users, [10, 11])  # the third occurrence of 10, the second of 11; step 6
+    train(users, [10, 11])  # step 6: the third occurrence of key 10, the second of key 11
     assert users.contains([10, 11]).numpy().tolist() == [True, False]
     train(users, [11])  # step 7: 2 and 3 live four steps longer than step 3
     assert users.contains([1, 2, 3, 11]).numpy().tolist() == [True, True, True, True]
@@ -67,4 +67,4 @@ def test_times_and_counts_outlive_the_process(run_python, tmp_path, before, afte
     newest = users.restrict_policy.status.lookup([11]).numpy()
     assert (newest > np.max(times)).all()
     train(bloom, range(50))
-    assert int(bloom.size()) == 50  # also with tables whose filters had another size
+    assert int(bloom.size()) == 50  # also with shards whose filters had another size

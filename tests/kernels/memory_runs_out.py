@@ -122,7 +122,7 @@ class World:
         )
 
     def handles(self) -> Iterator[tuple[str, Verb]]:
-        """Yields the verbs that make tables, end them and describe them."""
+        """Yields the verbs that create, delete and describe tables."""
         ops, types = library, self.types
         served = self.path + ".served"
 
@@ -144,7 +144,7 @@ class World:
         yield "serving_stats", lambda: ops.de_serving_stats([self.frozen], tables=["served"])
 
     def files(self) -> Iterator[tuple[str, Verb]]:
-        """Yields the verbs on files that no table serves."""
+        """Yields the verbs that work on files without a table."""
         ops, types = library, {"key_dtype": self.keys.dtype, "value_dtype": self.value_dtype}
         yield "info", lambda: ops.de_snapshot_info(self.path)
         yield "info, verified", lambda: ops.de_snapshot_info(self.path, verify=True)
@@ -152,7 +152,7 @@ class World:
         yield "compact", lambda: ops.de_snapshot_compact([self.path], self.path + ".compact")
 
     def row_gradients(self) -> Iterator[tuple[str, Verb]]:
-        """Yields the verbs of gradients that leave a loop."""
+        """Yields the verbs for gradients of lookups in loops."""
         ops, rows = library, self.batch_rows
         types = {"Tkeys": self.batch.dtype, "Tvalues": rows.dtype, "dim": 2}
         one = ops.de_row_gradients(self.batch, rows)

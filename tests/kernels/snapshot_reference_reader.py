@@ -23,7 +23,7 @@ HEADER, SECTION, FOOTER = (
 LINE = np.dtype(
     [("words", "<u8", 5), ("rows", "<u4", 5), ("used", "u1"), ("overflow", "u1"), ("filter", "<u2")]
 )
-# By number, from 1. numpy has no bfloat16, so it reads as its bits; 9 is string.
+# Dtypes by number, from 1. numpy has no bfloat16, so its bits are read; 9 is string.
 DTYPES = dict(enumerate(("<f4", "<f8", "<f2", "<u2", "i1", "<i4", "<i8", "?"), start=1))
 STRING = 9
 BASE, DELTA = 1, 2
@@ -126,7 +126,7 @@ class Snapshot:
         return gone
 
     def find(self, key: int | bytes) -> Any | None:
-        """Finds a key through the index, as a table does; returns None for an unknown key."""
+        """Finds a key through the index, like a table; returns None for an unknown key."""
         word = hash_bytes(key) if isinstance(key, bytes) else key & MASK
         digest = mix64(word)
         for section in self.sections:

@@ -1,4 +1,4 @@
-"""Whether saved files stay in the page cache."""
+"""Bases stay in the page cache after a save; deltas do not."""
 
 import ctypes
 import json
@@ -58,7 +58,7 @@ def test_deltas_bypass_the_page_cache_and_bases_do_not(make_table, tmp_path):
         filled(table, 30_000, 64)
         library.de_table_save(table, str(tmp_path / name), **options)
     assert part_in_the_page_cache(tmp_path / "base") == 1
-    assert part_in_the_page_cache(tmp_path / "delta") < 0.01  # all except its end
+    assert part_in_the_page_cache(tmp_path / "delta") < 0.01  # all except the file's end
     assert part_in_the_page_cache(tmp_path / "exported") == 1
 
 

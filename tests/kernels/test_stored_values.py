@@ -1,4 +1,4 @@
-"""Values stored as another dtype, rows chosen by slots or keys, consistent saves."""
+"""Values stored as another dtype, rows selected by slots or keys, consistent saves."""
 
 import json
 import threading
@@ -30,7 +30,7 @@ def find(handle, keys=KEYS, dim=8, dtype=tf.float32):
 
 
 def stored(dtype, values):
-    """Returns the values as they read after they were stored."""
+    """Returns the values that a reader gets after they were stored in a dtype."""
     if dtype == "int8":
         scale = np.abs(values).max(axis=1, keepdims=True) / np.float32(127)
         return (np.rint(values / scale) * scale).astype(np.float32)
@@ -63,7 +63,7 @@ def test_stored_values_are_served_and_restored_as_the_models_dtype(
     library.de_table_restore(other, str(path), convert=True)
     np.testing.assert_array_equal(find(other), expected)
     size = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}[dtype]
-    # In addition to the values: the index, a scale, and the ends of 16 sections.
+    # The rest of the file's size: the index, a scale per row, and the ends of 16 sections.
     assert report["bytes"] < 500 * (8 * size + 19 + 4) + 16 * 192 + 1024
 
 
@@ -170,7 +170,7 @@ def test_a_consistent_save_is_of_one_moment(make_table, tmp_path):
         other = make_table(dim=4)
         library.de_table_restore(other, str(tmp_path / f"{i}.de"))
         values = find(other, keys, 4)
-        # An erase and a later insert are two moments: in between the rows are missing.
+        # Between an erase and the later insert, the rows are missing.
         there = library.de_table_contains(other, keys).numpy()
         assert len(np.unique(values[there])) == 1
         assert there.sum() >= rows - rows // 1000

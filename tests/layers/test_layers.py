@@ -364,7 +364,7 @@ def test_models_come_back_from_keras_files(trained, tmp_path):
 
 def test_exported_models_answer_the_same(trained, tmp_path):
     model, ids = trained
-    new = [tf.constant(each + 25) for each in ids]  # half of them never trained
+    new = [tf.constant(each + 25) for each in ids]  # half of the ids were never trained
     ours = model(new)
     model.export(str(tmp_path / "saved"))
     loaded = tf.saved_model.load(str(tmp_path / "saved"))
@@ -468,7 +468,7 @@ def test_layers_of_older_files_keep_their_initial_rows():
     config = de.layers.Embedding(3).get_config()
     older = de.layers.Embedding.from_config({**config, "initializer": None})
     assert not np.any(older(int64([1, 2])))
-    # Older files: a GlorotUniform draws as for one row, up to sqrt(6 / (1 + 3)).
+    # In older files, GlorotUniform draws as for a matrix of one row, up to sqrt(6 / (1 + 3)).
     glorot = keras.initializers.serialize(keras.initializers.GlorotUniform())
     for init_size in (0, 100):
         changed = {**config, "initializer": glorot, "init_size": init_size}

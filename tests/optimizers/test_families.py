@@ -75,7 +75,7 @@ def test_minimize_takes_tables_by_each_name(family, way):
 def test_the_learning_rate_changes_between_steps(wrapped):
     rate = tf.Variable(0.5)
     optimizer = wrapped("Adagrad")
-    if isinstance(optimizer, v1.Optimizer):  # its learning rate is fixed
+    if isinstance(optimizer, v1.Optimizer):  # its learning rate is a constant
         optimizer = de.DynamicEmbeddingOptimizer(v1.AdagradOptimizer(lambda: rate))
     table = new_table(initializer=1.0)
 

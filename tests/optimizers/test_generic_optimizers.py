@@ -17,7 +17,7 @@ v1 = tf.compat.v1.train
 
 
 class BySign(v1.Optimizer):
-    """A user's optimizer: the sign of a sum that begins at 1, with a rate that halves each step."""
+    """A user's optimizer: the sign of a sum that starts at 1, at a rate that halves each step."""
 
     def __init__(self, rate):
         super().__init__(False, "BySign")
@@ -53,7 +53,7 @@ class BySign(v1.Optimizer):
 
 
 class OfOldStyle(v1.Optimizer):
-    """Supports only variables that are not resources, like the oldest code."""
+    """An optimizer like the oldest code: it supports only variables that are not resources."""
 
     def __init__(self):
         super().__init__(False, "OfOldStyle")
@@ -70,7 +70,7 @@ class OwnAdam(v1.AdamOptimizer):
 
 
 class FadingMomentum(v1.MomentumOptimizer):
-    """Changes the inputs of the formula, but not the formula."""
+    """A subclass that changes the formula's inputs, but not the formula."""
 
     def _prepare(self):
         super()._prepare()
@@ -110,7 +110,7 @@ def test_a_session_trains_by_any_formula_of_tensorflow_1(name):
         oracle.assert_same(
             tables.session.run(values), dense.session.run(dense.of_rows["users"][1:])
         )
-        # A Saver saves nothing of the gathered rows, and all state that belongs to no row.
+        # A Saver saves all state that is not kept per row, and no variable of the gathered rows.
         slots_of_dense = {f"dense/BySign{suffix}" for suffix in ("", "_1")}
         variables = {"users/anchor", "items/anchor", "dense", "global_step", "fading"}
         assert kept == variables | slots_of_dense | {"BySign_rows/fading"}
@@ -127,7 +127,7 @@ def test_version_2_trains_by_any_formula_of_tensorflow_1(name, mode):
 
 
 class NewSign(tf_keras.optimizers.Optimizer):
-    """The sign of a running sum, and one decaying number for all rows."""
+    """A rule with the sign of a running sum, and one decaying number for all rows."""
 
     def __init__(self, learning_rate=0.01, name="NewSign", **settings):
         super().__init__(name=name, jit_compile=False, **settings)
@@ -158,7 +158,7 @@ class NewAdam(tf_keras.optimizers.Adam):
 
 
 class OldSign(tf_keras.optimizers.legacy.Optimizer):
-    """The sign of a running sum."""
+    """A rule with the sign of a running sum."""
 
     def __init__(self, learning_rate=0.01, name="OldSign", **settings):
         super().__init__(name, **settings)

@@ -1,4 +1,4 @@
-"""Optimizers that are made in eager mode and used in a graph of TensorFlow 1."""
+"""Optimizers that are created in eager mode and used in a graph of TensorFlow 1."""
 
 import keras
 import numpy as np
@@ -11,7 +11,7 @@ v1 = tf.compat.v1
 
 
 def trained(optimizer):
-    """Returns a dense variable and rows, all 1, after a step by gradients of 2 and 1."""
+    """Returns a dense variable and rows after one step. They start at 1; gradients are 2 and 1."""
     with tf.Graph().as_default(), v1.Session() as session:
         dense = tf.Variable(tf.ones([2]))
         table = de.get_variable("users", dim=2, initializer=1.0)

@@ -1,4 +1,4 @@
-"""Low precision of the computation or of the rows gives the numbers of dense variables."""
+"""Computing or storing rows in low precision gives the same numbers as dense variables."""
 
 import keras
 import numpy as np
@@ -29,12 +29,12 @@ def batches():
 
 
 def gathered(rows, ids):
-    """Rows with a dense gradient: Keras's optimizers square a gather's gradient slice by slice."""
+    """Gathers rows with a dense gradient. Keras's optimizers square a sparse one per slice."""
     return tf.tensordot(tf.one_hot(ids, IDS), rows, 1)
 
 
 class DenseEmbedding(keras.layers.Layer):
-    """Rows of float32, returned in the dtype of the policy."""
+    """A dense layer with float32 rows, which it returns in the dtype of the policy."""
 
     def build(self, _):
         """Makes the rows."""
@@ -42,7 +42,7 @@ class DenseEmbedding(keras.layers.Layer):
         self.rows = self.add_weight(shape=(IDS, DIM), initializer=at_first, autocast=False)
 
     def call(self, ids):
-        """Returns the rows of ids that came as floats."""
+        """Returns the rows of ids, which Keras passes as floats."""
         return tf.cast(gathered(self.rows, tf.cast(ids, tf.int64)), self.compute_dtype)
 
 

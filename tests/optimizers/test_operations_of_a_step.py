@@ -71,7 +71,7 @@ def operations_of_a_graph(count):
 @pytest.mark.parametrize(
     ("operations", "each", "once"),
     [
-        # Only a table's handle, the constant of a gradient's shape, and the update.
+        # Per table: its handle, the constant of a gradient's shape, and the update.
         (operations_of_an_update, 3, 32),
         (operations_of_a_step, 34, 33),
         (operations_of_three_shards, 85, 33),

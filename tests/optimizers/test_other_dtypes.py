@@ -17,7 +17,7 @@ def new_table(name="oracle"):
 
 
 def test_rows_without_a_gradient_stay_as_they_are():
-    """The lazy formula: a dense Adam, applied only in the steps where a row has a gradient."""
+    """Compares each row with a dense Adam that only runs in steps where the row has a gradient."""
     table = new_table()
     optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1))
     expected = {key: row for key, row in enumerate(table.lookup(np.arange(IDS)).numpy())}

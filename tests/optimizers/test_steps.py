@@ -1,4 +1,4 @@
-"""Properties of an optimizer step on tables besides its formula."""
+"""Properties of an optimizer step on tables other than its formula."""
 
 import threading
 import warnings
@@ -197,7 +197,7 @@ def test_slots_are_dropped_from_rows_of_any_type(key_dtype, value_dtype):
 
 
 class ByHand(keras.optimizers.Optimizer):
-    """A user's rule: the sign of a running sum."""
+    """A user's rule with the sign of a running sum."""
 
     def build(self, variables):
         super().build(variables)

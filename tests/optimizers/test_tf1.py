@@ -91,8 +91,8 @@ class Dense(Trained):
 
     Args:
         make: Creates the optimizer of a graph.
-        clip: See `Trained`. With it, gradients are slices, like those of tables: the norm covers
-            all slices, even several of one row.
+        clip: See `Trained`. If given, gradients are sparse, like a table's gradients. The norm then
+            covers all slices, even several slices of one row.
     """
 
     def __init__(self, make, clip=None):
@@ -135,7 +135,7 @@ class Tables(Trained):
 
     Args:
         make: Creates the optimizer of a graph.
-        shards: The number of tables of each Variable.
+        shards: The number of shards of each table.
         open_session: See `Trained`.
         fill: True to write the initial rows.
         clip: See `Trained`.

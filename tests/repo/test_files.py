@@ -10,10 +10,10 @@ from pathlib import Path
 LONGEST = 400
 LONGEST_TEST = 500
 LONGEST_FUNCTION = 80
-#: Files directly in a folder that has subfolders, and in one that has none.
+#: The most files directly in a folder with subfolders, and in a folder without.
 MOST_BESIDE_FOLDERS = 12
 MOST_ALONE = 25
-#: Folders that await their subfolders, with the files that they hold today; it must not grow.
+#: Folders that are still too full, with their number of files. The number must not grow.
 CROWDED = {"de_core/cc/kernels": 38, "de_core/cc/testing": 13}
 
 
@@ -71,7 +71,7 @@ def test_every_python_package_folder_has_an_init(root: Path):
 
 
 def crowded(files: list[Path]) -> dict[str, int]:
-    """Returns the folders that hold too many files, with their numbers."""
+    """Returns the folders with too many files, and the number of their files."""
     names = [path for path in files if path.name != "__init__.py"]
     parents = {parent for path in names for parent in path.parent.parents}
     held = collections.Counter(path.parent for path in names)
@@ -97,7 +97,7 @@ def test_a_crowded_folder_is_noticed():
 def long_functions(text: str) -> dict[str, int]:
     """Returns the functions that are too long without their docstring, with their lines.
 
-    A comment in a function that begins with "Long:" says why it may be.
+    A comment in the function that begins with "Long:" gives the reason and allows the length.
     """
     lines, found = text.splitlines(), {}
     for node in ast.walk(ast.parse(text)):

@@ -1,4 +1,4 @@
-"""Every kernel passes through `GuardedOp`, which makes an error of what is thrown."""
+"""Every kernel derives from `GuardedOp`, which turns exceptions into errors."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ REGISTERED = re.compile(r"REGISTER_KERNEL_BUILDER\((.*?)\);", re.DOTALL)
 
 
 def unguarded(text: str) -> list[str]:
-    """Returns the places where a kernel takes TensorFlow's call itself."""
+    """Returns the places where a kernel overrides TensorFlow's `Compute` itself."""
     return UNGUARDED.findall(text)
 
 

@@ -52,7 +52,7 @@ def binary_command(root, folder, grpc_port, rest_port, every_version, batching):
 
 
 def gateway_command(root, folder, grpc_port, rest_port, every_version, batching):
-    """Returns the command line of the gateway in its place."""
+    """Returns the command line of the gateway, which replaces the model server."""
     del folder
     command = [sys.executable, "-m", "server", "--model-dir", root, "--model-name", MODEL]
     command += ["--port", rest_port, "--grpc-port", grpc_port, "--poll-seconds", 1]

@@ -1,6 +1,7 @@
 """Bazel accepts the overlay, and the build script's binary contains the ops.
 
-Compiling takes six minutes of CPU and is slow. The check that Bazel accepts the package is fast.
+The test that compiles takes six minutes of CPU and is marked slow. The check that Bazel accepts the
+package is fast.
 """
 
 import importlib.util

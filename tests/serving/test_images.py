@@ -21,7 +21,7 @@ pytestmark = [
     needs("buildah", "debootstrap", "ps"),
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for a chroot"),
 ]
-WORK = ROOT / "build" / "images"  # kept, so that the next run reuses its layers
+WORK = ROOT / "build" / "images"  # kept, so that the next run reuses the layers
 ISOLATED = ["--isolation", "chroot", "--network", "host"]
 
 
@@ -125,7 +125,7 @@ def mounted(builder, target):
 
 
 def packages(builder, target):
-    """Returns what lies in an image's folder of Python packages."""
+    """Returns the names in an image's folder of Python packages."""
     with mounted(builder, target) as root:
         (folder,) = root.glob("opt/app/lib/python3*/site-packages")
         return {each.name for each in folder.iterdir()}

@@ -1,7 +1,7 @@
 """A model server with the ops, seen by clients: gRPC, REST, versions, corruption, batching.
 
 Runs against the gateway, which offers the same two protocols, and against the binary in
-DE_MODEL_SERVER if set (DE_MODEL_SERVER_PRELOAD: an op library that it must preload).
+DE_MODEL_SERVER if set. DE_MODEL_SERVER_PRELOAD names an op library that the binary must preload.
 """
 
 import os

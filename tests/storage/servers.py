@@ -87,7 +87,7 @@ def cluster(folder: pathlib.Path, *options: str) -> list[Server]:
 
 
 def free_port() -> int:
-    """Returns a port P that is free now, while P + 10000, which a Cluster needs, is free too."""
+    """Returns a free port P. P + 10000 is free too, because a Cluster needs it."""
     while True:
         with socket.socket() as probe, socket.socket() as bus:
             probe.bind(("127.0.0.1", 0))
@@ -117,7 +117,7 @@ def require_redis():
 
 
 def creator_for(nodes, **params):
-    """Returns a `kv_creator` for servers; for a Cluster if there are several."""
+    """Returns a `kv_creator` for one server, or for a Cluster of several servers."""
     found = {
         "redis_connection_mode": 2 if len(nodes) == 1 else 0,
         "redis_host_ip": ["127.0.0.1"] * len(nodes),

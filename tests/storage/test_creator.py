@@ -1,4 +1,4 @@
-"""`KVCreator` as the interface for new storages, and the features that storages refuse."""
+"""`KVCreator` is the interface for new storages. Storages refuse some features."""
 
 import json
 import pathlib

@@ -15,8 +15,8 @@ class Peers:
 
     Args:
         key_dtype: Key dtype of the table.
-        value_dtype: Value dtype of both.
-        shards: The number of tables that share the rows.
+        value_dtype: Value dtype of the table and the variable.
+        shards: The number of the table's shards.
         dim: Values per row.
     """
 
@@ -49,11 +49,11 @@ class Peers:
         """Compares the results, and the gradients of rows and weights, of two kinds of lookups.
 
         Args:
-            lookup: `f(table, ids, weights)`.
-            dense_lookup: `f(dense, ids, weights)`.
+            lookup: Called as `lookup(table, ids, weights)`.
+            dense_lookup: Called as `dense_lookup(dense, ids, weights)`.
             ids: The row numbers to look up.
             weights: The weights of the ids, or None.
-            in_function: True to trace both.
+            in_function: True to trace both lookups.
             tolerance: Absolute and relative tolerance.
         """
         factors = None if weights is None else weights.values

@@ -1,8 +1,8 @@
 """The same training twice: with tables, and with dense variables and the original optimizer.
 
 The loss looks up two tables at three places, with many duplicates, and has an ordinary variable
-too. The dense run undoes each step's changes to rows without a gradient, in variables and slots:
-this is how tables behave. The dense run uses nothing of this library.
+too. In variables and slots, the dense run undoes each step's changes to rows without a gradient,
+because tables do not change such rows. The dense run uses nothing of this library.
 """
 
 import os
@@ -154,7 +154,7 @@ def is_slot_of(variable, name, number):
 
 
 class FitModel(keras_of_models.Model):
-    """The same loss as a Keras model: its mean squared error."""
+    """A Keras model whose mean squared error is the same loss."""
 
     def __init__(self, tables):
         super().__init__()
@@ -168,7 +168,7 @@ class FitModel(keras_of_models.Model):
 
 
 class OwnTrainStep(FitModel):
-    """The same with its own `train_step`, as in Keras's guides."""
+    """The same model with its own `train_step`, as in Keras's guides."""
 
     def __init__(self, tables):
         super().__init__(tables)
@@ -202,7 +202,7 @@ class Tables:
     Args:
         optimizer: A wrapped optimizer.
         mode: One of `MODES`.
-        shards: The number of tables of each Variable.
+        shards: The number of shards of each table.
         scales: True if the optimizer can scale the loss.
         **arguments: Further arguments of the Variables.
     """

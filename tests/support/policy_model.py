@@ -129,7 +129,7 @@ class TableModel:
 
 
 def keep_best(tables, count):
-    """Keeps the `count` best rows of all tables together."""
+    """Keeps the `count` best rows over all tables."""
     ranked = sorted((table.rank(key), key, table) for table in tables for key in table.rows)
     for _, key, table in ranked[: max(0, len(ranked) - count)]:
         del table.rows[key]

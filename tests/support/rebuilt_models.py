@@ -23,7 +23,7 @@ def field(ids):
 
 
 class Scored(keras.Model):
-    """Dense layers that are built in the first call, on the result of `rows`."""
+    """Dense layers on the result of `rows`, which are built in the first call."""
 
     def __init__(self, **arguments):
         super().__init__(**arguments)
@@ -81,7 +81,7 @@ class OfNamedInputs(Scored):
 
 
 class Tower(keras.layers.Layer):
-    """Tables that are created in `build`, and the library's functions instead of its layers."""
+    """Creates its tables in `build`, and uses the library's functions instead of its layers."""
 
     def build(self, _):
         self.numbers = de.Variable(dim=4, initializer="uniform", name="looked_up")

@@ -44,7 +44,7 @@ def contents(step: int) -> np.ndarray:
 
 
 def changes(step: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the keys that a step writes and removes; key 0 holds the step."""
+    """Returns the keys that a step writes and removes. The row of key 0 is the step's number."""
     if step == 1:
         return np.arange(ROWS), np.array([1])
     keys = np.random.default_rng(step).permutation(np.arange(1, ROWS))
@@ -88,7 +88,7 @@ def save_and_die(folder: str, before_the_manifest: bool) -> None:
 
 
 def save_until_killed(door: str, folder: str, shards: int, told: Connection) -> None:
-    """Sends the step that it starts with, then each step whose save has returned."""
+    """Sends the number of its first step, then the number of each step whose save has returned."""
     model = Model(shards)
     save = saver(door, model, folder)
     step = int(model.step)

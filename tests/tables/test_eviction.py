@@ -17,11 +17,11 @@ def train(variable, keys, gradient=1.0):
 
 
 def in_time(run):
-    """Returns the result of `run` on rows that expire; they live longer on a slower machine.
+    """Returns the result of `run` with a time to live that is long enough for this machine.
 
     Args:
-        run: Takes the seconds that a row lives. Returns its result, and the longest time from a
-            write to a point where the rows must still exist.
+        run: Takes the time to live of rows in seconds. Returns its result, and the longest time
+            from a write to a point where the row must still exist.
     """
     for seconds in (0.4, 2.0, 10.0, 50.0):
         seen, took = run(seconds)

@@ -133,7 +133,7 @@ class Pair:
 @given(script=st.lists(st.tuples(st.sampled_from(VERBS), KEYS), min_size=5, max_size=25))
 def test_rows_are_those_of_the_dicts(tables, column, limits, script):
     if tables > 1 and (column == "time" or limits.get("ttl_steps")):
-        # Each table has its own time for a verb, and its own moment to free expired rows.
+        # Each shard takes its own time of a verb, and frees expired rows at its own moment.
         limits = {key: limit for key, limit in limits.items() if key == "min_count"}
         column = "uses"
     pair = Pair(tables, column, **limits)

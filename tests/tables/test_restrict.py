@@ -1,4 +1,4 @@
-"""Tests every sentence on `Variable.restrict` and its policies, and all policies' bad arguments."""
+"""Tests every documented promise of `Variable.restrict` and of policies, and bad arguments."""
 
 import json
 import zipfile

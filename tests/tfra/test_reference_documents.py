@@ -1,4 +1,4 @@
-"""Every promise in the reference API's documents holds, in every execution mode."""
+"""Every promise in the documents of `tfra.dynamic_embedding` holds, in every execution mode."""
 
 import inspect
 

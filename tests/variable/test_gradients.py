@@ -189,7 +189,7 @@ def test_return_trainable_gives_what_an_optimizer_trains(trainable):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("in_function", [False, True])
 def test_penalties_on_the_gradient_of_a_table(combiner, weighted, in_function):
-    """Second-order gradients, through the gradient of the table."""
+    """Computes second-order gradients through the gradient of the table."""
     if combiner is None and weighted:
         return  # only pooled ids have weights
     table = de.Variable(dim=2, initializer=keras.initializers.RandomNormal(seed=1))

@@ -1,4 +1,4 @@
-"""Statistics of a Variable's tables, and verbs that read, insert, reserve and shrink."""
+"""Statistics of a Variable's shards, and verbs that read, insert, reserve and shrink."""
 
 import itertools
 import json
@@ -28,7 +28,7 @@ def new(key_dtype="int64", shards=1, **arguments):
 
 
 def ids(key_dtype, start, stop):
-    """Returns consecutive whole numbers from `start`, as keys."""
+    """Returns consecutive integers from `start`, as keys."""
     numbers = tf.range(start, stop, dtype=tf.int64)
     return tf.strings.as_string(numbers) if key_dtype == "string" else tf.cast(numbers, key_dtype)
 
@@ -220,7 +220,7 @@ def test_memory_usage_counts_the_slots_of_an_optimizer():
 @every_table
 def test_the_index_of_reserved_rows_does_not_grow(key_dtype, shards):
     table = new(key_dtype, shards)
-    table.reserve(24_000)  # more than needed, because tables do not get equal numbers of keys
+    table.reserve(24_000)  # more than needed, because shards do not get equal numbers of keys
     reserved = table.memory_usage()["index"]
     table.upsert(ids(key_dtype, 0, 20_000), tf.ones([20_000, 2]))
     assert table.memory_usage()["index"] == reserved >= 20_000 * 12

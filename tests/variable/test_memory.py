@@ -1,4 +1,4 @@
-"""The last reference to a Variable keeps its table's memory."""
+"""A table's memory is freed with the last reference to its Variable."""
 
 import gc
 import os
@@ -50,11 +50,11 @@ def in_a_function():
     return table
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # the collector meets earlier tests' sockets
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of earlier tests' sockets
 @pytest.mark.parametrize("make", [by_name, alone, in_a_module, in_a_function])
 def test_the_last_reference_frees_it(make):
     keys, rows = tf.range(ROWS, dtype=tf.int64), tf.ones([ROWS, DIM])
-    make().upsert(keys, rows)  # create everything that is created once and kept
+    make().upsert(keys, rows)  # create everything that is created once per process
     gc.collect()
     before = resident()
     table = make()
@@ -112,7 +112,7 @@ def test_a_model_that_was_fitted_takes_its_table_with_it(eagerly):
     before = resident()
     for _ in range(3):
         held, slots = fit()
-        assert slots >= 2 * PAYLOAD  # Adam's
+        assert slots >= 2 * PAYLOAD  # Adam's slots
         assert held - before > 2.5 * PAYLOAD
         gc.collect()
     assert resident() - before < 0.5 * PAYLOAD

@@ -41,14 +41,14 @@ def keys_of(dtype):
 
 
 class Model:
-    """The rows, and the observed values of keys without a row."""
+    """A dict of the rows, and the observed values of keys without a row."""
 
     def __init__(self):
         self.rows = {}
         self.initial = {}
 
     def read(self, key, row):
-        """Returns the value that `key` must have, given that it read as `row`."""
+        """Returns the value that `key` must have. Records `row`, as read, if the key has no row."""
         if key in self.rows:
             return self.rows[key]
         return self.initial.setdefault(key, tuple(row))
@@ -172,7 +172,7 @@ class VariableMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.saved)
     @rule(data=st.data(), shards=SHARDS, initializer=INITIALIZERS)
     def restore_into_another(self, data, shards, initializer):
-        """Restores into another number of tables; initial rows stay the same."""
+        """Restores into another number of shards; initial rows stay the same."""
         self.table = self.variable(shards, initializer)
         self.restore(data)
 

@@ -1,4 +1,4 @@
-"""Weight values of tables carry their rows wherever Keras moves a model's weights."""
+"""The value of a table's weight carries the rows wherever Keras copies a model's weights."""
 
 import copy
 import gc

@@ -46,12 +46,12 @@ for number in range(6):
     ids = tf.random.stateless_uniform([64], [number, 0], 0, 50, tf.int64)
     weights = tf.random.stateless_normal([64, 2], [number, 1])
     value = coordinator.schedule(remote_step, args=(ids, weights))
-    coordinator.join()  # one at a time, so that the numbers match one process
+    coordinator.join()  # one step at a time, so that the numbers match one process
     local_step(ids, weights)
 difference = tf.reduce_max(tf.abs(users.lookup(range(60)) - local.lookup(range(60))))
 sizes = [int(users.size(index)) for index in range(len(devices))]
 
-# All servers write at the same time: here each waits for the other.
+# All servers write at the same time. Each write waits for the other server's write.
 together, run = threading.Barrier(len(devices), timeout=60), Table.run
 
 

@@ -102,7 +102,7 @@ for rule in RULES:
         "here": [int(each.run(de_ops.de_table_size)) for each in table.tables],
     }
 
-# All workers call the verbs together. Every worker sees the rows of all.
+# All workers call the verbs together. Every worker sees the rows of all workers.
 mine = strategy.cluster_resolver.task_id if kind == "worker" else 0
 table.upsert(keys[:3] + 100 + mine, tf.fill([3, 3], float(mine)))
 table.remove([100])

@@ -1,7 +1,8 @@
-"""Trains many features of tables with several dtypes, one with string keys, in step with another.
+"""A synchronous worker that trains many features of tables with several dtypes, one of string keys.
 
-Arguments: the worker's task, and a folder for a checkpoint. Prints the rows' distance from one
-process's rows, and the number of collectives for several numbers of features and tables.
+Arguments: the worker's task, and a folder for a checkpoint. Prints how far the rows are from the
+rows that one process trains, and the number of collectives for several numbers of features and
+tables.
 """
 
 import json
@@ -104,7 +105,7 @@ for tables, features in ((1, 1), (3, 8)) if workers == 2 else ((1, 5), (3, 3)):
         result.setdefault("differences", []).append(float(tf.reduce_max(tf.abs(rows - wanted))))
         result.setdefault("found", []).append(bool(tf.reduce_all(found == known)))
 
-# All workers call the verbs of string keys together. Every worker sees the rows of all.
+# All workers call the verbs of string keys together. Every worker sees the rows of all workers.
 words = shared.tables[1]
 words.upsert([f"of {task}", "", "a" * 100_000], tf.fill([3, 2], float(task)))
 words.remove(["a"])

@@ -1,4 +1,4 @@
-"""A worker in step with others. Trains until an error; prints it and the time since the last step.
+"""A synchronous worker. Trains until an error; prints the error and the time since the last step.
 
 Argument: the worker's task.
 """

@@ -29,7 +29,7 @@ from tests.distributed.support.processes import free_ports
 SERVERS = 2
 addresses = [f"127.0.0.1:{port}" for port in free_ports(SERVERS + 1)]
 cluster = tf.train.ClusterSpec({"ps": addresses[:SERVERS], "worker": addresses[SERVERS:]})
-# On few cores too many of a step's ops would wait for each other.
+# On few cores, TensorFlow's default has too few threads: a step's ops would wait for each other.
 config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=8)
 servers = [
     tf.distribute.Server(cluster, job, task, "grpc", config)
@@ -43,7 +43,7 @@ RATE = 0.01
 
 
 class Weights:
-    """The variables of dense layers, on the servers, made when they are first asked for."""
+    """The variables of dense layers, on the servers, created at their first use."""
 
     def __init__(self):
         self.made = {}
@@ -77,7 +77,7 @@ def step_on_servers(model, tables):
 
 
 def trained_here(model):
-    """Returns losses, rows and dense variables of the same steps, all dense and here."""
+    """Returns losses, rows and dense variables of the same steps, here and without tables."""
     rows = {name: tf.Variable(start) for name, start in START.items()}
     made = {}
 

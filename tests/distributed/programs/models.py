@@ -14,7 +14,7 @@ START = {
 
 
 def batch_of(step):
-    """Returns row numbers, int64 [BATCH, WIDTH]; 0 stands for none, but not in column 0."""
+    """Returns row numbers, int64 [BATCH, WIDTH]. 0 means no row, except in column 0."""
     ids = np.random.default_rng(step).integers(0, ROWS, [BATCH, WIDTH])
     ids[:, 0] = 1 + ids[:, 0] // 2
     return ids
@@ -115,7 +115,7 @@ def pooled(rows, dense, ids):
 
 
 def sequence(rows, dense, ids):
-    """Attends over a sequence, and takes parts of it."""
+    """Attends over a sequence, and slices it."""
     steps = rows.plain("items", ids)
     attention = tf.nn.softmax(tf.matmul(steps, steps, transpose_b=True))
     ends = tf.gather(tf.matmul(attention, steps), [0, WIDTH - 1], axis=1)
@@ -127,7 +127,7 @@ def sequence(rows, dense, ids):
 
 
 def branches(rows, dense, ids):
-    """Looks ids up in a branch and gathers from what it returns."""
+    """Looks up ids in a branch and gathers from the branch's result."""
     found = tf.cond(
         tf.reduce_sum(ids) % 2 > 0,
         lambda: rows.plain("users", ids[:, 0]) * 2.0,
@@ -137,7 +137,7 @@ def branches(rows, dense, ids):
 
 
 def together(rows, dense, ids):
-    """Looks several features up by one request."""
+    """Looks up several features by one request."""
     names = ["users", "items", "users", "items"]
     found = rows.many(names, [ids[:, 0], ids[:, 1], ids[:, 2], ids[:, :1]])
     gathered = [tf.gather(tf.reshape(each, [-1, DIM]), tf.range(BATCH)) for each in found]

@@ -1,6 +1,6 @@
 """Trains to a checkpoint, or continues from the checkpoint of another number of workers.
 
-Arguments: the task of a worker in step, or -1 for one process without a strategy; "first" or
+Arguments: the task of a synchronous worker, or -1 for one process without a strategy; "first" or
 "then"; a folder for the checkpoint.
 """
 

@@ -1,8 +1,8 @@
 """A worker of TensorFlow 1: trains asynchronously in a MonitoredTrainingSession.
 
-Arguments: task, checkpoint folder, steps, a file that the last steps wait for ("" for none), and
-the seconds that a server may be silent, 100 by default. With 0 steps it trains until the file
-exists, and prints its state after each step.
+Arguments: task, checkpoint folder, steps, a file that must exist before the last steps ("" for
+none), and the seconds that a server may be silent, 100 by default. With 0 steps the worker trains
+until the file exists, and prints its state after each step.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""A worker of TensorFlow 1 that trains in step with another through SyncReplicasOptimizer.
+"""A worker of TensorFlow 1 that trains synchronously with another one by SyncReplicasOptimizer.
 
-Argument: task. Prints the distance of the rows and a dense variable from one process's.
+Argument: task. Prints how far rows and a dense variable are from the result of one process.
 """
 
 import json

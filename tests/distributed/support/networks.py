@@ -44,7 +44,7 @@ class Networks:
             raise
 
     def inside(self, number: int) -> list[str]:
-        """Returns the command prefix that runs a command in one of the two."""
+        """Returns the command prefix that runs a command in one of the two networks."""
         return ["ip", "netns", "exec", self._names[number]]
 
     def cut(self):

@@ -20,7 +20,7 @@ from tensorflow_serving.apis import (
 
 
 def ask_predict(stub):
-    """Reads the field of each output's type, as the real server fills it."""
+    """Reads each output from the field of its type, which the real server fills."""
     request = predict_pb2.PredictRequest()
     request.model_spec.name = "ranker"
     request.inputs["user"].CopyFrom(tf.make_tensor_proto([7, 0], tf.int64))
@@ -39,7 +39,7 @@ def ask_predict(stub):
 
 
 def ask_lookup(stub):
-    """Looks embeddings up by their signature."""
+    """Looks up embeddings by their signature."""
     request = predict_pb2.PredictRequest()
     request.model_spec.name = "ranker"
     request.model_spec.signature_name = "de_lookup/item"
@@ -50,7 +50,7 @@ def ask_lookup(stub):
 
 
 def ask_examples(stub):
-    """Asks by the verbs that take examples; TensorFlow 2 saved both signatures for predict."""
+    """Calls the verbs that take examples. TensorFlow 2 saved both signatures for predict."""
     example = tf.train.Example()
     example.features.feature["age"].float_list.value.append(25)
     classify = classification_pb2.ClassificationRequest()
@@ -71,7 +71,7 @@ def ask_examples(stub):
 
 
 def ask_what_is_served(predictions, models):
-    """Asks for the model's state and signatures, and for a model that is not there."""
+    """Requests the model's state and signatures, and the state of a model that does not exist."""
     request = get_model_status_pb2.GetModelStatusRequest()
     request.model_spec.name = "ranker"
     (status,) = models.GetModelStatus(request, timeout=60).model_version_status

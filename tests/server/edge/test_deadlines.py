@@ -85,7 +85,7 @@ def test_trace_and_request_id_go_on_to_the_engine():
 
 
 async def leave_after(app, seconds: float) -> list[dict]:
-    """Sends a request and closes the connection; returns what the gateway still sent."""
+    """Sends a request and closes the connection. Returns the gateway's later messages."""
     gone = asyncio.Event()
     messages = [{"type": "http.request", "body": BODY, "more_body": False}]
     sent: list[dict] = []

@@ -151,7 +151,7 @@ def test_reflection_tells_services_and_messages(channel):
 
 
 def test_a_client_that_knows_nothing_calls_by_reflection(channel):
-    """As grpcurl does: each message is made of the descriptors that the port told."""
+    """Works like grpcurl: builds each message from the descriptors that the port sends."""
     pool = descriptor_pool.DescriptorPool(ProtoReflectionDescriptorDatabase(channel))
 
     def ask(service: str, method: str, asked: dict[str, Any]) -> dict[str, Any]:

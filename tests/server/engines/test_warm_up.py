@@ -7,7 +7,7 @@ from tests.server.support.numpy_engine import signature, tensor
 
 
 class Model:
-    """Notes the signatures that run."""
+    """A model that records the signatures that run."""
 
     steady = frozenset()
 

@@ -94,7 +94,7 @@ def served(saved_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def rest_client(served: Served) -> tuple[str, set[int]]:
-    """Asks once; returns the version that the answer names, and those that its rows name."""
+    """Sends one request. Returns the version that the answer names, and its rows' versions."""
     reply = served.predict()
     assert reply.status == 200, reply
     rows = {row["version"] for row in reply.json()["predictions"]}
@@ -102,7 +102,7 @@ def rest_client(served: Served) -> tuple[str, set[int]]:
 
 
 def grpc_client(served: Served) -> tuple[str, set[int]]:
-    """Does over gRPC what `rest_client` does over REST."""
+    """Does the same as `rest_client`, over gRPC."""
     request = PROTOS.predict.PredictRequest()
     request.model_spec.name = "ranker"
     for name, dtype, values in (("user", "int64", [7, 8]), ("item", "string", [b"x", b"y"])):

@@ -73,7 +73,7 @@ def test_workers_share_port_labels_and_metrics_and_are_replaced(tmp_path):
         assert answered(told, 1) > 0
         assert told.count(b"# TYPE gateway_requests_total counter") == 1
 
-        # A label set through the worker with the admin port applies in the other one too.
+        # A label set through the worker with the admin port also applies in the other worker.
         path = "/admin/models/m/labels/stable"
         reply = gateway.ask("PUT", path, {"version": 3}, headers, port=admin_port)
         assert reply.json()["labels"] == {"m": {"stable": 3}}

@@ -47,7 +47,7 @@ class NumpyServable:
 
 
 def ages(examples):
-    """Returns the value of the feature `age` of each example, at next to no cost."""
+    """Returns the value of the feature `age` of each example, with hardly any CPU time."""
     read = load_protos().example.Example.FromString
     known = {}
     for example in dict.fromkeys(examples.tolist()):
@@ -57,7 +57,7 @@ def ages(examples):
 
 
 class NumpyLease:
-    """Hands on to the servable of an engine, and counts."""
+    """Forwards calls to the servable of an engine, and counts them."""
 
     def __init__(self, engine: NumpyEngine):
         self.engine = engine
