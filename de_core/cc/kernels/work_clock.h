@@ -18,7 +18,7 @@ class WorkClock {
   /// CPU time of this thread in nanoseconds.
   uint64_t nanos() const noexcept;
 
-  /// CPU time of the process minus that of threads on which a WorkClock is alive. Monotonic.
+  /// CPU time of the process minus the CPU time of threads with a live WorkClock. Monotonic.
   static uint64_t NanosOfOthers();
 
  private:

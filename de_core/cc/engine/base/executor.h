@@ -17,7 +17,7 @@ class Executor {
   virtual void Run(size_t count, const std::function<void(size_t)>& task) = 0;
 };
 
-/// Returns `executor` if it has several threads and the batch is `worth` them, otherwise nullptr.
+/// Returns `executor` if it has several threads and `worth` is true, otherwise nullptr.
 inline Executor* ThreadsFor(bool worth, Executor* executor) {
   return worth && executor != nullptr && executor->threads() > 1 ? executor : nullptr;
 }

@@ -30,7 +30,7 @@ class UniqueKeys {
   ShardKeys keys() const noexcept { return {words_.data(), positions_.data(), size_}; }
   size_t size() const noexcept { return size_; }
 
-  /// The keys of the group that occurred in it before, and each key's number among the distinct
+  /// The keys of the group that repeat an earlier key, and each key's number among the distinct
   /// keys. Pointers, because a loop that writes bytes would reload vectors' pointers for each key.
   struct Repeats {
     const uint32_t* keys;  // (count) positions in the group
@@ -40,8 +40,8 @@ class UniqueKeys {
   Repeats repeats() const noexcept { return {again_.data(), again_count_, unique_of_.data()}; }
 
  private:
-  // Places in the hash map per key. With this many, collisions are rare. Then only whether a key is
-  // new is unpredictable, and no code branches on that.
+  // Places in the hash map per key: enough to make collisions rare. Then it is unpredictable only
+  // whether a key is new, and no code branches on that.
   static constexpr size_t kPlacesPerKey = 4;
 
   /// `same_bytes(a, b)` compares keys a and b of the batch, whose words are equal.

@@ -21,7 +21,7 @@ class WideRead {
 
   DE_SIXTEEN void Ask(size_t key) const noexcept {
     if (!mixed_) return;
-    // Past the last key, this reads memory that nobody writes, which is harmless.
+    // Past the last key, this reads unused memory, which is harmless.
     const char* const to = out_ + key * kRowBytes;
     for (size_t byte = 0; byte < kRowBytes; byte += 64) PrefetchToWrite(to + byte);
   }
@@ -72,7 +72,7 @@ class WideRead {
   bool* const found_;
   size_t absent_ = 0, misses_ = 0;
   bool mixed_ = false;                          ///< more than one key in eight missed
-  uint64_t absent_words_[kAbsentTogether + 8];  ///< a group may start at the last entry but one
+  uint64_t absent_words_[kAbsentTogether + 8];  ///< room for a group that starts near the end
   void* absent_rows_[kAbsentTogether + 8];
 };
 

@@ -1,5 +1,5 @@
-// The hash index shared by live tables and snapshot files: an array of 64-byte lines, five keys
-// and their row numbers in each, so that a lookup touches one cache line before the row itself.
+// The hash index of live tables and snapshot files: an array of 64-byte lines. A line has five keys
+// and their row numbers, so that a lookup touches one cache line before the row itself.
 //
 // Probing is linear over lines, starting at the key's home line. A line counts the entries that did
 // not fit and went to a later line (`overflow`). A search stops at the first line with no overflow,
@@ -34,7 +34,7 @@ struct alignas(64) IndexLine {
 static_assert(sizeof(IndexLine) == 64, "a line is a cache line");
 static_assert(kEntriesPerLine == 5, "MatchWord compares four words at once and one");
 
-/// MatchWord without vector instructions, for processors whose vector instructions are not used.
+/// MatchWord without vector instructions, for processors without SSE2.
 inline uint32_t MatchWordScalar(const IndexLine& line, uint64_t word) noexcept {
   uint32_t mask = 0;
   for (uint32_t i = 0; i < kEntriesPerLine; ++i) {
@@ -96,8 +96,8 @@ struct HomeProbe {
   uint32_t away;  ///< 1: no word matches and `row` is 0. The key is in a later line or absent.
 };
 
-/// Probes without branches on the line's contents. A mispredicted branch would wait for the line
-/// before the next keys' memory is prefetched.
+/// Probes without branches on the line's contents. A mispredicted branch would delay the prefetch
+/// of the next keys' memory until the line has arrived.
 __attribute__((always_inline)) inline HomeProbe ProbeHome(const IndexLine& line,
                                                           uint64_t word) noexcept {
   const uint32_t mask = MatchWord(line, word);

@@ -37,8 +37,8 @@ struct NoRest {
 /// instructions once the processor's window is full. Consecutive prefetches are translated
 /// together.
 ///
-/// Calls rest(used) between the stages, when all keys before `used` are done: for work that fits
-/// while memory is loading.
+/// Calls rest(used) between the stages, when all keys before `used` are done. `rest` can do other
+/// work while memory is loading.
 template <typename Ask, typename FetchLine, typename Probe, typename FetchRow, typename Settle,
           typename Use, typename Rest = NoRest>
 DE_ALWAYS_INLINE inline void RunPipeline(size_t begin, size_t end, const Ask& ask,

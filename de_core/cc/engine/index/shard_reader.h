@@ -17,8 +17,8 @@ struct LinePlace {
 };
 
 /// The data of a shard that a reader needs while it holds the shard's lock. The directory index
-/// combines the shard's bits with the directory's own bits. So the pointer is offset to before the
-/// first place.
+/// contains the shard's bits above the directory's own bits. So the pointer is shifted back by the
+/// shard's part of the index.
 struct ShardReader {
   uintptr_t directory;
   uint32_t shift;

@@ -53,7 +53,7 @@ alignas(64) inline constexpr float kOctaveCoefficients[kOctaveTerms][kOctaves] =
      0.0230619125F,  0.0221080706F},
 };
 
-/// A tail, as TailScale scales it, below this limit is in none of the kCount most likely octaves.
+/// A tail below this limit (scaled by TailScale) is not in the kCount most likely octaves.
 template <uint32_t kCount>
 inline constexpr float kLeastLikelyTail = static_cast<float>(uint64_t{1} << (33 - kCount));
 

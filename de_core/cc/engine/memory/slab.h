@@ -96,7 +96,7 @@ class Slab {
   static constexpr size_t kExtentBytes = size_t{128} << 10;
   // Rows between prefetching memory and writing it.
   static constexpr size_t kAhead = 2;
-  // Row 0 of a slab without extents, for readers that load before they check.
+  // Row 0 of a slab without extents: some readers load a row before they check that it exists.
   alignas(64) static inline char no_row_[256] = {};
   static inline char* const kNoExtents[1] = {no_row_};
 

@@ -1,9 +1,9 @@
 // The update rules of sparse optimizers: how one gradient changes one row and its slots.
 //
-// Arithmetic is in float (double for float64 rows), with the operations in the same order as in the
-// dense optimizer of the same name, so that both give the same numbers. That is Keras 3 unless
-// noted. A rule updates only the rows it is given. A dense optimizer may also change rows without a
-// gradient (momentum, moments, weight decay). Here those rows stay unchanged.
+// Arithmetic is in float (double for float64 rows). Operations are in the same order as in the
+// dense optimizer of the same name (of Keras 3 unless noted), so that both give the same numbers. A
+// rule updates only the rows that it receives. A dense optimizer may also change rows without a
+// gradient (momentum, moments, weight decay). Here such rows stay unchanged.
 //
 // Settings are in rule_settings.h. The slots:
 //

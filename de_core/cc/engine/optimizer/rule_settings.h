@@ -1,8 +1,8 @@
 // The settings of each update rule, as callers give them: an array of doubles in the order of the
 // fields. Flags are 0 or 1; beta^t is beta to the power of the step, counted from 1.
 //
-// Each rule takes one number more, last and optional: the decoupled weight decay, as Keras applies
-// it. The row loses row * decay * lr before the rule. So AdamW is "adam" with eight numbers.
+// Each rule takes one optional number more, at the end: the decoupled weight decay, as in Keras.
+// Before the rule, row -= row * decay * lr. So AdamW is "adam" with eight numbers.
 #ifndef DE_CORE_ENGINE_RULE_SETTINGS_H_
 #define DE_CORE_ENGINE_RULE_SETTINGS_H_
 

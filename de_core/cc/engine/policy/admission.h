@@ -45,10 +45,10 @@ class AdmissionFilter {
   /// Appends the counts in the format that Merge reads.
   void Save(std::string* out) const;
 
-  /// Merges counts that Save wrote. Of two counts of a key the higher one is kept, because only one
-  /// filter has the true count. Exact counts are merged for the keys of one shard of several
-  /// (ShardOfKey). A Bloom filter of another size is kept beside this one and also consulted; then
-  /// the errors of both add up. A filter of another kind is ignored, and `merged` is false.
+  /// Merges counts that Save wrote. If both filters count a key, keeps the higher count, because
+  /// only one filter has the true count. Merges exact counts only for the keys that ShardOfKey
+  /// assigns to one shard. Keeps a Bloom filter of another size beside this filter and checks both;
+  /// then their errors add up. Ignores a filter of another kind and sets `merged` to false.
   Status Merge(std::string_view part, uint32_t shard_index, uint32_t shard_count, bool* merged);
 
  private:

@@ -4,8 +4,8 @@
 // (microseconds since 1970 of the last write, increasing from verb to verb), `step` (the table's
 // number of optimizer steps at that time), `uses` (writes; several in one optimizer step count
 // once) and `score` (set by the caller). So snapshots, restores and relayouts handle them like
-// optimizer slots. A table without a policy has none of them. A table whose lookups count as uses
-// always has `time`, by which deltas find the rows that were only looked up.
+// optimizer slots. A table without a policy has no such column. A table whose lookups count as uses
+// always has `time`, because deltas then include the rows that were only looked up.
 #ifndef DE_CORE_ENGINE_ROW_POLICY_H_
 #define DE_CORE_ENGINE_ROW_POLICY_H_
 
@@ -116,12 +116,12 @@ class RowPolicy {
     CopyBytes(to + end_, row + end_, bytes - end_);
   }
 
-  /// True if the row was written or used at `micros` or later. Only if reads count as uses.
+  /// True if the row was written or used at `micros` or later. Call it only if reads count as uses.
   bool UsedSince(const char* row, int64_t micros) const noexcept {
     return ReadShared(row, RowColumn::kTime) >= micros;
   }
 
-  /// True if a key without a row gets one. Requires its shard's lock.
+  /// True if a key without a row gets a row. Requires the lock of the key's shard.
   bool Admit(const IndexKey& key, const Stamp& stamp) {
     if (filters_[ShardOfHash(key.hash)].Admit(key.word, key.hash, stamp.step)) return true;
     refused_.fetch_add(1, std::memory_order_relaxed);

@@ -65,8 +65,8 @@ class Selection {
   bool full_ = false;  ///< whether limit_ is valid
 };
 
-/// The ranks that each of several tables must report, so that FirstKept can find the lowest row to
-/// keep if `reserved` of `total` rows are kept.
+/// The ranks that each of several tables must report if `reserved` of `total` rows are kept.
+/// FirstKept finds the lowest row to keep from these ranks.
 struct Candidates {
   Candidates(uint64_t total, uint64_t reserved) noexcept {
     const uint64_t victims = total > reserved ? total - reserved : 0;

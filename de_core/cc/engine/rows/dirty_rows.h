@@ -1,12 +1,12 @@
 // Records which rows of one shard changed since certain moments: the rows that a delta must
 // contain.
 //
-// Time is divided into generations. In each, a bit per row tells whether the row changed, and a log
-// names the changed keys. So a few changes among many rows are found without scanning all rows. A
-// log that would take more than four bits per row is dropped; then rows are found by their bits.
-// Erased keys are always logged. A save starts a generation and remembers its number. Its next
-// delta contains the changes of all generations since then. So any number of series of saves share
-// one bit per row.
+// Time is divided into generations. In each generation, a bit per row tells whether the row
+// changed, and a log lists the changed keys. So a few changes among many rows are found without a
+// scan of all rows. A log that would take more than four bits per row is dropped; then rows are
+// found by their bits. Erased keys are always logged. A save starts a generation and remembers its
+// number. The next delta of the same series contains the changes of all generations since that
+// number. So any number of series of saves share one bit per row.
 #ifndef DE_CORE_ENGINE_DIRTY_ROWS_H_
 #define DE_CORE_ENGINE_DIRTY_ROWS_H_
 
@@ -73,7 +73,7 @@ class DirtyRows {
   bool IsDirty(uint32_t row, uint64_t since) const noexcept;
 
   /// Discards generations that no chain needs. `marks`, ascending, are the generations still
-  /// needed. Throws std::bad_alloc and then discards nothing.
+  /// needed. If it throws std::bad_alloc, it has discarded nothing.
   void Keep(const std::vector<uint64_t>& marks);
 
   uint64_t bytes() const noexcept;

@@ -1,5 +1,5 @@
 // Rows of one shard as they were when a consistent save began (copy on write per row). A row is
-// copied before its first change after that moment, until the save has written it.
+// copied before its first change after that moment, unless the save has already written the row.
 #ifndef DE_CORE_ENGINE_PRE_IMAGES_H_
 #define DE_CORE_ENGINE_PRE_IMAGES_H_
 

@@ -30,8 +30,8 @@ struct ConversionError {
 /// Immutable and thread-safe.
 class RowConverter {
  public:
-  /// Creates a converter from rows of `from` to rows of `to`. If `slots` is set, slots that both
-  /// have (same owner, name, dtype and width) are copied. Other slots get their initial values.
+  /// Creates a converter from rows of `from` to rows of `to`. If `slots` is set, copies the slots
+  /// that both have (same owner, name, dtype and width). Other slots get their initial values.
   /// InvalidArgument if the values cannot be converted, or the keys or dims differ.
   static Status Create(const RowLayout& from, const RowLayout& to, bool slots,
                        RowConverter* converter);

@@ -18,12 +18,12 @@
 namespace de::engine {
 
 /// Only the copying thread locks the table's shards, for short periods. So the other threads may
-/// have the lowest priority: training never waits for one that lost its core.
+/// have the lowest priority: training never waits for them.
 class SavePipeline {
  public:
   /// The copying thread calls `rest`, if set, after every piece of work. `rest` may sleep. It
-  /// returns whether this thread should do all the work alone. All arguments must outlive the
-  /// pipeline. `helpers` is the number of other threads that encode and write.
+  /// returns true if the copying thread must do all work alone. `helpers` is the number of other
+  /// threads, which encode and write. All arguments must outlive the pipeline.
   SavePipeline(SaveSource* source, SnapshotWriter* writer, const std::function<bool()>& rest,
                size_t helpers);
 

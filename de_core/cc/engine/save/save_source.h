@@ -40,7 +40,7 @@ class SaveSource {
     uint64_t begin;
     uint64_t last;
     uint64_t step;  ///< for a range without a list: hashes per piece, minus one
-    bool listed;    ///< its keys are known: list[first, end)
+    bool listed;    ///< true if the range's keys are known: list[first, end)
     size_t first;
     size_t end;
   };
@@ -51,35 +51,35 @@ class SaveSource {
   SaveSource(const SaveSource&) = delete;
   SaveSource& operator=(const SaveSource&) = delete;
 
-  /// Fixes the layout and plans the ranges. With `held_bytes` > 0 it also fixes the moment of which
-  /// all rows are saved, and waits for running verbs. With `undisturbed`, operations that would
-  /// outdate the source wait until End, which the same thread must call.
+  /// Fixes the layout and plans the ranges. With `held_bytes` > 0, waits for running verbs, and all
+  /// rows are then saved as they are at this moment. With `undisturbed`, operations that would
+  /// make the source obsolete wait until End, which the same thread must call.
   Status Begin(SaveSelection selection, uint64_t held_bytes, bool undisturbed = false);
 
   /// Ascending and disjoint.
   const std::vector<Range>& ranges() const noexcept { return ranges_; }
 
-  /// Appends the first rows of `range` to `rows`, and advances the range's begin past them. A piece
-  /// is so small that a waiting writer hardly notices. `last` receives the last hash covered,
-  /// `done` whether the range is finished. One thread must collect the ranges in order. Returns
-  /// FailedPrecondition if the save must be repeated.
+  /// Appends a piece, the first rows of `range`, to `rows`, and advances the range's begin past
+  /// them. A piece is so small that it hardly delays a writer. `last` receives the last hash of the
+  /// piece, `done` whether the range is finished. One thread must collect the ranges in order.
+  /// Returns FailedPrecondition if the save must be repeated.
   Status Collect(Range* range, SavedRows* rows, uint64_t* last, bool* done);
 
   /// Frees the copies of collected shards and removes the shards' observers.
   void FreeCollected() noexcept;
 
-  /// True if the save will fail unless the rest is collected soon.
+  /// True if copies of rows have nearly reached their limit. The save fails at the limit.
   bool urgent() const noexcept { return budget_ != nullptr && budget_->bytes > budget_->limit / 4; }
 
-  /// Releases the moment and all copies.
+  /// Frees all copies and ends a consistent save's moment.
   void End() noexcept;
 
   const RowLayout& layout() const noexcept { return layout_; }
   const InitializerOptions& initializer() const noexcept { return initializer_; }
-  /// With changes_only: the changes are unknown, so all rows are included and the file replaces all
-  /// others.
+  /// With changes_only, true if the changes are unknown. Then all rows are included, and the file
+  /// replaces all earlier files.
   bool everything() const noexcept { return everything_; }
-  /// True if the table was cleared or its slots changed meanwhile: start again.
+  /// True if the table was cleared or its slots changed meanwhile. The save must then start again.
   bool outdated() const noexcept;
   double longest_hold_seconds() const noexcept { return 1e-9 * static_cast<double>(hold_nanos_); }
   uint64_t held_peak() const noexcept { return budget_ == nullptr ? 0 : budget_->peak.load(); }
@@ -141,7 +141,7 @@ class SaveSource {
   size_t most_held_ = 0;  ///< bytes of copies of all rows
   bool everything_ = false;
   bool holding_ = false;  ///< this save owns the shards' copies
-  uint32_t let_go_ = 0;   ///< number of shards whose copies are freed
+  uint32_t let_go_ = 0;   ///< number of shards whose copies were freed
   mutable std::atomic<uint64_t> hold_nanos_{0};
   mutable std::atomic<bool> relaid_{false};
 };

@@ -30,8 +30,8 @@ struct RestoreReport {
 };
 
 /// Reads chains of files into a table. Verifies all files before it applies any row. Memory: two
-/// sections per thread; without `replace`, also the keys of the deltas. Other verbs should not
-/// write meanwhile: their order relative to the files' rows is undefined.
+/// sections per thread; without `replace`, also the keys of the deltas. No other verb should write
+/// meanwhile, because the order of its writes and the files' rows is undefined.
 Status RestoreTable(Table* table, const std::vector<const SnapshotReader*>& files,
                     const RestoreOptions& options, Executor* executor, RestoreReport* report);
 

@@ -28,9 +28,9 @@ struct SaveOptions {
   std::string chain;   ///< the series of saves that it belongs to; empty for none
   bool delta = false;  ///< save only the changes since the chain's last save
   bool commit = true;  ///< whether Done makes this the chain's last save
-  /// if above 0, all rows are of one moment, and copies may take this many bytes
+  /// if above 0, all rows are saved as of one moment, and copies of rows take at most so many bytes
   uint64_t held_bytes = 0;
-  /// operations that would outdate the save wait until all rows are read
+  /// true: operations that would make the save obsolete wait until all rows are read
   bool undisturbed = false;
   const Keys* keys = nullptr;  ///< if set, save only these keys; requires an empty chain
   std::vector<KeepRule> keep;
@@ -80,7 +80,7 @@ class TableSave {
   SaveSource source_;
   SaveReport report_;
   SavePoint point_;
-  bool cut_ = false;  ///< a generation was started, and neither kept nor abandoned
+  bool cut_ = false;  ///< true while Begin's generation is neither kept nor abandoned
 };
 
 }  // namespace de::engine

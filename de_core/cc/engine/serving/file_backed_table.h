@@ -1,5 +1,5 @@
-// A table whose rows are still in a file. The file, mapped at once, answers reads until the first
-// write. Then the file's rows are loaded into the table, once, while reads continue.
+// A table whose rows are in a mapped file until the first write. Reads are answered from the file.
+// The first write loads the file's rows into the table, while reads continue.
 #ifndef DE_CORE_ENGINE_FILE_BACKED_TABLE_H_
 #define DE_CORE_ENGINE_FILE_BACKED_TABLE_H_
 
@@ -17,8 +17,8 @@ class FileBackedTable {
   /// Replaces the table's rows by the file's rows, or changes nothing.
   using Load = std::function<Outcome(Table*)>;
 
-  /// The object that answers a read: the file if there is one, otherwise the table. Closed:
-  /// neither.
+  /// The object that answers a read: the file if there is one, otherwise the table. Neither is set
+  /// if this is closed.
   struct Reader {
     std::shared_ptr<const File> file;
     std::shared_ptr<Table> table;
@@ -26,7 +26,7 @@ class FileBackedTable {
 
   explicit FileBackedTable(std::shared_ptr<Table> table) : table_(std::move(table)) {}
 
-  /// Releases both. They are freed when their last users finish.
+  /// Releases the file and the table. They are freed when their last users finish.
   void Close() {
     Reader closed;  // freed after the lock is released
     Load load;

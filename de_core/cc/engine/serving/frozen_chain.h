@@ -1,6 +1,6 @@
-// A read-only table over a base and its deltas, newest first, for serving a model minutes after
-// training. The base is looked up as if it were alone. A filter over the deltas' keys selects the
-// few keys that must be looked up in the deltas too.
+// A read-only table over a base and its deltas, for serving a model minutes after training. The
+// newest file with a key decides. A lookup first reads all keys from the base. A filter over the
+// deltas' keys then selects the few keys to look up in the deltas too.
 #ifndef DE_CORE_ENGINE_FROZEN_CHAIN_H_
 #define DE_CORE_ENGINE_FROZEN_CHAIN_H_
 

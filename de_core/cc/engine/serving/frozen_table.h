@@ -1,5 +1,5 @@
-// A read-only table that is probed in place in the bytes of a snapshot file. Only the section
-// directory is copied (64 bytes per some thousand rows). So opening takes no time, and two
+// A read-only table. Lookups probe the bytes of a mapped snapshot file in place. Only the section
+// directory is copied (64 bytes per some thousand rows). So opening takes hardly any time, and two
 // processes or two versions that map the same file share its pages.
 //
 // Safety. No contents of the file can make a lookup read outside the mapping: offsets are checked
@@ -56,7 +56,7 @@ class FrozenTable {
   Status Find(const Keys& keys,
               void* values,  // (n, value_bytes), aligned to the value dtype; or nullptr
               bool* found,   // (n), or nullptr
-              // whether OovPolicy::kError is an error; otherwise it reads as zeros
+              // true: OovPolicy::kError fails for unknown keys; false: they read as zeros
               bool strict = true) const noexcept;
 
   /// Like Find for string values, as views into the mapping and the table.
@@ -118,9 +118,9 @@ class FrozenTable {
     const char* tombstones;  // (tombstone_count) references to string keys
     uint32_t tombstone_count;
   };
-  /// The first place to look for hashes with one prefix; four cells per cache line. Most prefixes
-  /// have all their hashes in one place, whose rows follow its lines. For other prefixes, the cell
-  /// refers to an empty line that sends every search on.
+  /// The first place (section) to search for hashes with one prefix; four cells per cache line.
+  /// Most prefixes have all their hashes in one place, whose rows follow its lines. For other
+  /// prefixes, the cell refers to an empty line, from which every search continues.
   struct Cell {
     const IndexLine* lines;
     uint32_t line_count;
@@ -130,7 +130,7 @@ class FrozenTable {
   struct Answer {
     uint64_t word;
     const char* row;  ///< nullptr if there is none
-    bool gone;        ///< there is a tombstone
+    bool gone;        ///< true if there is a tombstone
   };
   /// The reason why a batch cannot be answered: a corrupt section, or the first missing key.
   struct Failure {

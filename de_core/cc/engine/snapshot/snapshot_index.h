@@ -1,4 +1,4 @@
-// The fill level of a section's index: the lines of line_index.h, fuller than a live table's.
+// The fill level of a section's index. Its lines (line_index.h) are fuller than a live table's.
 #ifndef DE_CORE_ENGINE_SNAPSHOT_INDEX_H_
 #define DE_CORE_ENGINE_SNAPSHOT_INDEX_H_
 

@@ -12,7 +12,7 @@
 
 namespace de::engine {
 
-/// The extent of the checks before a file is used.
+/// How much of a file is checked before use.
 enum class SnapshotVerify : uint8_t {
   kHeader,  ///< header, directory and footer, in time independent of the rows
   kFull,    ///< every byte

@@ -9,10 +9,10 @@
 
 namespace de::engine {
 
-/// Holds the writer (or reader) locks of all shards, or none. Never waits for a lock while it holds
-/// another; a reader first waits for the first taken lock, and then tries the rest. A writer of a
-/// whole batch has all locks. It releases all of them after each part of the batch, to let readers
-/// in. A reader that waited for one lock after another would wait for as many parts.
+/// Holds the writer (or reader) locks of all shards, or no lock. Never waits for a lock while it
+/// holds another lock. A reader waits for the first lock that is taken, and then tries the others.
+/// Reason: a writer of a whole batch has all locks, and releases all of them after each part of the
+/// batch to let readers in. A reader that waited for the locks in turn would wait for many parts.
 template <bool kWriter>
 class AllShards {
  public:
@@ -36,8 +36,8 @@ class AllShards {
   bool held() const noexcept { return held_[first_]; }
 
  private:
-  /// Tries the locks that it does not hold, up to the first one that somebody else holds. Returns
-  /// that one.
+  /// Tries the locks that it does not hold yet, up to the first lock that another thread holds.
+  /// Returns this lock.
   size_t TryRest() noexcept {
     size_t at = first_;
     while (at < end_ && (held_[at] || (held_[at] = Try(&shards_[at]->lock)))) ++at;

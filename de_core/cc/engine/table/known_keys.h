@@ -12,9 +12,8 @@
 
 namespace de::engine {
 
-/// For one batch of integer keys. The division by shards and the equality of keys depend on the
-/// keys alone, so they stay valid. Row numbers are valid as long as Shard::renumbered() is
-/// unchanged.
+/// For one batch of integer keys. Shards and equality depend only on the keys, so they stay valid.
+/// Row numbers are valid while Shard::renumbered() is unchanged.
 struct KnownKeys {
   struct OfShard {
     UniqueKeys unique;

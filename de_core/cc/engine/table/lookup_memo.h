@@ -1,4 +1,4 @@
-// Remembers what a table's last lookups learned, for later updates of the same keys.
+// Remembers the KnownKeys of a table's last lookups, for later updates of the same keys.
 #ifndef DE_CORE_ENGINE_LOOKUP_MEMO_H_
 #define DE_CORE_ENGINE_LOOKUP_MEMO_H_
 
@@ -13,19 +13,19 @@
 
 namespace de::engine {
 
-/// A lookup cannot know whether an update of the same keys will follow. So it does extra work for
-/// the update only while updates use it: not before the first update, and at most twice between two
-/// updates. It does so less and less often if updates have other keys, for example because several
-/// lookups form one update. Thread-safe.
+/// A lookup cannot know whether an update of the same keys will follow. So a lookup does extra work
+/// for the update only while updates use this work: not before the first update, and at most twice
+/// between two updates. If updates have other keys, for example because one update joins several
+/// lookups, lookups do the extra work less and less often. Thread-safe.
 class LookupMemo {
  public:
-  /// For a lookup: returns the object to fill and then Put, or nullptr if that is not worthwhile.
+  /// For a lookup: returns an object to fill and to pass to Put, or nullptr to skip the extra work.
   std::unique_ptr<KnownKeys> Begin();
 
   void Put(std::unique_ptr<KnownKeys> known) noexcept;
 
-  /// For an update: returns what was learned about exactly these keys, in this order, or nullptr.
-  /// Give it back with Recycle.
+  /// For an update: returns the object of a lookup of exactly these keys, in this order, or
+  /// nullptr. Return the object with Recycle.
   std::unique_ptr<KnownKeys> Take(const Keys& keys) noexcept;
 
   /// Keeps the memory for the next lookup.
@@ -40,7 +40,7 @@ class LookupMemo {
   std::unique_ptr<KnownKeys> kept_[kKept];
   std::unique_ptr<KnownKeys> spare_;
   uint32_t begun_ = 0;     ///< lookups since the last update
-  uint32_t failures_ = 0;  ///< updates since the last that found its keys, without pauses
+  uint32_t failures_ = 0;  ///< updates in a row that did not find their keys, without skipped ones
   uint32_t pause_ = 0;     ///< number of updates to skip
 };
 

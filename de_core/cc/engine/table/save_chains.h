@@ -1,4 +1,4 @@
-// The series of saves of one table: the last file of each, and the rows that changed since.
+// The series of saves of one table: each series' last file, and the rows changed since that file.
 #ifndef DE_CORE_ENGINE_SAVE_CHAINS_H_
 #define DE_CORE_ENGINE_SAVE_CHAINS_H_
 
@@ -21,13 +21,13 @@ struct SavePoint {
   SnapshotId id{};
   uint64_t sequence = 0;    ///< number of deltas from the base to this file
   uint64_t generation = 0;  ///< first generation of changes that the file may not contain
-  /// lookups that count as uses may be missing in the file from this time stamp on
+  /// the file may lack uses by lookups from this time stamp on
   int64_t micros = 0;
 };
 
-/// Thread-safe. While there is a chain, every shard records its changes. A chain that is started
-/// and never saved again costs a bit per row and eight bytes per changed row, up to half a byte per
-/// row.
+/// Thread-safe. While there is a chain, every shard records its changes. If a chain is started and
+/// never saved again, its records take one bit per row and eight bytes per changed row, at most
+/// half a byte per row.
 class SaveChains {
  public:
   explicit SaveChains(std::vector<std::unique_ptr<Shard>>* shards) : shards_(shards) {}

@@ -96,7 +96,7 @@ class Shard {
   /// Replaces the strings of a row's value (dim): all, or none if it throws.
   void ReplaceStrings(char* row, const std::string_view* values);
 
-  // If one of the functions below throws std::bad_alloc, it has changed nothing.
+  // If a function below throws std::bad_alloc, it has changed nothing.
 
   void Clear();
 
@@ -123,13 +123,13 @@ class Shard {
     return hash | (~uint64_t{0} >> bits);
   }
 
-  /// A counter of operations that may reassign row numbers. While it is unchanged, so are row
-  /// numbers.
+  /// A counter of operations that may change row numbers. While the counter is unchanged, row
+  /// numbers are unchanged.
   uint64_t renumbered() const noexcept { return renumbered_; }
 
   /// May be read without the lock.
   uint64_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
-  /// Calls visit(row) for each row of the word: one, or one for each of several string keys.
+  /// Calls visit(row) for each row of the word. Several string keys may have one word.
   template <typename Visit>
   void VisitWord(uint64_t word, uint64_t hash, const Visit& visit) const {
     const Place& place = PlaceOf(hash);
@@ -154,7 +154,7 @@ class Shard {
 
   mutable ShardLock lock;
 
-  /// Writers report rows to it before they change them; nullptr if no save needs that.
+  /// The observer, which writers call before they change a row; nullptr if no save needs one.
   std::unique_ptr<ChangeObserver> watch;
 
  private:
@@ -175,8 +175,8 @@ class Shard {
         dim_(dim),
         key_offset_(key_offset) {}
   struct Empty {};
-  /// Creates a shard without index and rows, with the layout of `like`: to be filled and swapped
-  /// with it.
+  /// Creates a shard without index and rows, with the layout of `like`. The caller fills it and
+  /// swaps it with `like`.
   Shard(const Shard& like, Empty) noexcept
       : Shard(like.memory_, like.slab_.stride(), like.key_type_, like.value_dtype_, like.dim_,
               like.key_offset_) {}

@@ -68,8 +68,8 @@ class alignas(64) ShardLock {
       __builtin_ia32_pause();
 #endif
     } else if (tries < 4096) {
-      // Do not sleep: a sleep is longer than LetReadersIn waits, so this reader would miss every
-      // turn.
+      // Do not sleep: a sleep takes longer than LetReadersIn waits, so this reader would always be
+      // too late.
       std::this_thread::yield();
     } else {
       std::this_thread::sleep_for(std::chrono::microseconds(50));

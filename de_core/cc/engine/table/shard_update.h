@@ -158,9 +158,9 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
   const IndexLine* lines[kPipelineRing];
   uint32_t numbers[kPipelineRing];
   char* rows[kPipelineRing];
-  // Keys that are not in their home line are written after all others. So nothing is inserted
-  // meanwhile, and prefetched lines and rows stay in place. Equal keys keep their order, because
-  // either all or none of them wait.
+  // Keys that are not in their home line are written after all other keys. So nothing is inserted
+  // before, and prefetched lines and rows stay in place. Equal keys keep their order, because
+  // equal keys are either all in their home line or all not.
   constexpr size_t kAwaySlack = 8;        // may be written past the last entry
   constexpr uint32_t kBehind = 1U << 15;  // set for keys that may be, or must go, in a later line
   static_assert(kKeysPerLock <= kBehind, "a position in the batch must not overlap it");
@@ -320,10 +320,10 @@ void UpdateLocked(const Batch& batch, const Keys& keys, size_t begin, size_t end
 /// Equal keys are processed in the batch's order, other keys in any order. Takes the shard's lock,
 /// and releases it now and then.
 ///
-/// `gate`, or nullptr, is the table's policy (TableGate). A row that the gate calls expired is
-/// passed as inserted. A key that it does not admit is passed to on_refused(key, j). The gate
-/// evicts rows while the lock is released. on_release() is called before the lock is released:
-/// until then, on_row may defer writes to rows.
+/// `gate`, or nullptr, is the table's policy (TableGate). If the gate says that a row is expired,
+/// on_row gets it as inserted. If the gate does not admit a key, on_refused(key, j) is called. The
+/// gate evicts rows while the lock is released. on_release() is called before the lock is released;
+/// on_row may defer writes to rows until then.
 template <typename Gate, typename OnRow, typename OnRefused = Ignored, typename OnRelease = Ignored,
           typename Plain = PlainRows<0>>
 void UpdateShard(const OneShardsKeys& batch, const Keys& keys, const WriteTouches& touch,

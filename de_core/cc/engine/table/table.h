@@ -1,17 +1,15 @@
 // The table: a hash map from keys to rows that grows while it is read, written and exported.
 //
 // Threads. All verbs are thread-safe.
-//  - Reads and writes of a row are atomic: no verb ever sees a partial write of a row's value, or
-//  of
-//    its value and slots together.
+//  - Reads and writes of a row are atomic: no verb sees a partial write of a row's value, or of a
+//    row's value and slots together.
 //  - A batch is not a transaction: other verbs may run between two of its rows.
 //  - Within one batch, several writes to one key take effect in the order of the batch.
 //  - ExportBatch visits every row that exists throughout an enumeration exactly once. Rows that are
 //    inserted or erased meanwhile are visited at most once.
-//  - Adding slots (the first Apply of an optimizer), Clear, Reserve and ShrinkToFit wait for
-//  running
-//    verbs: shard by shard, or for slots once for the table. Adding and dropping slots and Clear
-//    wait for a save that requires it.
+//  - Clear, Reserve and ShrinkToFit wait for running verbs, shard by shard. Adding slots (the first
+//    Apply of an optimizer) waits once for all shards. Adding slots, dropping slots and Clear also
+//    wait for a save with `undisturbed`.
 // The table never exposes addresses of rows. Rows move only in ShrinkToFit and when slots are
 // added.
 //
@@ -145,9 +143,9 @@ class Table {
   /// Erases all expired rows and counts them.
   Status EvictExpired(uint64_t* evicted);
 
-  /// Saves and loads the policy's state that is not in the rows, as snapshot metadata. Loading
-  /// reads the counts of keys that ShardOfKey assigns to this shard. The last file of a chain has
-  /// the complete state.
+  /// Saves and loads the policy's state outside of the rows, as snapshot metadata. Loading reads
+  /// the counts of the keys that ShardOfKey assigns to this shard. The last file of a chain has the
+  /// complete state.
   void SaveState(std::map<std::string, std::string>* metadata) const;
   Status LoadState(const std::map<std::string, std::string>& metadata, uint32_t shard_index = 0,
                    uint32_t shard_count = 1);
@@ -182,8 +180,8 @@ class Table {
   InitializerOptions initializer() const;  ///< the current one; options() has the first one
   RowLayout layout() const;
 
-  /// Returns a time stamp for a save. Once each shard was locked afterwards, all later lookups that
-  /// count as uses have this stamp or a later one. 0 if lookups do not count.
+  /// Returns a time stamp for a save; 0 if lookups do not count as uses. Lock each shard after this
+  /// call: then every later lookup has this stamp or a later stamp.
   int64_t MarkUses() noexcept { return policy_.count_reads() ? policy_.BeginWrite().micros : 0; }
 
   /// The series of saves for whose deltas the table tracks changes.
@@ -197,8 +195,8 @@ class Table {
 
   /// Working memory of one verb, reused by the next, so that a step allocates nothing.
   struct Scratch {
-    /// Lends one of `gradients` to a task. Consecutive tasks get the same one, because it is in the
-    /// cache.
+    /// Lends one of `gradients` to a task. Consecutive tasks get the same object, because it is in
+    /// the cache.
     class SumLease;
     Partition partition;
     GradientSum gradients[kShards];  ///< at least one per task

@@ -141,7 +141,7 @@ uint64_t Table::EraseBelow(RowColumn by, const RowRank& kept) {
   return erased;
 }
 
-// EraseBelow for known rows: erases those of `chosen` that still rank below `kept`.
+// EraseBelow for known rows: erases the rows of `chosen` that still rank below `kept`.
 uint64_t Table::EraseChosen(RowColumn by, const RowRank& kept, const std::vector<RowRank>& chosen) {
   std::vector<uint64_t> hashes;
   for (const RowRank& row : chosen) {

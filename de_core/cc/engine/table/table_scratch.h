@@ -25,8 +25,8 @@ class Table::ScratchLease {
   }
   ~ScratchLease() {
     const std::lock_guard<std::mutex> guard(table_.scratch_mutex_);
-    // Keep at most as many spares as verbs ran in parallel. If push_back fails, only the spare is
-    // lost.
+    // Keep at most as many spare objects as verbs have run in parallel. If push_back fails, only
+    // this spare object is lost.
     if (table_.scratch_.size() < table_.scratch_.capacity() || table_.scratch_.size() < 8) {
       try {
         table_.scratch_.push_back(std::move(scratch_));

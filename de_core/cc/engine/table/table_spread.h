@@ -19,9 +19,9 @@ inline constexpr size_t kBytesWorthThreads = size_t{3} << 19;
 /// time reading than writing.
 inline constexpr size_t kMostReaders = 4;
 
-/// Calls per_shard(shard, keys) for every shard with keys in the batch. When all are done, returns
-/// the Status of a failed call, or OK. If `is_built`, `partition` is the partition of the keys;
-/// otherwise it is built.
+/// Calls per_shard(shard, keys) for every shard with keys in the batch. When all calls are done,
+/// returns the Status of a failed call, or OK. If `is_built`, `partition` is the partition of the
+/// keys; otherwise this function builds it.
 template <typename PerShard>
 Status ForEachGroup(const Keys& keys, Partition* partition, bool is_built, Executor* executor,
                     const PerShard& per_shard) {
@@ -59,10 +59,10 @@ Status Table::ForEachShard(const Keys& keys, Executor* executor, const PerShard&
   });
 }
 
-// UpdateShard for all keys. on_row and on_refused receive positions in the batch. Without a gate,
-// keys are processed in the batch's order: by one thread, or by a few threads that each have some
-// shards. It holds the locks of all these shards. If others hold some of the locks, it sorts the
-// keys by shard instead, which takes as long as writing some of the rows.
+// Calls UpdateShard for all keys. on_row and on_refused receive positions in the batch. Without a
+// gate, it processes keys in the batch's order: on one thread, or on a few threads with some shards
+// each. A thread holds the locks of all its shards. If another verb holds some of these locks, it
+// sorts the keys by shard instead, which takes as long as writing some of the rows.
 template <typename Plain, typename OnRow, typename OnRefused>
 Status Table::UpdateRows(const Keys& keys, Executor* executor, const WriteTouches& touch,
                          const TableGate& gate, const OnRow& on_row, const OnRefused& on_refused,
@@ -87,7 +87,7 @@ Status Table::UpdateRows(const Keys& keys, Executor* executor, const WriteTouche
   if (sorted || gate.active() != nullptr) {
     return ForEachShard(keys, executor, one_shard);
   }
-  // Returns false if others hold some of the locks.
+  // Returns false if another verb holds some of the locks.
   const auto as_they_come = [&](const auto& batch, size_t begin, size_t end) {
     for (uint32_t i = batch.first(); i <= batch.last(); ++i) shards_[i]->lock.LetReadersIn();
     arena_.Prefault();

@@ -1,4 +1,4 @@
-// Locks of all shards: all or none, and who waits for whom.
+// Locks of all shards: a thread takes all locks or no lock, and waits as documented.
 #include "de_core/cc/engine/table/all_shards.h"
 
 #include <gtest/gtest.h>

@@ -113,7 +113,7 @@ TEST(LookupMemo, where_updates_have_other_keys_lookups_learn_less_and_less) {
     }
     ASSERT_FALSE(Update(&memo, {2}));
   }
-  // Of the updates between two recording lookups, one did not find its keys.
+  // One of the updates between two recording lookups did not find its keys.
   EXPECT_EQ(pauses,
             (std::vector<int>{0, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513, 1025, 2049, 4097, 4097}));
 
