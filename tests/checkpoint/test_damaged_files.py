@@ -10,7 +10,7 @@ import tensorflow as tf
 import de_core as de
 from tests.kernels.snapshot_reference_reader import Snapshot
 
-DOORS = ("tables", "manager", "tensorflow", "file system")
+ENTRY_POINTS = ("tables", "manager", "tensorflow", "file system")
 NAMED = (
     tf.errors.DataLossError,
     tf.errors.InvalidArgumentError,
@@ -29,28 +29,28 @@ def module(rows, value, *, dim=1, shards=1, **attributes):
     return owner
 
 
-def save(door, owner, folder):
+def save(entry_point, owner, folder):
     """Writes a checkpoint; with a Manager, a base and a delta."""
-    if door == "tables":
+    if entry_point == "tables":
         de.checkpoint.save(owner.table, folder)
-    elif door == "manager":
+    elif entry_point == "manager":
         manager = de.checkpoint.Manager(owner, folder)
         manager.save()
         owner.table.upsert([0], tf.ones([1, owner.table.dim]))
         manager.save()
-    elif door == "tensorflow":
+    elif entry_point == "tensorflow":
         tf.train.Checkpoint(target=owner).write(str(folder / "c"))
     else:
         owner.table.save_to_file_system(str(folder))
 
 
-def restore(door, owner, folder):
-    if door == "tables":
+def restore(entry_point, owner, folder):
+    if entry_point == "tables":
         de.checkpoint.restore(owner.table, folder)
-    elif door == "manager":
+    elif entry_point == "manager":
         manager = de.checkpoint.Manager(owner, folder)
         manager.restore(str(folder / "ckpt-2"))
-    elif door == "tensorflow":
+    elif entry_point == "tensorflow":
         tf.train.Checkpoint(target=owner).read(str(folder / "c"))
     else:
         owner.table.load_from_file_system(str(folder))
@@ -65,26 +65,26 @@ def snapshots(folder):
 class Live:
     """A table with a single row, which no bad file may change."""
 
-    def __init__(self, door, folder, **attributes):
-        self._door, self._folder = door, folder
+    def __init__(self, entry_point, folder, **attributes):
+        self._entry_point, self._folder = entry_point, folder
         self.owner = module(1, 7, **attributes)
 
     def refuses(self, error=NAMED, match=None):
         with pytest.raises(error, match=match):
-            restore(self._door, self.owner, self._folder)
+            restore(self._entry_point, self.owner, self._folder)
         keys, rows = self.owner.table.export()
         assert keys.numpy().tolist() == [0]
         assert np.all(rows == 7)
 
     def takes(self, rows):
-        restore(self._door, self.owner, self._folder)
+        restore(self._entry_point, self.owner, self._folder)
         assert int(self.owner.table.size()) == rows
 
 
-def damage_all(door, folder, damages, **attributes):
+def damage_all(entry_point, folder, damages, **attributes):
     """Checks that each damage of each file is refused, and that undamaged files restore again."""
-    save(door, module(2, 1, **attributes), folder)
-    live = Live(door, folder)
+    save(entry_point, module(2, 1, **attributes), folder)
+    live = Live(entry_point, folder)
     for file in snapshots(folder):
         whole = file.read_bytes()
         for damaged in damages(file, whole):
@@ -102,20 +102,23 @@ def flipped(every):
     return damages
 
 
-@pytest.mark.parametrize(("door", "every"), [("file system", 1), *((door, 29) for door in DOORS)])
-def test_flipped_bytes(tmp_path, door, every):
-    damage_all(door, tmp_path, flipped(every))
+@pytest.mark.parametrize(
+    ("entry_point", "every"),
+    [("file system", 1), *((entry_point, 29) for entry_point in ENTRY_POINTS)],
+)
+def test_flipped_bytes(tmp_path, entry_point, every):
+    damage_all(entry_point, tmp_path, flipped(every))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("door", DOORS)
-def test_every_flipped_byte(tmp_path, door):
-    damage_all(door, tmp_path, flipped(1), shards=2)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_every_flipped_byte(tmp_path, entry_point):
+    damage_all(entry_point, tmp_path, flipped(1), shards=2)
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_truncation_at_every_block_and_anywhere(tmp_path, door):
-    rng = random.Random(door)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_truncation_at_every_block_and_anywhere(tmp_path, entry_point):
+    rng = random.Random(entry_point)
 
     def damages(file, whole):
         footer = Snapshot(file).footer
@@ -125,27 +128,27 @@ def test_truncation_at_every_block_and_anywhere(tmp_path, door):
             yield whole[:end]
         yield whole + whole[-64:]
 
-    damage_all(door, tmp_path, damages)
+    damage_all(entry_point, tmp_path, damages)
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_another_version_of_the_format(tmp_path, door):
-    damage_all(door, tmp_path, lambda _, whole: [whole[:8] + b"\2" + whole[9:]])
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_another_version_of_the_format(tmp_path, entry_point):
+    damage_all(entry_point, tmp_path, lambda _, whole: [whole[:8] + b"\2" + whole[9:]])
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("wrong", [{"dim": 2}, {"value_dtype": tf.float64}])
-def test_another_dim_or_dtype(tmp_path, door, wrong):
-    save(door, module(2, 1), tmp_path)
-    live = Live(door, tmp_path, **wrong)
+def test_another_dim_or_dtype(tmp_path, entry_point, wrong):
+    save(entry_point, module(2, 1), tmp_path)
+    live = Live(entry_point, tmp_path, **wrong)
     live.refuses(tf.errors.InvalidArgumentError, "Received")
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("shards", [1, 2])
-def test_a_missing_shard(tmp_path, door, shards):
-    save(door, module(50, 1, shards=shards), tmp_path)
-    live = Live(door, tmp_path)
+def test_a_missing_shard(tmp_path, entry_point, shards):
+    save(entry_point, module(50, 1, shards=shards), tmp_path)
+    live = Live(entry_point, tmp_path)
     for file in snapshots(tmp_path):
         file.rename(tmp_path / "elsewhere")
         live.refuses(tf.errors.NotFoundError)
@@ -153,13 +156,13 @@ def test_a_missing_shard(tmp_path, door, shards):
     live.takes(50)
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_files_of_two_checkpoints_mixed(tmp_path, door):
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_files_of_two_checkpoints_mixed(tmp_path, entry_point):
     folders = tmp_path / "a", tmp_path / "b"
     for folder, value in zip(folders, (1, 2), strict=True):
         folder.mkdir()
-        save(door, module(50, value, shards=2), folder)
-    live = Live(door, folders[0])
+        save(entry_point, module(50, value, shards=2), folder)
+    live = Live(entry_point, folders[0])
     for mine, other in zip(*map(snapshots, folders), strict=True):
         kept = mine.read_bytes()
         shutil.copy(other, mine)

@@ -51,7 +51,7 @@ def assert_holds(restore):
     np.testing.assert_array_equal(other.lookup([7, FEW - 1]), np.ones([2, 8]))
 
 
-def doors(owner, folder):
+def entry_points(owner, folder):
     """Returns functions that save and restore a table."""
     manager = de.checkpoint.Manager(owner, folder)
     tensorflow = tf.train.CheckpointManager(tf.train.Checkpoint(target=owner), folder, 5)
@@ -70,12 +70,12 @@ def doors(owner, folder):
 
 
 @pytest.mark.parametrize("shards", [1, 2])
-@pytest.mark.parametrize("door", ["tables", "manager", "tensorflow", "file system"])
-def test_a_full_disk_keeps_earlier_saves(small_disk, door, shards):
+@pytest.mark.parametrize("entry_point", ["tables", "manager", "tensorflow", "file system"])
+def test_a_full_disk_keeps_earlier_saves(small_disk, entry_point, shards):
     owner = tf.Module()
     owner.table = de.Variable(dim=8, name="t", devices=["/CPU:0"] * shards)
     fill(owner.table, FEW, 1.0)
-    save, restore = doors(owner, small_disk)[door]
+    save, restore = entry_points(owner, small_disk)[entry_point]
     save()
     before = files_in(small_disk)
     fill(owner.table, MANY, 2.0)

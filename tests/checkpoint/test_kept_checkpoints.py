@@ -296,8 +296,10 @@ def is_folder(descriptor):
 
 
 @pytest.mark.parametrize("of", [is_folder, lambda descriptor: not is_folder(descriptor)])
-@pytest.mark.parametrize("door", ["tables", "manager", "file system"])
-def test_a_disk_that_cannot_sync_raises_and_keeps_checkpoints(tmp_path, monkeypatch, door, of):
+@pytest.mark.parametrize("entry_point", ["tables", "manager", "file system"])
+def test_a_disk_that_cannot_sync_raises_and_keeps_checkpoints(
+    tmp_path, monkeypatch, entry_point, of
+):
     owner, rng = Owner(2), np.random.default_rng(0)
     manager = de.checkpoint.Manager(owner, tmp_path)
     save, restore = {
@@ -310,8 +312,8 @@ def test_a_disk_that_cannot_sync_raises_and_keeps_checkpoints(tmp_path, monkeypa
             lambda: owner.users.save_to_file_system(str(tmp_path)),
             lambda users: users.load_from_file_system(str(tmp_path)),
         ),
-    }[door]
-    if door == "file system" and of is not is_folder:
+    }[entry_point]
+    if entry_point == "file system" and of is not is_folder:
         pytest.skip("the engine syncs the files")
     owner.change(rng)
     save()

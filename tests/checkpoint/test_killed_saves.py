@@ -23,16 +23,16 @@ from tests.support.saving_process import (
     save_until_killed,
 )
 
-DOORS = ("manager", "consistent", "tensorflow", "tables")
+ENTRY_POINTS = ("manager", "consistent", "tensorflow", "tables")
 
 
-def saved_step(door, folder):
+def saved_step(entry_point, folder):
     """Compares every row, and returns the step of the newest checkpoint."""
-    newest = de.checkpoint.latest(folder.parent if door == "tables" else folder)
+    newest = de.checkpoint.latest(folder.parent if entry_point == "tables" else folder)
     if newest is None:
         return 0
     model = Model(shards=1)
-    if door == "tables":
+    if entry_point == "tables":
         de.checkpoint.restore(model.table, newest)
         step = int(model.table.lookup([0])[0, 0])
     else:
@@ -45,12 +45,14 @@ def saved_step(door, folder):
     return step
 
 
-def kill_again_and_again(door, folder, shards, kills, rng):
+def kill_again_and_again(entry_point, folder, shards, kills, rng):
     """Returns the number of returned saves, and of kills that left one more complete checkpoint."""
     returned, saves, ahead = 0, 0, 0
     for _ in range(kills):
         told, tell = CONTEXT.Pipe(duplex=False)
-        process = CONTEXT.Process(target=save_until_killed, args=(door, str(folder), shards, tell))
+        process = CONTEXT.Process(
+            target=save_until_killed, args=(entry_point, str(folder), shards, tell)
+        )
         process.start()
         tell.close()
         assert told.recv() == returned
@@ -67,24 +69,28 @@ def kill_again_and_again(door, folder, shards, kills, rng):
                 saves += 1
         except EOFError:
             pass
-        found = saved_step(door, folder)
+        found = saved_step(entry_point, folder)
         assert returned <= found <= returned + 1
         ahead += found > returned
         returned = found
     return saves, ahead
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_a_killed_process_leaves_the_last_checkpoint_whole(tmp_path, door):
-    saves, _ = kill_again_and_again(door, tmp_path / "saves", 1, 8, random.Random(door))
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_a_killed_process_leaves_the_last_checkpoint_whole(tmp_path, entry_point):
+    saves, _ = kill_again_and_again(
+        entry_point, tmp_path / "saves", 1, 8, random.Random(entry_point)
+    )
     assert saves > 4
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shards", [1, 2])
-@pytest.mark.parametrize("door", DOORS)
-def test_hundreds_of_saves(tmp_path, door, shards):
-    saves, ahead = kill_again_and_again(door, tmp_path / "saves", shards, 100, random.Random(door))
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_hundreds_of_saves(tmp_path, entry_point, shards):
+    saves, ahead = kill_again_and_again(
+        entry_point, tmp_path / "saves", shards, 100, random.Random(entry_point)
+    )
     assert saves > 100
     assert ahead > 0
 

@@ -146,8 +146,8 @@ class TestWarmStart:
         module.table = table
         specs = [tf.TensorSpec([None], tf.int64)]
         module.look = tf.function(table.lookup, input_signature=specs)
-        door = de.export if kind == "export" else de.publish
-        return str(door(module, path, module.look))
+        entry_point = de.export if kind == "export" else de.publish
+        return str(entry_point(module, path, module.look))
 
 
 def tensors(shards, name="user_embedding", dtype=np.float32, first=0):

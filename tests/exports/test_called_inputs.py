@@ -63,13 +63,13 @@ def requests(inputs):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("door", [de.export, de.publish])
-def test_a_called_model_needs_no_inputs(case, door, tmp_path):
+@pytest.mark.parametrize("entry_point", [de.export, de.publish])
+def test_a_called_model_needs_no_inputs(case, entry_point, tmp_path):
     function, key_dtype, inputs = CASES[case]
     model = Of(function, key_dtype)
     inputs = tf.nest.map_structure(lambda each: tf.cast(each, each.dtype), inputs)
     wanted = model(inputs)
-    path = door(model, tmp_path)
+    path = entry_point(model, tmp_path)
     serve = tf.saved_model.load(str(path)).signatures["serving_default"]
     specs = serve.structured_input_signature[1]
     asked = requests(inputs)

@@ -122,18 +122,18 @@ def test_loading_one_version_twice_makes_two_of_it(ratings, tmp_path):
     np.testing.assert_array_equal(result, expected)
 
 
-@pytest.mark.parametrize("door", ["export", "publish", "save"])
-def test_a_signature_alone_keeps_its_tables(tmp_path, door):
+@pytest.mark.parametrize("entry_point", ["export", "publish", "save"])
+def test_a_signature_alone_keeps_its_tables(tmp_path, entry_point):
     module = tf.Module()
     module.users = de.Variable(dim=2, name="users")
     module.users.upsert([7], [[1.0, 2.0]])
     specs = [tf.TensorSpec([None], tf.int64, name="ids")]
     module.look = tf.function(module.users.lookup, input_signature=specs)
-    if door == "save":
+    if entry_point == "save":
         path = str(tmp_path / "1")
         tf.saved_model.save(module, path, signatures=module.look)
     else:
-        path = getattr(de, door)(module, tmp_path, module.look)
+        path = getattr(de, entry_point)(module, tmp_path, module.look)
     signature = tf.saved_model.load(path).signatures["serving_default"]
     gc.collect()
     ids = tf.constant([7, 8], tf.int64)
@@ -280,11 +280,11 @@ def test_bad_arguments_leave_nothing_behind(arguments, error, message, tmp_path)
     assert not any(tmp_path.rglob("saved_model.pb"))
 
 
-@pytest.mark.parametrize("door", [de.export, de.publish])
-def test_only_directories_of_this_machine(door, tmp_path, monkeypatch):
+@pytest.mark.parametrize("entry_point", [de.export, de.publish])
+def test_only_directories_of_this_machine(entry_point, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="must be a directory of this machine"):
-        door(functional(), "ram://models")
+        entry_point(functional(), "ram://models")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -63,10 +63,10 @@ def answer(served):
     return served({**features, "age": tf.constant([[1.0], [2.0], [3.0]])}).numpy()
 
 
-@pytest.mark.parametrize("door", [de.export, de.publish])
-def test_another_process_gives_the_same_answers(door, run_python, tmp_path):
+@pytest.mark.parametrize("entry_point", [de.export, de.publish])
+def test_another_process_gives_the_same_answers(entry_point, run_python, tmp_path):
     served = model()
-    path = door(served, tmp_path)
+    path = entry_point(served, tmp_path)
     asked = {"serving_default": requests()}
     answers = json.loads(run_python(ANSWERS, path, json.dumps(asked)))
     np.testing.assert_allclose(answers["serving_default"]["output_0"], answer(served), rtol=1e-5)

@@ -230,8 +230,8 @@ def test_warm_up_requests_are_those_of_the_sample(tmp_path):
 FORBIDDEN = ("Random", "Apply", "Assign", "Insert", "Scatter", "Optimizer", "Dropout", "Erase")
 
 
-@pytest.mark.parametrize("door", ["export", "publish"])
-def test_the_graph_holds_nothing_of_training(door, ratings, tmp_path):
+@pytest.mark.parametrize("entry_point", ["export", "publish"])
+def test_the_graph_holds_nothing_of_training(entry_point, ratings, tmp_path):
     keras = pytest.importorskip("keras")
     users, items, pleases = ratings
     inputs = {name: keras.Input([], dtype="int64", name=name) for name in ("user", "item")}
@@ -240,7 +240,7 @@ def test_the_graph_holds_nothing_of_training(door, ratings, tmp_path):
     model = keras.Model(inputs, keras.layers.Dense(1)(hidden))
     model.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.05)), "mse")
     model.fit({"user": users, "item": items}, pleases, epochs=1, verbose=0)
-    path = Path(getattr(de, door)(model, tmp_path))
+    path = Path(getattr(de, entry_point)(model, tmp_path))
     saved = saved_model_pb2.SavedModel.FromString((path / "saved_model.pb").read_bytes())
     (graph,) = (each.graph_def for each in saved.meta_graphs)
     restoring = "__inference__traced_restore"
@@ -332,9 +332,9 @@ def test_names_of_signatures_and_tables(tmp_path):
 
 
 def test_a_path_that_tensorflow_cannot_read_is_refused(tmp_path):
-    for door in (de.export, de.publish):
+    for entry_point in (de.export, de.publish):
         with pytest.raises(ValueError, match="treats them as patterns"):
-            door(Scores(), tmp_path / "lr=[0.1]")
+            entry_point(Scores(), tmp_path / "lr=[0.1]")
     assert list(tmp_path.iterdir()) == []
 
 

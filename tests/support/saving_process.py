@@ -51,14 +51,14 @@ def changes(step: int) -> tuple[np.ndarray, np.ndarray]:
     return np.append(keys[:300], 0), keys[300:340]
 
 
-def saver(door: str, model: Model, folder: str):
+def saver(entry_point: str, model: Model, folder: str):
     """Restores the folder's newest checkpoint; returns the entry point's save function."""
-    if door == "tables":
+    if entry_point == "tables":
         if de.checkpoint.latest(folder + "/..") is not None:
             de.checkpoint.restore(model.table, folder)
             model.step.assign(int(model.table.lookup([0])[0, 0]))
         return lambda: de.checkpoint.save(model.table, folder)
-    if door == "tensorflow":
+    if entry_point == "tensorflow":
         checkpoint = tf.train.Checkpoint(target=model)
         manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=2)
         # The manager's own record of the newest checkpoint may be one save behind.
@@ -66,7 +66,7 @@ def saver(door: str, model: Model, folder: str):
         if newest is not None:
             checkpoint.restore(newest).assert_existing_objects_matched()
         return manager.save
-    options = {"consistent": True, "base_every": 5} if door == "consistent" else {}
+    options = {"consistent": True, "base_every": 5} if entry_point == "consistent" else {}
     manager = de.checkpoint.Manager(model, folder, max_to_keep=2, compact_after=3, **options)
     manager.restore()
     return manager.save
@@ -87,10 +87,10 @@ def save_and_die(folder: str, before_the_manifest: bool) -> None:
     de.checkpoint.save(model.table, folder)
 
 
-def save_until_killed(door: str, folder: str, shards: int, told: Connection) -> None:
+def save_until_killed(entry_point: str, folder: str, shards: int, told: Connection) -> None:
     """Sends the number of its first step, then the number of each step whose save has returned."""
     model = Model(shards)
-    save = saver(door, model, folder)
+    save = saver(entry_point, model, folder)
     step = int(model.step)
     told.send(step)
     while True:
