@@ -28,7 +28,7 @@ class Targets(NamedTuple):
 
     @classmethod
     def of(cls, gradients: Iterable[Any], variables: Iterable[Any]) -> Targets:
-        """Separates gradients. Leaves out the gradients of tables that are not trainable.
+        """Separates gradients of tables from others. Leaves out tables that are not trainable.
 
         Args:
             gradients: One per variable; None for a variable without a gradient.

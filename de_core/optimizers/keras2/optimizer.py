@@ -192,7 +192,7 @@ class TablesAndOthers(Wrapping):
     lr = Wrapping.learning_rate
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the configuration from which `from_config` makes an equal optimizer."""
+        """Returns the configuration for `from_config`, which makes an equal optimizer."""
         return {
             "name": self.name,  # type: ignore[attr-defined]
             "optimizer": tf_keras.saving.serialize_keras_object(self.inner_optimizer),

@@ -350,7 +350,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         return saved_state.numbered_values(store, variables, self._slots_id)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the configuration from which `from_config` makes an equal optimizer."""
+        """Returns the configuration for `from_config`, which makes an equal optimizer."""
         return {
             "name": self.name,
             "optimizer": keras.saving.serialize_keras_object(self.inner_optimizer),

@@ -85,7 +85,7 @@ class RowwiseAdagrad(keras.optimizers.Optimizer):
         self.assign_sub(variable, rate * gradient / (ops.sqrt(accumulator) + self.epsilon))
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the configuration from which `from_config` makes an equal optimizer."""
+        """Returns the configuration for `from_config`, which makes an equal optimizer."""
         return {
             **super().get_config(),
             "initial_accumulator_value": self.initial_accumulator_value,
