@@ -19,7 +19,7 @@ STATS = "de_stats"
 
 
 class Skeleton:
-    """The parts of a model that are exported.
+    """The parts of a model that an export writes, apart from the rows.
 
     Args:
         model: As for `de.export`.

@@ -202,7 +202,7 @@ class _ColumnPolicy(RestrictPolicy):
         return self.var._table.write(library.de_table_touch, (tf.reshape(keys, [-1]),))
 
     def apply_restriction(self, num_reserved: Any, **kwargs: Any) -> Any:
-        """Keeps the `num_reserved` highest rows. Equal rows are ordered by the hash of their keys.
+        """Keeps the `num_reserved` rows with the highest values. The hash of the key breaks ties.
 
         Args:
             num_reserved: Exact number of rows to keep in the whole table.

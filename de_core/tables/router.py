@@ -172,7 +172,7 @@ class Router:
         """
 
     def texts(self, text: str) -> list[str]:
-        """Returns the `text` of each process. Eager mode only."""
+        """Returns the texts that the processes pass, in the processes' order. Eager mode only."""
         return [text]
 
     def _checked(self, shards: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:

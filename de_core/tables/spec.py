@@ -34,7 +34,7 @@ _ACCELERATOR = re.compile(r"(^|/|device:)([GT]PU|XLA_\w+)(:|$)", re.IGNORECASE)
 
 @dataclasses.dataclass(frozen=True)
 class TableSpec:
-    """The properties that must be equal when a table is requested again.
+    """The properties that must be equal when `get_variable` is called again for a table.
 
     Attributes:
         key_dtype: Dtype of the keys.

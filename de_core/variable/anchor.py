@@ -7,8 +7,8 @@ the anchor is a `tf.IndexedSlices` of the ids. A wrapped optimizer recognizes an
 
 - Optimizers of Keras 3 and tf_keras call the anchor's `assign` or `scatter_add`. Our versions of
   these methods raise an error with the remedy.
-- tf_keras's legacy optimizers and those of `tf.compat.v1.train` refuse a sparse gradient of a
-  variable with a constraint. Anchors of tf_keras and of TensorFlow 1 graphs have a constraint.
+- tf_keras's legacy optimizers and the optimizers of `tf.compat.v1.train` refuse a sparse gradient
+  of a variable with a constraint. Anchors of tf_keras and of TensorFlow 1 graphs have one.
 - All other updates run TensorFlow's scatter ops. On the CPU these fail: no id is in [0, 0).
 """
 

@@ -92,7 +92,7 @@ class TrainableWrapper:
         """Returns the number of rows in the table, an int64 scalar."""
         return self.params.size()
 
-    if not TYPE_CHECKING:  # a type checker would accept every attribute name
+    if not TYPE_CHECKING:  # otherwise type checkers would accept every attribute name
 
         def __getattr__(self, name: str) -> Any:
             """Raises AttributeError. Its message says what replaces a name of the reference API."""

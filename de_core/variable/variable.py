@@ -350,7 +350,7 @@ class Variable(keras.layers.Layer, tf.Module):
             children["anchor"] = self._rows.watched
         return children
 
-    if not TYPE_CHECKING:  # a type checker would accept every attribute name
+    if not TYPE_CHECKING:  # otherwise type checkers would accept every attribute name
 
         def __getattr__(self, name: str) -> Any:
             """Raises AttributeError. Its message says what replaces a name of the reference API."""
