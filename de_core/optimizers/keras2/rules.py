@@ -23,7 +23,7 @@ from de_core.optimizers.rule_settings import Settings
 def learning_rate(optimizer: Any) -> Any:
     """Returns the learning rate of a tf_keras optimizer's next step."""
     if isinstance(optimizer, legacy.Optimizer):
-        # By its schedule or its `decay`, which means something else for Nadam.
+        # `_decayed_lr` applies the schedule or `decay`. Nadam's `decay` means something else.
         is_nadam = isinstance(optimizer, legacy.Nadam)
         return optimizer.learning_rate if is_nadam else optimizer._decayed_lr(tf.float32)
     rate = optimizer._learning_rate
@@ -132,7 +132,7 @@ def _ftrl(optimizer: Any, moment: Moment) -> Settings:
 
 # A subclass that overrides one of these methods has another formula.
 _FORMULA = ("_resource_apply_dense", "_prepare", "_prepare_local")
-#: By the name of the class in `tf_keras.optimizers.legacy`.
+#: The rules by the name of the class in `tf_keras.optimizers.legacy`.
 _LEGACY = {
     "SGD": Rule(lambda optimizer: "momentum" if optimizer._momentum else "sgd", _sgd),
     "Adagrad": Rule(lambda _: "adagrad_v2", _adagrad),

@@ -1,6 +1,6 @@
 """The numbers of an optimizer's variables in Keras files, also in files of earlier versions.
 
-Earlier versions saved the number of the slots' owner twice in a row.
+Earlier versions saved `slots_id`, the number of the slots' owner, twice in succession.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from de_core.base import call_stack
 from de_core.base.checks import received
 
 _LOADING = keras.optimizers.Optimizer.load_own_variables.__code__
-_MULTI_OPTIMIZER = getattr(keras.optimizers, "MultiOptimizer", ())  # Keras 3.14 has none
+_MULTI_OPTIMIZER = getattr(keras.optimizers, "MultiOptimizer", ())  # Keras 3.14 has no such class.
 
 
 def numbered_values(store: Any, variables: list[Any], slots_id: Any) -> dict[str, Any]:
@@ -35,8 +35,8 @@ def as_in_the_file(variables: list[Any], slots_id: Any) -> list[Any]:
     """Returns the variables of an optimizer of tables, numbered as in the file being loaded.
 
     A MultiOptimizer of Keras numbers the variables of all its optimizers together. If a file has
-    more of them, Keras skips the file's state with a warning. So while a MultiOptimizer reads an
-    earlier file, its optimizers of tables list the number of the slots' owner twice.
+    more variables, Keras skips the file's state with a warning. So while a MultiOptimizer reads an
+    earlier file, its optimizers of tables list `slots_id` twice.
 
     Args:
         variables: The optimizer's variables.
