@@ -21,6 +21,9 @@ DEFAULT_SIGNATURE = "serving_default"
 LOOKUP_PREFIX = "de_lookup/"
 # This signature describes all tables.
 STATS_SIGNATURE = "de_stats"
+# Numeric bytes are read and written this many times faster than JSON. Strings are not faster.
+BINARY_WORK = 4
+_COPY_WORK = 64
 
 
 class Kind(enum.Enum):
@@ -187,6 +190,14 @@ class Feature:
 
 
 Example = Mapping[str, Feature]
+
+
+def written_work(tensors: Tensors) -> int:
+    """Returns the cost of writing tensors as bytes, as the bytes of JSON that take as long."""
+    return sum(
+        array.size * BINARY_WORK if array.dtype.kind == "O" else array.nbytes // _COPY_WORK
+        for array in tensors.values()
+    )
 
 
 def format_shape(shape: tuple[int | None, ...] | tuple[int, ...] | None) -> str:

@@ -47,6 +47,7 @@ class DataPlane:
         engine: Engine,
         settings: Settings,
         keys: KeyRing | None = None,
+        codec: Codec | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Creates the data plane of one process.
@@ -55,6 +56,7 @@ class DataPlane:
             engine: Runs the models. Its owner starts and closes it.
             settings: The limits.
             keys: The accepted API keys; None if no key is needed.
+            codec: Decodes and encodes bodies; the plane closes it. Created by default.
             clock: Returns the time in seconds, for rates.
         """
         self.engine = engine
@@ -64,7 +66,7 @@ class DataPlane:
             max_ids=settings.max_ids,
             max_bytes=settings.max_decompressed_bytes,
         )
-        self.codec = Codec()
+        self.codec = codec or Codec()
         self.throttle = Throttle(settings, clock)
         self._watch = Watch()
         self._seconds = settings.request_seconds

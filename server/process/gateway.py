@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from server.app import create_admin_app, create_app
+from server.dataplane.codec import Codec
 from server.dataplane.keys import KeyRing
 from server.dataplane.lifecycle import Lifecycle
 from server.dataplane.plane import DataPlane
@@ -82,7 +83,7 @@ class Gateway:
             load_tensorflow()
         if settings.grpc_port is not None or settings.engine == "tfserving":
             load_protos()
-        self._metrics = Metrics()
+        self._metrics, self._codec = Metrics(), Codec()
         self._engine = RoutedEngine(self._make_engine(), self._routes(), self._routes_file())
 
     @staticmethod
@@ -132,7 +133,7 @@ class Gateway:
         settings, worker = self._settings, self._worker
         lifecycle = Lifecycle()
         workers = WorkerMetrics(worker.folder if worker else None, worker.index if worker else 0)
-        plane = DataPlane(self._engine, settings, self._keys)
+        plane = DataPlane(self._engine, settings, self._keys, self._codec)
         accounts = Accounts(
             self._metrics,
             LiveView() if settings.ui else None,
@@ -182,7 +183,7 @@ class Gateway:
     def _make_engine(self) -> Engine:
         settings = self._settings
         if settings.engine == "tfserving":
-            return TfServingEngine(_tfserving_options(settings), self._metrics)
+            return TfServingEngine(_tfserving_options(settings), self._codec.run, self._metrics)
         engine = EmbeddedEngine(
             EmbeddedOptions(
                 folder=folder_of(settings),

@@ -61,13 +61,6 @@ def read_input(message: Any, limits: Limits) -> Array:
     return _joined((each.SerializeToString() for each in listed.examples), context, limits)
 
 
-def fill_input(message: Any, examples: Array) -> None:
-    """Writes serialized examples into an empty Input message."""
-    add = message.example_list.examples.add
-    for example in examples:
-        add().MergeFromString(example)
-
-
 def _joined(examples: Iterable[bytes], context: bytes, limits: Limits) -> Array:
     """Puts the context before each example.
 

@@ -8,11 +8,14 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 
+from server.protos.modules import load_protos
 from tests.server.support.children import children_of
 from tests.server.support.eventually import wait_until
 from tests.server.support.gateway_process import STUB, GatewayProcess
+from tests.server.support.light_upstream import LightUpstream
 from tests.server.support.livez_probe import LivezProbe
 
 CLIENTS = 4
@@ -93,6 +96,37 @@ def test_the_work_of_a_request_ends_at_its_deadline(stub):
     headers = {"X-Request-Timeout-Ms": "200"}
     assert post(stub, "/v1/models/m:predict", body, headers) == 504
     wait_until(lambda: not children_of(stub.process.pid))
+
+
+def many_examples() -> bytes:
+    """Returns a ClassificationRequest with as many examples as a request may hold."""
+    request = load_protos().classification.ClassificationRequest()
+    request.model_spec.name, request.model_spec.signature_name = "m", "old"
+    example = load_protos().example.Example()
+    for index in range(10):
+        example.features.feature[f"feature {index}"].int64_list.value.append(index)
+    example.features.feature["age"].int64_list.value.append(7)
+    request.input.example_list.examples.extend([example] * 100_000)
+    return bytes(request.SerializeToString())
+
+
+def test_many_examples_on_their_way_to_a_model_server_delay_no_other_request(tmp_path):
+    body, most = many_examples(), ("grpc.max_receive_message_length", 64 << 20)
+    with LightUpstream() as upstream, GatewayProcess(
+        None, tmp_path / "log", "--engine", "tfserving", "--models", "m", "--grpc-port", "0",
+        "--upstreams", f"127.0.0.1:{upstream.port}", "--drain-seconds", "0",
+    ) as gateway:  # fmt: skip
+        port = gateway.port_of("gRPC")
+        gateway.wait_ready()
+
+        def attack(_: int) -> int:
+            with grpc.insecure_channel(f"127.0.0.1:{port}", options=[most]) as channel:
+                classify = channel.unary_unary("/tensorflow.serving.PredictionService/Classify")
+                answer = classify(body, timeout=120)
+            response = load_protos().classification.ClassificationResponse.FromString(answer)
+            return len(response.result.classifications)
+
+        assert set(check_others_are_answered(gateway, attack)) == {100_000}
 
 
 ENDLESS = {

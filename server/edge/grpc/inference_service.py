@@ -11,6 +11,7 @@ from server.errors import Code, ServingError, invalid
 from server.protos.inference import SERVICE, message_type, read_infer, write_infer
 from server.protos.requests import parse
 from server.request import Request
+from server.tensors import BINARY_WORK, written_work
 
 
 class InferenceService:
@@ -72,13 +73,13 @@ class InferenceService:
     async def _infer(self, request: Request, body: bytes) -> bytes:
         codec = self._plane.codec
         model, version, asked = await codec.run(
-            len(body) // infer.BINARY_WORK, "decode", read_infer, body, self._plane.limits
+            len(body) // BINARY_WORK, "decode", read_infer, body, self._plane.limits
         )
         spec = _spec(model, version, request)
         async with self._plane.lease(spec) as servable:
             outputs = await infer.run_infer(servable, asked)
             number = servable.version
-        size = infer.written_work(outputs)
+        size = written_work(outputs)
         return await codec.run(size, "encode", write_infer, model, number, asked, outputs)
 
 

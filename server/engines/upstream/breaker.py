@@ -88,7 +88,7 @@ class RetryBudget:
         """
         self._ratio = ratio
         self._most = most
-        self._tokens = least if ratio else 0.0
+        self._tokens = least
 
     def earn(self) -> None:
         """Counts one request."""

@@ -10,6 +10,7 @@ from server.engines.upstream.breaker import BreakerState
 from server.engines.upstream.endpoint import Endpoint
 from server.engines.upstream.pool import UpstreamPool
 from server.errors import Code, ServingError
+from server.protos.forwarding import read_answer
 from server.protos.modules import Protos
 from server.protos.tensors import signatures_of
 from server.tensors import SignatureSpec
@@ -130,7 +131,10 @@ class Catalog:
         request = self._protos.status.GetModelStatusRequest()
         request.model_spec.name = model
         try:
-            response = await endpoint.call("GetModelStatus", request, _PROBE_SECONDS)
+            answer = await endpoint.call(
+                "GetModelStatus", request.SerializeToString(), _PROBE_SECONDS
+            )
+            response = read_answer(self._protos.status.GetModelStatusResponse, answer)
         except ServingError as error:
             if error.code in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED):
                 endpoint.breaker.failed()
@@ -224,7 +228,7 @@ class Catalog:
             request = self._metadata_request(spec.name)
             request.model_spec.version_label = spec.label
             try:
-                response = await self._pool.call("GetModelMetadata", request, self._anywhere())
+                response = await self._metadata(request, self._anywhere())
             except ServingError as error:
                 if error.code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT, Code.FAILED_PRECONDITION):
                     raise spec.unknown_label() from None
@@ -238,13 +242,15 @@ class Catalog:
         if key not in self._signatures:
             request = self._metadata_request(model)
             request.model_spec.version.value = version
-            response = await self._pool.call(
-                "GetModelMetadata", request, self.endpoints_of(model, version)
-            )
+            response = await self._metadata(request, self.endpoints_of(model, version))
             definitions = self._protos.metadata.SignatureDefMap()
             response.metadata["signature_def"].Unpack(definitions)
             self._signatures[key] = signatures_of(definitions.signature_def)
         return self._signatures[key]
+
+    async def _metadata(self, request: Any, eligible: Collection[str]) -> Any:
+        answer = await self._pool.call("GetModelMetadata", request.SerializeToString(), eligible)
+        return read_answer(self._protos.metadata.GetModelMetadataResponse, answer)
 
     def _metadata_request(self, model: str) -> Any:
         request = self._protos.metadata.GetModelMetadataRequest()

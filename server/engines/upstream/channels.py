@@ -1,7 +1,7 @@
 """The connections to one model server. More calls at once open more, up to a limit."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,7 @@ class ChannelOptions:
 @dataclasses.dataclass
 class _Channel:
     channel: Any
-    prediction: Any
-    model: Any
+    methods: Mapping[str, Any]
     refusing: Any
     in_flight: int = 0
 
@@ -62,18 +61,18 @@ class Channels:
     async def call(
         self,
         method: str,
-        request: Any,
+        request: bytes,
         timeout: float | None,
         metadata: Sequence[tuple[str, str]] = (),
-    ) -> Any:
+    ) -> bytes:
         """Sends one request; arguments as `Endpoint.call`, raises grpc.aio's errors."""
         chosen = self._choose()
-        stub = chosen.model if method == "GetModelStatus" else chosen.prediction
         chosen.in_flight += 1
         try:
-            return await getattr(stub, method)(
+            answer: bytes = await chosen.methods[method](
                 request, timeout=timeout, metadata=(*self._metadata, *metadata)
             )
+            return answer
         finally:
             chosen.in_flight -= 1
 
@@ -121,7 +120,10 @@ def _open(target: str, protos: Protos, options: ChannelOptions) -> _Channel:
         channel = grpc.aio.secure_channel(target, credentials, options=arguments)
     return _Channel(
         channel,
-        protos.prediction_service.stub(channel),
-        protos.model_service.stub(channel),
+        {
+            method: channel.unary_unary(f"/{service.name}/{method}")
+            for service in (protos.prediction_service, protos.model_service)
+            for method in service.methods
+        },
         grpc.ChannelConnectivity.TRANSIENT_FAILURE,
     )

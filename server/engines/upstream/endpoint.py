@@ -76,15 +76,15 @@ class Endpoint:
     async def call(
         self,
         method: str,
-        request: Any,
+        request: bytes,
         timeout: float | None,
         metadata: Sequence[tuple[str, str]] = (),
-    ) -> Any:
-        """Sends one request.
+    ) -> bytes:
+        """Sends one request, and returns the answer, both serialized.
 
         Args:
             method: Name of the method, of any service.
-            request: The message.
+            request: The serialized message.
             timeout: Seconds until the deadline.
             metadata: Headers.
 

@@ -6,32 +6,50 @@ import dataclasses
 import importlib.metadata
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
-
-import numpy as np
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from server.engines.base import Classifications, LeasedServable, ModelSpec, VersionStatus
 from server.engines.upstream.breaker import Breaker
 from server.engines.upstream.catalog import Catalog
 from server.engines.upstream.channels import ChannelOptions
 from server.engines.upstream.endpoint import Endpoint, UpstreamAddress
-from server.engines.upstream.pool import PoolOptions, UpstreamPool
+from server.engines.upstream.pool import UpstreamPool
 from server.errors import Code, ServingError
 from server.observability.metrics import Metrics
-from server.protos.examples import fill_input
+from server.protos.forwarding import (
+    read_classes,
+    read_outputs,
+    read_values,
+    write_examples,
+    write_inputs,
+    write_model,
+)
 from server.protos.modules import Protos, load_protos
-from server.protos.tensors import fill_proto, to_array
-from server.tensors import Array, SignatureSpec, Tensors
+from server.tensors import Array, SignatureSpec, Tensors, written_work
 
 _LOG = logging.getLogger("server.upstreams")
 # An upstream gets no requests for this many seconds after this many failures in a row.
 _BREAKER_FAILURES = 5
 _BREAKER_SECONDS = 2.0
-# Work on fewer examples runs in the event loop.
-_MANY = 1000
+# Writing an example takes as long as decoding this many bytes of JSON.
+_EXAMPLE_WORK = 128
+# Reading a byte of an answer takes this many times as long as decoding a byte of JSON.
+_ENTRIES_WORK = 16
+# Numeric bytes of an answer are read this many times faster than JSON.
+_TENSOR_WORK = 8
 
 T = TypeVar("T")
+
+
+class RunWork(Protocol):
+    """Runs a function where it blocks no other request; see `Codec.run`."""
+
+    def __call__(
+        self, size: int, stage: str, function: Callable[..., T], *arguments: object
+    ) -> Coroutine[Any, Any, T]:
+        """Returns the function's result."""
+        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,14 +72,21 @@ class TfServingOptions:
 class TfServingEngine:
     """An `Engine` that forwards requests to model servers."""
 
-    def __init__(self, options: TfServingOptions, metrics: Metrics | None = None) -> None:
-        """Creates the engine. It connects to nothing before `start`."""
+    def __init__(self, options: TfServingOptions, work: RunWork, metrics: Metrics) -> None:
+        """Creates the engine. It connects to nothing before `start`.
+
+        Args:
+            options: The engine's options.
+            work: Writes requests and reads answers.
+            metrics: Counts the calls.
+        """
         self._options = options
+        self.work = work
         endpoints = [
             Endpoint(address, Breaker(_BREAKER_FAILURES, _BREAKER_SECONDS))
             for address in options.upstreams
         ]
-        self._pool = UpstreamPool(endpoints, PoolOptions(), metrics)
+        self._pool = UpstreamPool(endpoints, metrics)
         self._protos: Protos = load_protos()
         self._catalog = Catalog(options.models, self._pool, self._protos)
         self._started = False
@@ -177,7 +202,7 @@ class TfServingEngine:
             # Random, so that several gateways do not poll at the same time.
             await asyncio.sleep(self._options.poll_seconds * random.uniform(0.8, 1.2))
 
-    async def call(self, method: str, request: Any, model: str, version: int) -> Any:
+    async def call(self, method: str, request: bytes, model: str, version: int) -> bytes:
         """Sends a request to an endpoint that serves the version."""
         return await self._pool.call(method, request, self._catalog.endpoints_of(model, version))
 
@@ -199,11 +224,6 @@ class TfServingEngine:
         if error.code is not Code.UNAVAILABLE:
             return None if other.version == servable.version else other
         return other if self._pool.may_retry() else None
-
-    @property
-    def protos(self) -> Protos:
-        """The messages."""
-        return self._protos
 
 
 def _may_be_elsewhere(error: ServingError, spec: ModelSpec) -> bool:
@@ -232,78 +252,54 @@ class UpstreamModel:
 
     async def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
         """See `Servable.run`."""
-        spec = self.signatures[signature]
-
-        def request(version: int) -> Any:
-            message = self._engine.protos.predict.PredictRequest()
-            self._fill_spec(message, signature, version)
-            for name, array in inputs.items():
-                fill_proto(message.inputs[name], array, spec.inputs[name].dtype)
-            return message
-
-        response = await self._call("Predict", request, spec)
-        return {name: to_array(proto) for name, proto in response.outputs.items()}
+        spec, work = self.signatures[signature], self._engine.work
+        typed = {name: (spec.inputs[name].dtype, array) for name, array in inputs.items()}
+        answer = await self._call(
+            "Predict", await work(written_work(inputs), "encode", write_inputs, typed), spec
+        )
+        return await work(len(answer) // _TENSOR_WORK, "decode", read_outputs, answer)
 
     async def classify(self, signature: str, examples: Array) -> Classifications:
         """See `Servable.classify`."""
-        request = self._engine.protos.classification.ClassificationRequest
-        response = await self._ask_examples("Classify", request, signature, examples)
-        return await _aside(len(examples), _classifications, response)
+        return Classifications(
+            *await self._ask_examples("Classify", signature, examples, read_classes)
+        )
 
     async def regress(self, signature: str, examples: Array) -> Array:
         """See `Servable.regress`."""
-        request = self._engine.protos.regression.RegressionRequest
-        response = await self._ask_examples("Regress", request, signature, examples)
-        return await _aside(len(examples), _values, response)
+        return await self._ask_examples("Regress", signature, examples, read_values)
 
-    async def _ask_examples(self, method: str, kind: Any, signature: str, examples: Array) -> Any:
-        filled = kind()
-        await _aside(len(examples), fill_input, filled.input, examples)
-
-        def request(version: int) -> Any:
-            self._fill_spec(filled, signature, version)
-            return filled
-
-        return await self._call(method, request, self.signatures[signature])
+    async def _ask_examples(
+        self, method: str, signature: str, examples: Array, read: Callable[[bytes], T]
+    ) -> T:
+        work = self._engine.work
+        size = len(examples) * _EXAMPLE_WORK
+        answer = await self._call(
+            method,
+            await work(size, "encode", write_examples, examples),
+            self.signatures[signature],
+        )
+        return await work(len(answer) * _ENTRIES_WORK, "decode", read, answer)
 
     def release(self) -> None:
         """See `LeasedServable.release`. A model server keeps its versions itself."""
 
-    def _fill_spec(self, message: Any, signature: str, version: int) -> None:
-        message.model_spec.name = self.spec.name
-        message.model_spec.version.value = version
-        message.model_spec.signature_name = signature
+    async def _call(self, method: str, request: bytes, signature: SignatureSpec) -> bytes:
+        """Sends a request; retries once, perhaps with another version, if no endpoint has this.
 
-    async def _call(self, method: str, request: Any, signature: SignatureSpec) -> Any:
-        """Sends a request; retries once, perhaps with another version, if no endpoint has this."""
+        Args:
+            method: The method.
+            request: The request without its model.
+            signature: The signature to run.
+        """
+        model = self.spec.name
+        request += write_model(model, self.version, signature.name)
         try:
-            return await self._engine.call(
-                method, request(self.version), self.spec.name, self.version
-            )
+            return await self._engine.call(method, request, model, self.version)
         except ServingError as error:
             other = await self._engine.instead_of(self, error)
             if other is None or other.signatures.get(signature.name) != signature:
                 raise self.spec.not_found() if error.code is Code.NOT_FOUND else error from None
         self.version = other.version
-        return await self._engine.call(method, request(self.version), self.spec.name, self.version)
-
-
-async def _aside(examples: int, function: Callable[..., T], *arguments: Any) -> T:
-    """Runs work on examples. Many examples are worked on in a thread."""
-    if examples < _MANY:
-        return function(*arguments)
-    return await asyncio.to_thread(function, *arguments)
-
-
-def _classifications(response: Any) -> Classifications:
-    rows = [list(each.classes) for each in response.result.classifications]
-    columns = len(rows[0]) if rows else 0
-    labels = np.empty((len(rows), columns), object)
-    for index, row in enumerate(rows):
-        labels[index] = [entry.label.encode() for entry in row]
-    scores = np.array([[entry.score for entry in row] for row in rows], np.float32)
-    return Classifications(labels, scores.reshape(len(rows), columns))
-
-
-def _values(response: Any) -> Array:
-    return np.array([each.value for each in response.result.regressions], np.float32)
+        request += write_model(model, self.version, signature.name)
+        return await self._engine.call(method, request, model, self.version)

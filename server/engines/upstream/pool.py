@@ -2,12 +2,10 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import random
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Sequence
-from typing import Any
 
 from server.engines.upstream.breaker import BreakerState, RetryBudget
 from server.engines.upstream.endpoint import Endpoint
@@ -16,39 +14,27 @@ from server.observability.metrics import Metrics
 from server.request import current_request
 
 _BACKOFF_SECONDS = 0.01
-
-
-@dataclasses.dataclass(frozen=True)
-class PoolOptions:
-    """How requests are distributed.
-
-    Attributes:
-        in_flight: Requests that one endpoint runs at once.
-        max_waiting: Requests that may wait for an endpoint.
-        retries: Retries per request.
-        retry_budget: Allowed retries, as a fraction of all requests.
-    """
-
-    in_flight: int = 64
-    max_waiting: int = 256
-    retries: int = 2
-    retry_budget: float = 0.1
+# Requests that one endpoint runs at once.
+_IN_FLIGHT = 64
+# Requests that may wait for an endpoint.
+_MAX_WAITING = 256
+# Retries per request.
+_RETRIES = 2
+# Allowed retries, as a fraction of all requests.
+_RETRY_BUDGET = 0.1
 
 
 class UpstreamPool:
     """The endpoints. Each request goes to the least busy one."""
 
-    def __init__(
-        self, endpoints: Sequence[Endpoint], options: PoolOptions, metrics: Metrics | None = None
-    ) -> None:
+    def __init__(self, endpoints: Sequence[Endpoint], metrics: Metrics | None = None) -> None:
         """Creates the pool. The owner of the endpoints opens and closes them."""
         self.endpoints = tuple(endpoints)
-        self._options = options
         self._metrics = metrics
-        self._budget = RetryBudget(options.retry_budget)
+        self._budget = RetryBudget(_RETRY_BUDGET)
         self._waiting: deque[asyncio.Future[None]] = deque()
 
-    async def call(self, method: str, request: Any, eligible: Collection[str]) -> Any:
+    async def call(self, method: str, request: bytes, eligible: Collection[str]) -> bytes:
         """Sends a request and returns the answer; retries if the endpoint cannot be reached.
 
         A retry goes to another endpoint. If there is none, it goes to the same one, perhaps on a
@@ -56,7 +42,7 @@ class UpstreamPool:
 
         Args:
             method: Name of the method.
-            request: The message. Inference changes nothing, so it may be sent twice.
+            request: The serialized message. Inference changes nothing, so it may be sent twice.
             eligible: Names of the endpoints that can answer.
 
         Raises:
@@ -65,11 +51,11 @@ class UpstreamPool:
         """
         self._budget.earn()
         tried: set[str] = set()
-        for attempt in range(self._options.retries + 1):
+        for attempt in range(_RETRIES + 1):
             try:
                 return await self._attempt(method, request, eligible, tried)
             except ServingError as error:
-                again = error.code is Code.UNAVAILABLE and attempt < self._options.retries
+                again = error.code is Code.UNAVAILABLE and attempt < _RETRIES
                 if not again or not self._usable(eligible, ()) or not self.may_retry():
                     raise
             await asyncio.sleep(_BACKOFF_SECONDS * 2**attempt * random.random())
@@ -78,15 +64,15 @@ class UpstreamPool:
 
     def may_retry(self) -> bool:
         """Takes a retry out of the budget; returns False if it is empty."""
-        if self._options.retries == 0 or not self._budget.spend():
+        if not self._budget.spend():
             return False
         if self._metrics is not None:
             self._metrics.retries.inc()
         return True
 
     async def _attempt(
-        self, method: str, request: Any, eligible: Collection[str], tried: set[str]
-    ) -> Any:
+        self, method: str, request: bytes, eligible: Collection[str], tried: set[str]
+    ) -> bytes:
         call = current_request()
         begun = time.perf_counter()
         async with self._endpoint(eligible, tried) as endpoint:
@@ -94,7 +80,7 @@ class UpstreamPool:
             tried.add(endpoint.name)
             return await self._send(endpoint, method, request)
 
-    async def _send(self, endpoint: Endpoint, method: str, request: Any) -> Any:
+    async def _send(self, endpoint: Endpoint, method: str, request: bytes) -> bytes:
         call = current_request()
         begun = time.perf_counter()
         code = Code.CANCELLED
@@ -142,7 +128,7 @@ class UpstreamPool:
             )
         random.shuffle(usable)
         best = min(usable, key=lambda endpoint: endpoint.in_flight)
-        return best if best.in_flight < self._options.in_flight else None
+        return best if best.in_flight < _IN_FLIGHT else None
 
     def _usable(self, eligible: Collection[str], tried: Collection[str]) -> list[Endpoint]:
         return [
@@ -155,7 +141,7 @@ class UpstreamPool:
         ]
 
     async def _wait(self) -> None:
-        if len(self._waiting) >= self._options.max_waiting:
+        if len(self._waiting) >= _MAX_WAITING:
             raise ServingError(
                 Code.RESOURCE_EXHAUSTED,
                 f"Too many requests wait for a model server: {len(self._waiting)}. "

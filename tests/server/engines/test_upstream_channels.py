@@ -74,8 +74,7 @@ async def with_server(options, work, tls=None):
 
 
 def ask(endpoint, timeout=20):
-    request = load_protos().predict.PredictRequest()
-    return asyncio.create_task(endpoint.call("Predict", request, timeout))
+    return asyncio.create_task(endpoint.call("Predict", b"", timeout))
 
 
 async def most_at_once(service):

@@ -14,7 +14,7 @@ from server.engines.upstream.endpoint import (
     UpstreamsError,
     parse_upstreams,
 )
-from server.engines.upstream.pool import PoolOptions, UpstreamPool
+from server.engines.upstream.pool import UpstreamPool
 from server.errors import Code, ServingError
 from tests.server.support.virtual_time import run_in_virtual_time
 
@@ -83,19 +83,18 @@ def test_budget_earns_retries_with_requests():
     for _ in range(11):
         budget.earn()
     assert budget.spend()
-    assert not RetryBudget(0).spend()
 
 
 def test_requests_go_to_the_endpoint_with_least_to_do():
     slow, quick = FakeEndpoint("slow", 0.05), FakeEndpoint("quick", 0.005)
 
     async def work():
-        pool = UpstreamPool([slow, quick], PoolOptions(in_flight=4))
+        pool = UpstreamPool([slow, quick])
         gate = asyncio.Semaphore(4)
 
         async def one():
             async with gate:
-                return await pool.call("Predict", None, names(slow, quick))
+                return await pool.call("Predict", b"", names(slow, quick))
 
         return await asyncio.gather(*(one() for _ in range(60)))
 
@@ -107,11 +106,11 @@ def test_no_endpoint_exceeds_its_limit_and_other_requests_queue():
     endpoint = FakeEndpoint("a", 0.001)
 
     async def work():
-        pool = UpstreamPool([endpoint], PoolOptions(in_flight=3, max_waiting=50))
-        return await asyncio.gather(*(pool.call("Predict", None, ["a"]) for _ in range(50)))
+        pool = UpstreamPool([endpoint])
+        return await asyncio.gather(*(pool.call("Predict", b"", ["a"]) for _ in range(200)))
 
-    assert run(work()) == ["a"] * 50
-    assert endpoint.most == 3
+    assert run(work()) == ["a"] * 200
+    assert endpoint.most == 64
     assert endpoint.in_flight == 0
 
 
@@ -120,13 +119,17 @@ def test_too_many_waiting_requests_are_refused_until_some_leave():
     chance = random.Random(0)
 
     async def work():
-        pool = UpstreamPool([endpoint], PoolOptions(in_flight=1, max_waiting=5))
-        tasks = [asyncio.create_task(pool.call("Predict", None, ["a"])) for _ in range(8)]
+        pool = UpstreamPool([endpoint])
+        running, waiting, refused = 64, 256, 2
+        tasks = [
+            asyncio.create_task(pool.call("Predict", b"", ["a"]))
+            for _ in range(running + waiting + refused)
+        ]
         await asyncio.sleep(0.005)
-        for task in chance.sample(tasks, 4):
+        for task in chance.sample(tasks, 200):
             task.cancel()
         done = await asyncio.gather(*tasks, return_exceptions=True)
-        assert await pool.call("Predict", None, ["a"]) == "a"
+        assert await pool.call("Predict", b"", ["a"]) == "a"
         return done
 
     done = run(work())
@@ -139,11 +142,11 @@ def test_too_many_waiting_requests_are_refused_until_some_leave():
 def test_only_unavailable_is_retried_on_another_endpoint():
     bad, good = FakeEndpoint("bad", fails=100), FakeEndpoint("good")
 
-    async def work(retries):
-        pool = UpstreamPool([bad, good], PoolOptions(retries=retries))
-        return [await pool.call("Predict", None, names(bad, good)) for _ in range(20)]
+    async def work():
+        pool = UpstreamPool([bad, good])
+        return [await pool.call("Predict", b"", names(bad, good)) for _ in range(20)]
 
-    assert run(work(2)) == ["good"] * 20
+    assert run(work()) == ["good"] * 20
     assert bad.breaker.state is BreakerState.OPEN
 
     class Refusing(FakeEndpoint):
@@ -153,24 +156,30 @@ def test_only_unavailable_is_retried_on_another_endpoint():
 
     refusing = Refusing("r")
     with pytest.raises(ServingError, match="full"):
-        run(UpstreamPool([refusing], PoolOptions()).call("Predict", None, ["r"]))
+        run(UpstreamPool([refusing]).call("Predict", b"", ["r"]))
     assert refusing.calls == 1
 
 
 def test_the_only_endpoint_is_tried_again():
     """A reset connection says nothing about the next one."""
-    only, budget = FakeEndpoint("only", fails=2), FakeEndpoint("budget", fails=1)
-
-    async def work(endpoint, **options):
-        return await UpstreamPool([endpoint], PoolOptions(**options)).call(
-            "Predict", None, names(endpoint)
-        )
-
-    assert run(work(only)) == "only"
+    only = FakeEndpoint("only", fails=2)
+    assert run(UpstreamPool([only]).call("Predict", b"", ["only"])) == "only"
     assert only.calls == 3
-    with pytest.raises(ServingError, match="gone"):
-        run(work(budget, retry_budget=0.0))
-    assert budget.calls == 1
+
+
+def test_few_requests_to_a_failing_endpoint_are_retried():
+    """Else a failing model server would get several times the load."""
+    failing = FakeEndpoint("failing", fails=10_000, failures=10_000)
+
+    async def work():
+        pool = UpstreamPool([failing])
+        for _ in range(200):
+            with pytest.raises(ServingError, match="gone"):
+                await pool.call("Predict", b"", ["failing"])
+
+    run(work())
+    # Ten retries at the start, and one for every ten requests.
+    assert 200 + 10 <= failing.calls <= 200 + 10 + 20
 
 
 def test_drained_and_open_endpoints_get_nothing():
@@ -178,10 +187,12 @@ def test_drained_and_open_endpoints_get_nothing():
     drained.drained = True
 
     async def work():
-        pool = UpstreamPool([drained, broken], PoolOptions(retries=0))
+        pool = UpstreamPool(
+            [drained, broken],
+        )
         for _ in range(3):
             with pytest.raises(ServingError) as caught:
-                await pool.call("Predict", None, names(drained, broken))
+                await pool.call("Predict", b"", names(drained, broken))
             assert caught.value.code is Code.UNAVAILABLE
         return pool.states()
 

@@ -1,0 +1,93 @@
+"""Requests to model servers as bytes, and tensors from their answers.
+
+These functions know no engine, so another process can run them for large messages.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from server.errors import Code, ServingError
+from server.protos.modules import load_protos
+from server.protos.tensors import fill_proto, to_array
+from server.tensors import Array, DType
+
+
+def write_model(model: str, version: int, signature: str) -> bytes:
+    """Writes the model of a request.
+
+    Messages merge where they are concatenated, and later values replace earlier ones. So
+    `write_inputs` and then these bytes are a PredictRequest. `write_examples` and then these bytes
+    are a ClassificationRequest or RegressionRequest.
+    """
+    message = load_protos().predict.PredictRequest()
+    message.model_spec.name = model
+    message.model_spec.version.value = version
+    message.model_spec.signature_name = signature
+    return bytes(message.SerializeToString())
+
+
+def write_inputs(inputs: Mapping[str, tuple[DType, Array]]) -> bytes:
+    """Writes the inputs of a PredictRequest."""
+    message = load_protos().predict.PredictRequest()
+    for name, (dtype, array) in inputs.items():
+        fill_proto(message.inputs[name], array, dtype)
+    return bytes(message.SerializeToString())
+
+
+def write_examples(examples: Array) -> bytes:
+    """Writes the input of a ClassificationRequest or RegressionRequest.
+
+    Args:
+        examples: Serialized Example messages as `bytes`, shape (examples,).
+    """
+    message = load_protos().classification.ClassificationRequest()
+    add = message.input.example_list.examples.add
+    for example in examples:
+        add().MergeFromString(example)
+    return bytes(message.SerializeToString())
+
+
+def read_outputs(body: bytes) -> dict[str, Array]:
+    """Reads the tensors of a PredictResponse; raises as `read_answer`."""
+    message = read_answer(load_protos().predict.PredictResponse, body)
+    return {name: to_array(proto) for name, proto in message.outputs.items()}
+
+
+def read_classes(body: bytes) -> tuple[Array, Array]:
+    """Reads a ClassificationResponse; raises as `read_answer`.
+
+    Returns:
+        Labels as `bytes` and scores, both of shape (examples, classes).
+    """
+    message = read_answer(load_protos().classification.ClassificationResponse, body)
+    rows = [list(each.classes) for each in message.result.classifications]
+    columns = len(rows[0]) if rows else 0
+    labels = np.empty((len(rows), columns), object)
+    for index, row in enumerate(rows):
+        labels[index] = [entry.label.encode() for entry in row]
+    scores = np.array([[entry.score for entry in row] for row in rows], np.float32)
+    return labels, scores.reshape(len(rows), columns)
+
+
+def read_values(body: bytes) -> Array:
+    """Reads the values of a RegressionResponse, shape (examples,); raises as `read_answer`."""
+    message = read_answer(load_protos().regression.RegressionResponse, body)
+    return np.array([each.value for each in message.result.regressions], np.float32)
+
+
+def read_answer(kind: Any, body: bytes) -> Any:
+    """Parses an answer of the given type.
+
+    Raises:
+        ServingError: INTERNAL if the bytes are no such message.
+    """
+    from google.protobuf.message import DecodeError
+
+    try:
+        return kind.FromString(body)
+    except DecodeError:
+        raise ServingError(
+            Code.INTERNAL, f"A model server must answer with a {kind.DESCRIPTOR.name}"
+        ) from None
