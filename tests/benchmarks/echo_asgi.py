@@ -1,11 +1,13 @@
-"""A minimal ASGI application: the baseline for the gateway's CPU time.
+"""A minimal ASGI application: the baseline for the gateway's CPU time and latency.
 
-It reads the body and sends it back. `/send/N` answers with N bytes.
+It reads the body and sends it back. `/send/N` reads the body and sends N bytes. It runs under the
+gateway's uvicorn, with the gateway's configuration of it: same event loop, parser and limits.
 """
 
-import socket
+from uvicorn import Server
 
-import uvicorn
+from server.process.server import _config, listening_socket, url_of
+from server.settings import load_settings
 
 _CONTENT = memoryview(bytes(1 << 20))
 
@@ -15,17 +17,16 @@ async def app(scope, receive, send):
     body, more = b"", True
     while more:
         message = await receive()
-        body += message.get("body", b"")
-        more = message.get("more_body", False)
+        body += message["body"]
+        more = message["more_body"]
     if scope["path"].startswith("/send/"):
         body = _CONTENT[: int(scope["path"].rpartition("/")[2])]
     headers = [(b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": bytes(body)})
+    await send({"type": "http.response.body", "body": body})
 
 
 if __name__ == "__main__":
-    listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
-    print(f"Gateway listens on http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
-    config = uvicorn.Config(app, lifespan="off", log_level="error", access_log=False, ws="none")
-    uvicorn.Server(config).run([listener])
+    listener = listening_socket("127.0.0.1", 0)
+    print(f"Gateway listens on {url_of(listener, 'http')}", flush=True)
+    Server(_config(app, load_settings(model_dir="unused"), "off")).run([listener])

@@ -90,6 +90,8 @@ def latencies(
         capture_output=True, check=True, timeout=seconds + 60,
     )  # fmt: skip
     rows = [line.split("\t") for line in log.read_text().splitlines()]
-    assert all(row[1] == "200" for row in rows)
-    times = sorted(int(row[2]) / 1e6 for row in rows)
+    times = sorted(int(row[2]) / 1e6 for row in rows if row[1] == "200")
+    # h2load writes 0 for a request that it abandons where its warm-up or its time ends.
+    assert {row[1] for row in rows} <= {"200", "0"}
+    assert len(rows) - len(times) <= clients
     return statistics.median(times), times[int(len(times) * 0.99)]

@@ -21,6 +21,8 @@ pytestmark = [
 SECONDS = float(os.environ.get("DE_BENCH_SECONDS", "4"))
 ROUNDS = int(os.environ.get("DE_BENCH_ROUNDS", "3"))
 PREDICT = "/v1/models/m:predict"
+# Requests per second.
+RATES = (250, 1000)
 FREE = ("--rate-per-second", "0")
 
 
@@ -62,6 +64,28 @@ def test_cpu_of_a_predict_beside_a_bare_echo(report, tmp_path):
             "p99 ms": median(run.p99 for run in runs[1:]) * 1e3,
         })  # fmt: skip
     report.bars.append(Bar("6 x echo's CPU / gateway's CPU", 6 / median(ratios), 1.0, 2.0))
+
+
+def test_latency_beside_a_bare_echo_at_equal_load(report, tmp_path):
+    """Both get the same requests at the same rate, whether or not earlier ones are answered."""
+    rows = np.random.default_rng(0).random((8, 10)).round(6).tolist()
+    body = tmp_path / "predict.body"
+    body.write_bytes(json.dumps({"signature_name": "rows", "instances": rows}).encode())
+    stub = GatewayProcess(None, tmp_path / "stub", *FREE, module=STUB)
+    echo = GatewayProcess(None, tmp_path / "echo", module="tests.benchmarks.echo_asgi")
+    runs = {(rate, name): [] for rate in RATES for name in ("gateway", "echo")}
+    with stub, echo:
+        stub.wait_ready()
+        for _ in range(ROUNDS):
+            for rate, name in runs:
+                port = (stub if name == "gateway" else echo).port
+                told = latencies(tmp_path, port, PREDICT, body, rate, 8, int(SECONDS))
+                runs[rate, name].append(told)
+    for (rate, name), told in runs.items():
+        p50, p99 = (median(run[i] for run in told) * 1e3 for i in range(2))
+        report.row("Gateway: 8 x 10 predict at a fixed rate, stub engine", {
+            "requests/s": rate, "server": name, "p50 ms": p50, "p99 ms": p99,
+        })  # fmt: skip
 
 
 def test_binary_lookups_beside_json(report, recommender, tmp_path):
