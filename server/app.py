@@ -13,29 +13,29 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from server import __version__
-from server.dataplane.keys import KeyRing
-from server.dataplane.lifecycle import Lifecycle
-from server.dataplane.plane import DataPlane
-from server.dataplane.snapshot import Snapshots
-from server.edge.http.admin import Admin
-from server.edge.http.exchange import HttpBounds
-from server.edge.http.front import Api, Front
-from server.edge.http.openapi import openapi_document
-from server.edge.http.operations import operations_router
-from server.edge.http.page import PREFIX as PAGE_PREFIX
-from server.edge.http.page import Page
-from server.edge.http.v1 import V1
-from server.edge.http.v2 import V2
-from server.engines.base import Engine
-from server.engines.routed import RoutedEngine
-from server.observability.accounts import Accounts
-from server.observability.live import LiveView
-from server.observability.logs import LOG
-from server.observability.metrics import Metrics
-from server.observability.worker_metrics import WorkerMetrics
-from server.settings import Settings
-from server.wire.paths import PREFIX
+from . import __version__
+from .dataplane.keys import KeyRing
+from .dataplane.lifecycle import Lifecycle
+from .dataplane.plane import DataPlane
+from .dataplane.snapshot import Snapshots
+from .edge.http.admin import Admin
+from .edge.http.exchange import HttpBounds
+from .edge.http.front import Api, Front
+from .edge.http.openapi import openapi_document
+from .edge.http.operations import operations_router
+from .edge.http.page import PREFIX as PAGE_PREFIX
+from .edge.http.page import Page
+from .edge.http.v1 import V1
+from .edge.http.v2 import V2
+from .engines.base import Engine
+from .engines.routed import RoutedEngine
+from .observability.accounts import Accounts
+from .observability.live import LiveView
+from .observability.logs import LOG
+from .observability.metrics import Metrics
+from .observability.worker_metrics import WorkerMetrics
+from .settings import Settings
+from .wire.paths import PREFIX
 
 # Runs that outlive their requests have this long to end.
 _ENGINE_SECONDS = 2.0
@@ -133,7 +133,7 @@ def create_app(
         apis[PAGE_PREFIX] = Page(accounts.live, snapshots)
     app.front = Front(apis, app.operate, plane, _bounds(settings), accounts, state)
     if settings.tracing:
-        from server.edge.http.tracing import Tracing
+        from .edge.http.tracing import Tracing
 
         app.front = Tracing(app.front)
 

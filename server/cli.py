@@ -11,19 +11,19 @@ import textwrap
 from collections.abc import MutableMapping, Sequence
 from typing import Any
 
-from server.dataplane.keys import KeysError
-from server.dataplane.tokens import TokensError
-from server.edge.grpc.server import GrpcPortError
-from server.engines.embedded.model_folder import ModelFolderError
-from server.engines.embedded.saved_model import MissingDependencyError
-from server.engines.routes import RoutesError
-from server.engines.upstream.endpoint import UpstreamsError
-from server.observability.logs import configure_logging
-from server.process.gateway import Gateway
-from server.process.server import StartError
-from server.process.workers import WorkerSupervisor, end_with_parent, this_worker
-from server.protos.modules import MissingProtosError
-from server.settings import (
+from .dataplane.keys import KeysError
+from .dataplane.tokens import TokensError
+from .edge.grpc.server import GrpcPortError
+from .engines.embedded.model_folder import ModelFolderError
+from .engines.embedded.saved_model import MissingDependencyError
+from .engines.routes import RoutesError
+from .engines.upstream.endpoint import UpstreamsError
+from .observability.logs import configure_logging
+from .process.gateway import Gateway
+from .process.server import StartError
+from .process.workers import WorkerSupervisor, end_with_parent, this_worker
+from .protos.modules import MissingProtosError
+from .settings import (
     ENV_PREFIX,
     Settings,
     SettingsError,
@@ -147,7 +147,7 @@ def _serve(gateway: Gateway) -> int:
 
 def _trace() -> None:
     try:
-        from server.edge.http.tracing import TracingError, export_spans
+        from .edge.http.tracing import TracingError, export_spans
     except ImportError as error:
         raise StartError(
             f"--tracing needs: pip install 'de-core[otel]'. Received: {error}"

@@ -6,7 +6,7 @@ import secrets
 import sys
 from collections.abc import Sequence
 
-from server.dataplane.keys import SCOPES
+from .dataplane.keys import SCOPES
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

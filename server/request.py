@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from contextvars import ContextVar
 
-from server.errors import Code, ServingError
+from .errors import Code, ServingError
 
 # The headers that the gateway forwards to a model server.
 _FORWARDED = (b"traceparent", b"tracestate")

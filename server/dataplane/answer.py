@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from server.tensors import Array
+from ..tensors import Array
 
 JSON = "application/json"
 

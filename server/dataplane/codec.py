@@ -11,10 +11,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from server.dataplane.codec_process import CodecProcess
-from server.errors import Code, ServingError
-from server.request import current_request
-from server.tensors import Tensors
+from ..errors import Code, ServingError
+from ..request import current_request
+from ..tensors import Tensors
+from .codec_process import CodecProcess
 
 T = TypeVar("T")
 

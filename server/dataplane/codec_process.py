@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-import server
-from server.errors import Code, ServingError, invalid
-from server.tensors import Array
+from ..errors import Code, ServingError, invalid
+from ..tensors import Array
 
 _SIZES = struct.Struct("<Q")
 # Address space of the process in bytes, far more than a body within the limits needs.
@@ -92,7 +91,7 @@ class CodecProcess:
                     **os.environ,
                     "OPENBLAS_NUM_THREADS": "1",
                     "PYTHONPATH": os.pathsep.join(
-                        [str(Path(server.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+                        [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
                     ),
                 },
             )

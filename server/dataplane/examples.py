@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 
-from server.dataplane.answer import Answer
-from server.dataplane.plane import DataPlane
-from server.engines.base import ModelSpec, Servable
-from server.errors import Code, ServingError, invalid
-from server.protos.examples import SerializedExamples, read_json_examples
-from server.request import current_request
-from server.tensors import SignatureSpec, TensorSpec
-from server.wire.examples import encode_classify, encode_regress
-from server.wire.media import PLAIN, Layout
+from ..engines.base import ModelSpec, Servable
+from ..errors import Code, ServingError, invalid
+from ..protos.examples import SerializedExamples, read_json_examples
+from ..request import current_request
+from ..tensors import SignatureSpec, TensorSpec
+from ..wire.examples import encode_classify, encode_regress
+from ..wire.media import PLAIN, Layout
+from .answer import Answer
+from .plane import DataPlane
 
 # Decoding an example takes this many times as long as a JSON number of the same length.
 EXAMPLES_WORK = 16

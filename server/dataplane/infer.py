@@ -2,17 +2,11 @@
 
 from typing import Any
 
-from server import __version__
-from server.dataplane.answer import Answer
-from server.dataplane.codec import work_of
-from server.dataplane.lookup import infer_lookup
-from server.dataplane.models import all_statuses
-from server.dataplane.plane import DataPlane, Lease
-from server.dataplane.predict import find_signature, rows_of
-from server.engines.base import ModelSpec, VersionState
-from server.errors import ServingError, invalid
-from server.request import current_request
-from server.tensors import (
+from .. import __version__
+from ..engines.base import ModelSpec, VersionState
+from ..errors import ServingError, invalid
+from ..request import current_request
+from ..tensors import (
     BINARY_WORK,
     DEFAULT_SIGNATURE,
     LOOKUP_PREFIX,
@@ -20,9 +14,15 @@ from server.tensors import (
     Tensors,
     written_work,
 )
-from server.wire.media import RAW
-from server.wire.oip import HEADER, InferRequest, decode_infer, encode_infer
-from server.wire.oip_metadata import model_config, model_metadata
+from ..wire.media import RAW
+from ..wire.oip import HEADER, InferRequest, decode_infer, encode_infer
+from ..wire.oip_metadata import model_config, model_metadata
+from .answer import Answer
+from .codec import work_of
+from .lookup import infer_lookup
+from .models import all_statuses
+from .plane import DataPlane, Lease
+from .predict import find_signature, rows_of
 
 SERVER = {
     "name": "embedding-gateway",

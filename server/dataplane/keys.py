@@ -17,9 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from server.dataplane.tokens import Tokens
-from server.dataplane.watched_file import WatchedFile
-from server.errors import Code, ServingError
+from ..errors import Code, ServingError
+from .tokens import Tokens
+from .watched_file import WatchedFile
 
 SCOPES = ("predict", "lookup", "admin")
 

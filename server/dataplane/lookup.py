@@ -6,16 +6,14 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from server.dataplane.answer import Answer
-from server.dataplane.plane import DataPlane, Lease
-from server.engines.base import ModelSpec
-from server.errors import Code, ServingError, invalid
-from server.request import current_request
-from server.tensors import LOOKUP_PREFIX, Array, SignatureSpec
-from server.wire.lookup import Ids, LookupRequest, bags_of, decode_ids, decode_lookup
-from server.wire.media import PLAIN, RAW, Layout, Media, one_of
-from server.wire.oip import InferRequest
-from server.wire.pooling import (
+from ..engines.base import ModelSpec
+from ..errors import Code, ServingError, invalid
+from ..request import current_request
+from ..tensors import LOOKUP_PREFIX, Array, SignatureSpec
+from ..wire.lookup import Ids, LookupRequest, bags_of, decode_ids, decode_lookup
+from ..wire.media import PLAIN, RAW, Layout, Media, one_of
+from ..wire.oip import InferRequest
+from ..wire.pooling import (
     Found,
     bag_found,
     embeddings_b64,
@@ -25,7 +23,9 @@ from server.wire.pooling import (
     nulled,
     pool,
 )
-from server.wire.raw_lookup import decode_raw_ids, encode_raw
+from ..wire.raw_lookup import decode_raw_ids, encode_raw
+from .answer import Answer
+from .plane import DataPlane, Lease
 
 _NAMED_IN_ERROR = 5
 # Number of found ids that are kept from a lookup, as examples of the table's content.

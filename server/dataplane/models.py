@@ -5,13 +5,13 @@ from typing import Any
 
 import orjson
 
-from server.dataplane.answer import Answer
-from server.dataplane.lookup import table_names, unknown_table
-from server.dataplane.plane import DataPlane
-from server.engines.base import Engine, ModelSpec, Servable, VersionStatus
-from server.errors import Code, ServingError
-from server.tensors import LOOKUP_PREFIX, STATS_SIGNATURE
-from server.wire.status import encode_metadata, encode_status, status_entry
+from ..engines.base import Engine, ModelSpec, Servable, VersionStatus
+from ..errors import Code, ServingError
+from ..tensors import LOOKUP_PREFIX, STATS_SIGNATURE
+from ..wire.status import encode_metadata, encode_status, status_entry
+from .answer import Answer
+from .lookup import table_names, unknown_table
+from .plane import DataPlane
 
 
 async def status(engine: Engine, spec: ModelSpec) -> Answer:

@@ -9,23 +9,23 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TypeVar
 
-from server.dataplane.codec import Codec
-from server.dataplane.keys import KeyRing, key_of_headers
-from server.dataplane.supervision import Supervisor, Watch
-from server.dataplane.throttle import Throttle
-from server.engines.base import Classifications, Engine, LeasedServable, ModelSpec
-from server.errors import PRIVATE_CODES, Code, ServingError, invalid
-from server.observability.logs import LOG
-from server.request import Request, begin_request, current_request, deadline_exceeded
-from server.settings import Settings
-from server.tensors import (
+from ..engines.base import Classifications, Engine, LeasedServable, ModelSpec
+from ..errors import PRIVATE_CODES, Code, ServingError, invalid
+from ..observability.logs import LOG
+from ..request import Request, begin_request, current_request, deadline_exceeded
+from ..settings import Settings
+from ..tensors import (
     LOOKUP_PREFIX,
     STATS_SIGNATURE,
     Array,
     SignatureSpec,
     Tensors,
 )
-from server.wire.limits import Limits
+from ..wire.limits import Limits
+from .codec import Codec
+from .keys import KeyRing, key_of_headers
+from .supervision import Supervisor, Watch
+from .throttle import Throttle
 
 T = TypeVar("T")
 B = TypeVar("B")

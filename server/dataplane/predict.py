@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 
-from server.dataplane.answer import Answer
-from server.dataplane.codec import work_of
-from server.dataplane.plane import DataPlane
-from server.engines.base import ModelSpec
-from server.errors import invalid
-from server.request import current_request
-from server.tensors import SignatureSpec, Tensors
-from server.wire.limits import Limits
-from server.wire.media import PLAIN, Layout
-from server.wire.predict import PredictRequest, decode_predict, encode_predict
+from ..engines.base import ModelSpec
+from ..errors import invalid
+from ..request import current_request
+from ..tensors import SignatureSpec, Tensors
+from ..wire.limits import Limits
+from ..wire.media import PLAIN, Layout
+from ..wire.predict import PredictRequest, decode_predict, encode_predict
+from .answer import Answer
+from .codec import work_of
+from .plane import DataPlane
 
 
 async def predict(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout = PLAIN) -> Answer:

@@ -5,12 +5,12 @@ import time
 from collections import deque
 from typing import Any
 
-from server.dataplane import models
-from server.engines.base import Engine, ModelSpec, VersionState
-from server.errors import ServingError
-from server.observability.metrics import Metrics
-from server.request import Request, begin_request
-from server.wire.status import status_entry
+from ..engines.base import Engine, ModelSpec, VersionState
+from ..errors import ServingError
+from ..observability.metrics import Metrics
+from ..request import Request, begin_request
+from ..wire.status import status_entry
+from . import models
 
 # Seconds between two collections. Statistics visit every table, so clients share one result.
 _KEPT_SECONDS = 5.0

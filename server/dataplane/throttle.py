@@ -4,8 +4,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from server.errors import Code, ServingError
-from server.settings import Settings
+from ..errors import Code, ServingError
+from ..settings import Settings
 
 _REMEMBERED = 10_000
 # Bodies of the largest size that may be in memory at once. A few bytes of gzip can become one.

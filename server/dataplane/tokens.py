@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from server.dataplane.watched_file import WatchedFile
+from .watched_file import WatchedFile
 
 _LEEWAY_SECONDS = 10
 _REMEMBERED = 4096

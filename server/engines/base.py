@@ -10,8 +10,8 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from server.errors import Code, ServingError
-from server.tensors import Array, SignatureSpec, Tensors
+from ..errors import Code, ServingError
+from ..tensors import Array, SignatureSpec, Tensors
 
 CLASSIFY_METHOD = "tensorflow/serving/classify"
 REGRESS_METHOD = "tensorflow/serving/regress"

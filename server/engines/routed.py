@@ -7,9 +7,9 @@ import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from server.engines.base import Engine, LeasedServable, ModelSpec, VersionState, VersionStatus
-from server.engines.routes import Routes, RoutesError, RoutesFile, replaced, with_model
-from server.errors import Code, ServingError, invalid
+from ..errors import Code, ServingError, invalid
+from .base import Engine, LeasedServable, ModelSpec, VersionState, VersionStatus
+from .routes import Routes, RoutesError, RoutesFile, replaced, with_model
 
 _LOG = logging.getLogger("server.models")
 _LOOK_SECONDS = 0.5

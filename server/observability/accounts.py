@@ -4,10 +4,10 @@ import logging
 import random
 from collections.abc import Callable
 
-from server.observability.live import LiveView
-from server.observability.logs import LOG
-from server.observability.metrics import Metrics
-from server.request import Request
+from ..request import Request
+from .live import LiveView
+from .logs import LOG
+from .metrics import Metrics
 
 
 class Accounts:

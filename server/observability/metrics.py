@@ -12,9 +12,9 @@ from prometheus_client import (
 )
 from prometheus_client.process_collector import ProcessCollector
 
-from server.observability.counter import LoopCounter
-from server.observability.histogram import LoopHistogram
-from server.request import Request
+from ..request import Request
+from .counter import LoopCounter
+from .histogram import LoopHistogram
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 

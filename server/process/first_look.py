@@ -5,10 +5,10 @@ import ssl
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from server.engines.embedded.model_folder import ModelFolder, Versions
-from server.engines.embedded.version_policy import VersionPolicy
-from server.process.server import StartError, listening_socket
-from server.settings import Settings
+from ..engines.embedded.model_folder import ModelFolder, Versions
+from ..engines.embedded.version_policy import VersionPolicy
+from ..settings import Settings
+from .server import StartError, listening_socket
 
 _LOG = logging.getLogger("server")
 

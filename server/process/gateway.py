@@ -7,35 +7,37 @@ import socket
 import sys
 from pathlib import Path
 
-from server.app import create_admin_app, create_app
-from server.dataplane.codec import Codec
-from server.dataplane.keys import KeyRing
-from server.dataplane.lifecycle import Lifecycle
-from server.dataplane.plane import DataPlane
-from server.dataplane.tokens import Tokens
-from server.edge.grpc.server import GrpcOptions, GrpcServer
-from server.engines.base import Engine
-from server.engines.embedded.batching import BatchOptions
-from server.engines.embedded.engine import EmbeddedEngine, EmbeddedOptions
-from server.engines.embedded.saved_model import load_tensorflow
-from server.engines.embedded.version_policy import VersionPolicy
-from server.engines.routed import RoutedEngine
-from server.engines.routes import Routes, RoutesFile, parse_labels
-from server.engines.upstream.channels import ChannelOptions
-from server.engines.upstream.endpoint import parse_upstreams
-from server.engines.upstream.engine import TfServingEngine, TfServingOptions
-from server.observability.accounts import Accounts
-from server.observability.live import LiveView
-from server.observability.metrics import Metrics
-from server.observability.worker_metrics import WorkerMetrics
-from server.process.first_look import (
+from ..app import create_admin_app, create_app
+from ..dataplane.codec import Codec
+from ..dataplane.keys import KeyRing
+from ..dataplane.lifecycle import Lifecycle
+from ..dataplane.plane import DataPlane
+from ..dataplane.tokens import Tokens
+from ..edge.grpc.server import GrpcOptions, GrpcServer
+from ..engines.base import Engine
+from ..engines.embedded.batching import BatchOptions
+from ..engines.embedded.engine import EmbeddedEngine, EmbeddedOptions
+from ..engines.embedded.saved_model import load_tensorflow
+from ..engines.embedded.version_policy import VersionPolicy
+from ..engines.routed import RoutedEngine
+from ..engines.routes import Routes, RoutesFile, parse_labels
+from ..engines.upstream.channels import ChannelOptions
+from ..engines.upstream.endpoint import parse_upstreams
+from ..engines.upstream.engine import TfServingEngine, TfServingOptions
+from ..observability.accounts import Accounts
+from ..observability.live import LiveView
+from ..observability.metrics import Metrics
+from ..observability.worker_metrics import WorkerMetrics
+from ..protos.modules import load_protos
+from ..settings import Settings
+from .first_look import (
     check_certificates,
     check_ports,
     folder_of,
     found_models,
     warn_of_missing,
 )
-from server.process.server import (
+from .server import (
     AdminServer,
     Companion,
     GatewayServer,
@@ -44,9 +46,7 @@ from server.process.server import (
     listening_socket,
     url_of,
 )
-from server.process.workers import Worker
-from server.protos.modules import load_protos
-from server.settings import Settings
+from .workers import Worker
 
 # Seconds to hand a run to a thread. Shorter runs need no thread.
 _BRIEF_SECONDS = 0.00025

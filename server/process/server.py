@@ -12,11 +12,11 @@ from typing import Any, Protocol
 import uvicorn
 from starlette.types import ASGIApp
 
-from server.dataplane.lifecycle import Lifecycle
-from server.edge.http.protocol import bounded_protocol
-from server.observability.metrics import Metrics
-from server.observability.worker_metrics import WorkerMetrics
-from server.settings import Settings
+from ..dataplane.lifecycle import Lifecycle
+from ..edge.http.protocol import bounded_protocol
+from ..observability.metrics import Metrics
+from ..observability.worker_metrics import WorkerMetrics
+from ..settings import Settings
 
 # Milliseconds after which a peer that accepts no data counts as gone.
 _TCP_USER_TIMEOUT_MS = 60_000

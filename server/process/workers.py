@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from server.process.first_look import found_models
-from server.process.server import listening_socket, url_of
-from server.settings import Settings
+from ..settings import Settings
+from .first_look import found_models
+from .server import listening_socket, url_of
 
 _VARIABLE = "_GATEWAY_WORKER"
 _PR_SET_PDEATHSIG = 1

@@ -8,12 +8,12 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from server.errors import invalid
-from server.protos.modules import load_protos
-from server.tensors import Array, Example
-from server.wire.examples import decode_examples
-from server.wire.limits import Limits
-from server.wire.strings import bytes_array
+from ..errors import invalid
+from ..tensors import Array, Example
+from ..wire.examples import decode_examples
+from ..wire.limits import Limits
+from ..wire.strings import bytes_array
+from .modules import load_protos
 
 _LISTS = {"bytes": "bytes_list", "float": "float_list", "int64": "int64_list"}
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from server.errors import Code, ServingError
-from server.protos.modules import load_protos
-from server.protos.tensors import fill_proto, to_array
-from server.tensors import Array, DType
+from ..errors import Code, ServingError
+from ..tensors import Array, DType
+from .modules import load_protos
+from .tensors import fill_proto, to_array
 
 
 def write_model(model: str, version: int, signature: str) -> bytes:

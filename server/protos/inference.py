@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from server.errors import Code, ServingError, invalid
-from server.protos.modules import load_protos
-from server.protos.requests import parse
-from server.tensors import Array, Tensors
-from server.wire.limits import Limits
-from server.wire.oip import (
+from ..errors import Code, ServingError, invalid
+from ..tensors import Array, Tensors
+from ..wire.limits import Limits
+from ..wire.oip import (
     InferRequest,
     add_input,
     datatype_of,
     parameters_of,
 )
-from server.wire.tensor_bytes import octets
+from ..wire.tensor_bytes import octets
+from .modules import load_protos
+from .requests import parse
 
 SERVICE = "inference.GRPCInferenceService"
 _CONTENTS = {

@@ -7,12 +7,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from server.errors import invalid
-from server.protos.examples import read_input
-from server.protos.modules import load_protos
-from server.protos.tensors import fill_typed, to_array
-from server.tensors import DEFAULT_SIGNATURE, Array, DType
-from server.wire.limits import Limits
+from ..errors import invalid
+from ..tensors import DEFAULT_SIGNATURE, Array, DType
+from ..wire.limits import Limits
+from .examples import read_input
+from .modules import load_protos
+from .tensors import fill_typed, to_array
 
 
 @dataclasses.dataclass(frozen=True)

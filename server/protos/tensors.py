@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from server.errors import Code, ServingError, invalid
-from server.tensors import Array, DType, Kind, SignatureSpec, TensorSpec, dtype_of_number
-from server.wire.strings import bytes_array
+from ..errors import Code, ServingError, invalid
+from ..tensors import Array, DType, Kind, SignatureSpec, TensorSpec, dtype_of_number
+from ..wire.strings import bytes_array
 
 _MAX_ELEMENTS = 1 << 30
 # A small message can claim any number of elements by repeating its last value. Create at most this

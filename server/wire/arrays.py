@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from server.tensors import Array, DType, Kind
+from ..tensors import Array, DType, Kind
 
 
 def numeric_array(values: Any, dtype: DType) -> Array:

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from server.errors import invalid
-from server.tensors import Array
+from ..errors import invalid
+from ..tensors import Array
 
 _NULL = re.compile(rb"null")
 

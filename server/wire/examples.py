@@ -5,14 +5,14 @@ from typing import Any
 
 import orjson
 
-from server.errors import invalid
-from server.tensors import Array, Example, Feature
-from server.wire.encode import float_json
-from server.wire.json_quote import debug_string, type_name
-from server.wire.json_text import parse_json
-from server.wire.limits import Limits
-from server.wire.predict import signature_name
-from server.wire.strings import decode_b64, is_b64_object
+from ..errors import invalid
+from ..tensors import Array, Example, Feature
+from .encode import float_json
+from .json_quote import debug_string, type_name
+from .json_text import parse_json
+from .limits import Limits
+from .predict import signature_name
+from .strings import decode_b64, is_b64_object
 
 
 @dataclasses.dataclass(frozen=True)

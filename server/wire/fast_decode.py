@@ -14,12 +14,12 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from server.errors import ServingError
-from server.tensors import Array, DType, Kind, SignatureSpec, TensorSpec
-from server.wire.arrays import numeric_array
-from server.wire.json_text import first_element, leading_rank
-from server.wire.limits import Limits
-from server.wire.strings import B64, bytes_array, element_bytes
+from ..errors import ServingError
+from ..tensors import Array, DType, Kind, SignatureSpec, TensorSpec
+from .arrays import numeric_array
+from .json_text import first_element, leading_rank
+from .limits import Limits
+from .strings import B64, bytes_array, element_bytes
 
 _ELEMENT_TYPE: dict[Kind, Any] = {
     Kind.INT: int,

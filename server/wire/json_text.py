@@ -10,8 +10,8 @@ import math
 import re
 from typing import Any
 
-from server.errors import ServingError, invalid
-from server.wire.json_quote import debug_string
+from ..errors import ServingError, invalid
+from .json_quote import debug_string
 
 # Numbers that Python's json does not know, and the tokens that decide whether one is inside a
 # string. It matches one token at a time: a pattern for whole strings would take quadratic time on

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from server.errors import invalid
-from server.tensors import Tensors
+from ..errors import invalid
+from ..tensors import Tensors
 
 _OBJECTS_PER_EXAMPLE = 4
 

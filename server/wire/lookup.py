@@ -13,13 +13,13 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from server.errors import ServingError, invalid
-from server.tensors import Array, DType, Kind
-from server.wire.arrays import numeric_array
-from server.wire.json_quote import debug_string, type_name
-from server.wire.json_text import leading_rank, parse_value
-from server.wire.limits import Limits
-from server.wire.strings import B64, bytes_array, element_bytes
+from ..errors import ServingError, invalid
+from ..tensors import Array, DType, Kind
+from .arrays import numeric_array
+from .json_quote import debug_string, type_name
+from .json_text import leading_rank, parse_value
+from .limits import Limits
+from .strings import B64, bytes_array, element_bytes
 
 Combiner = Annotated[
     Literal["none", "sum", "mean", "sqrtn"],

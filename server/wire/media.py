@@ -5,7 +5,7 @@ import enum
 from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
-from server.errors import invalid
+from ..errors import invalid
 
 RAW = "application/octet-stream"
 

@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 import orjson
 
-from server.errors import Code, ServingError, invalid
-from server.tensors import (
+from ..errors import Code, ServingError, invalid
+from ..tensors import (
     Array,
     DType,
     Kind,
@@ -25,20 +25,20 @@ from server.tensors import (
     Tensors,
     dtype_of_name,
 )
-from server.wire import fast_decode, reference_decode
-from server.wire.arrays import numeric_array
-from server.wire.encode import json_ready
-from server.wire.json_text import parse_json
-from server.wire.limits import Limits
-from server.wire.oip_body import (
+from . import fast_decode, reference_decode
+from .arrays import numeric_array
+from .encode import json_ready
+from .json_text import parse_json
+from .limits import Limits
+from .oip_body import (
     DATATYPES,
     InferBody,
     InputTensor,
     RequestParameters,
     TensorParameters,
 )
-from server.wire.strings import bytes_array
-from server.wire.tensor_bytes import array_of_bytes, octets
+from .strings import bytes_array
+from .tensor_bytes import array_of_bytes, octets
 
 # The header with the length of the JSON part.
 HEADER = "inference-header-content-length"

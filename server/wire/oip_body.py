@@ -7,8 +7,8 @@ from typing import Annotated
 
 import msgspec
 
-from server.tensors import DEFAULT_SIGNATURE
-from server.wire.lookup import Combiner, Missing
+from ..tensors import DEFAULT_SIGNATURE
+from .lookup import Combiner, Missing
 
 # The protocol's datatype by the name of the numpy type.
 DATATYPES = {

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from server.tensors import SignatureSpec, TensorSpec
-from server.wire.oip_body import DATATYPES
+from ..tensors import SignatureSpec, TensorSpec
+from .oip_body import DATATYPES
 
 
 def model_metadata(model: str, versions: Iterable[int], signature: SignatureSpec) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import dataclasses
 import re
 from urllib.parse import unquote_to_bytes
 
-from server.errors import Code, ServingError, invalid
+from ..errors import Code, ServingError, invalid
 
 PREFIX = b"/v1/"
 

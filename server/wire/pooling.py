@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from server.tensors import Array
-from server.wire.encode import json_ready
+from ..tensors import Array
+from .encode import json_ready
 
 Found = npt.NDArray[np.bool_]
 

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 import msgspec
 import orjson
 
-from server.errors import invalid
-from server.tensors import DEFAULT_SIGNATURE, Array, SignatureSpec, Tensors
-from server.wire import fast_decode, reference_decode
-from server.wire.encode import json_ready, json_rows
-from server.wire.json_quote import debug_string
-from server.wire.json_text import parse_json
-from server.wire.limits import Limits
+from ..errors import invalid
+from ..tensors import DEFAULT_SIGNATURE, Array, SignatureSpec, Tensors
+from . import fast_decode, reference_decode
+from .encode import json_ready, json_rows
+from .json_quote import debug_string
+from .json_text import parse_json
+from .limits import Limits
 
 
 class Format(enum.Enum):

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from server.errors import invalid
-from server.tensors import Array, DType, Kind
-from server.wire.limits import Limits
-from server.wire.lookup import Ids
-from server.wire.pooling import Found
-from server.wire.tensor_bytes import array_of_bytes, octets
+from ..errors import invalid
+from ..tensors import Array, DType, Kind
+from .limits import Limits
+from .lookup import Ids
+from .pooling import Found
+from .tensor_bytes import array_of_bytes, octets
 
 
 def decode_raw_ids(body: bytes, dtype: DType, limits: Limits) -> Ids:

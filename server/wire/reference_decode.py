@@ -8,8 +8,8 @@ test checks that both return the same results.
 from collections.abc import Mapping
 from typing import Any
 
-from server.errors import Code, ServingError, invalid
-from server.tensors import (
+from ..errors import Code, ServingError, invalid
+from ..tensors import (
     Array,
     DType,
     Kind,
@@ -17,10 +17,10 @@ from server.tensors import (
     TensorSpec,
     format_shape,
 )
-from server.wire.arrays import numeric_array
-from server.wire.json_quote import debug_string, type_name
-from server.wire.limits import Limits
-from server.wire.strings import bytes_array, decode_b64, is_b64_object
+from .arrays import numeric_array
+from .json_quote import debug_string, type_name
+from .limits import Limits
+from .strings import bytes_array, decode_b64, is_b64_object
 
 _INT32 = range(-(2**31), 2**31)
 _RANGES = {

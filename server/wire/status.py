@@ -5,8 +5,8 @@ from typing import Any
 
 import orjson
 
-from server.errors import Code
-from server.tensors import SignatureSpec, TensorSpec
+from ..errors import Code
+from ..tensors import SignatureSpec, TensorSpec
 
 
 def status_entry(version: int, state: str, code: Code, message: str) -> dict[str, Any]:

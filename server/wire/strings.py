@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
-from server.errors import invalid
-from server.tensors import Array
+from ..errors import invalid
+from ..tensors import Array
 
 
 class B64(msgspec.Struct, forbid_unknown_fields=True):

@@ -5,9 +5,9 @@ import sys
 
 import numpy as np
 
-from server.errors import invalid
-from server.tensors import Array, DType, Kind
-from server.wire.strings import bytes_array
+from ..errors import invalid
+from ..tensors import Array, DType, Kind
+from .strings import bytes_array
 
 _LENGTH = struct.Struct("<I")
 

@@ -4,12 +4,12 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from server.dataplane.plane import DataPlane, public_error
-from server.dataplane.supervision import Supervisor
-from server.errors import HTTP_STATUS, Code, ServingError
-from server.observability.accounts import Accounts, new_id
-from server.observability.logs import LOG
-from server.request import Request
+from ...dataplane.plane import DataPlane, public_error
+from ...dataplane.supervision import Supervisor
+from ...errors import HTTP_STATUS, Code, ServingError
+from ...observability.accounts import Accounts, new_id
+from ...observability.logs import LOG
+from ...request import Request
 
 # Answers one request from its bytes.
 Work = Callable[[Request, bytes], Awaitable[bytes]]

@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from server.dataplane import infer
-from server.dataplane.lifecycle import Lifecycle
-from server.dataplane.plane import RUN_SCOPES
-from server.edge.grpc.exchange import GrpcEdge
-from server.engines.base import ModelSpec
-from server.errors import Code, ServingError, invalid
-from server.protos.inference import SERVICE, message_type, read_infer, write_infer
-from server.protos.requests import parse
-from server.request import Request
-from server.tensors import BINARY_WORK, written_work
+from ...dataplane import infer
+from ...dataplane.lifecycle import Lifecycle
+from ...dataplane.plane import RUN_SCOPES
+from ...engines.base import ModelSpec
+from ...errors import Code, ServingError, invalid
+from ...protos.inference import SERVICE, message_type, read_infer, write_infer
+from ...protos.requests import parse
+from ...request import Request
+from ...tensors import BINARY_WORK, written_work
+from .exchange import GrpcEdge
 
 
 class InferenceService:

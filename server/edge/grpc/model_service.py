@@ -1,11 +1,11 @@
 """TensorFlow Serving's ModelService: GetModelStatus."""
 
-from server.edge.grpc.exchange import GrpcEdge
-from server.edge.grpc.prediction_service import spec_of
-from server.errors import Code, ServingError
-from server.protos.modules import load_protos
-from server.protos.requests import parse, target_of
-from server.request import Request
+from ...errors import Code, ServingError
+from ...protos.modules import load_protos
+from ...protos.requests import parse, target_of
+from ...request import Request
+from .exchange import GrpcEdge
+from .prediction_service import spec_of
 
 _NAME = "tensorflow.serving.ModelService"
 # TensorFlow Serving and gRPC number the codes in the order of their declaration.

@@ -1,13 +1,12 @@
 """TensorFlow Serving's PredictionService, for unchanged clients."""
 
-from server.dataplane.examples import EXAMPLES_WORK, check_classifies, check_regresses
-from server.dataplane.plane import RUN_SCOPES, permit_signature
-from server.dataplane.predict import rows_of
-from server.edge.grpc.exchange import GrpcEdge
-from server.engines.base import CLASSIFY_METHOD, REGRESS_METHOD, ModelSpec, Servable
-from server.errors import Code, ServingError, invalid
-from server.protos.modules import load_protos
-from server.protos.requests import (
+from ...dataplane.examples import EXAMPLES_WORK, check_classifies, check_regresses
+from ...dataplane.plane import RUN_SCOPES, permit_signature
+from ...dataplane.predict import rows_of
+from ...engines.base import CLASSIFY_METHOD, REGRESS_METHOD, ModelSpec, Servable
+from ...errors import Code, ServingError, invalid
+from ...protos.modules import load_protos
+from ...protos.requests import (
     ExamplesResult,
     PredictMessage,
     Target,
@@ -20,9 +19,10 @@ from server.protos.requests import (
     write_examples,
     write_predict,
 )
-from server.protos.tensors import fill_signature
-from server.request import Request
-from server.tensors import Array, DType, SignatureSpec, Tensors, dtype_of_name
+from ...protos.tensors import fill_signature
+from ...request import Request
+from ...tensors import Array, DType, SignatureSpec, Tensors, dtype_of_name
+from .exchange import GrpcEdge
 
 _NAME = "tensorflow.serving.PredictionService"
 _SIGNATURES = "signature_def"

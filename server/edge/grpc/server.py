@@ -4,16 +4,16 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from server.dataplane.lifecycle import Lifecycle
-from server.dataplane.plane import DataPlane
-from server.edge.grpc.exchange import GrpcEdge
-from server.edge.grpc.health import Health
-from server.edge.grpc.inference_service import InferenceService
-from server.edge.grpc.model_service import ModelService
-from server.edge.grpc.prediction_service import PredictionService
-from server.observability.accounts import Accounts
-from server.observability.metrics import Metrics
-from server.protos.modules import load_protos
+from ...dataplane.lifecycle import Lifecycle
+from ...dataplane.plane import DataPlane
+from ...observability.accounts import Accounts
+from ...observability.metrics import Metrics
+from ...protos.modules import load_protos
+from .exchange import GrpcEdge
+from .health import Health
+from .inference_service import InferenceService
+from .model_service import ModelService
+from .prediction_service import PredictionService
 
 _SERVICES = (
     "tensorflow.serving.PredictionService",

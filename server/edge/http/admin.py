@@ -8,16 +8,16 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 import orjson
 
-from server.dataplane.answer import Answer
-from server.dataplane.keys import KeyRing
-from server.dataplane.models import all_statuses
-from server.edge.http.front import Ask
-from server.edge.http.responses import RawHeaders
-from server.engines.routed import RoutedEngine
-from server.errors import Code, ServingError, invalid
-from server.request import Request
-from server.wire.paths import malformed
-from server.wire.status import status_entry
+from ...dataplane.answer import Answer
+from ...dataplane.keys import KeyRing
+from ...dataplane.models import all_statuses
+from ...engines.routed import RoutedEngine
+from ...errors import Code, ServingError, invalid
+from ...request import Request
+from ...wire.paths import malformed
+from ...wire.status import status_entry
+from .front import Ask
+from .responses import RawHeaders
 
 _NAME = r"([^/:]+)"
 _PATHS = [

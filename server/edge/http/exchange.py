@@ -7,11 +7,11 @@ from typing import Any
 
 from starlette.types import Receive
 
-from server.dataplane.plane import DataPlane
-from server.dataplane.supervision import ClientGoneError, Supervisor
-from server.edge.http.inflate import Inflater
-from server.edge.http.refusal import RefusedError
-from server.request import Request
+from ...dataplane.plane import DataPlane
+from ...dataplane.supervision import ClientGoneError, Supervisor
+from ...request import Request
+from .inflate import Inflater
+from .refusal import RefusedError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,24 +11,24 @@ from typing import Any, Protocol
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.dataplane.answer import Answer
-from server.dataplane.lifecycle import Lifecycle
-from server.dataplane.plane import DataPlane, public_error
-from server.dataplane.supervision import ClientGoneError
-from server.edge.http.exchange import Exchange, HttpBounds, too_large
-from server.edge.http.inflate import encoding_of
-from server.edge.http.refusal import RefusedError
-from server.edge.http.responses import (
+from ...dataplane.answer import Answer
+from ...dataplane.lifecycle import Lifecycle
+from ...dataplane.plane import DataPlane, public_error
+from ...dataplane.supervision import ClientGoneError
+from ...errors import ServingError
+from ...observability.accounts import Accounts, new_id
+from ...observability.logs import LOG
+from ...request import Request
+from .exchange import Exchange, HttpBounds, too_large
+from .inflate import encoding_of
+from .refusal import RefusedError
+from .responses import (
     CLOSE,
     RawHeaders,
     error_answer,
     send_answer,
     serving_error_answer,
 )
-from server.errors import ServingError
-from server.observability.accounts import Accounts, new_id
-from server.observability.logs import LOG
-from server.request import Request
 
 _KEY = "gateway.request"
 _CLOSE = (b"connection", b"close")

@@ -4,7 +4,7 @@ import asyncio
 import functools
 import zlib
 
-from server.edge.http.refusal import RefusedError
+from .refusal import RefusedError
 
 # A body may consist of several gzip members. Millions of empty ones would only waste time.
 _MAX_MEMBERS = 64

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from server import __version__
-from server.edge.http.openapi_parts import ERRORS, content, error, get, parameter, post
-from server.edge.http.openapi_schemas import SCHEMAS
+from ... import __version__
+from .openapi_parts import ERRORS, content, error, get, parameter, post
+from .openapi_schemas import SCHEMAS
 
 _MODEL = parameter("model", "ranker")
 _VERSION = parameter(

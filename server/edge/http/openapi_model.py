@@ -6,9 +6,9 @@ from urllib.parse import quote
 
 import orjson
 
-from server import __version__
-from server.edge.http.openapi_schemas import SCHEMAS
-from server.tensors import DEFAULT_SIGNATURE, Kind, SignatureSpec, TensorSpec
+from ... import __version__
+from ...tensors import DEFAULT_SIGNATURE, Kind, SignatureSpec, TensorSpec
+from .openapi_schemas import SCHEMAS
 
 _ELEMENT: dict[Kind, dict[str, Any]] = {
     Kind.INT: {"type": "integer"},

@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
-from server.wire.lookup import LookupBody
-from server.wire.oip_body import InferBody
-from server.wire.predict import PredictBody
-from server.wire.strings import B64
+from ...wire.lookup import LookupBody
+from ...wire.oip_body import InferBody
+from ...wire.predict import PredictBody
+from ...wire.strings import B64
 
 _STRING = {"type": "string"}
 _LIST: dict[str, Any] = {"type": "array", "items": {}}

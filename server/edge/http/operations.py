@@ -5,12 +5,12 @@ import platform
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
-from server import __version__
-from server.dataplane.lifecycle import Lifecycle
-from server.dataplane.snapshot import Snapshots
-from server.engines.routed import RoutedEngine
-from server.observability.metrics import CONTENT_TYPE, Metrics
-from server.observability.worker_metrics import WorkerMetrics
+from ... import __version__
+from ...dataplane.lifecycle import Lifecycle
+from ...dataplane.snapshot import Snapshots
+from ...engines.routed import RoutedEngine
+from ...observability.metrics import CONTENT_TYPE, Metrics
+from ...observability.worker_metrics import WorkerMetrics
 
 _OK = {"status": "ok"}
 

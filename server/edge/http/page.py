@@ -6,14 +6,14 @@ from urllib.parse import parse_qsl
 
 import orjson
 
-from server import __version__
-from server.dataplane.answer import Answer
-from server.dataplane.snapshot import Snapshots
-from server.edge.http.front import Ask
-from server.edge.http.responses import RawHeaders
-from server.errors import Code, ServingError
-from server.observability.live import LiveView
-from server.request import Request
+from ... import __version__
+from ...dataplane.answer import Answer
+from ...dataplane.snapshot import Snapshots
+from ...errors import Code, ServingError
+from ...observability.live import LiveView
+from ...request import Request
+from .front import Ask
+from .responses import RawHeaders
 
 PREFIX = b"/ui"
 

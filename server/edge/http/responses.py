@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import orjson
 from starlette.types import Receive, Send
 
-from server.dataplane.answer import Answer, Headers
-from server.errors import HTTP_STATUS, Code, ServingError
+from ...dataplane.answer import Answer, Headers
+from ...errors import HTTP_STATUS, Code, ServingError
 
 RawHeaders = list[tuple[bytes, bytes]]
 

@@ -5,7 +5,7 @@ from typing import Any
 from opentelemetry import propagate, trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.edge.http.front import raw_path, request_of
+from .front import raw_path, request_of
 
 _UNTRACED = (b"/livez", b"/readyz", b"/startupz", b"/metrics", b"/version", b"/v2/health/")
 

@@ -4,17 +4,17 @@ import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from server.dataplane import examples, lookup, models, predict
-from server.dataplane.answer import Answer, Headers
-from server.dataplane.plane import RUN_SCOPES, DataPlane
-from server.edge.http.front import Ask
-from server.edge.http.openapi_model import model_openapi
-from server.edge.http.responses import RawHeaders
-from server.engines.base import ModelSpec
-from server.errors import ServingError
-from server.request import Request
-from server.wire.media import PARAMETERS, Layout, layout_of
-from server.wire.paths import Route, malformed, parse_path
+from ...dataplane import examples, lookup, models, predict
+from ...dataplane.answer import Answer, Headers
+from ...dataplane.plane import RUN_SCOPES, DataPlane
+from ...engines.base import ModelSpec
+from ...errors import ServingError
+from ...request import Request
+from ...wire.media import PARAMETERS, Layout, layout_of
+from ...wire.paths import Route, malformed, parse_path
+from .front import Ask
+from .openapi_model import model_openapi
+from .responses import RawHeaders
 
 _Run = Callable[[DataPlane, ModelSpec, bytes, Layout], Awaitable[Answer]]
 _RUNS: Mapping[str, _Run] = {

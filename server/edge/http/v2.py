@@ -2,17 +2,17 @@
 
 import orjson
 
-from server.dataplane import infer
-from server.dataplane.answer import Answer
-from server.dataplane.lifecycle import Lifecycle
-from server.dataplane.plane import RUN_SCOPES, DataPlane
-from server.edge.http.front import Ask
-from server.edge.http.responses import RawHeaders
-from server.engines.base import ModelSpec
-from server.request import Request
-from server.wire.json_text import parse_json
-from server.wire.oip import HEADER
-from server.wire.paths import parse_v2_path
+from ...dataplane import infer
+from ...dataplane.answer import Answer
+from ...dataplane.lifecycle import Lifecycle
+from ...dataplane.plane import RUN_SCOPES, DataPlane
+from ...engines.base import ModelSpec
+from ...request import Request
+from ...wire.json_text import parse_json
+from ...wire.oip import HEADER
+from ...wire.paths import parse_v2_path
+from .front import Ask
+from .responses import RawHeaders
 
 _SERVER = orjson.dumps(infer.SERVER)
 _HEADER = HEADER.encode()

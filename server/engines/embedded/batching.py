@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable
 
 import numpy as np
 
-from server.errors import Code, ServingError
-from server.request import Request, begin_request, current_request
-from server.tensors import Array, SignatureSpec, Tensors
+from ...errors import Code, ServingError
+from ...request import Request, begin_request, current_request
+from ...tensors import Array, SignatureSpec, Tensors
 
 Run = Callable[[str, Tensors], Awaitable[dict[str, Array]]]
 _Key = tuple[str, tuple[tuple[str, tuple[int, ...]], ...]]

@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable
 
-from server.tensors import SignatureSpec, Tensors
+from ...tensors import SignatureSpec, Tensors
 
 # This many short runs in a row prove that a signature is short.
 _PROOF = 16

@@ -11,16 +11,16 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from server.engines.base import LeasedServable, ModelSpec, VersionStatus
-from server.engines.embedded.batching import BatchOptions
-from server.engines.embedded.leased_version import LeasedVersion, LoadModel
-from server.engines.embedded.model_folder import ModelFolder
-from server.engines.embedded.model_versions import ModelVersions
-from server.engines.embedded.saved_model import SavedModel, component_versions
-from server.engines.embedded.version_policy import LATEST, VersionPolicy
-from server.engines.embedded.warm_up import warm_up
-from server.engines.embedded.worker_pool import WorkerPool
-from server.errors import Code, ServingError
+from ...errors import Code, ServingError
+from ..base import LeasedServable, ModelSpec, VersionStatus
+from .batching import BatchOptions
+from .leased_version import LeasedVersion, LoadModel
+from .model_folder import ModelFolder
+from .model_versions import ModelVersions
+from .saved_model import SavedModel, component_versions
+from .version_policy import LATEST, VersionPolicy
+from .warm_up import warm_up
+from .worker_pool import WorkerPool
 
 _LOG = logging.getLogger("server.models")
 # Requests that may wait for a thread; further ones get a 429.

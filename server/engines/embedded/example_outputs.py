@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from server.engines.base import Classifications
-from server.errors import invalid
-from server.tensors import Array, Tensors, format_shape
+from ...errors import invalid
+from ...tensors import Array, Tensors, format_shape
+from ..base import Classifications
 
 
 def classifications(outputs: Tensors, examples: int) -> Classifications:

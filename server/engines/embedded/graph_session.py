@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from server.tensors import Array, SignatureSpec, Tensors
+from ...tensors import Array, SignatureSpec, Tensors
 
 # Arguments: the inputs, and the seconds after which the run ends. None runs on the caller's thread,
 # where TensorFlow cannot end the run.

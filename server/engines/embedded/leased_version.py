@@ -9,13 +9,13 @@ from typing import Protocol, TypeVar
 
 import orjson
 
-from server.engines.base import Classifications
-from server.engines.embedded.batching import Batcher, BatchOptions, batchable
-from server.engines.embedded.brief_runs import BriefRuns
-from server.engines.embedded.example_outputs import classifications, regressions
-from server.engines.embedded.worker_pool import WorkerPool
-from server.request import current_request
-from server.tensors import Array, SignatureSpec, Tensors
+from ...request import current_request
+from ...tensors import Array, SignatureSpec, Tensors
+from ..base import Classifications
+from .batching import Batcher, BatchOptions, batchable
+from .brief_runs import BriefRuns
+from .example_outputs import classifications, regressions
+from .worker_pool import WorkerPool
 
 # The signature that describes a model's tables.
 _STATS = "de_stats"

@@ -13,13 +13,13 @@ import logging
 import time
 from pathlib import Path
 
-from server.engines.base import VersionState, VersionStatus
-from server.engines.embedded.batching import BatchOptions
-from server.engines.embedded.leased_version import LeasedVersion, LoadModel
-from server.engines.embedded.model_folder import Versions, fingerprint
-from server.engines.embedded.version_policy import LATEST, VersionPolicy
-from server.engines.embedded.worker_pool import WorkerPool
-from server.errors import Code
+from ...errors import Code
+from ..base import VersionState, VersionStatus
+from .batching import BatchOptions
+from .leased_version import LeasedVersion, LoadModel
+from .model_folder import Versions, fingerprint
+from .version_policy import LATEST, VersionPolicy
+from .worker_pool import WorkerPool
 
 _LOG = logging.getLogger("server.models")
 _REMEMBERED = 16

@@ -19,16 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from server.engines.embedded.graph_session import GraphSession, Run
-from server.engines.embedded.steady_graphs import steady_signatures
-from server.errors import Code, ServingError
-from server.protos.tensors import signatures_of
-from server.tensors import (
+from ...errors import Code, ServingError
+from ...protos.tensors import signatures_of
+from ...tensors import (
     Array,
     SignatureSpec,
     Tensors,
     format_shape,
 )
+from .graph_session import GraphSession, Run
+from .steady_graphs import steady_signatures
 
 _LOG = logging.getLogger("server.models")
 _SERVE_TAG = "serve"

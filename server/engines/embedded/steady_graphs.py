@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from server.tensors import Kind, SignatureSpec
+from ...tensors import Kind, SignatureSpec
 
 _UNSTEADY = re.compile(
     r"While|^For$|^Enter$|PyFunc|Queue|Barrier|Dataset|Iterator|MapDefun|File|Stage|Recv|Mutex"

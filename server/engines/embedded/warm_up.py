@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from server.engines.base import CLASSIFY_METHOD, REGRESS_METHOD
-from server.engines.embedded.leased_version import LoadedModel
-from server.errors import ServingError
-from server.protos.modules import load_protos
-from server.protos.tensors import to_array
-from server.tensors import Kind, SignatureSpec, TensorSpec
+from ...errors import ServingError
+from ...protos.modules import load_protos
+from ...protos.tensors import to_array
+from ...tensors import Kind, SignatureSpec, TensorSpec
+from ..base import CLASSIFY_METHOD, REGRESS_METHOD
+from .leased_version import LoadedModel
 
 _LOG = logging.getLogger("server.models")
 _FILE = Path("assets.extra") / "tf_serving_warmup_requests"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from server.errors import Code, ServingError
+from ...errors import Code, ServingError
 
 T = TypeVar("T")
 

@@ -5,15 +5,15 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from server.engines.base import ModelSpec, VersionState, VersionStatus
-from server.engines.upstream.breaker import BreakerState
-from server.engines.upstream.endpoint import Endpoint
-from server.engines.upstream.pool import UpstreamPool
-from server.errors import Code, ServingError
-from server.protos.forwarding import read_answer
-from server.protos.modules import Protos
-from server.protos.tensors import signatures_of
-from server.tensors import SignatureSpec
+from ...errors import Code, ServingError
+from ...protos.forwarding import read_answer
+from ...protos.modules import Protos
+from ...protos.tensors import signatures_of
+from ...tensors import SignatureSpec
+from ..base import ModelSpec, VersionState, VersionStatus
+from .breaker import BreakerState
+from .endpoint import Endpoint
+from .pool import UpstreamPool
 
 _STATES = {
     10: VersionState.START,

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from server.protos.modules import Protos
+from ...protos.modules import Protos
 
 _MAX_RECONNECT_MS = 1000
 

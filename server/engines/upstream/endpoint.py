@@ -5,10 +5,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from server.engines.upstream.breaker import Breaker
-from server.engines.upstream.channels import ChannelOptions, Channels
-from server.errors import Code, ServingError
-from server.protos.modules import Protos
+from ...errors import Code, ServingError
+from ...protos.modules import Protos
+from .breaker import Breaker
+from .channels import ChannelOptions, Channels
 
 _PART = re.compile(r"(?:([\w.-]{1,128})=)?([\w.-]+|\[[0-9a-fA-F:]+\]):([0-9]{1,5})")
 

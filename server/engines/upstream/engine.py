@@ -9,15 +9,9 @@ import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from server.engines.base import Classifications, LeasedServable, ModelSpec, VersionStatus
-from server.engines.upstream.breaker import Breaker
-from server.engines.upstream.catalog import Catalog
-from server.engines.upstream.channels import ChannelOptions
-from server.engines.upstream.endpoint import Endpoint, UpstreamAddress
-from server.engines.upstream.pool import UpstreamPool
-from server.errors import Code, ServingError
-from server.observability.metrics import Metrics
-from server.protos.forwarding import (
+from ...errors import Code, ServingError
+from ...observability.metrics import Metrics
+from ...protos.forwarding import (
     read_classes,
     read_outputs,
     read_values,
@@ -25,8 +19,14 @@ from server.protos.forwarding import (
     write_inputs,
     write_model,
 )
-from server.protos.modules import Protos, load_protos
-from server.tensors import Array, SignatureSpec, Tensors, written_work
+from ...protos.modules import Protos, load_protos
+from ...tensors import Array, SignatureSpec, Tensors, written_work
+from ..base import Classifications, LeasedServable, ModelSpec, VersionStatus
+from .breaker import Breaker
+from .catalog import Catalog
+from .channels import ChannelOptions
+from .endpoint import Endpoint, UpstreamAddress
+from .pool import UpstreamPool
 
 _LOG = logging.getLogger("server.upstreams")
 # An upstream gets no requests for this many seconds after this many failures in a row.

@@ -7,11 +7,11 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Sequence
 
-from server.engines.upstream.breaker import BreakerState, RetryBudget
-from server.engines.upstream.endpoint import Endpoint
-from server.errors import Code, ServingError
-from server.observability.metrics import Metrics
-from server.request import current_request
+from ...errors import Code, ServingError
+from ...observability.metrics import Metrics
+from ...request import current_request
+from .breaker import BreakerState, RetryBudget
+from .endpoint import Endpoint
 
 _BACKOFF_SECONDS = 0.01
 # Requests that one endpoint runs at once.
