@@ -1,8 +1,9 @@
 """Creates the virtual environment of ``make demo`` and ``make test``, and keeps it current.
 
 It checks this machine (doctor.py), installs TensorFlow and the build tools, then the project in
-editable mode: the installed package and the checkout are the same files. Later runs reinstall only
-if pyproject.toml changed, and recompile only if a C++ source changed.
+editable mode: the installed package and the checkout are the same files. With the extra ``server``
+it installs the gateway in the same way. Later runs reinstall only if a pyproject.toml changed, and
+recompile only if a C++ source changed.
 
 An unsupported ``python3`` must still run doctor.py's check. So this file uses the syntax of Python
 3.6 and quotes annotations that Python 3.6 could not evaluate.
@@ -24,7 +25,8 @@ import doctor
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("de_core/CMakeLists.txt", "de_core/cmake/*", "de_core/_build/*.py", "de_core/cc/**/*")
-BUILD_TOOLS = ("scikit-build-core>=1.1", "cmake>=3.25", "ninja>=1.11")
+PROJECTS = ("pyproject.toml", "server/pyproject.toml")
+BUILD_TOOLS = ("scikit-build-core>=1.1", "setuptools>=77", "cmake>=3.25", "ninja>=1.11")
 USABLE = "import sys, pip; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))"
 #: Patterns in pip's log, and the sentence for each.
 FAILURES = (
@@ -98,13 +100,15 @@ class Environment:
         done = self._read_stamp()
         extras |= set(done.get("extras", ()))
         wanted = {
-            "project": digest([ROOT / "pyproject.toml"]),
+            "project": digest([ROOT / name for name in PROJECTS]),
             "sources": digest(source_files()),
             "extras": sorted(extras),
         }
         if done == wanted:
             return
-        project = f"{ROOT}[{','.join(sorted(extras))}]"
+        projects = ["-e", f"{ROOT}[{','.join(sorted(extras))}]"]
+        if "server" in extras:  # the requirement de-core-gateway
+            projects += ["-e", str(ROOT / "server")]
         if done.get("project") != wanted["project"] or done.get("extras") != wanted["extras"]:
             tensorflow = runpy.run_path(str(ROOT / "de_core" / "_build" / "tf_pin.py"))
             pin = tensorflow["requirement"](None, os.environ)
@@ -113,7 +117,7 @@ class Environment:
             # modules are compiled on import, not now.
             self._pip("--no-compile", pin, *BUILD_TOOLS)
             _say("Compiling the ops and installing the project (a minute or two)")
-            self._pip("--quiet", "--no-build-isolation", "-e", project)
+            self._pip("--quiet", "--no-build-isolation", *projects)
         else:
             _say("Compiling the ops again: their sources have changed")
             self._pip("--quiet", "--no-build-isolation", "--no-deps", "-e", str(ROOT))

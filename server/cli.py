@@ -1,4 +1,4 @@
-"""`python -m server`: parses flags and runs a gateway, or prints one sentence and exits."""
+"""The gateway's command: parses flags and runs a gateway, or prints one sentence and exits."""
 
 import argparse
 import gc
@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import MutableMapping, Sequence
 from typing import Any
 
+from . import COMMAND
 from .dataplane.keys import KeysError
 from .dataplane.tokens import TokensError
 from .edge.grpc.server import GrpcPortError
@@ -52,13 +53,13 @@ _LINK_NAME = re.compile(
 )
 _LINK_ADDRESS = re.compile(r"(tcp|udp|sctp)://[\w.:\[\]-]+:\d+")
 
-_EXAMPLES = """\
+_EXAMPLES = f"""\
 Serve the model in models/ranker/1, and ask it:
 
-  python -m server --model-dir models/ranker
-  curl -d '{"instances": [{"user": 7, "item": 42}]}' \\
+  {COMMAND} --model-dir models/ranker
+  curl -d '{{"instances": [{{"user": 7, "item": 42}}]}}' \\
        http://127.0.0.1:8501/v1/models/ranker:predict
-  curl -d '{"table": "user", "ids": [7, 8]}' \\
+  curl -d '{{"table": "user", "ids": [7, 8]}}' \\
        http://127.0.0.1:8501/v1/models/ranker:lookup
 
 More requests: GET /v1/models/ranker, /v1/models/ranker/metadata, /v1/models/ranker/tables,
@@ -67,7 +68,7 @@ serves within --poll-seconds.
 
 Stand in front of two model servers instead:
 
-  python -m server --engine tfserving --upstreams 10.0.0.1:8500,10.0.0.2:8500 --models ranker
+  {COMMAND} --engine tfserving --upstreams 10.0.0.1:8500,10.0.0.2:8500 --models ranker
 """
 
 
@@ -150,7 +151,7 @@ def _trace() -> None:
         from .edge.http.tracing import TracingError, export_spans
     except ImportError as error:
         raise StartError(
-            f"--tracing needs: pip install 'de-core[otel]'. Received: {error}"
+            f"--tracing needs: pip install 'de-core-gateway[otel]'. Received: {error}"
         ) from None
     try:
         export_spans()
@@ -160,7 +161,7 @@ def _trace() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m server",
+        prog=COMMAND,
         description="Gateway for models with dynamic embedding tables. It answers as "
         "TensorFlow Serving does, and looks up embeddings.",
         epilog=_EXAMPLES + f"\nThe environment can set every flag: --poll-seconds 5 is "

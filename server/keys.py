@@ -1,4 +1,4 @@
-"""`python -m server.keys NAME predict lookup`: creates an API key."""
+"""Creates an API key: `python -m server.keys NAME predict lookup`."""
 
 import argparse
 import hashlib
@@ -6,13 +6,14 @@ import secrets
 import sys
 from collections.abc import Sequence
 
+from . import COMMAND
 from .dataplane.keys import SCOPES
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Creates a key and prints it with its entry for the keys file; returns the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m server.keys",
+        prog=f"{COMMAND}.keys",
         description="Makes an API key. It is shown once; the line goes into --keys-file, "
         "under `keys:`.",
     )

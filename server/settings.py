@@ -13,6 +13,8 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from . import COMMAND
+
 ENV_PREFIX = "DE_GATEWAY_"
 
 
@@ -120,13 +122,14 @@ class Settings(BaseSettings):
     admin_host: str = Field(default="127.0.0.1", description="Address of the admin API.")
     keys_file: Path | None = Field(
         default=None,
-        description="File of API keys, see `python -m server.keys --help`. With it every "
+        description=f"File of API keys, see `{COMMAND}.keys --help`. With it every "
         "request to a model needs a key.",
     )
     jwt_keys_file: Path | None = Field(
         default=None,
         description="File of public keys (a JSON Web Key Set). A token that one of them "
-        "signed can replace an API key. Needs de-core[jwt], --jwt-issuer and --jwt-audience.",
+        "signed can replace an API key. Needs de-core-gateway[jwt], --jwt-issuer and "
+        "--jwt-audience.",
     )
     jwt_issuer: str = Field(default="", description="Issuer of the tokens (their `iss`).")
     jwt_audience: str = Field(default="", description="Audience of the tokens (their `aud`).")
@@ -238,7 +241,8 @@ class Settings(BaseSettings):
     )
     tracing: bool = Field(
         default=False,
-        description="Export OpenTelemetry spans as the OTEL_ variables say. Needs de-core[otel].",
+        description="Export OpenTelemetry spans as the OTEL_ variables say. Needs "
+        "de-core-gateway[otel].",
     )
 
     @field_validator("trusted_proxies")

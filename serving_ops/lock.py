@@ -3,7 +3,8 @@
     python serving_ops/lock.py
 
 It needs uv. `locks/tensorflow.txt` holds versions.env's TensorFlow for x86-64 and 64-bit ARM.
-`locks/gateway.txt` holds the gateway's extras of pyproject.toml. Shared packages have one version.
+`locks/gateway.txt` holds the dependencies and extras of server/pyproject.toml. Shared packages have
+one version.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from versions import versions
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LOCKS = ROOT / "serving_ops" / "locks"
-EXTRAS = ("server", "jwt", "otel")
+LISTS = ("dependencies", "jwt", "otel")
 OPTIONS = ("--quiet", "--generate-hashes", "--universal", "--no-header", "--no-annotate")
 OPTIONS += ("--python-version", "3.11", "--no-emit-index-url", "--no-emit-find-links", "--upgrade")
 
@@ -24,9 +25,9 @@ OPTIONS += ("--python-version", "3.11", "--no-emit-index-url", "--no-emit-find-l
 def requirements() -> dict[str, list[str]]:
     """Returns the input of each lock file, by the file's name."""
     release = versions()["TENSORFLOW"]
-    text = (ROOT / "pyproject.toml").read_text("utf-8")
-    extras = [re.search(rf"^{extra} = \[(.*?)\]$", text, re.M | re.S) for extra in EXTRAS]
-    gateway = [each for extra in extras if extra for each in re.findall(r'"(.+?)"', extra[1])]
+    text = (ROOT / "server" / "pyproject.toml").read_text("utf-8")
+    lists = [re.search(rf"^{name} = \[(.*?)\]$", text, re.M | re.S) for name in LISTS]
+    gateway = [each for found in lists if found for each in re.findall(r'"(.+?)"', found[1])]
     return {
         # tensorflow-cpu does not exist for ARM; `tensorflow` has no GPU parts there either.
         "tensorflow.txt": [

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from .. import COMMAND
 from ..errors import Code, ServingError
 from .tokens import Tokens
 from .watched_file import WatchedFile
@@ -72,7 +73,7 @@ class KeyRing:
 
         def refuse(reason: str) -> KeysError:
             return KeysError(
-                "The file of keys must hold entries as `python -m server.keys` writes them. "
+                f"The file of keys must hold entries as `{COMMAND}.keys` writes them. "
                 f"Received: --keys-file={path}: {reason}"
             )
 

@@ -47,7 +47,7 @@ class Tokens:
             importlib.import_module("cryptography")
         except ImportError as error:
             raise TokensError(
-                f"--jwt-keys-file needs: pip install 'de-core[jwt]'. Received: {error}"
+                f"--jwt-keys-file needs: pip install 'de-core-gateway[jwt]'. Received: {error}"
             ) from None
         # PyJWT raises these for a claim of the wrong type or with too deep nesting.
         self._errors = (

@@ -7,6 +7,7 @@ import socket
 import sys
 from pathlib import Path
 
+from .. import COMMAND
 from ..app import create_admin_app, create_app
 from ..dataplane.codec import Codec
 from ..dataplane.keys import KeyRing
@@ -96,7 +97,7 @@ class Gateway:
         if settings.admin_port is not None and (keys is None or not keys.allows("admin")):
             raise StartError(
                 "The admin port needs a key of the scope admin: make one with "
-                "`python -m server.keys NAME admin` and give its file as --keys-file."
+                f"`{COMMAND}.keys NAME admin` and give its file as --keys-file."
             )
         if (settings.tls_cert is None) != (settings.tls_key is None):
             raise StartError("TLS needs both --tls-cert and --tls-key.")

@@ -23,6 +23,8 @@ from .first_look import found_models
 from .server import listening_socket, url_of
 
 _VARIABLE = "_GATEWAY_WORKER"
+# `server` or `de_core_gateway`: workers run the package that this module belongs to.
+_PACKAGE = __name__.partition(".")[0]
 _PR_SET_PDEATHSIG = 1
 _RESTART_SECONDS = 1.0
 _CANNOT_START = 2
@@ -127,7 +129,7 @@ class WorkerSupervisor:
         # A worker ignores SIGHUP until its handler is installed.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         process = subprocess.Popen(
-            [sys.executable, "-m", "server", *self._arguments],
+            [sys.executable, "-m", _PACKAGE, *self._arguments],
             env={**os.environ, _VARIABLE: json.dumps(variables)},
             stdout=subprocess.PIPE,
             text=True,

@@ -89,7 +89,7 @@ def load_protos() -> Protos:
             raise ImportError("No module named 'grpc'")
     except ImportError as error:
         raise MissingProtosError(
-            f"gRPC needs protobuf and grpcio: pip install 'de-core[server]'. Received: {error}"
+            f"gRPC needs protobuf and grpcio: pip install de-core-gateway. Received: {error}"
         ) from None
     pool = descriptor_pool.DescriptorPool()
     for path in (DESCRIPTORS, INFERENCE_DESCRIPTORS):

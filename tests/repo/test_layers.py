@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,8 @@ FOREIGN_TO_THE_GATEWAY = ("de_core", "tensorflow", "keras", "tensorflow_serving"
 LAZY_ROOMS = ("engines/embedded", "protos")
 #: The gateway's floors, lowest first. A module imports its own room and the floors below.
 SERVER_FLOORS = (
-    ("server", "server.errors", "server.settings"),
+    ("server",),
+    ("server.errors", "server.settings"),
     ("server.tensors", "server.request"),
     ("server.observability", "server.wire"),
     ("server.protos",),
@@ -53,17 +55,24 @@ def forbidden_includes(layer: str, text: str) -> list[str]:
     return wrong
 
 
-def imports(tree: ast.AST, module_level: bool = True) -> Iterator[tuple[str, bool]]:
-    """Yields every imported module, and whether it is imported at module level."""
+def imports(
+    tree: ast.AST, module_level: bool = True, package: str = ""
+) -> Iterator[tuple[str, bool]]:
+    """Yields every imported module, and whether it is imported at module level.
+
+    `package` is the package of the tree's module: relative imports start there.
+    """
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, module_level) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = "." * node.level + (node.module or "")
+            if node.level and package:
+                base = importlib.util.resolve_name(base, package)
             yield base, module_level
             yield from ((f"{base}.{alias.name}", module_level) for alias in node.names)
         else:
-            yield from imports(node, module_level and not is_deferred(node))
+            yield from imports(node, module_level and not is_deferred(node), package)
 
 
 def is_deferred(node: ast.AST) -> bool:
@@ -89,12 +98,12 @@ def room_of(module: str) -> tuple[str, int] | None:
     return None
 
 
-def upward_imports(module: str, text: str) -> list[str]:
+def upward_imports(module: str, text: str, package: str = "") -> list[str]:
     """Returns the modules that ``module`` imports from other rooms of its floor, or above."""
     own = room_of(module)
     assert own is not None, f"{module} has no floor"
     found = []
-    for imported, _ in imports(ast.parse(text)):
+    for imported, _ in imports(ast.parse(text), package=package):
         room = room_of(imported)
         if room is not None and room[0] != own[0] and room[1] >= own[1]:
             found.append(imported)
@@ -177,8 +186,10 @@ def test_each_room_of_the_gateway_knows_only_the_floors_below(root: Path):
     for path in python_files(root, "server"):
         relative = path.relative_to(root).with_suffix("")
         module = ".".join(relative.parts).removesuffix(".__init__")
-        if module != "server.edge" and (wrong := upward_imports(module, path.read_text("utf-8"))):
-            found[module] = wrong
+        package = ".".join(relative.parts[:-1])
+        if module != "server.edge":
+            wrong = upward_imports(module, path.read_text("utf-8"), package)
+            found |= {module: wrong} if wrong else {}
     assert found == {}
 
 
@@ -190,6 +201,20 @@ def test_an_upward_import_is_noticed():
     ]
     assert upward_imports("server.edge.http.v1", text) == []
     assert upward_imports("server.edge.grpc.server", text)
+    text = "from ..edge import http\n"
+    found = upward_imports("server.dataplane.lookup", text, "server.dataplane")
+    assert found == ["server.edge.http"]
+
+
+def test_the_gateway_imports_its_own_modules_relatively(root: Path):
+    """Its package has another name where it is installed."""
+    found = [
+        f"{path.relative_to(root)}: {module}"
+        for path in python_files(root, "server")
+        for module, _ in imports(ast.parse(path.read_text("utf-8")))
+        if is_of(module, ("server", "de_core_gateway"))
+    ]
+    assert found == []
 
 
 def test_a_lazy_import_is_told_from_one_at_module_level():

@@ -74,8 +74,8 @@ def export_spans() -> Any:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
         raise TracingError(
-            "Tracing needs OpenTelemetry's SDK and OTLP exporter: pip install 'de-core[otel]'. "
-            f"Received: {error}"
+            "Tracing needs OpenTelemetry's SDK and OTLP exporter: "
+            f"pip install 'de-core-gateway[otel]'. Received: {error}"
         ) from None
     provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))

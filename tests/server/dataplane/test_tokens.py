@@ -19,8 +19,8 @@ from tests.server.support.asgi import ask
 from tests.server.support.gateway_process import ROOT, command, environment
 from tests.server.support.numpy_engine import NumpyEngine
 
-jwt = pytest.importorskip("jwt", reason="needs de-core[jwt]")
-pytest.importorskip("cryptography", reason="needs de-core[jwt]")
+jwt = pytest.importorskip("jwt", reason="needs de-core-gateway[jwt]")
+pytest.importorskip("cryptography", reason="needs de-core-gateway[jwt]")
 
 from cryptography.hazmat.primitives import serialization  # noqa: E402
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa  # noqa: E402
