@@ -6,8 +6,8 @@ Use it only where rows would otherwise be lost or misread silently.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from types import FrameType
+from collections.abc import Callable, Container
+from types import CodeType, FrameType
 
 
 def nearest(is_sought: Callable[[FrameType], bool]) -> FrameType | None:
@@ -31,6 +31,14 @@ def nearest(is_sought: Callable[[FrameType], bool]) -> FrameType | None:
     frame = inspect.currentframe()
     frame = frame and frame.f_back
     while frame is not None and not is_sought(frame):
+        frame = frame.f_back
+    return frame
+
+
+def nearest_of(codes: Container[CodeType]) -> FrameType | None:
+    """Returns the innermost frame of this thread's call stack that runs one of `codes`, or None."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code not in codes:
         frame = frame.f_back
     return frame
 

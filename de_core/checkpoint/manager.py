@@ -131,34 +131,14 @@ class Manager:
             tf.errors.OpError: A file cannot be written.
         """
         with self._lock:
-            return self._save()
-
-    def _save(self) -> str:
-        self._take_compaction(wait=False)
-        if self._base_every is not None and self._saves_since_base + 1 >= self._base_every:
-            self._chains.clear()
-        present = self._files.names()
-        self._chains = {
-            table: chains
-            for table, chains in self._chains.items()
-            if {name for chain in chains for name, _ in chain} <= present
-            and self._follows(table, chains)
-        }
-        prefix = self._files.next_prefix()
-        plan = self._write(prefix)
-        self._saves_since_base = self._saves_since_base + 1 if plan.earlier else 0
-        self.reports = {}
-        for table, (made, reports) in plan.written.items():
-            if not table.outlives_its_process:  # A persistent table tracks no changes for deltas.
-                self._chains[table] = _chains(made, len(table.tables))
-            texts = [report.numpy().decode() for report in reports]
-            new = [json.loads(text) for text in texts]
-            self.reports.setdefault(table.name, []).extend(new)
-            for shard, report in zip(table.tables, new, strict=True):
-                shard.run(library.de_table_commit_save, report["id"], chain=self._chain)
-        self._files.record(prefix, self._max_to_keep, self._in_use())
-        self._begin_compaction(prefix)
-        return prefix
+            self._take_compaction(wait=False)
+            self._forget_broken_chains()
+            prefix = self._files.next_prefix()
+            plan = self._write(prefix)
+            self._commit(plan)
+            self._files.record(prefix, self._max_to_keep, self._in_use())
+            self._begin_compaction(prefix)
+            return prefix
 
     def restore(self, prefix: str | None = None) -> str | None:
         """Restores a checkpoint. If the number of shards is the same, the next save is a delta.
@@ -170,29 +150,38 @@ class Manager:
             The prefix, or None if there is no checkpoint yet.
         """
         with self._lock:
-            return self._restore(prefix)
-
-    def _restore(self, prefix: str | None) -> str | None:
-        self._take_compaction(wait=True)
-        prefix = self.latest_checkpoint if prefix is None else prefix
-        if prefix is None:
-            return None
-        self._chains.clear()
-        self._saves_since_base = 0
-        plan = Plan(reading=Reading(chain=self._chain))
-        with following(plan):
-            self._checkpoint.read(prefix)
-        for table, restored in plan.restored.items():
-            if restored.shape[0] % len(table.tables) == 0:
-                chains = _chains(restored, len(table.tables))
-                if chains and self._follows(table, chains):
-                    self._chains[table] = chains
-        return prefix
+            self._take_compaction(wait=True)
+            prefix = self.latest_checkpoint if prefix is None else prefix
+            if prefix is None:
+                return None
+            self._chains.clear()
+            self._saves_since_base = 0
+            plan = Plan(reading=Reading(chain=self._chain))
+            with following(plan):
+                self._checkpoint.read(prefix)
+            for table, restored in plan.restored.items():
+                if restored.shape[0] % len(table.tables) == 0:
+                    chains = _chains(restored, len(table.tables))
+                    if chains and self._follows(table, chains):
+                        self._chains[table] = chains
+            return prefix
 
     def wait(self) -> None:
         """Waits for compaction in the background. If it failed, the next save writes a base."""
         with self._lock:
             self._take_compaction(wait=True)
+
+    def _forget_broken_chains(self) -> None:
+        """Forgets the chains that the next save cannot continue. It writes bases for them."""
+        if self._base_every is not None and self._saves_since_base + 1 >= self._base_every:
+            self._chains.clear()
+        present = self._files.names()
+        self._chains = {
+            table: chains
+            for table, chains in self._chains.items()
+            if {name for chain in chains for name, _ in chain} <= present
+            and self._follows(table, chains)
+        }
 
     def _write(self, prefix: str) -> Plan:
         earlier = {
@@ -209,6 +198,18 @@ class Manager:
             self._files.remove(prefix, self._in_use())
             raise
         return plan
+
+    def _commit(self, plan: Plan) -> None:
+        """Lets the tables forget the changes that a save has written. Keeps the save's reports."""
+        self._saves_since_base = self._saves_since_base + 1 if plan.earlier else 0
+        self.reports = {}
+        for table, (made, reports) in plan.written.items():
+            if not table.outlives_its_process:  # A persistent table tracks no changes for deltas.
+                self._chains[table] = _chains(made, len(table.tables))
+            new = [json.loads(report.numpy()) for report in reports]
+            self.reports.setdefault(table.name, []).extend(new)
+            for shard, report in zip(table.tables, new, strict=True):
+                shard.run(library.de_table_commit_save, report["id"], chain=self._chain)
 
     def _follows(self, table: ShardedTable, chains: _Chains) -> bool:
         """Returns whether the next deltas of the table's shards will continue these chains."""

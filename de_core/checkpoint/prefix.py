@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import inspect
 import os
-from types import CodeType, FrameType
 from typing import Any
 
 import tensorflow as tf
@@ -44,7 +43,7 @@ def being_written() -> str | tf.Tensor | None:
 
     The prefix is a string in eager mode, otherwise a scalar string tensor.
     """
-    frame = _frame_of(_WRITERS)
+    frame = call_stack.nearest_of(_WRITERS)
     prefix: Any = None if frame is None else frame.f_locals.get(frame.f_code.co_varnames[1])
     if isinstance(prefix, os.PathLike):
         prefix = os.fspath(prefix)
@@ -59,11 +58,7 @@ def being_written() -> str | tf.Tensor | None:
 
 def saved_model_is_being_built() -> bool:
     """Returns whether the calling Saver is a TensorFlow 1 Saver for a SavedModel."""
-    return _frame_of(_BUILDERS) is not None
-
-
-def _frame_of(codes: set[CodeType]) -> FrameType | None:
-    return call_stack.nearest(lambda frame: frame.f_code in codes)
+    return call_stack.nearest_of(_BUILDERS) is not None
 
 
 def of_the_saver_being_built() -> tf.Tensor | None:

@@ -34,13 +34,11 @@ def file_names(prefix: str, count: int) -> list[str]:
         prefix: The checkpoint's prefix.
         count: Number of files: one per shard of a table.
     """
-    tag = "".join(secrets.choice(_DIGITS) for _ in range(5))
-    names = [f"{prefix}{_MARK}{_base_36(index)}-of-{tag}" for index in range(count)]
-    return _new(names, prefix, count)
-
-
-def _new(names: list[str], prefix: str, count: int) -> list[str]:
-    return file_names(prefix, count) if any(map(tf.io.gfile.exists, names)) else names
+    while True:
+        tag = _base_36(secrets.randbelow(36**5), width=5)
+        names = [f"{prefix}{_MARK}{_base_36(index)}-of-{tag}" for index in range(count)]
+        if not any(map(tf.io.gfile.exists, names)):
+            return names
 
 
 def remove_outdated(prefix: str, saves: list[tuple[str, list[str]]]) -> None:
@@ -240,9 +238,9 @@ KEY = "de_rows"
 _KEYS = (KEY, "/rows", ".Srows")
 
 
-def _base_36(index: int) -> str:
+def _base_36(index: int, width: int = 4) -> str:
     digits = ""
-    for _ in range(4):
+    for _ in range(width):
         index, digit = divmod(index, 36)
         digits = _DIGITS[digit] + digits
     return digits

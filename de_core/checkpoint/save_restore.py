@@ -7,7 +7,8 @@ import dataclasses
 import json
 import os
 import secrets
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
@@ -21,6 +22,9 @@ from de_core.snapshot.table_files import Reading
 from de_core.tables.keys_and_values import converted
 from de_core.tables.served_copy import file_stem
 from de_core.tables.sharded import ShardedTable
+
+# For each table name, its files: `file`, the name, and then the fields of the save's report.
+_Files: TypeAlias = dict[str, list[dict[str, Any]]]
 
 
 def save(
@@ -67,56 +71,70 @@ def save(
     tables = tables_of(target)
     router = agreement.common_router(tables.values())
     tag = agreement.from_first_worker(router, secrets.token_hex(4))
-    reports: dict[str, list[dict[str, Any]]] = {}
+    own = _new_files(tables, tag)
 
-    def write_files() -> dict[str, list[dict[str, Any]]]:
+    def write_files() -> _Files:
         tf.io.gfile.makedirs(folder)
         if router.first == 0:
             unfinished.note(folder, tag, _files_of_manifest(folder))
         for name, table in tables.items():
-            reports[name] = files = _new_files(table, f"{len(reports) + 1}{tag}", name)
-            written = table_files.write(
-                table,
-                [paths.join(folder, file["file"]) for file in files],
-                values_only=not slots,
-                consistent=consistent,
-            )
-            for file, report in zip(files, written, strict=True):
+            names = [paths.join(folder, file["file"]) for file in own[name]]
+            reports = table_files.write(table, names, values_only=not slots, consistent=consistent)
+            for file, report in zip(own[name], reports, strict=True):
                 file.update(json.loads(report.numpy()))
-        return reports
-
-    def replace() -> None:
-        if router.first == 0:
-            made = manifest.Manifest(everyones)
-            with directory_lock.alone_in(folder):
-                _check_alone(folder, made)
-                old = _files_of_manifest(folder)
-                old |= unfinished.outdated(folder, tag, old)
-                manifest.write(folder, made)
-                _remove(folder, old - made.file_names())
+        return own
 
     try:
         parts = agreement.from_all_workers(router, write_files)
         everyones = {name: [file for part in parts for file in part[name]] for name in tables}
-        agreement.from_all_workers(router, replace)
+        agreement.from_all_workers(
+            router, lambda: _replace(folder, tag, everyones, router.first == 0)
+        )
     except BaseException as error:
-        own = {file["file"] for files in reports.values() for file in files}
-        own_note = paths.join(folder, unfinished.name_of(tag))
-        gone = isinstance(error, tf.errors.NotFoundError) and not tf.io.gfile.exists(own_note)
-        if own.isdisjoint(_files_of_manifest(folder)):
-            _remove(folder, own | ({unfinished.name_of(tag)} if router.first == 0 else set()))
-        if gone:  # the note's files were deleted too
-            raise _replaced(folder, unfinished.name_of(tag)) from error
+        _give_up(folder, tag, own, router.first == 0, error)
         raise
     return everyones
 
 
-def _new_files(table: ShardedTable, tag: str, name: str) -> list[dict[str, Any]]:
-    count, first = table.router.count, table.router.first
-    return [
-        {"file": f"{file_stem(name)}-{first + index + 1}of{count}-{tag}{SUFFIX}"}
-        for index in range(len(table.tables))
-    ]
+def _new_files(tables: Mapping[str, ShardedTable], tag: str) -> _Files:
+    """Returns the names of the files that this process will write, for each table name."""
+    return {
+        name: [
+            {"file": f"{file_stem(name)}-{first + 1}of{table.router.count}-{number}{tag}{SUFFIX}"}
+            for first in range(table.router.first, table.router.first + len(table.tables))
+        ]
+        for number, (name, table) in enumerate(tables.items(), 1)
+    }
+
+
+def _replace(folder: str, tag: str, files: _Files, is_first: bool) -> None:
+    """Makes a save's files the checkpoint and removes the replaced ones. The first worker does."""
+    if not is_first:
+        return
+    made = manifest.Manifest(files)
+    with directory_lock.alone_in(folder):
+        _check_alone(folder, made)
+        old = _files_of_manifest(folder)
+        old |= unfinished.outdated(folder, tag, old)
+        manifest.write(folder, made)
+        _remove(folder, old - made.file_names())
+
+
+def _give_up(folder: str, tag: str, own: _Files, is_first: bool, error: BaseException) -> None:
+    """Removes the files of a failed save, unless they have become the checkpoint.
+
+    Raises:
+        tf.errors.AbortedError: Another save has removed the files.
+    """
+    note = unfinished.name_of(tag)
+    gone = isinstance(error, tf.errors.NotFoundError) and not tf.io.gfile.exists(
+        paths.join(folder, note)
+    )
+    names = {file["file"] for files in own.values() for file in files}
+    if names.isdisjoint(_files_of_manifest(folder)):
+        _remove(folder, names | ({note} if is_first else set()))
+    if gone:  # the note's files were deleted too
+        raise _replaced(folder, note) from error
 
 
 def restore(

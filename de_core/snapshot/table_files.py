@@ -73,8 +73,13 @@ def write(
 
     if not tf.executing_eagerly():
         return list(map(written, table.tables, paths))
-    with _removed_on_error(paths[: len(table.tables)]):
+    try:
         return of_each(table, written, paths)
+    except BaseException:
+        for path in paths[: len(table.tables)]:
+            with contextlib.suppress(tf.errors.NotFoundError):
+                tf.io.gfile.remove(path)
+        raise
 
 
 def of_each(
@@ -297,14 +302,3 @@ def _chosen(wanted: Predicate, keys: tf.Tensor) -> tf.Tensor:
             + received(dtype=mask.dtype.name, shape=tuple(mask.shape), keys=tuple(keys.shape))
         )
     return mask
-
-
-@contextlib.contextmanager
-def _removed_on_error(paths: Sequence[str]) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        for path in paths:
-            with contextlib.suppress(tf.errors.NotFoundError):
-                tf.io.gfile.remove(path)
-        raise

@@ -13,7 +13,7 @@ import keras
 from de_core.base import call_stack
 from de_core.base.checks import received
 
-_LOADING = keras.optimizers.Optimizer.load_own_variables.__code__
+_LOADING = {keras.optimizers.Optimizer.load_own_variables.__code__}
 _MULTI_OPTIMIZER = getattr(keras.optimizers, "MultiOptimizer", ())  # Keras 3.14 has no such class.
 
 
@@ -46,7 +46,7 @@ def as_in_the_file(variables: list[Any], slots_id: Any) -> list[Any]:
         ValueError: The earlier file maps its tables to an optimizer by a path that they no longer
             have.
     """
-    frame = call_stack.nearest(lambda frame: frame.f_code is _LOADING)
+    frame = call_stack.nearest_of(_LOADING)
     owner = None if frame is None else frame.f_locals["self"]
     if frame is None or not isinstance(owner, _MULTI_OPTIMIZER):
         return variables

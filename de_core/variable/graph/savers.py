@@ -53,7 +53,7 @@ def check_when_saved(anchor: tf.Variable, check: Callable[[], None]) -> None:
 
 def current_saver() -> Any:
     """Returns the Saver whose method is on the call stack, or None."""
-    frame = call_stack.nearest(lambda frame: frame.f_code in _METHODS)
+    frame = call_stack.nearest_of(_METHODS)
     return None if frame is None else frame.f_locals["self"]
 
 
