@@ -9,11 +9,9 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.distributed.workers import Workers
+from de_core.distributed.workers import DTYPES, Workers
 from de_core.tables.spec import TableSpec
 
-# Dtypes that TensorFlow's collectives support.
-_CARRIED = (tf.float32, tf.float64, tf.float16, tf.bfloat16, tf.int32, tf.int64)
 _found: weakref.WeakKeyDictionary[Any, Workers] = weakref.WeakKeyDictionary()
 
 
@@ -57,10 +55,10 @@ def check_spec(spec: TableSpec, creator: Any) -> None:
             "Under MultiWorkerMirroredStrategy tables must be in main memory. "
             + received(kv_creator=creator)
         )
-    if spec.value_dtype not in _CARRIED:
+    if spec.value_dtype not in DTYPES:
         raise NotImplementedError(
             "Under MultiWorkerMirroredStrategy values must have one of the dtypes "
-            f"{', '.join(dtype.name for dtype in _CARRIED)}. "
+            f"{', '.join(dtype.name for dtype in DTYPES)}. "
             f"Received: value_dtype={spec.value_dtype.name}."
         )
     if len(spec.devices) != 1:

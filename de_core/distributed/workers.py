@@ -16,7 +16,8 @@ import tensorflow as tf
 
 # No other collective of this process uses this key, because strategies count their keys from 1.
 _GROUP_KEY = 0x0DEC0DE
-_DTYPES = (tf.int64, tf.int32, tf.float32, tf.float64, tf.float16, tf.bfloat16)
+#: Dtypes that TensorFlow's collectives support.
+DTYPES = (tf.float32, tf.float64, tf.float16, tf.bfloat16, tf.int32, tf.int64)
 # The sizes of padded pieces. The smallest size that fits is at most one sixteenth too large.
 _SIZES = np.unique([(16 + part) << shift >> 4 for shift in range(31) for part in range(16)])
 _SIZES = _SIZES[(_SIZES > 0) & (_SIZES < 2**31)].astype(np.int64)
@@ -53,9 +54,9 @@ class Workers:
         Returns:
             Pieces like `pieces`, in the order of the workers.
         """
-        kind = _DTYPES.index(pieces.dtype)
+        kind = DTYPES.index(pieces.dtype)
         if size_number is None:
-            key = len(_DTYPES) * _SIZES_A_DTYPE + kind * _MAX_WIDTH + pieces.shape[-1]
+            key = len(DTYPES) * _SIZES_A_DTYPE + kind * _MAX_WIDTH + pieces.shape[-1]
         else:
             key = kind * _SIZES_A_DTYPE + tf.cast(size_number, tf.int32)
         with tf.device("/CPU:0"):

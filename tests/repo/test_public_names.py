@@ -32,6 +32,9 @@ no_values = users.upsert([1])  # call-arg
 used: int = users.memory_usage()["total"]
 wrong_use: int = users.memory_usage()  # assignment
 version: int = de.export(tf.Module(), "models")  # assignment
+manager = de.checkpoint.Manager(users, "checkpoints", max_to_keep="3")  # arg-type
+saved: dict[str, int] = manager.save()  # assignment
+de.EvictionLRU(max_rows="1e6")  # arg-type
 """
 
 
