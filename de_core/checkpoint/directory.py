@@ -23,7 +23,8 @@ class Directory:
     def __init__(self, path: str, name: str) -> None:
         self.path = path
         self._name = name
-        # By prefix: for each file that the checkpoint needs, the file's possible names.
+        # Maps a checkpoint's prefix to the files that it needs. Each file is a tuple of its
+        # possible names.
         self._needs: dict[str, list[tuple[str, ...]]] = {}
         tf.io.gfile.makedirs(path)
 
@@ -97,7 +98,7 @@ class Directory:
         for name in self.names():
             if name.startswith(f"{base}.") and name not in in_use:
                 self._discard(name)
-        parts = f"{prefix}_temp"  # TensorFlow writes here and then renames
+        parts = f"{prefix}_temp"  # TensorFlow writes its files here and then moves them
         if tf.io.gfile.exists(parts):
             tf.io.gfile.rmtree(parts)
 

@@ -45,7 +45,7 @@ def current() -> Plan:
 
 @contextlib.contextmanager
 def following(plan: Plan) -> Iterator[Plan]:
-    """Makes a plan the active one."""
+    """Makes a plan the active plan within a `with` block."""
     token = _active.set(plan)
     try:
         yield plan

@@ -42,7 +42,7 @@ def file_names(prefix: str, count: int) -> list[str]:
 
 
 def remove_outdated(prefix: str, saves: list[tuple[str, list[str]]]) -> None:
-    """Deletes files of killed, failed and overwritten saves, which no checkpoint contains.
+    """Deletes files that killed, failed and overwritten saves left, which no checkpoint needs.
 
     Args:
         prefix: Prefix of the checkpoint that will be written next.
@@ -53,7 +53,7 @@ def remove_outdated(prefix: str, saves: list[tuple[str, list[str]]]) -> None:
     if last_files and not tf.io.gfile.exists(f"{last_prefix}.index"):
         left += last_files
     elif len(saves) > 1 and saves[0][0] == last_prefix:
-        with contextlib.suppress(tf.errors.OpError, ValueError):  # the index is damaged
+        with contextlib.suppress(tf.errors.OpError, ValueError):  # if the index is damaged
             named = {name for names in needed(last_prefix) for name in names}
             made = [path for _, files in saves for path in files]
             left += [path for path in made if paths.base_name(path) not in named]
@@ -73,7 +73,9 @@ def _temporary(prefix: str) -> list[str]:
 
 
 def new_numbers(count: int) -> int:
-    """Reserves `count` file numbers that no other table in this function has. Returns the first.
+    """Reserves `count` file numbers in the graph being built. Returns the first number.
+
+    Tables that the same `tf.function` saves must not have equal numbers.
 
     Args:
         count: Number of files: one per shard of the table.

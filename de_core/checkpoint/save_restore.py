@@ -133,7 +133,7 @@ def _give_up(folder: str, tag: str, own: _Files, is_first: bool, error: BaseExce
     names = {file["file"] for files in own.values() for file in files}
     if names.isdisjoint(_files_of_manifest(folder)):
         _remove(folder, names | ({note} if is_first else set()))
-    if gone:  # the note's files were deleted too
+    if gone:  # another save has finished, and has deleted this save's note and files
         raise _replaced(folder, note) from error
 
 

@@ -57,8 +57,9 @@ class TableState(tf.Module):
             router.require_whole("A de.checkpoint.Manager", "Use tf.train.CheckpointManager.")
         # When workers train in step, only the first worker's checkpoint is kept.
         target = agreement.from_first_worker(router, target)
-        lasts = not active.attributes  # a Manager deletes files itself: later deltas may need them
-        if lasts and router.first == 0:  # first, while the other workers wait for file names
+        # A Manager, which sets attributes, deletes files itself: later deltas may need them.
+        lasts = not active.attributes
+        if lasts and router.first == 0:  # meanwhile the other workers wait for the file names
             reference.remove_outdated(target, self._saves)
         names = agreement.from_first_worker(router, reference.file_names(target, router.count))
         if lasts:

@@ -120,7 +120,8 @@ class Accumulation(tf.Module):
 
         scale = tf.cond(due, take, wait)
         if sums:
-            # The wrapped optimizer adds its own sum and divides: the result is the clipped mean.
+            # The wrapped optimizer adds this gradient to its own sum, `old`, and divides by
+            # `steps`. With this gradient, its result is the clipped mean.
             dense = [
                 (tf.where(due, tf.cast(scale, total.dtype) * total - old, each), variable)
                 for (each, variable), total, old in zip(dense, totals, before, strict=True)

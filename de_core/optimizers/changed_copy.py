@@ -6,7 +6,9 @@ from typing import Any
 
 
 class ChangedCopy:
-    """A mixin for a copy of an optimizer. List it before the optimizer's class.
+    """A mixin for a copy of an optimizer.
+
+    In the list of base classes, name it before the optimizer's class.
 
     The copy reads missing attributes from the original, so it always has the original's current
     settings. Attributes that the copy sets stay in the copy.

@@ -125,7 +125,8 @@ def _of_any_height(shape: tuple[int, ...], dtype: tf.DType, name: str) -> tf.Var
 
 
 def _variable(value: tf.Tensor, shape: Any, name: str) -> tf.Variable:
-    # In no collection of a graph, so never saved: each step assigns the variable before it reads.
+    # Add the variable to no graph collection: Savers need not save it, because each step assigns it
+    # before reading it.
     return tf.compat.v1.Variable(
         value,
         trainable=False,

@@ -25,7 +25,7 @@ class Copies(Protocol):
     """Runs the code of an optimizer of one family over gathered rows."""
 
     def rows_of(self, table: ShardedTable) -> GatheredRows:
-        """Returns the variables of one table, made at the first call."""
+        """Returns the gathered rows and slots of one table. Creates them at the first call."""
 
     def begin(self) -> None:
         """Prepares a step."""
@@ -144,7 +144,7 @@ class RowUpdates:
         return table.updated(ids, None if done is None else tf.group(done, *written))
 
     def _in_turn(self, compute: Callable[..., list[tf.Tensor]], *inputs: tf.Tensor) -> Any:
-        """Runs `compute` under a lock: its own ops, and steps of other threads, run in order."""
+        """Runs `compute` under a lock, so that steps of several threads run one after another."""
         if tf.executing_eagerly():
             return compute(*inputs)
         if self._mutex is None:
@@ -152,7 +152,8 @@ class RowUpdates:
                 self._mutex = tf.raw_ops.MutexV2(shared_name=f"de_rows_{secrets.token_hex(8)}")
         lock = tf.raw_ops.MutexLock(mutex=self._mutex)
         with tf.control_dependencies([lock]):
-            # A tf.function orders the reads and writes of `compute`. A TensorFlow 1 graph does not.
+            # A tf.function runs the reads and writes of `compute` in program order. A TensorFlow 1
+            # graph alone does not.
             outputs = tf.function(compute, autograph=False)(*inputs)
         with tf.control_dependencies(outputs):
             unlocked = tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)

@@ -67,7 +67,7 @@ class Targets(NamedTuple):
 
     @property
     def others(self) -> list[tuple[Any, Any]]:
-        """Pairs of a gradient and its ordinary variable, without variables that have none."""
+        """Pairs of a gradient and its ordinary variable. Omits variables without a gradient."""
         return [(gradient, variable) for gradient, variable in self.dense if gradient is not None]
 
     def require_finite(self, rejected: Any = None) -> list[tf.Operation]:

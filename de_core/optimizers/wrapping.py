@@ -19,7 +19,10 @@ def is_eager_outside() -> bool:
 
 
 class Decaying:
-    """A mixin for weight decay with exceptions. List it before Keras's optimizer class."""
+    """A mixin for weight decay that leaves out chosen variables.
+
+    In the list of base classes, name it before Keras's optimizer class.
+    """
 
     inner_optimizer: Any
     _not_decayed: tuple[re.Pattern[str], ...] = ()
@@ -49,7 +52,10 @@ class Decaying:
 
 
 class Wrapping:
-    """A mixin that wraps another optimizer. List it before Keras's optimizer class."""
+    """A mixin that wraps another optimizer.
+
+    In the list of base classes, name it before Keras's optimizer class.
+    """
 
     inner_optimizer: Any
     _tables: list[ShardedTable]
@@ -81,10 +87,13 @@ class Wrapping:
             self._tables = [*self._tables, table]
 
     def _build_others(self, variables: Iterable[Any]) -> list[Any]:
-        """Adds the tables, builds the wrapped optimizer for the rest, and returns the rest.
+        """Adds the tables, and builds the wrapped optimizer for the ordinary variables.
 
         Args:
             variables: All trainable variables, anchors included.
+
+        Returns:
+            The ordinary variables.
         """
         dense = []
         for variable in variables:

@@ -52,7 +52,7 @@ def compare(
             )
     slots = first.info["slots"] == second.info["slots"]
     sides = (_Side(first, on_read), _Side(second, on_read))
-    while any([side.more() for side in sides]):  # A list: `more` must be called on both sides.
+    while any([side.more() for side in sides]):  # a list, so that `more` runs for both sides
         end = min((side.end for side in sides if not side.finished), default=None)
         left, right = (side.up_to(end) for side in sides)
         yield _compared(left, right, slots)

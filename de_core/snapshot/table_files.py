@@ -175,7 +175,7 @@ def _restore_all(table: ShardedTable, files: Any, reading: Reading) -> Any:
             **reading.attributes(),
         )
         ops.append(done)
-        if not hashed:  # in a graph with a user's partition function
+        if not hashed:  # in a graph, a user's partition function assigns keys to shards
             with tf.control_dependencies([done]):
                 keys, _ = shard.export()
                 strangers = tf.not_equal(table.router.shards(keys), index)
@@ -206,7 +206,8 @@ def _restore_chosen(
     verify(files)
     wanted = iter(answers or [])
     none = tf.constant([], table.spec.key_dtype)
-    # Check that the files fit. Unless `merge` is set, this also empties the table.
+    # Restore no key. This checks that the files have the table's dtypes and dim, before any row is
+    # read. Unless `merge` is set, it also empties the table.
     _restore_keys(table, files, reading, none)
     router = table.router
     for path in files:

@@ -21,7 +21,8 @@ from de_core.variable.variable import Variable
 # In eager mode a Variable is shared while a caller or a traced function holds a reference to it. A
 # graph keeps its Variables alive itself.
 _eager: weakref.WeakValueDictionary[str, Variable] = weakref.WeakValueDictionary()
-# TensorFlow writes only collections with string keys into a MetaGraph.
+# A tuple keeps the collection out of MetaGraphs: TensorFlow writes only collections with string
+# keys into them.
 _HELD_KEY = ("de_core", "held")
 
 

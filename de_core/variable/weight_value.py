@@ -63,7 +63,9 @@ class Snapshot:
         return cls(paths, folder)
 
     def restore(self, table: ShardedTable) -> None:
-        """Replaces the rows of a table. Restores slots only into the table they are from.
+        """Replaces the rows of `table` by the rows in this snapshot's files.
+
+        Restores optimizer slots too if `table` is the table that the snapshot was made from.
 
         Raises:
             tf.errors.InvalidArgumentError: The table has another dtype or dim. It stays unchanged.

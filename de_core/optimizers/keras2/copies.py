@@ -22,11 +22,12 @@ class Keras2Copies:
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = optimizer
         self._copies: dict[int, Any] = {}
-        # An attribute that is None now may be state made at the first step. Copies make their own.
+        # An attribute that is None now may be set to a variable at the optimizer's first step. The
+        # copies must not use that variable: each makes its own.
         self._unmade = [name for name, value in vars(optimizer).items() if value is None]
 
     def rows_of(self, table: ShardedTable) -> GatheredRows:
-        """Returns the variables of one table, made at the first call."""
+        """Returns the gathered rows and slots of one table. Creates them at the first call."""
         if id(table) not in self._copies:
             with tf.init_scope():
                 self._copies[id(table)] = self._new_copy(GatheredRows(table))
@@ -105,14 +106,14 @@ class _OverRows(ChangedCopy):
     shared_variables: list[Any]
 
     def _var_key(self, variable: Any) -> str:
-        """Returns the same key for the template and the rows."""
+        """Returns one key for every variable, so that the rows have the template's slots."""
         del variable
         return "rows"
 
     def add_variable_from_reference(
         self, model_variable: Any, variable_name: str, shape: Any = None, initial_value: Any = None
     ) -> Any:
-        """Makes a slot per row. If the shape has no axis for rows, makes one variable for all."""
+        """Makes one slot per row. If the shape has no axis for rows, all rows share a variable."""
         if initial_value is None:
             shape = model_variable.shape if shape is None else shape
             initial_value = tf.zeros(shape, model_variable.dtype)
@@ -121,7 +122,7 @@ class _OverRows(ChangedCopy):
     def add_variable(
         self, shape: Any, dtype: Any = None, initializer: Any = "zeros", name: str | None = None
     ) -> Any:
-        """Makes a slot per row. Without an axis for rows, makes one variable for all."""
+        """Makes one slot per row. If the shape has no axis for rows, all rows share a variable."""
         dtype = tf_keras.backend.floatx() if dtype is None else dtype
         value = tf_keras.initializers.get(initializer)([] if shape is None else shape, dtype)
         return _made(self, name or "variable", value)
@@ -142,7 +143,7 @@ class _OverRowsLegacy(ChangedCopy):
     def add_slot(
         self, var: Any, slot_name: str, initializer: Any = "zeros", shape: Any = None
     ) -> Any:
-        """Makes a slot per row. If the shape has no axis for rows, makes one variable for all."""
+        """Makes one slot per row. If the shape has no axis for rows, all rows share a variable."""
         if slot_name in self.slots_by_name:
             return self.slots_by_name[slot_name]
         if isinstance(initializer, str) or callable(initializer):
@@ -167,7 +168,7 @@ class _OverRowsLegacy(ChangedCopy):
 
 
 def _made(copy: _OverRows | _OverRowsLegacy, name: str, value: tf.Tensor) -> tf.Variable:
-    """Makes a slot per row. If the shape has no axis for rows, makes one variable for all."""
+    """Makes one slot per row. If the shape has no axis for rows, all rows share a variable."""
     if copy.gathered.is_of_rows(value.shape):
         return copy.gathered.add(name.partition("/")[0], value)
     variable = tf.Variable(value, trainable=False, name=name)

@@ -229,7 +229,7 @@ class Keras2Optimizer(Decaying, TablesAndOthers, tf_keras.optimizers.Optimizer):
     def _add_table(self, table: ShardedTable) -> None:
         known = len(self._of_no_row)
         super()._add_table(table)
-        # tf_keras saves later additions to this list in checkpoints, but to no other list.
+        # tf_keras's checkpoints contain later additions to `_variables`, but to no other list.
         self._variables.extend(self._of_no_row[known:])
 
     def build(self, var_list: Sequence[Any]) -> None:
@@ -279,7 +279,11 @@ class Keras2LegacyOptimizer(TablesAndOthers, tf_keras.optimizers.legacy.Optimize
             self._track_trackable(getattr(self, name), name, overwrite=True)
 
     def _require_own_mode(self) -> None:
-        """Makes the variables of an unused optimizer again in a TensorFlow 1 graph."""
+        """Creates the variables again in a TensorFlow 1 graph if the optimizer is unused.
+
+        Raises:
+            RuntimeError: The optimizer has been used eagerly, and now runs in a TensorFlow 1 graph.
+        """
         if self._made_eagerly and not self._tables and not is_eager_outside():
             self._make_state()  # The wrapped optimizer makes its variables at the first step.
         super()._require_own_mode()

@@ -23,7 +23,7 @@ from de_core.optimizers.rule_settings import Settings
 def learning_rate(optimizer: Any) -> Any:
     """Returns the learning rate of a tf_keras optimizer's next step."""
     if isinstance(optimizer, legacy.Optimizer):
-        # `_decayed_lr` applies the schedule or `decay`. Nadam's `decay` means something else.
+        # `_decayed_lr` applies the schedule or `decay`. Nadam uses `decay` for its momentum.
         is_nadam = isinstance(optimizer, legacy.Nadam)
         return optimizer.learning_rate if is_nadam else optimizer._decayed_lr(tf.float32)
     rate = optimizer._learning_rate
@@ -33,7 +33,7 @@ def learning_rate(optimizer: Any) -> Any:
 
 
 def rule_of(optimizer: Any) -> Rule | None:
-    """Returns the native rule of a new tf_keras optimizer, or None if it has none.
+    """Returns the engine's rule for a new tf_keras optimizer, or None if the engine has none.
 
     Raises:
         NotImplementedError: The optimizer has no formula.
@@ -146,7 +146,7 @@ _LEGACY = {
 
 
 def legacy_rule_of(optimizer: Any) -> Rule | None:
-    """Returns the native rule of a legacy tf_keras optimizer, or None if it has none.
+    """Returns the engine's rule for a legacy tf_keras optimizer, or None if the engine has none.
 
     Raises:
         NotImplementedError: The optimizer has no formula for dense gradients, or transforms

@@ -23,7 +23,7 @@ class KerasCopies:
         self._copies: dict[int, Any] = {}
 
     def rows_of(self, table: ShardedTable) -> GatheredRows:
-        """Returns the variables of one table, made at the first call."""
+        """Returns the gathered rows and slots of one table. Creates them at the first call."""
         gathered: GatheredRows = self._copy_for(table).gathered
         return gathered
 
@@ -64,7 +64,10 @@ def _copy_of(optimizer: Any, table: ShardedTable) -> Any:
 
 
 class _OverRows:
-    """A mixin that lets a copy of an optimizer update rows; listed before the optimizer's class."""
+    """A mixin that lets a copy of an optimizer update gathered rows of a table.
+
+    In the list of base classes, it comes before the optimizer's class.
+    """
 
     def start(self, original: Any, table: ShardedTable) -> None:
         """Makes the slots.
@@ -75,13 +78,14 @@ class _OverRows:
         """
         self.original = original
         self.gathered = GatheredRows(table)
-        # Keras's Muon looks for "embedding" in a variable's path and updates such by AdamW.
+        # Keras's Muon looks for "embedding" in a variable's path, to update it by AdamW.
         self.gathered.rows.path = f"{table.name}/embeddings"
         self.shared_variables: list[Any] = []
         self.build([self.gathered.rows])  # type: ignore[attr-defined]
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # No tracking: slots are saved with the table, and the original tracks the other state.
+        # Skip Keras's tracking of attributes. Slots are saved with the table, and the original
+        # optimizer tracks all other state.
         object.__setattr__(self, name, value)
 
     @property
@@ -106,7 +110,7 @@ class _OverRows:
         layout: Any = None,
         name: str | None = None,
     ) -> Any:
-        """Makes a slot per row. If the shape has no axis for rows, makes one variable for all."""
+        """Makes one slot per row. If the shape has no axis for rows, all rows share a variable."""
         shape = tuple(shape)
         if not shape or shape[0] is not None:
             variable = super().add_variable(  # type: ignore[misc]

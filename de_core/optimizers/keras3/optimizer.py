@@ -37,12 +37,12 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
 
     The wrapped optimizer updates ordinary variables. A table applies its own gradient. Learning
     rate and schedules, clipping, weight decay, moving averages, gradient accumulation and the loss
-    scale of the wrapped optimizer hold for both.
+    scale of the wrapped optimizer apply to variables and tables.
 
     Args:
         optimizer: The optimizer to wrap, built or not.
         bp_v2: See `DynamicEmbeddingOptimizer`.
-        synchronous: False.
+        synchronous: Must be False, as in `DynamicEmbeddingOptimizer`.
         reject_nonfinite: See `DynamicEmbeddingOptimizer`.
         name: Name of the optimizer.
     """
@@ -243,7 +243,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
             return
         gradients, variables = zip(*pairs, strict=True)
         factor = inner.loss_scale_factor
-        if factor is not None:  # the wrapped optimizer divides by it
+        if factor is not None:  # `inner.apply` divides the gradients by it
             gradients = tuple(clipping.scaled(each, factor) for each in gradients)
         inner.apply(list(gradients), list(variables))
 

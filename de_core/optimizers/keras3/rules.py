@@ -17,7 +17,7 @@ from de_core.optimizers.rule_settings import Settings
 
 
 class Moment(NamedTuple):
-    """The state of an optimizer at one step, as far as a rule needs it.
+    """The numbers of one optimizer step that the settings of a rule depend on.
 
     Attributes:
         step: The number of this step, counted from 1.
@@ -34,7 +34,7 @@ class Moment(NamedTuple):
     def power(self, beta: Any) -> tf.Tensor:
         """Returns beta to the power of the step, computed in the rows' dtype as Keras does.
 
-        In float32, 1 - 0.999^t differs from the real number.
+        Rounding matters: 1 - 0.999^step in float32 differs from the same formula in float64.
         """
         return power(beta, self.step, self.dtype)
 
@@ -45,12 +45,13 @@ def nadam_u(optimizer: Any, step: Any, dtype: tf.DType) -> tf.Tensor:
 
 
 class Rule(NamedTuple):
-    """One native update rule.
+    """How to run a Keras optimizer as an update rule of the C++ engine.
 
     Attributes:
-        name: Returns the engine's name of the rule for an optimizer.
-        settings: Returns the rule's settings for an optimizer and a moment.
-        u: Returns Nadam's momentum at a step. Takes the optimizer, the step and the dtype.
+        name: Function of the optimizer that returns the rule's name in the engine.
+        settings: Function of the optimizer and a step's `Moment` that returns the rule's settings.
+        u: Function of the optimizer, the step and the dtype that returns the momentum at that step.
+            Only Nadam's rule uses it.
     """
 
     name: Callable[[Any], str]
@@ -167,7 +168,7 @@ RULES = {
 
 
 def rule_of(optimizer: Any, *namespaces: Any) -> Rule | None:
-    """Returns the native rule of an optimizer, or None if it has none.
+    """Returns the engine's rule for an optimizer, or None if the engine has none.
 
     A subclass has the rule of its base class unless it overrides `update_step`.
 

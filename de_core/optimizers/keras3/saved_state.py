@@ -1,6 +1,7 @@
-"""The numbers of an optimizer's variables in Keras files, also in files of earlier versions.
+"""Finds the values of an optimizer's variables in Keras files of this and earlier versions.
 
-Earlier versions saved `slots_id`, the number of the slots' owner, twice in succession.
+A Keras file numbers the variables. Earlier versions of this library saved `slots_id`, the number
+that identifies the optimizer's slots in a table, twice in succession.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ def numbered_values(store: Any, variables: list[Any], slots_id: Any) -> dict[str
 
     Args:
         store: The file's entry of an optimizer, or a dict.
-        variables: The variables of the optimizer, or of a loss scale around it.
-        slots_id: The variable with the number of the slots' owner.
+        variables: The variables of the optimizer, or of the LossScaleOptimizer around it.
+        slots_id: The variable that identifies the optimizer's slots.
     """
     values = [store[name] for name in sorted(filter(str.isdigit, store.keys()), key=int)]
     if len(values) == len(variables) + 1:
@@ -40,11 +41,11 @@ def as_in_the_file(variables: list[Any], slots_id: Any) -> list[Any]:
 
     Args:
         variables: The optimizer's variables.
-        slots_id: The variable with the number of the slots' owner.
+        slots_id: The variable that identifies the optimizer's slots.
 
     Raises:
-        ValueError: The earlier file maps its tables to an optimizer by a path that they no longer
-            have.
+        ValueError: The earlier file assigns tables to an optimizer by a path that no table has any
+            more.
     """
     frame = call_stack.nearest_of(_LOADING)
     owner = None if frame is None else frame.f_locals["self"]

@@ -25,7 +25,7 @@ class Tf1Copies:
         self._name = optimizer.get_name()
 
     def rows_of(self, table: ShardedTable) -> GatheredRows:
-        """Returns the variables of one table, made at the first call."""
+        """Returns the gathered rows and slots of one table. Creates them at the first call."""
         known: dict[int, GatheredRows] = self._copy.rows
         if id(table) not in known:
             with tf.init_scope(), tf.name_scope(f"{self._name}_rows/"):

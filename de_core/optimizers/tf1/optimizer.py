@@ -20,7 +20,8 @@ from de_core.tables.sharded import ShardedTable
 # The graph collection with the names under which the graph's optimizers keep their slots.
 _OWNERS = "dynamic_embedding_slot_owners"
 _eager_owners: list[str] = []
-# Its settings are never read: these optimizers have no weight decay.
+# For optimizers without a rule in the engine. RowUpdates reads only weight decay and average from a
+# plan, and TensorFlow 1 optimizers have neither.
 _NO_RULE = plan.Plan("", lambda _: SgdSettings(lr=0.0))
 
 
@@ -179,7 +180,7 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
         return list(self.inner_optimizer.get_slot_names())
 
     def variables(self) -> list[Any]:
-        """Returns the variables not kept per row: the wrapped optimizer's and the counters."""
+        """Returns the wrapped optimizer's variables and the counters, without slots of rows."""
         own = [each for each in (self._count, self._rejected) if each is not None]
         shared = [] if self._copies is None else self._copies.variables
         return [*own, *shared, *self.inner_optimizer.variables()]
@@ -214,7 +215,10 @@ def _check_not_averaged(gradient: tf.IndexedSlices, table: ShardedTable) -> None
 
 
 def _unique(name: str) -> str:
-    """Returns `name`, with a number if another optimizer of this graph or eager mode has it."""
+    """Returns `name`, with a number if another optimizer has this name already.
+
+    Optimizers of the same graph, and all optimizers of eager mode, need different names.
+    """
     eager = tf.executing_eagerly()
     # An imported MetaGraph adds its optimizers' names to the collection, possibly scoped.
     found = _eager_owners if eager else tf.compat.v1.get_collection_ref(_OWNERS)

@@ -18,13 +18,13 @@ from de_core.optimizers.rule_settings import Settings
 
 
 class Rule(NamedTuple):
-    """One native update rule.
+    """How to run a TensorFlow 1 optimizer as an update rule of the C++ engine.
 
     Attributes:
-        name: Returns the engine's name of the rule for an optimizer.
-        settings: Returns the rule's settings. Takes the optimizer, the number of this step counted
-            from 1, and the dtype in which rows are computed.
-        slots: Returns the names of the slots for an optimizer.
+        name: Function of the optimizer that returns the rule's name in the engine.
+        settings: Function that returns the rule's settings. Takes the optimizer, the number of this
+            step counted from 1, and the dtype in which the engine computes rows.
+        slots: Function of the optimizer that returns the names of its slots.
         counts: True if the settings depend on the number of the step.
     """
 
@@ -153,7 +153,7 @@ _FORMULA = ("_resource_apply_dense", "_prepare", "_finish")
 
 
 def rule_of(optimizer: Any) -> Rule | None:
-    """Returns the native rule of an optimizer of TensorFlow 1, or None if it has none.
+    """Returns the engine's rule for a TensorFlow 1 optimizer, or None if the engine has none.
 
     A subclass has the rule of its base class unless it overrides a method in `_FORMULA`.
 

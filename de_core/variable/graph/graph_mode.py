@@ -21,7 +21,8 @@ from de_core.variable.graph.graph_saver import GraphSaver
 #: Collections of the anchors of a graph: of all Variables, and of the trainable ones.
 DYNAMIC_EMBEDDING_VARIABLES = "dynamic_embedding_variables"
 TRAINABLE_DYNAMIC_EMBEDDING_VARIABLES = "trainable_dynamic_embedding_variables"
-# Not a string: TensorFlow writes only collections with string keys into a MetaGraph.
+# A tuple keeps the collection out of MetaGraphs: TensorFlow writes only collections with string
+# keys into them.
 _STATE_KEY = ("de_core", "graph_state")
 
 
