@@ -64,7 +64,7 @@ def machine() -> str:
 
 def pytest_terminal_summary(terminalreporter, config):
     report = config.stash[REPORT]
-    if not report.bars:
+    if not report.tables:
         return
     report.notes.insert(0, machine())
     terminalreporter.section("benchmarks")

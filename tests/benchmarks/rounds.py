@@ -85,16 +85,16 @@ class Report:
     """Markdown tables in the order of the tests, with the goals at the end."""
 
     def __init__(self) -> None:
-        self._tables: dict[str, list[list[str]]] = {}
+        self.tables: dict[str, list[list[str]]] = {}
         self.bars: list[Bar] = []
         self.notes: list[str] = []
 
     def row(self, title: str, cells: dict[str, object]) -> None:
-        table = self._tables.setdefault(title, [list(cells)])
+        table = self.tables.setdefault(title, [list(cells)])
         table.append([f"{v:.2f}" if isinstance(v, float) else str(v) for v in cells.values()])
 
     def text(self) -> str:
-        tables = dict(self._tables)
+        tables = dict(self.tables)
         tables["Bars"] = [["case", "measured", "bar", "stretch", ""]] + [
             [each.name, f"{each.measured:.2f}", str(each.bar), str(each.stretch), each.verdict()]
             for each in self.bars

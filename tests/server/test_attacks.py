@@ -110,6 +110,7 @@ def many_examples() -> bytes:
     return bytes(request.SerializeToString())
 
 
+@pytest.mark.slow  # Six processes share the cores: a busy machine delays every answer.
 def test_many_examples_on_their_way_to_a_model_server_delay_no_other_request(tmp_path):
     body, most = many_examples(), ("grpc.max_receive_message_length", 64 << 20)
     with LightUpstream() as upstream, GatewayProcess(
