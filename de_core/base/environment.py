@@ -3,10 +3,16 @@
 An op library works only with the TensorFlow minor version that it was compiled for. With another
 version, loading fails with an unreadable missing symbol. So we compare the versions first. We read
 them from the wheels' metadata, without importing TensorFlow.
+
+A wheel may hold a library for each of several minor versions (``_ops/2.21/_de_ops.so``). A folder
+of sources hides an installed package of the same name. If its ops are not compiled, it uses the
+installed ones, provided that they were compiled from the same sources.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import importlib.metadata
 import json
 import pathlib
@@ -33,16 +39,65 @@ _FOLDER = pathlib.Path(__file__).resolve().parent.parent
 
 
 class Build(NamedTuple):
-    """The versions for which the library was compiled. CMake writes them to ``_de_ops.json``."""
+    """How the library was compiled. The build writes it to ``_de_ops.json``.
+
+    Attributes:
+        tensorflow: The TensorFlow version.
+        distribution: The wheel that TensorFlow came from.
+        compiler: The compiler and its version.
+        sources: The digest of the C++ sources; empty if unknown.
+    """
 
     tensorflow: str
     distribution: str
     compiler: str
+    sources: str = ""
 
 
 def library_path() -> str:
-    """Returns the path of the compiled op library, whether or not it exists."""
-    return str(_FOLDER / "_de_ops.so")
+    """Returns the path of the op library for this environment, whether or not it exists."""
+    return str(_library())
+
+
+@functools.cache
+def _library() -> pathlib.Path:
+    versions = installed_tensorflows(TENSORFLOW_WHEELS).values()
+    found = libraries(_FOLDER)
+    if not found and (_FOLDER / "cc").is_dir():
+        found = same_sources(_FOLDER, [pathlib.Path(folder) for folder in sys.path])
+    return best(found, versions) or _FOLDER / "_de_ops.so"
+
+
+def libraries(package: pathlib.Path) -> list[pathlib.Path]:
+    """Returns the op libraries in a folder ``de_core``."""
+    own = package / "_de_ops.so"
+    return [own] if own.is_file() else sorted(package.glob("_ops/*/_de_ops.so"))
+
+
+def same_sources(package: pathlib.Path, folders: Iterable[pathlib.Path]) -> list[pathlib.Path]:
+    """Returns the op libraries of packages in ``folders`` with the C++ sources of ``package``."""
+    others = [path for folder in folders for path in libraries(folder / "de_core")]
+    digest = source_digest(package) if others else ""
+    builds = {path: read_build(path.with_suffix(".json")) for path in others}
+    return [path for path, build in builds.items() if build and build.sources == digest]
+
+
+def best(found: list[pathlib.Path], versions: Iterable[str]) -> pathlib.Path | None:
+    """Returns the library for one of the TensorFlow ``versions``, else the newest, else None."""
+    minors = {minor_of(version) for version in versions}
+    builds = {path: read_build(path.with_suffix(".json")) for path in found}
+    fitting = [path for path, build in builds.items() if build and minor_of(build[0]) in minors]
+    return next(iter(fitting or reversed(found)), None)
+
+
+def source_digest(package: pathlib.Path) -> str:
+    """Returns the SHA-256 of the C++ sources in a folder ``de_core``, as hexadecimal digits."""
+    total = hashlib.sha256()
+    files = [p for part in ("engine", "kernels", "ops") for p in (package / "cc" / part).rglob("*")]
+    for path in sorted(path for path in files if path.suffix in (".cc", ".h", ".inc")):
+        total.update(f"{path.relative_to(package).as_posix()}\0".encode())
+        total.update(path.read_bytes() + b"\0")
+    return total.hexdigest()
 
 
 def check() -> None:
@@ -55,8 +110,8 @@ def check() -> None:
     message = problem(
         python=sys.version_info[:2],
         installed=installed_tensorflows(TENSORFLOW_WHEELS),
-        build=read_build(_FOLDER / "_de_ops.json"),
-        library=pathlib.Path(library_path()),
+        build=read_build(_library().with_suffix(".json")),
+        library=_library(),
         install_command=install_command(_FOLDER.parent, _origin()),
     )
     if message is not None:
@@ -131,7 +186,8 @@ def read_build(path: pathlib.Path) -> Build | None:
     """Reads ``_de_ops.json``; returns None if it cannot be read."""
     try:
         fields = json.loads(path.read_text("utf-8"))
-        return Build(fields["tensorflow"], fields["distribution"], fields["compiler"])
+        sources = fields.get("sources", "")
+        return Build(fields["tensorflow"], fields["distribution"], fields["compiler"], sources)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -18,6 +18,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -49,21 +50,41 @@ def processes_of(servers: int, workers: int) -> Iterator[dict[str, list[str]]]:
         "worker": addresses[1 + servers :],
     }
     environment = {**os.environ, "TF_CONFIG": json.dumps({"cluster": jobs})}
-    started = [
-        subprocess.Popen(
+    started = {
+        f"{job} {task}": subprocess.Popen(
             [sys.executable, "-m", "de_core.server", "--job", job, "--task", str(task)],
             env=environment,
         )
         for job in ("ps", "worker")
         for task in range(len(jobs[job]))
-    ]
+    }
+    over = threading.Event()
+    for name in started:
+        threading.Thread(target=end_with, args=(name, started, over), daemon=True).start()
     try:
         yield jobs
     finally:
-        for process in started:
+        over.set()
+        for process in started.values():
             process.terminate()
-        for process in started:
+        for process in started.values():
             process.wait()
+
+
+def end_with(name: str, started: dict[str, subprocess.Popen[bytes]], over: threading.Event) -> None:
+    """Ends this process with an error if the process `name` ends before the training is over."""
+    status = started[name].wait()
+    if over.is_set():
+        return
+    for process in started.values():
+        process.terminate()
+    print(
+        "Parameter servers and workers must run until the training is over. "
+        f"Received: {name} ended with status {status}. Read its message above.",
+        file=sys.stderr,
+        flush=True,
+    )
+    os._exit(1)  # TensorFlow waits for the lost process in another thread
 
 
 def start_in_step(workers: int, steps: int) -> None:

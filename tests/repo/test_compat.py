@@ -52,7 +52,7 @@ def test_minors_are_compared_as_numbers(compat: ModuleType, well: dict[str, Any]
 
 def test_no_tensorflow_names_the_one_to_install(compat: ModuleType, well: dict[str, Any]):
     message = compat.problem(**{**well, "installed": {}})
-    assert "none is installed" in message
+    assert "no TensorFlow is installed" in message
     assert "pip install 'tensorflow==2.21.*'" in message
 
 
