@@ -186,8 +186,8 @@ def read_build(path: pathlib.Path) -> Build | None:
     """Reads ``_de_ops.json``; returns None if it cannot be read."""
     try:
         fields = json.loads(path.read_text("utf-8"))
-        sources = fields.get("sources", "")
-        return Build(fields["tensorflow"], fields["distribution"], fields["compiler"], sources)
+        build = Build(fields["tensorflow"], fields["distribution"], fields["compiler"])
+        return build._replace(sources=fields.get("sources", ""))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
