@@ -1,5 +1,5 @@
-// Sinks and sources of snapshot bytes. The kernels implement them on TensorFlow's file systems. The
-// span and the string below serve mapped files and tests.
+// Sinks and sources of snapshot bytes. The kernels implement them on TensorFlow's file systems.
+// SpanSource and StringSink below are a source and a sink in memory.
 #ifndef DE_CORE_ENGINE_BYTE_STREAM_H_
 #define DE_CORE_ENGINE_BYTE_STREAM_H_
 
@@ -16,7 +16,7 @@ namespace de::engine {
 class ByteSink {
  public:
   virtual ~ByteSink() = default;
-  /// Appends `size` bytes. After an error the sink is not used again.
+  /// Appends `size` bytes. The caller must not use the sink after an error.
   virtual Status Append(const void* data, size_t size) = 0;
 };
 
@@ -27,7 +27,7 @@ class ByteSource {
   virtual uint64_t size() const noexcept = 0;
   /// Fills out[0, size) from `offset`. Reading past the end is an error, never a short read.
   virtual Status Read(uint64_t offset, size_t size, void* out) const = 0;
-  /// The bytes themselves if they are in memory (a mapped file), otherwise nullptr.
+  /// Returns a pointer to all bytes if they are in memory (a mapped file), otherwise nullptr.
   virtual const char* data() const noexcept { return nullptr; }
 };
 
@@ -44,7 +44,7 @@ class StringSink final : public ByteSink {
   std::string bytes_;
 };
 
-/// Reads a span that it does not own. The span must outlive it.
+/// Reads memory that the caller owns and must keep while this object is used.
 class SpanSource final : public ByteSource {
  public:
   SpanSource(const char* data, size_t size) noexcept : data_(data), size_(size) {}

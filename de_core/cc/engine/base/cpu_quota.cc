@@ -10,13 +10,14 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::infinity();
 
-/// Version 2 stores "max 100000" or "50000 100000" in one file. Version 1 stores the two numbers in
-/// two files, where -1 means no quota.
+/// Returns the quota, in cores, of the control group at `folder`, or kNone. Version 2 (`unified`)
+/// stores quota and period in one file, as "50000 100000", or "max 100000" without a quota. Version
+/// 1 stores the two numbers in two files, where a quota of -1 means no quota.
 double QuotaIn(const std::string& folder, bool unified) {
   double quota = -1;
   double period = 0;
   if (unified) {
-    std::ifstream(folder + "/cpu.max") >> quota >> period;  // "max" leaves 0
+    std::ifstream(folder + "/cpu.max") >> quota >> period;  // "max" sets quota to 0
   } else {
     std::ifstream(folder + "/cpu.cfs_quota_us") >> quota;
     std::ifstream(folder + "/cpu.cfs_period_us") >> period;
@@ -24,7 +25,9 @@ double QuotaIn(const std::string& folder, bool unified) {
   return quota > 0 && period > 0 ? quota / period : kNone;
 }
 
-/// In a container the path may be the host's. Then only its end, or nothing of it, is mounted.
+/// Returns the smallest quota of the control group `path` and its ancestors. In a container, `path`
+/// may be the host's and not exist below `mount`. Then `mount` is the group itself, and folders
+/// that do not exist count as no quota.
 double LeastQuota(const std::string& mount, std::string path, bool unified) {
   double least = QuotaIn(mount, unified);
   while (!path.empty() && path != "/") {

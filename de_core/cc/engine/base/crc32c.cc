@@ -14,7 +14,7 @@
 namespace de::engine {
 namespace {
 
-constexpr uint32_t kPolynomial = 0x82f63b78U;  // reflected 0x1edc6f41
+constexpr uint32_t kPolynomial = 0x82f63b78U;  // 0x1edc6f41 with its bits reversed
 
 using Tables = std::array<std::array<uint32_t, 256>, 8>;
 

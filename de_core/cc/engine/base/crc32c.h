@@ -17,8 +17,8 @@ enum class Crc32cKind : uint8_t {
 /// Whether `kind` was compiled in and this machine can run it.
 bool Crc32cSupported(Crc32cKind kind) noexcept;
 
-/// Extends a checksum by data[0, size). `crc` is the checksum of the bytes before, 0 if there are
-/// none. Uses the fastest implementation that this machine supports.
+/// Extends a checksum by data[0, size). `crc` is the checksum of the bytes before `data`, 0 if
+/// there are none. Uses the fastest implementation that this machine supports.
 uint32_t Crc32cExtend(uint32_t crc, const void* data, size_t size) noexcept;
 
 /// Like Crc32cExtend, with the given implementation, or with kPortable if it is unsupported. For

@@ -1,4 +1,5 @@
-// Spreads a verb's batch over threads. The caller provides the thread pool.
+// Spreads the work of a verb (an operation on a table, such as a lookup) over threads. The caller
+// provides the thread pool.
 #ifndef DE_CORE_ENGINE_EXECUTOR_H_
 #define DE_CORE_ENGINE_EXECUTOR_H_
 
@@ -17,7 +18,7 @@ class Executor {
   virtual void Run(size_t count, const std::function<void(size_t)>& task) = 0;
 };
 
-/// Returns `executor` if it has several threads and `worth` is true, otherwise nullptr.
+/// Returns `executor` if it has several threads and the work is `worth` them, otherwise nullptr.
 inline Executor* ThreadsFor(bool worth, Executor* executor) {
   return worth && executor != nullptr && executor->threads() > 1 ? executor : nullptr;
 }

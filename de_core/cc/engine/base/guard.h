@@ -20,7 +20,7 @@ inline Status FailedWith(Code code, const char* text) noexcept {
   }
 }
 
-/// Runs `verb`, which returns a Status. Converts exceptions to a Status.
+/// Runs `verb`, a function that returns a Status. Converts its exceptions to a Status.
 template <typename Verb>
 Status Guarded(const Verb& verb) noexcept {
   try {

@@ -1,4 +1,5 @@
-// Runs a verb's tasks on one thread or several. If tasks fail, the verb gets one of the failures.
+// Runs the tasks of one operation on one thread or several. If tasks fail, returns the error of one
+// of them.
 #ifndef DE_CORE_ENGINE_GUARDED_TASKS_H_
 #define DE_CORE_ENGINE_GUARDED_TASKS_H_
 
@@ -16,7 +17,7 @@ namespace de::engine {
 /// Stores the first failure of tasks that run in parallel.
 class FirstFailure {
  public:
-  /// Runs a task, which returns a Status. Stores the Status if it is not OK.
+  /// Runs a task, which returns a Status. Stores the Status if it is the first that is not OK.
   template <typename Task>
   void Run(const Task& task) noexcept {
     Status status = Guarded(task);

@@ -1,5 +1,6 @@
-// The hash functions of a table. Both must never change: snapshots are sorted by Mix64, and
-// ShardOfKey assigns keys to devices, processes and files, on every build and machine.
+// The hash functions of a table. They must never change and must agree on all builds and machines:
+// snapshot files are sorted by Mix64, and ShardOfKey decides which device, process or file has a
+// key.
 #ifndef DE_CORE_ENGINE_HASH_H_
 #define DE_CORE_ENGINE_HASH_H_
 
@@ -11,8 +12,8 @@ namespace de::engine {
 
 inline constexpr uint64_t kMixFactors[2] = {0xbf58476d1ce4e5b9ULL, 0x94d049bb133111ebULL};
 
-/// A bijection of 64-bit words whose every output bit depends on every input bit.
-/// Source: David Stafford's variant 13 of MurmurHash3's finalizer, as used by SplitMix64.
+/// A bijection of 64-bit words. Every output bit depends on every input bit. Source: David
+/// Stafford's variant 13 of MurmurHash3's finalizer, as used by SplitMix64.
 inline uint64_t Mix64(uint64_t x) noexcept {
   x ^= x >> 30;
   x *= kMixFactors[0];
@@ -53,8 +54,9 @@ inline uint32_t ReduceLow32(uint64_t hash, uint32_t n) noexcept {
   return static_cast<uint32_t>((static_cast<uint64_t>(static_cast<uint32_t>(hash)) * n) >> 32);
 }
 
-/// Returns the 64-bit hash of a byte string, under which a string key is indexed. Reads the bytes
-/// as little-endian words on every machine. Colliding strings are distinguished by their bytes.
+/// Returns the 64-bit hash of a byte string. The index stores it as the word of a string key; keys
+/// with equal hashes are distinguished by their bytes. Reads the bytes as little-endian words on
+/// every machine.
 inline uint64_t HashBytes(std::string_view bytes) noexcept {
   uint64_t hash = 0x9e3779b97f4a7c15ULL ^ (bytes.size() * 0xff51afd7ed558ccdULL);
   const char* data = bytes.data();
@@ -79,8 +81,9 @@ inline uint64_t HashBytes(std::string_view bytes) noexcept {
   return hash;
 }
 
-/// Returns the device, process or file of a key word, one of `shards`. Independent of the hash bits
-/// that place the key inside a table.
+/// Returns which of `shards` devices, processes or files has a key. `word` is the integer key, or
+/// HashBytes of the string key. The result is independent of the hash bits that place the key
+/// inside a table.
 inline uint32_t ShardOfKey(uint64_t word, uint32_t shards) noexcept {
   return static_cast<uint32_t>(ReduceHigh(Mix64(word ^ 0xd6e8feb86659fd93ULL), shards));
 }

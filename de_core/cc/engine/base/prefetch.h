@@ -16,14 +16,16 @@ inline void PrefetchFar(const void* at) noexcept {
   asm volatile("" : : "r"(at));
 }
 
-/// Hides a number's origin from the compiler. Otherwise it would generate an unpredictable branch.
+/// Hides from the compiler how a number was computed. Otherwise the compiler may turn arithmetic
+/// with a number that is 0 or 1 into a branch, which would be mispredicted.
 template <typename Number>
 inline void HideFromCompiler(Number* number) noexcept {
   asm("" : "+r"(*number));
 }
 
-/// Prefetches the cache line of `at` into the first-level cache, for writing. The hardware does not
-/// predict output lines that are not written in order, so stores would wait.
+/// Prefetches the cache line of `at` into the first-level cache, for writing. For output that is
+/// not written in order: the hardware prefetches only lines in order, so stores to others would
+/// wait.
 inline void PrefetchToWrite(const void* at) noexcept {
   __builtin_prefetch(at, /*write=*/1, /*locality=*/3);
   asm volatile("" : : "r"(at));
@@ -38,8 +40,8 @@ inline void PrefetchBytes(const char* at, size_t bytes) noexcept {
   }
 }
 
-/// Like PrefetchBytes for a width known to the compiler. Has no branch, because it ignores the
-/// alignment of `at`.
+/// Like PrefetchBytes, for a width known to the compiler. Has no branch: it prefetches every 64th
+/// byte and the last one, whatever the alignment of `at`.
 template <size_t kBytes>
 inline void PrefetchBytes(const char* at) noexcept {
   for (size_t i = 0; i < kBytes - 1; i += 64) PrefetchFar(at + i);
@@ -47,7 +49,8 @@ inline void PrefetchBytes(const char* at) noexcept {
 }
 
 /// Prefetches the cache lines of [at, at + bytes) except the first, for `bytes` in (kMost - 64,
-/// kMost]. An unaligned row may spill into one more line, which is prefetched too.
+/// kMost]. If `at` is not `aligned` to a cache line, the bytes may spill into one more line, which
+/// is prefetched too.
 template <size_t kMost>
 inline void PrefetchRest(const char* at, size_t bytes, bool aligned) noexcept {
   for (size_t i = 64; i < kMost - 1; i += 64) PrefetchFar(at + i);

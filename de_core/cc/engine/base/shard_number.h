@@ -1,4 +1,4 @@
-// Computes the shard of a key.
+// Computes the shard of a key. A table has kShards shards, each with its own lock.
 #ifndef DE_CORE_ENGINE_SHARD_NUMBER_H_
 #define DE_CORE_ENGINE_SHARD_NUMBER_H_
 
@@ -15,11 +15,11 @@ inline uint32_t ShardOfHash(uint64_t hash) noexcept {
   return static_cast<uint32_t>(hash >> (64 - kShardBits));
 }
 
-/// A key as the index sees it. `bytes` is set only for string keys.
+/// A key as the index sees it.
 struct IndexKey {
-  uint64_t word;
-  uint64_t hash;
-  const std::string_view* bytes;
+  uint64_t word;                  ///< the integer key, or HashBytes of the string key
+  uint64_t hash;                  ///< Mix64(word)
+  const std::string_view* bytes;  ///< the string key; nullptr for an integer key
 };
 
 }  // namespace de::engine

@@ -19,10 +19,12 @@
 
 #include "de_core/cc/engine/base/simd_targets.h"
 
-/// For functions on vectors. Only functions of the same target may call them.
+/// Attributes of functions on vectors, for AVX2 and for AVX-512. Only functions compiled for the
+/// same instruction set may call them.
 #define DE_EIGHT [[gnu::target(DE_AVX2_TARGET), gnu::always_inline]] inline
 #define DE_SIXTEEN [[gnu::target(DE_AVX512_TARGET), gnu::always_inline]] inline
-/// For functions that baseline code calls. Everything that they call is inlined.
+/// Attributes of an AVX-512 function that may be called from code for the baseline instruction set.
+/// All functions that it calls are inlined.
 #define DE_SIXTEEN_CALL [[gnu::target(DE_AVX512_TARGET), gnu::flatten, gnu::noinline]]
 
 namespace de::engine {
@@ -57,15 +59,15 @@ struct EightLanes {
     const __m256i digits = _mm256_and_si256(Bits(a), _mm256_set1_epi32(0x7fffff));
     return _mm256_castsi256_ps(_mm256_or_si256(digits, _mm256_set1_epi32(0x3f800000)));
   }
-  /// Gives a positive number the uppermost bit of `sign`.
+  /// Returns the positive number `a` with the uppermost bit of `sign` as its sign.
   DE_EIGHT static Floats WithSign(Floats a, Ints sign) noexcept {
     const __m256 uppermost = _mm256_set1_ps(-0.0F);
     return _mm256_or_ps(a, _mm256_and_ps(_mm256_castsi256_ps(sign), uppermost));
   }
   DE_EIGHT static void Store(float* to, Floats a) noexcept { _mm256_storeu_ps(to, a); }
 
-  /// Loads eight numbers into a register, to permute them there. A permutation from memory takes
-  /// four times as long.
+  /// Loads eight numbers into a register. The asm keeps the compiler from leaving them in memory,
+  /// where Lookup would take four times as long.
   DE_EIGHT static Floats Load(const float* from) noexcept {
     Floats a = _mm256_load_ps(from);
     asm("" : "+x"(a));
@@ -74,7 +76,7 @@ struct EightLanes {
   DE_EIGHT static Floats Lookup(Floats from, Ints at) noexcept {
     return _mm256_permutevar8x32_ps(from, at);
   }
-  /// Bit i set where a[i] < b[i].
+  /// Returns a mask: bit i is set if a[i] < b[i].
   DE_EIGHT static uint32_t Below(Floats a, Floats b) noexcept {
     return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_LT_OQ)));
   }

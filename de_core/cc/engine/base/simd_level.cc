@@ -18,7 +18,8 @@ SimdLevel BestSimdLevel() noexcept {
   if (__builtin_cpu_supports("avx2") == 0 || __builtin_cpu_supports("fma") == 0) {
     return SimdLevel::kScalar;
   }
-  // VBMI2 itself is not used. It excludes processors that slow down when they use 512-bit vectors.
+  // No code uses VBMI2. Requiring it excludes older processors, which slow down when they use
+  // 512-bit vectors.
   const bool widest =
       __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
       __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("bmi") != 0 &&

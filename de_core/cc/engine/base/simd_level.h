@@ -9,7 +9,8 @@
 
 namespace de::engine {
 
-/// Each level includes those before it. All levels give the same bits.
+/// Instruction sets. Each level includes the levels before it. The engine computes the same bits at
+/// all levels.
 enum class SimdLevel : uint8_t {
   kScalar,  ///< the architecture's baseline
   kAvx2,    ///< x86-64 with AVX2 and FMA

@@ -1,5 +1,6 @@
 // Compiles loops several times on x86-64: for the baseline, AVX2 and AVX-512. simd_level.h selects
-// one at run time. All give the same bits, because only FusedMultiplyAdd is fused.
+// one at run time. All give the same bits, because a product and a sum are rounded together only in
+// FusedMultiplyAdd.
 #ifndef DE_CORE_ENGINE_SIMD_TARGETS_H_
 #define DE_CORE_ENGINE_SIMD_TARGETS_H_
 
@@ -8,7 +9,7 @@
 #if defined(__x86_64__)
 #define DE_AVX2_TARGET "avx2,fma"
 #define DE_AVX512_TARGET "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi,bmi2,prfchw"
-/// For a function whose callees must be compiled for AVX2. They are all inlined.
+/// Compiles a function for AVX2. All functions that it calls are inlined, so they are too.
 #define DE_AVX2_FUNCTION [[gnu::target(DE_AVX2_TARGET), gnu::flatten]]
 /// Like DE_AVX2_FUNCTION, for AVX-512.
 #define DE_AVX512_FUNCTION [[gnu::target(DE_AVX512_TARGET), gnu::flatten]]

@@ -12,7 +12,7 @@
 namespace de::engine {
 
 /// Every element type of a row: its constant, its number in snapshot files (never renumber), its
-/// bytes in a row, its name. A string element is an 8-byte reference into the arena.
+/// bytes in a row, its name. A string element is an 8-byte reference (StringArena::Ref).
 #define DE_ELEMENT_TYPES(TYPE)      \
   TYPE(kFloat32, 1, 4, "float32")   \
   TYPE(kFloat64, 2, 8, "float64")   \
@@ -81,7 +81,8 @@ struct Keys {
 /// Greatest number of elements in a row's value.
 inline constexpr size_t kMaxDim = 4096;
 
-/// Greatest number of keys in a batch: vector instructions use positions in it as signed 32 bits.
+/// Greatest number of keys in a batch. Vector instructions read a position in the batch as a signed
+/// 32-bit number.
 inline constexpr size_t kMaxBatch = 0x7fffffff;
 
 /// Returns InvalidArgument if a batch has too many keys. Does not read the keys.

@@ -11,9 +11,10 @@ namespace {
 // Blocks grow with the table: large tables need few blocks, and small tables reserve little.
 constexpr size_t kSmallestBlock = size_t{1} << 20;
 constexpr size_t kLargestBlock = size_t{256} << 20;
-// Block size of a table that is no longer small.
+// Smallest size of a new block once the table's blocks have half of this size in total.
 constexpr size_t kHugeBlock = PageMemory::kHugeBlock;
-// Bytes that Prefault populates ahead. A writer uses less than this while it holds a lock.
+// Prefault maps this many bytes before a writer needs them. A writer uses fewer while it holds a
+// lock, so that it meets no page fault there.
 constexpr size_t kAhead = PageMemory::kHugePage;
 
 }  // namespace
@@ -53,7 +54,7 @@ size_t Arena::NextBlock(size_t bytes) const noexcept {
 }
 
 void Arena::AddBlock(size_t bytes) {
-  // The rest of the old block is never touched, so it uses addresses but no memory.
+  // The unused end of the old block is never touched, so it uses addresses but no memory.
   if (spare_.bytes() >= bytes) {
     blocks_.push_back(std::move(spare_));
     spare_ = PageMemory();
@@ -101,7 +102,7 @@ void Arena::Prefault() noexcept {
     const std::lock_guard<std::mutex> guard(mutex_);
     if (blocks_.empty() || blocks_.back().bytes() < kHugeBlock) return;
     char* const end = next_ + left_;
-    // Populate nothing twice: cells may already use the memory before.
+    // Memory before `ready_` is populated, and memory before `next_` is in use.
     from = std::max(ready_, next_);
     if (from < std::min(next_ + kAhead, end)) {
       bytes = std::min(PageMemory::kHugePage, static_cast<size_t>(end - from));
@@ -167,7 +168,7 @@ void Arena::Trim() noexcept {
     if (bytes < PageMemory::kPage * 2) continue;
     free.trimmed.insert(free.trimmed.end(), free.dirty.begin(), free.dirty.end());
     free.dirty.clear();
-    // The last element is allocated first.
+    // Allocate takes the last element. Sort descending, so that it gets ascending addresses.
     std::sort(free.trimmed.begin(), free.trimmed.end(), std::greater<>());
   }
 }

@@ -17,16 +17,17 @@ namespace de::engine {
 /// Thread-safe. Every shard of a table allocates from it, rarely and in large cells.
 class Arena {
  public:
-  /// Allocates `bytes`, a multiple of 64, aligned to a cache line. `zeroed` clears a reused cell.
-  /// Throws std::bad_alloc.
+  /// Allocates `bytes`, a multiple of 64, aligned to a cache line. With `zeroed`, the cell's bytes
+  /// are 0; otherwise a reused cell keeps its old contents. Throws std::bad_alloc.
   char* Allocate(size_t bytes, bool zeroed);
 
-  /// Makes the system populate memory for future cells. That takes up to 5 ms for a huge page, too
-  /// long while holding a lock. So writers call it repeatedly while they hold no lock. Populates at
-  /// most one huge page per call, and nothing for a small table.
+  /// Makes the operating system map memory for future cells now, so that their first use causes no
+  /// page fault. That takes up to 5 ms for a huge page, too long while holding a lock. So writers
+  /// call it repeatedly while they hold no lock. Maps at most one huge page per call, and nothing
+  /// for a small table.
   void Prefault() noexcept;
 
-  /// Frees a cell, for the next Allocate of this size.
+  /// Frees a cell of `bytes`. A later Allocate of the same size reuses it.
   void Free(char* cell, size_t bytes) noexcept;
 
   /// Returns the memory of free cells to the system. Their addresses stay reserved.
@@ -38,13 +39,14 @@ class Arena {
   size_t free_bytes() const noexcept;
 
  private:
+  /// The free cells of one size.
   struct FreeCells {
     std::vector<char*> dirty;    ///< occupy memory, with old contents
     std::vector<char*> trimmed;  ///< occupy no memory, read as zeros
   };
 
-  /// Populates cells that Trim released, which then become dirty cells. Returns false if none are
-  /// wanted.
+  /// Maps memory for some free cells that Trim released, which then become dirty cells. Returns
+  /// false if `wanted_` is 0 or there are no such cells.
   bool PrefaultTrimmed() noexcept;
   /// Records a free cell that occupies memory. Requires mutex_.
   void KeepDirty(char* cell, size_t bytes) noexcept;

@@ -48,7 +48,7 @@ void PageMemory::Discard(char* at, size_t bytes) noexcept {
   const uintptr_t end = reinterpret_cast<uintptr_t>(at) + bytes;
   const uintptr_t first = (reinterpret_cast<uintptr_t>(at) + kPage - 1) / kPage * kPage;
   const uintptr_t last = end / kPage * kPage;
-  // Neighbors may share the partial pages at both ends.
+  // Other data may share the first and the last page, so clear only this range's part of them.
   if (first >= last || madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED) != 0) {
     std::memset(at, 0, bytes);
     return;

@@ -41,8 +41,8 @@ class PageMemory {
   /// Large blocks take memory in multiples of this size.
   static constexpr size_t kHugePage = size_t{2} << 20;
 
-  /// Makes the system populate [at, at + bytes) now, even while it is in use. Has no effect if the
-  /// system does not support it.
+  /// Makes the operating system map [at, at + bytes) now, so that later writes cause no page fault.
+  /// Other threads may use the memory meanwhile. Has no effect if the system does not support it.
   static void Populate(char* at, size_t bytes) noexcept;
 
   /// Returns the memory of [at, at + bytes) to the system. It reads as zeros afterwards.
@@ -53,8 +53,8 @@ class PageMemory {
 
   char* data_ = nullptr;
   size_t bytes_ = 0;
-  void* mapping_ = nullptr;  ///< what mmap returned; nullptr for small blocks from the heap
-  size_t mapped_ = 0;
+  void* mapping_ = nullptr;  ///< result of mmap; nullptr for a small block, which is on the heap
+  size_t mapped_ = 0;        ///< bytes at `mapping_`
 };
 
 }  // namespace de::engine

@@ -1,5 +1,6 @@
-// The rows of one shard, in extents of equal size. A row's address never changes while the slab
-// lives, and growth copies nothing. Finding a row takes a table lookup and a multiplication.
+// The rows of one shard, in extents: arrays of equally many rows. A row's address never changes
+// while the slab lives, and growth copies no row. Finding a row takes a look into the list of
+// extents and a multiplication.
 #ifndef DE_CORE_ENGINE_SLAB_H_
 #define DE_CORE_ENGINE_SLAB_H_
 
@@ -15,11 +16,11 @@ namespace de::engine {
 
 class Slab {
  public:
-  /// The data needed to find a row. Readers keep a copy during a batch.
+  /// The data needed to find a row by its number. Readers keep a copy during a batch.
   struct Map {
     char* const* extents;
-    size_t stride;
-    uint32_t log2;  ///< logarithm of the rows per extent
+    size_t stride;  ///< bytes from one row to the next
+    uint32_t log2;  ///< base-2 logarithm of the rows per extent
 
     char* Row(uint32_t row) const noexcept { return RowIn(extents, row); }
     /// Finds a row in the extents of another shard of the table.
@@ -39,7 +40,7 @@ class Slab {
     return *this;
   }
 
-  /// Row(0) of the result may be called even if there are no rows.
+  /// Row(0) of the result is readable even if there are no rows.
   Map map() const noexcept {
     return {extents_.empty() ? kNoExtents : extents_.data(), stride_, log2_};
   }
@@ -65,7 +66,8 @@ class Slab {
     }
   }
 
-  /// Reserves bookkeeping for `rows` rows, so that later only the rows' own memory can be lacking.
+  /// Reserves space in the list of extents for `rows` rows in total. Until there are more, only the
+  /// memory of the rows themselves can be lacking.
   void Reserve(uint64_t rows) { extents_.reserve((rows >> log2_) + 1); }
 
   /// Makes rows [0, other.used()) addressable and copies the list of free rows.
@@ -94,7 +96,7 @@ class Slab {
  private:
   // Large, so that there are few extents. Small, so that a half-used extent wastes little.
   static constexpr size_t kExtentBytes = size_t{128} << 10;
-  // Rows between prefetching memory and writing it.
+  // Allocate prefetches the row that is this many rows after the one that it returns.
   static constexpr size_t kAhead = 2;
   // Row 0 of a slab without extents: some readers load a row before they check that it exists.
   alignas(64) static inline char no_row_[256] = {};
@@ -103,7 +105,7 @@ class Slab {
   size_t extent_bytes() const noexcept { return ((stride_ << log2_) + 63) / 64 * 64; }
 
   void AddExtent() {
-    // The index reserves the two largest numbers.
+    // The index reserves the two largest row numbers.
     if (((extents_.size() + 1) << log2_) > 0xfffffffeULL) throw std::bad_alloc();
     if (extents_.size() == extents_.capacity()) extents_.reserve(2 * extents_.size() + 8);
     extents_.push_back(arena_->Allocate(extent_bytes(), /*zeroed=*/false));

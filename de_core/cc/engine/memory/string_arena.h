@@ -14,7 +14,8 @@ namespace de::engine {
 
 class StringArena {
  public:
-  /// The value that a row stores for a string; 0 is the empty string. Stable until freed.
+  /// The number that a row stores for a string: its cell's address, or 0 for an empty string. Valid
+  /// until Free.
   using Ref = uint64_t;
 
   /// Reads or writes a reference in a row, at any alignment.
@@ -54,7 +55,8 @@ class StringArena {
     }
   }
 
-  /// Replaces the string of `ref`. Works in place if the new string fits its cell exactly.
+  /// Stores `bytes`, then frees the string of `ref`. Returns the new reference. If it throws, the
+  /// old string remains.
   Ref Replace(Ref ref, std::string_view bytes) {
     const Ref fresh = Put(bytes);
     Free(ref);

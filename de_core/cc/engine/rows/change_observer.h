@@ -16,10 +16,10 @@ namespace de::engine {
 
 /// Not thread-safe. Requires the shard's lock.
 struct ChangeObserver {
-  std::unique_ptr<DirtyRows> dirty;
-  std::unique_ptr<PreImages> held;
+  std::unique_ptr<DirtyRows> dirty;  ///< changed rows; nullptr if no delta needs them
+  std::unique_ptr<PreImages> held;   ///< previous contents; nullptr if no save needs them
 
-  /// Call before a row is written. `inserted` means that the row is new.
+  /// Call before row `number` is written. `inserted` means that the row is new.
   void BeforeWrite(uint64_t word, uint64_t hash, uint32_t number, const char* row,
                    bool inserted) noexcept {
     if (dirty != nullptr) dirty->Mark(word, number);

@@ -28,7 +28,7 @@ bool HasBit(const std::vector<uint64_t>& bits, uint32_t row) noexcept {
 
 }  // namespace
 
-/// Without memory to record the changes, treat all rows as changed.
+/// Drops what this generation has recorded, and treats all rows as changed in it.
 void DirtyRows::Generation::GiveUp() noexcept {
   everything = true;
   bits = {};
@@ -43,7 +43,7 @@ void DirtyRows::MarkFirst(uint64_t word, uint32_t row) noexcept {
   try {
     SetBit(&now.bits, row);
     if (now.overflow) return;
-    // Allow 64 bits per logged key: at most four bits for each of the 64 rows of a word of bits.
+    // The log may hold four keys of 64 bits for each 64 rows: four bits per row.
     if (now.words.size() >= std::max(kLeastLog, 4 * now.bits.size())) {
       now.overflow = true;
       now.words = {};
@@ -56,8 +56,8 @@ void DirtyRows::MarkFirst(uint64_t word, uint32_t row) noexcept {
 }
 
 void DirtyRows::MarkErased(uint64_t word, uint32_t row, const std::string_view* text) noexcept {
-  // The row is free for another key. Clear its bits, so that the log will name that key too, even
-  // after generations are merged.
+  // Another key may get this row number. Clear the row's bits, so that a change of that key is
+  // logged too, even after generations are merged.
   for (Generation& each : generations_) {
     if (HasBit(each.bits, row)) each.bits[row / 64] &= ~(uint64_t{1} << (row % 64));
   }
@@ -87,7 +87,8 @@ void DirtyRows::Shrink(Generation* generation) {
 }
 
 void DirtyRows::MarkCleared() noexcept {
-  // Chains that need earlier generations need this one too.
+  // Every delta now contains all rows, because it includes this generation. So the records of
+  // earlier generations are useless too.
   for (Generation& generation : generations_) generation.GiveUp();
 }
 
@@ -159,7 +160,8 @@ void DirtyRows::Keep(const std::vector<uint64_t>& marks) {
   kept.reserve(generations_.size());  // nothing after this throws, so no change gets lost
   for (Generation& generation : generations_) {
     const bool last = &generation == &generations_.back();
-    // A mark in (previous number, this number] separates this generation from the previous one.
+    // True if a mark is in (after, number]. Then a delta begins between the two generations, and
+    // they must stay separate.
     const auto marked = [&](uint64_t after, uint64_t number) {
       const auto at = std::upper_bound(marks.begin(), marks.end(), after);
       return at != marks.end() && *at <= number;

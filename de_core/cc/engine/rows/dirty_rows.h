@@ -1,12 +1,12 @@
-// Records which rows of one shard changed since certain moments: the rows that a delta must
-// contain.
+// Records which rows of one shard changed since earlier saves: the rows that a delta must contain.
 //
-// Time is divided into generations. In each generation, a bit per row tells whether the row
-// changed, and a log lists the changed keys. So a few changes among many rows are found without a
-// scan of all rows. A log that would take more than four bits per row is dropped; then rows are
-// found by their bits. Erased keys are always logged. A save starts a generation and remembers its
-// number. The next delta of the same series contains the changes of all generations since that
-// number. So any number of series of saves share one bit per row.
+// A generation is the time from one save to the next. In each generation, a bit per row tells
+// whether the row changed, and a log lists the changed keys. So a few changes among many rows are
+// found without a scan of all rows. A log that would take more than four bits per row is dropped;
+// then a scan of all rows finds the changed ones by their bits. Erased keys are always logged. A
+// save remembers the number of the generation that it starts. The next delta of the same series of
+// saves contains the changes of that generation and all later ones. So any number of series share
+// these records.
 #ifndef DE_CORE_ENGINE_DIRTY_ROWS_H_
 #define DE_CORE_ENGINE_DIRTY_ROWS_H_
 
@@ -23,7 +23,7 @@ namespace de::engine {
 /// The keys that changed since the start of a generation.
 struct DirtyKeys {
   bool everything = false;  ///< the changes are unknown: treat all rows as changed
-  bool by_bits = false;     ///< `words` is not complete; ask DirtyRows::IsDirty
+  bool by_bits = false;     ///< `words` is not complete: ask IsDirty of each row
   /// Keys whose rows changed. Keys may be repeated, or erased since.
   std::vector<uint64_t> words;
   std::vector<uint64_t> erased;           ///< erased int64 keys; some may exist again
@@ -57,7 +57,7 @@ class DirtyRows {
   /// otherwise nullptr.
   void MarkErased(uint64_t word, uint32_t row, const std::string_view* text) noexcept;
 
-  /// Records that all rows were removed. Row numbers start again.
+  /// Records that all rows were removed. Row numbers start again at 0.
   void MarkCleared() noexcept;
 
   /// Records that rows moved: moves[i] = (old number, new number), for all existing rows.
@@ -69,11 +69,13 @@ class DirtyRows {
   /// Returns the changes in the generations from `since` on.
   DirtyKeys Since(uint64_t since) const;
 
-  /// True if the row may have changed in these generations. Never false for a changed row.
+  /// True if the row may have changed in a generation from `since` on. Never false for a row that
+  /// has.
   bool IsDirty(uint32_t row, uint64_t since) const noexcept;
 
-  /// Discards generations that no chain needs. `marks`, ascending, are the generations still
-  /// needed. If it throws std::bad_alloc, it has discarded nothing.
+  /// Discards changes that no delta needs any more. `marks`, ascending, are the generations from
+  /// which the next deltas begin. Merges generations without a mark between them. If it throws
+  /// std::bad_alloc, it has discarded nothing.
   void Keep(const std::vector<uint64_t>& marks);
 
   uint64_t bytes() const noexcept;
@@ -89,7 +91,7 @@ class DirtyRows {
     std::vector<uint64_t> words;  ///< changed keys, in the order of their first change
     std::vector<uint64_t> erased;
     std::vector<std::string> erased_texts;
-    size_t erased_limit = kLeastLog;
+    size_t erased_limit = kLeastLog;  ///< number of erased keys at which to deduplicate them
 
     void GiveUp() noexcept;
     void Absorb(Generation* later) noexcept;

@@ -1,5 +1,5 @@
-// Memory for the row copies of a consistent save. Chunks move from shards that the save has already
-// read to shards whose rows still change.
+// Memory for the row copies of a consistent save. A shard takes it in chunks, which hold several
+// copies. A shard that the save has already read returns its chunks to other shards.
 #ifndef DE_CORE_ENGINE_PRE_IMAGE_MEMORY_H_
 #define DE_CORE_ENGINE_PRE_IMAGE_MEMORY_H_
 
@@ -39,8 +39,8 @@ class PreImageMemory {
     free_.insert(free_.end(), chunks.begin(), chunks.end());  // AddBlock reserved space for all
   }
 
-  /// Makes the system populate memory for up to `bytes` of future chunks. That takes longer than
-  /// copying rows, so the save does it for the writers. Throws std::bad_alloc.
+  /// Makes the operating system map `bytes`, at most kAhead, for future chunks. That takes longer
+  /// than copying rows, so the save does it for the writers. Throws std::bad_alloc.
   void Prepare(size_t bytes) {
     for (bytes = std::min(bytes, kAhead);; AddBlock()) {
       const std::lock_guard<std::mutex> guard(mutex_);
@@ -56,7 +56,7 @@ class PreImageMemory {
     const size_t chunks = std::max<size_t>(kBlock / chunk_bytes_, 1);
     PageMemory block(chunks * chunk_bytes_);
     char* const data = block.data();
-    // all pages together: one at a time takes twice as long
+    // Map all pages at once: one page fault after another takes twice as long.
     PageMemory::Populate(data, block.bytes());
     const std::lock_guard<std::mutex> guard(mutex_);
     free_.reserve((blocks_.size() + 1) * chunks);

@@ -11,11 +11,12 @@ namespace de::engine {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{64} << 10;
-// Number of copies whose bytes are charged together, because all writing threads charge the same
-// counter.
+// Number of copies whose bytes are charged to the budget at once. All writing threads share the
+// budget's counter, so a charge for each copy would be slow.
 constexpr uint32_t kCopiesPerCharge = 16;
 
-/// Logarithm of the number of copies in a chunk. A chunk holds one copy if rows are very long.
+/// Base-2 logarithm of the number of copies in a chunk. A chunk holds one copy if rows are very
+/// long.
 uint32_t ChunkBits(const RowLayout& layout) noexcept {
   uint32_t bits = 0;
   while ((PreImages::BytesACopy(layout) << (bits + 1)) <= kChunkBytes) ++bits;
@@ -64,7 +65,7 @@ void PreImages::Charge(uint64_t bytes) noexcept {
   if (now > budget_->limit) budget_->exceeded = true;
 }
 
-/// Returns the place for the next copy. The copy counts once count_ is increased.
+/// Returns the memory for the next copy. The caller increases count_ after writing the copy.
 char* PreImages::Place() {
   if (count_ == kNone) throw std::bad_alloc();
   if (count_ >> chunk_bits_ == chunks_.size()) {
@@ -76,7 +77,7 @@ char* PreImages::Place() {
   return PlaceOf(count_);
 }
 
-/// Copies the strings of a row, because the table may free them.
+/// Copies the strings of a row, because the table may free them. Returns nullptr if rows have none.
 std::string* PreImages::TextsOf(const char* row) const {
   const size_t count = TextsARow();
   if (count == 0) return nullptr;

@@ -1,5 +1,5 @@
 // Rows of one shard as they were when a consistent save began (copy on write per row). A row is
-// copied before its first change after that moment, unless the save has already written the row.
+// copied before its first change during the save, unless the save has already written it.
 #ifndef DE_CORE_ENGINE_PRE_IMAGES_H_
 #define DE_CORE_ENGINE_PRE_IMAGES_H_
 
@@ -18,18 +18,21 @@
 
 namespace de::engine {
 
-/// Shared by all shards of one save.
+/// The memory for the row copies of one save, and its limit. All shards share it.
 struct HeldBudget {
   HeldBudget(const RowLayout& layout, uint64_t bytes);
 
   const uint64_t limit;            ///< greatest number of bytes for copies
   std::atomic<uint64_t> bytes{0};  ///< bytes in use by copies
-  std::atomic<uint64_t> peak{0};
+  std::atomic<uint64_t> peak{0};   ///< greatest value of `bytes` so far
   PreImageMemory memory;
-  // Read for each written row, so keep it on another cache line than `bytes`, which changes often.
+  // Writers read the members below for each row, so keep them on another cache line than `bytes`,
+  // which changes often.
   alignas(64) std::atomic<bool> exceeded{false};  ///< there was no room for a copy: the save fails
-  std::atomic<bool> replaced{false};   ///< the table was cleared or relaid out: the save fails
-  std::atomic<uint64_t> collected{0};  ///< rows with lower hashes need no copies any more
+  /// The table was cleared or its row layout changed: the save fails.
+  std::atomic<bool> replaced{false};
+  /// The save has read all rows whose hashes are lower. They need no copies.
+  std::atomic<uint64_t> collected{0};
 
   bool lost() const noexcept { return exceeded || replaced; }
 };
@@ -68,8 +71,8 @@ class PreImages {
     return number / 64 < touched_.size() && (touched_[number / 64] >> (number % 64) & 1) != 0;
   }
 
-  /// Calls visit(word, row, texts) for the copies with hashes in [begin, last]. For a row with
-  /// strings, `texts` are its key and values, otherwise nullptr.
+  /// Calls visit(word, row, texts) for the copies with hashes in [begin, last]. `texts` are the
+  /// row's string key and string values, as far as it has them; nullptr if none.
   template <typename Visit>
   void ForEach(uint64_t begin, uint64_t last, const Visit& visit) const {
     for (size_t at = BucketOf(begin); at <= BucketOf(last); ++at) {
@@ -88,12 +91,12 @@ class PreImages {
   struct Copy {
     uint64_t word;
     std::string* texts;  ///< the key and values if they are strings, otherwise nullptr
-    uint32_t before;     ///< the previous copy in the same bucket, or kNone
+    uint32_t before;     ///< number of the next older copy in the same bucket, or kNone
     uint32_t unused;
   };
 
   static constexpr uint32_t kBucketBits = 10;
-  /// leading hash bits, equal for all rows of this shard
+  /// Number of leading hash bits, which are equal for all rows of a shard.
   static constexpr uint32_t kBitsOfShard = 4;
   static constexpr uint32_t kNone = 0xffffffffU;
 
@@ -119,7 +122,7 @@ class PreImages {
   RowLayout layout_;
   HeldBudget* budget_;
   const size_t bytes_a_copy_;
-  const uint32_t chunk_bits_;      ///< logarithm of the number of copies in a chunk
+  const uint32_t chunk_bits_;      ///< base-2 logarithm of the number of copies in a chunk
   std::vector<uint64_t> touched_;  ///< one bit per row number
   std::array<uint32_t, size_t{1} << kBucketBits> newest_;  ///< newest copy in each bucket, or kNone
   std::vector<char*> chunks_;  ///< memory from the budget's PreImageMemory

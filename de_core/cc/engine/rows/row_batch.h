@@ -1,4 +1,5 @@
-// Rows copied out of a table, one segment at a time, in ascending order of hash prefix.
+// Rows copied out of a table. A batch has all rows whose hashes are in one range (a segment of the
+// index); the next batch has the next range.
 #ifndef DE_CORE_ENGINE_ROW_BATCH_H_
 #define DE_CORE_ENGINE_ROW_BATCH_H_
 
@@ -12,7 +13,7 @@
 
 namespace de::engine {
 
-/// The position of an enumeration: the first hash not covered yet.
+/// How far the copying of a table has come: the next batch begins at `next_hash`.
 struct ExportCursor {
   uint64_t next_hash = 0;
   bool done = false;

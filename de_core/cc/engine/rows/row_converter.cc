@@ -40,7 +40,7 @@ Status RowConverter::Create(const RowLayout& from, const RowLayout& to, bool slo
   const bool scaled = from_scale != nullptr || from.value_dtype() != DType::kInt8;
   made.read_ = made.quantize_ ? ReaderOf(from.value_dtype(), DType::kFloat32)
                               : ReaderOf(from.value_dtype(), to.value_dtype());
-  // The bytes of scaled int8 values are not int8 values.
+  // A scaled int8 value means nothing without its scale.
   const bool loses_scale =
       from_scale != nullptr && to_scale == nullptr && to.value_dtype() == DType::kInt8;
   if (!made.read_ || loses_scale || (!scaled && from.value_dtype() != to.value_dtype()) ||
@@ -91,7 +91,7 @@ void RowConverter::WriteScaled(const char* from, char* to) const noexcept {
     if (std::isfinite(magnitude)) greatest = std::max(greatest, magnitude);
   }
   float scale = greatest / 127.0F;
-  if (!(scale > 0)) scale = greatest > 0 ? greatest : 1.0F;  // a number too small to divide by
+  if (!(scale > 0)) scale = greatest > 0 ? greatest : 1.0F;  // greatest / 127 was rounded to 0
   for (size_t i = 0; i < dim; ++i) {
     const float quotient = values[i] / scale;
     // A NaN becomes zero. An infinity becomes the end of the range.

@@ -13,7 +13,7 @@
 
 namespace de::engine {
 
-/// The difference between stored and original values.
+/// Absolute differences between original and converted values.
 struct ConversionError {
   double max = 0;
   double sum = 0;
@@ -31,8 +31,9 @@ struct ConversionError {
 class RowConverter {
  public:
   /// Creates a converter from rows of `from` to rows of `to`. If `slots` is set, copies the slots
-  /// that both have (same owner, name, dtype and width). Other slots get their initial values.
-  /// InvalidArgument if the values cannot be converted, or the keys or dims differ.
+  /// that both layouts have (same owner, name, dtype and width). Other slots get their initial
+  /// values. Returns InvalidArgument if the values cannot be converted, or if the key types or dims
+  /// differ.
   static Status Create(const RowLayout& from, const RowLayout& to, bool slots,
                        RowConverter* converter);
 
@@ -42,7 +43,7 @@ class RowConverter {
   /// Fills a row of `to`. The caller must set the string references of keys and values.
   void Convert(const char* from, char* to) const noexcept;
 
-  /// Adds the error of Convert on a row's values.
+  /// Adds the differences between the values of a row and of its converted row to `error`.
   void Measure(const char* from, const char* to, ConversionError* error) const;
 
  private:
@@ -52,7 +53,7 @@ class RowConverter {
   RowLayout to_{KeyType::kInt64, DType::kFloat32, 1};
   bool identity_ = false;
   bool quantize_ = false;
-  size_t from_scale_ = 0;  ///< offset of the scale of int8 values
+  size_t from_scale_ = 0;  ///< bytes from the row's start to the scale of int8 values; 0: no scale
   size_t to_scale_ = 0;
   ValueReader read_;
   struct Copy {

@@ -19,7 +19,7 @@
 
 namespace de::engine {
 
-/// The slot with the scale of an int8 row: value = stored * scale.
+/// Owner and name of the slot that holds the scale of an int8 row: value = stored * scale.
 inline constexpr std::string_view kScaleOwner = "de.stored";
 inline constexpr std::string_view kScaleName = "scale";
 
@@ -46,7 +46,8 @@ class RowLayout {
   const std::vector<RowSlot>& slots() const noexcept { return slots_; }
 
   /// Number of times that slots were added or removed. Two layouts of one table are equal if their
-  /// generations are equal. Code that copies rows by an older layout compares it.
+  /// generations are equal. Code that keeps a copy of the layout compares generations to learn that
+  /// the table's has changed.
   uint64_t generation() const noexcept { return generation_; }
 
   /// Bytes from the start of one row to the next. The last 8 bytes hold a string key's reference.
@@ -89,7 +90,7 @@ class RowLayout {
   /// Writes the initial values of slots [first, …) into a row.
   void FillSlots(char* row, size_t first) const noexcept {
     if (first >= slots_.size()) return;
-    // Clear everything after the value, so that padding never contains old data.
+    // Write the padding between slots too, so that it never contains old data.
     const size_t begin = first == 0 ? value_bytes() : slots_[first].offset;
     const size_t end = slots_.back().offset + slots_.back().bytes();
     std::memcpy(row + begin, initial_.data() + begin, end - begin);

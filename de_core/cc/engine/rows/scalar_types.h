@@ -68,7 +68,7 @@ inline float ToFloat(Half half) noexcept {
   constexpr int32_t kRebias = (127 - 15) << 23;
   constexpr int32_t kInfinity = 0x7c00 << 13;
   constexpr int32_t kSmallestNormal = 0x0400 << 13;
-  // A denormal. Put its digits below a leading 1 of weight 2^-14, which is then subtracted.
+  // For a denormal half: put its digits below a leading 1 that means 2^-14, then subtract 2^-14.
   constexpr int32_t kLeadingOne = (127 - 14) << 23;
   const uint32_t denormal = BitsOf(FloatOfBits(static_cast<uint32_t>(magnitude + kLeadingOne)) -
                                    FloatOfBits(static_cast<uint32_t>(kLeadingOne)));
@@ -84,7 +84,8 @@ inline Half ToHalf(float value) noexcept {
   constexpr int32_t kInfinity = 0x7f800000;
   constexpr int32_t kOverflow = (127 + 16) << 23;        // 2^16: rounds to infinity
   constexpr int32_t kSmallestNormal = (127 - 14) << 23;  // 2^-14
-  // Adding 0.5 leaves the rounded digits of a half denormal in the lowest bits.
+  // For a result that is a denormal half: adding 0.5 rounds it, and leaves its digits in the lowest
+  // bits of the sum.
   constexpr uint32_t kAligner = 126U << 23;
   const uint32_t unsigned_bits = static_cast<uint32_t>(magnitude);
   const uint32_t small = Select(magnitude < kSmallestNormal, unsigned_bits, 0);
@@ -165,7 +166,7 @@ Result VisitFloating(DType dtype, Result fallback, Visit&& visit) {
   }
 }
 
-/// The same for an integer `dtype`.
+/// Like VisitFloating, for an integer `dtype`.
 template <typename Result, typename Visit>
 Result VisitInteger(DType dtype, Result fallback, Visit&& visit) {
   switch (dtype) {
@@ -190,7 +191,7 @@ inline void StoreReal(DType dtype, double value, void* element) noexcept {
   });
 }
 
-/// The type of arithmetic for rows of `value`, which gradients and optimizer slots have too.
+/// Returns the dtype of arithmetic, gradients and optimizer slots for rows of dtype `value`.
 constexpr DType RealOf(DType value) noexcept {
   return value == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
 }

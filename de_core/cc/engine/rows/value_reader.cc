@@ -82,7 +82,8 @@ ValueReader Reader() noexcept {
 #if defined(__x86_64__)
 #define DE_EIGHTS [[gnu::target("avx2,f16c")]]
 
-// Reads the dtypes of exported tables as floats, eight at a time with hardware instructions.
+// Reads half, bfloat16 and int8 values, as exported tables store them, as floats: eight at a time
+// with hardware instructions.
 
 template <typename From>
 DE_EIGHTS inline __m256 Eight(const char* values, __m256 scale) noexcept {

@@ -1,4 +1,4 @@
-// The values of a batch, as inputs and outputs of verbs.
+// The values of a batch, as inputs and outputs of table operations.
 #ifndef DE_CORE_ENGINE_VALUES_H_
 #define DE_CORE_ENGINE_VALUES_H_
 
@@ -10,15 +10,16 @@
 
 namespace de::engine {
 
-/// Receives string values. Called with element = row in the batch * dim + column. The bytes are
-/// valid only during the call. Different threads may call it for different elements.
+/// Receives the string values of a batch. `element` is the key's position in the batch * dim +
+/// column. The bytes are valid only during the call. Different threads may call it for different
+/// elements.
 class ValueSink {
  public:
   virtual ~ValueSink() = default;
   virtual void Set(size_t element, std::string_view bytes) = 0;
 };
 
-/// Input values of a batch: `data` for plain types, `strings` for string values.
+/// Input values of a batch: `strings` for string values, `data` for all others.
 struct Values {
   const char* data = nullptr;                 // (keys, dim) packed
   const std::string_view* strings = nullptr;  // (keys, dim)
