@@ -61,7 +61,7 @@ def wrk(
     seconds: float,
     refused: float = 0.0,
 ) -> Measured:
-    """Sends requests as fast as possible; every answer must be a 200, except a known fraction."""
+    """Sends requests as fast as possible. The fraction `refused` of the answers must be errors."""
     before = cpu_seconds(pid)
     done = subprocess.run(
         ["wrk", "--latency", "-t1", f"-c{connections}", f"-d{round(seconds)}s", "-s", str(lua),
@@ -91,7 +91,7 @@ def latencies(
     )  # fmt: skip
     rows = [line.split("\t") for line in log.read_text().splitlines()]
     times = sorted(int(row[2]) / 1e6 for row in rows if row[1] == "200")
-    # h2load writes 0 for a request that it abandons where its warm-up or its time ends.
+    # h2load writes status 0 for requests that it abandons when the warm-up or the measurement ends.
     assert {row[1] for row in rows} <= {"200", "0"}
     assert len(rows) - len(times) <= clients
     return statistics.median(times), times[int(len(times) * 0.99)]

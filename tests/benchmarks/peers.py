@@ -1,4 +1,4 @@
-"""The compared tables: each has the same random keys and random float rows."""
+"""The tables that the benchmarks compare. All have the same random keys and random float rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ BATCH = 65536
 def random_keys(count: int) -> np.ndarray:
     """Distinct nonnegative int64 keys: DenseHashTable needs two unused keys."""
     keys = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    keys ^= keys >> np.uint64(32)  # a bijection, like the product with an odd number
+    keys ^= keys >> np.uint64(
+        32
+    )  # keeps the keys distinct, as the multiplication by an odd number does
     assert len(np.unique(keys >> np.uint64(1))) == count
     return (keys >> np.uint64(1)).astype(np.int64)
 

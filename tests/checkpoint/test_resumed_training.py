@@ -117,7 +117,7 @@ def test_going_back_to_a_checkpoint_in_the_same_process(tmp_path):
 def test_another_model_of_the_same_process_takes_over_the_slots(tmp_path):
     first, second = small_model(), small_model()
     train(first, 3)
-    train(second, 1)  # traced already
+    train(second, 1)  # so that its step is traced before the weights are loaded
     first.save_weights(tmp_path / "w.weights.h5")
     second.load_weights(tmp_path / "w.weights.h5")
     train(first)

@@ -1,4 +1,4 @@
-"""The wire format against cases restated from TensorFlow Serving's own tests.
+"""The gateway reads and writes the JSON of cases restated from TensorFlow Serving's own tests.
 
 The kinds of cases: `predict_ok` has a body and its tensors; `response_ok` has tensors and their
 JSON; `classify_regress_ok`, `classify_result` and `regress_result` are the same for examples;

@@ -1,4 +1,4 @@
-"""A worker of TensorFlow 1 while one of its two servers is slow, unreachable or dead."""
+"""A TensorFlow 1 worker trains while one of its two servers is slow, unreachable or dead."""
 
 import json
 import signal
@@ -55,7 +55,7 @@ class Training:
         return (time.monotonic() - begin) / count
 
     def found(self):
-        """Returns the number of steps of each row."""
+        """Returns the rows. Each value is the number of steps that have updated it."""
         return self.session.run(self.rows)
 
     def stop(self):

@@ -82,7 +82,8 @@ def test_new_users_and_new_items_are_measured_and_told_apart():
     )
     split = TimeSplit(log.take(slice(0, 3)), log.take(slice(3, 5)), repeats=0)
     quality = evaluate(split, Popularity(split.train))
-    # b: fresh (0) against y (1); new: y (1) against x (2) and fresh (0).
+    # Scores are in brackets: the items' counts in `train`. User b took fresh (0) and not y (1):
+    # AUC 0. User new took y (1), but neither x (2) nor fresh (0): AUC 1/2.
     assert quality.auc == pytest.approx((0.0 + 0.5) / 2)
     assert (quality.users, quality.known_users) == (2, 0)
     assert np.isnan(quality.known_auc)
@@ -95,7 +96,8 @@ def test_new_users_and_new_items_are_measured_and_told_apart():
 def test_items_of_the_training_are_not_ranked_again():
     log = Interactions.from_ids(list("abbab"), list("xxyyz"), range(5))
     split = TimeSplit(log.take(slice(0, 3)), log.take(slice(3, 4)), repeats=0)
-    # For a: y (1) against z (0). If x (2), which a has, were ranked too, AUC would be 0.5.
+    # For user a, y (score 1) is ranked against z (0). AUC would be 1/2 if x (2), which user a has
+    # in `train`, were ranked too.
     assert evaluate(split, Popularity(split.train)).auc == 1.0
 
 

@@ -1,4 +1,4 @@
-"""`de.publish`: successive versions, each with the live model's answers."""
+"""`de.publish` writes versions that answer as the trained model did when it was published."""
 
 import gc
 import json

@@ -1,4 +1,4 @@
-"""TensorFlow 1's SavedModels of a session's graph: lookups read mapped files."""
+"""Lookups in a SavedModel of TensorFlow 1's builder read memory-mapped files."""
 
 import gc
 import shutil
@@ -70,7 +70,7 @@ class Loaded:
 
 
 def mapped(path):
-    """Returns the number of mapped files of a SavedModel."""
+    """Returns how many files of a SavedModel this process has memory-mapped."""
     lines = Path("/proc/self/maps").read_text("utf-8").splitlines()
     return sum(f"{path}/variables/" in line for line in lines)
 

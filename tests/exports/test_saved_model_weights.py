@@ -1,4 +1,4 @@
-"""Loading the weights of a SavedModel also restores the rows of live tables."""
+"""Loading the weights of a SavedModel into a model also restores the rows of its tables."""
 
 import importlib.util
 import os

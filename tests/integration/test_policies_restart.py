@@ -58,11 +58,11 @@ def test_times_and_counts_outlive_the_process(run_python, tmp_path, before, afte
         table._table.apply(slices, [1.0], rule="sgd", owner="sgd")
 
     assert users.restrict_policy.status.lookup([1, 2, 3]).numpy().ravel().tolist() == times
-    train(users, [10, 11])  # step 6: the third occurrence of key 10, the second of key 11
+    train(users, [10, 11])  # step 6: key 10 occurs for the third time, 11 for the second
     assert users.contains([10, 11]).numpy().tolist() == [True, False]
-    train(users, [11])  # step 7: 2 and 3 live four steps longer than step 3
+    train(users, [11])  # step 7: rows 2 and 3, written in step 3, live four more steps
     assert users.contains([1, 2, 3, 11]).numpy().tolist() == [True, True, True, True]
-    train(users, [99])  # step 8: 1 was written in step 4
+    train(users, [99])  # step 8: row 1, written in step 4, still lives
     assert users.contains([1, 2, 3]).numpy().tolist() == [True, False, False]
     newest = users.restrict_policy.status.lookup([11]).numpy()
     assert (newest > np.max(times)).all()

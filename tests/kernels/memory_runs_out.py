@@ -34,7 +34,7 @@ def rows_of(numbers: np.ndarray, dtype: tf.DType) -> tf.Tensor:
 
 
 class World:
-    """A live table, and a served file with its rows."""
+    """A table, and a served file with its rows."""
 
     def __init__(self, key_dtype: tf.DType, value_dtype: tf.DType, path: str) -> None:
         self.types = types = {"key_dtype": key_dtype, "value_dtype": value_dtype, "dim": 2}

@@ -1,4 +1,4 @@
-"""Models that an earlier version of the library saved as .keras files."""
+"""Models in .keras files of an earlier library version load, predict and train as before."""
 
 import shutil
 import zipfile

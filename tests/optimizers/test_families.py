@@ -68,7 +68,7 @@ def test_minimize_takes_tables_by_each_name(family, way):
         optimizer.minimize(value, variables, tape=tape)
         optimizer.minimize(loss, var_list=lambda: variables)
         assert int(optimizer.iterations) == 3
-        assert dense.numpy() > 2.0  # the rows are below 0 from the second step on
+        assert dense.numpy() > 2.0  # negative rows, from the second step on, make `dense` grow
     assert int(fixed.size()) == 0
 
 

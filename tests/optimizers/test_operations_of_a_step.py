@@ -71,7 +71,8 @@ def operations_of_a_graph(count):
 @pytest.mark.parametrize(
     ("operations", "each", "once"),
     [
-        # Per table: its handle, the constant of a gradient's shape, and the update.
+        # `each` counts the operations of one table. An update of a table has three: its handle, the
+        # constant with the gradient's shape, and the update. `once` counts all other operations.
         (operations_of_an_update, 3, 32),
         (operations_of_a_step, 34, 33),
         (operations_of_three_shards, 85, 33),

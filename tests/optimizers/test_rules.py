@@ -1,4 +1,7 @@
-"""Every Keras optimizer on tables matches dense variables, in every mode."""
+"""Every Keras optimizer computes the same values for tables as for dense variables.
+
+Runs eagerly, in a `tf.function`, and in Keras's `fit`; see `oracle.MODES`.
+"""
 
 import itertools
 

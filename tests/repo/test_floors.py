@@ -1,4 +1,4 @@
-"""Packages import only the floors below: the library's packages and the engine's folders."""
+"""Packages of the library, and folders of the engine, import only from lower layers ("floors")."""
 
 from __future__ import annotations
 

@@ -24,7 +24,8 @@ ALLOWED = {
 SYSTEM_FOLDERS = ("sys", "linux")
 FOREIGN_TO_THE_GATEWAY = ("de_core", "tensorflow", "keras", "tensorflow_serving")
 LAZY_ROOMS = ("engines/embedded", "protos")
-#: The gateway's floors, lowest first. A module imports its own room and the floors below.
+#: The gateway's packages ("rooms") in layers ("floors"), lowest first. A module imports modules of
+#: its own room and of lower floors.
 SERVER_FLOORS = (
     ("server",),
     ("server.errors", "server.settings"),

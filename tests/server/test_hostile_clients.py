@@ -248,7 +248,7 @@ def memory_of(pid: int) -> int:
 
 
 def leave_somewhere(stub, chance: random.Random) -> None:
-    """Sends part of a request, or all of it, and disconnects; half of them during the answer."""
+    """Disconnects at a random point: half of the time in a request, else during the answer."""
     with connect(stub) as connection:
         if chance.random() < 0.5:
             connection.sendall(head(PREDICT, f"Content-Length: {len(RESTING)}") + RESTING)

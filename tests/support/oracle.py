@@ -57,7 +57,8 @@ class Dense:
 
     Args:
         optimizer: The user's optimizer.
-        by_row: True to make each row a variable, for rules with a norm over the variable.
+        by_row: True to make each row a variable of its own, for optimizers that use a variable's
+            norm: tables use the norm of each row.
         scales: True if the optimizer can scale the loss.
     """
 

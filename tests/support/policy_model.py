@@ -16,7 +16,7 @@ def mix64(x: int) -> int:
 
 
 def tie_of(key: int) -> int:
-    """Returns the tie breaker between rows of one rank."""
+    """Returns a number that orders keys whose rows have equal values in the ranking column."""
     return mix64(mix64(key))
 
 

@@ -191,6 +191,6 @@ def test_a_dense_gradient_of_a_table(in_function):
     with pytest.raises(TypeError, match=r"must be the tf.IndexedSlices.*shape=\(3, 2\).*'t'"):
         step(3)
     assert float(dense) == 1.0
-    step(0)  # the gradient of a table that a branch does not use
+    step(0)  # empty, like the gradient of a table that a branch does not use
     assert float(dense) == 0.0
     assert int(table.size()) == 0

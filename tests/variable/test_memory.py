@@ -113,7 +113,7 @@ def test_a_model_that_was_fitted_takes_its_table_with_it(eagerly):
     for _ in range(3):
         held, slots = fit()
         assert slots >= 2 * PAYLOAD  # Adam's slots
-        assert held - before > 2 * PAYLOAD  # of 3: the process may free memory of earlier tests
+        assert held - before > 2 * PAYLOAD  # 3 are in use, but memory of earlier tests may be freed
         gc.collect()
     assert resident() - before < 0.5 * PAYLOAD
 

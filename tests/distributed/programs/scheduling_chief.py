@@ -56,4 +56,4 @@ except tf.errors.OpError as error:
     result["error"] = type(error).__name__
 result["seconds"] = round(time.monotonic() - begin, 1)
 print("RESULT", json.dumps(result), flush=True)
-os._exit(0)  # threads still wait for missing servers
+os._exit(0)  # a normal exit would wait for threads that wait for missing servers

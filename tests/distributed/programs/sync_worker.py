@@ -64,4 +64,4 @@ with tf.Graph().as_default(), tf1.device(setter):
         found = session.run(trained)
         result = {name: float(np.abs(found[name] - wanted[name]).max()) for name in wanted}
         print("RESULT", json.dumps(result), flush=True)
-        sys.stdin.readline()  # the chief's queues serve the other worker until it is done
+        sys.stdin.readline()  # the other worker still needs the chief's queues: wait for the test

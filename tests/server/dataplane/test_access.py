@@ -1,4 +1,4 @@
-"""Keys, scopes, rates, concurrency limits, and the size of a request's head."""
+"""API keys and scopes, limits on rates and concurrency, and the size of a request's head."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/metrics` on models and tables while the engine does not answer."""
+"""`/metrics` reports models and tables even while the engine does not answer."""
 
 from __future__ import annotations
 

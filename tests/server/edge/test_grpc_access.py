@@ -1,4 +1,7 @@
-"""Scopes and rates on the gRPC port match REST, and both transports are counted together."""
+"""The gRPC port enforces the same key scopes and rate limits as REST.
+
+One limit counts a client's requests over both protocols.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ def predict_request(signature: str = "", model: str = "m") -> Any:
 
 
 async def codes_of(server: GrpcServer, *requests: Any, key: str = "") -> list[str]:
-    """Returns the answers to consecutive requests."""
+    """Sends requests one after the other, and returns the status code of each answer."""
     codes = []
     metadata = (("x-api-key", key),) if key else ()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:

@@ -67,7 +67,7 @@ def test_workers_share_port_labels_and_metrics_and_are_replaced(tmp_path):
         for _ in range(40):
             assert gateway.ask("POST", PREDICT, BODY, headers).status == 200
 
-        # Every worker got some requests, and each reports the requests of both.
+        # Every worker got some requests, and each worker reports the requests of both workers.
         told = gateway.wait_for("/metrics", lambda reply: answered(reply.body) >= 40).body
         assert answered(told, 0) > 0
         assert answered(told, 1) > 0
