@@ -37,7 +37,7 @@ from .observability.worker_metrics import WorkerMetrics
 from .settings import Settings
 from .wire.paths import PREFIX
 
-# Runs that outlive their requests have this long to end.
+# At shutdown, seconds for model runs to end whose requests have ended already.
 _ENGINE_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
 _ADMIN_BYTES = 64 << 10

@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def drop_service_links(environment: MutableMapping[str, str]) -> list[str]:
-    """Removes such variables from an environment, because they look like settings.
+    """Removes variables that Kubernetes sets for services, because they look like settings.
 
     A service called `de-gateway` sets `DE_GATEWAY_PORT=tcp://10.0.0.1:8501`, for example.
 

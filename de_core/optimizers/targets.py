@@ -1,4 +1,7 @@
-"""Separates an optimizer's gradients of tables from its gradients of ordinary variables."""
+"""Separates an optimizer's gradients of tables from its gradients of ordinary variables.
+
+A table's gradient is the gradient of its *anchor*, the empty variable that stands for the table.
+"""
 
 from __future__ import annotations
 

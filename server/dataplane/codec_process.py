@@ -1,7 +1,7 @@
 """A process that decodes and encodes large bodies, and both ends of its socket.
 
-Tensors cross as raw bytes. Strings become many Python objects, so Python cuts them one by one: the
-event loop can get the interpreter lock between two strings.
+Tensors cross the socket as raw bytes. The receiver cuts the strings of a tensor out of these bytes
+in a Python loop. So the gateway's event loop can get the interpreter lock between two strings.
 """
 
 import io
@@ -25,7 +25,7 @@ _SIZES = struct.Struct("<Q")
 # Address space of the process in bytes, far more than a body within the limits needs.
 _MAX_MEMORY_BYTES = 6 << 30
 _NICENESS = 10
-# Bytes objects larger than this cross without being copied into the message around them.
+# Larger bytes objects cross the socket on their own, so they are not copied into a message.
 _APART_BYTES = 64 << 10
 
 

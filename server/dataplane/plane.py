@@ -175,7 +175,8 @@ class Lease:
         servable = self._servable = await plane.engine.lease(spec)
         self.signatures = servable.signatures
         try:
-            # The model exists now: do not remember names of models that do not exist.
+            # Count only here, where the model is known to exist. The limits remember names, and
+            # clients could fill the memory with invented ones.
             plane.throttle.model_rate.count(spec.name)
             plane.throttle.model_places.enter(spec.name)
         except ServingError:

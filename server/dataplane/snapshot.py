@@ -47,7 +47,8 @@ class Snapshots:
         return self._models
 
     async def _take(self) -> None:
-        # This request may have less time than others that wait for the same collection.
+        # Give the collection a deadline of its own. The request that started it may have less time
+        # than others that wait for it.
         begin_request(Request(deadline=time.monotonic() + _GIVEN_UP_SECONDS))
         try:
             self._models = [await self._model(n) for n in sorted(self._engine.model_names())]

@@ -27,7 +27,7 @@ class Watch:
         self._timer: asyncio.TimerHandle | None = None
 
     def look_by(self, at: float) -> None:
-        """Looks at this time of the event loop's clock at the latest."""
+        """Makes the watch look at its requests by the time `at` of the event loop's clock."""
         if at < self.next_look:
             if self._timer is not None:
                 self._timer.cancel()

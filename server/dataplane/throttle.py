@@ -8,14 +8,18 @@ from ..errors import Code, ServingError
 from ..settings import Settings
 
 _REMEMBERED = 10_000
-# Bodies of the largest size that may be in memory at once. A few bytes of gzip can become one.
+# All bodies in memory together may be as large as this many bodies of the largest size. The limit
+# is needed because a small compressed body can become one of the largest.
 _BODIES = 8
 # A client may send this many seconds' worth of requests in one burst.
 _BURST_SECONDS = 2.0
 
 
 class Places:
-    """Limits the number of running requests per name. Used from one event loop."""
+    """Limits the number of running requests per name, such as a client's or a model's.
+
+    A running request takes one of the name's places. Used from one event loop.
+    """
 
     def __init__(self, most: int, what: str = "requests") -> None:
         """Creates the limit.
@@ -29,7 +33,7 @@ class Places:
         self._taken: dict[str, int] = {}
 
     def enter(self, name: str = "") -> None:
-        """Takes a place. `leave` returns it.
+        """Takes one of the places of `name`. `leave` returns it.
 
         Raises:
             ServingError: RESOURCE_EXHAUSTED if no place is free.
@@ -44,7 +48,7 @@ class Places:
         self._taken[name] = taken + 1
 
     def leave(self, name: str = "") -> None:
-        """Returns a place."""
+        """Returns one of the places of `name`."""
         left = self._taken[name] - 1
         if left:
             self._taken[name] = left
@@ -96,8 +100,8 @@ class Rate:
         self._burst = max(1.0, rate * _BURST_SECONDS)
         self._whose = whose
         self._clock = clock
-        # By name: the tokens left, and the time of the last count. The name that was unused longest
-        # is first.
+        # Token buckets by name: the requests that may still come, and the time of the last count.
+        # The name that was unused longest is first.
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def count(self, name: str) -> None:

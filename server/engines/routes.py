@@ -108,7 +108,7 @@ def replaced(routes: Routes, **changes: Any) -> Routes:
 
 
 def with_model(table: Mapping[str, Any], model: str, value: Any) -> dict[str, Any]:
-    """Returns a copy of a table by model: one model's entry is set, or removed if empty."""
+    """Returns a copy of a map by model, with one model's entry set, or removed if empty."""
     rest = {name: entry for name, entry in table.items() if name != model}
     return {**rest, model: value} if value else rest
 

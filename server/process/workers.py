@@ -137,7 +137,7 @@ class WorkerSupervisor:
         self._processes[worker.index] = process
         signal.signal(signal.SIGHUP, lambda number, _: self._end(number))
         if self._told is not None:
-            # The signal came while this process was created, and reached only the others.
+            # The signal came while this worker was being created, and reached only other workers.
             process.send_signal(self._told)
 
     def _wait_started(self, worker: Worker) -> bool:

@@ -88,7 +88,7 @@ def decode_columns(raw: msgspec.Raw, signature: SignatureSpec, limits: Limits) -
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise FastPathMissError from None
     if len(values) == 1 and "b64" in values:
-        # One string element, or an input that happens to be called `b64`.
+        # This is either one string element, or an input that happens to be called `b64`.
         raise FastPathMissError
     try:
         return {
@@ -195,7 +195,7 @@ def _string_array(values: Any, rank: int) -> Array:
         sizes = {len(item) for item in flat}
         if len(sizes) > 1:
             raise FastPathMissError
-        # An empty level ends the shape, as in the comparison of nested lists.
+        # Inside an empty list all further sizes are 0.
         shape.append(sizes.pop() if sizes else 0)
         flat = list(itertools.chain.from_iterable(flat))
     if rank and not flat:

@@ -1,4 +1,4 @@
-"""Pools the rows of bags to one vector per bag, and nests the answer like the ids."""
+"""Pools the rows of each bag, a list of ids, to one vector. Nests the answer like the ids."""
 
 import base64
 import sys

@@ -68,7 +68,7 @@ class _OverRows(ChangedCopy):
     rows: dict[int, GatheredRows]
     places: dict[int, GatheredRows]
     state: dict[str, Any]
-    templates: list[tf.Variable]  # Kept alive, because `places` has their ids as keys.
+    templates: list[tf.Variable]  # referenced here, because `places` has their `id()`s as keys
 
     def get_slot(self, var: Any, name: str) -> Any:
         """Returns the slot of some rows, or None."""

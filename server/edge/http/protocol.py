@@ -48,7 +48,7 @@ def bounded_protocol(seconds: float, max_bytes: int) -> type[asyncio.Protocol]:
             super().data_received(data)
             cycle = self.cycle
             if cycle is not None and cycle.scope is self.scope:
-                # The head is complete: uvicorn created the cycle from it.
+                # uvicorn creates a new cycle from each complete head.
                 if cycle is not self._begun:
                     self._begun = cycle
                     self._idle_bytes = 0

@@ -13,13 +13,14 @@ from ...tensors import SignatureSpec, Tensors
 
 # This many short runs in a row prove that a signature is short.
 _PROOF = 16
-# A signature returns to threads for a while if its runs usually take this many times longer than a
-# short run (a thread's CPU time omits other threads' work), or if one run takes this many seconds.
-# The while doubles if it happens again.
+# A signature delays the event loop if its runs usually take this many times longer than a short
+# run, or if one takes this many seconds. On a thread they may have looked shorter, because a
+# thread's CPU time omits the work of other threads. The signature then runs on threads for a while,
+# and twice as long if it delays the event loop again.
 _HELD_UP = 2
 _HELD_UP_SECONDS = 0.02
-# The average counts a run as at most this many short runs, with this weight: the system interrupts
-# some runs.
+# The moving average of run times counts a run as at most this many short runs, because the system
+# interrupts some runs. The second number is the weight of a new run.
 _MOST = 8
 _WEIGHT = 0.125
 _FIRST_BAN_SECONDS = 0.1
@@ -28,7 +29,7 @@ _LONGEST_BAN_SECONDS = 60.0
 
 @dataclasses.dataclass
 class _Record:
-    """What is known of a signature's runs. Sizes are numbers of values."""
+    """What is known of a signature's runs. A size is the number of values in a run's inputs."""
 
     proofs: int = 0
     largest: int = -1
@@ -74,7 +75,8 @@ class BriefRuns:
         if not self._seconds or signature.name not in self._steady:
             return False
         record = self._records.get(signature.name)
-        # Half of the limit, so that a few runs without a deadline find the largest short size.
+        # A tried run has no deadline, so few of them may be long: beyond the known short sizes, try
+        # only sizes below half of the smallest long one.
         return record is None or _size(inputs) < max(record.largest + 1, record.smallest_long / 2)
 
     def ran_on_thread(self, signature: SignatureSpec, inputs: Tensors, seconds: float) -> None:

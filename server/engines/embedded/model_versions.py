@@ -124,7 +124,8 @@ class ModelVersions:
             if self._is_damaged(version):
                 continue
             if self._is_leaving(version):
-                # A version may be wanted again while its last requests finish. Load it after that.
+                # This version is wanted again while its last requests finish. Retire no version
+                # now: a later update loads this one.
                 kept.clear()
                 break
             if self.get(version) is not None or await self._try_load(version, folders[version]):

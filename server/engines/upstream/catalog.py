@@ -100,7 +100,8 @@ class Catalog:
         self._signatures: dict[tuple[str, int], list[SignatureSpec]] = {}
         self._labels: dict[tuple[str, str], int] = {}
         self._first_seen: dict[tuple[str, int], float] = {}
-        # Every request needs these.
+        # By model and endpoint: the available versions, and whether the endpoint answers late. Kept
+        # ready, because every request reads them.
         self._available_at: dict[tuple[str, str], list[int]] = {}
         self._late: set[tuple[str, str]] = set()
         self._looks = Rounds(self._look, _PAUSE_SECONDS)

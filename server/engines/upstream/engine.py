@@ -211,8 +211,8 @@ class TfServingEngine:
     ) -> "UpstreamModel | None":
         """Returns the version to retry a failed request with; None if a retry is useless.
 
-        The version's endpoints are gone, or have another version now. Polls once for versions that
-        other endpoints serve, newer or older.
+        A request fails if the version's endpoints are gone, or serve another version now. So this
+        polls once for versions that other endpoints serve, newer or older.
         """
         if not _may_be_elsewhere(error, servable.spec):
             return None

@@ -154,7 +154,7 @@ class UpstreamPool:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._wake()  # this waiter was next: wake another
+                self._wake()  # this waiter was already woken: wake another instead
             raise
         finally:
             with contextlib.suppress(ValueError):
