@@ -12,9 +12,9 @@ namespace {
 constexpr size_t kMostBytes = size_t{4} << 20;  // bytes of rows in a full batch
 constexpr std::chrono::milliseconds kPatience(20);
 
-/// Returns the number of batches between copying and the disk: a few if they are large. Batches of
-/// listed rows are small, so there are many: nobody should wait while a block of the file is
-/// written.
+/// Returns the number of batches that may be between copying and the disk. Few if they are large.
+/// Batches of listed rows are small; then there are more, so that copying goes on while a block of
+/// the file is written.
 size_t BatchesFor(const SaveSource& source, size_t helpers) {
   const RowLayout& layout = source.layout();
   const bool strings =
@@ -57,8 +57,9 @@ Status SavePipeline::Run(Executor* executor) {
   return status_;
 }
 
-/// Returns whether this task copies. That is task 0, on the caller's thread, or a task that blocks
-/// it: an executor may run tasks one after another in any order.
+/// Returns whether this task must copy. Usually task 0 does, on the caller's thread. Another task
+/// copies if task 0 has not started after kPatience: an executor may run tasks one after another,
+/// in any order, and then task 0 cannot start before this task ends.
 bool SavePipeline::Claims(size_t number) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (number != 0) changed_.wait_for(lock, kPatience, [this] { return copier_; });
@@ -81,7 +82,8 @@ void SavePipeline::Copy() {
   while (status_.ok() && written_ < copied_) Wait(&lock);
 }
 
-/// Call it with the lock. Returns with the lock, unless it fails.
+/// Copies the rows of a range into batches. Call it with the lock. Returns with the lock, unless it
+/// fails.
 Status SavePipeline::CopyRange(SaveSource::Range range, std::unique_lock<std::mutex>* lock) {
   for (bool done = false; !done;) {
     while (status_.ok() && copied_ - written_ == batches_.size()) Wait(lock);
@@ -119,8 +121,8 @@ void SavePipeline::Rest(std::unique_lock<std::mutex>* lock) {
   alone_ = alone;
 }
 
-/// Waits until the state changes, or for a while. Helps if no other thread does, or if the others
-/// are too slow because they hardly get a core.
+/// Waits until another thread changes the state, for at most kPatience. Encodes or writes a batch
+/// itself if there are no helpers, or if the helpers are slow because they hardly get a core.
 void SavePipeline::Wait(std::unique_lock<std::mutex>* lock) {
   const bool patient = helping_ > 0 && !alone_ && !source_->urgent();
   if (patient && changed_.wait_for(*lock, kPatience) == std::cv_status::no_timeout) return;

@@ -1,5 +1,5 @@
-// Turns a live table's rows into the sections of a file: one thread copies rows out of the table,
-// other threads encode and write them.
+// Writes the rows of a table in memory into the sections of a file: one thread copies rows out of
+// the table, other threads encode and write them.
 #ifndef DE_CORE_ENGINE_SAVE_PIPELINE_H_
 #define DE_CORE_ENGINE_SAVE_PIPELINE_H_
 
@@ -17,22 +17,22 @@
 
 namespace de::engine {
 
-/// Only the copying thread locks the table's shards, for short periods. So the other threads may
-/// have the lowest priority: training never waits for them.
+/// Only the copying thread locks the table's shards, each time for microseconds. So the other
+/// threads may have the lowest scheduling priority: training never waits for them.
 class SavePipeline {
  public:
-  /// The copying thread calls `rest`, if set, after every piece of work. `rest` may sleep. It
-  /// returns true if the copying thread must do all work alone. `helpers` is the number of other
-  /// threads, which encode and write. All arguments must outlive the pipeline.
+  /// `rest`, if set, is called by the copying thread after each piece of rows; it may sleep. It
+  /// returns true if the copying thread must do all work alone for now. `helpers` is the number of
+  /// other threads, which encode and write. All arguments must outlive the pipeline.
   SavePipeline(SaveSource* source, SnapshotWriter* writer, const std::function<bool()>& rest,
                size_t helpers);
 
-  /// Copies on task 0 of the executor, which may be nullptr. Encodes and writes on the other tasks,
-  /// if the executor runs them in parallel.
+  /// Copies on task 0 of the executor, and encodes and writes on its other tasks. If the executor
+  /// is nullptr, or does not run tasks in parallel, the copying task does all work.
   Status Run(Executor* executor);
 
  private:
-  /// A batch is one section. Its states are: copied, claimed for encoding, encoded, written.
+  /// The rows of one section. A batch is in turn copied, claimed by a thread, encoded, written.
   struct Batch {
     SavedRows rows;
     uint64_t begin = 0;
@@ -44,10 +44,10 @@ class SavePipeline {
   bool Claims(size_t number);
   void Copy();
   Status CopyRange(SaveSource::Range range, std::unique_lock<std::mutex>* lock);
-  /// Returns with the lock.
+  /// Calls rest_ without the lock. Returns with the lock.
   void Rest(std::unique_lock<std::mutex>* lock);
   void Help();
-  /// Encodes or writes one batch. Returns false if there is none.
+  /// Encodes or writes one batch. Returns false if no batch is ready.
   bool Step(std::unique_lock<std::mutex>* lock);
   void Wait(std::unique_lock<std::mutex>* lock);
   Batch* At(uint64_t number) { return &batches_[number % batches_.size()]; }
@@ -60,15 +60,15 @@ class SavePipeline {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Batch> batches_;  ///< a ring: batch i of the file is at i modulo the size
+  std::vector<Batch> batches_;  ///< a ring buffer: batch i of the file is at i modulo the size
   uint64_t copied_ = 0;         ///< number of batches copied so far
-  uint64_t claimed_ = 0;        ///< number of batches encoded or being encoded
+  uint64_t claimed_ = 0;        ///< number of batches that are encoded or being encoded
   uint64_t written_ = 0;
   bool writing_ = false;  ///< a thread is writing a batch
-  bool copier_ = false;   ///< a thread copies or has copied
+  bool copier_ = false;   ///< a task has become the copying thread
   bool copying_ = true;   ///< more batches will come
   size_t helping_ = 0;    ///< number of threads that have started to help
-  bool alone_ = false;    ///< the helpers must pause
+  bool alone_ = false;    ///< the helpers must pause, because `rest` said so
   Status status_;         ///< the first error
 };
 

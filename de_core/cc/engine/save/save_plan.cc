@@ -9,10 +9,12 @@
 namespace de::engine {
 namespace {
 
-constexpr size_t kRangeBytes = size_t{2} << 20;  // bytes of rows planned per range
+constexpr size_t kRangeBytes = size_t{2} << 20;  // most bytes of rows in a range
 constexpr size_t kRangeRows = 8192;
-constexpr size_t kLeastRanges = 8;  // least number of ranges for the listed rows of a shard
-// Bytes copied while holding a shard's lock. A writer may wait this long: tens of microseconds.
+// number of ranges that the listed rows of a shard are divided into
+constexpr size_t kLeastRanges = 8;
+// Bytes that are copied while a shard's lock is held. Writers of the shard wait meanwhile: some
+// tens of microseconds.
 constexpr size_t kBytesPerHold = size_t{128} << 10;
 constexpr size_t kMostRowsPerHold = 1024;
 
@@ -28,7 +30,7 @@ Status SaveSource::Begin(SaveSelection selection, uint64_t held_bytes, bool undi
     selection_ = std::move(selection);
     if (undisturbed) replacing_ = std::unique_lock<std::mutex>(table_->replacing_lock_);
     if (held_bytes > 0) {
-      // Allocate memory first, while nobody waits for it.
+      // Allocate before layout_lock_ is taken, because all verbs wait for that lock.
       std::vector<std::unique_ptr<PreImages>> held;
       std::vector<std::unique_ptr<ChangeObserver>> watches;
       const RowLayout layout = table_->layout();
@@ -124,7 +126,7 @@ void SaveSource::PlanKeys() {
   }
 }
 
-/// Plans ranges of equal width over a shard.
+/// Plans the ranges of a shard so that all have the same number of hashes.
 void SaveSource::PlanUniform(uint32_t number) {
   const Shard& shard = *table_->shards_[number];
   uint64_t rows = 0;
@@ -134,12 +136,13 @@ void SaveSource::PlanUniform(uint32_t number) {
   }
   uint32_t bits = 0;
   while ((rows >> bits) > RowsARange() && bits < 32) ++bits;
-  const uint64_t width = LastHash(0) >> bits;  // minus one
+  const uint64_t width = LastHash(0) >> bits;  // number of hashes in a range, minus one
   const uint64_t step = width / std::max<uint64_t>((rows >> bits) / RowsAHold(), 1);
   auto at = list_.begin();
   for (uint64_t i = 0; i < uint64_t{1} << bits; ++i) {
     const uint64_t begin = FirstHash(number) + i * (width + 1);
-    // The erased keys of the range, if it is scanned for changes.
+    // Give the range the erased keys in it. Only if the shard is scanned for changes, the list
+    // contains erased keys.
     const auto by_hash = [](const Listed& a, uint64_t hash) { return a.hash < hash; };
     at = std::lower_bound(at, list_.end(), begin, by_hash);
     auto end = at;
@@ -150,10 +153,12 @@ void SaveSource::PlanUniform(uint32_t number) {
   }
 }
 
-/// Plans ranges that contain list_[first, …), all in one shard. Keys of equal hash stay together.
+/// Plans ranges for list_[first, end), whose keys are all in one shard. Keys of equal hash stay in
+/// one range.
 void SaveSource::PlanList(size_t first) {
   if (first == list_.size()) return;
-  // Use several ranges even for few rows, so that copying, encoding and writing overlap.
+  // Plan several ranges even for few rows, so that the threads can copy, encode and write different
+  // ranges at the same time.
   const size_t even = (list_.size() - first) / kLeastRanges;
   const size_t rows = std::min(RowsARange(), std::max(even, RowsAHold()));
   uint64_t begin = FirstHash(ShardOfHash(list_[first].hash));

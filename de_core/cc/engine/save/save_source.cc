@@ -16,13 +16,13 @@
 namespace de::engine {
 namespace {
 
-// per shard; more changed rows are found by their bits
+// Most changed rows of a shard that are listed. More changed rows are found by scanning their bits.
 constexpr size_t kMostListed = size_t{1} << 20;
 constexpr size_t kStringBytesPerHold = size_t{512} << 10;
-constexpr size_t kAhead = 16;  // index lines and rows to prefetch
+constexpr size_t kAhead = 16;  // number of index lines or rows to prefetch ahead
 
 double NumberAt(const char* at, DType dtype) {
-  if (dtype == DType::kInt64) {  // metadata, which readers may be writing
+  if (dtype == DType::kInt64) {  // a metadata column, which readers may be writing at the same time
     return static_cast<double>(
         __atomic_load_n(reinterpret_cast<const int64_t*>(at), __ATOMIC_RELAXED));
   }
@@ -43,7 +43,8 @@ double NumberAt(const char* at, DType dtype) {
 
 }  // namespace
 
-/// Locks a shard for reading and measures the time.
+/// Locks a shard for reading. Remembers in `longest` the longest time that a lock was held, in
+/// nanoseconds.
 class SaveSource::Hold {
  public:
   Hold(const Shard& shard, std::atomic<uint64_t>* longest)
@@ -79,7 +80,7 @@ void SaveSource::PlanChanges(uint32_t number) {
   }
   everything_ = everything_ || changed.everything;
   if (everything_) return;
-  // No log names the rows that were only looked up.
+  // Lookups are not logged, so rows that were only looked up must be found by a scan.
   const bool by_bits =
       selection_.used_since > 0 || changed.by_bits || changed.words.size() > kMostListed;
   by_bits_[number] = by_bits;
@@ -97,7 +98,7 @@ void SaveSource::PlanChanges(uint32_t number) {
                if (a.hash != b.hash) return a.hash < b.hash;
                return a.erased_text == nullptr && b.erased_text != nullptr;
              });
-  // A key may be listed several times, and as both changed and erased.
+  // Remove duplicates: a key may be listed several times, and as both changed and erased.
   list_.erase(std::unique(list_.begin() + static_cast<std::ptrdiff_t>(first), list_.end(),
                           [](const Listed& a, const Listed& b) {
                             return a.hash == b.hash && a.erased_text == nullptr &&
@@ -142,8 +143,8 @@ Status SaveSource::Collect(Range* range, SavedRows* rows, uint64_t* last, bool* 
       Scan(range, rows, last, done);
     }
     if (budget_ == nullptr) return Status::Ok();
-    // Rows read before are valid. If the save is lost from here on, only the next piece is
-    // affected.
+    // The rows just read are valid: the save was not lost when they were read. If it is lost from
+    // here on, Collect of the next piece fails.
     if (budget_->lost()) return Lost();
     budget_->collected = *last == ~uint64_t{0} ? *last : *last + 1;
     budget_->memory.Prepare(most_held_);
@@ -194,7 +195,7 @@ void SaveSource::Take(const Entry& entry, SavedRows* rows) const {
 void SaveSource::TakeKept(const Entry& entry, SavedRows* rows) const {
   if (IsKept(entry.row)) {
     Take(entry, rows);
-  } else if (selection_.changes_only && !everything_) {  // the parent may contain the key
+  } else if (selection_.changes_only && !everything_) {  // an earlier file may contain the key
     const bool string_keys = layout_.key_type() == KeyType::kString;
     TakeGone(entry.word, string_keys ? KeyOf(entry) : std::string_view(), rows);
   }
@@ -213,7 +214,8 @@ void SaveSource::TakeGone(uint64_t word, std::string_view text, SavedRows* rows)
 }
 
 uint64_t SaveSource::TakeAll(std::vector<Entry>* entries, uint64_t last, SavedRows* rows) const {
-  // Strings may be long, so a few of them can fill a piece.
+  // Strings may be long, so a few rows of strings can already have enough bytes. Sort the rows, to
+  // stop between two hashes.
   const bool sorted =
       layout_.key_type() == KeyType::kString || layout_.value_dtype() == DType::kString;
   const size_t most = rows->bytes() + kStringBytesPerHold;
@@ -234,7 +236,8 @@ uint64_t SaveSource::TakeAll(std::vector<Entry>* entries, uint64_t last, SavedRo
   return last;
 }
 
-/// Collects the rows of a word: one row, or the rows of several string keys.
+/// Appends the rows of a word to `entries`: one row, or the rows of several string keys with this
+/// word. Uses the copy of a row that changed since a consistent save began.
 void SaveSource::Gather(const Shard& shard, uint64_t hash, uint64_t word,
                         std::vector<Entry>* entries) const {
   const PreImages* held =
@@ -288,7 +291,8 @@ void SaveSource::Scan(Range* range, SavedRows* rows, uint64_t* last, bool* done)
     if (i + kAhead < others.size()) PrefetchFar(others[i + kAhead].row + policy.end() - 1);
     if (policy.UsedSince(others[i].row, selection_.used_since)) entries.push_back(others[i]);
   }
-  // The table may have grown since the ranges were planned.
+  // The table may have grown since the ranges were planned: take a smaller piece if there are too
+  // many rows.
   const size_t parts = entries.size() / RowsAHold();
   if (parts > 1) *last = range->begin + (*last - range->begin) / parts;
   if (held != nullptr) {
@@ -297,7 +301,7 @@ void SaveSource::Scan(Range* range, SavedRows* rows, uint64_t* last, bool* done)
                     entries.push_back({Mix64(word), word, row, texts});
                   });
   }
-  // The piece may end within a segment.
+  // The piece may end within an index segment: drop the rows behind it.
   entries.erase(std::remove_if(entries.begin(), entries.end(),
                                [&](const Entry& entry) { return entry.hash > *last; }),
                 entries.end());
@@ -337,7 +341,8 @@ void SaveSource::LookUp(Range* range, SavedRows* rows, uint64_t* last, bool* don
                                  [&](const Entry& entry) { return !IsSelected(entry); }),
                   entries.end());
   }
-  // Take all of them, whatever their size: their tombstones are already taken.
+  // Append all rows, even if they take many bytes: the tombstones of these hashes are already
+  // appended.
   for (size_t i = 0; i < entries.size(); ++i) {
     if (i + kAhead < entries.size()) PrefetchBytes(entries[i + kAhead].row, layout_.stride());
     TakeKept(entries[i], rows);
@@ -350,11 +355,11 @@ void SaveSource::LookUp(Range* range, SavedRows* rows, uint64_t* last, bool* don
 
 void SaveSource::FreeCollected() noexcept {
   if (budget_ == nullptr) return;
-  // Keep the last shard's copies until End: they mark that a save is running.
+  // Keep the last shard's copies until End: they mark that a consistent save is running.
   for (; let_go_ < ShardOfHash(budget_->collected); ++let_go_) LetGo(*table_->shards_[let_go_]);
 }
 
-/// Frees a shard's copies: the save does not need them any more.
+/// Frees a shard's copies, which the save does not need any more.
 void SaveSource::LetGo(Shard& shard) noexcept {
   std::unique_ptr<PreImages> held;  // freed after the lock is released
   std::unique_ptr<ChangeObserver> watch;

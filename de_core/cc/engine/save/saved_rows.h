@@ -19,31 +19,35 @@ class SavedRows {
   void Clear() noexcept;
   size_t count() const noexcept { return words_.size() + gone_.size(); }
   size_t bytes() const noexcept { return row_bytes_ + bytes_.size() + 8 * gone_.size(); }
-  /// The result refers to this object's memory.
+  /// Returns the copied rows and erased keys as a section of hashes `begin` to `last`. The section
+  /// refers to this object's memory.
   SnapshotSection section(const RowLayout& layout, uint64_t begin, uint64_t last);
 
  private:
   friend class SaveSource;
 
-  /// A row to take: a live row, or a copy from before its change.
+  /// A row to copy: a row in the table, or the copy of a row that changed since a consistent save
+  /// began.
   struct Entry {
     uint64_t hash;
     uint64_t word;
     const char* row;
-    const std::string* texts;  ///< key and values of a copied row of strings
+    /// the key and the values of the copy of a row of strings; otherwise nullptr
+    const std::string* texts;
   };
 
   /// Reserves memory, so that nothing is allocated while a shard is locked.
   void Reserve(size_t rows, size_t stride);
 
-  std::vector<Entry> entries_;  ///< rows of one piece
-  std::vector<Entry> others_;   ///< rows of the piece that were not written since the last save
+  std::vector<Entry> entries_;  ///< the rows of the piece that is being read
+  /// rows of the piece that were not written since the last save, but may have been looked up
+  std::vector<Entry> others_;
   std::vector<uint64_t> words_, gone_;
   std::vector<char> rows_;  ///< never shrinks
   size_t row_bytes_ = 0;    ///< bytes of `rows_` in use
-  std::string bytes_;       ///< strings: for each row its key, then its values
+  std::string bytes_;       ///< bytes of all strings: for each row its key, then its values
   std::vector<size_t> lengths_;
-  std::string gone_bytes_;  ///< the erased string keys
+  std::string gone_bytes_;  ///< bytes of the erased string keys
   std::vector<size_t> gone_lengths_;
   std::vector<std::string_view> keys_, values_;
 };

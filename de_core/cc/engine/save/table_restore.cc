@@ -10,8 +10,8 @@
 namespace de::engine {
 namespace {
 
-/// Runs task(section number, buffer) for all sections of a file. Adjacent sections run on one
-/// thread, because they belong to the same shard of the table. Returns the first error.
+/// Calls task(section) for all sections of a file. Adjacent sections run on one thread, because
+/// they belong to the same shard of the table. Returns the error of a task, or OK.
 template <typename Task>
 Status ForEachSection(const SnapshotReader& file, Executor* executor, const Task& task) {
   const size_t sections = file.sections().size();
@@ -38,8 +38,8 @@ struct Filter {
   uint32_t shard_index = 0;
   uint32_t shard_count = 1;
   bool chosen = false;
-  KeySet keys;                    ///< with `chosen`: read only these
-  const KeySet* newer = nullptr;  ///< skip these: a later file has them
+  KeySet keys;                    ///< with `chosen`: read only these keys
+  const KeySet* newer = nullptr;  ///< skip these keys, because a later file has them
 
   bool active() const noexcept { return shard_count > 1 || chosen || newer != nullptr; }
   bool Takes(uint64_t word, const std::string_view* text) const noexcept {
@@ -127,7 +127,7 @@ Status SectionLoader::Create(Table* table, const SnapshotHeader& header, bool sl
   for (const RowSlot& slot : file.slots()) {
     if (slots && slot.owner != kScaleOwner) loader->target_.Append(slot.owner, {slot.spec});
   }
-  // This only checks types and dim.
+  // Load no rows: this only checks key type, dtype and dim.
   DE_RETURN_IF_ERROR(table->LoadRows(
       same ? file : RowLayout(file.key_type(), options.value_dtype, file.dim()), {}, {}, nullptr));
   DE_RETURN_IF_ERROR(RowConverter::Create(file, loader->target_, slots, &loader->converter_));
@@ -223,8 +223,8 @@ Status Apply(const std::vector<const SnapshotReader*>& files, const std::vector<
   std::atomic<uint64_t> read{0};
   for (const ChainSpan& chain : chains) {
     for (size_t at = chain.from; at < chain.end; ++at) {
-      // Rows that the table keeps must not be deleted by the files. So apply only each key's last
-      // state.
+      // Without `replace`, the tombstones of the files are not applied, because they would delete
+      // rows that the table keeps. So apply only each key's last state.
       KeySet newer;
       for (size_t later = at + 1; !options.replace && later < chain.end; ++later) {
         DE_RETURN_IF_ERROR(AddKeys(*files[later], &newer));
@@ -252,8 +252,8 @@ Status RestoreTable(Table* table, const std::vector<const SnapshotReader*>& file
   return Guarded([&]() -> Status {
     std::vector<ChainSpan> chains;
     DE_RETURN_IF_ERROR(CheckChains(files, &chains));
-    // All files are read as the same dtype. If they store another one, they are still of the same
-    // table.
+    // CheckChains made sure that all files are read as the same dtype, even if they store values as
+    // different dtypes.
     const bool same_dtype = files[0]->header().reads_as() == table->layout().value_dtype();
     DE_RETURN_IF_ERROR(CheckOptions(chains, options, same_dtype));
     std::vector<SectionLoader> loaders(files.size());
@@ -262,7 +262,8 @@ Status RestoreTable(Table* table, const std::vector<const SnapshotReader*>& file
                                                options.convert, &loaders[i]));
     }
     for (const SnapshotReader* file : files) DE_RETURN_IF_ERROR(VerifySections(*file, executor));
-    std::vector<const SnapshotReader*> applied;  // without files that a later one replaces
+    // the files that count: without files before a delta that replaces everything
+    std::vector<const SnapshotReader*> applied;
     uint64_t rows = 0;
     for (const ChainSpan& chain : chains) {
       applied.insert(applied.end(), &files[chain.from], files.data() + chain.end);
@@ -270,7 +271,8 @@ Status RestoreTable(Table* table, const std::vector<const SnapshotReader*>& file
     }
     std::vector<OwnedSlots> missing;
     if (options.slots) DE_RETURN_IF_ERROR(MissingSlots(table->layout(), applied, &missing));
-    // From here on only I/O and memory can fail. Remove rows first, so that they are not moved.
+    // From here on only I/O and memory can fail. Remove rows before slots are added, so that the
+    // old rows need not be copied.
     if (options.replace) {
       DE_RETURN_IF_ERROR(table->SetInitializer(files.back()->header().initializer));
       DE_RETURN_IF_ERROR(table->Clear());

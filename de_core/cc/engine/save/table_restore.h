@@ -1,4 +1,4 @@
-// Restores snapshot files into a live table.
+// Restores snapshot files into a table in memory.
 #ifndef DE_CORE_ENGINE_TABLE_RESTORE_H_
 #define DE_CORE_ENGINE_TABLE_RESTORE_H_
 
@@ -15,23 +15,25 @@
 namespace de::engine {
 
 struct RestoreOptions {
-  bool replace = true;   ///< remove rows that are not in the files, and use the files' initializer
-  bool slots = true;     ///< read slots; otherwise rows get their slots' initial values
-  bool convert = false;  ///< accept values of another floating-point dtype
+  /// first remove all rows of the table, and use the initializer of the files
+  bool replace = true;
+  bool slots = true;  ///< read slots from the files; otherwise rows get the slots' initial values
+  bool convert = false;        ///< accept values of another floating-point dtype
   uint32_t shard_index = 0;    ///< read only keys that ShardOfKey assigns to this shard
-  uint32_t shard_count = 1;    ///< number of shards
+  uint32_t shard_count = 1;    ///< number of shards; 1 means read all keys
   const Keys* keys = nullptr;  ///< if set, read only these keys
-  std::string chain;           ///< continue this chain of saves after the last file
+  std::string chain;  ///< later saves continue this chain after the last file; empty for none
 };
 
 struct RestoreReport {
   uint64_t read = 0;   ///< number of rows and tombstones applied
-  uint64_t bytes = 0;  ///< bytes of the files
+  uint64_t bytes = 0;  ///< total size of the files that were read
 };
 
-/// Reads chains of files into a table. Verifies all files before it applies any row. Memory: two
-/// sections per thread; without `replace`, also the keys of the deltas. No other verb should write
-/// meanwhile, because the order of its writes and the files' rows is undefined.
+/// Reads chains of files, each a base and its deltas, into a table. Verifies all files before it
+/// applies any row. Memory: two sections per thread; without `replace`, also the keys of the
+/// deltas. No other verb should write to the table meanwhile, because it is undefined whether its
+/// rows or the files' rows win.
 Status RestoreTable(Table* table, const std::vector<const SnapshotReader*>& files,
                     const RestoreOptions& options, Executor* executor, RestoreReport* report);
 
@@ -41,19 +43,20 @@ struct OwnedSlots {
   std::vector<SlotSpec> specs;
 };
 
-/// Returns the slots in `files` that a table of `layout` does not have, each owner once.
-/// InvalidArgument if a slot has another width or dtype.
+/// Returns the slots in `files` that a table of `layout` does not have, grouped by optimizer.
+/// InvalidArgument if the table has a slot of the same name with another width or dtype.
 Status MissingSlots(RowLayout layout, const std::vector<const SnapshotReader*>& files,
                     std::vector<OwnedSlots>* missing);
 
-/// Verifies every byte, using several threads.
+/// Reads and checks every section of a file, on several threads.
 Status VerifySections(const SnapshotReader& file, Executor* executor);
 
-/// Applies selected rows and tombstones of one section. The mask has size section.count +
-/// section.tombstones.
+/// Applies the rows and tombstones of a section to a table: those for which the mask is true, or
+/// all if the mask is nullptr. The mask has size section.count + section.tombstones.
 class SectionLoader {
  public:
-  /// Checks that the file's rows fit the table, and adds slots that the table does not have.
+  /// Checks that the file has the table's key type and dim, and the table's dtype unless `convert`
+  /// is set. With `slots`, the loader also reads the file's slots.
   static Status Create(Table* table, const SnapshotHeader& header, bool slots, bool convert,
                        SectionLoader* loader);
 

@@ -14,7 +14,7 @@ Status TableSave::Begin(Table* table, SaveOptions options, std::unique_ptr<Table
     return Status::InvalidArgument("a save of chosen keys belongs to no chain. Received: chain=" +
                                    options.chain);
   }
-  uint64_t expired = 0;  // expired rows read as absent
+  uint64_t expired = 0;  // erase expired rows first: lookups treat them as absent
   DE_RETURN_IF_ERROR(table->EvictExpired(&expired));
   return Guarded([&] {
     std::unique_ptr<TableSave> begun(new TableSave(table, std::move(options)));
@@ -35,11 +35,13 @@ Status TableSave::Start() {
   point_.id = options_.id;
   point_.micros = table_->MarkUses();
   if (!options_.chain.empty()) {
-    // Cut before rows are read: changes in between are in this file and in the next delta.
+    // Start a new generation of changes before rows are read. So a change that is made while rows
+    // are read is in the next delta, even if this file has it already.
     DE_RETURN_IF_ERROR(table_->chains().Cut(&point_.generation));
     cut_ = true;
   }
-  // Check again: from now on no other save can make the table discard its changes.
+  // Ask again after Cut: from now on the table keeps all recorded changes, even if another save of
+  // the chain ends.
   if (options_.delta) {
     DE_RETURN_IF_ERROR(table_->chains().Last(options_.chain, &parent));
     point_.sequence = parent.sequence + 1;

@@ -1,4 +1,5 @@
-// Saves a live table: its contents, the chain that it belongs to, and the threads.
+// Saves a table in memory to a file: what to save, the chain that the file belongs to, and the
+// threads.
 #ifndef DE_CORE_ENGINE_TABLE_SAVE_H_
 #define DE_CORE_ENGINE_TABLE_SAVE_H_
 
@@ -23,14 +24,17 @@ struct SaveOptions {
   SnapshotId id{};             ///< random id of this save
   int64_t created_micros = 0;  ///< time in microseconds since 1970-01-01 UTC
   std::map<std::string, std::string> metadata;
-  bool values_only = false;  ///< omit the slots
+  bool values_only = false;  ///< save keys and values without slots
   std::optional<DType> store_as;
-  std::string chain;   ///< the series of saves that it belongs to; empty for none
+  std::string chain;   ///< the chain of saves that the file belongs to; empty for none
   bool delta = false;  ///< save only the changes since the chain's last save
-  bool commit = true;  ///< whether Done makes this the chain's last save
-  /// if above 0, all rows are saved as of one moment, and copies of rows take at most so many bytes
+  /// true: Done makes this file the last of the chain. false: SaveChains::Commit does so later
+  bool commit = true;
+  /// if above 0, all rows are saved as they are at the start of the save. Rows that change
+  /// meanwhile are copied first; the copies take at most this many bytes
   uint64_t held_bytes = 0;
-  /// true: operations that would make the save obsolete wait until all rows are read
+  /// true: Clear and adding or dropping slots, after which the save would have to start again, wait
+  /// until all rows are read
   bool undisturbed = false;
   const Keys* keys = nullptr;  ///< if set, save only these keys; requires an empty chain
   std::vector<KeepRule> keep;
@@ -43,14 +47,15 @@ struct SaveReport {
   uint64_t rows = 0;
   uint64_t tombstones = 0;
   uint64_t bytes = 0;
-  uint64_t held_peak = 0;   ///< greatest number of bytes used by copies
-  double longest_hold = 0;  ///< longest time, in seconds, that writers of a shard waited
+  uint64_t held_peak = 0;   ///< greatest number of bytes that copies of changed rows used
+  double longest_hold = 0;  ///< longest time, in seconds, that the save held the lock of a shard
   ConversionError error;
 };
 
-/// Used by one thread: Begin, Write, and Done once the file is in place. If it is destroyed before
-/// Done, the chain is unchanged. Memory in addition to the table: some tens of MiB, 64 bytes per
-/// section of about 2 MiB, 64 bytes per changed row for a delta, and `held_bytes`.
+/// Use from one thread: Begin, Write, and Done once the file is in its place. If the object is
+/// destroyed before Done, the chain is unchanged. Memory in addition to the table: some tens of
+/// MiB, 64 bytes per section of about 2 MiB, 64 bytes per changed row for a delta, and
+/// `held_bytes`.
 class TableSave {
  public:
   /// `table` must outlive the save. Errors: FailedPrecondition for a delta whose chain has no
@@ -62,7 +67,8 @@ class TableSave {
   /// Writes the file. `executor` may be nullptr. Only its task 0 locks the table's shards.
   Status Write(ByteSink* sink, Executor* executor);
 
-  /// True if Write failed only because the table was cleared or relaid out meanwhile.
+  /// True if Write failed only because the table was cleared or slots were added or dropped
+  /// meanwhile. A new save may then succeed.
   bool outdated() const noexcept { return source_.outdated(); }
 
   Status Done();

@@ -1,4 +1,5 @@
-// Locks all shards of a table at once, for batches that are processed in their own order.
+// Locks all shards of a table at once, for batches whose keys are processed in the order of the
+// batch instead of shard by shard.
 #ifndef DE_CORE_ENGINE_ALL_SHARDS_H_
 #define DE_CORE_ENGINE_ALL_SHARDS_H_
 
@@ -9,10 +10,11 @@
 
 namespace de::engine {
 
-/// Holds the writer (or reader) locks of all shards, or no lock. Never waits for a lock while it
-/// holds another lock. A reader waits for the first lock that is taken, and then tries the others.
-/// Reason: a writer of a whole batch has all locks, and releases all of them after each part of the
-/// batch to let readers in. A reader that waited for the locks in turn would wait for many parts.
+/// Holds the writer locks (or reader locks) of all shards, or none of them: see held(). Never waits
+/// for one lock while it holds another. A writer never waits. A reader waits for the first lock
+/// that another thread holds, and then tries the other locks. Reason: a writer of a whole batch has
+/// all locks, and releases all of them after each part of the batch to let readers in. A reader
+/// that waited for one lock after another would wait for many such parts.
 template <bool kWriter>
 class AllShards {
  public:
@@ -36,8 +38,8 @@ class AllShards {
   bool held() const noexcept { return held_[first_]; }
 
  private:
-  /// Tries the locks that it does not hold yet, up to the first lock that another thread holds.
-  /// Returns this lock.
+  /// Takes locks, in order, up to the first lock that another thread holds. Returns the number of
+  /// that shard, or end_ if all locks are held.
   size_t TryRest() noexcept {
     size_t at = first_;
     while (at < end_ && (held_[at] || (held_[at] = Try(&shards_[at]->lock)))) ++at;

@@ -1,5 +1,5 @@
-// A lookup's findings about its keys, for the update of the same keys: their shards, which keys are
-// equal, and where their rows are.
+// Data that a lookup keeps for an update of the same keys: the keys' shards, which keys are equal,
+// and their rows.
 #ifndef DE_CORE_ENGINE_KNOWN_KEYS_H_
 #define DE_CORE_ENGINE_KNOWN_KEYS_H_
 
@@ -12,13 +12,13 @@
 
 namespace de::engine {
 
-/// For one batch of integer keys. Shards and equality depend only on the keys, so they stay valid.
+/// For one batch of integer keys. The keys alone decide shards and equality, so these stay valid.
 /// Row numbers are valid while Shard::renumbered() is unchanged.
 struct KnownKeys {
   struct OfShard {
     UniqueKeys unique;
-    std::vector<uint32_t> rows;  ///< (unique) row numbers; kNoRow for keys without a row
-    uint64_t renumbered = 0;     ///< the shard's counter when the first of `rows` was read
+    std::vector<uint32_t> rows;  ///< (distinct keys) row numbers; kNoRow for keys without a row
+    uint64_t renumbered = 0;     ///< Shard::renumbered() when the first of `rows` was read
   };
 
   Partition partition;

@@ -91,7 +91,8 @@ Status SaveChains::Drop(const std::string& chain) {
 
 /// Discards changes that no chain's next delta needs.
 void SaveChains::Tidy() noexcept {
-  // A running save may need any generation. Without memory to list the marks, keep all.
+  // Keep all changes while a save runs, because it may need any generation, and if there is no
+  // memory to list the chains' generations.
   if (saves_ > 0) return;
   (void)Guarded([this] {
     ForgetUnmarked();

@@ -1,4 +1,5 @@
-// The series of saves of one table: each series' last file, and the rows changed since that file.
+// The chains of saves of one table. A chain is a base file and the deltas that follow it. Records
+// for each chain its last file and the rows changed since that file.
 #ifndef DE_CORE_ENGINE_SAVE_CHAINS_H_
 #define DE_CORE_ENGINE_SAVE_CHAINS_H_
 
@@ -16,36 +17,41 @@
 
 namespace de::engine {
 
-/// A saved state of a table.
+/// One file of a chain.
 struct SavePoint {
   SnapshotId id{};
-  uint64_t sequence = 0;    ///< number of deltas from the base to this file
-  uint64_t generation = 0;  ///< first generation of changes that the file may not contain
-  /// the file may lack uses by lookups from this time stamp on
+  uint64_t sequence = 0;  ///< number of deltas from the base to this file
+  /// first generation of changes that the file may lack. Generations number the times between two
+  /// cuts (Cut)
+  uint64_t generation = 0;
+  /// the file may lack lookups from this time on (microseconds), if lookups count as uses
   int64_t micros = 0;
 };
 
-/// Thread-safe. While there is a chain, every shard records its changes. If a chain is started and
-/// never saved again, its records take one bit per row and eight bytes per changed row, at most
-/// half a byte per row.
+/// Thread-safe. While there is a chain, every shard records its changed rows. The records for a
+/// chain that is never saved again takes one bit per row and eight bytes per changed row, but at
+/// most half a byte per row.
 class SaveChains {
  public:
   explicit SaveChains(std::vector<std::unique_ptr<Shard>>* shards) : shards_(shards) {}
 
-  /// Starts a generation in all shards, and records changes from now on. A save that reads rows
-  /// after this call contains all earlier changes.
+  /// Starts the next generation of changes in all shards, and records changes from now on.
+  /// `generation` receives its number. A save that reads rows after this call contains the changes
+  /// of all earlier generations.
   Status Cut(uint64_t* generation);
 
   /// Returns the last committed save of a chain, or FailedPrecondition if there is none.
   Status Last(const std::string& chain, SavePoint* point) const;
 
-  /// Records a finished save. `commit` makes it the chain's last save.
+  /// Records a finished save, which began with Cut. With `commit` it becomes the chain's last save;
+  /// otherwise it is pending until Commit.
   Status Add(const std::string& chain, const SavePoint& point, bool commit);
 
-  /// Makes a save that was added without commit the chain's last save. NotFound for another id.
+  /// Makes the pending save, which was added without `commit`, the chain's last save. NotFound if
+  /// the pending save has another id.
   Status Commit(const std::string& chain, const SnapshotId& id);
 
-  /// Drops a generation that Cut started for a failed save. Its marks remain.
+  /// Ends a failed save that began with Cut. The changes recorded before it stay recorded.
   void Abandon();
 
   Status Drop(const std::string& chain);
@@ -57,7 +63,7 @@ class SaveChains {
   };
   std::vector<Entry> entries() const;
 
-  /// Memory used for recorded changes.
+  /// Memory of the recorded changes in bytes.
   uint64_t bytes() const;
 
  private:
@@ -73,7 +79,7 @@ class SaveChains {
   mutable std::mutex mutex_;
   std::map<std::string, Chain> chains_;
   uint64_t generation_ = 0;
-  uint32_t saves_ = 0;  ///< saves between Cut and Add or Abandon
+  uint32_t saves_ = 0;  ///< number of saves that have called Cut, and not yet Add or Abandon
 };
 
 }  // namespace de::engine

@@ -5,22 +5,25 @@
 namespace de::engine {
 namespace {
 
-// A larger segment is split instead of grown, so that a growth step stays bounded. Both halves have
-// as many lines as the whole had, 40 % full. Random keys fill all segments at the same time, so
-// halves of another size would leave memory of the split segments unused.
+// A segment with this many lines is split in two instead of grown, so that one step takes bounded
+// time. Both halves have as many lines as the whole had, and are 40 % full. Random keys fill all
+// segments at the same time, so halves of another size would leave memory of the split segments
+// unused.
 constexpr uint32_t kSegmentLines = 1024;
 constexpr uint32_t kFirstLines = 2;
 
-// Entries that a segment holds before it grows: 80 % of its places.
+// Number of keys at which a segment grows: 80 % of its entries, that is, four of the five entries
+// of each line.
 constexpr uint32_t Limit(uint32_t lines) noexcept { return lines * 4; }
 
-// Entries of a segment that is created for a known number of rows: half of its places. Then 2 % of
-// the keys are not in their home line. With 80 % it would be 13 %, and each of these costs another
-// line.
+// Number of keys for which a segment is created when the number of rows is known: half of its
+// entries. Then 2 % of the keys are not in their home line. At 80 % it would be 13 %, and each of
+// these keys costs a lookup another cache line.
 constexpr uint32_t Roomy(uint32_t lines) noexcept { return lines * kEntriesPerLine / 2; }
 
-// Adversarial keys can have equal values in all directory bits. The directory has at most this many
-// places per segment. Beyond that, segments grow instead of being split.
+// Limits the directory's entries per segment. An attacker can choose keys whose hashes agree in all
+// bits that the directory uses: splitting never separates them, but doubles the directory each
+// time. Beyond this limit, segments grow instead.
 constexpr size_t kPlacesPerSegment = 64;
 
 }  // namespace
@@ -69,7 +72,8 @@ void Shard::SwapRows(Shard* other) noexcept {
   ++renumbered_;
 }
 
-/// Returns the place where an absent key is inserted. Grows or splits its segment if it is full.
+/// Returns the directory entry of the segment into which an absent key is inserted. If the segment
+/// is full, grows or splits it first.
 const Shard::Place& Shard::PlaceWithRoom(uint64_t hash) {
   const Place& place = PlaceOf(hash);
   if (segments_[place.segment].count < Limit(place.size)) return place;
@@ -192,7 +196,8 @@ void Shard::Split(uint32_t segment, uint64_t hash) {
   FreeLines(old.lines, old.size);
 }
 
-// Points all directory places of a segment to it. `hash` is one of the segment's hashes.
+// Makes all directory entries of a segment refer to it. `hash` is one of the hashes that belong to
+// the segment.
 void Shard::PointAt(uint32_t segment, uint64_t hash) {
   const Segment& target = segments_[segment];
   const uint32_t depth = 63 - shift_;
@@ -202,7 +207,7 @@ void Shard::PointAt(uint32_t segment, uint64_t hash) {
 }
 
 void Shard::Rebuild(uint64_t rows, bool compact) {
-  // Never shrink for a smaller request.
+  // Without `compact`, never shrink the index: if it has room for these rows, keep it.
   if (!compact && rows <= index_lines() * Limit(1)) {
     slab_.Reserve(rows);
     return;
@@ -235,8 +240,9 @@ void Shard::Rebuild(uint64_t rows, bool compact) {
   if (watch != nullptr) watch->Renumber(moves);
 }
 
-/// Copies the rows and strings of all entries (word, row) in the order of their old addresses, and
-/// sets the entries' new rows. `moves` receives (old row, new row) unless it is nullptr.
+/// Copies the rows and strings of all `entries` (word, row number) in the order of their old
+/// numbers, and writes the new numbers into `entries`. `moves` receives (old number, new number)
+/// unless it is nullptr.
 void Shard::CopyPacked(const Shard& from, std::vector<std::pair<uint64_t, uint32_t>>* entries,
                        std::vector<std::pair<uint32_t, uint32_t>>* moves) {
   std::sort(entries->begin(), entries->end(),

@@ -1,8 +1,9 @@
-// One internal shard of a table: an extendible directory of index segments, the rows, the strings.
+// One shard of a table: its rows, their strings, and an index from keys to row numbers.
 //
-// The hash bits below the shard's own bits address the directory, so segments are ordered by hash
-// prefix. A full segment grows or splits in two: a bounded step, however large the table is
-// (R. Fagin et al., "Extendible hashing", 1979). Nothing here locks; the table takes `lock`.
+// The index is a directory of segments (extendible hashing: R. Fagin et al., 1979). The first hash
+// bits select the shard, the next bits select a directory entry (a `Place`), so segments are
+// ordered by hash. A full segment grows or splits in two: a bounded step, however large the table
+// is. No function here locks; the table takes `lock`.
 #ifndef DE_CORE_ENGINE_SHARD_H_
 #define DE_CORE_ENGINE_SHARD_H_
 
@@ -36,7 +37,7 @@ class Shard {
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
 
-  /// `shard` is this shard's number.
+  /// Returns the pointers that a lookup needs. `shard` is this shard's number in the table.
   Reader reader(uint32_t shard) const noexcept {
     const uint32_t depth = 63 - shift_;
     const uintptr_t before = (uintptr_t{shard} << depth) * sizeof(Place);
@@ -44,13 +45,14 @@ class Shard {
             slab_.map().extents};
   }
 
-  /// Prefetches the index line of `hash`.
+  /// Prefetches the home line of `hash`: the index line in which a search starts.
   void PrefetchLine(uint64_t hash) const noexcept {
     const Place& place = PlaceOf(hash);
     PrefetchFar(place.lines + ReduceLow32(hash, place.size));
   }
 
-  /// Prefetches the two lines after the home line, where keys of a full table may be.
+  /// Prefetches the second and the third line after the home line: a key that does not fit in its
+  /// home line is in one of the next lines. The caller has prefetched the first of them.
   void PrefetchBehind(uint64_t hash) const noexcept {
     const Place& place = PlaceOf(hash);
     const IndexLine* const home = place.lines + ReduceLow32(hash, place.size);
@@ -58,7 +60,8 @@ class Shard {
     PrefetchFar(home + 3);
   }
 
-  /// Prefetches a row's string key. Its reference should be in the cache already.
+  /// Prefetches the bytes of a row's string key. Reads their address from the row, so prefetch the
+  /// row earlier.
   void PrefetchKey(const char* row) const noexcept {
     PrefetchFar(reinterpret_cast<const char*>(
         static_cast<uintptr_t>(StringArena::LoadRef(row + key_offset_))));
@@ -71,7 +74,8 @@ class Shard {
                    [&](uint32_t row) { return IsRowOf(row, key); });
   }
 
-  /// True if a row with the key's word belongs to the key.
+  /// True if `row`, found by the key's word, belongs to `key`. String keys whose hashes are equal
+  /// have the same word.
   bool IsRowOf(uint32_t row, const IndexKey& key) const noexcept {
     return key.bytes == nullptr || KeyBytes(row) == *key.bytes;
   }
@@ -84,7 +88,8 @@ class Shard {
     return StringArena::Get(StringArena::LoadRef(row + key_offset_));
   }
 
-  /// Calls Arena::Prefault on the table's memory.
+  /// Maps memory ahead, so that no page fault happens while the lock is held. Call it before the
+  /// lock is taken.
   void Prefault() noexcept { memory_->Prefault(); }
 
   /// Inserts an absent key and returns its row. The caller must write the row's value and slots.
@@ -100,21 +105,21 @@ class Shard {
 
   void Clear();
 
-  /// Reserves space for `rows` rows. With `compact`, copies the existing rows tightly into new
-  /// memory.
+  /// Rebuilds the index with space for `rows` rows in total, if it has less. With `compact`, also
+  /// copies the rows into new memory without gaps; otherwise the rows stay where they are.
   void Rebuild(uint64_t rows, bool compact);
 
-  /// Copies all rows into a layout with slots added or removed. Row numbers are unchanged.
+  /// Returns a copy of all rows in a layout with slots added or removed. Row numbers are unchanged.
   Slab Relaid(const RowLayout& from, const RowLayout& to) const;
 
-  /// Replaces the rows by the result of Relaid, and leaves the old rows in `rows`.
+  /// Replaces the rows by the result of Relaid. `rows` receives the old rows.
   void Adopt(Slab* rows, const RowLayout& layout) noexcept {
     slab_.Swap(rows);
     key_offset_ = layout.key_offset();
   }
 
-  /// Calls visit(word, row) for all entries of the segment that contains `hash`. Returns the last
-  /// hash of that segment.
+  /// Calls visit(word, row number) for all keys of the index segment that contains `hash`. Returns
+  /// the last hash that belongs to this segment.
   template <typename Visit>
   uint64_t VisitSegment(uint64_t hash, Visit&& visit) const {
     const Place& place = PlaceOf(hash);
@@ -123,13 +128,13 @@ class Shard {
     return hash | (~uint64_t{0} >> bits);
   }
 
-  /// A counter of operations that may change row numbers. While the counter is unchanged, row
-  /// numbers are unchanged.
+  /// Counts the operations that may give a row number to another row. While the counter is
+  /// unchanged, every row number still means the same row.
   uint64_t renumbered() const noexcept { return renumbered_; }
 
   /// May be read without the lock.
   uint64_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
-  /// Calls visit(row) for each row of the word. Several string keys may have one word.
+  /// Calls visit(row number) for each key with this word. Only string keys can share a word.
   template <typename Visit>
   void VisitWord(uint64_t word, uint64_t hash, const Visit& visit) const {
     const Place& place = PlaceOf(hash);
@@ -148,13 +153,14 @@ class Shard {
   }
   size_t index_lines() const noexcept;
 
-  /// Adds to probes[i] the number of keys found at the (i + 1)-th visited line. The last element
-  /// counts all later lines.
+  /// Adds to probes[i] the number of keys that a search finds in the (i + 1)-th line that it
+  /// visits. The last element counts all later lines too.
   void CountProbes(std::vector<uint64_t>* probes) const;
 
   mutable ShardLock lock;
 
-  /// The observer, which writers call before they change a row; nullptr if no save needs one.
+  /// The observer, which writers call before they change a row; nullptr if no save has asked for
+  /// one.
   std::unique_ptr<ChangeObserver> watch;
 
  private:
@@ -175,8 +181,8 @@ class Shard {
         dim_(dim),
         key_offset_(key_offset) {}
   struct Empty {};
-  /// Creates a shard without index and rows, with the layout of `like`. The caller fills it and
-  /// swaps it with `like`.
+  /// Creates a shard without index and rows, with the row size and types of `like`. The caller
+  /// fills it and swaps its contents with `like`.
   Shard(const Shard& like, Empty) noexcept
       : Shard(like.memory_, like.slab_.stride(), like.key_type_, like.value_dtype_, like.dim_,
               like.key_offset_) {}
@@ -201,7 +207,7 @@ class Shard {
   void SetSize(uint64_t size) noexcept { size_.store(size, std::memory_order_relaxed); }
 
   std::vector<Place> directory_;
-  uint32_t shift_ = 63;  ///< 63 - depth of the directory
+  uint32_t shift_ = 63;  ///< 63 - d, where the directory has 2^d entries
   std::vector<Segment> segments_;
   Arena* memory_;
   Slab slab_;

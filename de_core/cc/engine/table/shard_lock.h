@@ -1,5 +1,5 @@
-// A small reader-writer lock that prefers writers. It is taken once for hundreds of keys, so waits
-// are short: spin a little, then yield, then sleep.
+// A reader-writer lock that prefers writers. A thread takes it once for hundreds of keys and holds
+// it for microseconds, so a waiting thread first spins, then yields, then sleeps.
 #ifndef DE_CORE_ENGINE_SHARD_LOCK_H_
 #define DE_CORE_ENGINE_SHARD_LOCK_H_
 
@@ -30,7 +30,8 @@ class alignas(64) ShardLock {
     waiting_.fetch_sub(1, std::memory_order_relaxed);
   }
 
-  /// For a writer between two locks: lets waiting readers in, for a while.
+  /// For a writer that is about to take the lock again: lets waiting readers go first, for at most
+  /// kPatience tries.
   void LetReadersIn() const noexcept {
     for (uint32_t tries = 0; tries < kPatience; ++tries) {
       if (waiting_.load(std::memory_order_relaxed) == 0) return;
@@ -41,7 +42,7 @@ class alignas(64) ShardLock {
   void unlock_shared() noexcept { state_.fetch_sub(kReader, std::memory_order_release); }
 
   void lock() noexcept {
-    // From now on new readers wait. Readers inside leave first.
+    // Once the flag is set, new readers wait. Then wait until the readers inside have left.
     for (uint32_t tries = 0; state_.fetch_or(kWriter, std::memory_order_acquire) & kWriter;) {
       while (state_.load(std::memory_order_relaxed) & kWriter) Wait(tries++);
     }
@@ -68,8 +69,8 @@ class alignas(64) ShardLock {
       __builtin_ia32_pause();
 #endif
     } else if (tries < 4096) {
-      // Do not sleep: a sleep takes longer than LetReadersIn waits, so this reader would always be
-      // too late.
+      // Do not sleep yet: a sleep takes longer than a writer waits in LetReadersIn, so a sleeping
+      // reader would miss that chance every time.
       std::this_thread::yield();
     } else {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -77,7 +78,7 @@ class alignas(64) ShardLock {
   }
 
   std::atomic<uint32_t> state_{0};
-  std::atomic<uint32_t> waiting_{0};  ///< readers that found a writer
+  std::atomic<uint32_t> waiting_{0};  ///< number of readers that wait for a writer
 };
 
 }  // namespace de::engine

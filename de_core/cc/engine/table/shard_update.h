@@ -1,4 +1,5 @@
-// The write pipeline of one shard: prefetch the index line, probe it and prefetch the row, write.
+// The write pipeline of one shard: prefetches a key's index line, then searches the line and
+// prefetches the row, then writes the row.
 #ifndef DE_CORE_ENGINE_SHARD_UPDATE_H_
 #define DE_CORE_ENGINE_SHARD_UPDATE_H_
 
@@ -21,19 +22,21 @@ struct WriteTouches {
   WriteTouches(size_t row, const char* from, size_t from_bytes) noexcept
       : row_bytes(row), source(from), source_bytes(from_bytes) {}
 
-  size_t row_bytes;              ///< counted from the start of a row
-  const char* source = nullptr;  // (keys, source_bytes) the batch's data to write
+  size_t row_bytes;  ///< the write accesses this many bytes, from the start of the row
+  // (keys, source_bytes) data of the batch that is written to the rows, or nullptr
+  const char* source = nullptr;
   size_t source_bytes = 0;
 };
 
-/// A callback that does nothing: for refused keys, and when the lock is released.
+/// A callback that does nothing. Used for on_refused and on_release.
 struct Ignored {
   void operator()(const IndexKey&, size_t) const noexcept {}
   void operator()() const noexcept {}
 };
 
-/// Replaces rows of plain values of constant width. `from` is (keys, kBytes) of the batch.
-/// `kWatch`: some of the shards have observers.
+/// Data for a fast loop that replaces whole row values. kBytes is the size of a value, or 0 to not
+/// use this loop. `from` is (keys, kBytes) in the order of the batch. With kWatch, some of the
+/// shards have observers.
 template <size_t kBytes, bool kWatch = false>
 struct PlainRows {
   static constexpr size_t kRowBytes = kBytes;
@@ -61,7 +64,7 @@ struct OneShardsKeys {
 #endif
 };
 
-/// Keys selected from a batch of integers, in some adjacent shards.
+/// Integer keys that were selected from a batch because they belong to shards first() to last().
 struct SomeShardsKeys {
   SomeShardsKeys(const std::unique_ptr<Shard>* all, const Keys& keys, const PickedKeys& picked)
       : shards(all),
@@ -110,12 +113,13 @@ struct AllShardsKeys {
 #endif
 };
 
-/// UpdateLocked, with the observers' existence as a compile-time constant.
+/// UpdateLocked, with the existence of observers as a compile-time constant: Plain::kWatched.
 template <typename Plain, typename Batch, typename Gate, typename OnRow, typename OnRefused>
 void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
                 const WriteTouches& touch, const Gate* gate, const OnRow& on_row,
                 const OnRefused& on_refused, const Plain& plain) {
-  // Copy it: writes might alias the original, so the compiler would reload it for each key.
+  // Copy the batch: the compiler cannot know that writes to rows leave `of` unchanged, so it would
+  // reload its members for each key.
   const Batch batch = of;
   constexpr size_t kRowBytes = Plain::kRowBytes;
   constexpr bool kPlain = kRowBytes != 0;
@@ -158,19 +162,21 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
   const IndexLine* lines[kPipelineRing];
   uint32_t numbers[kPipelineRing];
   char* rows[kPipelineRing];
-  // Keys that are not in their home line are written after all other keys. So nothing is inserted
-  // before, and prefetched lines and rows stay in place. Equal keys keep their order, because
-  // equal keys are either all in their home line or all not.
-  constexpr size_t kAwaySlack = 8;        // may be written past the last entry
-  constexpr uint32_t kBehind = 1U << 15;  // set for keys that may be, or must go, in a later line
+  // Keys that are not in their home line are listed in `away`, and written after all other keys. So
+  // nothing is inserted before, and prefetched lines and rows stay in place. Equal keys keep their
+  // order, because equal keys are either all in their home line or all not.
+  constexpr size_t kAwaySlack = 8;  // entries that the AVX-512 loop may write past the last one
+  // flag in `away`: the key may be in a later line, or will be inserted there
+  constexpr uint32_t kBehind = 1U << 15;
   static_assert(kKeysPerLock <= kBehind, "a position in the batch must not overlap it");
   uint16_t away[kKeysPerLock + kAwaySlack];
-  // keys whose home line has another string key with the same word
+  // string keys whose home line has another key with the same word (hash)
   uint16_t of_others[kKeysPerLock];
   size_t away_count = 0, of_others_count = 0, next_away = 0;
-  // destination of the rows of keys that are away
+  // The fast loop writes the rows of keys that are away here, instead of branching.
   alignas(64) char nowhere[kPlain ? kRowBytes : 1];
-  // If a line is full, a key may be, or will be, in the next line.
+  // True if the key may be in a later line, or if the home line is full, so that the key will be
+  // inserted into a later line.
   const auto is_behind = [](const IndexLine& line, uint64_t hash) DE_ALWAYS_INLINE {
     return static_cast<uint32_t>(HasPassed(line, hash)) |
            static_cast<uint32_t>(line.used == kFullLine);
@@ -187,7 +193,8 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
         },
         [&](size_t, size_t at) DE_ALWAYS_INLINE { PrefetchFar(lines[at]); },
         [&](size_t j, size_t at) DE_ALWAYS_INLINE {
-          // Keys of one shard are scattered in the batch, where no hardware predicts the next one.
+          // Prefetch explicitly: the keys of one shard are scattered in the batch, so the hardware
+          // does not predict the next address.
           if (touch.source_bytes != 0) {
             PrefetchBytes(touch.source + batch.position(j) * touch.source_bytes,
                           touch.source_bytes);
@@ -286,7 +293,7 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
     }
     for (size_t i = 0; i < count; ++i) {
       at_away(list[i], [&](Shard& shard, const IndexKey& key, size_t j) {
-        // An equal key may have been inserted meanwhile.
+        // An equal key earlier in this list may have been inserted since the search.
         const uint32_t row = found[i] != kNoRow ? found[i] : shard.Find(key);
         write(shard, key, j, row, row == kNoRow ? nullptr : shard.Row(row));
       });
@@ -296,15 +303,17 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
   if (strings) write_away(of_others, of_others_count);
 }
 
-/// Updates keys [begin, end) of a batch, at most kKeysPerLock. Requires the locks of their shards.
-/// Otherwise like UpdateShard. With `plain` there is no gate and keys are integers: rows in their
-/// home line are replaced by plain's rows without calling on_row.
+/// Updates keys [begin, end) of a batch, at most kKeysPerLock. Requires the writer locks of their
+/// shards. Otherwise like UpdateShard. If Plain::kRowBytes is not 0, `gate` must be nullptr and
+/// keys must be integers; then the rows of keys in their home line are replaced by rows of `plain`,
+/// without calling on_row.
 template <typename Plain, typename Batch, typename Gate, typename OnRow, typename OnRefused>
 void UpdateLocked(const Batch& batch, const Keys& keys, size_t begin, size_t end,
                   const WriteTouches& touch, const Gate* gate, const OnRow& on_row,
                   const OnRefused& on_refused, const Plain& plain) {
   if constexpr (Plain::kRowBytes != 0) {
-    // Use a separate loop, so that the main loop need not check for observers at each key.
+    // Use a separate loop for shards with observers, so that the main loop need not check for an
+    // observer at each key.
     const auto* const shards = batch.shards;
     if (std::any_of(shards + batch.first(), shards + batch.last() + 1,
                     [](const auto& shard) { return shard->watch != nullptr; })) {
@@ -315,15 +324,15 @@ void UpdateLocked(const Batch& batch, const Keys& keys, size_t begin, size_t end
   UpdateHeld(batch, keys, begin, end, touch, gate, on_row, on_refused, plain);
 }
 
-/// Calls on_row(shard, key, row, j, inserted) for every key of a shard. Inserts absent keys; on_row
-/// must then write the row's value and slots. `touch` describes the memory that on_row accesses.
-/// Equal keys are processed in the batch's order, other keys in any order. Takes the shard's lock,
-/// and releases it now and then.
+/// Calls on_row(shard, key, row, j, inserted) for key j of a shard, for every j. Inserts absent
+/// keys; on_row must then write the row's value and slots. `touch` describes the memory that on_row
+/// accesses, to prefetch it. Equal keys are processed in the batch's order, other keys in any
+/// order. Takes the shard's lock, and releases it after every kKeysPerLock keys.
 ///
-/// `gate`, or nullptr, is the table's policy (TableGate). If the gate says that a row is expired,
-/// on_row gets it as inserted. If the gate does not admit a key, on_refused(key, j) is called. The
-/// gate evicts rows while the lock is released. on_release() is called before the lock is released;
-/// on_row may defer writes to rows until then.
+/// `gate` is the table's policy (TableGate), or nullptr. If the gate says that a row is expired,
+/// on_row gets it as inserted. If the gate does not admit a key, on_refused(key, j) is called
+/// instead of on_row. The gate evicts rows while the lock is released. on_release() is called
+/// before the lock is released; on_row may defer writes to rows until then.
 template <typename Gate, typename OnRow, typename OnRefused = Ignored, typename OnRelease = Ignored,
           typename Plain = PlainRows<0>>
 void UpdateShard(const OneShardsKeys& batch, const Keys& keys, const WriteTouches& touch,

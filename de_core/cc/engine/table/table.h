@@ -47,9 +47,9 @@ namespace de::engine {
 struct TableOptions {
   KeyType key_type = KeyType::kInt64;
   DType value_dtype = DType::kFloat32;
-  size_t dim = 1;                  ///< values per row, 1 to kMaxDim
-  uint64_t init_size = 0;          ///< number of rows to reserve at once
-  InitializerOptions initializer;  ///< computes rows of keys without a row
+  size_t dim = 1;          ///< values per row, 1 to kMaxDim
+  uint64_t init_size = 0;  ///< number of rows to reserve memory for when the table is created
+  InitializerOptions initializer;  ///< computes what a lookup returns for a key without a row
   RowPolicyOptions policy;         ///< admission, eviction and metadata
 };
 
@@ -63,13 +63,14 @@ struct TableStats {
   uint64_t slot_bytes = 0;    ///< optimizer slots
   uint64_t string_bytes = 0;  ///< arena of string keys and values
   uint64_t free_bytes = 0;    ///< memory reserved for future rows and index lines
-  double load_factor = 0;     ///< rows divided by index places
+  double load_factor = 0;     ///< rows divided by entries of the index, used or free
   uint64_t hits = 0;          ///< keys looked up that had a row
   uint64_t misses = 0;        ///< keys looked up that had none
-  uint64_t policy_bytes = 0;  ///< memory for counts of keys without a row
-  uint64_t evicted = 0;       ///< rows evicted by a policy
-  uint64_t refused = 0;       ///< writes of keys that were not admitted
-  /// rows found at the 1st, 2nd … visited line; the last counts all later lines
+  uint64_t policy_bytes = 0;  ///< memory of the admission policy, which counts keys without a row
+  uint64_t evicted = 0;       ///< rows evicted by the policy since the table was created
+  uint64_t refused = 0;       ///< writes that the admission policy refused
+  /// element i: number of rows whose key is in the (i + 1)-th index line that a lookup visits; the
+  /// last element counts all later lines too
   std::vector<uint64_t> probes;
 };
 
@@ -85,11 +86,12 @@ class Table {
   static Status Create(TableOptions options, std::unique_ptr<Table>* table);
   ~Table();
 
-  /// Reads rows: out[i] is the row of keys[i], or its initial row. `found` (keys.size) may be
-  /// nullptr.
+  /// Reads rows: out[i] is the row of keys[i], or the initial row of a key without a row. found[i]
+  /// tells whether keys[i] has a row; `found` (keys.size) may be nullptr.
   Status Find(const Keys& keys, const ValuesOut& out, bool* found, Executor* executor) const;
 
-  /// Like Find. If updates usually follow lookups of the same keys, it also prepares their update.
+  /// Like Find. If updates of the same keys have usually followed lookups, it also remembers where
+  /// the rows are (LookupMemo), so that Apply need not find them again.
   Status FindToTrain(const Keys& keys, const ValuesOut& out, bool* found, Executor* executor) const;
 
   /// Like Find, but also stores the initial row of every key without a row.
@@ -100,75 +102,90 @@ class Table {
   /// Writes rows. If a key occurs several times, its last row wins. Existing rows keep their slots.
   Status InsertOrAssign(const Keys& keys, const Values& values, Executor* executor);
 
-  /// Adds `values - old_values`, or `values` if `old_values` is nullptr, to existing rows. For a
-  /// key without a row, `values` becomes the row. Both are (keys.size, dim).
+  /// Adds `values - old_values` to existing rows, or `values` if `old_values` is nullptr. For a key
+  /// without a row, `values` becomes the row. `values` and `old_values` are (keys.size, dim) of the
+  /// table's dtype.
   Status AccumOrAssign(const Keys& keys, const void* values, const void* old_values,
                        Executor* executor);
 
-  /// Runs one optimizer step. Sums gradients of equal keys, then updates each key's row once.
-  /// `grads` (keys.size, dim) are float, or double for float64 rows. Adds the slots of `owner` if
-  /// they do not exist yet. With `average_momentum`, also updates the row's moving average.
+  /// Runs one optimizer step: sums the gradients of equal keys, then updates each key's row once.
+  /// `grads` is (keys.size, dim) of floats, or of doubles for float64 rows. `hyper` are the
+  /// settings of `rule`. Adds the slots of `owner`, the optimizer, if they do not exist yet. With
+  /// `average_momentum`, also updates a moving average of the row in a slot.
   Status Apply(const OptimizerRule& rule, const std::string& owner,
                const std::vector<double>& hyper, const Keys& keys, const void* grads,
                Executor* executor, const double* average_momentum = nullptr);
 
   Status Erase(const Keys& keys, Executor* executor);
 
-  /// Erases every row for which `predicate(word, row)` holds, and counts them.
+  /// Erases every row for which `predicate(word, row)` holds. `erased`, which may be nullptr,
+  /// receives the number of erased rows. `word` is the integer key, or the hash of the string key.
   Status EraseIf(const std::function<bool(uint64_t word, const char* row)>& predicate,
                  uint64_t* erased);
 
   Status Clear();
-  /// Reserves space for `rows` rows, at most kMaxRows.
+  /// Reserves space for `rows` rows in total, at most kMaxRows.
   Status Reserve(uint64_t rows);
   Status ShrinkToFit();
 
-  /// Adds slots. Existing rows get the slots' initial values.
+  /// Adds those of an optimizer's slots that do not exist yet. Existing rows get the slots' initial
+  /// values.
   Status EnsureSlots(const std::string& owner, const std::vector<SlotSpec>& specs);
 
-  /// Marks the rows of `keys` as used now. Ignores keys without a row.
+  /// Updates the metadata of the rows of `keys`, such as the time of the last use, as if the rows
+  /// were written now. Ignores keys without a row.
   Status Touch(const Keys& keys);
 
-  /// Reads or writes a metadata column of the rows of `keys`. Keys without a row read as 0 and are
-  /// not written. `values` and `found` are (keys.size); `found` may be nullptr.
+  /// Reads or writes a metadata column of the rows of `keys`: a count, a score or a time that the
+  /// policy keeps for each row. Keys without a row read as 0 and are not written. `values` and
+  /// `found` are (keys.size); `found` may be nullptr.
   Status ReadColumn(RowColumn column, const Keys& keys, int64_t* values, bool* found) const;
   Status WriteColumn(RowColumn column, const Keys& keys, const int64_t* values);
 
-  /// Returns this table's candidates for FirstKept, to select the rows to keep in all tables.
+  /// Returns the rows of this table that `wanted` asks for, ranked by column `by`. FirstKept merges
+  /// the rows of several tables to decide which rows all of them keep.
   Status RankCandidates(RowColumn by, const Candidates& wanted, std::vector<RowRank>* rows) const;
 
-  /// Erases the rows that rank below `kept` when they are visited, and counts them.
+  /// Erases the rows that rank below `kept` in column `by`. A row is ranked when it is visited, so
+  /// a row that was used after RankCandidates may stay. `evicted` receives the number of erased
+  /// rows.
   Status EvictBelow(RowColumn by, const RowRank& kept, uint64_t* evicted);
 
-  /// Erases all expired rows and counts them.
+  /// Erases all expired rows. `evicted` receives their number.
   Status EvictExpired(uint64_t* evicted);
 
-  /// Saves and loads the policy's state outside of the rows, as snapshot metadata. Loading reads
-  /// the counts of the keys that ShardOfKey assigns to this shard. The last file of a chain has the
-  /// complete state.
+  /// Saves or loads, as snapshot metadata, the policy's state that is not in the rows: the number
+  /// of optimizer steps, and the admission counts of keys without a row. When several tables load
+  /// one file, `shard_index` and `shard_count` select the keys (ShardOfKey) whose counts this table
+  /// loads. From a base and its deltas, load only the last file: its state is complete.
   void SaveState(std::map<std::string, std::string>* metadata) const;
   Status LoadState(const std::map<std::string, std::string>& metadata, uint32_t shard_index = 0,
                    uint32_t shard_count = 1);
 
-  /// Reads one slot (keys.size, width) of `bytes` per row. A key without a row reads as the slot's
-  /// initial value. NotFound if the slot does not exist, FailedPrecondition if its size differs.
+  /// Reads one slot of each key into `out` (keys.size, bytes). `bytes` is the slot's size in a row.
+  /// A key without a row reads as the slot's initial value. NotFound if the slot does not exist,
+  /// FailedPrecondition if its size differs.
   Status FindSlot(const std::string& owner, const std::string& name, size_t bytes, const Keys& keys,
                   char* out, bool* found) const;
 
-  /// Writes one slot (keys.size, width) of `bytes` per existing row. Errors as FindSlot.
+  /// Writes one slot of the existing rows of `keys`; ignores keys without a row. `values` is
+  /// (keys.size, bytes). Errors are the same as in FindSlot.
   Status AssignSlot(const std::string& owner, const std::string& name, size_t bytes,
                     const Keys& keys, const char* values);
 
-  /// Sets each row that `owner` trained to its moving average.
+  /// Sets each row that `owner` trained to its moving average, which Apply with `average_momentum`
+  /// keeps in a slot of `owner`. Does nothing if there is no such slot.
   Status TakeAverages(const std::string& owner);
 
   /// Removes an optimizer's slots from all rows and frees their memory.
   Status DropSlots(const std::string& owner);
 
-  /// Copies the next few thousand rows and advances the cursor. Start with a new cursor.
+  /// Copies the next rows (one index segment, up to a few thousand) into `batch`, and advances the
+  /// cursor. Start with a new cursor; cursor->done tells that all rows were copied.
   Status ExportBatch(ExportCursor* cursor, RowBatch* batch) const;
 
-  /// Inserts or replaces rows given in the layout `from`, with the slots that both layouts have.
+  /// Inserts or replaces whole rows given in the layout `from`. Copies the slots that `from` and
+  /// the table share; the table's other slots get their initial values.
   Status LoadRows(const RowLayout& from, const Keys& keys, const Values& rows, Executor* executor);
 
   /// Changes the initial rows of keys without a row. Existing rows are unchanged.
@@ -180,26 +197,27 @@ class Table {
   InitializerOptions initializer() const;  ///< the current one; options() has the first one
   RowLayout layout() const;
 
-  /// Returns a time stamp for a save; 0 if lookups do not count as uses. Lock each shard after this
-  /// call: then every later lookup has this stamp or a later stamp.
+  /// Returns the time of a save in microseconds, or 0 if the policy does not count lookups as uses.
+  /// If the save then locks each shard once, every later lookup is stamped with this time or a
+  /// later time.
   int64_t MarkUses() noexcept { return policy_.count_reads() ? policy_.BeginWrite().micros : 0; }
 
-  /// The series of saves for whose deltas the table tracks changes.
+  /// The chains of saves. The table records which rows change, for the next delta of each chain.
   SaveChains& chains() noexcept { return *chains_; }
 
  private:
-  friend class SaveSource;  ///< reads rows in place
+  friend class SaveSource;
   friend class TableGate;
 
   explicit Table(TableOptions options);
 
-  /// Working memory of one verb, reused by the next, so that a step allocates nothing.
+  /// Working memory of one verb. Later verbs reuse it, so that an optimizer step allocates nothing.
   struct Scratch {
-    /// Lends one of `gradients` to a task. Consecutive tasks get the same object, because it is in
-    /// the cache.
+    /// Lends one of `gradients` to a task. Tasks that run one after another get the same object,
+    /// because it is still in the cache.
     class SumLease;
     Partition partition;
-    GradientSum gradients[kShards];  ///< at least one per task
+    GradientSum gradients[kShards];  ///< one per running task, at most one per shard
     std::atomic<uint32_t> lent{0};   ///< bit i: gradients[i] is lent
   };
   class ScratchLease;
@@ -259,10 +277,12 @@ class Table {
   std::unique_ptr<const Initializer> initializer_;
   Arena arena_;                                 ///< memory of all shards' rows and index lines
   std::vector<std::unique_ptr<Shard>> shards_;  // (kShards)
-  /// Held while all rows are replaced or relaid out, and by a save that must not be outdated
-  /// meanwhile. Taken before all other locks.
+  /// Held while Clear removes all rows or while slots are added or dropped, because a running save
+  /// must then start again. A save with `undisturbed` holds it to prevent that. Taken before all
+  /// other locks.
   std::mutex replacing_lock_;
-  mutable ShardLock layout_lock_;  ///< guards layout_ and initializer_; every verb holds it shared
+  /// guards layout_ and initializer_; every verb holds it as a reader
+  mutable ShardLock layout_lock_;
   mutable std::atomic<uint64_t> hits_{0};
   mutable std::atomic<uint64_t> misses_{0};
   std::unique_ptr<SaveChains> chains_;

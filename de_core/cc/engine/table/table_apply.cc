@@ -10,10 +10,10 @@
 namespace de::engine {
 namespace {
 
-// Rows updated by one call of an optimizer's kernel. Few enough to stay in the first-level cache.
+// Rows that one call of an optimizer's kernel updates: few enough to stay in the first-level cache.
 constexpr size_t kRowsPerKernel = 8;
 
-/// Keys of a shard for which a lookup found no row.
+/// Keys of a shard for which the recorded lookup found no row.
 struct ListedKeys {
   const std::unique_ptr<Shard>* shards;  // (kShards) the table's shards
   const OneShardsKeys* of;
@@ -29,8 +29,9 @@ struct ListedKeys {
   size_t position(size_t i) const noexcept { return of->position(list[i]); }
 };
 
-/// UpdateShard for keys whose rows a lookup found, without a gate. `gradient(j)` points to the
-/// `bytes` to add to row j. Finds rows again that may have moved since.
+/// Like UpdateShard without a gate, for keys whose row numbers an earlier lookup recorded in
+/// `known`. `gradient(j)` points to the `bytes` of the gradient of key j, to prefetch them. If the
+/// shard's row numbers have changed since the lookup, finds the rows again.
 template <typename Gradient, typename OnRow, typename OnRelease>
 void UpdateKnown(const OneShardsKeys& batch, const Keys& keys, const KnownKeys::OfShard& known,
                  size_t row_bytes, size_t bytes, const Gradient& gradient, const OnRow& on_row,
@@ -107,7 +108,8 @@ Status Table::Apply(const OptimizerRule& rule, const std::string& owner,
   });
 }
 
-/// Apply, once the slots exist. The average's slot is last.
+/// Runs Apply's step once the slots exist. The last of `specs` is the moving average, if there is
+/// one.
 Status Table::Step(const OptimizerRule& rule, const std::string& owner,
                    const std::vector<SlotSpec>& specs, const std::vector<double>& hyper,
                    const Keys& keys, const void* grads, Executor* executor,
@@ -133,7 +135,7 @@ Status Table::Step(const OptimizerRule& rule, const std::string& owner,
     offsets.push_back(slot->offset);
     touched = std::max(touched, slot->offset + slot->bytes());
   }
-  // The findings of a lookup of the same keys, if any.
+  // The record of a lookup of the same keys, or nullptr.
   std::unique_ptr<KnownKeys> known = memo_.Take(keys);
   const Status status = Guarded([&]() -> Status {
     if (keys.size == 0) return Status::Ok();

@@ -1,4 +1,4 @@
-// Enumeration: copies rows out, one segment at a time.
+// ExportBatch: copies rows out of the table, one index segment at a time.
 #include <cstring>
 
 #include "de_core/cc/engine/base/guard.h"
@@ -20,7 +20,7 @@ Status Table::ExportBatch(ExportCursor* cursor, RowBatch* batch) const {
     batch->values.clear();
     batch->bytes.clear();
     batch->hash_begin = cursor->next_hash;
-    std::vector<size_t> lengths;  // lengths of keys, then of values, row by row
+    std::vector<size_t> lengths;  // row by row: the length of its key, then of its values
     {
       const Shard& shard = *shards_[ShardOfHash(cursor->next_hash)];
       const std::shared_lock<ShardLock> guard(shard.lock);

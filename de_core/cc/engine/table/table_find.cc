@@ -12,22 +12,24 @@
 namespace de::engine {
 namespace {
 
-// Keys read per lock: bounds how long a writer waits.
+// Keys that are read while a lock is held. Bounds how long a writer waits.
 constexpr size_t kKeysPerChunk = 2048;
-// Initial rows drawn together. Large enough that the unpredictable branch to drawing is rare. Small
-// enough that memory prefetched before it still arrives meanwhile.
+// Number of absent keys whose initial rows are computed together. Large enough that the
+// unpredictable branch to this computation is rare. Small enough that the computation ends about
+// when the memory prefetched before it arrives.
 constexpr size_t kAbsentRows = 32;
-// Pipeline steps from a key's probe to the end of its use.
+// Pipeline steps from the search of a key's home line to the end of the key's use.
 constexpr size_t kStepsToUse = 2 * kPipelineLag / kPipelineStride;
-// Greatest number of unresolved keys that are not in their home line.
+// Greatest number of keys that were not found in their home line and are not handled yet.
 constexpr size_t kAwayRing = 128;
 static_assert(kAwayRing >= 3 * kPipelineLag + kPipelineStride + 2 * kAbsentRows,
               "a key must not be overwritten before it is sorted out");
-// Entries that may be written past the end of a list of such keys.
+// Entries that the AVX-512 loop may write past the end of a list of keys.
 constexpr size_t kAwaySlack = 8;
-// Least number of keys per thread that is worth waking it.
+// Use another thread only for at least this many keys per thread: fewer are not worth waking it.
 constexpr size_t kKeysPerThread = 4096;
-// Tasks per thread: a thread that starts late leaves some to the others.
+// Tasks per thread. Several, so that the other threads can take over tasks of a thread that starts
+// late.
 constexpr size_t kTasksPerThread = 4;
 
 /// Keys in the batch's order: key i is at position first + i.
@@ -36,7 +38,7 @@ struct Consecutive {
   size_t operator()(size_t i) const noexcept { return first + i; }
 };
 
-/// Returns the line after a hash's home line, where overflowing keys go.
+/// Returns the line after a hash's home line. A key that does not fit in its home line goes there.
 inline const IndexLine* LineAfterHome(const Shard::Reader& reader, uint64_t hash) noexcept {
   const auto& place = *reinterpret_cast<const Shard::Place*>(
       reader.directory + (hash >> reader.shift) * sizeof(Shard::Place));
@@ -77,7 +79,8 @@ void Table::ReadStrings(const char* row, size_t position, const ValuesOut& out) 
   }
 }
 
-// Returns whether a found row has not expired. If so, records a use if the policy counts lookups.
+// Returns false if a row that was found has expired. Otherwise records a use if `used` and the
+// policy counts lookups as uses.
 bool Table::UseRow(char* row, const Stamp& now, bool used) const noexcept {
   if (policy_.Expired(row, now)) return false;
   if (used && policy_.options().count_reads) policy_.TouchShared(row, now);
@@ -87,11 +90,12 @@ bool Table::UseRow(char* row, const Stamp& now, bool used) const noexcept {
 template <bool kStrings, size_t kRowBytes, typename PositionOf>
 size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_shard, size_t count,
                          const PositionOf& position_of, const ValuesOut& out, bool* found) const {
-  // The data of each shard that a reader needs, and the layout that all share.
+  // The pointers that a lookup needs: per shard, and the row size that all shards share.
   Shard::Reader readers[kShards];
   for (uint32_t i = first_shard; i <= last_shard; ++i) readers[i] = shards_[i]->reader(i);
   const Slab::Map map = shards_[first_shard]->slab().map();
-  // Rows of constant width are plain values, and no policy observes their reads.
+  // With a constant row width, rows are plain values and the policy does not observe lookups: Find
+  // chooses it only then.
   constexpr bool kPlain = kRowBytes != 0;
   const size_t value_bytes = kPlain ? kRowBytes : layout_.value_bytes();
   const bool values_wanted = kPlain || out.data != nullptr || out.strings != nullptr;
@@ -129,13 +133,13 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
     const uint64_t hash = hashes[at] = Mix64(words[at]);
     return readers[ShardOfHash(hash)].HomeLine(hash);
   };
-  // Keys that are not in their home line are resolved after all others. So neither an unpredictable
-  // branch nor a line that was not prefetched stalls the pipeline.
+  // Keys that are not in their home line are listed in `away` and resolved after all other keys. So
+  // neither an unpredictable branch nor a line that was not prefetched stalls the pipeline.
   uint16_t away[kKeysPerChunk + kAwaySlack];
   size_t away_count = 0;
   size_t next_away = 0;
-  // For plain values: keys that the home line proves absent are handled, and their rows written,
-  // while memory of other keys is loading.
+  // For plain values, a key whose home line proves that it has no row is handled, and its initial
+  // row written, while the memory of other keys is loading.
   uint64_t away_hashes[kAwayRing];
   const IndexLine* away_lines[kAwayRing];
   size_t away_then[kStepsToUse] = {};  // away_count at each recent step of the pipeline
@@ -165,8 +169,9 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
         [&](size_t j, size_t at) DE_ALWAYS_INLINE {
           const HomeProbe probe = ProbeHome(*lines[at], words[at]);
           char* const row = map.RowIn(readers[ShardOfHash(hashes[at])].extents, probe.row);
-          // A key that is away gets a placeholder row in memory. A string key gets none, because it
-          // would be compared with that row's key.
+          // If the key is not in this line, `row` is some other row, which is valid memory to
+          // prefetch. A string key gets nullptr instead, because its bytes would be compared with
+          // the row's key.
           rows[at] = kStrings && probe.away != 0 ? nullptr : row;
           away[away_count] = static_cast<uint16_t>(j);
           if constexpr (kPlain) {
@@ -211,7 +216,8 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
         [&](size_t used) DE_ALWAYS_INLINE {
           if (!kPlain) return;
           size_t& then = away_then[used / kPipelineStride % kStepsToUse];
-          const size_t due = then;  // all earlier keys are done by now
+          // the keys before this position in `away` have passed the pipeline
+          const size_t due = then;
           then = away_count;
           if (due >= next_away + kAbsentRows) write_absent(next_away + kAbsentRows);
         });
@@ -252,7 +258,7 @@ size_t Table::FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_s
       [&](size_t i, size_t at) DE_ALWAYS_INLINE {
         rows[at] = nullptr;
         if (lines[at] == nullptr) return;
-        if constexpr (!kStrings) {  // most are in the next line
+        if constexpr (!kStrings) {  // most of these keys are in the line after their home line
           const HomeProbe probe = ProbeHome(*lines[at], words[at]);
           rows[at] = map.RowIn(readers[ShardOfHash(hashes[at])].extents, probe.row);
           if (!probe.away) return;
@@ -285,7 +291,8 @@ void Table::FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOu
           FindLocked<kStrings, kRowBytes>(keys, 0, kShards - 1, count, Consecutive{at}, out, found);
       continue;
     }
-    // A writer is working in some shard. Process shard by shard, and wait only for that one.
+    // A writer holds the lock of some shard. Process the keys shard by shard, to wait only for that
+    // shard.
     uint16_t order[kKeysPerChunk];
     uint16_t begins[kShards + 1] = {};
     uint8_t shard_of[kKeysPerChunk];
@@ -315,7 +322,7 @@ Status Table::Find(const Keys& keys, const ValuesOut& out, bool* found, Executor
   DE_RETURN_IF_ERROR(Prepare(keys));
   return Guarded([&]() -> Status {
     const std::shared_lock<ShardLock> hold(layout_lock_);
-    // Common widths get specialized copies. All other widths share one.
+    // Common row widths (in bytes) get specialized code. All other widths share one version.
     const auto find_range = [&] {
       if (options_.key_type == KeyType::kString) return &Table::FindRange<true, 0>;
       switch (out.data != nullptr && !policy_.watches_reads() ? layout_.value_bytes() : 0) {

@@ -1,4 +1,4 @@
-// Lookups that will be followed by an update of the same keys.
+// FindToTrain: lookups that record what an update of the same keys needs.
 #include <cstring>
 
 #include "de_core/cc/engine/base/prefetch.h"
@@ -9,17 +9,18 @@
 namespace de::engine {
 namespace {
 
-// Distinct keys read per lock of a shard: bounds how long a writer waits.
+// Distinct keys that are read while a shard's lock is held. Bounds how long a writer waits.
 constexpr size_t kKeysPerHold = 1024;
-// Initial rows drawn together.
+// Number of absent keys whose initial rows are computed together.
 constexpr size_t kAbsentRows = 32;
-// A smaller batch is not worth the memory of a memo.
+// A batch with fewer keys is not recorded: it is not worth the memory.
 constexpr size_t kKeysWorthKnowing = 64;
 
 }  // namespace
 
-// Reads the rows of a shard's distinct keys to their first occurrences, and copies them to their
-// other occurrences. Returns how many keys of the group have a row.
+// Writes the row of each distinct key of a shard to the position in `out` where the key first
+// occurs, and copies it to the key's other positions. Records the row numbers in `known`. Returns
+// how many keys of the group have a row.
 template <size_t kRowBytes>
 size_t Table::FindGroup(const Keys& keys, uint32_t number, const ShardKeys& group,
                         const ValuesOut& out, bool* found, KnownKeys::OfShard* known) const {
@@ -38,8 +39,8 @@ size_t Table::FindGroup(const Keys& keys, uint32_t number, const ShardKeys& grou
   for (size_t begin = 0; begin < unique.count; begin += kKeysPerHold) {
     const size_t end = std::min(unique.count, begin + kKeysPerHold);
     const std::shared_lock<ShardLock> guard(shard.lock);
-    // If rows are renumbered between two locks, the numbers are invalid. So record the first
-    // counter.
+    // Record the counter as of the first lock: if rows are renumbered before a later lock, the
+    // recorded numbers are invalid.
     if (begin == 0) known->renumbered = shard.renumbered();
     const Shard::Reader reader = shard.reader(number);
     const Slab::Map map = shard.slab().map();
@@ -60,7 +61,7 @@ size_t Table::FindGroup(const Keys& keys, uint32_t number, const ShardKeys& grou
           const HomeProbe probe = ProbeHome(*lines[at], unique.words[j]);
           numbers[j] = probe.row;
           rows[at] = map.Row(probe.row);
-          // If a line is full, the key may be in the next line.
+          // If keys went on from this line to the next one, the key may be there.
           const auto passed = static_cast<size_t>(HasPassed(*lines[at], hashes[at]));
           PrefetchFar(lines[at] + (passed & probe.away));
           away[away_count] = static_cast<uint16_t>(j - begin);

@@ -1,4 +1,4 @@
-// A table's policy during one write verb: UpdateShard consults it for each key.
+// Applies a table's policy during one write verb: UpdateShard asks it about each key.
 #ifndef DE_CORE_ENGINE_TABLE_GATE_H_
 #define DE_CORE_ENGINE_TABLE_GATE_H_
 
@@ -7,14 +7,14 @@
 
 namespace de::engine {
 
-/// Bytes used by a shard's rows, index and strings.
+/// Returns the bytes that a shard's rows, index and strings use.
 inline uint64_t WeightOf(const Shard& shard) noexcept {
   return shard.size() * shard.slab().stride() + shard.index_bytes() + shard.arena().live_bytes();
 }
 
 class TableGate {
  public:
-  /// `admits_all`: the verb writes explicit rows, without admission.
+  /// With `admits_all`, every key is admitted: the caller of the verb gives the rows.
   TableGate(Table* table, const Stamp& stamp, bool admits_all) noexcept
       : table_(table), stamp_(stamp), admits_all_(admits_all || table->policy_.admits_all()) {}
 
@@ -32,7 +32,7 @@ class TableGate {
     if (table_->policy_.bounded()) table_->MakeRoom();
   }
 
-  /// Records a shard's size. Requires its lock.
+  /// Records the bytes of the shard of `group`, for the bound max_bytes. Requires the shard's lock.
   void Weigh(const Shard& shard, const ShardKeys& group) const noexcept {
     if (table_->policy_.options().max_bytes == 0 || group.count == 0) return;
     table_->policy_.weights[ShardOfHash(Mix64(group.words[0]))].store(WeightOf(shard),

@@ -12,13 +12,14 @@
 namespace de::engine {
 namespace {
 
-// A full table evicts this fraction (1 / 16) of its rows at once, so that it rarely searches.
+// A full table evicts 1 / 16 of its rows at once, because each eviction ranks all rows.
 constexpr uint64_t kEvictedPart = 16;
 constexpr const char* kStepsKey = "de.steps";
 constexpr const char* kAdmissionKey = "de.admission";
 
-/// Orders rows of equal rank. It is not the hash itself, which determines a row's position:
-/// otherwise the remaining rows would accumulate in the last shards. The tie determines the word.
+/// Returns a number that orders rows of equal rank, and from which HashOfTie computes the hash. The
+/// number is not the hash itself: the hash determines a row's shard, so ties would evict the rows
+/// of the first shards, and the rest would accumulate in the last shards.
 uint64_t TieOf(uint64_t word) noexcept { return Mix64(Mix64(word)); }
 uint64_t HashOfTie(uint64_t tie) noexcept { return UnMix64(tie); }
 
@@ -39,8 +40,8 @@ Status Table::CheckColumn(RowColumn column) const {
       std::string(NameOf(column)) + "'");
 }
 
-// Visits rows in the order of the index, whose reads overlap. Holds shared locks, one segment at a
-// time.
+// Calls visit(word, row) for all rows, in the order of the index and prefetched. Locks shards for
+// reading, for one index segment at a time.
 template <typename Visit>
 void Table::ForEachRow(const Visit& visit) const {
   std::vector<std::pair<uint64_t, const char*>> rows;
@@ -65,7 +66,8 @@ void Table::ForEachRow(const Visit& visit) const {
   }
 }
 
-// Erases the rows (word, row) of a shard that `which` selects. Requires its lock.
+// Erases those of the listed rows (word, row number) of a shard for which `which` is true. Requires
+// the shard's writer lock. Returns the number of erased rows.
 template <typename Which>
 uint64_t Table::EraseListed(Shard& shard, const std::vector<std::pair<uint64_t, uint32_t>>& rows,
                             const Which& which) {
@@ -87,8 +89,8 @@ uint64_t Table::EraseListed(Shard& shard, const std::vector<std::pair<uint64_t, 
   return erased;
 }
 
-// Erases selected rows of the segment of *hash, and sets *hash to the segment's last hash. Returns
-// the number of erased rows.
+// Erases the rows that `which` selects in the index segment that contains *hash. Sets *hash to the
+// last hash of the segment. Returns the number of erased rows.
 template <typename Which>
 uint64_t Table::EraseSegment(uint64_t* hash, const Which& which) {
   Shard& shard = *shards_[ShardOfHash(*hash)];
@@ -129,7 +131,7 @@ std::vector<RowRank> Table::Choose(RowColumn by, const Candidates& wanted) const
   return selection.Take();
 }
 
-// Ranks rows when they are visited: a row that was used meanwhile stays.
+// Ranks a row as it is now: a row that was used since the candidates were chosen may stay.
 bool Table::IsBelow(RowColumn by, const RowRank& kept, uint64_t word, const char* row) const {
   return RowRank{RankOf(policy_.Read(row, by)), TieOf(word)} < kept;
 }
@@ -141,15 +143,15 @@ uint64_t Table::EraseBelow(RowColumn by, const RowRank& kept) {
   return erased;
 }
 
-// EraseBelow for known rows: erases the rows of `chosen` that still rank below `kept`.
+// Like EraseBelow, for a list of rows: erases the rows of `chosen` that still rank below `kept`.
 uint64_t Table::EraseChosen(RowColumn by, const RowRank& kept, const std::vector<RowRank>& chosen) {
   std::vector<uint64_t> hashes;
   for (const RowRank& row : chosen) {
     if (row < kept) hashes.push_back(HashOfTie(row.hash));
   }
-  // by shard, and within a shard in the order of the index
+  // Sorts by shard, and within a shard in the order of the index.
   std::sort(hashes.begin(), hashes.end());
-  // String keys of equal word are visited together.
+  // Remove duplicates: VisitWord below visits all string keys of one word.
   hashes.erase(std::unique(hashes.begin(), hashes.end()), hashes.end());
   uint64_t erased = 0;
   std::vector<std::pair<uint64_t, uint32_t>> rows;
@@ -212,7 +214,8 @@ uint64_t Table::RowsTooMany() const noexcept {
   };
   uint64_t too_many = bounds.max_rows > 0 ? surplus(rows, bounds.max_rows) : 0;
   if (bounds.max_bytes > 0 && rows > 0) {
-    // The index does not shrink, so rows must fit in the remaining bytes.
+    // Erased rows do not shrink the index, so convert the surplus into rows by the bytes of a row
+    // without index.
     uint64_t index = 0;
     if (bytes > bounds.max_bytes) {
       for (const auto& shard : shards_) {
@@ -249,8 +252,9 @@ void Table::MakeRoom() {
   }
 }
 
-// Searches some rows for expired ones: the whole table while twice as many rows are written as it
-// has. Visits whole segments; extra rows are deducted from the next search.
+// Erases some expired rows: while a table writes twice as many rows as it has, the search visits
+// all its rows once. It visits whole index segments, and deducts the rows beyond `rows` from the
+// next search.
 void Table::SweepExpired(uint64_t rows) {
   auto& credit = policy_.sweep_credit;
   if (credit.fetch_add(static_cast<int64_t>(rows), std::memory_order_relaxed) < 0) return;
@@ -277,7 +281,8 @@ void Table::AfterWrite(size_t keys) {
   if (policy_.expires()) SweepExpired(keys / 2);
 }
 
-// Calls on_row(row, position) for every key with a row, under its shard's lock.
+// Calls on_row(row, position) for every key that has a row, with the key's position in the batch.
+// Holds the lock of the shard: the writer lock with `write`, otherwise the reader lock.
 template <typename OnRow>
 Status Table::ForEachFound(const Keys& keys, bool write, const OnRow& on_row) const {
   DE_RETURN_IF_ERROR(Prepare(keys));

@@ -11,7 +11,7 @@
 
 namespace de::engine {
 
-/// Takes a Scratch from the table, or creates one if all are in use. Returns it in the destructor.
+/// Takes a Scratch from the table, or creates one if all are in use. The destructor hands it back.
 class Table::ScratchLease {
  public:
   explicit ScratchLease(const Table& table) : table_(table) {

@@ -1,4 +1,4 @@
-// Verbs on slots, in which optimizers keep their state.
+// Verbs on slots. Optimizers keep their state for each row in slots.
 #include <mutex>
 #include <shared_mutex>
 
@@ -14,8 +14,9 @@ Status NoSuchSlot(const std::string& owner, const std::string& name) {
                           owner + "/" + name + "'");
 }
 
-/// Checks that a slot still exists with the caller's size. Another thread may have dropped an
-/// optimizer's slots and added others of the same name.
+/// Checks that a slot still exists with the `bytes` per row that the caller has read from the
+/// layout. Another thread may meanwhile have dropped an optimizer's slots and added others of the
+/// same name.
 Status CheckSlot(const RowSlot* slot, const std::string& owner, const std::string& name,
                  size_t bytes) {
   if (slot == nullptr) return NoSuchSlot(owner, name);
@@ -120,11 +121,11 @@ Status Table::DropSlots(const std::string& owner) {
   });
 }
 
-/// Copies all rows to a layout with slots added or removed. If it throws std::bad_alloc, it has
-/// changed nothing. Needs memory for a second copy of the rows. Nothing else may use the table
-/// meanwhile.
+/// Copies all rows to a layout with slots added or removed. Changes nothing if it throws
+/// std::bad_alloc. Needs memory for a second copy of the rows. The caller must hold layout_lock_ as
+/// the writer.
 void Table::Relayout(RowLayout layout) {
-  // A base has the dropped slots, so the next delta must replace everything.
+  // Files saved before have the dropped slots, so the next delta must replace all rows.
   const bool dropped = layout.slots().size() < layout_.slots().size();
   std::vector<Slab> rows;
   rows.reserve(kShards);
@@ -136,7 +137,7 @@ void Table::Relayout(RowLayout layout) {
     shards_[i]->Adopt(&rows[i], layout);
   }
   layout_ = std::move(layout);
-  rows.clear();  // no observer will need rows of the old layout
+  rows.clear();  // free the rows of the old layout: no observer refers to them any more
   arena_.Trim();
 }
 

@@ -19,9 +19,10 @@ inline constexpr size_t kBytesWorthThreads = size_t{3} << 19;
 /// time reading than writing.
 inline constexpr size_t kMostReaders = 4;
 
-/// Calls per_shard(shard, keys) for every shard with keys in the batch. When all calls are done,
-/// returns the Status of a failed call, or OK. If `is_built`, `partition` is the partition of the
-/// keys; otherwise this function builds it.
+/// Calls per_shard(shard number, its keys) for every shard that has keys in the batch, on several
+/// threads if that is worthwhile. Waits for all calls, then returns the Status of a failed call, or
+/// OK. With `is_built`, `partition` already divides these keys by shard; otherwise this function
+/// builds it.
 template <typename PerShard>
 Status ForEachGroup(const Keys& keys, Partition* partition, bool is_built, Executor* executor,
                     const PerShard& per_shard) {
@@ -42,7 +43,8 @@ Status ForEachGroup(const Keys& keys, Partition* partition, bool is_built, Execu
   return failure.Take();
 }
 
-// Calls per_shard(keys) for every shard with keys in the batch. The call writes these keys.
+// Calls per_shard(OneShardsKeys) for every shard that has keys in the batch. The callee takes the
+// lock and writes.
 template <typename PerShard>
 Status Table::ForEachShard(const Keys& keys, Executor* executor, const PerShard& per_shard) {
   DE_RETURN_IF_ERROR(Prepare(keys));
@@ -59,10 +61,12 @@ Status Table::ForEachShard(const Keys& keys, Executor* executor, const PerShard&
   });
 }
 
-// Calls UpdateShard for all keys. on_row and on_refused receive positions in the batch. Without a
-// gate, it processes keys in the batch's order: on one thread, or on a few threads with some shards
-// each. A thread holds the locks of all its shards. If another verb holds some of these locks, it
-// sorts the keys by shard instead, which takes as long as writing some of the rows.
+// Calls on_row and on_refused as UpdateShard does, for all keys; j is the position in the batch.
+// There are two ways. (1) With a gate, with string keys on several threads, or with more than
+// kMostReaders threads: sorts the keys by shard, and updates shard by shard. (2) Otherwise:
+// processes keys in the order of the batch, on one thread, or on a few threads with some shards
+// each. A thread holds the locks of all its shards. If another verb holds one of these locks, the
+// thread sorts the keys by shard after all, which costs some time.
 template <typename Plain, typename OnRow, typename OnRefused>
 Status Table::UpdateRows(const Keys& keys, Executor* executor, const WriteTouches& touch,
                          const TableGate& gate, const OnRow& on_row, const OnRefused& on_refused,
@@ -77,8 +81,8 @@ Status Table::UpdateRows(const Keys& keys, Executor* executor, const WriteTouche
         [&](const IndexKey& key, size_t j) { on_refused(key, batch.position(j)); }, Ignored{},
         plain);
   };
-  // A key and its index line take about 128 bytes. String keys are hashed only once, so they are
-  // sorted.
+  // Each key touches its index line and some more memory, about two lines in total, besides its
+  // row. String keys are sorted by shard, so that each is hashed only once.
   const size_t bytes = keys.size * (2 * sizeof(IndexLine) + touch.row_bytes);
   const bool strings = keys.strings != nullptr;
   Executor* const threads =

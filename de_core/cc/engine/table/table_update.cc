@@ -11,7 +11,7 @@
 namespace de::engine {
 namespace {
 
-/// row += to - from, or row += to if `from` is nullptr.
+/// Computes row += to - from, or row += to if `from` is nullptr, for `dim` elements.
 using AddValues = void (*)(char* row, const char* to, const char* from, size_t dim) noexcept;
 
 template <typename T, typename Sum>
@@ -34,7 +34,7 @@ void AddIntegers(char* row, const char* to, const char* from, size_t dim) noexce
                  [](U value, U term, U less) { return static_cast<U>(value + term - less); });
 }
 
-/// Returns the addition of values of `dtype`, or nullptr for types without one.
+/// Returns the function that adds values of `dtype`, or nullptr for types that cannot be added.
 AddValues AdditionOf(DType dtype) {
   const AddValues integers = VisitInteger<AddValues>(dtype, nullptr, [](auto tag) -> AddValues {
     return &AddIntegers<typename decltype(tag)::type>;
@@ -53,8 +53,8 @@ AddValues AdditionOf(DType dtype) {
 
 }  // namespace
 
-/// Writes a row's strings: all, or none if memory runs out. Then a row that was `inserted` is
-/// erased again.
+/// Replaces the strings of a row's value: all of them, or none if memory runs out. In that case, if
+/// the key was `inserted` by this verb, erases it again and throws.
 void Table::WriteStrings(Shard& shard, const IndexKey& key, char* row, size_t position,
                          const Values& values, bool inserted) const {
   try {
