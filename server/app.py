@@ -42,8 +42,8 @@ _ENGINE_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
 _ADMIN_BYTES = 64 << 10
 
-# Newer FastAPI creates spans by itself and checks for each request whether to. `--tracing` creates
-# our spans instead.
+# Switch off the spans of newer FastAPI versions, which cost time in each request. `--tracing`
+# creates spans of our own.
 _OWN_TELEMETRY: dict[str, Any] = (
     {"telemetry": {"tracing": False, "metrics": False, "logs": False}}
     if "telemetry" in inspect.signature(FastAPI.__init__).parameters
@@ -107,7 +107,8 @@ def create_app(
         try:
             await asyncio.wait_for(routed.close(), _ENGINE_SECONDS)
         except asyncio.TimeoutError:
-            # The process must end anyway. Whoever runs it checks this flag.
+            # The process must end although a model's thread cannot be stopped. The code that ends
+            # the process checks this flag.
             state.abandoned = True
             LOG.warning("a model still runs; the process ends without it")
 

@@ -46,7 +46,7 @@ _CANNOT_START = (
     UpstreamsError,
 )
 
-# Kubernetes sets such variables for a service whose name begins with `de-gateway`.
+# The variables that Kubernetes sets for a service whose name begins with `de-gateway`.
 _LINK_NAME = re.compile(
     ENV_PREFIX + r"(\w+_)?"
     r"(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
@@ -136,7 +136,7 @@ def drop_service_links(environment: MutableMapping[str, str]) -> list[str]:
 
 
 def _serve(gateway: Gateway) -> int:
-    # Modules imported so far stay forever: exclude them from later garbage collections.
+    # Modules imported so far are never freed: exclude them from later garbage collections.
     gc.collect()
     gc.freeze()
     try:

@@ -1,4 +1,4 @@
-"""Coordinates workers that train in step while each writes its part of one checkpoint."""
+"""Coordinates the workers of a synchronous training: each writes its rows of one checkpoint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from de_core.tables.sharded import ShardedTable
 
 
 def common_router(tables: Iterable[ShardedTable]) -> Router:
-    """Returns the router that divides the tables among workers, or any router if none does.
+    """Returns the router that assigns the tables' keys to workers.
+
+    If the tables are not divided among workers, returns the router of any table.
 
     Raises:
         ValueError: Only some of the tables are divided among workers.

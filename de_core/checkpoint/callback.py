@@ -18,7 +18,7 @@ class IncrementalCheckpoint(keras.callbacks.Callback):
     Args:
         directory: Directory of the checkpoints.
         save_freq: "epoch", or the number of batches between saves.
-        restore: True to restore the newest whole checkpoint, if any, when training begins.
+        restore: True to restore the newest complete checkpoint, if any, when training begins.
         **options: Arguments of the `Manager`.
 
     Raises:

@@ -62,7 +62,7 @@ class Directory:
                 They are deleted once they are older than the kept ones.
             in_use: Names of further files to keep.
         """
-        self._needs.pop(prefix, None)  # the number may have been used before
+        self._needs.pop(prefix, None)  # an earlier checkpoint may have had this prefix
         names = self.names()
         begun = self._begun(names)
         kept = [each for each in begun if self._has_all(each, names)][-(keep or 0) :]
@@ -78,13 +78,13 @@ class Directory:
         """Deletes the first `count` checkpoints, then the files that no other checkpoint needs."""
         used = set(in_use)
         for prefix in begun[:count]:
-            # Delete the index first: a checkpoint with an index counts as whole.
+            # Delete the index first: without it the checkpoint counts as incomplete.
             for name in _of_tensorflow(names, prefix):
                 self._discard(name)
             self._needs.pop(prefix, None)
         for prefix in begun[count:]:
             needed = self._needed(prefix)
-            if needed is None:  # this checkpoint may need any file
+            if needed is None:  # the index cannot be read, so the checkpoint may need any file
                 return
             used.update(*needed)
         for name in names:

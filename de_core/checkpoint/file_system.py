@@ -189,7 +189,7 @@ def _write_beside(table: ShardedTable, targets: list[str]) -> None:
     for path in targets:
         for left in tf.io.gfile.glob(
             f"{paths.literal(path)}{_NEW}*"
-        ):  # left by a process that was killed
+        ):  # files that a killed process left
             _remove(left)
     tag = secrets.token_hex(8)
     written = [f"{path}{_NEW}{tag}" for path in targets]
@@ -231,7 +231,11 @@ def _check_found(files: list[str], folder: str, pattern: str) -> None:
 
 
 def _check_own(table: ShardedTable, folder: str) -> None:
-    """Raises if the files belong to another Variable. Names may differ only by a slash."""
+    """Raises if a folder's files with this table's file names belong to another table.
+
+    Two tables have equal file names if their names differ only in characters such as "/", which
+    file names cannot contain.
+    """
     pattern = re.compile(_own_pattern(table, None, None))
     for path in (
         paths.join(folder, e) for e in tf.io.gfile.listdir(folder) if pattern.fullmatch(e)
@@ -308,9 +312,10 @@ def _newest(stems: dict[int, list[str]]) -> int:
 
 
 def _parts(path: str) -> list[str]:
-    """Returns a file and the parts appended to it, in order.
+    """Returns a file and the files that were appended to it ("parts"), in order.
 
-    A part's name contains the id of its file. So a part of an old file is not read with a new file.
+    A part's name contains the id of the first file. So if a save replaces that file, the old parts
+    are not read with the new file.
     """
     whole = path if path.endswith(_SUFFIX) else path + _SUFFIX
     if not tf.io.gfile.exists(whole):

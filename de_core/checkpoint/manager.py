@@ -18,7 +18,7 @@ from de_core.checkpoint.plan import Plan, following
 from de_core.snapshot.table_files import Reading
 from de_core.tables.sharded import ShardedTable
 
-# For each shard of a table, in order, the names and ids of a base and its deltas.
+# One list per shard of a table: its base and the deltas that follow, each as file name and id.
 _Chains = list[list[tuple[str, str]]]
 
 
@@ -100,7 +100,7 @@ class Manager:
         self._chains: dict[ShardedTable, _Chains] = {}
         self._saves_since_base = 0
         self._compaction: _Compaction | None = None
-        #: The ops' reports of the last save, by table name.
+        #: The reports of the save ops in the last save, by table name.
         self.reports: dict[str, list[dict[str, Any]]] = {}
 
     @property
@@ -115,7 +115,7 @@ class Manager:
 
     @property
     def latest_checkpoint(self) -> str | None:
-        """The prefix of the newest whole checkpoint, or None."""
+        """The prefix of the newest complete checkpoint, or None."""
         return self._files.latest()
 
     def save(self) -> str:
@@ -144,7 +144,7 @@ class Manager:
         """Restores a checkpoint. If the number of shards is the same, the next save is a delta.
 
         Args:
-            prefix: The checkpoint's prefix; None for the newest whole one.
+            prefix: The checkpoint's prefix; None for the newest complete one.
 
         Returns:
             The prefix, or None if there is no checkpoint yet.

@@ -34,7 +34,7 @@ _BUILDERS = {
         tf.compat.v1.saved_model.Builder.add_meta_graph_and_variables,
     )
 }
-# Names of a Saver's two placeholders for the prefix. The first is the second's input.
+# Names of a Saver's two placeholders for the prefix. The first gives the second its default value.
 _SAVER_OPS = ("filename", "Const")
 
 

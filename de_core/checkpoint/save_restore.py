@@ -154,7 +154,7 @@ def restore(
         target: A Variable, a list or dict of them, or a module, layer or model. The checkpoint must
             contain each table under its name. If both have only one table, the names may differ.
         path: A directory that `save` wrote; the prefix of a checkpoint of TensorFlow or of a
-            `Manager`; a directory of several of these, for the newest whole one; a version that
+            `Manager`; a directory of several of these, for the newest complete one; a version that
             `de.export` wrote; or a snapshot file.
         merge: True to keep rows that are not in the checkpoint. False to remove them; then a key
             without a row gets the initial row of the saved table.

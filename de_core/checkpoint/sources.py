@@ -21,7 +21,7 @@ def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
 
     Args:
         path: A directory that `de.checkpoint.save` wrote; a prefix of a TensorFlow checkpoint; a
-            directory of several of these, for the newest whole one; an exported or published
+            directory of several of these, for the newest complete one; an exported or published
             version; a snapshot file; or a directory of snapshot files.
 
     Raises:
@@ -62,10 +62,10 @@ def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
 
 
 def latest(directory: str | os.PathLike[str]) -> str | None:
-    """Returns the newest whole checkpoint in a directory, or None.
+    """Returns the newest complete checkpoint in a directory, or None.
 
-    A checkpoint is whole if its manifest or index exists, which is written last, and all files that
-    it names exist.
+    A checkpoint is complete if its manifest or index exists, which is written last, and all files
+    that the manifest or index names exist.
 
     Args:
         directory: A directory with subdirectories written by `de.checkpoint.save`, or with

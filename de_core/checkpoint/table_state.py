@@ -55,7 +55,7 @@ class TableState(tf.Module):
         active, router = plan.current(), self.table.router
         if active.attributes:
             router.require_whole("A de.checkpoint.Manager", "Use tf.train.CheckpointManager.")
-        # When workers train in step, only the first worker's checkpoint is kept.
+        # When workers train synchronously, only the first worker's checkpoint is kept.
         target = agreement.from_first_worker(router, target)
         # A Manager, which sets attributes, deletes files itself: later deltas may need them.
         lasts = not active.attributes
@@ -95,8 +95,8 @@ class TableState(tf.Module):
         return self._folder
 
     def _serialize_to_tensors(self) -> dict[str, Any]:
-        # TensorFlow also calls this on restore, to learn the names. So rows are written only when
-        # TensorFlow uses the tensor.
+        # TensorFlow also calls this method on restore, to learn the tensors' names. So write rows
+        # only when TensorFlow uses the tensor.
         device = tf.zeros([]).device if self.table.router.is_spread else None
         return {reference.KEY: WhenUsed(self.write, device)}
 
@@ -114,7 +114,8 @@ class TableState(tf.Module):
             if placeholder is None:
                 return self._restore_contents_in_a_graph(restored)
             paths = reference.graph_resolved(tf.ensure_shape(restored, [None, 2]), placeholder)
-            # A SavedModel being loaded must be ready at once, without copying rows into memory.
+            # Map the files of a SavedModel into memory. A loaded SavedModel is then ready at once,
+            # because no rows are copied.
             reading = table_files.Reading(mapped=prefix.saved_model_is_being_built())
             return table_files.restore(self.table, paths, reading)
         if restored.shape.rank != 2:

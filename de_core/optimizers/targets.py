@@ -247,7 +247,7 @@ def _check_not_loaded(gradient: Any, variable: Any) -> None:
 
 
 def _check_nothing(gradient: Any, table: ShardedTable) -> None:
-    # A branch that does not use a table gives dense zeros with no rows.
+    # In a branch that does not use the table, TensorFlow makes a dense gradient with no rows.
     if tf.convert_to_tensor(gradient).shape[:1].is_compatible_with([0]):
         return
     raise TypeError(

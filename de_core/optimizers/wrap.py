@@ -108,7 +108,8 @@ def _of_keras(opt: Any, options: dict[str, Any]) -> Any:
     _warn_of_what_is_passed_by(opt, base, "apply", "apply_gradients")
     wrapped = KerasOptimizer(opt, **options)
     if global_policy().name == "mixed_float16" and opt.loss_scale_factor is None:
-        # Otherwise Model.compile would wrap the result in Keras's own LossScaleOptimizer.
+        # Return a LossScaleOptimizer. Model.compile would wrap any other result in Keras's own
+        # LossScaleOptimizer.
         return LossScaleOptimizer(wrapped)
     return wrapped
 

@@ -19,7 +19,8 @@ from de_core.tables.spec import TableSpec
 
 #: A function of keys [n] that returns bool [n]: true for each key to read.
 Predicate = Callable[[tf.Tensor], Any]
-#: A predicate's answers for all keys of the files. Each array holds one bit per key of one step.
+#: A predicate's answers for all keys of the files, which are read in steps. Each array belongs to
+#: one step and holds one bit per key.
 Answers = list[np.ndarray[Any, Any]]
 
 # Bytes of rows read from a file per step.

@@ -47,7 +47,8 @@ if not LEGACY:
         """
 
         def __init__(self, table: ShardedTable, trainable: bool = True) -> None:
-            # TensorFlow's scatter ops ignore missing rows on a GPU, and fail on the CPU.
+            # Updates of an anchor must fail. TensorFlow's scatter ops on it fail only on the CPU:
+            # on a GPU they ignore missing rows.
             with keras.name_scope(_scope(table.name)), tf.device("CPU"):
                 super().__init__(
                     initializer=lambda shape, dtype: tf.zeros(shape, dtype),

@@ -208,7 +208,8 @@ class Inspection:
         """
         _require_eager("stats", "Call it outside of the function.")
         tables = [table.stats() for table in self._table.tables]
-        # The number of entries in a shard's index is proportional to the bytes of the index.
+        # Average the shards' load factors, weighted by the number of entries in a shard's index,
+        # which is proportional to the index's bytes.
         weights = [max(1, table["bytes"]["index"]) for table in tables]
         load = sum(
             weight * table["load_factor"] for weight, table in zip(weights, tables, strict=True)

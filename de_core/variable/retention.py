@@ -29,7 +29,8 @@ class Retention:
         self._table = table
         self.restrict_policy = restrict_policy
         if restrict_policy is not None and restrict_policy.needs_apply_update():
-            # A policy with only metadata columns needs no call: every write updates them.
+            # Call the policy after each update. Other policies need no call: they have only
+            # metadata columns, which every write updates.
             table.on_update = restrict_policy.apply_update
 
     @property

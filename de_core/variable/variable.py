@@ -164,8 +164,9 @@ class Variable(keras.layers.Layer, tf.Module):
         restriction = None if restrict_policy is None else restrict_policy(self)
         self._retention = Retention(table, restriction)
         self.built = True
-        # Keras stores wrappers of these methods in the object. The wrappers refer to the object,
-        # and such a cycle would keep the table's memory until the garbage collector runs.
+        # Remove the wrappers of these methods that Keras stores in the object. The wrappers refer
+        # to the object, and this cycle would keep the table's memory until the garbage collector
+        # runs.
         for wrapper in ("build", "quantize"):
             self.__dict__.pop(wrapper, None)
 

@@ -5,7 +5,8 @@ import math
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 
-# Most answers take less than this many seconds. A task watches the client of a slower one.
+# Most requests are answered within this many seconds. For a slower one, a task watches whether the
+# client disconnects.
 _LOOK_SECONDS = 0.02
 _NEVER = math.inf
 

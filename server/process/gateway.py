@@ -167,7 +167,7 @@ class Gateway:
         )
         server.run([self._listener])
         if lifecycle.abandoned or server.force_exit:
-            # Python would wait for threads that still run a model.
+            # End the process at once: a normal exit would wait for threads that still run a model.
             logging.shutdown()
             sys.stdout.flush()
             os._exit(0)

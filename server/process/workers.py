@@ -92,7 +92,8 @@ class WorkerSupervisor:
             StartError: A port is taken.
         """
         settings = self._settings
-        # Keep the sockets for the life of this process, so that a port that was chosen once stays.
+        # Keep these sockets open for the life of this process. So a port that the system chose
+        # stays reserved while workers restart.
         keeper = listening_socket(settings.host, settings.port, share=True, listen=False)
         grpc_port = 0
         if settings.grpc_port is not None:

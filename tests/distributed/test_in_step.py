@@ -1,4 +1,4 @@
-"""Replicas and workers in step give the same numbers as one process with the whole batch."""
+"""Synchronous replicas and workers compute what one process computes with the whole batch."""
 
 import pytest
 

@@ -220,7 +220,8 @@ def _unique(name: str) -> str:
     Optimizers of the same graph, and all optimizers of eager mode, need different names.
     """
     eager = tf.executing_eagerly()
-    # An imported MetaGraph adds its optimizers' names to the collection, possibly scoped.
+    # An imported MetaGraph adds its optimizers' names to the collection, perhaps with a
+    # scope before them.
     found = _eager_owners if eager else tf.compat.v1.get_collection_ref(_OWNERS)
     taken = {tf.compat.as_str(each).rpartition("/")[2] for each in found}
     unique, number = name, 0

@@ -64,7 +64,7 @@ def _adagrad_da(optimizer: Any, *_: Any) -> Settings:
         l1,
         l2,
         _value(optimizer._initial_gradient_squared_accumulator_value),
-        # AdagradDA counts by its global step, which is incremented after the update.
+        # AdagradDA counts steps by its global step, which is incremented only after the update.
         step=tf.cast(optimizer._global_step, tf.int64) + 1,
     )
 

@@ -115,7 +115,8 @@ class SyncReplicasOptimizer(tf.compat.v1.train.SyncReplicasOptimizer):
                     "The ids of tables that replicas train together must be integers. "
                     f"Received: table={table.name!r} with string ids. Hash the ids."
                 )
-        # TensorFlow's class passes all variables on, including those without a gradient.
+        # Hide gradients of tables from TensorFlow's class, which would average them in its own way.
+        # It passes variables without a gradient on to `_Joining`, which adds them again.
         others = [(None if id(each) in own else each, variable) for each, variable in pairs]
         joining: _Joining = self._opt
         joining.of_tables = [(each, variable) for each, variable in pairs if id(each) in own]
@@ -153,7 +154,7 @@ class _Joining:
                 shared_name=f"{variable.name}/grad_sum",
                 reduction_type="SUM",
             )
-            # The accumulator merges slices of sorted, distinct ids.
+            # The accumulator can only merge gradients whose ids are sorted and distinct.
             gradient = clipping.summed(gradient)
             ids = tf.cast(gradient.indices, tf.int64)
             order = tf.argsort(ids)

@@ -117,8 +117,8 @@ def make_anchor(
     if trainable:
         keys.append(TRAINABLE_DYNAMIC_EMBEDDING_VARIABLES)
     with tf.init_scope(), tf.name_scope(""):
-        # Create these ops here. In `initial_value` TensorFlow would move them to the anchor's
-        # device.
+        # Create these ops here and not in `initial_value`, where TensorFlow would place them on the
+        # anchor's device.
         with tf.name_scope(f"{table.name}/"):
             start = table.start()
             table.make_reads()

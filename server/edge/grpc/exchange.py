@@ -11,7 +11,7 @@ from ...observability.accounts import Accounts, new_id
 from ...observability.logs import LOG
 from ...request import Request
 
-# Answers one request from its bytes.
+# A function that answers one request. Request and answer are serialized messages.
 Work = Callable[[Request, bytes], Awaitable[bytes]]
 # The method's name in the metrics, the scopes of which a key needs one, and the handler. Without
 # scopes no key is needed.

@@ -99,7 +99,7 @@ class Front:
         except ClientGoneError:
             request.status = 499
         except asyncio.CancelledError:
-            # The process ends before the request does.
+            # The gateway shuts down before this request has ended.
             if request.status:
                 raise
             stops = error_answer(503, "The gateway stops: try again", (CLOSE, ("retry-after", "1")))

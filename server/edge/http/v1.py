@@ -23,7 +23,7 @@ _RUNS: Mapping[str, _Run] = {
     "classify": examples.classify,
     "regress": examples.regress,
 }
-# Longer heads are parsed each time: the cache would keep them.
+# Parsed heads are cached. Longer heads are parsed each time, because the cache would keep them.
 _REMEMBERED_BYTES = 256
 _ALLOWED_HEADERS = "authorization, content-type, x-api-key, x-request-id, x-request-timeout-ms"
 

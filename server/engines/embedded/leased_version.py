@@ -72,7 +72,7 @@ class LeasedVersion:
         self._pool = pool
         self._batcher = Batcher(self._run_now, batching) if batching.rows else None
         self._brief = BriefRuns(brief_seconds, model.steady)
-        # True once the check of its tables' files has ended, or if it has no tables.
+        # True once the check of the tables' files has ended, or if the model has no tables.
         self._checked = _STATS not in model.signatures
         self._holders = 0
         self._free = asyncio.Event()
@@ -105,8 +105,8 @@ class LeasedVersion:
             return self._run_here(spec, inputs)
 
         request = current_request()
-        # TensorFlow cannot end a run on our thread, and a run on its threads uses no CPU time of
-        # ours.
+        # Without a deadline, TensorFlow runs the graph on the pool's own thread. It cannot end such
+        # a run, but only this thread's CPU time can be measured.
         untimed = self._brief.may_be_brief(spec, inputs)
 
         def run() -> dict[str, Array]:

@@ -26,7 +26,8 @@ _STATES = {
 _RANK = [VersionState.END, VersionState.START, VersionState.UNLOADING, VersionState.LOADING]
 _CODES = tuple(Code)
 _PROBE_SECONDS = 2.0
-# Seconds between two polls. Every failed request wants one: in an outage they must not add load.
+# Seconds between two polls. Every failed request asks for a poll, and in an outage these polls must
+# not add load.
 _PAUSE_SECONDS = 0.1
 _PATIENCE_SECONDS = 1.0
 _GOOD, _LATE, _DRAINED = range(3)

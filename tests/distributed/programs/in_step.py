@@ -1,4 +1,4 @@
-"""Trains in step with other replicas; prints the resulting rows and a dense variable.
+"""Trains synchronously with other replicas; prints the resulting rows and a dense variable.
 
 Arguments: "mirrored" for two replicas in this process, or "worker" and the task's number; then a
 folder for checkpoints.
