@@ -17,8 +17,8 @@ class FileBackedTable {
   /// Replaces the table's rows by the file's rows, or changes nothing.
   using Load = std::function<Outcome(Table*)>;
 
-  /// The object that answers a read: the file if there is one, otherwise the table. Neither is set
-  /// if this is closed.
+  /// The object that answers a read: the file if there is one, otherwise the table. Both are
+  /// nullptr after Close.
   struct Reader {
     std::shared_ptr<const File> file;
     std::shared_ptr<Table> table;
@@ -26,7 +26,7 @@ class FileBackedTable {
 
   explicit FileBackedTable(std::shared_ptr<Table> table) : table_(std::move(table)) {}
 
-  /// Releases the file and the table. They are freed when their last users finish.
+  /// Releases the file and the table. Each is freed when its last user finishes.
   void Close() {
     Reader closed;  // freed after the lock is released
     Load load;
@@ -36,8 +36,8 @@ class FileBackedTable {
     load.swap(load_);
   }
 
-  /// From now on `file` answers reads, and replaces an earlier file. Does nothing if this is
-  /// closed.
+  /// From now on `file` answers reads, instead of an earlier file. `load` loads its rows into the
+  /// table at the first write. Does nothing if this object is closed.
   void Begin(std::shared_ptr<const File> file, Load load) {
     const std::lock_guard<std::mutex> guard(mutex_);
     if (table_ == nullptr) return;
@@ -58,8 +58,8 @@ class FileBackedTable {
     std::unique_lock<std::mutex> guard(mutex_);
     while (load_ != nullptr) {
       if (!loading.owns_lock()) {
-        // A second writer waits until the rows are loaded. Otherwise loading would overwrite its
-        // rows.
+        // If another thread is loading, wait until it has loaded all rows. Otherwise its loading
+        // would overwrite this writer's rows.
         guard.unlock();
         loading.lock();
         guard.lock();
@@ -71,7 +71,7 @@ class FileBackedTable {
       Outcome outcome = load(loaded.table.get());
       if (!outcome.ok()) return outcome;
       guard.lock();
-      if (file_ == loaded.file) {  // otherwise another file has replaced it, or this was closed
+      if (file_ == loaded.file) {  // otherwise Begin or Close was called while the rows were loaded
         file_.reset();
         load_ = nullptr;
       }
@@ -85,7 +85,7 @@ class FileBackedTable {
   mutable std::mutex mutex_;  // guards the members below
   std::shared_ptr<Table> table_;
   std::shared_ptr<const File> file_;
-  Load load_;  // loads the file
+  Load load_;  // loads file_ into table_; empty if there is nothing to load
 };
 
 }  // namespace de::engine

@@ -11,10 +11,12 @@
 namespace de::engine {
 namespace {
 
-constexpr size_t kChunk = 1024;  // keys looked up before the deltas are checked
-// bits of the filter per key: about one key in forty is a false positive
+// keys that are looked up in the base before they are looked up in the deltas
+constexpr size_t kChunk = 1024;
+// Bits of the filter per key. About one key in forty passes the filter without being in a delta.
 constexpr uint64_t kBitsPerKey = 16;
-constexpr uint64_t kSpread = 0x9e3779b97f4a7c15ULL;  // sections and lines use the hash's own bits
+// multiplies the hash, because a key's section and index line depend on the same hash bits
+constexpr uint64_t kSpread = 0x9e3779b97f4a7c15ULL;
 
 uint64_t FilterBits(uint64_t spread) noexcept {
   return uint64_t{1} << (spread & 63) | uint64_t{1} << (spread >> 6 & 63);
@@ -83,9 +85,10 @@ bool FrozenChain::MayOverride(uint64_t hash) const noexcept {
   return (filter_[spread >> filter_shift_] & bits) == bits;
 }
 
-/// base(part, begin, found) looks up a part of the keys as if there were no deltas. layer(delta,
-/// part, begin, positions, count, found) overrides the answers at these positions, as
-/// FrozenTable::Override. `wanted`: whether an unknown key can be an error.
+/// Looks up keys in chunks. base(part, begin, found) looks up `part`, the keys from `begin` on, in
+/// the base. layer(delta, part, begin, positions, count, found) overrides the answers at these
+/// positions, as FrozenTable::Override does. `wanted`: the caller wants values, so an unknown key
+/// is an error under OovPolicy::kError.
 template <typename Base, typename Layer>
 Status FrozenChain::Run(const Keys& keys, bool* found, bool wanted, const Base& base,
                         const Layer& layer) const {
@@ -160,7 +163,8 @@ Status FrozenChain::Size(uint64_t* rows) const noexcept {
   });
 }
 
-/// Each delta adds rows that earlier files do not have, and removes rows that they have.
+/// Counts from the base on: each delta adds the rows of keys that earlier files do not have, and
+/// its tombstones remove rows that earlier files have.
 Status FrozenChain::CountRows(uint64_t* rows) const {
   *rows = base_->reader().rows();
   SectionBuffer buffer;

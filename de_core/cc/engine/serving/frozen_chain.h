@@ -1,6 +1,7 @@
-// A read-only table over a base and its deltas, for serving a model minutes after training. The
-// newest file with a key decides. A lookup first reads all keys from the base. A filter over the
-// deltas' keys then selects the few keys to look up in the deltas too.
+// A read-only table over a base file and its delta files, so that a model is served minutes after
+// training. If several files have a key, the newest file decides. A lookup first reads all keys
+// from the base. A filter (a Bloom filter of the deltas' keys) then selects the few keys to look up
+// in the deltas too.
 #ifndef DE_CORE_ENGINE_FROZEN_CHAIN_H_
 #define DE_CORE_ENGINE_FROZEN_CHAIN_H_
 
@@ -25,17 +26,18 @@ class FrozenChain {
     size_t size;
   };
 
-  /// Opens a base and its deltas, in order; at least one file. Each file is opened as by
-  /// FrozenTable::Open. FailedPrecondition if a file does not follow the one before. The last
-  /// file's policy applies to unknown keys. Memory: two to four bytes per key of the deltas.
+  /// Opens a base and its deltas, in their order, with the options of FrozenTable::Open; at least
+  /// one file. FailedPrecondition if a file does not follow the file before it. The policy for
+  /// unknown keys is the last file's. Memory: two to four bytes per key of the deltas.
   static Status Open(const std::vector<File>& files, const FrozenOptions& options,
                      std::unique_ptr<FrozenChain>* chain) noexcept;
 
-  /// As FrozenTable::Find and FindStrings.
+  /// The arguments and errors are the same as in FrozenTable::Find and FindStrings.
   Status Find(const Keys& keys, void* values, bool* found) const noexcept;
   Status FindStrings(const Keys& keys, std::string_view* values, bool* found) const noexcept;
 
-  /// Number of keys with a row. The first call reads the deltas' keys.
+  /// Returns the number of keys that have a row in the chain. The first call reads the deltas'
+  /// keys.
   Status Size(uint64_t* rows) const noexcept;
 
   size_t dim() const noexcept { return base_->dim(); }
@@ -52,7 +54,7 @@ class FrozenChain {
   const SnapshotHeader& header() const noexcept {
     return deltas_.empty() ? base_->header() : deltas_.back()->header();
   }
-  /// Sums of all files; `rows` is the sum of the files' rows.
+  /// Sums over all files. A key that is in several files counts several times in `rows`.
   FrozenStats stats() const noexcept;
 
  private:
@@ -66,10 +68,11 @@ class FrozenChain {
 
   std::unique_ptr<FrozenTable> base_;
   std::vector<std::unique_ptr<FrozenTable>> deltas_;  ///< oldest first
-  std::vector<uint64_t> filter_;  ///< two bits in one word for each key of the deltas
+  /// Bloom filter: two bits in one 64-bit word for each key of the deltas
+  std::vector<uint64_t> filter_;
   uint32_t filter_shift_ = 63;
   mutable std::mutex mutex_;
-  mutable std::optional<uint64_t> rows_;  ///< set once counted
+  mutable std::optional<uint64_t> rows_;  ///< result of Size, once counted
 };
 
 }  // namespace de::engine

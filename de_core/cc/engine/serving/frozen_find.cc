@@ -1,4 +1,5 @@
-// Lookups in a mapped snapshot, with the same pipeline as a live table: see table_find.cc.
+// Lookups in a mapped snapshot. The pipeline is the same as for a table in memory: see
+// table_find.cc.
 #include <algorithm>
 #include <cstring>
 
@@ -13,17 +14,18 @@
 namespace de::engine {
 namespace {
 
-// Keys looked up together. Bounds the list of keys that are not in their home line.
+// Keys that are looked up together. Bounds the list of keys that are not in their home line.
 constexpr size_t kKeysPerChunk = 2048;
 
-// Lines in which a search probably ends: for 96 of 100 keys at the writer's fill level.
+// A search that visits this many lines has ended for 96 of 100 keys, as full as the writer makes
+// the index.
 constexpr uint32_t kLinesAhead = 4;
-// Greater than every row number of a section.
+// Marks a search that has not ended. Greater than every row number of a section.
 constexpr uint32_t kUnsettled = kNoRow - 1;
 
-/// Finds the word in the first kLinesAhead lines from its home. Returns its row, kNoRow, or
-/// kUnsettled if it may be in a later line. For string keys whose words collide, this may be
-/// another key's row; ResolveKey handles that.
+/// Searches for the word in the first kLinesAhead lines from its home line on. Returns its row
+/// number, kNoRow if it is absent, or kUnsettled if it may be in a later line. If several string
+/// keys have this word, the row may be another key's row; ResolveKey then finds the right one.
 inline uint32_t FindNear(const IndexLine* lines, uint32_t size, uint64_t word,
                          uint64_t hash) noexcept {
   uint32_t at = ReduceLow32(hash, size);
@@ -44,8 +46,8 @@ inline uint64_t WordAt(const Keys& keys, size_t i) noexcept {
 
 }  // namespace
 
-/// Looks keys up in all lines: calls deliver(i, answer) with i = position_of(j) for every j in [0,
-/// count), in order. Returns false if the file is corrupt.
+/// Looks up the keys at position_of(j), for every j in [0, count), in all lines where they may be.
+/// Calls deliver(position_of(j), answer) in order. Records a corrupt section in `failure`.
 template <bool kStringKeys, typename PositionOf, typename Deliver>
 void FrozenTable::Search(const Keys& keys, size_t count, const PositionOf& position_of,
                          Failure* failure, const Deliver& deliver) const {
@@ -66,7 +68,7 @@ void FrozenTable::Search(const Keys& keys, size_t count, const PositionOf& posit
       [&](size_t, size_t at) DE_ALWAYS_INLINE {
         const Place& place = *places[at];
         const IndexLine* const home = place.lines + ReduceLow32(hashes[at], place.line_count);
-        // rows follow the last line
+        // Prefetching past the last line is safe: the rows follow it in memory.
         for (size_t i = 0; i < kLinesAhead; ++i) PrefetchFar(home + i);
       },
       [&](size_t, size_t at) DE_ALWAYS_INLINE {
@@ -108,9 +110,11 @@ void FrozenTable::Search(const Keys& keys, size_t count, const PositionOf& posit
 }
 
 /// Looks up keys [begin, begin + count), at most kKeysPerChunk, in two passes, and calls deliver(i,
-/// answer) like Search. kTouched requires that a row's prefetch_bytes_ are at most 63 less. Then
-/// the first pass has no branch and calls read(i, rows, n) for keys i to i + n. Some of these rows
-/// are placeholders; the second pass delivers their keys.
+/// answer) for each key, like Search. The first pass searches the home line; the second pass
+/// searches all lines for the keys that the first pass did not find. If kTouched is not 0, it must
+/// be from prefetch_bytes_ to prefetch_bytes_ + 63. Then the first pass has no branch, and calls
+/// read(i, rows, n) for keys i to i + n - 1. Some of these rows are placeholders; the second pass
+/// delivers their keys.
 template <bool kStringKeys, size_t kTouched, typename Deliver, typename Read>
 void FrozenTable::FindChunk(const Keys& keys, size_t begin, size_t count, Failure* failure,
                             const Deliver& deliver, const Read& read) const {
@@ -120,8 +124,8 @@ void FrozenTable::FindChunk(const Keys& keys, size_t begin, size_t count, Failur
   uint8_t pass_bits[kPipelineRing];
   const char* rows[kPipelineRing];
   const Place* places[kPipelineRing];  // places of string keys
-  // Keys that are not in their home line are resolved after all others. So neither an unpredictable
-  // branch nor a line that was not prefetched stalls the pipeline.
+  // Keys that are not in their home line are listed in `away` and resolved after all other keys. So
+  // neither an unpredictable branch nor a line that was not prefetched stalls the pipeline.
   uint16_t away[kKeysPerChunk + 1];
   size_t away_count = 0;
   size_t next_away = 0;
@@ -169,8 +173,9 @@ void FrozenTable::FindChunk(const Keys& keys, size_t begin, size_t count, Failur
         if (kStringKeys) PrefetchFar(rows[at] + key_offset_);
       },
       [&](size_t, size_t at) DE_ALWAYS_INLINE {
-        // Prefetch these later than the first line, so that the address translation is known.
-        // Otherwise they would delay the next keys' prefetches.
+        // Prefetch the other cache lines of the row one step after its first line: by then the
+        // processor knows the page's address translation. Otherwise these prefetches would delay
+        // those of the next keys.
         if constexpr (kTouched != 0) PrefetchRest<kTouched>(rows[at], touched, aligned);
         std::string_view text;
         if (kStringKeys && StringAt(*places[at], rows[at] + key_offset_, &text)) {
@@ -179,7 +184,7 @@ void FrozenTable::FindChunk(const Keys& keys, size_t begin, size_t count, Failur
       },
       [&](size_t j, size_t at) DE_ALWAYS_INLINE {
         const size_t i = begin + j;
-        if constexpr (kTouched != 0) {  // several rows at once
+        if constexpr (kTouched != 0) {  // read several rows at once
           const size_t before = j % kPipelineStride;
           if (before + 1 == kPipelineStride || j + 1 == count) {
             read(i - before, rows + at - before, before + 1);
@@ -216,14 +221,15 @@ void FrozenTable::FindChunk(const Keys& keys, size_t begin, size_t count, Failur
   Search<kStringKeys>(keys, elsewhere, position_of, failure, deliver);
 }
 
-/// Calls deliver(i, answer) for every key, or read(i, rows, n) for leading keys, as FindChunk does.
+/// Calls deliver(i, answer) for every key, except for those that FindChunk passes to read(i, rows,
+/// n).
 template <size_t kTouched, typename Deliver, typename Read>
 Status FrozenTable::RunKeys(const Keys& keys, bool strict, const Deliver& deliver,
                             const Read& read) const {
   Failure failure;
   const bool named = strict && oov_.kind == OovPolicy::Kind::kError;
   const auto checked = [&](size_t i, const Answer& answer) DE_ALWAYS_INLINE {
-    if (answer.gone) return false;  // only a file with earlier files may have tombstones
+    if (answer.gone) return false;  // a tombstone in a file without earlier files is corrupt
     if (named && answer.row == nullptr) failure.missing = std::min(failure.missing, i);
     return deliver(i, answer);
   };
@@ -238,7 +244,7 @@ Status FrozenTable::RunKeys(const Keys& keys, bool strict, const Deliver& delive
   return failure.any() ? Report(failure, keys) : Status::Ok();
 }
 
-/// read(i, rows, n) writes rows i to i + n of `values`.
+/// Looks up rows. read(i, rows, n) writes values i to i + n - 1 of `values`.
 template <size_t kTouched, typename Read>
 Status FrozenTable::FindRows(const Keys& keys, char* values, bool* found, bool strict,
                              const Read& read) const {
@@ -260,7 +266,7 @@ Status FrozenTable::FindRows(const Keys& keys, char* values, bool* found, bool s
       });
 }
 
-/// Copies rows. kBytes is the row's bytes if it is a compile-time constant, otherwise 0.
+/// Copies rows. kBytes is the size of a value, if it is a compile-time constant, otherwise 0.
 template <size_t kBytes>
 Status FrozenTable::CopyRows(const Keys& keys, char* values, bool* found, bool strict) const {
   return FindRows<kBytes>(keys, values, found, strict,
@@ -293,7 +299,7 @@ Status FrozenTable::Find(const Keys& keys, void* values, bool* found, bool stric
           },
           nullptr);
     }
-    // Common widths get specialized copies. All other widths share one.
+    // Common value sizes (in bytes) get specialized code. All other sizes share one version.
     if (!read_) {
       switch (value_bytes_) {
         case 32:
@@ -338,8 +344,8 @@ Status FrozenTable::FindStrings(const Keys& keys, std::string_view* values, bool
   });
 }
 
-/// Calls write(i, answer) for every key that has a row or a tombstone here. Returns false if the
-/// file is corrupt.
+/// Calls write(i, answer) for every key that has a row or a tombstone in this file. Otherwise like
+/// Override. write returns false if the file is corrupt.
 template <typename Write>
 Status FrozenTable::OverrideKeys(const Keys& keys, uint32_t* positions, size_t* count, bool* found,
                                  const Write& write) const {

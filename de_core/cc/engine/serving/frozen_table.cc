@@ -15,7 +15,8 @@
 namespace de::engine {
 namespace {
 
-constexpr size_t kMaxPrefetchBytes = 1024;  // per row; the hardware prefetches the rest
+// most bytes to prefetch of a row; the hardware prefetches the rest
+constexpr size_t kMaxPrefetchBytes = 1024;
 
 constexpr IndexLine kEmptyLine{};
 constexpr IndexLine kPassedLine{{}, {}, 0, 1, 0xffff};
@@ -78,7 +79,8 @@ void FrozenTable::BuildPlaces(const char* data) {
   places_.push_back({~uint64_t{0}, &kEmptyLine, nullptr, nullptr, 0, 1, 0, nullptr, 0});
 }
 
-/// There are at least as many cells as sections. So an evenly divided table has one place per cell.
+/// Builds a table from the first bits of a hash to the section of the hash. There are at least as
+/// many cells as sections, so if the hashes are divided evenly, each cell has one section.
 void FrozenTable::BuildCells() {
   const size_t sections = places_.size() - 1;
   uint32_t bits = 1;
@@ -147,7 +149,7 @@ FrozenStats FrozenTable::stats() const noexcept {
   stats.row_bytes = size() * stride_;
   stats.string_bytes = reader_->string_bytes();
   for (const Place& place : places_) stats.index_bytes += place.line_count * sizeof(IndexLine);
-  stats.index_bytes -= sizeof(IndexLine);  // the empty place's line is not in the file
+  stats.index_bytes -= sizeof(IndexLine);  // the line of the empty place is not in the file
   stats.heap_bytes = places_.capacity() * sizeof(Place) + cells_.capacity() * sizeof(Cell) +
                      first_places_.capacity() * sizeof(uint32_t) +
                      stats.sections * sizeof(SectionRecord);
@@ -186,12 +188,13 @@ Status FrozenTable::Report(const Failure& failure, const Keys& keys) const {
                           " is corrupt: its index or a string of it points outside it");
 }
 
-/// Returns the place for a hash: the cell's first place, or a later one before the next cell's
-/// first.
+/// Returns the section of a hash, by binary search between the first section of the hash's cell and
+/// the first section of the next cell.
 const FrozenTable::Place& FrozenTable::PlaceOf(uint64_t hash) const noexcept {
   const uint64_t cell = hash >> cell_shift_;
   const Place* first = &places_[first_places_[cell]];
-  const Place* last = &places_[first_places_[cell + 1]];  // may begin in this cell
+  // included: the first section of the next cell may begin in this cell
+  const Place* last = &places_[first_places_[cell + 1]];
   while (first < last) {
     const Place* middle = first + (last - first) / 2;
     if (middle->hash_last < hash) {
@@ -212,7 +215,8 @@ bool FrozenTable::StringAt(const Place& place, const char* at,
   return true;
 }
 
-/// Returns the key of a row. Tombstones are numbered after the rows.
+/// Sets `key` to the string key of a row or tombstone. Tombstones are numbered after the rows.
+/// Returns false if the file is corrupt.
 bool FrozenTable::RowKeyAt(const Place& place, uint32_t row, std::string_view* key) const noexcept {
   if (row < place.count) {
     return StringAt(place, place.rows + uint64_t{row} * stride_ + key_offset_, key);
@@ -222,8 +226,8 @@ bool FrozenTable::RowKeyAt(const Place& place, uint32_t row, std::string_view* k
          StringAt(place, place.tombstones + gone * sizeof(SnapshotStringRef), key);
 }
 
-/// Changes `row`, found by its word, to the row whose key bytes are `key`, or to kNoRow. Returns
-/// false if the file is corrupt.
+/// Sets `row` to the row whose string key is `key`, among the rows with this word, or to kNoRow.
+/// Returns false if the file is corrupt.
 bool FrozenTable::ResolveKey(const Place& place, std::string_view key, uint64_t word, uint64_t hash,
                              uint32_t* row) const noexcept {
   bool intact = true;
@@ -254,7 +258,7 @@ void FrozenTable::FillMissing(uint64_t word, char* value) const noexcept {
   }
 }
 
-/// Returns false if the file is corrupt.
+/// Sets the string values of a key with or without a row. Returns false if the file is corrupt.
 bool FrozenTable::ReadStrings(const Answer& answer, std::string_view* values) const noexcept {
   const bool constant = oov_.kind == OovPolicy::Kind::kConstant;
   const std::string_view missing = constant ? std::string_view(oov_.value) : std::string_view();

@@ -1,10 +1,10 @@
-// A read-only table. Lookups probe the bytes of a mapped snapshot file in place. Only the section
-// directory is copied (64 bytes per some thousand rows). So opening takes hardly any time, and two
-// processes or two versions that map the same file share its pages.
+// A read-only table. Lookups search the bytes of a mapped snapshot file in place. Only the section
+// directory is copied (64 bytes per section of some thousand rows). So opening takes hardly any
+// time, and processes or versions that map the same file share its pages.
 //
-// Safety. No contents of the file can make a lookup read outside the mapping: offsets are checked
-// when the file is opened, row numbers and string references when they are followed. This does not
-// cover a file that shrinks while it is mapped. Replace files by rename.
+// Safety. No contents of the file can make a lookup read outside the mapping. Offsets are checked
+// when the file is opened, row numbers and string references when a lookup follows them. A file
+// that shrinks while it is mapped is not covered: replace files by rename.
 #ifndef DE_CORE_ENGINE_FROZEN_TABLE_H_
 #define DE_CORE_ENGINE_FROZEN_TABLE_H_
 
@@ -25,9 +25,10 @@
 namespace de::engine {
 
 struct FrozenOptions {
-  SnapshotVerify verify = SnapshotVerify::kHeader;  ///< checks done before opening succeeds
-  std::optional<OovPolicy> oov;                     ///< if set, replaces the file's policy
-  /// if set, its policy and initializer replace the file's
+  SnapshotVerify verify = SnapshotVerify::kHeader;  ///< what Open checks before it succeeds
+  std::optional<OovPolicy> oov;  ///< if set, replaces the file's policy for unknown keys
+  /// if set, the policy and the initializer of this header, instead of the file's, decide the
+  /// values of unknown keys
   const SnapshotHeader* unknown = nullptr;
 };
 
@@ -56,27 +57,29 @@ class FrozenTable {
   Status Find(const Keys& keys,
               void* values,  // (n, value_bytes), aligned to the value dtype; or nullptr
               bool* found,   // (n), or nullptr
-              // true: OovPolicy::kError fails for unknown keys; false: they read as zeros
+              // true: under OovPolicy::kError an unknown key is an error; false: it reads as zeros
               bool strict = true) const noexcept;
 
-  /// Like Find for string values, as views into the mapping and the table.
+  /// Like Find, for a table of string values. The values are views into the mapping and into this
+  /// object.
   Status FindStrings(const Keys& keys,
                      std::string_view* values,  // (n, dim), or nullptr
                      bool* found,               // (n), or nullptr
                      bool strict = true) const noexcept;
 
-  /// Overrides answers by a later file, for keys[positions[j]] with j in [0, *count). If the file
-  /// has a row for the key, writes it to row positions[j] of `values` and sets found[positions[j]].
-  /// If it has a tombstone, writes the value of an unknown key and clears found[positions[j]].
-  /// Otherwise changes nothing and keeps the key's position in `positions`, in order. `values` may
+  /// Overrides the answers of earlier files by this file, a delta. Looks up keys[positions[j]] for
+  /// j in [0, *count). If this file has a row for the key, writes the value to row positions[j] of
+  /// `values` and sets found[positions[j]]. If it has a tombstone, writes the value of an unknown
+  /// key and clears found[positions[j]]. If it has neither, changes nothing and keeps the position
+  /// in `positions`. The kept positions stay in order; *count receives their number. `values` may
   /// be nullptr.
   Status Override(const Keys& keys, uint32_t* positions, size_t* count, void* values,
                   bool* found) const noexcept;
   Status OverrideStrings(const Keys& keys, uint32_t* positions, size_t* count,
                          std::string_view* values, bool* found) const noexcept;
 
-  /// Calls visit(hash) for every key of the file, including tombstones, and perhaps for other
-  /// hashes.
+  /// Calls visit(hash) for every key of the file, including tombstones. In a corrupt file also for
+  /// other hashes.
   template <typename Visit>
   void ForEachHash(const Visit& visit) const {
     for (const Place& place : places_) {
@@ -94,7 +97,7 @@ class FrozenTable {
 
   uint64_t size() const noexcept { return reader_->rows(); }
   size_t dim() const noexcept { return header().layout.dim(); }
-  /// bytes of a row that Find returns
+  /// bytes of a value that Find returns
   size_t value_bytes() const noexcept { return value_bytes_; }
   KeyType key_type() const noexcept { return header().layout.key_type(); }
   DType value_dtype() const noexcept { return header().reads_as(); }  ///< dtype that Find returns
@@ -102,11 +105,11 @@ class FrozenTable {
   const OovPolicy& oov() const noexcept { return oov_; }
   FrozenStats stats() const noexcept;
 
-  /// The reader of the table's file, to enumerate or verify it.
+  /// Returns the reader of the table's file, to enumerate or verify the file.
   const SnapshotReader& reader() const noexcept { return *reader_; }
 
  private:
-  /// A section's location in memory, on one cache line for fast lookup.
+  /// A section's location in memory. Fits in one cache line, for fast lookup.
   struct alignas(64) Place {
     uint64_t hash_last;
     const IndexLine* lines;  // (line_count)
@@ -115,12 +118,13 @@ class FrozenTable {
     uint64_t string_bytes;
     uint32_t line_count;
     uint32_t count;
-    const char* tombstones;  // (tombstone_count) references to string keys
+    const char* tombstones;  // references to the string keys of tombstones
     uint32_t tombstone_count;
   };
-  /// The first place (section) to search for hashes with one prefix; four cells per cache line.
-  /// Most prefixes have all their hashes in one place, whose rows follow its lines. For other
-  /// prefixes, the cell refers to an empty line, from which every search continues.
+  /// Where to search for hashes that begin with the same bits, so that most lookups do not read a
+  /// Place. Four cells fit in a cache line. If all these hashes are in one section, the cell refers
+  /// to its lines, which its rows follow. Otherwise the cell refers to a special line without keys
+  /// that sends every search on to the search of all places.
   struct Cell {
     const IndexLine* lines;
     uint32_t line_count;
@@ -129,10 +133,10 @@ class FrozenTable {
   /// The result of a search for one key.
   struct Answer {
     uint64_t word;
-    const char* row;  ///< nullptr if there is none
-    bool gone;        ///< true if there is a tombstone
+    const char* row;  ///< nullptr if the file has no row of the key
+    bool gone;        ///< true if the file has a tombstone for the key
   };
-  /// The reason why a batch cannot be answered: a corrupt section, or the first missing key.
+  /// The reason why a batch cannot be answered: a corrupt section, or the first key without a row.
   struct Failure {
     const Place* corrupt = nullptr;
     size_t missing = kNone;
@@ -176,20 +180,24 @@ class FrozenTable {
                       const Write& write) const;
 
   std::unique_ptr<SnapshotReader> reader_;
-  std::vector<Place> places_;           ///< the sections, and an empty place for later hashes
-  std::vector<Cell> cells_;             // (2^(64 - cell_shift_))
-  std::vector<uint32_t> first_places_;  ///< first place of each cell, and the end of the last cell
+  /// the sections, and an empty place for hashes after the last section
+  std::vector<Place> places_;
+  std::vector<Cell> cells_;  // (2^(64 - cell_shift_))
+  /// for each cell, the index of its first section in places_; then the number of sections
+  std::vector<uint32_t> first_places_;
   uint32_t cell_shift_ = 63;
   size_t stride_ = 0;
   size_t value_bytes_ = 0;
   size_t scale_offset_ = 0;  ///< offset of the scale of int8 values; otherwise 0
-  ValueReader read_;         ///< set if values are stored as another dtype
+  /// converts values that are stored as another dtype; empty if there is nothing to convert
+  ValueReader read_;
   size_t key_offset_ = 0;
   size_t prefetch_bytes_ = 0;
   OovPolicy oov_;
-  std::unique_ptr<const Initializer> initializer_;  ///< computes unknown keys' rows, if rows differ
-  std::vector<uint64_t> missing_;                   ///< otherwise, the row of every unknown key
-  std::vector<uint64_t> blank_;  ///< bytes of a row, for keys whose row is found later
+  /// computes the rows of unknown keys, if they differ between keys
+  std::unique_ptr<const Initializer> initializer_;
+  std::vector<uint64_t> missing_;  ///< otherwise, the one row of all unknown keys
+  std::vector<uint64_t> blank_;    ///< a placeholder row, read for keys whose row is found later
 };
 
 }  // namespace de::engine

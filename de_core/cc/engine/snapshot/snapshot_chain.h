@@ -1,4 +1,5 @@
-// A chain of files: a base and the deltas written since. Each file follows the one before.
+// A chain of files: a base and the deltas that were written after it. Each delta has the changes
+// since the file before.
 #ifndef DE_CORE_ENGINE_SNAPSHOT_CHAIN_H_
 #define DE_CORE_ENGINE_SNAPSHOT_CHAIN_H_
 
@@ -13,27 +14,28 @@
 
 namespace de::engine {
 
-/// files[first, end): a base and its deltas. Files before `from` have no effect, because the delta
-/// at `from` replaces everything.
+/// A chain in a list of files: files[first] is its base, files[first + 1, end) are its deltas. If a
+/// delta replaces all rows, the files before it have no effect: `from` is the last such delta,
+/// otherwise `from` equals `first`.
 struct ChainSpan {
   size_t first = 0;
   size_t from = 0;
   size_t end = 0;
 };
 
-/// Splits files into chains and checks them: every delta follows its parent; all files have the
-/// same key type, dim and dtype to read as; no file is there twice. Otherwise returns
-/// FailedPrecondition or InvalidArgument, which names the file by its position in the list.
+/// Divides files into chains and checks them: every delta follows its parent, all files have the
+/// same key type, dim and dtype to read as, and no file is there twice. Otherwise returns
+/// FailedPrecondition or InvalidArgument. The error names the file by its position in the list.
 Status CheckChains(const std::vector<const SnapshotReader*>& files, std::vector<ChainSpan>* chains);
 
-/// A set of keys to look up among the rows of files.
+/// A set of integer keys, or of string keys.
 class KeySet {
  public:
   void Add(uint64_t word) { words_.push_back(word); }
   void Add(std::string_view text) { texts_.emplace_back(text); }
-  /// Call it after the last Add.
+  /// Sorts the keys. Call it after the last Add and before Contains.
   void Seal();
-  /// `text` is the string key, or nullptr.
+  /// `text` is the string key, or nullptr for the integer key `word`.
   bool Contains(uint64_t word, const std::string_view* text) const noexcept;
   bool empty() const noexcept { return words_.empty() && texts_.empty(); }
 

@@ -64,7 +64,7 @@ class Stream {
   SectionBuffer buffer_;
   std::vector<std::pair<uint64_t, uint32_t>> order_;  ///< (hash, entry)
   size_t at_ = 0;
-  size_t next_ = 0;  ///< the section after the current one
+  size_t next_ = 0;  ///< number of the section after the current one
 };
 
 class Compactor {
@@ -79,7 +79,8 @@ class Compactor {
     return Status::Ok();
   }
 
-  /// Writes one section at a time. It ends where the first of the files' current sections ends.
+  /// Writes sections one at a time. A section ends where the first of the input files' current
+  /// sections ends.
   Status Run() {
     for (uint64_t begin = 0;;) {
       uint64_t last = ~uint64_t{0};
@@ -102,7 +103,7 @@ class Compactor {
  private:
   struct Item {
     uint64_t hash;
-    uint32_t age;  ///< the age of the entry's file; 0 is the newest
+    uint32_t age;  ///< number of files that are newer than the entry's file
     uint32_t entry;
   };
 
@@ -110,7 +111,8 @@ class Compactor {
     return streams_[streams_.size() - 1 - item.age];
   }
 
-  /// Collects the newest entry of each key.
+  /// Collects in items_, from hashes up to `last`, the entry of each key from the newest file that
+  /// has the key.
   void Merge(uint64_t last) {
     items_.clear();
     for (size_t i = 0; i < streams_.size(); ++i) {

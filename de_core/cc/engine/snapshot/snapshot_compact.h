@@ -1,4 +1,4 @@
-// Compacts a base and its deltas into a new base, from file to file, one section at a time.
+// Merges a base and its deltas into a new base, from file to file, one section at a time.
 #ifndef DE_CORE_ENGINE_SNAPSHOT_COMPACT_H_
 #define DE_CORE_ENGINE_SNAPSHOT_COMPACT_H_
 
@@ -16,9 +16,9 @@ struct CompactReport {
   uint64_t bytes = 0;
 };
 
-/// Writes the table that a chain of files describes. The result has the id, sequence, slots and
-/// metadata of the last file, so the next delta can follow it too. Memory: two sections per file.
-/// Verifies every section it reads.
+/// Writes a base with the contents of a chain: `files` is a base and its deltas, in order. The
+/// result has the id, sequence, slots and metadata of the last file, so the next delta can follow
+/// it too. Memory: two sections per file. Verifies every section it reads.
 Status CompactSnapshots(const std::vector<const SnapshotReader*>& files, ByteSink* sink,
                         CompactReport* report);
 

@@ -22,9 +22,9 @@
 
 namespace de::engine {
 
-/// Rows whose hashes are in one range: input of the writer and output of the reader. Sections of a
-/// file are in ascending order and disjoint. A delta's sections also have tombstones, the keys that
-/// were removed.
+/// Rows whose hashes are in one range. The writer takes sections and the reader returns them.
+/// Sections of a file are in ascending order of hashes and do not overlap. A delta's sections also
+/// have tombstones: the keys that were removed.
 struct SnapshotSection {
   uint64_t hash_begin = 0;  ///< first hash of the range
   uint64_t hash_last = 0;   ///< last hash of the range, included
@@ -38,7 +38,7 @@ struct SnapshotSection {
   const std::string_view* tombstone_keys = nullptr;  // (tombstones), for string keys
 };
 
-/// Returns a section of these rows, without tombstones. The arguments must outlive it.
+/// Returns a section of these rows, without tombstones. The arguments must outlive the section.
 inline SnapshotSection SectionOf(const RowLayout& layout, uint64_t hash_begin, uint64_t hash_last,
                                  const std::vector<uint64_t>& words, const char* rows,
                                  const std::vector<std::string_view>& keys,    // for string keys
@@ -56,9 +56,10 @@ inline SnapshotSection SectionOf(const RowLayout& layout, uint64_t hash_begin, u
 }
 
 // ---------------------------------------------------------------------------------- the records
-// Little-endian and naturally aligned: the file contains the records as they are.
+// The file contains these records as they are in memory: little-endian, naturally aligned.
 
-/// Precedes each section, so that a damaged file can be read block by block.
+/// The record at the beginning of each section's block. It repeats the section's SectionRecord, so
+/// that the blocks of a damaged file can still be read.
 struct BlockRecord {
   uint32_t magic;
   uint32_t number;
@@ -77,12 +78,12 @@ static_assert(sizeof(BlockRecord) == 64, "part of the format");
 struct SectionRecord {
   uint64_t hash_begin;
   uint64_t hash_last;
-  uint64_t offset;  ///< offset of its BlockRecord in the file
+  uint64_t offset;  ///< offset of the section's BlockRecord in the file, in bytes
   uint32_t count;
   uint32_t lines;
   uint64_t string_bytes;
   uint32_t tombstones;
-  uint32_t crc;  ///< checksum of the block, equal to the one at its end
+  uint32_t crc;  ///< checksum of the block, equal to the checksum at the block's end
   uint8_t reserved[16];
 };
 static_assert(sizeof(SectionRecord) == 64, "part of the format");
@@ -95,14 +96,14 @@ struct FooterRecord {
   uint64_t tombstone_count;
   uint64_t string_bytes;
   uint8_t id[16];         ///< the id in the header
-  uint32_t contents_crc;  ///< checksum of all checksums before it, in file order
+  uint32_t contents_crc;  ///< checksum of all checksums before the footer, in file order
   uint8_t reserved[48];
   uint32_t crc;  ///< checksum of the preceding bytes of this record
   uint8_t magic[8];
 };
 static_assert(sizeof(FooterRecord) == 128, "part of the format");
 
-/// A row's reference to a string: its position in the section's string area.
+/// A reference from a row to a string: offset and size in bytes, in the section's string area.
 struct SnapshotStringRef {
   uint32_t offset;
   uint32_t size;
@@ -118,13 +119,14 @@ inline constexpr uint64_t kMaxSectionStrings = 0xffffffffULL;
 struct BlockShape {
   uint64_t lines;       ///< index, 64-byte aligned
   uint64_t rows;        ///< rows, 64-byte aligned
-  uint64_t tombstones;  ///< references to tombstones' string keys, after the rows
+  uint64_t tombstones;  ///< references to the string keys of tombstones, after the rows
   uint64_t strings;     ///< string area
-  uint64_t crc;         ///< checksum of everything before it; the last four bytes
+  uint64_t crc;         ///< checksum of the block's bytes before it; the last four bytes
   uint64_t bytes;       ///< size of the whole block, a multiple of 64
 };
 
-/// Cannot overflow for counts that DecodeDirectory has checked.
+/// Returns where the parts of a section's block are. Cannot overflow for counts that
+/// DecodeDirectory has checked.
 inline BlockShape ShapeOf(const SectionRecord& section, size_t stride, KeyType key_type) noexcept {
   BlockShape shape{};
   shape.lines = sizeof(BlockRecord);
@@ -148,13 +150,13 @@ constexpr uint64_t DirectoryBytes(uint64_t sections) noexcept {
 // Decoders trust no input. They return an error, or a value whose sizes and offsets are all inside
 // the file.
 
-/// Least size of a file with this header.
+/// Returns the size of a file without sections, the smallest file with a header of this size.
 constexpr uint64_t LeastFileBytes(uint64_t header_bytes) noexcept {
   return header_bytes + DirectoryBytes(0) + sizeof(FooterRecord);
 }
 
-/// Checks the last bytes of a file. `tail` holds the last sizeof(FooterRecord) bytes. It is not
-/// read if the file is too short for a footer.
+/// Decodes and checks the footer. `tail` holds the last sizeof(FooterRecord) bytes of the file. It
+/// is not read if the file is too short for a footer.
 Status DecodeFooter(const char* tail, uint64_t file_bytes, const HeaderRecord& header,
                     FooterRecord* footer);
 
@@ -168,8 +170,9 @@ Status DecodeDirectory(const char* bytes, uint64_t header_bytes, const FooterRec
 /// Returns a name for errors, such as "section 3 at offset 8192".
 std::string SectionName(uint64_t number, uint64_t offset);
 
-/// Fills in the constant parts of a record before it is written.
+/// Returns the record at the beginning of a section's block.
 BlockRecord MakeBlockRecord(uint64_t number, const SectionRecord& section, size_t stride);
+/// Fills in the footer's magic bytes and checksum.
 void SealFooter(FooterRecord* footer);
 
 /// True if these first bytes of a block match the section in the directory.

@@ -10,10 +10,12 @@
 namespace de::engine {
 namespace {
 
-// As in PNG: a byte that no text contains, then line ends that a text-mode transfer would change.
+// The magic bytes work as in PNG: the first byte occurs in no text, and a transfer in text mode
+// would change the line ends.
 constexpr uint8_t kMagic[8] = {0x89, 'D', 'E', 'S', '\r', '\n', 0x1a, '\n'};
 constexpr uint32_t kEndianMark = 0x01020304;
-constexpr uint8_t kHashMix64 = 1;  // Mix64 and HashBytes of hash.h, the probing of line_index.h
+// keys are hashed by Mix64 and HashBytes of hash.h, and searched as in line_index.h
+constexpr uint8_t kHashMix64 = 1;
 constexpr uint32_t kFlagValuesOnly = 1;
 constexpr uint32_t kFlagReplaces = 2;
 
@@ -42,7 +44,7 @@ void Put(const T& value, std::string* out) {
   out->append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-/// Reads values from a span and remembers whether it was too short.
+/// Reads values from a span of bytes, and remembers whether the span was too short.
 class Cursor {
  public:
   Cursor(const char* data, uint64_t size) : at_(data), left_(size) {}
@@ -122,7 +124,7 @@ Status TakeSlot(Cursor in, RowLayout* layout) {
   if (layout->slots().back().offset != offset) {
     return BadField("a slot is not where the row layout puts it");
   }
-  // Readers identify this slot by its name alone.
+  // Readers find this slot by owner and name alone, so check its dtype and width here.
   if (owner == kScaleOwner && spec.name == kScaleName &&
       (spec.dtype != DType::kFloat32 || spec.width != 1)) {
     return BadField("the scale of a row must be one float32");

@@ -23,31 +23,33 @@ inline constexpr uint32_t kSnapshotVersion = 1;
 
 enum class SnapshotKind : uint8_t {
   kBase = 1,   ///< a whole table
-  kDelta = 2,  ///< the changes since the parent
+  kDelta = 2,  ///< the changes since the parent, the file before
 };
 
 using SnapshotId = std::array<uint8_t, 16>;
 
-/// Describes a file's table. The footer has the row counts, because files are written as streams.
+/// Describes a file's table. The number of rows is in the footer, because it is known only when all
+/// sections are written.
 struct SnapshotHeader {
   SnapshotHeader() : layout(KeyType::kInt64, DType::kFloat32, 1) {}
   explicit SnapshotHeader(RowLayout row_layout) : layout(std::move(row_layout)) {}
 
   SnapshotKind kind = SnapshotKind::kBase;
-  bool values_only = false;  ///< slots, if any, were omitted
-  bool replaces = false;     ///< a delta that replaces everything: no row of the parent remains
+  bool values_only = false;  ///< the slots of the table, if any, are not in the file
+  bool replaces = false;     ///< a delta that has all rows: no row of earlier files remains
   RowLayout layout;          ///< layout of the file's rows
-  /// the dtype that values read as, if they are stored as another dtype
+  /// set if values are stored as another dtype: the dtype of the table, which values are converted
+  /// to when they are read
   std::optional<DType> converted;
   InitializerOptions initializer;  ///< computes the rows of keys that are not in the file
-  SnapshotId id{};                 ///< random id, from the caller
+  SnapshotId id{};                 ///< random id, which the caller chooses
   SnapshotId parent{};             ///< id of the file that a delta follows, otherwise zeros
-  uint64_t sequence = 0;           ///< position in a chain of deltas; 0 for a base
+  uint64_t sequence = 0;           ///< number of deltas from the base to this file; 0 for a base
   /// time of creation in microseconds since 1970-01-01 UTC, from the caller
   int64_t created_micros = 0;
   std::map<std::string, std::string> metadata;  ///< free-form, e.g. "table", "oov"
 
-  /// The dtype that lookups return.
+  /// Returns the dtype of values after reading.
   DType reads_as() const noexcept { return converted.value_or(layout.value_dtype()); }
 };
 
@@ -93,18 +95,20 @@ std::string Hex32(uint32_t value);
 /// Returns DataLoss with both checksums unless they are equal.
 Status CheckChecksum(const std::string& what, uint32_t computed, uint32_t stored);
 
-/// Returns an error if this machine is not little-endian, as the format is.
+/// Returns an error if this machine is not little-endian. The format is.
 Status CheckHost();
 
-/// Encodes the header with padding and checksums. `checksums` receives the header's two checksums.
+/// Encodes the header with padding and checksums. `checksums` receives the checksum of the
+/// HeaderRecord and of the fields after it.
 Status EncodeHeader(const SnapshotHeader& header, std::string* bytes,
                     std::array<uint32_t, 2>* checksums);
 
-/// Checks the first bytes of a file of `file_bytes`. `prefix` holds at least the first
-/// min(file_bytes, sizeof(HeaderRecord)) bytes.
+/// Decodes and checks the HeaderRecord of a file with `file_bytes` bytes. `prefix` holds at least
+/// the first min(file_bytes, sizeof(HeaderRecord)) bytes.
 Status DecodeHeaderRecord(const char* prefix, uint64_t file_bytes, HeaderRecord* record);
 
-/// Decodes bytes[0, record.header_bytes).
+/// Decodes the whole header, which is bytes[0, record.header_bytes). `checksums` is as in
+/// EncodeHeader.
 Status DecodeHeader(const char* bytes, const HeaderRecord& record, SnapshotHeader* header,
                     std::array<uint32_t, 2>* checksums);
 

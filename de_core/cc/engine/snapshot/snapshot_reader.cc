@@ -23,8 +23,9 @@ Status Fetch(const ByteSource& source, uint64_t offset, uint64_t size, std::vect
   return source.Read(offset, size, buffer->data());
 }
 
-/// For each filter bit, the first and the last line without it among the lines added. Stored as the
-/// line's number plus 1, or 0 if there is none.
+/// For each filter bit, the first and the last of the added lines without this bit: where a search
+/// for a key with this bit stops. Stored as the line's number plus 1, or 0 if there is no such
+/// line.
 struct OpenLines {
   uint32_t first[16] = {};
   uint32_t last[16] = {};
@@ -146,12 +147,13 @@ Status SnapshotReader::Read(size_t number, SectionBuffer* buffer) const {
 Status SnapshotReader::ReadIndex(const SectionRecord& section, const char* lines,
                                  SectionBuffer* buffer) const {
   const uint32_t size = section.lines;
-  const auto load = [&](uint32_t at) {  // the source need not be aligned
+  const auto load = [&](uint32_t at) {  // copy the line, because the source need not be aligned
     IndexLine line;
     std::memcpy(&line, lines + uint64_t{at} * sizeof(IndexLine), sizeof(line));
     return line;
   };
-  // A search stops after a line without the filter bit of its key.
+  // A search for a key stops after a line that lacks the key's filter bit. So an entry is reachable
+  // if every line from its home line to the line before its own has the bit.
   OpenLines all;
   for (uint32_t at = 0; at < size; ++at) all.Add(load(at), at);
   OpenLines before;
@@ -191,8 +193,8 @@ Status SnapshotReader::ReadIndex(const SectionRecord& section, const char* lines
   return entries == all_rows ? Status::Ok() : Malformed("a row is missing from the index");
 }
 
-/// Every search must end at its own key's entry. If a key is there twice, the search for the second
-/// entry ends at the first.
+/// Checks that no key is in the section twice: the search for each entry's key must end at this
+/// entry. If a key is there twice, the search for its second entry ends at the first.
 Status SnapshotReader::CheckUnique(const SectionRecord& section, const char* lines,
                                    const SectionBuffer& buffer) const {
   const uint32_t size = section.lines;
@@ -202,7 +204,8 @@ Status SnapshotReader::CheckUnique(const SectionRecord& section, const char* lin
   };
   const auto twice = [] { return Malformed("a key is there twice"); };
   const auto rows = static_cast<uint32_t>(buffer.words.size());
-  uint64_t budget = uint64_t{16} * rows + size;  // longer chains are crafted
+  // most lines to visit; only a crafted file needs more, and is checked by sorting
+  uint64_t budget = uint64_t{16} * rows + size;
   for (uint32_t row = 0; row < rows; ++row) {
     const uint64_t word = buffer.words[row];
     uint32_t at = ReduceLow32(Mix64(word), size);
@@ -247,7 +250,8 @@ Status SnapshotReader::ReadStrings(const SectionRecord& section, const BlockShap
   const auto text = [&](const char* at, std::string_view* view) {
     SnapshotStringRef ref;
     std::memcpy(&ref, at, sizeof(ref));
-    total += ref.size;  // shared bytes would make a small file a huge table
+    // count shared bytes each time: sharing would let a small file make a huge table
+    total += ref.size;
     if (total > section.string_bytes) return Malformed("its strings are longer than their area");
     if (ref.offset > section.string_bytes || ref.size > section.string_bytes - ref.offset) {
       return Malformed("a string lies outside its string area");

@@ -1,4 +1,5 @@
-// Reads the sections of a snapshot file in any order, and trusts none of its bytes.
+// Reads the sections of a snapshot file in any order. Checks every byte that it uses, because the
+// file may be corrupt or crafted.
 #ifndef DE_CORE_ENGINE_SNAPSHOT_READER_H_
 #define DE_CORE_ENGINE_SNAPSHOT_READER_H_
 
@@ -14,7 +15,7 @@ namespace de::engine {
 
 /// How much of a file is checked before use.
 enum class SnapshotVerify : uint8_t {
-  kHeader,  ///< header, directory and footer, in time independent of the rows
+  kHeader,  ///< header, directory and footer; the time does not depend on the number of rows
   kFull,    ///< every byte
 };
 
@@ -36,7 +37,7 @@ class SnapshotReader {
   static Status Open(const ByteSource* source, SnapshotVerify verify,
                      std::unique_ptr<SnapshotReader>* reader) noexcept;
 
-  /// Like above, over a span, such as a mapped file, which must outlive the reader.
+  /// Like above, for a file in memory, such as a mapped file. The memory must outlive the reader.
   static Status Open(const char* data, size_t size, SnapshotVerify verify,
                      std::unique_ptr<SnapshotReader>* reader) noexcept;
 
@@ -50,9 +51,9 @@ class SnapshotReader {
   /// The directory: sections in ascending order of their hashes, all inside the file.
   const std::vector<SectionRecord>& sections() const noexcept { return sections_; }
 
-  /// Reads section `number` and checks all of it: its checksum; that the index contains each row
-  /// once, where a search finds it; that every string is in its string area. Memory: the bytes of
-  /// the section. The rows keep the file's string references.
+  /// Reads section `number` and checks all of it: that its checksum is right, that the index
+  /// contains each row once and where a search finds it, and that every string is in the string
+  /// area. Memory: the bytes of the section. The rows keep the file's string references.
   Status ReadSection(size_t number, SectionBuffer* buffer) const noexcept;
 
   /// Reads and checks all sections.

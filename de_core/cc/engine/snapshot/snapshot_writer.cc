@@ -96,7 +96,7 @@ Status SnapshotWriter::Finish() noexcept {
 }
 
 Status SnapshotWriter::Remember(Status status) {
-  // The copy of an error's message may lack memory too.
+  // Copying the message can run out of memory too; then status_ becomes that error.
   if (status_.ok() && !status.ok()) status_ = Guarded([&] { return status; });
   return status;
 }
@@ -204,7 +204,7 @@ Status SnapshotWriter::EncodeSection(const SnapshotSection& section,
 }
 
 void SnapshotWriter::EncodeIndex(const SnapshotSection& section, uint32_t lines, char* out) const {
-  std::vector<IndexLine> index(lines);  // aligned; `out` may not be
+  std::vector<IndexLine> index(lines);  // build the index here, because `out` may not be aligned
   LineIndex all(index.data(), lines);
   const auto count = static_cast<uint32_t>(section.count);
   const uint32_t entries = count + static_cast<uint32_t>(section.tombstones);
@@ -238,7 +238,7 @@ void SnapshotWriter::EncodeRows(const SnapshotSection& section, const BlockShape
   if (converter_.identity()) {
     if (section.count > 0) std::memcpy(block + shape.rows, section.rows, section.count * stride);
   } else {
-    // including the padding between parts
+    // Zero everything, including the padding between a row's parts.
     std::memset(block + shape.rows, 0, section.count * stride);
     const bool lossy = layout.value_dtype() != source_.value_dtype();
     for (size_t i = 0; i < section.count; ++i) {

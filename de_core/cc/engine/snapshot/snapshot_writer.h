@@ -17,14 +17,14 @@ namespace de::engine {
 /// An encoded section. Reuse an object to reuse its memory.
 struct EncodedSection {
   SectionRecord record{};
-  std::vector<char> bytes;  ///< everything except the number in the block record and the checksum
-  ConversionError error;    ///< error of the values, if they are stored as another dtype
+  std::vector<char> bytes;  ///< the block, without its number and its checksum, which Append adds
+  ConversionError error;    ///< conversion error of the values, if they are stored as another dtype
 };
 
-/// Use: Create, Append for every section, Finish. The file is complete only after Finish returned
-/// Ok and the sink was flushed. The caller must then move it to its name. Memory: one encoded
-/// section, and 64 bytes per section. Only Encode is thread-safe. After an error, every later call
-/// returns the same error.
+/// Use: Create, Append for every section, Finish. The file is complete only after Finish has
+/// returned OK and the sink was flushed. The caller then moves the file to its name. Memory: one
+/// encoded section, and 64 bytes per section. Only Encode is thread-safe. After an error, every
+/// later call returns the same error.
 class SnapshotWriter {
  public:
   /// Writes the header. `header.layout` is the layout of the rows that the caller will append. With
@@ -42,7 +42,8 @@ class SnapshotWriter {
   /// to 16 MiB of rows work best, because a reader holds one at a time.
   Status Append(const SnapshotSection& section) noexcept;
 
-  /// The two halves of Append. Encode is thread-safe.
+  /// The two halves of Append: several threads can encode sections while one thread appends them in
+  /// order. Encode is thread-safe.
   Status Encode(const SnapshotSection& section, EncodedSection* encoded) const noexcept;
   Status Append(EncodedSection* encoded) noexcept;
 
@@ -71,14 +72,14 @@ class SnapshotWriter {
   uint64_t StringBytes(const SnapshotSection& section) const;
 
   ByteSink* sink_;
-  SnapshotHeader header_;  ///< with the file's layout
+  SnapshotHeader header_;  ///< the file's header: its layout is the layout in the file
   RowLayout source_;       ///< layout of the rows that the caller appends
   RowConverter converter_;
   std::vector<SectionRecord> sections_;
   FooterRecord footer_{};
   EncodedSection encoded_;
   ConversionError error_;
-  uint64_t offset_ = 0;  ///< bytes written
+  uint64_t offset_ = 0;  ///< bytes written so far
   bool finished_ = false;
   Status status_;
 };
