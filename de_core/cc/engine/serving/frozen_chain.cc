@@ -15,7 +15,8 @@ namespace {
 constexpr size_t kChunk = 1024;
 // Bits of the filter per key. About one key in forty passes the filter without being in a delta.
 constexpr uint64_t kBitsPerKey = 16;
-// multiplies the hash, because a key's section and index line depend on the same hash bits
+// Factor for the hash in the filter, because a key's section and index line depend on the same hash
+// bits
 constexpr uint64_t kSpread = 0x9e3779b97f4a7c15ULL;
 
 uint64_t FilterBits(uint64_t spread) noexcept {
