@@ -118,7 +118,7 @@ def train_in_step(steps: int) -> None:
     begin = time.perf_counter()
     losses += [together(tf.constant(seed)) for seed in range(steps)]
     rate = steps / (time.perf_counter() - begin)
-    size = int(items.size())  # all workers call this; it counts the rows of all
+    size = int(items.size())  # all workers must call this; it counts the rows of all workers
     if task == 0:
         ends = f"loss {float(losses[0]):.5f} to {float(losses[-1]):.5f}"
         print(f"{ends}, {rate:.1f} steps/s of {workers} batches, rows [{size}]", flush=True)

@@ -63,7 +63,7 @@ def snapshots(folder):
 
 
 class Live:
-    """A table with a single row, which no bad file may change."""
+    """A table with a single row. Restoring a bad file must raise and leave the row unchanged."""
 
     def __init__(self, entry_point, folder, **attributes):
         self._entry_point, self._folder = entry_point, folder

@@ -46,7 +46,12 @@ def saved_step(entry_point, folder):
 
 
 def kill_again_and_again(entry_point, folder, shards, kills, rng):
-    """Returns the number of returned saves, and of kills that left one more complete checkpoint."""
+    """Starts and kills a saving process `kills` times.
+
+    Returns:
+        The number of saves that returned, and the number of kills during a save whose checkpoint
+        was complete already.
+    """
     returned, saves, ahead = 0, 0, 0
     for _ in range(kills):
         told, tell = CONTEXT.Pipe(duplex=False)
@@ -56,7 +61,7 @@ def kill_again_and_again(entry_point, folder, shards, kills, rng):
         process.start()
         tell.close()
         assert told.recv() == returned
-        # Kill at a moment within one of the next saves, including the very first.
+        # Wait for 0 to 3 more saves. Then kill the process at a random time, perhaps in a save.
         for _ in range(rng.randrange(4)):
             returned = told.recv()
             saves += 1

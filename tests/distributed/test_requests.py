@@ -97,7 +97,8 @@ def test_requests_do_not_grow_with_features_and_tables(target, anchors_on_server
     device = WORKER
     if anchors_on_servers:
         device = tf1.train.replica_device_setter(ps_tasks=SERVERS, worker_device=WORKER)
-    # To a server: ids, then ids and gradients. Back from a server: rows and completion.
+    # A step sends a server the lookup's ids, then the gradient's ids and values. The server sends
+    # back the rows, then a tensor that tells that the update is done.
     for tables, features in ((1, 1), (1, 6), (4, 8)):
         found = crossings(target, tables, features, device)
         assert len(found) == 2 * SERVERS

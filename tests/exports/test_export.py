@@ -107,7 +107,7 @@ def test_exporting_again_makes_the_next_version_and_leaves_the_old_one(ratings, 
         if second is not None:
             look = second.signatures["de_lookup/users"]
             np.testing.assert_array_equal(look(ids=ids)["embeddings"], old + 1)
-        second = None  # this must not affect the first export
+        second = None  # deleting the second export must not affect the first
         gc.collect()
 
 

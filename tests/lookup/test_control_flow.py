@@ -106,7 +106,7 @@ def in_a_map(look_up, numbers, condition):
 
 
 def carried_through_a_loop(look_up, numbers, condition):
-    """Each step does a lookup that the next step depends on."""
+    """Looks up one row per step of a loop. Each step's result depends on all earlier rows."""
     del condition
     state = tf.ones([3])
     for step in tf.range(3):

@@ -162,7 +162,7 @@ def test_two_optimizers_keep_their_own_slots_and_one_can_be_dropped():
     assert len(table.slot_owners()) == 1
     np.testing.assert_array_equal(table.lookup([1, 2]), rows)
     np.testing.assert_allclose(accumulator.lookup([1, 2, 3])[:, 0], [1.1, 4.1, 0.1], rtol=1e-6)
-    first.apply([slices([1], [1.0])], [table])  # starts from zero again
+    first.apply([slices([1], [1.0])], [table])  # its slots start from zero again
     assert [each.slot_name for each in de.get_slot_variables(first)] == ["m", "v"]
     with pytest.raises(tf.errors.NotFoundError, match="slot must name"):
         table._table.find_slot(tf.constant([1], tf.int64), tf.constant("nobody/m"), 2)

@@ -127,7 +127,7 @@ class Dense:
             if len(each.shape) == 0:
                 continue
             if count == 0 and is_average(path):
-                old = start[name, number]  # an average begins at the initial rows
+                old = start[name, number]  # a moving average starts at the initial rows
             rows = np.arange(IDS) if each.shape[0] == IDS else np.array([number])
             moved = np.isin(rows, list(self.waiting[name]))
             moved = moved.reshape([-1] + [1] * (len(each.shape) - 1))

@@ -1,4 +1,4 @@
-"""Restriction, eviction and admission: after any verbs the rows match a model of dicts."""
+"""Restriction, eviction and admission: after any operations the rows match a model of dicts."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -14,7 +14,7 @@ VERBS = ["upsert", "find_or_insert", "train", "train", "remove", "restrict", "re
 
 
 class Pair:
-    """A Variable and its model; every verb goes to both."""
+    """A Variable, and a `TableModel` per shard. Every operation runs on both."""
 
     def __init__(self, tables, column, **limits):
         restrict = {"time": de.TimestampRestrictPolicy, "uses": de.FrequencyRestrictPolicy}

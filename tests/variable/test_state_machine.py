@@ -1,4 +1,4 @@
-"""After any verbs, saves and restores a Variable equals a Python dict."""
+"""After any operations, saves and restores, a Variable equals a Python dict."""
 
 import copy
 import tempfile

@@ -102,7 +102,7 @@ for rule in RULES:
         "here": [int(each.run(de_ops.de_table_size)) for each in table.tables],
     }
 
-# All workers call the verbs together. Every worker sees the rows of all workers.
+# All workers call a table's methods together. Every worker sees the rows of all workers.
 mine = strategy.cluster_resolver.task_id if kind == "worker" else 0
 table.upsert(keys[:3] + 100 + mine, tf.fill([3, 3], float(mine)))
 table.remove([100])
@@ -129,7 +129,7 @@ for path in (folder / "tables", folder / "of_0" / "model"):
     result.setdefault("restored", []).append(restored)
 result["files"] = len(reports["users"])
 
-if kind == "mirrored":  # with the other strategy Keras 3 cannot fit
+if kind == "mirrored":  # Keras 3 cannot fit under MultiWorkerMirroredStrategy
     with strategy.scope():
         model = keras.Sequential([de.layers.Embedding(4, name="items"), keras.layers.Dense(1)])
         model.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1)), "mse")

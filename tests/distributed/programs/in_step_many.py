@@ -105,7 +105,7 @@ for tables, features in ((1, 1), (3, 8)) if workers == 2 else ((1, 5), (3, 3)):
         result.setdefault("differences", []).append(float(tf.reduce_max(tf.abs(rows - wanted))))
         result.setdefault("found", []).append(bool(tf.reduce_all(found == known)))
 
-# All workers call the verbs of string keys together. Every worker sees the rows of all workers.
+# All workers call the methods of a table of strings together. Each sees the rows of all workers.
 words = shared.tables[1]
 words.upsert([f"of {task}", "", "a" * 100_000], tf.fill([3, 2], float(task)))
 words.remove(["a"])

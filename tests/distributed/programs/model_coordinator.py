@@ -1,7 +1,7 @@
 """The chief of TensorFlow 2: schedules models over tables and over dense variables.
 
 Its servers and its worker are threads of the same process. Prints for each model the largest
-relative difference between the two, and how far the rows moved.
+relative difference between tables and dense variables, and how far training moved the rows.
 """
 
 import json
@@ -77,7 +77,7 @@ def step_on_servers(model, tables):
 
 
 def trained_here(model):
-    """Returns losses, rows and dense variables of the same steps, here and without tables."""
+    """Does the same steps in this process without tables. Returns losses, rows and variables."""
     rows = {name: tf.Variable(start) for name, start in START.items()}
     made = {}
 

@@ -1,7 +1,8 @@
 """A worker of TensorFlow 1 that trains models over tables and over dense variables.
 
 Its servers are threads of the same process. Argument: "v1" for `disable_v2_behavior`. Prints for
-each model the largest relative difference between the two, and how far the rows moved.
+each model the largest relative difference between tables and dense variables, and how far training
+moved the rows.
 """
 
 import json

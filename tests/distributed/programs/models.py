@@ -67,7 +67,7 @@ class TableRows:
 
 
 class DenseRows:
-    """The same lookups in dense variables."""
+    """Lookups as in `TableRows`, but in dense variables."""
 
     def __init__(self, variables):
         self._variables = variables

@@ -17,7 +17,7 @@ import de_core as de
 
 STEPS = 200
 jobs = json.loads(os.environ["TF_CONFIG"])["cluster"]
-# Watch until the end: scheduling waits for servers that have stopped.
+# The watch ends this process if a server is silent. Scheduling alone would go on waiting for it.
 de.distributed.ServerWatch(jobs, seconds=float([*sys.argv, 100][2])).start()
 resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
     tf.train.ClusterSpec(jobs), rpc_layer="grpc", task_type="chief", task_id=0

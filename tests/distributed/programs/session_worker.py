@@ -43,7 +43,7 @@ with watch, tf.Graph().as_default(), tf1.device(setter):
         master=server.target,
         is_chief=task == 0,
         checkpoint_dir=folder if task == 0 else None,
-        # Without filters a session would wait for missing workers.
+        # Without these filters a session would wait for workers that do not run.
         config=tf1.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{task}"]),
         save_checkpoint_secs=None,
         save_checkpoint_steps=5,

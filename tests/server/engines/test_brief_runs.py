@@ -69,7 +69,7 @@ def test_slow_runs_send_later_runs_to_threads(seconds, times):
     assert not brief.expects(SPEC, rows(8))
     clock.now = 0.11
     assert brief.expects(SPEC, rows(8))
-    # After a second slow run, for twice as long.
+    # After more slow runs, the signature runs on threads for twice as long.
     for _ in range(times):
         assert brief.expects(SPEC, rows(8))
         brief.ran_here(SPEC, rows(8), seconds)
