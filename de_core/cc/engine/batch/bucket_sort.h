@@ -1,4 +1,4 @@
-// Sorts by hash in linear time. Hashes are as good as random.
+// Sorts items by hash, in linear time if the hashes are as good as random.
 #ifndef DE_CORE_ENGINE_BUCKET_SORT_H_
 #define DE_CORE_ENGINE_BUCKET_SORT_H_
 
@@ -26,7 +26,7 @@ void SortByHash(T* items, size_t count, uint32_t shared_bits, const Less& less) 
   for (size_t i = 0; i < count; ++i) ++ends[bucket(items[i]) + 1];
   for (size_t i = 1; i <= count; ++i) ends[i] += ends[i - 1];
   std::vector<T> sorted(count);
-  // This loop advances each bucket's begin to its end.
+  // ends[b] is now where bucket b begins. This loop advances it to the bucket's end.
   for (size_t i = 0; i < count; ++i) sorted[ends[bucket(items[i])]++] = items[i];
   size_t begin = 0;
   for (size_t i = 0; i < count; ++i) {

@@ -16,15 +16,16 @@ namespace de::engine {
 
 class GradientSum {
  public:
-  /// Finds the distinct keys of `group` and sums their gradients in the batch's order. `grads`
-  /// (keys.size, dim) have type T. The result points into `grads` for keys that occur once.
+  /// Finds the distinct keys of `group`, the batch's keys of one shard, and sums their gradients in
+  /// the batch's order. `grads` (keys.size, dim) have type T. The result points into `grads` for
+  /// keys that occur once.
   template <typename T>
   void Build(const Keys& keys, const ShardKeys& group, const T* grads, size_t dim) {
     own_keys_.Find(keys, group);
     Build(own_keys_, group, grads, dim);
   }
 
-  /// Like above, with known distinct keys of `group`. They must outlive the result.
+  /// Like above, but takes the distinct keys of `group`, which must outlive the result.
   template <typename T>
   void Build(const UniqueKeys& known, const ShardKeys& group, const T* grads, size_t dim) {
     keys_ = &known;
@@ -54,10 +55,10 @@ class GradientSum {
   const void* gradient(size_t j) const noexcept { return gradients_[j]; }
 
  private:
-  static constexpr size_t kAhead = 8;  ///< prefetch the gradient of the key this far ahead
+  static constexpr size_t kAhead = 8;  ///< prefetch gradients this many keys ahead
 
-  /// Adds the gradients of repeated keys. `kDim` equals `width`, or is 0 if the width is not
-  /// constant.
+  /// Adds the gradients of repeated keys. `kDim` equals `width`, or is 0 if the width is not a
+  /// compile-time constant.
   template <typename T, size_t kDim>
   void Sum(const ShardKeys& group, const T* grads, size_t width) {
     const size_t dim = kDim == 0 ? width : kDim;
@@ -80,7 +81,8 @@ class GradientSum {
     };
     for (size_t i = 0; i < count; ++i) {
       if (i + kAhead < count) {
-        // Keys of one shard are scattered in the batch, where no hardware predicts the next one.
+        // Keys of one shard are scattered in the batch, so the hardware cannot predict the next
+        // gradient's address.
         const uint32_t j = repeats.keys[i + kAhead];
         ask_for(gradient_at(positions[j]));
         ask_for(gradients[repeats.unique_of[j]]);
@@ -89,7 +91,8 @@ class GradientSum {
       const uint32_t unique = repeats.unique_of[j];
       const T* const before = static_cast<const T*>(gradients[unique]);
       const T* const gradient = gradient_at(positions[j]);
-      // The first sum of a key cannot be predicted, so avoid a branch.
+      // Write a key's first sum to `next`, and add later gradients to that sum. Select the address
+      // without a branch, which would be unpredictable.
       size_t is_first = before == gradient_at(first_positions[unique]) ? 1 : 0;
       HideFromCompiler(&is_first);
       const uintptr_t to =
@@ -103,8 +106,8 @@ class GradientSum {
     }
   }
 
-  /// sum = a + b, where `sum` may be `a`. That aliasing keeps compilers from vectorizing by
-  /// themselves.
+  /// sum = a + b, where `sum` may be `a`. Because they may overlap, compilers would not vectorize a
+  /// plain loop.
   template <typename T>
   static void Add(T* sum, const T* a, const T* b, size_t dim) noexcept {
     using Lanes [[gnu::vector_size(16)]] = T;

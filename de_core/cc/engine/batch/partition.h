@@ -1,4 +1,4 @@
-// Sorts a batch of keys by shard. Keys of a shard keep their order.
+// Groups the keys of a batch by shard. Keys of one shard keep their order.
 #ifndef DE_CORE_ENGINE_PARTITION_H_
 #define DE_CORE_ENGINE_PARTITION_H_
 
@@ -17,7 +17,7 @@
 
 namespace de::engine {
 
-/// The index word of one key of a batch.
+/// The word that the index stores for key i: the integer key, or HashBytes of the string key.
 inline uint64_t WordOf(const Keys& keys, size_t i) noexcept {
   return keys.ints != nullptr ? static_cast<uint64_t>(keys.ints[i]) : HashBytes(keys.strings[i]);
 }
@@ -32,8 +32,8 @@ struct ShardKeys {
   size_t count;
 };
 
-/// Divides work into pieces for the tasks of a Run. Each task takes pieces that are not taken yet,
-/// so that no task waits for one that has not started.
+/// Divides work into pieces for the tasks of one Executor::Run. Each task takes pieces that are not
+/// taken yet, so that no task waits for one that has not started.
 class SharedWork {
  public:
   explicit SharedWork(size_t pieces) noexcept : pieces_(pieces) {}
@@ -51,7 +51,7 @@ class SharedWork {
     }
     // Other tasks still work on their pieces, which take microseconds.
     for (uint32_t tries = 0; !done_.load(std::memory_order_acquire); ++tries) {
-      if (tries >= kSpins) std::this_thread::yield();  // a thread has lost its core
+      if (tries >= kSpins) std::this_thread::yield();  // a thread may wait for a core
     }
   }
 
@@ -65,13 +65,14 @@ class SharedWork {
 
 class Partition {
  public:
-  /// Sorts at most 2^32 keys. Uses several threads if `executor` has them.
+  /// Groups at most 2^32 keys by shard. Uses several threads for a large batch if `executor` has
+  /// them.
   void Build(const Keys& keys, Executor* executor) {
     BuildAndRun(keys, executor, 0, [](size_t) {});
   }
 
-  /// Builds, and then runs task(0) … task(count - 1), on several threads for large batches. Wakes
-  /// the threads only once for both. Tasks must not throw.
+  /// Groups the keys, and then runs task(0) … task(count - 1), on several threads for large
+  /// batches. Wakes the threads only once for both. Tasks must not throw.
   template <typename Task>
   void BuildAndRun(const Keys& keys, Executor* executor, size_t count, const Task& task) {
     const size_t n = keys.size;
@@ -101,7 +102,7 @@ class Partition {
     RunTasks(ThreadsFor(n >= kKeysWorthThreads, executor), tasks, run);
   }
 
-  /// True if this is the partition of `keys`, which are integers, in this order.
+  /// True if this partition was built from the same integer keys in the same order.
   bool IsOf(const Keys& keys) const noexcept {
     if (keys.size != unsorted_.size()) return false;
     return keys.size == 0 ||  // no bytes to compare, and the pointer may be null
@@ -117,7 +118,8 @@ class Partition {
   static constexpr size_t kParallelKeys = 8192;
   using Counts = std::array<uint32_t, kShards>;
 
-  /// Converts the number of keys per worker and shard to the position of the worker's first key.
+  /// starts[worker][shard] is the number of the shard's keys that the worker has counted. Replaces
+  /// it with the position in words_ where the worker must write the first of them.
   void Place(std::vector<Counts>* starts) noexcept {
     uint32_t at = 0;
     for (uint32_t shard = 0; shard < kShards; ++shard) {

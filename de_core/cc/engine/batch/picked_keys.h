@@ -70,7 +70,8 @@ class PickedKeys {
  private:
   template <typename WordAt>
   void Pick(const WordAt& word_at) noexcept {
-    // Avoid a branch on the key's shard: write every key where the next selected key belongs.
+    // Avoid a branch on the key's shard: write every key where the next selected key belongs. A key
+    // that is not selected is overwritten by the next.
     const uint64_t first = uint64_t{first_} << (64 - kShardBits);
     const uint64_t span = (uint64_t{last_ - first_ + 1} << (64 - kShardBits)) - 1;
     size_t at = at_, count = 0;

@@ -15,7 +15,7 @@ namespace {
 
 // Number of columns summed at once. Their sums stay in registers while the rows are read.
 constexpr size_t kColumns = 16;
-// Prefetch the sum of the key this far ahead.
+// Prefetch a key's sum this many keys before adding to it.
 constexpr size_t kSumsAhead = 8;
 
 /// Runs work(shard) for each shard of a batch of `keys`.
@@ -41,7 +41,7 @@ inline void AddColumns(size_t count, size_t columns, const Row& row, const Weigh
   for (size_t c = 0; c < columns; ++c) sum[c] += sums[c];
 }
 
-/// Like above, for whole rows of `dim` values.
+/// Like AddColumns, for whole rows of `dim` values.
 template <typename T, typename Real, typename Row, typename Weight>
 inline void AddWeighted(size_t count, size_t dim, const Row& row, const Weight& weight, Real* sum) {
   size_t at = 0;
@@ -169,7 +169,7 @@ Status PooledGradient::Sum(DType dtype, const void* weights, const void* gradien
         const Real factor = factors == nullptr ? Real{1} : factors[position];
         const Real* gradient = all + static_cast<size_t>(segment_of_[position]) * dim;
         Real* __restrict sum = into + key * dim;
-        if (key == seen) {  // distinct keys are numbered in order of occurrence
+        if (key == seen) {  // distinct keys are numbered by first occurrence: this is it
           ++seen;
           for (size_t c = 0; c < dim; ++c) sum[c] = factor * gradient[c];
         } else {

@@ -1,5 +1,5 @@
-// Arithmetic of pooled lookups: weighted sums of rows, and their gradients by key. A segment is a
-// range of the batch whose rows form one sum.
+// Arithmetic of pooled lookups: weighted sums of rows, and the gradients of these sums, added up
+// per key. A segment is a range of the batch whose rows form one sum.
 #ifndef DE_CORE_ENGINE_POOLING_H_
 #define DE_CORE_ENGINE_POOLING_H_
 
@@ -26,23 +26,24 @@ struct Segments {
   size_t Of(size_t position) const noexcept;
 };
 
-/// "Real numbers" are float, or double for float64 rows (RealOf).
+// Below, a "real number" is a float, or a double for float64 rows (RealOf).
 
-/// sum (dim) += weights[i] * rows[i] for i in [0, count). Without weights, each weight is 1.
+/// sum (dim) += weights[i] * rows[i] for i in [0, count). If `weights` is nullptr, each weight is
+/// 1.
 using AddRows = void (*)(const char* rows,     // (count, dim) of the table's dtype
                          const void* weights,  // (count) real numbers, or nullptr
                          size_t count, size_t dim,
                          void* sum  // (dim) real numbers
                          ) noexcept;
 
-/// dots[i] = rows[i] * vector.
+/// dots[i] = dot product of rows[i] and `vector`, for i in [0, count).
 using DotRows = void (*)(const char* rows,    // (count, dim) of the table's dtype
                          const void* vector,  // (dim) real numbers
                          size_t count, size_t dim,
                          void* dots  // (count) real numbers
                          ) noexcept;
 
-/// Returns the function for rows of `dtype`, or nullptr if the type is not floating-point.
+/// Both return the function for rows of `dtype`, or nullptr if the type is not floating-point.
 AddRows RowAddition(DType dtype) noexcept;
 DotRows RowProduct(DType dtype) noexcept;
 
@@ -71,7 +72,7 @@ class PooledGradient {
  private:
   Partition partition_;
   UniqueKeys unique_[kShards];
-  size_t begins_[kShards + 1] = {};   ///< each shard's first distinct key
+  size_t begins_[kShards + 1] = {};   ///< number of each shard's first distinct key
   std::vector<uint32_t> first_;       // (distinct)
   std::vector<uint32_t> segment_of_;  // (keys)
 };

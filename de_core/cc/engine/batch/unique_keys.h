@@ -1,4 +1,4 @@
-// The distinct keys of a batch, or of one shard's part of it.
+// Finds the distinct keys of a batch, or of its keys in one shard.
 #ifndef DE_CORE_ENGINE_UNIQUE_KEYS_H_
 #define DE_CORE_ENGINE_UNIQUE_KEYS_H_
 
@@ -31,23 +31,24 @@ class UniqueKeys {
   size_t size() const noexcept { return size_; }
 
   /// The keys of the group that repeat an earlier key, and each key's number among the distinct
-  /// keys. Pointers, because a loop that writes bytes would reload vectors' pointers for each key.
+  /// keys. Holds pointers, because a loop over vectors that also writes bytes would reload the
+  /// vectors' pointers for each key.
   struct Repeats {
-    const uint32_t* keys;  // (count) positions in the group
+    const uint32_t* keys;  // (count) indices in the group
     size_t count;
     const uint32_t* unique_of;  // (group)
   };
   Repeats repeats() const noexcept { return {again_.data(), again_count_, unique_of_.data()}; }
 
  private:
-  // Places in the hash map per key: enough to make collisions rare. Then it is unpredictable only
-  // whether a key is new, and no code branches on that.
+  // Number of places in the hash map per key: enough to make collisions rare, so that branches on
+  // them are predicted well. Whether a key is new is unpredictable, but no code branches on it.
   static constexpr size_t kPlacesPerKey = 4;
 
   /// `same_bytes(a, b)` compares keys a and b of the batch, whose words are equal.
   template <typename SameBytes>
   void FindAmong(const ShardKeys& group, const SameBytes& same_bytes) {
-    // If 16-bit places suffice, they leave more of the first-level cache for the keys.
+    // 16-bit places, if they suffice, leave more of the first-level cache for the keys.
     if (group.count <= 0xffff) {
       FindIn(&small_places_, group, same_bytes);
     } else {
@@ -55,16 +56,16 @@ class UniqueKeys {
     }
   }
 
-  /// A place of the hash map holds the index in `group` of the first of equal keys. A free place
-  /// holds a larger number.
+  /// A place of the hash map holds the index in `group` where a distinct key first occurs. A free
+  /// place holds a number greater than every index.
   template <typename Place, typename SameBytes>
   void FindIn(std::vector<Place>* map, const ShardKeys& group, const SameBytes& same_bytes) {
     size_t places = 16;
     while (places < kPlacesPerKey * group.count) places *= 2;
     map->assign(places, std::numeric_limits<Place>::max());
     MakeRoom(group.count);
-    // Use two loops, because the data of both does not fit into registers. The first loop finds the
-    // first of equal keys for each key of the group.
+    // Use two loops: one loop would need more data than fits into registers. The first loop finds,
+    // for each key of the group, the first key of the group that equals it.
     const size_t count = group.count;
     uint32_t* const unique_of = unique_of_.data();
     const uint64_t* const group_words = group.words;
@@ -73,8 +74,9 @@ class UniqueKeys {
     for (size_t j = 0, mask = places - 1; j < count; ++j) {
       const uint64_t word = group_words[j];
       size_t at = static_cast<size_t>(Mix64(word)) & mask;
-      // A free place refers to the key itself, so no branch is needed. Compare keys with data that
-      // this loop never writes: a load after a store would wait for it.
+      // At a free place, `first` is j: the key is compared with itself, so no branch is needed.
+      // Compare with `group`, which this loop never writes: a load of what was just stored would
+      // wait for the store.
       const auto first_at = [&] { return std::min(j, static_cast<size_t>(place_of[at])); };
       size_t first = first_at();
       const auto is_another = [&] {
@@ -117,10 +119,10 @@ class UniqueKeys {
     unique_of_.resize(count + 1);  // last: its size tells that all vectors have room
   }
 
-  std::vector<uint16_t> small_places_;  ///< open addressing
-  std::vector<uint32_t> places_;        ///< the same, for many keys
+  std::vector<uint16_t> small_places_;  ///< the hash map, with open addressing
+  std::vector<uint32_t> places_;        ///< the hash map for more than 65535 keys
   std::vector<uint32_t> unique_of_;     // (group)
-  std::vector<uint32_t> again_;         // (again)
+  std::vector<uint32_t> again_;         // (again) indices of repeated keys
   std::vector<uint64_t> words_;         // (unique)
   std::vector<uint32_t> positions_;     // (unique)
   size_t size_ = 0;

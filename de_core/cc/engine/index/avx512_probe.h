@@ -1,6 +1,6 @@
-// The first pass of lookups and writes of plain rows with AVX-512: it probes the keys' home lines.
-// It hashes eight keys at once and sorts them by result without branches. So a key without a row
-// costs none of the work on rows.
+// The first pass of lookups and writes with AVX-512: it probes each key's home line, where the
+// search for the key starts (line_index.h). It hashes eight keys at once, and separates found keys
+// from others without branches. So a key without a row costs none of the work on rows.
 #ifndef DE_CORE_ENGINE_AVX512_PROBE_H_
 #define DE_CORE_ENGINE_AVX512_PROBE_H_
 
@@ -30,8 +30,8 @@ DE_SIXTEEN void CopyRow(char* to, const char* row) noexcept {
   }
 }
 
-// Sources of key words. Behind the last key of the batch they return words whose shards occur in
-// the batch.
+// Sources of key words. For lanes past the last key, they return words and hashes whose index lines
+// may be read: of shards that occur in the batch.
 
 /// Contiguous keys.
 class WordsInOrder {
@@ -89,13 +89,13 @@ class Avx512Probe {
  public:
   static constexpr size_t kTogether = 8;  ///< keys
 
-  /// The index lines and rows of every shard.
+  /// `readers` and `map` find the index lines and rows of every shard.
   Avx512Probe(const ShardReader* readers, const Slab::Map& map, const Words& words,
               Rows* rows) noexcept
       : readers_(readers), map_(map), words_(words), use_(*rows) {}
 
-  /// Returns the number of keys found. Writes to `away` the keys that were neither used nor handled
-  /// by Misses. `away` must have room for kTogether extra entries.
+  /// Returns the number of keys found. Writes to `away` the indices of the keys that were neither
+  /// used nor handled by Misses. `away` must have room for kTogether extra entries.
   DE_SIXTEEN_CALL size_t Run(size_t count, uint16_t* away, size_t* away_count) noexcept {
     const size_t groups = (count + kTogether - 1) / kTogether;
     for (size_t step = 0; step < groups + kLinesAhead + 1; ++step) {
@@ -116,15 +116,15 @@ class Avx512Probe {
   }
 
  private:
-  // Groups of keys between prefetching their lines and reading them.
+  // A group's lines are read this many groups after they are prefetched.
   static constexpr size_t kLinesAhead = 4;
-  // Rows prefetched before the next group's lines are. Eight rows of four lines exceed a core's
-  // line fill buffers.
+  // Number of rows to prefetch before the next group's lines. The misses of eight rows of four
+  // cache lines exceed a core's line fill buffers.
   static constexpr size_t kRowsTogether = 4;
-  // Rows between prefetching a row and using it.
+  // A row is used after this many later rows are prefetched.
   static constexpr size_t kRowsAhead = 20;
-  static constexpr size_t kGroups = 8;  // in the rings
-  static constexpr size_t kHits = 64;
+  static constexpr size_t kGroups = 8;  // size of the ring of groups
+  static constexpr size_t kHits = 64;   // size of the ring of hits
   static_assert(kGroups > kLinesAhead + 1, "a group must be sorted before it is overwritten");
   static_assert(kHits >= kRowsAhead + 2 * kRowsTogether + kTogether,
                 "a hit must be used before it is overwritten");
@@ -161,7 +161,7 @@ class Avx512Probe {
     Group& at = groups_[group % kGroups];
     for (size_t i = 0; i < kTogether; ++i) {
       const IndexLine& line = *at.lines[i];
-      // The last three of the eight lanes hold no words. `used` has no bits for them.
+      // The last three of the line's eight 64-bit lanes hold no words. `used` has no bits for them.
       const __m512i all = _mm512_load_si512(&line);
       const uint32_t equal = _mm512_cmpeq_epi64_mask(all, Set(at.words[i]));
       uint32_t end;
@@ -172,8 +172,8 @@ class Avx512Probe {
     }
   }
 
-  /// Sorts the previous step's group, whose stores have reached the cache by now: into hits, absent
-  /// keys, and keys that may be in a later line ("away").
+  /// Divides a group into hits, absent keys, and keys that may be in a later line ("away"). The
+  /// previous step has probed the group, so its stores have reached the cache by now.
   DE_SIXTEEN void Sort(size_t group, size_t count, uint16_t* away, size_t* away_count) noexcept {
     const Group& at = groups_[group % kGroups];
     const __mmask8 keys = KeysOf(group, count);
@@ -181,8 +181,8 @@ class Avx512Probe {
     const __m512i hashes = _mm512_load_si512(at.hashes);
     const __m512i numbers =
         _mm512_add_epi64(_mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7), Set(group * kTogether));
-    // As in HasPassed: the filter is in the bits above `used` and `overflow`, which are above the
-    // row.
+    // Like HasPassed. A probe packs: bits 0-31 row number, 32-39 `used`, 40-47 `overflow`, 48-63
+    // `filter`.
     const __m512i kind = _mm512_and_si512(_mm512_srli_epi64(hashes, 32), Set(15));
     const __m512i filter = _mm512_srlv_epi64(probes, _mm512_add_epi64(kind, Set(48)));
     const __mmask8 hits = _mm512_mask_test_epi64_mask(keys, probes, Set(0xffULL << 32));
@@ -195,7 +195,7 @@ class Avx512Probe {
                                         _mm512_or_si512(_mm512_slli_epi64(numbers, kKeyShift),
                                                         _mm512_slli_epi64(shards, kShardShift)));
     const __m512i listed = _mm512_maskz_compress_epi64(hits, hit);
-    // The second store writes the hits that run past the ring's end.
+    // Hits that run past the ring's end belong to its start. The second store writes them there.
     uint64_t* const place = ring_ + kHits + hits_ % kHits;
     _mm512_storeu_si512(place, listed);
     _mm512_storeu_si512(place - kHits, listed);
@@ -225,7 +225,8 @@ class Avx512Probe {
   struct alignas(64) Group {
     uint64_t words[kTogether];
     uint64_t hashes[kTogether];
-    uint32_t probes[kTogether][2];  ///< row; the line's end with only matches in `used`
+    /// Row number, and the line's last four bytes, where `used` keeps only the matching entries.
+    uint32_t probes[kTogether][2];
     const IndexLine* lines[kTogether];
   };
 
@@ -235,7 +236,8 @@ class Avx512Probe {
   Rows& use_;
   size_t hits_ = 0, asked_ = 0, used_ = 0;
   Group groups_[kGroups];
-  uint64_t ring_[2 * kHits + kTogether];  ///< hits, from kHits on
+  /// Hits, in a ring at [kHits, 2 kHits). Stores past the ring's ends go to the rest of the array.
+  uint64_t ring_[2 * kHits + kTogether];
   char* rows_[kHits];
 };
 

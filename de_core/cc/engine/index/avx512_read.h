@@ -11,17 +11,17 @@
 namespace de::engine {
 
 /// Copies rows of kRowBytes, a multiple of 64 or 32, to `out`. Writes the initial rows of keys that
-/// the home line proves absent. Keys that may be in a later line are "away".
+/// the home line proves absent. Leaves keys that may be in a later line to the caller ("away").
 template <size_t kRowBytes>
 class WideRead {
  public:
-  /// If `found` is not null, receives whether each key was found.
+  /// If `found` is not null, sets found[j] to whether key j is in its home line.
   WideRead(const Initializer& initializer, char* out, bool* found) noexcept
       : initializer_(initializer), out_(out), found_(found) {}
 
   DE_SIXTEEN void Ask(size_t key) const noexcept {
     if (!mixed_) return;
-    // Past the last key, this reads unused memory, which is harmless.
+    // Past the last key, this prefetches memory behind `out_`, which is harmless.
     const char* const to = out_ + key * kRowBytes;
     for (size_t byte = 0; byte < kRowBytes; byte += 64) PrefetchToWrite(to + byte);
   }
@@ -42,7 +42,8 @@ class WideRead {
     _mm512_storeu_si512(absent_words_ + absent_, _mm512_maskz_compress_epi64(absent, words));
     _mm512_storeu_si512(absent_rows_ + absent_, _mm512_maskz_compress_epi64(absent, to));
     absent_ += static_cast<uint32_t>(__builtin_popcount(absent));
-    // If all keys hit, rows are written in order, which the hardware predicts.
+    // If all keys hit, rows are written in order. The hardware predicts that, so Ask need not
+    // prefetch.
     misses_ += static_cast<uint32_t>(__builtin_popcount(misses));
     mixed_ = 8 * misses_ > first + 8;
     if (found_ != nullptr) {

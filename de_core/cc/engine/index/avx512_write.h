@@ -8,8 +8,8 @@
 
 namespace de::engine {
 
-/// Replaces rows of kRowBytes, a multiple of 64 or 32, by rows in `from`. The row of key j is at
-/// position_of(j). All keys that are not found are "away".
+/// Replaces rows of kRowBytes, a multiple of 64 or 32, by rows in `from`. The new row of key j is
+/// row position_of(j) of `from`. Leaves all keys that are not found to the caller ("away").
 template <size_t kRowBytes, typename PositionOf>
 class WideWrite {
  public:
@@ -20,7 +20,8 @@ class WideWrite {
 
   DE_SIXTEEN void Fetch(size_t key, const char* row) const noexcept {
     PrefetchBytes<kRowBytes>(row);
-    // Keys of one shard are scattered in the batch, where no hardware predicts the next one.
+    // Keys of one shard are scattered in the batch, so the hardware cannot predict the next row's
+    // address.
     PrefetchBytes<kRowBytes>(from_ + position_of_(key) * kRowBytes);
   }
 

@@ -1,11 +1,11 @@
-// The hash index of live tables and snapshot files: an array of 64-byte lines. A line has five keys
-// and their row numbers, so that a lookup touches one cache line before the row itself.
+// The hash index of tables in memory and of snapshot files: an array of 64-byte lines. A line has
+// five keys and their row numbers, so that a lookup touches one cache line before the row itself.
 //
 // Probing is linear over lines, starting at the key's home line. A line counts the entries that did
 // not fit and went to a later line (`overflow`). A search stops at the first line with no overflow,
 // and erasing leaves no tombstone (after F14, Facebook 2019). A 16-bit filter records the hash bits
-// of the keys that went on, so most searches for absent keys end at the home line. Occupancy is
-// stored separately: every key value is legal.
+// of the keys that went on, so most searches for absent keys end at the home line. `used` tells
+// which entries are occupied, so that every key value is legal.
 #ifndef DE_CORE_ENGINE_LINE_INDEX_H_
 #define DE_CORE_ENGINE_LINE_INDEX_H_
 
@@ -28,8 +28,8 @@ struct alignas(64) IndexLine {
   uint64_t words[kEntriesPerLine];  ///< key words; valid only where `used` has the bit set
   uint32_t rows[kEntriesPerLine];   ///< row numbers
   uint8_t used;                     ///< bit i: entry i is occupied
-  uint8_t overflow;                 ///< entries that did not fit and went on; 255 is sticky
-  uint16_t filter;                  ///< PassBit of each entry that went on; see Passed
+  uint8_t overflow;  ///< entries that did not fit and went on; at 255 it never changes
+  uint16_t filter;   ///< PassBit of each entry that went on; see Passed
 };
 static_assert(sizeof(IndexLine) == 64, "a line is a cache line");
 static_assert(kEntriesPerLine == 5, "MatchWord compares four words at once and one");
@@ -69,10 +69,10 @@ inline uint32_t MatchWord(const IndexLine& line, uint64_t word) noexcept {
 #endif
 }
 
-/// The filter bit of a key: set in each full line that the key passed.
+/// The filter bit of a key: set in each full line that the key passed on its way to a later one.
 constexpr uint32_t PassBit(uint64_t hash) noexcept { return 1U << (hash >> 32 & 15); }
 
-/// The filter bits of keys that may be in later lines.
+/// The filter bits of the keys that may be in later lines; 0 if no key went on.
 inline uint32_t Passed(const IndexLine& line) noexcept {
   return line.overflow == 0 ? 0U : line.filter;
 }
@@ -105,7 +105,7 @@ __attribute__((always_inline)) inline HomeProbe ProbeHome(const IndexLine& line,
   return {line.rows[LowestBit(mask | 1U << (kEntriesPerLine - 1))] & (away - 1), away};
 }
 
-/// The position of an entry.
+/// The position of an entry: its line, and its number in the line.
 struct EntryPosition {
   uint32_t line = 0;
   uint32_t entry = kEntriesPerLine;  ///< kEntriesPerLine: not found
@@ -132,7 +132,7 @@ EntryPosition FindEntry(const IndexLine* lines, uint32_t size, uint64_t word, ui
   return {};
 }
 
-/// Returns the row of that entry, or kNoRow.
+/// Returns the row number in the entry that FindEntry finds, or kNoRow.
 template <typename IsKey>
 uint32_t FindRow(const IndexLine* lines, uint32_t size, uint64_t word, uint64_t hash,
                  const IsKey& is_key) noexcept {
@@ -149,13 +149,13 @@ class LineIndex {
 
   uint32_t Home(uint64_t hash) const noexcept { return ReduceLow32(hash, size_); }
 
-  /// FindEntry in these lines.
+  /// Calls FindEntry on these lines.
   template <typename IsKey>
   Position Find(uint64_t word, uint64_t hash, const IsKey& is_key) const noexcept {
     return FindEntry(lines_, size_, word, hash, is_key);
   }
 
-  /// Inserts an entry that must be absent. There must be a free entry somewhere.
+  /// Inserts an entry, whose key must be absent. There must be a free entry somewhere.
   Position Insert(uint64_t word, uint64_t hash, uint32_t row) noexcept {
     uint32_t at = Home(hash);
     while (lines_[at].used == kFullLine) {

@@ -1,7 +1,7 @@
-// The pipeline of batched verbs. Its stages work on different keys at the same time: prefetch a
-// key's index line; probe it and prefetch the row, or the next line if the key may be there;
-// resolve keys that the first line did not decide; use the row. So memory latency and computation
-// overlap.
+// The pipeline of table operations on batches of keys. Its stages work on different keys at the
+// same time: prefetch a key's index line; probe it and prefetch the row, or the next line if the
+// key may be there; resolve keys that the first line did not decide; use the row. So memory latency
+// and computation overlap.
 #ifndef DE_CORE_ENGINE_PIPELINE_H_
 #define DE_CORE_ENGINE_PIPELINE_H_
 
@@ -9,18 +9,18 @@
 #include <cstddef>
 
 /// For the stages and the functions they call. A closure that is not inlined keeps its state in
-/// memory.
+/// memory, not in registers.
 #define DE_ALWAYS_INLINE __attribute__((always_inline))
 
 namespace de::engine {
 
-/// Keys between prefetching memory and using it: enough to hide the latency.
+/// Number of keys between prefetching memory and using it: enough to hide the latency.
 inline constexpr size_t kPipelineLag = 16;
-/// Keys that a stage handles before the next stage runs. A small number spreads memory requests
-/// evenly, which matters for wide rows. Eight rows of four lines exceed a core's line fill buffers.
-/// With four rows, a lookup of dim 64 takes a fifth less time.
+/// Number of keys that a stage handles before the next stage runs. A small number spreads memory
+/// requests evenly, which matters for wide rows. Eight rows of four lines exceed a core's line fill
+/// buffers. With four rows instead, a lookup of dim 64 takes a fifth less time.
 inline constexpr size_t kPipelineStride = 4;
-/// Keys in progress: the stages store data per key in rings of this size.
+/// Greatest number of keys in progress. The stages store data per key in rings of this size.
 inline constexpr size_t kPipelineRing = 64;
 static_assert(kPipelineRing % kPipelineStride == 0, "a stride must not wrap round");
 static_assert(kPipelineRing >= 3 * kPipelineLag + kPipelineStride,

@@ -12,13 +12,14 @@ namespace de::engine {
 /// The location of the index lines for a range of hashes.
 struct LinePlace {
   IndexLine* lines;
-  uint32_t size;
-  uint32_t segment;
+  uint32_t size;     ///< number of lines
+  uint32_t segment;  ///< number of the shard's segment that owns the lines
 };
 
-/// The data of a shard that a reader needs while it holds the shard's lock. The directory index
-/// contains the shard's bits above the directory's own bits. So the pointer is shifted back by the
-/// shard's part of the index.
+/// The data of a shard that a reader needs while it holds the shard's lock. `hash >> shift` is an
+/// index into the shard's directory, with the shard's number in the bits above. `directory` is the
+/// directory's address minus the offset that the shard's number adds, so that HomeLine need not
+/// remove these bits.
 struct ShardReader {
   uintptr_t directory;
   uint32_t shift;

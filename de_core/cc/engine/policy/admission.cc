@@ -14,13 +14,14 @@ constexpr size_t kFirstPlaces = 16;
 constexpr uint64_t kLargestBloomCount = 255;
 constexpr uint64_t kLargestCount = 0xffffffffULL;
 
-/// The header of a part of a saved filter. The counts follow it.
+/// The header of one filter in the bytes that Save writes. The filter's counts follow it.
 struct PartHeader {
   uint64_t kind;
   uint64_t size;  // number of keys (exact) or counters (Bloom)
 };
 
-// Adds room for the uneven spread of keys over the shards.
+// Returns the greatest number of keys, of `capacity`, to expect in one shard: an even share and
+// four standard deviations.
 uint64_t ShareOf(uint64_t capacity, uint32_t shards) {
   const double even = static_cast<double>(capacity) / shards;
   return static_cast<uint64_t>(std::ceil(even + 4 * std::sqrt(even)));
@@ -75,7 +76,8 @@ AdmissionFilter::AdmissionFilter(const AdmissionOptions& options, uint32_t shard
     chance_ = scaled >= std::ldexp(1.0, 64) ? ~uint64_t{0} : static_cast<uint64_t>(scaled);
   }
   if (options_.kind == Kind::kBloom) {
-    // With probability (1 - e^(-k n / m))^k, a key shares all its counters with other keys.
+    // A key shares all its k counters with other keys with the probability (1 - e^(-k n / m))^k,
+    // for n keys and m counters. Solve for m / n, the counters per key.
     const double part = std::pow(options_.error, 1.0 / kProbes);
     const double counters = -static_cast<double>(kProbes) / std::log1p(-part);
     const auto keys = static_cast<double>(ShareOf(options_.capacity, shards));
@@ -137,7 +139,7 @@ void AdmissionFilter::Grow() {
   }
 }
 
-// Moves later entries up, so that no search ends too early.
+// Frees place `at`. Moves later entries up, so that no search for them ends at the free place.
 void AdmissionFilter::Remove(size_t at) noexcept {
   const size_t mask = words_.size() - 1;
   --pending_;
@@ -154,8 +156,9 @@ void AdmissionFilter::Remove(size_t at) noexcept {
 bool AdmissionFilter::CountInBloom(uint64_t hash) {
   uint8_t least = CountOf(bloom_, hash);
   for (const std::vector<uint8_t>& each : older_) least = std::max(least, CountOf(each, hash));
-  // Raise only the least counters. They stay at least the true count (C. Estan, G. Varghese, "New
-  // directions in traffic measurement and accounting", 2002: conservative update).
+  // Raise only the smallest counters of the key. So each counter stays at least the true count of
+  // its keys (C. Estan, G. Varghese, "New directions in traffic measurement and accounting", 2002:
+  // conservative update).
   for (uint32_t probe = 0; probe < kProbes && least < kLargestBloomCount; ++probe) {
     uint8_t& counter = bloom_[BloomPlace(hash, probe, bloom_.size())];
     counter = std::max(counter, static_cast<uint8_t>(least + 1));
@@ -201,7 +204,7 @@ void AdmissionFilter::TakeBloom(std::string_view counters) {
     for (size_t i = 0; i < taken.size(); ++i) bloom_[i] = std::max(bloom_[i], taken[i]);
     return;
   }
-  // Several tables may have saved the same merged filter. Keep it once.
+  // Several tables may have merged the same filter and saved it. Keep it once.
   const bool known = std::find(older_.begin(), older_.end(), taken) != older_.end();
   if (!known) older_.push_back(std::move(taken));
 }

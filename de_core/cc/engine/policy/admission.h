@@ -18,7 +18,7 @@ struct AdmissionOptions {
   enum class Kind : uint8_t { kAll = 0, kCount = 1, kBloom = 2, kProbability = 3 };
 
   Kind kind = Kind::kAll;
-  uint64_t min_count = 1;  ///< kCount, kBloom: the occurrence at which a key gets a row
+  uint64_t min_count = 1;  ///< kCount, kBloom: number of occurrences after which a key has a row
   uint64_t capacity = 0;   ///< kBloom: number of distinct keys for which `error` holds
   double error = 0.01;     ///< kBloom: fraction of keys that may be admitted early
   double probability = 1;  ///< kProbability: probability per key and step
@@ -29,7 +29,8 @@ struct AdmissionOptions {
 
 class AdmissionFilter {
  public:
-  /// Creates a filter for one of `shards` parts of the keys.
+  /// Creates the filter of one of a table's `shards` shards, each with about the same number of
+  /// keys.
   AdmissionFilter(const AdmissionOptions& options, uint32_t shards);
 
   /// Counts one occurrence of a key without a row. Returns true if the key gets a row now.
@@ -45,10 +46,11 @@ class AdmissionFilter {
   /// Appends the counts in the format that Merge reads.
   void Save(std::string* out) const;
 
-  /// Merges counts that Save wrote. If both filters count a key, keeps the higher count, because
-  /// only one filter has the true count. Merges exact counts only for the keys that ShardOfKey
-  /// assigns to one shard. Keeps a Bloom filter of another size beside this filter and checks both;
-  /// then their errors add up. Ignores a filter of another kind and sets `merged` to false.
+  /// Merges counts that Save wrote. If both filters count a key, keeps the higher count, not the
+  /// sum, because only one filter has the true count. Merges exact counts only for the keys that
+  /// ShardOfKey assigns to `shard_index` of `shard_count`. Keeps a Bloom filter of another size
+  /// beside this filter and checks both; then their errors add up. Ignores a filter of another kind
+  /// and sets `merged` to false.
   Status Merge(std::string_view part, uint32_t shard_index, uint32_t shard_count, bool* merged);
 
  private:
@@ -59,9 +61,9 @@ class AdmissionFilter {
   void Grow();
   void Remove(size_t at) noexcept;
   AdmissionOptions options_;
-  std::vector<uint64_t> words_;              // (places) exact: open addressing, linear probing
-  std::vector<uint32_t> counts_;             // (places) exact: 0 is a free place
-  std::vector<uint8_t> bloom_;               // counters
+  std::vector<uint64_t> words_;   // (places) kCount: the counted keys, linear probing
+  std::vector<uint32_t> counts_;  // (places) kCount: count per place; 0: the place is free
+  std::vector<uint8_t> bloom_;    // kBloom: counters
   std::vector<std::vector<uint8_t>> older_;  ///< Bloom filters of other sizes that were merged
   uint64_t pending_ = 0;
   uint64_t chance_ = 0;  ///< kProbability: a key is admitted if its random word is less

@@ -1,4 +1,4 @@
-// The answer of a frozen table for a key that it does not contain.
+// The answer of a frozen (read-only, exported) table for a key that it does not contain.
 #ifndef DE_CORE_ENGINE_OOV_POLICY_H_
 #define DE_CORE_ENGINE_OOV_POLICY_H_
 
@@ -29,8 +29,8 @@ struct OovPolicy {
   /// Writes the policy into `metadata`.
   void Store(std::map<std::string, std::string>* metadata) const;
 
-  /// Reads the policy from `metadata`; kInitial if there is none. InvalidArgument for an unknown
-  /// name.
+  /// Reads the policy from `metadata`; kInitial if there is none. Returns InvalidArgument for an
+  /// unknown name.
   static Status Load(const std::map<std::string, std::string>& metadata, OovPolicy* policy);
 };
 

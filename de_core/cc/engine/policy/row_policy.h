@@ -1,11 +1,12 @@
 // A table's metadata per row, its admission policy and its eviction policy.
 //
 // The metadata are ordinary columns of the row layout with owner "de", one int64 each: `time`
-// (microseconds since 1970 of the last write, increasing from verb to verb), `step` (the table's
-// number of optimizer steps at that time), `uses` (writes; several in one optimizer step count
-// once) and `score` (set by the caller). So snapshots, restores and relayouts handle them like
-// optimizer slots. A table without a policy has no such column. A table whose lookups count as uses
-// always has `time`, because deltas then include the rows that were only looked up.
+// (microseconds since 1970 of the last write; every operation gets a later time), `step` (the
+// table's number of optimizer steps at that time), `uses` (writes; several in one optimizer step
+// count once) and `score` (set by the caller). So snapshots, restores and changes of the row layout
+// handle them like optimizer slots. A table without a policy has no such column. A table whose
+// lookups count as uses always has `time`, because deltas then include the rows that were only
+// looked up.
 #ifndef DE_CORE_ENGINE_ROW_POLICY_H_
 #define DE_CORE_ENGINE_ROW_POLICY_H_
 
@@ -29,7 +30,7 @@ namespace de::engine {
 /// The owner of the metadata columns.
 inline constexpr std::string_view kMetadataOwner = "de";
 
-/// Metadata columns. The numbers are part of the op's attribute.
+/// Metadata columns. The text that ParseRowPolicy reads contains these numbers: never renumber.
 enum class RowColumn : uint8_t { kNone = 0, kTime = 1, kUses = 2, kScore = 3, kStep = 4 };
 inline constexpr size_t kRowColumns = 5;
 
@@ -42,7 +43,7 @@ struct RowPolicyOptions {
   AdmissionOptions admission;             ///< decides which keys get a row
   RowColumn evict_by = RowColumn::kNone;  ///< a full table evicts the rows lowest in this column
   uint64_t max_rows = 0;                  ///< 0: no bound
-  uint64_t max_bytes = 0;                 ///< bound on rows, index and strings; 0: none
+  uint64_t max_bytes = 0;    ///< bound on the memory of rows, index and strings; 0: none
   int64_t ttl_steps = 0;     ///< a row expires after this many steps without a write; 0: never
   int64_t ttl_micros = 0;    ///< a row expires after this many microseconds; 0: never
   bool count_reads = false;  ///< lookups count as uses too
@@ -55,8 +56,8 @@ Status ParseRowPolicy(std::string_view text, RowPolicyOptions* options);
 
 /// The time and step of an event on a row.
 struct Stamp {
-  int64_t micros = 0;
-  int64_t step = 0;
+  int64_t micros = 0;  ///< since 1970; 0 if the table has no `time` column
+  int64_t step = 0;    ///< number of optimizer steps of the table
 };
 
 class RowPolicy {
@@ -80,7 +81,7 @@ class RowPolicy {
   /// Offset of the end of the metadata from the row's start in bytes; 0 without metadata.
   size_t end() const noexcept { return end_; }
 
-  /// Returns the stamp of an optimizer step, of another write, or of a read.
+  /// Returns the stamp of an optimizer step (and counts the step), of another write, or of a read.
   Stamp BeginStep() noexcept;
   Stamp BeginWrite() noexcept;
   Stamp Now() const noexcept;
@@ -121,7 +122,8 @@ class RowPolicy {
     return ReadShared(row, RowColumn::kTime) >= micros;
   }
 
-  /// True if a key without a row gets a row. Requires the lock of the key's shard.
+  /// Counts an occurrence of a key without a row. Returns true if the key gets a row now. Requires
+  /// the lock of the key's shard.
   bool Admit(const IndexKey& key, const Stamp& stamp) {
     if (filters_[ShardOfHash(key.hash)].Admit(key.word, key.hash, stamp.step)) return true;
     refused_.fetch_add(1, std::memory_order_relaxed);
@@ -162,9 +164,9 @@ class RowPolicy {
   void CountEvicted(uint64_t rows) noexcept { evicted_.fetch_add(rows, std::memory_order_relaxed); }
 
   std::mutex evicting;                       ///< held by the one writer that evicts rows
-  std::atomic<uint64_t> sweep_hash{0};       ///< start of the next search for expired rows
-  std::atomic<int64_t> sweep_credit{0};      ///< number of rows that this search may visit
-  std::atomic<uint64_t> weights[kShards]{};  ///< bytes of each shard at its last write
+  std::atomic<uint64_t> sweep_hash{0};       ///< hash where the next sweep for expired rows starts
+  std::atomic<int64_t> sweep_credit{0};      ///< rows that sweeps may still visit; may be negative
+  std::atomic<uint64_t> weights[kShards]{};  ///< bytes of each shard after its last write
 
  private:
   static int64_t LoadShared(const char* at) noexcept {
@@ -182,7 +184,7 @@ class RowPolicy {
 
   RowPolicyOptions options_;
   size_t offsets_[kRowColumns] = {};
-  size_t begin_ = 0;  ///< offset of the columns, which are contiguous
+  size_t begin_ = 0;  ///< offset of the first metadata column; the columns are contiguous
   size_t end_ = 0;
   std::vector<AdmissionFilter> filters_;  // (kShards), or empty if all keys are admitted
   std::atomic<int64_t> last_micros_{0};

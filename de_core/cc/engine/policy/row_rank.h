@@ -9,7 +9,8 @@
 
 namespace de::engine {
 
-/// A row's rank for eviction: the lowest is evicted first. Equal ranks are ordered by key hash.
+/// A row's rank for eviction: the lowest is evicted first. Rows of equal rank are ordered by
+/// `hash`, a hash of the key.
 struct RowRank {
   uint64_t rank = 0;
   uint64_t hash = 0;
@@ -22,13 +23,13 @@ struct RowRank {
 /// Greater than the rank of every row.
 inline constexpr RowRank kAboveAll{~uint64_t{0}, ~uint64_t{0}};
 
-/// Converts a metadata column's value to a rank: same order, never the greatest rank.
+/// Converts a metadata column's value to a rank: in the same order, and less than kAboveAll.rank.
 inline uint64_t RankOf(int64_t value) noexcept {
   return std::min(static_cast<uint64_t>(value) ^ (uint64_t{1} << 63), ~uint64_t{0} - 1);
 }
 
-/// Selects the `k` lowest (or highest) of all offered ranks. Uses memory for 2 k ranks and
-/// amortized constant time per rank.
+/// Selects the `k` lowest (or highest) of all offered ranks. Needs memory for 2 k ranks and
+/// amortized constant time per offered rank.
 class Selection {
  public:
   Selection(size_t k, bool highest) : k_(k), flip_(highest ? ~uint64_t{0} : 0) {}
@@ -65,8 +66,10 @@ class Selection {
   bool full_ = false;  ///< whether limit_ is valid
 };
 
-/// The ranks that each of several tables must report if `reserved` of `total` rows are kept.
-/// FirstKept finds the lowest row to keep from these ranks.
+/// Says which ranks each of several tables must report, so that FirstKept can find the lowest rank
+/// that is kept. The tables have `total` rows together, and the `reserved` rows of highest rank are
+/// kept. A table reports its `count` highest ranks if `highest` is set, otherwise its `count`
+/// lowest.
 struct Candidates {
   Candidates(uint64_t total, uint64_t reserved) noexcept {
     const uint64_t victims = total > reserved ? total - reserved : 0;
@@ -78,7 +81,8 @@ struct Candidates {
   bool highest;
 };
 
-/// Returns the lowest rank to keep, given the candidates of all tables. Lower rows are evicted.
+/// Returns the lowest rank to keep. `rows` are the ranks that all tables reported. The caller
+/// evicts the rows of lower rank; with `keep_none`, all rows.
 inline RowRank FirstKept(const Candidates& wanted, std::vector<RowRank> rows, bool keep_none) {
   if (keep_none) return kAboveAll;
   if (wanted.count == 0 || rows.size() < wanted.count) {
