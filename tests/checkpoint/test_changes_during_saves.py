@@ -1,4 +1,4 @@
-"""Tables that change during a save or a restore."""
+"""Saves and restores are correct while other threads change the table."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Bases, deltas, and the manager that keeps the needed files."""
+"""`Manager` writes bases and deltas, and keeps the files that its checkpoints need."""
 
 import re
 import threading

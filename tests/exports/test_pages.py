@@ -1,4 +1,4 @@
-"""Which parts of a served table's files are in memory, and which parts are in huge pages."""
+"""Measures which parts of a served table's files are in memory, and which are in huge pages."""
 
 import mmap
 import os

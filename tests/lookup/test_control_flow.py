@@ -21,7 +21,9 @@ def gradient_of(peers, loss_of, lookup, params, variable, *inputs):
         loss, result = gradient_of_dense(loss_of, lookup, variable, inputs)
         return loss, tf.convert_to_tensor(result).numpy()
     loss, result = gradient(*inputs)
-    if not isinstance(result, tf.IndexedSlices):  # empty for a branch that was not taken
+    if not isinstance(
+        result, tf.IndexedSlices
+    ):  # a dense tensor without rows, if the branch was not taken
         assert 0 in result.shape
         return loss, np.zeros(peers.dense.shape)
     return loss, peers.dense_gradient(result)

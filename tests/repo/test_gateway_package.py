@@ -1,4 +1,4 @@
-"""The gateway's own distribution: what its wheel holds, and that it works without the checkout."""
+"""The gateway's wheel holds the right files, and works without the checkout."""
 
 from __future__ import annotations
 

@@ -66,7 +66,8 @@ def test_registered_names_do_not_depend_on_modules():
         for name, kind in keras.saving.get_custom_objects().items()
         if kind.__module__.startswith("de_core")
     }
-    # The second package has the layers of the reference API.
+    # Registered names begin with a package's name. The layers of the reference API are registered
+    # as `de_core.keras`.
     assert {name.partition(">")[0] for name in mine} == {"de_core", "de_core.keras"}
 
 

@@ -112,7 +112,7 @@ def test_a_model_that_was_fitted_takes_its_table_with_it(eagerly):
     before = resident()
     for _ in range(3):
         held, slots = fit()
-        assert slots >= 2 * PAYLOAD  # Adam's slots
+        assert slots >= 2 * PAYLOAD  # Adam keeps two slots, each as large as the rows
         assert held - before > 2 * PAYLOAD  # 3 are in use, but memory of earlier tests may be freed
         gc.collect()
     assert resident() - before < 0.5 * PAYLOAD

@@ -1,4 +1,4 @@
-"""Large work in another process: arguments and results, errors, and cancellation."""
+"""Another process decodes and encodes large bodies: arguments, results, errors, cancellation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies that are too large, compressed, or have a wrong header."""
+"""The gateway decompresses and limits request bodies, and refuses wrong headers of bodies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that exceed their deadline, and clients that disconnect."""
+"""The gateway ends requests that exceed their deadline, or whose client disconnects."""
 
 from __future__ import annotations
 

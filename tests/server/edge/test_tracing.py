@@ -1,4 +1,4 @@
-"""Spans of requests, if OpenTelemetry's SDK is installed."""
+"""The gateway creates a span per request. Needs OpenTelemetry's SDK."""
 
 from __future__ import annotations
 

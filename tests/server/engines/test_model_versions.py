@@ -446,7 +446,7 @@ def test_a_promised_model_counts_until_it_is_removed(world):
         await eventually(engine.ready)
         await engine.close()
 
-        # Another process may have promised fewer models than it finds.
+        # `promised` comes from another process, which may have found fewer models than this engine.
         world.write(1, "broken", model="first")
         engine = engine_of(world, folder=world.path.parent, promised=frozenset({"m"}))
         await engine.start()

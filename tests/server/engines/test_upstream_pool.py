@@ -161,7 +161,7 @@ def test_only_unavailable_is_retried_on_another_endpoint():
 
 
 def test_the_only_endpoint_is_tried_again():
-    """A reset connection says nothing about the next one."""
+    """A reset connection says nothing about the next connection."""
     only = FakeEndpoint("only", fails=2)
     assert run(UpstreamPool([only]).call("Predict", b"", ["only"])) == "only"
     assert only.calls == 3

@@ -1,4 +1,4 @@
-"""The bounded pool: refusals, cancellation, and its counters."""
+"""`WorkerPool` refuses calls beyond its bound, drops cancelled calls, and counts waiting ones."""
 
 from __future__ import annotations
 
