@@ -1,4 +1,4 @@
-"""The command `python -m de_core.checkpoint`."""
+"""Tests the command `python -m de_core.checkpoint`."""
 
 import json
 from pathlib import Path

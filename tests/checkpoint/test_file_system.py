@@ -1,4 +1,4 @@
-"""`save_to_file_system` and `load_from_file_system` of a Variable."""
+"""Tests `save_to_file_system` and `load_from_file_system` of a Variable."""
 
 import shutil
 import threading

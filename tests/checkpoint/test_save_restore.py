@@ -1,4 +1,4 @@
-"""`de.checkpoint.save` and `restore`: any layout, some rows, other dtypes, wrong files."""
+"""Tests `de.checkpoint.save` and `restore`: any layout, some rows, other dtypes, wrong files."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Clusters that end with their test."""
+"""Fixtures that start clusters and stop them at the end of their test."""
 
 import pytest
 

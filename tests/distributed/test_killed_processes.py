@@ -1,4 +1,4 @@
-"""Workers of TensorFlow 1 in monitored sessions while processes are killed."""
+"""TensorFlow 1 workers in monitored sessions go on while processes of the cluster are killed."""
 
 import time
 

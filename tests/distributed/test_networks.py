@@ -1,4 +1,4 @@
-"""A worker of TensorFlow 1 in a monitored session with a bad network to a server."""
+"""A TensorFlow 1 worker in a monitored session trains over a bad network to a server."""
 
 import itertools
 import subprocess

@@ -1,4 +1,4 @@
-"""Limits on the wait for a silent server, and the message at its end."""
+"""Tests the limits on the wait for a silent server, and the message at its end."""
 
 import queue
 import signal as signals

@@ -1,4 +1,4 @@
-"""Tables on parameter servers: two servers and two workers, each a process."""
+"""Tests tables on parameter servers: two servers and two workers, each a process."""
 
 import ctypes
 import json

@@ -1,4 +1,4 @@
-"""The save methods of tf_keras, and many threads on one export."""
+"""Tests the save methods of tf_keras, and many threads that use one export."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""Faults during publishing and loading, and their errors."""
+"""Tests faults during publishing and loading, and the errors that they raise."""
 
 import gc
 import os

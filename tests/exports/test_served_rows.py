@@ -1,4 +1,4 @@
-"""`de.export`'s options for a table's rows: stored dtype, kept rows, and the report."""
+"""Tests `de.export`'s options for a table's rows: stored dtype, kept rows, and the report."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""The op that connects rows to the variable that a tape watches."""
+"""Tests the op that connects rows to the variable that a tape watches."""
 
 import numpy as np
 import pytest

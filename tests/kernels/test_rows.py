@@ -1,4 +1,4 @@
-"""The ops that read and write rows."""
+"""Tests the ops that read and write rows."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Saves while other threads change a table's slots, and on a disk that cannot sync."""
+"""Tests saves while other threads change a table's slots, and on a disk that cannot sync."""
 
 import errno
 import os

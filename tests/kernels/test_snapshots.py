@@ -1,4 +1,4 @@
-"""The ops that write tables to files, read them back, and serve them."""
+"""Tests the ops that write tables to files, read them back, and serve them."""
 
 import json
 from pathlib import Path

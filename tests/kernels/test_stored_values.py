@@ -1,4 +1,4 @@
-"""Values stored as another dtype, rows selected by slots or keys, consistent saves."""
+"""Tests values stored as another dtype, rows selected by slots or keys, consistent saves."""
 
 import json
 import threading

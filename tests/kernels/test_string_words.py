@@ -1,4 +1,4 @@
-"""Strings as words of eight bytes, and back."""
+"""Converts strings to words of eight bytes, and back."""
 
 import numpy as np
 import pytest

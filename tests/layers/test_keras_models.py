@@ -1,4 +1,4 @@
-"""Keras 3 models with tables under compile and fit."""
+"""Tests Keras 3 models with tables under `compile` and `fit`."""
 
 import json
 

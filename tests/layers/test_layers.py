@@ -1,4 +1,4 @@
-"""The layers, alone and in models, with the Keras of the process."""
+"""Tests the layers, alone and in models, with the Keras of the process."""
 
 import json
 

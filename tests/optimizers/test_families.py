@@ -1,4 +1,4 @@
-"""Behaviour that the optimizers of all families share."""
+"""Tests behaviour that the optimizers of all families share."""
 
 import keras
 import numpy as np

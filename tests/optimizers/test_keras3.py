@@ -1,4 +1,4 @@
-"""Optimizers of tables in Keras models: loss scales, mixed precision, saving, resuming."""
+"""Tests optimizers of tables in Keras models: loss scales, mixed precision, saving, resuming."""
 
 import json
 

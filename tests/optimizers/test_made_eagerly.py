@@ -1,4 +1,4 @@
-"""Optimizers that are created in eager mode and used in a graph of TensorFlow 1."""
+"""Tests optimizers that are created in eager mode and used in a graph of TensorFlow 1."""
 
 import keras
 import numpy as np

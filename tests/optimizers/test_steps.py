@@ -1,4 +1,4 @@
-"""Properties of an optimizer step on tables other than its formula."""
+"""Tests properties of a table's optimizer step that do not depend on the optimizer's formula."""
 
 import threading
 import warnings

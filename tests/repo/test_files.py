@@ -1,4 +1,4 @@
-"""Rules that hold for every source file."""
+"""Tests rules that hold for every source file."""
 
 from __future__ import annotations
 

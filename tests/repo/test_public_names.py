@@ -1,4 +1,4 @@
-"""The names and types that users of the library see."""
+"""Tests the names and types that users of the library see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gateway with tables that the library exported, from training to REST."""
+"""Tests the gateway with tables that the library exported, from training to REST."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Admission and eviction through a Variable and a layer."""
+"""Tests admission and eviction through a Variable and a layer."""
 
 import time
 

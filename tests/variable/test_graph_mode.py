@@ -1,4 +1,4 @@
-"""Variables in graphs of TensorFlow 1: sessions, Savers, MetaGraphs."""
+"""Tests Variables in graphs of TensorFlow 1: sessions, Savers, MetaGraphs."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""Tables of an imported MetaGraph: what works, and what is refused."""
+"""Tests tables of an imported MetaGraph: what works, and what is refused."""
 
 import numpy as np
 import pytest

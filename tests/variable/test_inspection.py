@@ -1,4 +1,4 @@
-"""Statistics of a Variable's shards, and verbs that read, insert, reserve and shrink."""
+"""Tests statistics of a Variable's shards, and methods that read, insert, reserve and shrink."""
 
 import itertools
 import json

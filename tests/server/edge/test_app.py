@@ -1,4 +1,4 @@
-"""The application over HTTP, with an engine of numpy functions."""
+"""Tests the application over HTTP, with an engine of numpy functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol over gRPC, health and reflection."""
+"""Tests the Open Inference Protocol over gRPC, health and reflection."""
 
 from __future__ import annotations
 

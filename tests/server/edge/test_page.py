@@ -1,4 +1,4 @@
-"""The page at /ui in a real browser, with a real gateway.
+"""Tests the page at /ui in a real browser, with a real gateway.
 
 DE_SCREENSHOTS names a folder for screenshots, in the sizes of a desktop and a phone.
 """

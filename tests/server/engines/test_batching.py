@@ -1,4 +1,4 @@
-"""Micro-batches: which requests join, and that one request does not harm another."""
+"""Tests which requests join a micro-batch, and that one request does not harm another."""
 
 from __future__ import annotations
 

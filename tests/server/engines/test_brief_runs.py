@@ -1,4 +1,4 @@
-"""Which runs the event loop may wait for, and which go to threads."""
+"""Tests which runs the event loop may wait for, and which go to threads."""
 
 from __future__ import annotations
 

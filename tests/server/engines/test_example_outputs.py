@@ -1,4 +1,4 @@
-"""Checks of models' outputs for examples: shapes and types that the answer can express."""
+"""Tests checks of models' outputs for examples: shapes and types that the answer can express."""
 
 from __future__ import annotations
 

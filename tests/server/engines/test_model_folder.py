@@ -1,4 +1,4 @@
-"""The model folder: layouts, incomplete versions, and folders that cannot be served."""
+"""Tests the model folder: layouts, incomplete versions, and folders that cannot be served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions that appear and disappear, with a loader that records each step."""
+"""Tests versions that appear and disappear, with a loader that records each step."""
 
 from __future__ import annotations
 

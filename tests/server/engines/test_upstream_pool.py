@@ -1,4 +1,4 @@
-"""Circuit breaker, retry budget, and the choice of an endpoint, in virtual time."""
+"""Tests circuit breaker, retry budget, and the choice of an endpoint, in virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which signatures a version runs before it takes traffic."""
+"""Tests which signatures a version runs before it takes traffic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gateway in a container: first process, without TensorFlow, health check, Kubernetes."""
+"""Tests the gateway in a container: first process, without TensorFlow, health check, Kubernetes."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""A real gateway with real SavedModels."""
+"""Tests a real gateway process with real SavedModels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings: sources, precedence, and error messages."""
+"""Tests settings: sources, precedence, and error messages."""
 
 from __future__ import annotations
 

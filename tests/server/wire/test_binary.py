@@ -1,4 +1,4 @@
-"""Lookups in bytes: little-endian ids and rows."""
+"""Tests lookups in bytes: little-endian ids and rows."""
 
 from __future__ import annotations
 

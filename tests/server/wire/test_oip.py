@@ -1,4 +1,4 @@
-"""The Open Inference Protocol."""
+"""Tests how requests and answers of the Open Inference Protocol are read and written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Valid and invalid request paths."""
+"""Tests valid and invalid request paths."""
 
 from __future__ import annotations
 

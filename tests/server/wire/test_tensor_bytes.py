@@ -1,4 +1,4 @@
-"""The Open Inference Protocol's binary tensor data extension."""
+"""Tests the Open Inference Protocol's binary tensor data extension."""
 
 from __future__ import annotations
 
