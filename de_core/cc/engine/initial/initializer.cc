@@ -20,8 +20,8 @@ namespace {
 
 using Kind = InitializerOptions::Kind;
 
-// Elements computed at a time, so that words and values stay in the L1 cache. A multiple of the
-// lanes of a baseline vector.
+// Number of elements computed at a time: few enough that their random words and values stay in the
+// L1 cache, and a multiple of kLanes, the floats of a vector of the baseline instruction set.
 constexpr size_t kBlock = kNormalBlock;
 constexpr size_t kLanes = 4;
 
@@ -42,15 +42,16 @@ double RoundTo(DType dtype, double value) noexcept {
   });
 }
 
-/// Returns the largest element of `dtype` below `value`, itself an element. Below 0 that is the
-/// smallest negative normal number: results must not depend on whether a thread flushes denormals.
+/// Returns the greatest number of `dtype` that is less than `value`, a number of `dtype` too. For
+/// value 0, the result is no denormal float or double: a thread may flush denormals to 0.
 double Below(DType dtype, double value) noexcept {
   if (value == 0) {
     if (dtype == DType::kHalf) return -0x1p-24;
     return dtype == DType::kFloat64 ? -std::numeric_limits<double>::min()
                                     : -double{std::numeric_limits<float>::min()};
   }
-  // Half the spacing below a power of two. Elsewhere rounding decides.
+  // `half_step` is the spacing of numbers just below a power of two, and half the spacing
+  // elsewhere. There, value - half_step may round to `value`. Then subtract the whole spacing.
   const int digits = dtype == DType::kFloat64   ? 53
                      : dtype == DType::kFloat32 ? 24
                      : dtype == DType::kHalf    ? 11
@@ -74,7 +75,7 @@ bool StoreInteger(double value, char* element) noexcept {
   return true;
 }
 
-/// Writes `value` as an element. Returns false if it does not fit the dtype.
+/// Writes `value` as an element. Returns false if the dtype cannot hold it.
 bool StoreElement(DType dtype, double value, char* element) noexcept {
   if (dtype == DType::kString) return false;
   if (dtype == DType::kBool) {
@@ -286,7 +287,7 @@ Status Initializer::PrepareNormal() {
   DE_RETURN_IF_ERROR(CheckFloating(dtype_));
   shift_ = options_.a;
   scale_ = options_.b;
-  constexpr double kFarthest = 10;  // standard deviations; every draw is closer
+  constexpr double kFarthest = 10;  // all draws are within this many stddev
   const double reach = std::fabs(shift_) + kFarthest * scale_;
   if (!(scale_ >= 0) || !std::isfinite(RoundTo(dtype_, reach))) {
     return Status::InvalidArgument(
@@ -308,7 +309,7 @@ Status Initializer::PrepareQuantile() {
         " elements. Received: " + std::to_string(table.size()));
   }
   const size_t rows = table.size() / dim_;
-  const size_t q = std::max(rows, size_t{2});  // store a single row, a constant, twice
+  const size_t q = std::max(rows, size_t{2});  // one row is a constant: store it twice
   columns_.resize(dim_ * q);
   for (size_t j = 0; j < dim_; ++j) {
     for (size_t i = 0; i < q; ++i) {

@@ -1,10 +1,11 @@
-// Computes the initial row of a key, before it is first written: a function of (seed, key word,
-// element).
+// Computes the initial row of a key: its values before they are first written. Each element is a
+// function of (seed, key word, index of the element).
 //
 // So the same key has the same initial row in every batch, shard, process, restart and build.
-// Distinct keys have distinct random rows. Rows of two or more elements differ like 55 or more
-// random bits. Rows of a single float never coincide among the 2^23 keys that share their upper 41
-// bits, unless a mean far from 0 absorbs the digits. This function must never change.
+// Distinct keys have distinct random rows. Two rows of two or more elements are as unlikely to be
+// equal as 55 random bits. Rows of a single float never coincide among the 2^23 keys that share
+// their upper 41 bits, unless the mean is so far from 0 that rounding makes them equal. This
+// function must never change.
 #ifndef DE_CORE_ENGINE_INITIALIZER_H_
 #define DE_CORE_ENGINE_INITIALIZER_H_
 
@@ -23,12 +24,12 @@ struct InitializerOptions {
   /// The numbers are part of the snapshot format: never renumber.
   enum class Kind : uint8_t {
     kZeros = 0,            ///< every dtype; empty strings for a string table
-    kConstant = 1,         ///< a; every dtype but string
+    kConstant = 1,         ///< every element is a; every dtype but string
     kUniform = 2,          ///< [a, b), both rounded to the dtype
     kNormal = 3,           ///< mean a, standard deviation b
     kTruncatedNormal = 4,  ///< kNormal within two standard deviations from a
     kRow = 5,              ///< every row is `table` (dim); every dtype but string
-    kQuantile = 6,         ///< element j follows the distribution of column j of `table` (q, dim)
+    kQuantile = 6,         ///< column j of `table` (q, dim) has the quantiles of element j
   };
 
   Kind kind = Kind::kZeros;
@@ -86,9 +87,9 @@ class Initializer {
   Filler fill_ = nullptr;
   std::vector<char> row_;       // (dim) of dtype: the row of the kinds that are not random
   std::vector<float> columns_;  // (dim, q): the quantile table, column by column
-  double shift_ = 0;            // random element = shift + scale * draw, kept in [low, high]
+  double shift_ = 0;            // random element = shift + scale * draw
   double scale_ = 0;
-  double low_ = 0;
+  double low_ = 0;  // uniform elements are clamped to [low, high]
   double high_ = 0;
 };
 

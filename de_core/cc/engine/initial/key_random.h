@@ -1,8 +1,8 @@
 // Random words of a row: a function of (seed, key word, element), the same on every machine.
 //
-// Counter-based: element words are mixes of a counter, so each element can be computed alone. The
-// function must never change: missing rows must always read the same, so a change of any bit
-// breaks served models.
+// Counter-based: the word of an element is a hash of a counter, so each element can be computed
+// alone. The function must never change: a key without a row reads as its initial row, so another
+// bit would change the results of served models.
 #ifndef DE_CORE_ENGINE_KEY_RANDOM_H_
 #define DE_CORE_ENGINE_KEY_RANDOM_H_
 
@@ -30,11 +30,11 @@ class KeyRandom {
 
   /// Computes the words of elements [first, first + count).
   ///
-  /// Uses 32-bit lanes, so that the loop vectorizes on plain SSE2. Each word is a 32-bit finalizer
-  /// of a counter, keyed midway with one half of the row's state. The other half is the counter's
-  /// step. The counter starts where the finalizer makes the word of element 0 a DistinctWord.
-  /// Source of the finalizer: C. Wellons, hash-prospector, without its last step, which improves
-  /// only the lower bits.
+  /// Uses 32-bit lanes, so that the loop vectorizes on plain SSE2. Each word is a 32-bit hash of a
+  /// counter xored with one half of the row's state. The other half is the counter's step. The
+  /// counter starts at the number whose hash is DistinctWord(), so that is the word of element 0.
+  /// Source of the hash: C. Wellons, hash-prospector, without its last step, which improves only
+  /// the lower bits.
   void Fill(size_t first, size_t count, uint32_t* words) const noexcept {
     const auto step = static_cast<uint32_t>(state_.row) | 1U, key = state_.key();
     const uint32_t start = Start(state_.DistinctWord(), key) + static_cast<uint32_t>(first) * step;
@@ -50,13 +50,13 @@ class KeyRandom {
   /// The state for the 32-bit words of several rows.
   template <size_t kRows>
   struct Counters {
-    static constexpr size_t kTogether = 16;  ///< rows per group; at most this many are wasted
+    static constexpr size_t kTogether = 16;  ///< rows per group; the last group is padded
     static_assert(kRows % kTogether == 0, "rows come in groups");
 
     uint32_t start[kRows], step[kRows], key[kRows];
 
-    /// Computes the state of the first `count` rows, in loops of equal steps and constant length,
-    /// which vectorize as a whole.
+    /// Computes the state of the first `count` rows, in loops of constant length without branches,
+    /// which vectorize.
     [[gnu::always_inline]] inline void Fill(RandomSeed seed, const uint64_t* key_words,
                                             size_t count) noexcept {
       uint64_t words[kRows];
@@ -104,18 +104,18 @@ class KeyRandom {
     }
   };
 
-  /// Returns the counter of element 0, by the inverse of the finalizer in Fill.
+  /// Returns the counter for which Fill computes `word`, by the inverse of its hash.
   [[gnu::always_inline]] static inline uint32_t Start(uint32_t word, uint32_t key) noexcept {
     const uint32_t x = word * 0x97132227U;                     // kSecondFactor^-1 modulo 2^32
     return ((x ^ (x >> 15) ^ (x >> 30)) * 0x333c4925U) ^ key;  // kFirstFactor^-1
   }
 
-  /// The word of element 0. A random float has about 2^23 equally spaced values. So among a million
-  /// rows of one random float, thousands would be equal. Instead, the 2^23 keys of a block are
-  /// permuted. A block's keys share their upper 41 bits, as most sequential ids do. No two of them
-  /// share this word's upper 23 bits. Its lower bits are the middle of the remaining range. Normal
-  /// deviates of such words, scaled and rounded to float, are distinct too. One more bit would be
-  /// too many.
+  /// Returns the word of element 0, distinct among the 2^23 keys of a block. A block's keys share
+  /// their upper 41 bits, as most sequential ids do. A random float has about 2^23 equally spaced
+  /// values, so among a million rows of one random float, thousands would be equal. Instead, this
+  /// function permutes the lower 23 bits of the keys. The result is the word's upper 23 bits. The
+  /// word's lower bits are the middle of their range. Normal deviates of such words, scaled and
+  /// rounded to float, are distinct too; with blocks of 2^24 keys they would not be.
   [[gnu::always_inline]] static inline uint32_t Distinct(uint32_t in_block, uint32_t low,
                                                          uint32_t high) noexcept {
     uint32_t x = in_block ^ (low & kBlockMask);

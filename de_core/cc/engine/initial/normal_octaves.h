@@ -1,11 +1,12 @@
-// Computes normal deviates from 32-bit words by a table, which divides the tail into octaves.
+// Computes normal deviates from random 32-bit words by a table of polynomials, one per octave.
 //
 // The magnitude z of a deviate is a function of its tail, the probability beyond z, from 1/2 to
-// 2^-33. Between two powers of two, a polynomial of degree 4 approximates it to an absolute error
-// below 4e-5. A test of 10^9 draws could not detect that. Neighboring polynomials agree at the
-// powers of two, so the function is monotonic. The octave is the exponent of the tail as a float.
-// The registers of simd_lanes.h hold the sixteen or eight most likely octaves. Uses only + - * and
-// bit operations, so every machine computes the same numbers.
+// 2^-33. An octave is the range between two powers of two. There, a polynomial of degree 4
+// approximates z to an absolute error below 4e-5, which a test of 10^9 draws could not detect.
+// Neighboring polynomials agree at the powers of two, so the function is monotonic. The exponent of
+// the tail as a float is the octave's number. simd_draws.inc holds the coefficients of the sixteen
+// or eight most likely octaves in registers. Uses only + - * and bit operations, so every machine
+// computes the same numbers.
 #ifndef DE_CORE_ENGINE_NORMAL_OCTAVES_H_
 #define DE_CORE_ENGINE_NORMAL_OCTAVES_H_
 
@@ -57,8 +58,8 @@ alignas(64) inline constexpr float kOctaveCoefficients[kOctaveTerms][kOctaves] =
 template <uint32_t kCount>
 inline constexpr float kLeastLikelyTail = static_cast<float>(uint64_t{1} << (33 - kCount));
 
-/// Converts a word to a tail: its lower 31 bits times `factor` plus `term` are 2^34 times the tail.
-/// The uppermost bit is the sign.
+/// Converts a word to a tail: the word's lower 31 bits, times `factor`, plus `term`, are 2^34 times
+/// the tail. The word's uppermost bit is the deviate's sign.
 struct TailScale {
   float factor;
   float term;

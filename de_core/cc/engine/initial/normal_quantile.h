@@ -15,7 +15,8 @@
 
 namespace de::engine {
 
-/// The random words that feed a type of arithmetic.
+/// The random words for arithmetic of type Real. Word times kUnit, as a signed number, is in [-1,
+/// 1].
 template <typename Real>
 struct RealTraits;
 
@@ -36,7 +37,7 @@ struct RealTraits<double> {
 template <typename Real>
 using WordOf = typename RealTraits<Real>::Word;
 
-/// Converts a word to a number in [-1, 1], read as a two's complement fraction.
+/// Reads a word as a two's complement fraction: a number in [-1, 1].
 template <typename Real>
 [[gnu::always_inline]] inline Real SymmetricUniform(WordOf<Real> word) noexcept {
   using Traits = RealTraits<Real>;
@@ -60,8 +61,8 @@ template <typename Real>
 }
 
 /// Returns the standard normal deviate z with P(|Z| < z) = |x|, with the sign of x. The caller
-/// passes w = -ln(1 - x^2) too, because w holds the tail's precision. The relative error is below
-/// 1e-7.
+/// passes w = -ln(1 - x^2) too: near |x| = 1, a rounded x has lost the digits of 1 - x^2. The
+/// relative error is below 1e-7.
 ///
 /// z / x is a smooth function of w (after M. Giles, "Approximating the erfinv function", 2010). It
 /// is sqrt(pi / 2) at w = 0. We add a ratio of polynomials, fitted for 0 <= w <= 44.5 to minimize
@@ -79,8 +80,9 @@ template <typename Real>
   return x * 1.2533141373155001 + x * (w * p / q);
 }
 
-// The functions below work on blocks. Functions of doubles make several passes of few operations,
-// because the processor overlaps short dependency chains of many elements, but not long ones.
+// The functions below work on blocks. The functions for doubles make several passes of few
+// operations, because the processor overlaps short dependency chains of many elements, but not long
+// ones.
 inline constexpr size_t kNormalBlock = 32;
 
 /// Standard normal deviates; |z| < 6.4.
@@ -88,7 +90,7 @@ inline void StandardNormals(const uint32_t* words, size_t count, float* values) 
   for (size_t i = 0; i < count; ++i) values[i] = NormalOfWord(words[i], TailScale::Whole());
 }
 
-/// The same; |z| < 9.2.
+/// The same for doubles; |z| < 9.2.
 inline void StandardNormals(const uint64_t* words, size_t count /* <= kNormalBlock */,
                             double* values) noexcept {
   constexpr double kHalfUnit = 0x1p-64;
@@ -97,8 +99,8 @@ inline void StandardNormals(const uint64_t* words, size_t count /* <= kNormalBlo
   for (size_t i = 0; i < count; ++i) {
     const auto value = static_cast<int64_t>(words[i]);
     values[i] = static_cast<double>(value) * (2 * kHalfUnit) + kHalfUnit;
-    // Compute 1 - |x| from the word itself, exactly for small values: value and ~value are
-    // symmetric.
+    // Compute 1 - |x| from the word itself, exactly where it is small. The words value and ~value
+    // give x of equal magnitude.
     const int64_t magnitude = value ^ (value >> 63);
     const double tail = static_cast<double>(kMost - magnitude) * (2 * kHalfUnit) + kHalfUnit;
     w[i] = tail * (2 - tail);

@@ -1,4 +1,4 @@
-// The distributions of random initial rows: they convert words to elements.
+// The distributions of random initial rows. They convert random words to elements.
 #ifndef DE_CORE_ENGINE_RANDOM_DRAWS_H_
 #define DE_CORE_ENGINE_RANDOM_DRAWS_H_
 
@@ -10,17 +10,17 @@
 
 namespace de::engine {
 
-/// A distribution of floats: an element is shift + scale * draw. It is clamped to [low, high]
-/// unless draws are always in range.
+/// A distribution of floats: an element is shift + scale * draw. Uniform elements are clamped to
+/// [low, high].
 struct DrawParameters {
   float shift, scale, low, high;
 };
 
-// A random kind converts a block of words to a block of values.
-
-/// a * b + c in floats, rounded once.
+/// a * b + c: rounded once for floats, twice for doubles.
 inline float MultiplyAdd(float a, float b, float c) noexcept { return FusedMultiplyAdd(a, b, c); }
 inline double MultiplyAdd(double a, double b, double c) noexcept { return a * b + c; }
+
+// Each class below converts `count` random words to values of one distribution.
 
 template <typename Real>
 struct Uniform {
@@ -52,7 +52,8 @@ struct Truncated {
   }
 };
 
-/// Draws from the distribution whose quantiles at 0, 1/(q-1), …, 1 are `column`, linear between.
+/// Draws from the distribution whose quantiles at 0, 1/(q-1), …, 1 are `column` (q), interpolated
+/// linearly.
 inline double DrawQuantile(const float* column, size_t q, uint32_t word) noexcept {
   const uint64_t position = static_cast<uint64_t>(word) * (q - 1);
   const float* at = column + (position >> 32);

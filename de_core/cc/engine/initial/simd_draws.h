@@ -17,7 +17,7 @@
 
 namespace de::engine {
 
-/// Rows whose counters are prepared together.
+/// Number of rows whose KeyRandom::Counters are computed together.
 inline constexpr size_t kRowsAhead = 32;
 
 #define DE_LANES EightLanes

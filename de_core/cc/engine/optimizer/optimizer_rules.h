@@ -19,7 +19,7 @@
 //   adam                                    m, v, vhat if amsgrad
 //   adamax, nadam, lamb                     m, v
 //
-// In the rules with v2, epsilon is outside the root, as in TensorFlow's ops.
+// In rules whose names end in _v2, epsilon is added outside the root, as in TensorFlow's ops.
 #ifndef DE_CORE_ENGINE_OPTIMIZER_RULES_H_
 #define DE_CORE_ENGINE_OPTIMIZER_RULES_H_
 
@@ -36,7 +36,7 @@ namespace de::engine {
 
 /// Updates distinct rows. Allocates nothing and takes no lock. The gradients are float, or double
 /// for float64 rows. Each gradient is the sum over all occurrences of its row in the batch, and
-/// must not overlap a row.
+/// must not overlap a row in memory.
 using RuleKernel = void (*)(const double* hyper,  // (n_hyper)
                             size_t n_hyper, size_t dim,
                             char* const* rows,             // (count), the value (dim) at the start
@@ -52,12 +52,12 @@ struct OptimizerRule {
   /// Returns the slots, in the order of the kernels' `slot_offsets`. `hyper` must have passed
   /// CheckHyper.
   std::vector<SlotSpec> (*slots)(size_t dim, DType value, const double* hyper, size_t n_hyper);
-  /// Returns the kernel for rows of `value`, once per batch; nullptr if `value` is not
-  /// floating-point.
+  /// Returns the kernel for rows of dtype `value`, or nullptr if `value` is not floating-point.
+  /// Called once per batch.
   RuleKernel (*kernel)(DType value);
 };
 
-/// Returns the rule of this name, or nullptr. The pointer is always valid.
+/// Returns the rule of this name, or nullptr. The pointer stays valid until the process ends.
 const OptimizerRule* FindRule(std::string_view name) noexcept;
 
 /// Names of all rules, for messages.

@@ -56,8 +56,8 @@ struct AdagradV2 : Adagrad<Real> {
   }
 };
 
-/// One accumulator per row: the mean square of the row's gradient. As in FBGEMM, epsilon is outside
-/// the root.
+/// One accumulator per row: the sum, over all updates, of the mean square of the row's gradient. As
+/// in FBGEMM, epsilon is outside the root.
 template <typename T>
 struct RowwiseAdagrad {
   static void Update(const RowsUpdate& updates) noexcept { updates.ForEach(UpdateRow); }
@@ -156,7 +156,7 @@ struct RmspropRow {
   }
 };
 
-/// RMSprop of tf.keras.optimizers.legacy without momentum, whose epsilon is outside the root.
+/// The RMSprop of tf.keras.optimizers.legacy, without momentum. Its epsilon is outside the root.
 template <typename Real>
 struct RmspropV2 {
   using Settings = RmspropV2Settings;

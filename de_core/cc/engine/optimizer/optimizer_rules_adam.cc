@@ -81,7 +81,7 @@ struct Adamax : Moments<Real> {
   Real beta2, unbias;
 };
 
-/// Keras computes 1 - beta in the variable's dtype here.
+/// Keras's Nadam computes 1 - beta in the variable's dtype, unlike its Adam.
 template <typename Real>
 struct Nadam : Moments<Real> {
   using Settings = NadamSettings;
@@ -103,7 +103,7 @@ struct Nadam : Moments<Real> {
   Real unbias2, now, next, unbias_now, unbias_next;
 };
 
-/// The trust ratio uses the norm of the row. The norm of the whole variable is not available.
+/// Lamb's trust ratio uses the norm of the row. The norm of the whole variable is not available.
 template <typename T>
 struct LambRow {
   static void Update(const RowsUpdate& updates) noexcept { updates.ForEach(UpdateRow); }

@@ -55,7 +55,8 @@ struct ProximalAdagrad {
   Real lr, l1, l2;
 };
 
-/// The row is a function of the sums alone. Its initial value has no effect after the first update.
+/// Computes the row from the two sums alone, so its initial value has no effect after the first
+/// update.
 template <typename Real>
 struct AdagradDa {
   using Settings = AdagradDaSettings;
@@ -71,7 +72,7 @@ struct AdagradDa {
   Real lr, l1, l2;
 };
 
-/// `Power` maps an accumulator to accumulator^(-lr power).
+/// `Power` computes x^(-lr_power) of an accumulator x.
 template <typename Real, typename Power>
 struct FtrlStep {
   using Settings = FtrlSettings;

@@ -1,7 +1,7 @@
 // The moving average of a row's value, stored in a slot beside the optimizer's slots.
 //
-// NaN in a slot means that the average has not begun. It begins with the row's value before its
-// first update: the average of a dense variable that has not moved yet would have the same value.
+// NaN in a slot means that the average has not begun. It begins as the row's value before the row's
+// first update, like the average of a dense variable that has not changed yet.
 #ifndef DE_CORE_ENGINE_ROW_AVERAGE_H_
 #define DE_CORE_ENGINE_ROW_AVERAGE_H_
 
@@ -19,8 +19,10 @@ inline SlotSpec AverageSlot(DType value, size_t dim) {
   return {"average", RealOf(value), dim, std::numeric_limits<double>::quiet_NaN()};
 }
 
-/// Three passes over one row (dim) and its average (dim). All elements of an average begin at once,
-/// so the first element tells whether the average has begun.
+/// Three passes over one row (dim) and its average (dim). `begin` sets an average that has not
+/// begun to the row. `blend` sets it to momentum * average + (1 - momentum) * row. `take` replaces
+/// the row by an average that has begun. All elements of an average begin at once, so the first
+/// element tells whether the average has begun.
 struct AverageKernels {
   void (*begin)(const char* row, char* average, size_t dim) noexcept;
   void (*blend)(const char* row, char* average, size_t dim, double momentum) noexcept;

@@ -3,7 +3,7 @@
 //
 // A rule is a struct template over Real, the type of arithmetic:
 //   using Settings = …;                        // of rule_settings.h
-//   explicit Rule(const Settings& settings);   // keeps what the elements need
+//   explicit Rule(const Settings& settings);   // stores the terms for the elements
 //   void operator()(Real g, Real& w, Real& slot...) const;   // updates the element
 // A rule does not handle weight decay, loading and storing.
 #ifndef DE_CORE_ENGINE_RULE_KERNEL_H_
@@ -69,7 +69,7 @@ struct RowsUpdate {
   }
 };
 
-/// Computes w -= w * decay * lr, if a decay follows the settings.
+/// Computes w -= w * decay * lr for each element w, if `hyper` has a decay after the settings.
 template <typename T, typename Settings>
 void DecayRow(const RowUpdate& update) noexcept {
   using Real = typename Scalar<T>::Real;
@@ -95,7 +95,7 @@ void ForElements(const Step& step, size_t dim, T* __restrict value, const Real* 
 }
 
 /// Runs an element rule with `kSlots` slots over rows. The rule computes terms that depend only on
-/// its settings once. For short rows they would cost as much as a row's arithmetic.
+/// its settings once per call: per row, they would cost as much as a short row's arithmetic.
 template <typename T, template <typename> class Rule, size_t kSlots>
 void UpdateElements(const RowsUpdate& updates) noexcept {
   using Real = typename Scalar<T>::Real;
@@ -119,7 +119,8 @@ void UpdateElements(const RowsUpdate& updates) noexcept {
   });
 }
 
-/// The two compilations of a `Row` with a static void Update(const RowsUpdate&).
+/// The kernels of a class `Row`, which has a static void Update(const RowsUpdate&): Narrow is
+/// compiled for the baseline, Wide for AVX2.
 template <typename Row>
 struct RowKernels {
   static void Narrow(const double* hyper, size_t n_hyper, size_t dim, char* const* rows,
@@ -134,7 +135,7 @@ struct RowKernels {
   }
 };
 
-/// An entry of the library's list of rules. A weight decay may follow the rule's settings.
+/// Returns an entry of the library's list of rules. A weight decay may follow the rule's settings.
 template <typename Settings>
 constexpr OptimizerRule RuleOf(std::string_view name, decltype(OptimizerRule::slots) slots,
                                decltype(OptimizerRule::kernel) kernel) noexcept {
@@ -150,7 +151,7 @@ RuleKernel KernelOf(DType value) noexcept {
   });
 }
 
-/// Rows of an element rule that always has the same slots.
+/// Updates rows by an element rule that always has kSlots slots.
 template <template <typename> class Rule, size_t kSlots>
 struct ElementRow {
   template <typename T>
@@ -161,7 +162,8 @@ struct ElementRow {
   };
 };
 
-/// Sum of squares in eight lanes, so that the loop vectorizes. The order is fixed.
+/// Returns the sum of at(i)^2. Adds in eight lanes, so that the loop vectorizes, and in a fixed
+/// order, so that every machine gets the same bits.
 template <typename Real, typename At>
 Real SumOfSquares(size_t count, const At& at) noexcept {
   constexpr size_t kLanes = 8;

@@ -2,7 +2,7 @@
 // fields. Flags are 0 or 1; beta^t is beta to the power of the step, counted from 1.
 //
 // Each rule takes one optional number more, at the end: the decoupled weight decay, as in Keras.
-// Before the rule, row -= row * decay * lr. So AdamW is "adam" with eight numbers.
+// Before the rule runs, row -= row * decay * lr. So AdamW is "adam" with eight numbers.
 #ifndef DE_CORE_ENGINE_RULE_SETTINGS_H_
 #define DE_CORE_ENGINE_RULE_SETTINGS_H_
 
@@ -73,7 +73,7 @@ struct FtrlSettings {
   double lr, lr_power, l1, l2, l2_shrinkage, beta, initial_accumulator;
 };
 
-/// How many numbers a rule takes, without the weight decay.
+/// Number of settings that a rule takes, without the weight decay.
 template <typename Settings>
 inline constexpr size_t kSettings = sizeof(Settings) / sizeof(double);
 
