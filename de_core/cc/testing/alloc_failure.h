@@ -1,7 +1,9 @@
-// Runs verbs while memory runs out: the n-th allocation fails, for every n, each time in a new
-// process. Then memory is available again, and the table must be in an allowed state.
+// Runs verbs of a table while memory runs out: the n-th allocation fails, for n = 1, 2 …, each time
+// in a new process. Then memory is available again, and the rows of the table must be in an allowed
+// state.
 //
-// alloc_failure.cc replaces the global operator new and wraps mmap, the engine's page memory.
+// alloc_failure.cc replaces the global operator new, and wraps mmap, from which the engine gets its
+// page memory.
 #ifndef DE_CORE_TESTING_ALLOC_FAILURE_H_
 #define DE_CORE_TESTING_ALLOC_FAILURE_H_
 
@@ -128,7 +130,7 @@ struct ChildReport {
   char complaint[480];  ///< empty if there is no error
 };
 
-/// The sweep of one verb.
+/// The result of one verb's sweep.
 struct SweepResult {
   std::string verb;
   uint64_t injected = 0;
@@ -136,8 +138,8 @@ struct SweepResult {
   std::string first_complaint;
 };
 
-/// Calls body(fault, n) in a child process. It arms Faults around the verb and returns a complaint,
-/// or an empty string. `report` is in shared memory.
+/// Calls body(fault, n) in a child process. `body` arms Faults around the verb, and returns a
+/// complaint or an empty string. `report`, in shared memory, receives the result.
 template <typename Body>
 void RunChild(const Body& body, Fault fault, int64_t nth, ChildReport* report) {
   *report = {};
@@ -145,7 +147,7 @@ void RunChild(const Body& body, Fault fault, int64_t nth, ChildReport* report) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    alarm(60);  // ends a verb that waits forever
+    alarm(60);  // seconds; ends a verb that waits forever
     std::string complaint;
     try {
       complaint = body(fault, nth);
@@ -166,9 +168,10 @@ void RunChild(const Body& body, Fault fault, int64_t nth, ChildReport* report) {
                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
-/// Runs `body` for every n until no allocation fails. Unless the environment has
-/// DE_ALLOC_SWEEP=full, n is sampled: the first `dense` numbers, and then fewer and fewer.
-/// Under a sanitizer a child takes ten times as long, so n doubles from the first number on.
+/// Runs `body` for n = 1, 2 … until no allocation fails. Unless the environment variable
+/// DE_ALLOC_SWEEP is "full", skips most n: it tries the first `dense` numbers, and then fewer and
+/// fewer. Under a sanitizer a child process takes ten times as long, so n doubles from the first
+/// number on.
 template <typename Body>
 SweepResult Sweep(const std::string& verb, int64_t dense, const Body& body) {
   const char* wish = std::getenv("DE_ALLOC_SWEEP");

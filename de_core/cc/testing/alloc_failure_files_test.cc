@@ -38,7 +38,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, AllocFailureFiles, ::testing::ValuesIn(kKinds),
 
 /// Allowed states of the batch's keys after it was written.
 constexpr Allowed kWritten{k0, k1, k1};
-/// Any of the rows may be gone.
+/// States after a restore that stopped early: any row may be gone.
 constexpr Allowed kPartGone{k0 | kAbsent, k0 | kAbsent, kAbsent};
 
 using Files = std::vector<std::string>;
@@ -85,7 +85,8 @@ std::string Compare(const World& world, const Files& files) {
   return world.States(*restored) == world.States(*world.table) ? "" : "the files hold other rows";
 }
 
-/// Sweeps a save. Its file, or the chain up to it, must contain the table's rows.
+/// Returns a verb that saves. Its file, or the chain up to this file, must contain the table's
+/// rows.
 Verb SaveOf(const char* name, Files* files, bool delta, uint64_t held_bytes) {
   Verb verb{name, {}, {}, {}, {}, {}};
   verb.run = [=](World& world, Executor* executor) {

@@ -42,12 +42,12 @@ INSTANTIATE_TEST_SUITE_P(Kinds, AllocFailure, ::testing::ValuesIn(kKinds),
                          [](const auto& info) { return "Kind" + std::to_string(info.index); });
 
 constexpr Allowed kAsBefore{};
-/// A batch that was written partly or completely.
+/// States after a write that stopped early: each row of the batch was written or not.
 constexpr Allowed kPartWritten{k0, k0 | k1, kAbsent | k1};
 constexpr Allowed kWritten{k0, k1, k1};
 constexpr Allowed kPartAdded{k0, k0 | k1, kAbsent | k0 | k1};
 constexpr Allowed kAdded{k0, k1 | k2, k1 | k2};
-/// Any of the rows may be gone.
+/// States after an erasure that stopped early: any row may be gone.
 constexpr Allowed kPartGone{k0 | kAbsent, k0 | kAbsent, kAbsent};
 
 /// Output for a verb that reads the batch.
@@ -60,7 +60,7 @@ std::vector<T> Filled(size_t size, T value) {
   return Faults::Quietly([&] { return std::vector<T>(size, value); });
 }
 
-/// A step with the optimizer `owner`, which adds once to each key of the batch.
+/// Runs a step with the optimizer `owner`, which adds once to the row of each key of the batch.
 Status Step(World& world, const char* owner, Executor* executor, const double* average = nullptr) {
   return world.table->Apply(*FindRule("momentum"), owner, kHyper, world.batch(), world.added(),
                             executor, average);

@@ -16,7 +16,8 @@
 
 namespace de::engine::testing {
 
-/// The state of a row, as bits: absent, or `k` times written (an insert) or added to.
+/// The state of a row as one bit: kAbsent, or the number of times that the batch was written or
+/// added to the row. A set of states is a sum of bits.
 inline constexpr uint32_t kAbsent = 1, k0 = 2, k1 = 4, k2 = 8, k3 = 16;
 
 /// Allowed states of rows: of keys outside the batch, of the batch's keys that had a row, and of
@@ -38,8 +39,8 @@ struct WorldKind {
 
 class World {
  public:
-  /// `old` keys have a row. The batch contains the last of these keys, as many new keys, and some
-  /// of them a second time.
+  /// Creates a table in which the first `old` keys have a row. The batch contains the last 2/5 of
+  /// these keys, new keys, and some of its keys a second time.
   World(const WorldKind& kind, size_t old) : kind_(kind), old_(old), first_(old - old * 2 / 5) {
     TableOptions options;
     options.key_type = kind.key_type;
@@ -60,14 +61,15 @@ class World {
     }
     written_ = RowsOf(batch_of_, 1);
     added_.assign(batch_of_.size() * kind.dim, kStep);
-    for (size_t j = ints_.size() - first_; j < batch_of_.size(); ++j) {  // each once in total
+    // so that a repeated key is still added to once
+    for (size_t j = ints_.size() - first_; j < batch_of_.size(); ++j) {
       std::fill_n(added_.begin() + static_cast<std::ptrdiff_t>(j * kind.dim), kind.dim, 0.0F);
     }
     std::vector<size_t> all(old);
     for (size_t i = 0; i < old; ++i) all[i] = i;
     EXPECT_TRUE(table->InsertOrAssign(Some(0, old), RowsOf(all, 0).values(), nullptr).ok());
     if (!floats()) return;
-    // Slots before and after the watched ones.
+    // Add slots before and after the slots whose contents are checked.
     const auto ensure = [&](const char* owner) {
       EXPECT_TRUE(table->EnsureSlots(owner, {{"momentum", DType::kFloat32, kind.dim, 0}}).ok());
     };
@@ -86,7 +88,7 @@ class World {
   size_t dim() const { return kind_.dim; }
   size_t old() const { return old_; }
 
-  /// Keys [begin, end). Keys with a row come first, then keys without.
+  /// Returns keys [begin, end) of all keys: first the keys with a row, then the keys without.
   Keys Some(size_t begin, size_t end) const {
     return kind_.key_type == KeyType::kString ? Keys{nullptr, views_.data() + begin, end - begin}
                                               : Keys{ints_.data() + begin, nullptr, end - begin};
@@ -97,12 +99,14 @@ class World {
                ? Keys{nullptr, batch_views_.data(), batch_views_.size()}
                : Keys{batch_ints_.data(), nullptr, batch_ints_.size()};
   }
-  /// The rows of the batch, written once.
+  /// Returns rows for the batch. A row that was written to is in state k1.
   Values written() const { return written_.values(); }
-  /// The values that add once to each key's row, also with an optimizer of learning rate -1.
+  /// For each key of the batch (batch, dim): what one update adds to its row, 0 for repeated keys.
+  /// Also the gradients of an optimizer step with learning rate -1, which then adds them.
   const float* added() const { return added_.data(); }
 
-  /// Reads all keys. Complains about rows in a state that is not allowed.
+  /// Reads all keys. Returns a complaint about a row whose state is not allowed, or an empty
+  /// string.
   std::string Check(const Allowed& allowed) const {
     Output out(this, all().size);
     const Status status = table->Find(all(), out.values(), out.found(), nullptr);
@@ -191,7 +195,7 @@ class World {
  private:
   static constexpr float kStep = 1 << 20;
 
-  /// Rows of some keys, written `times` times.
+  /// Rows of some keys, as they are after `times` writes.
   struct Rows {
     std::vector<float> floats;
     std::vector<std::string> texts;
@@ -263,11 +267,13 @@ struct Verb {
   std::function<Status(World&, Executor*)> run;
   Allowed failed{};
   Allowed done{};
-  std::function<void(World&)> prepare = {};                        ///< once, before the sweep
-  std::function<std::string(const World&, int runs)> verify = {};  ///< after success
+  std::function<void(World&)> prepare = {};  ///< called once before the sweep
+  /// called after the verb succeeded; returns a complaint or an empty string
+  std::function<std::string(const World&, int runs)> verify = {};
 };
 
-/// Sweeps a verb in a world of its own: on the caller's thread, and in a larger world on a pool.
+/// Sweeps a verb (see Sweep) in a new world: once on the caller's thread, and once in a larger
+/// world on a pool of two threads.
 inline void SweepVerb(const WorldKind& kind, const Verb& verb) {
   for (const size_t threads : {size_t{0}, size_t{2}}) {
     World world(kind, threads == 0 ? 1200 : 9000);

@@ -1,4 +1,5 @@
-// Whether a sanitizer watches the tests, which makes them some ten times slower.
+// kSanitized: true if the tests are compiled with a sanitizer, which makes them some ten times
+// slower.
 #ifndef DE_CORE_TESTING_SANITIZED_H_
 #define DE_CORE_TESTING_SANITIZED_H_
 

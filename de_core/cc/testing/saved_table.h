@@ -67,7 +67,8 @@ inline std::vector<int64_t> Numbers(int64_t first, size_t count) {
   return keys;
 }
 
-/// Saves and returns the file's bytes; empty if the save failed.
+/// Saves the table with id `number` and returns the bytes of the file, or an empty string if the
+/// save failed. With `done`, calls TableSave::Done.
 inline std::string Save(Table* table, SaveOptions options, uint8_t number,
                         Executor* executor = nullptr, bool done = true) {
   options.id[0] = number;
@@ -135,7 +136,7 @@ inline Status CollectAll(SaveSource* source, SavedRows* rows) {
   return CollectAll(source, rows, [](uint64_t, bool) {});
 }
 
-/// The first float of each row, by key.
+/// Returns the first float of each row of a section, by key.
 inline std::map<int64_t, float> RowsOf(const SnapshotSection& section, const RowLayout& layout) {
   std::map<int64_t, float> all;
   for (size_t i = 0; i < section.count; ++i) {

@@ -22,13 +22,13 @@
 
 namespace de::engine::testing {
 
-/// Key of row i: int64 keys in both representations, or a string of 0 to 40 bytes with NULs.
+/// One key in both types: an int64, and a string of 0 to 40 bytes, which may contain NULs.
 struct SampleKey {
   int64_t number = 0;
   std::string text;
 };
 
-/// A table of random rows, in the order in which a live table passes them to the writer.
+/// Random rows, sorted as a table in memory passes them to the writer.
 class SampleTable {
  public:
   SampleTable(RowLayout layout, size_t rows, uint64_t seed = 1) : layout_(std::move(layout)) {
@@ -70,7 +70,7 @@ class SampleTable {
   }
   const std::string& value(size_t i, size_t j) const { return values_[i * layout_.dim() + j]; }
 
-  /// True if a delta has a tombstone for the key.
+  /// True if a delta has a tombstone, instead of a row, for key i.
   static bool IsGone(size_t i) { return i % 3 == 0; }
 
   /// Writes the table in 2^bits sections. A delta contains two thirds of its rows.
@@ -185,8 +185,8 @@ class ReadOnlySource final : public ByteSource {
   SpanSource span_;
 };
 
-/// Recomputes every checksum of damaged bytes, so that later checks are reached. Stops if the
-/// damage makes the rest unreachable.
+/// Recomputes every checksum of damaged bytes, so that a reader gets past the checksums to its
+/// later checks. Stops where the damage makes it impossible to find the next checksum.
 inline void Reseal(std::string* bytes) {
   const auto put_crc = [&](size_t begin, size_t end) {
     const uint32_t crc = Crc32c(bytes->data() + begin, end - begin);

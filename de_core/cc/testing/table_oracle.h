@@ -1,4 +1,5 @@
-// The expected contents of a table in a std::unordered_map: rows of one byte string per element.
+// The expected contents of a table, in a std::unordered_map. Each element of a row is kept as a
+// string of its bytes.
 #ifndef DE_CORE_TESTING_TABLE_ORACLE_H_
 #define DE_CORE_TESTING_TABLE_ORACLE_H_
 

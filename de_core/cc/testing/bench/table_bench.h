@@ -1,4 +1,5 @@
-// How the table benchmark measures: interleaved rounds, medians, ratios, and bars to compare with.
+// How the table benchmark measures: interleaved rounds, medians, ratios, and bars: the values that
+// results must reach.
 #ifndef DE_CORE_TESTING_TABLE_BENCH_H_
 #define DE_CORE_TESTING_TABLE_BENCH_H_
 
@@ -16,18 +17,18 @@ namespace de::bench {
 struct Options {
   uint64_t rows = 10'000'000;              ///< rows of the large tables
   uint64_t small_rows = 200'000;           ///< rows of the table that fits the cache
-  uint64_t skewed_rows = 5'000'000;        ///< W2
-  uint64_t fill_rows = 5'000'000;          ///< W6
+  uint64_t skewed_rows = 5'000'000;        ///< rows of workload W2
+  uint64_t fill_rows = 5'000'000;          ///< rows of workload W6
   uint64_t stall_rows = 20'000'000;        ///< rows that the table grows to while it is read
   uint64_t hostile_rows = 1 << 20;         ///< rows for each pattern of keys
-  uint64_t queries = 1 << 20;              ///< per round
+  uint64_t queries = 1 << 20;              ///< keys per round
   uint64_t payload_bytes = 2'600'000'000;  ///< greatest rows * row bytes of one table
   bool quick = false;
   int rounds = 7;
   int fill_rounds = 3;
   std::vector<size_t> dims = {8, 16, 32, 64, 128};
   std::vector<size_t> batches = {256, 4096, 131072};
-  std::set<std::string> only;  ///< names of sections; empty: all
+  std::set<std::string> only;  ///< names of the sections to run; empty runs all
 
   uint64_t RowsOf(uint64_t wanted, size_t dim) const {
     const uint64_t most = payload_bytes / (4 * dim);
@@ -46,7 +47,8 @@ class Rounds {
   /// `body` handles `items` keys. `before`, if given, runs before it each time and is not measured.
   void Add(const std::string& name, double items, std::function<void()> body,
            std::function<void()> before = nullptr);
-  /// Runs one unrecorded round, then `rounds`. Each round starts with another measure.
+  /// Runs one round that is not recorded, then `rounds` rounds. Each round starts with another
+  /// measure than the round before.
   void Run(int rounds);
 
   bool Has(const std::string& name) const;
@@ -75,7 +77,8 @@ class Report {
   void Section(const std::string& title, const std::vector<std::string>& columns);
   void Row(const std::vector<std::string>& cells);
   void Note(const std::string& text) const;
-  /// `stretch` 0 means none. With `most`, the value must not exceed the bar.
+  /// Adds a result with the value that it must reach (`bar`) and a better value to aim for
+  /// (`stretch`, 0 for none). With `most`, smaller is better: the value must not exceed the bar.
   void Bar(const std::string& name, double value, double bar, double stretch, bool most = false,
            const std::string& unit = "");
   /// Prints all bars; returns how many were missed.
@@ -92,7 +95,7 @@ class Report {
   std::vector<BarRow> bars_;
 };
 
-/// "12.34", or "-" for 0, which means not measured.
+/// Formats a number as "12.34". Returns "-" for 0, which means that it was not measured.
 std::string Number(double value, int digits = 2);
 
 /// A pool of `threads` threads, including the caller's.

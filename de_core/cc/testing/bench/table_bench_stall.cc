@@ -20,7 +20,7 @@ constexpr size_t kRowBytes = kDim * sizeof(float);
 constexpr size_t kLookup = 256;
 constexpr size_t kBatch = 16384;
 
-/// The system's statistics of the calling thread.
+/// The operating system's statistics of the calling thread.
 struct Scheduled {
   int64_t sleeps = 0;
   double queued_seconds = 0;  ///< the thread was runnable, but another thread ran
@@ -35,9 +35,9 @@ struct Scheduled {
   }
 };
 
-/// Seconds of a call that the machine took away from its thread: another thread was on the core, or
-/// the host of a virtual machine had taken the core. If the thread also slept, for example while it
-/// waited for a lock, only the first part is known.
+/// Returns the seconds that the machine took away from a thread during a call: another thread was
+/// on the core, or the host of a virtual machine had taken the core. If the thread also slept, for
+/// example while it waited for a lock, only the first of these times is known.
 double TakenSeconds(double wall, double cpu, const Scheduled& before, const Scheduled& after) {
   if (after.sleeps == before.sleeps) return std::max(0.0, wall - cpu);
   return std::min(wall, after.queued_seconds - before.queued_seconds);
@@ -190,7 +190,8 @@ void StallSection(const Options& options, Report* report) {
     done = true;
     reader.join();
     const double most = watch.At(1);
-    // Nobody waits for the writer of another table.
+    // Deduct the time that was taken from the writer only if the lookups may have waited for it: it
+    // writes to their table.
     const double own = watch.LongestOwn(grows == kThisTable ? writer.stops() : std::vector<Stop>());
     const double keys = grows == kNoTable ? 0 : static_cast<double>(watch.calls() * kLookup);
     report->Row({kNames[grows], Number(keys / seconds / 1e6), Number(watch.At(0.5), 3),

@@ -123,7 +123,8 @@ TEST(LineIndex, ASearchStopsAtALineNobodyPassed) {
   std::vector<IndexLine> lines = Lines(4);
   LineIndex index(lines.data(), 4);
   for (uint64_t word = 0; word < kEntriesPerLine; ++word) index.Insert(word, 0, 0);
-  // Line 0 is full, but no key went on. If line 1 were visited, this foreign entry would be found.
+  // Line 0 is full, but no key went on to line 1. Put an entry into line 1 that a search finds only
+  // if it visits line 1 wrongly.
   lines[1].words[0] = 99;
   lines[1].used = 1;
   EXPECT_FALSE(index.Find(99, 0, AnyRow).found());
@@ -132,7 +133,7 @@ TEST(LineIndex, ASearchStopsAtALineNobodyPassed) {
 TEST(LineIndex, ASearchGoesOnOnlyBehindKeysOfItsFilterBit) {
   std::vector<IndexLine> lines = Lines(4);
   LineIndex index(lines.data(), 4);
-  const auto hash_of = [](uint64_t kind) { return kind << 32; };  // home line 0 for all
+  const auto hash_of = [](uint64_t kind) { return kind << 32; };  // line 0 is the home line of all
   for (uint64_t word = 0; word < kEntriesPerLine; ++word) index.Insert(word, hash_of(1), 0);
   const auto passed = [&](uint64_t kind) {
     return (Passed(lines[0]) & PassBit(hash_of(kind))) != 0;

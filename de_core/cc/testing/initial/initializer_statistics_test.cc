@@ -20,7 +20,8 @@ using Kind = InitializerOptions::Kind;
 std::unique_ptr<const Initializer> Make(Kind kind, double a, double b, size_t dim,
                                         DType dtype = DType::kFloat32) {
   InitializerOptions options{kind, a, b, 7, {}};
-  if (kind == Kind::kQuantile) {  // a logistic distribution; others have no closed form
+  // a logistic distribution, because its quantiles have a closed form
+  if (kind == Kind::kQuantile) {
     for (size_t i = 0; i < 4096; ++i) {
       const double u = (static_cast<double>(i) + 0.5) / 4096;
       options.table.insert(options.table.end(), dim, static_cast<float>(std::log(u / (1 - u))));
@@ -154,7 +155,8 @@ TEST(Initializer, NeighbouringKeysAndElementsAreUncorrelated) {
           for (size_t i = 0; i + lag < kRows; ++i) {
             const double x = v[i * kDim + j], y = v[(i + lag) * kDim + k];
             product += x * y;
-            squares += (x * x - 1) * (y * y - 1) / 2;  // dependence without correlation
+            // detects elements that depend on each other but are not correlated
+            squares += (x * x - 1) * (y * y - 1) / 2;
           }
           const double n = kRows;
           EXPECT_LT(std::fabs(product) / std::sqrt(n), 5.5) << j << ' ' << k << " lag " << lag;
@@ -204,7 +206,8 @@ TEST(Initializer, AMillionSequentialKeysHaveDistinctRows) {
   for (const Kind kind : {Kind::kUniform, Kind::kNormal, Kind::kTruncatedNormal, Kind::kQuantile}) {
     for (const size_t dim : {1, 2, 8}) {
       for (const uint64_t first : {uint64_t{0}, uint64_t{0} - kRows}) {
-        // A mean far from 0 would take precision from a single element.
+        // Center the values at 0: adding a mean far from 0 would round small differences between
+        // rows away.
         const double a = kind == Kind::kUniform ? -0.05 : 0;
         const auto values = Rows<float>(*Make(kind, a, 0.05, dim), first, kRows);
         std::vector<uint64_t> rows(kRows);  // the first two elements of each row
@@ -237,7 +240,8 @@ TEST(NormalQuantile, DistinctWordsGiveDistinctDescendingDeviates) {
   uint32_t words[kNormalBlock];
   float normal[kNormalBlock], truncated[kNormalBlock];
   float last_normal = 10, last_truncated = 3;
-  constexpr float kScale = 0.05F;  // one more rounding
+  // not 1, so that multiplying by the scale rounds again, as in an initializer
+  constexpr float kScale = 0.05F;
   for (uint32_t at = 0; at < 1U << 22; at += kNormalBlock) {
     for (uint32_t i = 0; i < kNormalBlock; ++i) words[i] = (at + i) << 9 | 256U;
     StandardNormals(words, kNormalBlock, normal);

@@ -100,8 +100,8 @@ class SavePipelineTest : public ::testing::Test {
     return begun.ok() ? save->Write(disk, executor) : begun;
   }
 
-  /// Checks saves on an idle machine, with other threads that need the cores, and with temporary
-  /// ones.
+  /// Checks that a save writes the expected file when `rest` never asks the copying thread to work
+  /// alone, always does, and sometimes does.
   void ExpectSame(Executor* executor) {
     EXPECT_TRUE(Saved(executor, {}) == expected_);
     EXPECT_TRUE(Saved(executor, [] { return true; }) == expected_);

@@ -1,4 +1,4 @@
-// The ranges of hashes that a save plans, before it reads any.
+// The ranges of hashes that a save plans before it reads rows.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -113,7 +113,7 @@ TEST(SavePlan, only_changes_are_listed) {
   }
   Put(table.get(), Numbers(49990, 20), 2);
   Put(table.get(), Numbers(49990, 20), 3);
-  const std::vector<int64_t> gone = {5, 49991, 12345678};  // the last one does not exist
+  const std::vector<int64_t> gone = {5, 49991, 12345678};  // the last key does not exist
   ASSERT_TRUE(table->Erase({gone.data(), nullptr, gone.size()}, nullptr).ok());
   SaveSource source(table.get());
   ASSERT_TRUE(source.Begin(selection, 0).ok());

@@ -1,4 +1,5 @@
-// The rows that a save reads: all, chosen, changed or kept rows, current or as of its moment.
+// The rows that a save reads: all rows, chosen keys, changed rows or rows that satisfy keep rules;
+// as they are when read, or all as of one moment.
 #include "de_core/cc/engine/save/save_source.h"
 
 #include <gtest/gtest.h>
@@ -133,7 +134,7 @@ TEST(SaveSource, changes_are_rows_and_keys_that_are_gone) {
   ASSERT_NE(Save(table.get(), ChainOf("c", false), 1), "");
   Put(table.get(), {3, 4, 200}, 2);
   Erase(table.get(), {4, 5, 6, 200, 1000});
-  Put(table.get(), {6}, 3);  // exists again
+  Put(table.get(), {6}, 3);  // key 6 was erased and exists again
   const Collected collected(table.get(), Changes(table.get()));
   EXPECT_EQ(collected.rows, (Rows{{3, 2}, {6, 3}}));
   EXPECT_EQ(collected.gone, (std::vector<int64_t>{4, 5, 200}));

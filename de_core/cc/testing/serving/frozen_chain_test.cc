@@ -129,7 +129,8 @@ TEST(FrozenChain, no_file_and_a_damaged_one_are_named_and_leave_the_open_chain) 
   EXPECT_EQ(chain->deltas(), 0U);
 }
 
-/// Three files over parts of one set of keys, a delta without keys, and their combined contents.
+/// A base and three deltas, each with a part of kKeys keys (the second delta has none), and the
+/// contents that result from all files.
 class Layers : public ::testing::TestWithParam<std::pair<KeyType, DType>> {
  protected:
   static constexpr size_t kKeys = 4000;  // some of them are in no file
@@ -229,7 +230,7 @@ TEST_P(Layers, a_batch_reads_of_each_key_what_the_newest_file_says) {
   EXPECT_EQ(files.chain().deltas(), 3U);
   EXPECT_EQ(files.chain().header().id, header_.id);
   EXPECT_EQ(files.chain().stats().rows, stored_);
-  uint64_t heap = 0;  // heap bytes of the files alone
+  uint64_t heap = 0;  // heap bytes of all files, each opened alone
   for (const std::string& bytes : files_) {
     const AlignedBytes file(bytes);
     std::unique_ptr<FrozenTable> table;

@@ -1,4 +1,4 @@
-// The reader of snapshot files: failing media, buffers, threads.
+// The reader of snapshot files: sources whose reads fail, reused buffers, several threads.
 #include "de_core/cc/engine/snapshot/snapshot_reader.h"
 
 #include <gtest/gtest.h>
@@ -62,7 +62,9 @@ TEST(SnapshotReader, an_error_of_the_medium_is_passed_on_wherever_it_comes) {
     EXPECT_NE(status.message.find("medium fails"), std::string::npos) << status.message;
     EXPECT_EQ(reader, nullptr);
   }
-  EXPECT_EQ(reads, 4 + 4);  // two for the header, footer, directory, four sections
+  // four reads before the sections (two for the header, one each for footer and directory), and one
+  // for each of four sections
+  EXPECT_EQ(reads, 4 + 4);
 }
 
 TEST(SnapshotReader, a_file_that_is_refused_leaves_the_reader_that_was_open) {

@@ -373,7 +373,7 @@ TEST(Snapshot, no_key_takes_the_place_of_one_whose_home_it_is) {
   EXPECT_LT(at_home, table.size());  // otherwise this tested nothing
 }
 
-// With correct checksums: a file from a faulty or hostile writer.
+// Damage with correct checksums, as a faulty or hostile writer could make.
 TEST(DamagedSnapshot, resealed_damage_never_reads_outside_the_file) {
   const SampleTable tables[] = {
       SampleTable(Layout(KeyType::kString, DType::kFloat32, 2, true), 40),

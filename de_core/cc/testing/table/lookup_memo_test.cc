@@ -1,4 +1,5 @@
-// Lookups record data for updates: for which keys, for how many, and when it is not worthwhile.
+// When lookups record data for updates: of which keys, how many lookups, and when updates do not
+// use the records.
 #include "de_core/cc/engine/table/lookup_memo.h"
 
 #include <gtest/gtest.h>

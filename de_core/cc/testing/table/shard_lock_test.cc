@@ -1,4 +1,4 @@
-// Who may hold the lock at the same time, and that nobody waits forever.
+// Which threads may hold the lock at the same time, and that no thread waits forever.
 #include "de_core/cc/engine/table/shard_lock.h"
 
 #include <gtest/gtest.h>

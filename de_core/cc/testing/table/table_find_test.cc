@@ -66,7 +66,7 @@ TEST_P(TableFind, EveryKeyReadsItsOwnRowOrItsInitialOne) {
 
   std::mt19937_64 random(1);
   for (const size_t count : {1, 3, 7, 8, 9, 64, 2047, 2048, 2049, 9000}) {
-    for (const int misses : {0, 1, 5, 10}) {  // out of ten
+    for (const int misses : {0, 1, 5, 10}) {  // number of absent keys among ten
       std::vector<int64_t> asked;
       for (size_t i = 0; i < count; ++i) {
         const int64_t key = keys[random() % keys.size()];
