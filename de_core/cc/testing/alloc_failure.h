@@ -36,7 +36,7 @@ enum class Fault : uint8_t {
   kForGood,  ///< the n-th and all later ones, until memory is available again
 };
 
-/// Counts allocations of all threads while it is armed.
+/// Counts the allocations of all threads while `armed`, and decides which of them fail.
 struct Faults {
   static inline std::atomic<bool> armed{false};
   static inline std::atomic<int64_t> calls{0};

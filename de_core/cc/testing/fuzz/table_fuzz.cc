@@ -106,7 +106,8 @@ class Run {
     std::mt19937 random = input_.Random();
     const uint32_t rarely = input_.Below(32);
     uint32_t most = (const uint32_t[]){3, 40, 40, 300}[random() % 4];
-    if (rarely == 1 || (rarely < 12 && collisions_ == 4)) most = 9000;  // enough for threads
+    // enough for several threads
+    if (rarely == 1 || (rarely < 12 && collisions_ == 4)) most = 9000;
     const size_t count = random() % (most + 1);
     ints_.resize(count);
     texts_.resize(options_.key_type == KeyType::kString ? count : 0);
@@ -149,7 +150,8 @@ class Run {
     const bool with_old = input_.Below(2) == 1;
     const testing::DrawnRows in = RowsFor(keys), old = RowsFor(keys);
     const DType dtype = options_.value_dtype;
-    if (dtype == DType::kHalf || dtype == DType::kBFloat16) return;  // sums would be rounded
+    // the sums would be rounded, so they could differ
+    if (dtype == DType::kHalf || dtype == DType::kBFloat16) return;
     const Status status = table_->AccumOrAssign(keys, in.packed.data(),
                                                 with_old ? old.packed.data() : nullptr, executor_);
     const bool numeric = dtype != DType::kString && dtype != DType::kBool;
@@ -179,7 +181,7 @@ class Run {
     Check(erased == expected, "how many rows EraseIf erased");
   }
 
-  /// Reads a batch by `verb` into element strings, and compares.
+  /// Reads a batch by `verb`, and compares the values and `found` with the expected ones.
   template <typename Verb>
   void Read(const Keys& keys, const std::vector<bool>& there, const Verb& verb) {
     const size_t width = SizeOf(options_.value_dtype);
@@ -275,7 +277,8 @@ class Run {
     return batch.keys.empty() ? BytesOf(batch.words[i]) : std::string(batch.keys[i]);
   }
 
-  /// Runs other verbs between the batches of an export. Rows that exist throughout must be visited.
+  /// Runs other verbs between the batches of an export. The export must visit all rows that exist
+  /// from its start to its end.
   void ExportWhileChanging() {
     if (exporting_) return;
     exporting_ = true;
@@ -336,7 +339,7 @@ class Run {
     table_ = std::move(fresh);
   }
 
-  /// Copies all rows to a new table, like a restore.
+  /// Copies all rows to a new table with LoadRows, as a restore does.
   void Reload() {
     if (exporting_) return;
     if (input_.Below(4) != 0) return SaveAndRestore();

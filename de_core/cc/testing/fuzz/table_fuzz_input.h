@@ -13,13 +13,13 @@
 
 namespace de::engine::testing {
 
-/// Decisions read from the fuzzer's bytes. Returns zeros when they are used up.
+/// Makes decisions from the fuzzer's bytes. Decides 0 when the bytes are used up.
 class Input {
  public:
   Input(const uint8_t* data, size_t size) : data_(data), size_(size) {}
   bool empty() const { return at_ >= size_; }
   uint32_t Below(uint32_t n) { return empty() ? 0 : data_[at_++] % n; }
-  /// A generator for data that would take too many bytes.
+  /// Returns a generator, seeded from the input, for data that would need too many bytes of input.
   std::mt19937 Random() { return std::mt19937(Below(256) * 256 + Below(256)); }
 
  private:
@@ -68,7 +68,8 @@ inline int64_t KeyNumber(uint32_t collisions, uint64_t n) {
       return static_cast<int64_t>(n << 48);
     case 2:
       return static_cast<int64_t>(Mix64(n));
-    // Hashes with one long prefix, in one shard but many segments, and with one home line.
+    // Case 3: hashes that begin with the same bits. Case 4: hashes in one shard, in many index
+    // segments, and with the same home line in each.
     case 3:
       return static_cast<int64_t>(UnMix64(0xabcdef0000000000ULL | n));
     case 4:

@@ -23,7 +23,7 @@ struct DrawnRows {
   }
 };
 
-/// A row of small numbers, exact in every dtype but bool.
+/// Returns a row of small numbers that every dtype but bool represents exactly.
 inline std::vector<std::string> DrawRow(const TableOptions& options, std::mt19937* random) {
   std::vector<std::string> row;
   for (size_t c = 0; c < options.dim; ++c) {

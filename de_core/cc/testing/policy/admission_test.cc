@@ -55,7 +55,8 @@ TEST(Admission, BloomNeverForgetsAnOccurrenceAndKeepsItsError) {
   options.capacity = 20000;
   options.error = 0.02;
   AdmissionFilter filter(options, 1);
-  EXPECT_LT(filter.bytes(), 9.2 * 20000 + 4096);  // 4 / -ln(1 - 0.02^(1/4)) counters per key
+  // a filter with four hashes and 2 % error needs 4 / -ln(1 - 0.02^(1/4)) counters per key
+  EXPECT_LT(filter.bytes(), 9.2 * 20000 + 4096);
   for (uint64_t round = 1; round <= 2; ++round) {
     uint64_t early = 0;
     for (uint64_t word = 0; word < 20000; ++word) early += Admit(&filter, word);

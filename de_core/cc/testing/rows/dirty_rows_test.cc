@@ -207,7 +207,7 @@ TEST(DirtyRows, generations_that_no_mark_tells_apart_share_one_bit_a_row) {
     dirty.Cut(now);
     dirty.Keep({1, now});
   }
-  EXPECT_LE(dirty.bytes(), kRows);  // 19 of them would take more than twice that
+  EXPECT_LE(dirty.bytes(), kRows);  // 19 generations of bits would take more than twice that
 }
 
 TEST(DirtyRows, a_cleared_shard_has_changed_altogether) {

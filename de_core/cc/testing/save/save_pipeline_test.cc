@@ -31,7 +31,8 @@ class InOrder final : public Executor {
   const std::vector<size_t> order_;
 };
 
-/// Runs each task on a new thread. The tasks in `late` start some milliseconds later.
+/// Runs each task on a new thread. The tasks numbered in `late` start some milliseconds after the
+/// others.
 class Late final : public Executor {
  public:
   explicit Late(uint32_t late) : late_(late) {}
@@ -52,7 +53,7 @@ class Late final : public Executor {
   const uint32_t late_;
 };
 
-/// Stores `room` bytes, then fails.
+/// Stores `room` bytes, then fails like a full disk.
 class Disk final : public ByteSink {
  public:
   explicit Disk(size_t room) : room_(room) {}
@@ -101,7 +102,7 @@ class SavePipelineTest : public ::testing::Test {
   }
 
   /// Checks that a save writes the expected file when `rest` never asks the copying thread to work
-  /// alone, always does, and sometimes does.
+  /// alone, always does, and sometimes does; and that it fails on a full disk.
   void ExpectSame(Executor* executor) {
     EXPECT_TRUE(Saved(executor, {}) == expected_);
     EXPECT_TRUE(Saved(executor, [] { return true; }) == expected_);

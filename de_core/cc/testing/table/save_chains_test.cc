@@ -1,4 +1,5 @@
-// The series of saves of one table: the last save of each, and the changes recorded for its delta.
+// The chains of saves of one table: the last save of each chain, and the changes recorded for its
+// next delta.
 #include "de_core/cc/engine/table/save_chains.h"
 
 #include <gtest/gtest.h>

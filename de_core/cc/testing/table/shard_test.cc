@@ -79,7 +79,8 @@ TEST_F(ShardTest, KeysOfOneLongPrefixDoNotInflateTheDirectory) {
 }
 
 TEST_F(ShardTest, RoomThatWasReservedIsNotOutgrown) {
-  constexpr int kRows = 65536;  // capacity of 16 segments with perfectly distributed keys
+  // number of keys that 16 segments hold if the keys are spread evenly
+  constexpr int kRows = 65536;
   shard_.Rebuild(kRows, false);
   const size_t lines = shard_.index_lines();
   std::mt19937_64 random(3);
@@ -145,7 +146,7 @@ TEST_F(ShardTest, ClearGivesItsMemoryBackToTheArena) {
 }
 
 TEST_F(ShardTest, ProbesAreCountedByTheLineTheyEndAt) {
-  for (uint64_t i = 0; i < 6; ++i) Insert(i << 40);  // home line 0 for all
+  for (uint64_t i = 0; i < 6; ++i) Insert(i << 40);  // line 0 is the home line of all
   std::vector<uint64_t> probes(3, 0);
   shard_.CountProbes(&probes);
   EXPECT_EQ(probes, (std::vector<uint64_t>{5, 1, 0}));

@@ -40,7 +40,8 @@ TEST(TablePolicy, ABatchFarLargerThanTheBoundNeverTakesMuchMore) {
   ASSERT_TRUE(Upsert(table.get(), Range(0, 100000)).ok());
   EXPECT_LE(table->size(), 1000U);
   EXPECT_GE(table->size(), 900U);
-  // Memory is reserved for the bound and one batch part per shard, not for the whole batch.
+  // The table needs memory for max_rows rows and one part of the batch per shard, not for the whole
+  // batch.
   EXPECT_LE(table->Stats().row_bytes, kShards * (1000 + 2 * 512) * table->layout().stride());
 }
 
