@@ -19,8 +19,8 @@
 
 namespace de::engine {
 
-/// Saves only rows whose slot `slot` of optimizer `owner` is at least `at_least` in its first
-/// element.
+/// Saves only rows whose first element of slot `slot` is at least `at_least`. `owner` is the slot's
+/// optimizer, or kMetadataOwner for a metadata column.
 struct KeepRule {
   std::string owner, slot;
   double at_least = 0;
