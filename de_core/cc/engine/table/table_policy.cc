@@ -17,9 +17,8 @@ constexpr uint64_t kEvictedPart = 16;
 constexpr const char* kStepsKey = "de.steps";
 constexpr const char* kAdmissionKey = "de.admission";
 
-/// Returns a number that orders rows of equal rank, and from which HashOfTie computes the hash. The
-/// number is not the hash itself: the hash determines a row's shard, so ties would evict the rows
-/// of the first shards, and the rest would accumulate in the last shards.
+/// Returns a number that orders rows of equal rank; HashOfTie computes the hash from it. Ordering by
+/// the hash, which determines a row's shard, would evict the rows of the first shards first.
 uint64_t TieOf(uint64_t word) noexcept { return Mix64(Mix64(word)); }
 uint64_t HashOfTie(uint64_t tie) noexcept { return UnMix64(tie); }
 
