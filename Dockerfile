@@ -31,6 +31,7 @@ FROM tensorflow AS wheel
 WORKDIR /src
 COPY pyproject.toml LICENSE ./
 COPY de_core de_core
+COPY de_core_cli de_core_cli
 # An empty README, so that a change of the real one compiles nothing.
 RUN touch README.md && pip wheel --no-deps --wheel-dir /wheels .
 

@@ -18,6 +18,7 @@ _keras.check()
 
 from de_core import checkpoint, distributed, layers, optimizers
 from de_core.base import removed_names as _removed
+from de_core.checkpoint.erasure import erase
 from de_core.checkpoint.warm_start import WarmStartHook, warm_start
 from de_core.exports.export import export
 from de_core.exports.publish import publish
@@ -84,6 +85,7 @@ __all__ = [
     "embedding_lookup_many",
     "embedding_lookup_sparse",
     "embedding_lookup_unique",
+    "erase",
     "export",
     "get_local_variable",
     "get_slot_variables",

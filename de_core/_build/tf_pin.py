@@ -25,7 +25,7 @@ OLDEST_MINOR = "2.20"
 DEFAULT_MINOR = "2.21"
 #: Selects the minor version if no TensorFlow is installed yet, e.g. DE_CORE_TENSORFLOW=2.20.
 MINOR_VARIABLE = "DE_CORE_TENSORFLOW"
-OTHER_DEPENDENCIES = ("numpy>=1.26",)
+OTHER_DEPENDENCIES = ("numpy>=1.26", "rich>=13")
 
 
 class Installed(NamedTuple):

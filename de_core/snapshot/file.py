@@ -92,13 +92,21 @@ class SnapshotFile:
         Args:
             row: uint8 [m], one row of `Rows.slots`.
         """
+        return {name: slot[0] for name, slot in self.slots_of_all(row[np.newaxis]).items()}
+
+    def slots_of_all(self, rows: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
+        """Returns the slots of rows by "owner/name", each [n, width].
+
+        Args:
+            rows: uint8 [n, m], as `Rows.slots`.
+        """
         found = {}
         value_bytes = self._value_bytes()
         for slot in self.info["slots"]:
             dtype = tf.as_dtype(slot["dtype"])
             begin = slot["offset"] - value_bytes
-            data = row[begin : begin + slot["width"] * dtype.size].tobytes()
-            found[f"{slot['owner']}/{slot['name']}"] = np.frombuffer(data, dtype.as_numpy_dtype)
+            data = np.ascontiguousarray(rows[:, begin : begin + slot["width"] * dtype.size])
+            found[f"{slot['owner']}/{slot['name']}"] = data.view(dtype.as_numpy_dtype)
         return found
 
     def _value_bytes(self) -> int:

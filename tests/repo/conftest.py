@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("de_core", "server", "examples", "scripts", "serving_ops", "tests")
+FOLDERS = ("de_core", "de_core_cli", "server", "examples", "scripts", "serving_ops", "tests")
 
 
 @pytest.fixture(scope="session")

@@ -63,7 +63,7 @@ def test_every_header_is_guarded(root: Path, sources: list[Path]):
 def test_every_python_package_folder_has_an_init(root: Path):
     missing = {
         str(path.parent.relative_to(root))
-        for folder in ("de_core", "server")
+        for folder in ("de_core", "de_core_cli", "server")
         for path in (root / folder).rglob("*.py")
         if not (path.parent / "__init__.py").exists() and path.parent.name != "_build"
     }

@@ -19,7 +19,7 @@ LIBRARY = (
     ("variable",),
     ("lookup", "optimizers", "exports"),
     ("layers", "metrics"),
-    ("tfra", "cli"),
+    ("tfra",),
     ("",),
     ("server",),
 )

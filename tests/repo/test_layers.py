@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -153,7 +154,7 @@ def test_engine_never_prints_or_aborts(root: Path):
 def test_nothing_imports_private_tensorflow(root: Path):
     found = [
         f"{path.relative_to(root)}: {module}"
-        for folder in ("de_core", "server", "examples", "tests")
+        for folder in ("de_core", "de_core_cli", "server", "examples", "tests")
         for path in python_files(root, folder)
         for module, _ in imports(ast.parse(path.read_text("utf-8")))
         if f"{module}.".startswith(("tensorflow.python.", "keras.src.", "tensorflow.keras."))
@@ -166,7 +167,18 @@ def test_library_imports_neither_gateway_nor_examples(root: Path):
         f"{path.relative_to(root)}: {module}"
         for path in python_files(root, "de_core")
         for module, _ in imports(ast.parse(path.read_text("utf-8")))
-        if is_of(module, ("server", "examples", "tests", "scripts"))
+        if is_of(module, ("de_core_cli", "server", "examples", "tests", "scripts"))
+    ]
+    assert found == []
+
+
+def test_the_command_imports_only_the_standard_library_at_once(root: Path):
+    allowed = (*sys.stdlib_module_names, "de_core_cli")
+    found = [
+        f"{path.relative_to(root)}: {module}"
+        for path in python_files(root, "de_core_cli")
+        for module, at_once in imports(ast.parse(path.read_text("utf-8")))
+        if at_once and not is_of(module, allowed)
     ]
     assert found == []
 

@@ -69,7 +69,8 @@ def test_wheel_holds_the_package_and_its_library_alone(root: Path, wheel: Path):
         names = {n for n in archive.namelist() if ".dist-info/" not in n}
     python = {
         str(p.relative_to(root))
-        for p in (root / "de_core").rglob("*.py")
+        for package in ("de_core", "de_core_cli")
+        for p in (root / package).rglob("*.py")
         if p.parent.name != "_build"
     }
     assert names == python | {"de_core/_de_ops.so", "de_core/_de_ops.json"}

@@ -64,7 +64,8 @@ def add(
         tf.errors.OpError: A file is damaged or cannot be written.
     """
     files = sorted(source.glob(f"assets/*{SUFFIX}"))
-    if not files or not (source / "saved_model.pb").is_file():
+    published = next(source.glob(f"assets/*{chain_file.SUFFIX}"), None)
+    if not files or published or not (source / "saved_model.pb").is_file():
         raise ValueError(
             "The export must be a version directory that de.export wrote, with a saved_model.pb "
             f"and snapshot files in its assets. Received: {str(source)!r}."

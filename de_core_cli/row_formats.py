@@ -1,0 +1,141 @@
+"""Writes rows as text, JSON lines, CSV or Parquet."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import os
+import pathlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from de_core_cli import values
+from de_core_cli.errors import CommandError
+
+#: Called as `write(file, rows, with_slots)` with a `SnapshotFile` and some of its `Rows`.
+Write = Callable[[Any, Any, bool], None]
+
+
+@contextlib.contextmanager
+def writer(form: str, output: str | None) -> Iterator[Write]:
+    """Yields a function that writes rows. An output file appears when it is complete.
+
+    Args:
+        form: "text", "jsonl", "csv" or "parquet".
+        output: The output file; None to print.
+    """
+    if output is None:
+        yield _lines(form, sys.stdout)
+        return
+    temporary = pathlib.Path(f"{output}.tmp-{os.getpid()}")
+    try:
+        if form == "parquet":
+            with _parquet(temporary) as write:
+                yield write
+        else:
+            with temporary.open("w", encoding="utf-8", newline="") as file:
+                yield _lines(form, file)
+        if not temporary.exists():
+            raise CommandError("A Parquet file needs at least one row. Received: no rows.")
+        temporary.replace(output)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _row(file: Any, rows: Any, index: int, slots: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {"key": values.plain(rows.keys[index])}
+    if rows.deleted[index]:
+        return {**row, "deleted": True}
+    row["value"] = [values.plain(each) for each in rows.values[index]]
+    if slots:
+        found = file.slots_of(rows.slots[index])
+        row["slots"] = {name: [values.plain(each) for each in v] for name, v in found.items()}
+    return row
+
+
+def _lines(form: str, stream: Any) -> Write:
+    table = csv.writer(stream, lineterminator="\n")
+    header: list[str] = []
+
+    def write(file: Any, rows: Any, slots: bool) -> None:
+        if form == "csv":
+            columns = ["key", "deleted", *(f"value_{each}" for each in range(file.info["dim"]))]
+            if slots:
+                columns += [
+                    f"{slot['owner']}/{slot['name']}_{each}"
+                    for slot in file.info["slots"]
+                    for each in range(slot["width"])
+                ]
+            if not header:
+                header.extend(columns)
+                table.writerow(columns)
+            _check_same(header, columns, file)
+        for index in range(len(rows)):
+            row = _row(file, rows, index, slots)
+            if form == "jsonl":
+                stream.write(json.dumps(row) + "\n")
+            elif form == "csv":
+                cells = [row["key"], int("deleted" in row), *row.get("value", ())]
+                table.writerow([*cells, *(x for v in row.get("slots", {}).values() for x in v)])
+            else:
+                stream.write(_text(row) + "\n")
+
+    return write
+
+
+def _text(row: dict[str, Any]) -> str:
+    if "deleted" in row:
+        return f"{row['key']}\tdeleted"
+    cells = [str(row["key"]), " ".join(map(values.short, row["value"]))]
+    slots = row.get("slots", {}).items()
+    return "\t".join([*cells, *(f"{k}={' '.join(map(values.short, v))}" for k, v in slots)])
+
+
+@contextlib.contextmanager
+def _parquet(path: pathlib.Path) -> Iterator[Write]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise CommandError("Parquet needs pyarrow. Run: pip install pyarrow") from None
+    import numpy as np
+
+    with contextlib.ExitStack() as stack:
+        made: list[Any] = []
+
+        def lists(array: Any, like: Any) -> Any:
+            if array.dtype == object:
+                flat = pa.array(array.reshape(-1).tolist(), pa.binary())
+            else:
+                kept = array.dtype.kind in "biu" or array.dtype in (np.float16, np.float64)
+                array = array if kept else array.astype(np.float32)  # bfloat16
+                flat = pa.array(np.ascontiguousarray(array).reshape(-1))
+            return pa.FixedSizeListArray.from_arrays(flat, like)
+
+        def write(file: Any, rows: Any, slots: bool) -> None:
+            keys = pa.array(rows.keys.tolist(), pa.binary()) if rows.keys.dtype == object else None
+            columns = {
+                "key": pa.array(rows.keys.astype(np.int64)) if keys is None else keys,
+                "deleted": pa.array(rows.deleted),
+                "value": lists(rows.values, file.info["dim"]),
+            }
+            if slots:
+                for name, array in file.slots_of_all(rows.slots).items():
+                    columns[name] = lists(array, array.shape[1])
+            batch = pa.RecordBatch.from_pydict(columns)
+            if not made:
+                made.append(stack.enter_context(parquet.ParquetWriter(path, batch.schema)))
+            _check_same(made[0].schema, batch.schema, file)
+            made[0].write_batch(batch)
+
+        yield write
+
+
+def _check_same(first: Any, other: Any, file: Any) -> None:
+    if first != other:
+        raise CommandError(
+            "One output file must hold tables of the same dtypes, dim and slots. Received: "
+            f"another table in {file.path!r}. Choose a table by --table."
+        )

@@ -1,0 +1,187 @@
+"""Finds the snapshot files at a path, and their headers."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from de_core_cli import header, keras_file, library
+from de_core_cli.errors import CommandError
+
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A snapshot file, alone or inside a Keras file.
+
+    Attributes:
+        path: The file's path.
+        inside: The place of the snapshot file in a Keras file; empty for a file of its own.
+    """
+
+    path: str
+    inside: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name for people."""
+        return f"{self.path}:{self.inside}" if self.inside else self.path
+
+    def header(self) -> header.Header:
+        """Reads the header.
+
+        Raises:
+            CommandError: The header is damaged.
+        """
+        if self.inside:
+            with keras_file.opened(self.path) as file:
+                datasets = keras_file.shards(file)[self.inside]
+                return header.read(*keras_file.reader(datasets), self.name)
+        if "://" in self.path:
+            return header.Header(_about(self.path), {})
+        with pathlib.Path(self.path).open("rb") as opened:
+            size = os.fstat(opened.fileno()).st_size
+
+            def read_at(offset: int, count: int) -> bytes:
+                opened.seek(offset)
+                return opened.read(count)
+
+            return header.read(read_at, size, self.path)
+
+
+def find(path: str, checked: bool = False) -> list[Source]:
+    """Returns the snapshot files at a path, each base before its deltas.
+
+    Args:
+        path: A file, a checkpoint or a version.
+        checked: True to check that the files of a checkpoint belong together. Needs TensorFlow.
+
+    Raises:
+        CommandError: There is no such file or checkpoint.
+    """
+    local = pathlib.Path(path)
+    if "://" not in path and not local.exists() and not pathlib.Path(f"{path}.index").exists():
+        raise CommandError(
+            f"The path must be a file, a directory or a checkpoint's prefix. Received: {path!r}, "
+            "which does not exist."
+        )
+    if local.is_file():
+        return _of_file(path)
+    found = [] if checked or not local.is_dir() else _of_directory(local)
+    if not found and local.is_dir() and _newest(local) is not None:
+        return find(str(_newest(local)), checked)
+    if found:
+        return [Source(str(each)) for each in found]
+    library.load()
+    from de_core.checkpoint.sources import tables_in
+
+    return [Source(each) for files in tables_in(path).values() for each in files]
+
+
+def _of_file(path: str) -> list[Source]:
+    with pathlib.Path(path).open("rb") as file:
+        start = file.read(8)
+    if start != _HDF5 and not zipfile.is_zipfile(path):
+        return [Source(path)]
+    with keras_file.opened(path) as opened:
+        found = [Source(path, inside) for inside in keras_file.shards(opened)]
+    if not found:
+        raise CommandError(f"The Keras file must hold a table. Received: {path!r} without one.")
+    return found
+
+
+def _of_directory(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Returns the files that a directory names, or [] if the library must find them."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        body = json.loads(json.loads((folder / "MANIFEST").read_text("utf-8"))["body"])
+        return [folder / each["file"] for files in body["tables"].values() for each in files]
+    assets = folder / "assets"
+    chains = [each.read_text("utf-8").split("\n")[1:-2] for each in sorted(assets.glob("*.chain"))]
+    if chains:
+        return [assets / line.partition(" ")[2] for lines in chains for line in lines]
+    return sorted(folder.glob("*.de")) or sorted(assets.glob("*.de"))
+
+
+def _newest(folder: pathlib.Path) -> pathlib.Path | None:
+    versions = [each for each in folder.iterdir() if each.name.isdecimal()]
+    versions = [each for each in versions if (each / "saved_model.pb").is_file()]
+    return max(versions, key=lambda each: int(each.name), default=None)
+
+
+def chosen(paths: Sequence[str], table: str | None, checked: bool = False) -> list[Source]:
+    """Returns the files at several paths, all or those of one table.
+
+    Raises:
+        CommandError: No file holds the table.
+    """
+    found = [each for path in paths for each in find(path, checked)]
+    if table is None:
+        return found
+    names = [str(each.header().info["metadata"].get("table", "")) for each in found]
+    kept = [each for each, name in zip(found, names, strict=True) if name == table]
+    if not kept:
+        raise CommandError(
+            f"The files must hold the table. Received: --table {table!r}. They hold: "
+            f"{', '.join(sorted(set(names)))}."
+        )
+    return kept
+
+
+@contextlib.contextmanager
+def on_disk(sources: Sequence[Source]) -> Iterator[list[str]]:
+    """Yields the paths of the files. Those inside of Keras files are extracted meanwhile."""
+    with tempfile.TemporaryDirectory(prefix="de_core_") as folder:
+        paths = []
+        for number, source in enumerate(sources):
+            paths.append(source.path)
+            if source.inside:
+                paths[-1] = str(pathlib.Path(folder) / f"{number}.de")
+                with keras_file.opened(source.path) as file:
+                    datasets = keras_file.shards(file)[source.inside]
+                    keras_file.extract(datasets, pathlib.Path(paths[-1]))
+        yield paths
+
+
+@contextlib.contextmanager
+def whole(sources: Sequence[Source]) -> Iterator[list[tuple[str, str]]]:
+    """Yields the name and path of each file. A base and its deltas become one merged file.
+
+    A delta without its base stays as it is.
+    """
+    chains: list[list[int]] = []
+    last = ""
+    for number, source in enumerate(sources):
+        info = source.header().info
+        follows = bool(chains) and last == info["parent"]
+        if follows:
+            chains[-1].append(number)
+        else:
+            chains.append([number])
+        last = info["id"]
+    with on_disk(sources) as paths, tempfile.TemporaryDirectory(prefix="de_core_") as folder:
+        found = []
+        for chain in chains:
+            path = paths[chain[0]]
+            if len(chain) > 1:
+                library.load()
+                from de_core.base.ops import library as ops
+
+                path = str(pathlib.Path(folder) / f"{chain[0]}.de")
+                ops.de_snapshot_compact([paths[each] for each in chain], path)
+            found.append((sources[chain[-1]].name, path))
+        yield found
+
+
+def _about(path: str) -> dict[str, Any]:
+    library.load()
+    from de_core.snapshot.table_files import about
+
+    return about(path)

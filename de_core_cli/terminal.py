@@ -1,0 +1,54 @@
+"""Prints tables that a reader can read, and JSON for machines."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+_WIDE = 10_000  # columns of an output that is not a terminal: nothing wraps there
+
+
+def add_json(verb: argparse.ArgumentParser) -> None:
+    """Adds the flag `--json` to a verb."""
+    verb.add_argument("--json", action="store_true", help="print JSON, one object per line")
+
+
+def examples(*pairs: tuple[str, str]) -> dict[str, Any]:
+    """Returns the arguments of a subparser whose help ends with examples.
+
+    Args:
+        *pairs: What the example does, and its command line.
+    """
+    lines = [f"  {text}\n    de-core {command}" for text, command in pairs]
+    return {
+        "epilog": "examples:\n" + "\n".join(lines),
+        "formatter_class": argparse.RawDescriptionHelpFormatter,
+    }
+
+
+def print_json(value: Any) -> None:
+    """Prints a value as one line of JSON."""
+    print(json.dumps(value, default=str))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Prints a table. Numbers are aligned right, with separators of thousands."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = list(rows)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for number, name in enumerate(columns):
+        numeric = all(isinstance(row[number], int) for row in rows)
+        justify: Any = "right" if rows and numeric else "left"
+        table.add_column(name, justify=justify, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(f"{v:,}" if isinstance(v, int) else str(v)) for v in row))
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else _WIDE)
+    with console.capture() as captured:  # rich would exit with 1 when `head` closes the pipe
+        console.print(table)
+    print(captured.get(), end="")

@@ -1,0 +1,65 @@
+"""The verb `verify`: checks every byte of files."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from de_core_cli import errors, library, sources, terminal
+
+
+def add(verbs: Any) -> None:
+    """Adds the verb to a parser."""
+    verb = verbs.add_parser(
+        "verify",
+        help="check every byte of files",
+        description="Checks every byte of files, and that a checkpoint's files belong together. "
+        "Exits with 1 if a file is damaged.",
+        **terminal.examples(
+            ("Is a checkpoint whole?", "verify training/ckpt-12"),
+            ("Only the damaged files, for a program:", "verify models/ranker/7 --json"),
+        ),
+    )
+    verb.add_argument("paths", nargs="+", metavar="PATH", help="a file, a checkpoint or a version")
+    terminal.add_json(verb)
+    verb.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints for each file whether it is whole. Returns 1 if one is damaged."""
+    library.load()
+    import tensorflow as tf
+
+    from de_core.base.progress import Progress
+    from de_core.snapshot.table_files import about
+
+    found: list[sources.Source] = []
+    results: list[dict[str, Any]] = []
+    for path in options.paths:
+        try:
+            found += sources.find(path, checked=True)
+        except tf.errors.OpError as error:  # its files do not belong together
+            results.append({"file": path, "whole": False, "reason": errors.line_of(error)})
+    with sources.on_disk(found) as paths, Progress(len(found), "verify") as progress:
+        for source, path in zip(found, paths, strict=True):
+            result: dict[str, Any] = {"file": source.name}
+            try:
+                info = about(path, verified=True)
+                result |= {"whole": True, "rows": info["rows"], "bytes": info["bytes"]}
+            except tf.errors.OpError as error:
+                result |= {"whole": False, "reason": errors.line_of(error)}
+            results.append(result)
+            progress.add(1)
+    if options.json:
+        for result in results:
+            terminal.print_json(result)
+    else:
+        columns = ("file", "state", "detail")
+        terminal.print_table(columns, map(_row, results))
+    return int(not all(result["whole"] for result in results))
+
+
+def _row(result: dict[str, Any]) -> tuple[str, str, str]:
+    if result["whole"]:
+        return result["file"], "whole", f"{result['rows']:,} rows, {result['bytes']:,} bytes"
+    return result["file"], "damaged", result["reason"]

@@ -1,0 +1,73 @@
+"""`de.erase` removes ids from all tables of a model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+
+class Model(tf.Module):
+    def __init__(self):
+        super().__init__()
+        self.users = de.Variable(dim=2, name="users", devices=["/CPU:0"] * 2)
+        self.items = de.Variable(dim=1, name="items")
+        self.users.upsert(np.arange(10), np.ones([10, 2], np.float32))
+        self.items.upsert(np.arange(5), np.ones([5, 1], np.float32))
+
+
+def test_ids_go_from_every_table():
+    model = Model()
+    assert de.erase(model, [[3, 3], [7, 99]]) == {"users": 2, "items": 1}
+    assert [int(model.users.size()), int(model.items.size())] == [8, 4]
+    assert not any(model.users.contains([3, 7]).numpy())
+
+
+def test_a_dict_names_the_tables():
+    model = Model()
+    assert de.erase(model, {"items": [3]}) == {"items": 1}
+    assert bool(model.users.contains([3])[0])
+    with pytest.raises(ValueError, match="must name tables of the model"):
+        de.erase(model, {"things": [3]})
+
+
+def test_a_wrong_dtype_removes_nothing():
+    model = Model()
+    model.words = de.Variable(tf.string, dim=1, name="words")
+    with pytest.raises(TypeError, match="words"):
+        de.erase(model, [3])
+    assert [int(model.users.size()), int(model.items.size())] == [10, 5]
+
+
+def test_a_graph_is_refused():
+    model = Model()
+    with pytest.raises(RuntimeError, match="eager mode"):
+        tf.function(lambda: de.erase(model, [3]))()
+    assert int(model.users.size()) == 10
+
+
+def test_no_new_full_version_holds_the_row(tmp_path):
+    users = de.Variable(dim=4, name="users")
+    rows = np.random.default_rng(0).normal(size=[9, 4]).astype(np.float32)
+    users.upsert(np.arange(9), rows)
+    module = tf.Module()
+    module.users = users
+    module.score = tf.function(
+        lambda ids: users.lookup(ids), input_signature=[tf.TensorSpec([None], tf.int64)]
+    )
+
+    def publish(full=False):
+        return de.publish(module, tmp_path, {"s": module.score}, full=full)
+
+    def holds(version):
+        from pathlib import Path
+
+        files = [each for each in Path(version).rglob("*") if each.is_file()]
+        return any(rows[3].tobytes() in each.read_bytes() for each in files)
+
+    publish()
+    de.erase(module, [3])
+    assert holds(publish())  # a delta's base keeps the row
+    assert not holds(publish(full=True))

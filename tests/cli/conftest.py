@@ -1,0 +1,77 @@
+"""Runs the command, in this process or in another one, on files of a small table."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+ROOT = Path(__file__).resolve().parents[2]
+#: What the installed script `de-core` runs.
+COMMAND = [sys.executable, "-m", "de_core_cli"]
+
+
+@pytest.fixture(scope="session")
+def command():
+    """Runs the command in another process, in a folder that is not the checkout."""
+
+    def run(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+        variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return subprocess.run(
+            [*COMMAND, *map(str, arguments)],
+            **{"cwd": "/", "env": variables, "text": True, "timeout": 300, **options},
+            capture_output=True,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def table():
+    """A table of 1000 users, with the slots of one step of SGD with momentum on user 3."""
+    table = de.Variable(dim=2, name="users")
+    table.upsert(np.arange(1000), np.arange(2000, dtype=np.float32).reshape(1000, 2))
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.5, momentum=0.5))
+    optimizer.build(table.trainable_variables)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(de.embedding_lookup(table, [3]))
+    gradients = tape.gradient(loss, table.trainable_variables)
+    optimizer.apply_gradients(zip(gradients, table.trainable_variables, strict=True))
+    return table
+
+
+@pytest.fixture
+def files(table, tmp_path):
+    """Two saves of the table. In between one row is added, one removed, one changed."""
+    table.save_to_file_system(str(tmp_path), file_name_list=["a"])
+    table.remove([7])
+    table.upsert([8, 5000], [[0.25, 0.5], [1.0, 1.0]])
+    table.save_to_file_system(str(tmp_path), file_name_list=["b"])
+    return str(tmp_path / "a.de"), str(tmp_path / "b.de")
+
+
+@pytest.fixture(scope="session")
+def keras_files(tmp_path_factory):
+    """A Keras model of 50 ids, and its files by suffix."""
+    folder = tmp_path_factory.mktemp("keras")
+    model = keras.Sequential(
+        [
+            keras.Input([], dtype="int64"),
+            de.layers.Embedding(4, initializer="normal", name="emb"),
+            keras.layers.Dense(1),
+        ]
+    )
+    model.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1)), "mse")
+    model.fit(np.arange(50), np.ones([50, 1]), verbose=0)
+    model.save(folder / "m.keras")
+    model.save_weights(folder / "m.weights.h5")
+    return model, folder / "m.keras", folder / "m.weights.h5"

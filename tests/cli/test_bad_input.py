@@ -1,0 +1,109 @@
+"""Bad input gives one line on standard error and exit status 1, or 2 for wrong usage."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import COMMAND, ROOT
+
+# Keras converts its variables through an `__array__` that numpy 2 deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+
+def assert_one_line(done, *parts):
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.startswith("de-core: ")
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stdout == ""
+    for part in parts:
+        assert part in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["inspect", "verify", "cat"])
+def test_a_path_that_does_not_exist(verb, command):
+    assert_one_line(command(verb, "/no/such.de"), "Received: '/no/such.de'")
+
+
+def test_files_that_are_no_snapshot_files(files, tmp_path, command):
+    (tmp_path / "no.de").write_bytes(b"nothing")
+    assert_one_line(command("inspect", tmp_path / "no.de"), "must be a snapshot file")
+    (tmp_path / "empty.de").write_bytes(b"")
+    assert_one_line(command("cat", tmp_path / "empty.de"), "must be a snapshot file")
+    (tmp_path / "short.de").write_bytes(Path(files[0]).read_bytes()[:5000])
+    assert_one_line(command("inspect", tmp_path / "short.de"), "short.de", "truncated")
+    (tmp_path / "folder").mkdir()
+    assert_one_line(command("inspect", tmp_path / "folder"), "must contain a whole checkpoint")
+
+
+def test_keras_files_that_are_damaged_or_hold_no_table(keras_files, tmp_path, command):
+    data = keras_files[1].read_bytes()
+    (tmp_path / "half.keras").write_bytes(data[: len(data) // 2])
+    assert_one_line(command("inspect", tmp_path / "half.keras"), "half.keras")
+    weights = keras_files[2].read_bytes()
+    (tmp_path / "half.h5").write_bytes(weights[: len(weights) // 2])
+    assert_one_line(command("inspect", tmp_path / "half.h5"), "A Keras file must be whole")
+
+
+def test_wrong_usage_exits_with_2(command, files):
+    for arguments in (
+        [],
+        ["bad"],
+        ["inspect"],
+        ["cat", "--wrong", files[0]],
+        ["cat", files[0], "--format", "parquet"],
+        ["cat", files[0], "--json", "--format", "csv"],
+        ["cat", files[0], "--limit", "-1"],
+        ["rm-key", files[0], "x.de"],
+        ["publish", "add"],
+    ):
+        done = command(*arguments)
+        assert done.returncode == 2
+        assert done.stderr.startswith("usage: de-core")
+        assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_stops_reading_is_no_error(files):
+    """`de-core cat users.de | head -1`."""
+    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for arguments in (["cat", files[0]], ["cat", "--json", files[0]], ["inspect", *files]):
+        with subprocess.Popen(
+            [*COMMAND, *arguments], env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as done:
+            assert done.stdout is not None
+            assert done.stderr is not None
+            done.stdout.close()
+            assert done.stderr.read() == b""
+            assert done.wait() == 0
+
+
+def test_a_full_disk_is_one_line(files):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*COMMAND, "inspect", *files],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "de-core: [Errno 28] No space left on device\n"
+
+
+def test_every_verb_teaches_by_examples(command):
+    verbs = ("inspect", "verify", "diff", "cat", "publish", "import-tfra", "rm-key", "doctor")
+    for verb in (*verbs, "version"):
+        done = command(verb, "--help")
+        assert done.returncode == 0
+        assert "examples:\n" in done.stdout
+        assert f"    de-core {verb}" in done.stdout
+
+
+def test_serve_passes_its_flags_to_the_gateway(command):
+    done = command("serve", "--help")
+    assert done.returncode == 0
+    assert "--model-dir" in done.stdout

@@ -1,0 +1,137 @@
+"""`de-core rm-key` copies every kind of checkpoint without keys, or makes no copy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from de_core_cli import sources
+from de_core_cli.main import main
+
+# Keras converts its variables through an `__array__` that numpy 2 deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+
+def removed(capsys, *arguments):
+    assert main(["rm-key", *map(str, arguments), "--json"]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_a_file_keeps_all_but_the_keys(files, tmp_path, capsys):
+    target = str(tmp_path / "c.de")
+    [told] = removed(capsys, files[0], target, "--key", 7, "--key", 12345)
+    assert told == {"table": "users", "removed": 1, "rows": 999}
+    assert main(["diff", "--json", files[0], target]) == 1
+    difference = json.loads(capsys.readouterr().out)
+    assert difference["keys"] == {"removed": [7], "added": [], "changed": []}
+    assert difference["slots_compared"]
+    old, new = (sources.Source(path).header() for path in (files[0], target))
+    assert new.metadata == old.metadata
+    assert new.info["initializer"] == old.info["initializer"]
+    assert new.info["id"] != old.info["id"]
+
+
+def test_the_tables_own_metadata_stays(tmp_path, capsys):
+    table = de.Variable(
+        dim=1, name="t", admission=de.AdmissionCount(2), eviction=de.EvictionTTL(steps=9)
+    )
+    table.upsert([1, 2], [[1.0], [2.0]])
+    table.save_to_file_system(str(tmp_path), file_name_list=["t"])
+    removed(capsys, tmp_path / "t.de", tmp_path / "u.de", "--key", 1)
+    old, new = (sources.Source(str(tmp_path / f"{name}.de")).header() for name in "tu")
+    assert any(name.startswith("de.") for name in old.metadata)
+    assert new.metadata == old.metadata
+    copy = de.Variable(
+        dim=1, name="t", admission=de.AdmissionCount(2), eviction=de.EvictionTTL(steps=9)
+    )
+    assert de.checkpoint.restore(copy, tmp_path / "u.de") == {"t": 1}
+
+
+def test_a_directory_of_tables(table, tmp_path, capsys):
+    words = de.Variable(tf.string, dim=1, name="words", devices=["/CPU:0"] * 2)
+    words.upsert(["7", "b"], [[1.0], [2.0]])
+    de.checkpoint.save([table, words], tmp_path / "c")
+    told = removed(capsys, tmp_path / "c", tmp_path / "d", "--key", 7, "--table", "words")
+    assert {each["table"]: each["removed"] for each in told} == {"users": 0, "words": 1}
+    assert main(["verify", str(tmp_path / "d")]) == 0
+    assert de.checkpoint.restore([table, words], tmp_path / "d") == {"users": 1000, "words": 1}
+    assert bool(words.contains(["b"])[0])
+
+
+def test_a_checkpoint_of_tensorflow_with_deltas(table, tmp_path, capsys):
+    step = tf.Variable(5)
+    manager = de.checkpoint.Manager(
+        tf.train.Checkpoint(table=table, step=step), str(tmp_path / "run")
+    )
+    manager.save()
+    table.upsert([7, 8], np.ones([2, 2], np.float32))
+    prefix = str(manager.save())
+    target = str(tmp_path / "clean" / "ckpt-9")
+    [told] = removed(capsys, prefix, target, "--key", 7)
+    assert (told["removed"], told["rows"]) == (1, 999)
+    step.assign(0)
+    table.clear()
+    tf.train.Checkpoint(table=table, step=step).restore(target).expect_partial()
+    assert (int(step), int(table.size())) == (5, 999)
+    assert table.lookup([8]).numpy().tolist() == [[1.0, 1.0]]
+    assert not bool(table.contains([7])[0])
+
+
+def test_a_published_version(keras_files, tmp_path, capsys):
+    model, root = keras_files[0], tmp_path / "root"
+    table = model.get_layer("emb").table
+    de.publish(model, root)
+    table.upsert([1000], [[1.0, 2.0, 3.0, 4.0]])
+    de.publish(model, root)
+    table.remove([1000])
+    removed(capsys, root / "2", root / "3", "--key", 3)
+    assert main(["verify", str(root / "3")]) == 0
+    served = tf.saved_model.load(str(root / "3")).signatures["de_lookup/emb"]
+    answer = served(ids=tf.constant([3, 4, 1000], tf.int64))
+    assert answer["found"].numpy().tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_keras_files_hold_no_byte_of_the_row(keras_files, number, tmp_path, capsys):
+    model, source = keras_files[0], keras_files[number]
+    target = tmp_path / source.name
+    row = model.get_layer("emb").table.lookup([7]).numpy().tobytes()
+    assert row in source.read_bytes()
+    [told] = removed(capsys, source, target, "--key", 7)
+    assert (told["removed"], told["rows"]) == (1, 49)
+    assert row not in target.read_bytes()
+    if number == 1:
+        loaded = keras.saving.load_model(target)
+        for old, new in zip(model.weights, loaded.weights, strict=True):
+            if old.shape == (4, 1):
+                np.testing.assert_array_equal(old, new)
+        table = loaded.get_layer("emb").table
+        assert not bool(table.contains([7])[0])
+        assert bool(table.contains([8])[0])
+
+
+def test_nothing_appears_unless_all_is_done(files, tmp_path, capsys):
+    target = tmp_path / "c.de"
+    names = {each.name for each in tmp_path.iterdir()}
+    assert main(["rm-key", files[0], str(target), "--key", "-5"]) == 1
+    assert "Received: no row of any key" in capsys.readouterr().err
+    data = bytearray(Path(files[1]).read_bytes())
+    data[5000] ^= 1
+    Path(files[1]).write_bytes(data)
+    assert main(["rm-key", files[1], str(target), "--key", "9"]) == 1
+    assert "b.de" in capsys.readouterr().err
+    assert main(["rm-key", files[0], files[1], "--key", "9"]) == 1
+    assert "must not exist yet" in capsys.readouterr().err
+    assert {each.name for each in tmp_path.iterdir()} == names
+
+
+def test_keys_come_from_a_file(files, tmp_path, capsys):
+    (tmp_path / "keys").write_text("5\n6\n\n5\n")
+    [told] = removed(capsys, files[0], tmp_path / "c.de", "--keys-from", tmp_path / "keys")
+    assert told["removed"] == 2

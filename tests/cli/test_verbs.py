@@ -1,0 +1,200 @@
+"""The verbs on whole files: verify, diff, cat, import-tfra, doctor."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from de_core.snapshot.file import SnapshotFile, hashes
+from de_core_cli.main import main
+
+# Keras converts its variables through an `__array__` that numpy 2 deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+
+def test_the_process_of_a_verb_prints_its_result_alone(files, command):
+    done = command("cat", files[0], "--limit", "2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == 2
+    done = command("doctor")
+    assert done.returncode == 0
+    assert "The installation works." in done.stdout
+
+
+def test_verify_finds_every_damaged_file(files, keras_files, capsys):
+    assert main(["verify", *files, *map(str, keras_files[1:])]) == 0
+    assert capsys.readouterr().out.count(" whole ") == 4
+    with Path(files[1]).open("r+b") as file:
+        file.seek(5000)
+        byte = file.read(1)
+        file.seek(5000)
+        file.write(bytes([byte[0] ^ 1]))
+    assert main(["verify", "--json", *files]) == 1
+    good, bad = map(json.loads, capsys.readouterr().out.splitlines())
+    assert good["whole"]
+    assert not bad["whole"]
+    assert files[1] in bad["reason"]
+    assert "[Op:" not in bad["reason"]
+
+
+def test_verify_finds_a_checkpoint_that_lacks_a_file(table, tmp_path, capsys):
+    de.checkpoint.save(table, tmp_path / "c")
+    next((tmp_path / "c").glob("*.de")).unlink()
+    assert main(["verify", str(tmp_path / "c")]) == 1
+    assert "damaged" in capsys.readouterr().out
+
+
+def test_cat_prints_rows_as_text_and_as_json(files, capsys):
+    assert main(["cat", files[0], "--key", "3", "--key", "4", "--slots"]) == 0
+    lines = dict(line.split("\t", 1) for line in capsys.readouterr().out.splitlines())
+    assert lines["4"].startswith("8 9\t")
+    assert lines["3"].startswith("5.5 6.5\t")
+    assert lines["3"].endswith("/momentum=-0.5 -0.5")
+    assert main(["cat", files[0], "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert sorted(row["key"] for row in rows) == list(range(1000))
+    assert {"key": 9, "value": [18.0, 19.0]} in rows
+    assert main(["cat", files[0], "--limit", "5"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 5
+
+
+def test_csv_and_parquet_hold_all_rows(files, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for form in ("csv", "parquet"):
+        output = str(tmp_path / f"rows.{form}")
+        assert main(["cat", files[0], "--slots", "--format", form, "--output", output]) == 0
+    with (tmp_path / "rows.csv").open() as file:
+        rows = {int(row["key"]): row for row in csv.DictReader(file)}
+    assert len(rows) == 1000
+    assert float(rows[9]["value_1"]) == 19.0
+    made = parquet.read_table(tmp_path / "rows.parquet")
+    assert made.num_rows == 1000
+    at = made["key"].to_pylist().index(3)
+    assert made["value"].to_pylist()[at] == [5.5, 6.5]
+    [slot] = [name for name in made.column_names if name.endswith("/momentum")]
+    assert made[slot].to_pylist()[at] == [-0.5, -0.5]
+    assert [each.name for each in tmp_path.glob("*.tmp-*")] == []
+
+
+@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.int32, tf.bool, tf.string])
+def test_parquet_takes_every_dtype(dtype, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = de.Variable(tf.string, dtype, 2, name="t")
+    values = tf.constant([["a", "b"]]) if dtype == tf.string else tf.cast([[1, 0]], dtype)
+    table.upsert([b"\xff"], values)
+    table.save_to_file_system(str(tmp_path), file_name_list=["t"])
+    output = str(tmp_path / "t.parquet")
+    source = str(tmp_path / "t.de")
+    assert main(["cat", source, "--format", "parquet", "--output", output]) == 0
+    [row] = parquet.read_table(output).to_pylist()
+    wanted = [b"a", b"b"] if dtype == tf.string else [1, 0]
+    assert (row["key"], row["value"]) == (b"\xff", wanted)
+
+
+def test_a_failed_output_leaves_the_old_file(files, tmp_path, capsys):
+    output = tmp_path / "rows.csv"
+    output.write_text("old")
+    assert main(["cat", files[0], "--key", "-1", "--format", "csv", "--output", str(output)]) == 1
+    assert "Received: no row of -1" in capsys.readouterr().err
+    assert output.read_text() == "old"
+    words = de.Variable(tf.string, dim=1, name="words")
+    words.upsert(["a"], [[1.0]])
+    words.save_to_file_system(str(tmp_path), file_name_list=["words"])
+    both = [files[0], str(tmp_path / "words.de")]
+    assert main(["cat", *both, "--format", "csv", "--output", str(output)]) == 1
+    assert "Choose a table by --table" in capsys.readouterr().err
+    assert output.read_text() == "old"
+
+
+def test_cat_merges_a_base_and_its_deltas(table, tmp_path, capsys):
+    manager = de.checkpoint.Manager(tf.train.Checkpoint(table=table), str(tmp_path))
+    manager.save()
+    table.remove([3])
+    table.upsert([4], [[0.5, 0.5]])
+    prefix = str(manager.save())
+    assert main(["cat", prefix, "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(rows) == 999
+    assert {"key": 4, "value": [0.5, 0.5]} in rows
+    assert main(["cat", prefix, "--key", "3"]) == 1
+
+
+def test_a_checkpoint_stands_for_its_files(tmp_path, capsys):
+    table = de.Variable(tf.string, dim=1, name="words", devices=["/CPU:0"] * 3)
+    table.upsert(["a", b"\xff"], [[1.0], [2.0]])
+    de.checkpoint.save(table, tmp_path)
+    assert main(["verify", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count(" whole ") == 3
+    assert main(["cat", str(tmp_path)]) == 0
+    assert sorted(capsys.readouterr().out.splitlines()) == ["a\t1", "b'\\xff'\t2"]
+
+
+def test_diff_names_the_keys(files, keras_files, capsys):
+    assert main(["diff", *files]) == 1
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[1:] == [["removed", "1", "7"], ["added", "1", "5000"], ["changed", "1", "8"],
+                         ["same", "998"]]  # fmt: skip
+    assert main(["diff", "--json", *files]) == 1
+    assert json.loads(capsys.readouterr().out)["keys"]["added"] == [5000]
+    assert main(["diff", files[0], files[0]]) == 0
+    assert main(["diff", *map(str, keras_files[1:])]) == 0
+
+
+def test_diff_takes_one_file_of_each_side(tmp_path, capsys):
+    for step in (1, 2):
+        tables = [de.Variable(dim=1, name=name, devices=["/CPU:0"]) for name in ("s", "t")]
+        tables[1].upsert([step], [[1.0]])
+        de.checkpoint.save(tables, tmp_path / str(step))
+    both = [str(tmp_path / "1"), str(tmp_path / "2")]
+    assert main(["diff", *both]) == 1
+    assert "pass --table" in capsys.readouterr().err
+    assert main(["diff", *both, "--table", "t"]) == 1
+    assert "added" in capsys.readouterr().out
+    assert main(["diff", *both, "--table", "u"]) == 1
+    assert "They hold: s, t" in capsys.readouterr().err
+
+
+def test_a_key_must_have_the_tables_dtype(files, capsys):
+    assert main(["cat", files[0], "--key", "007"]) == 0
+    assert capsys.readouterr().out.startswith("7\t")
+    for key in ("seven", str(1 << 63)):
+        assert main(["cat", files[0], "--key", key]) == 1
+        assert f"Received: --key '{key}'" in capsys.readouterr().err
+
+
+def test_import_tfra_writes_a_checkpoint(tmp_path, capsys):
+    prefix = str(tmp_path / "ckpt")
+    tf.raw_ops.SaveV2(
+        prefix=prefix,
+        tensor_names=["user_mht_1of1-keys", "user_mht_1of1-values"],
+        shape_and_slices=["", ""],
+        tensors=[tf.constant([7], tf.int64), tf.constant([[1.0, 2.0]])],
+    )
+    target = str(tmp_path / "tables")
+    assert main(["import-tfra", prefix, target, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"table": "user", "rows": 1, "dim": 2}
+    table = de.Variable(dim=2, name="user")
+    assert de.checkpoint.restore(table, target) == {"user": 1}
+    assert main(["import-tfra", prefix, target]) == 1
+    assert "must not exist" in capsys.readouterr().err
+
+
+def test_keys_come_in_the_order_of_their_hashes(tmp_path):
+    for name, dtype in (("ints", tf.int64), ("strings", tf.string)):
+        table = de.Variable(dtype, dim=64, name=name)
+        keys = tf.range(-3000, 3000, dtype=tf.int64)
+        keys = tf.strings.as_string(keys) if dtype == tf.string else keys
+        table.upsert(keys, tf.zeros([6000, 64]))
+        table.save_to_file_system(str(tmp_path), file_name_list=[name])
+        file = SnapshotFile(str(tmp_path / f"{name}.de"))
+        last = np.uint64(0)
+        for batch in file.batches():
+            found = hashes(batch.keys)
+            assert found.min() >= last
+            last = found.max()
