@@ -1,4 +1,4 @@
-"""Packages of the library, and folders of the engine, import only from lower layers ("floors")."""
+"""Packages of the library, and folders of the C++ code, import only from lower layers ("floors")."""
 
 from __future__ import annotations
 
@@ -38,7 +38,15 @@ ENGINE = (
     ("save",),
     ("serving",),
 )
-INCLUDE = re.compile(r'#include "de_core/cc/engine/([^"]+)"')
+#: The kernels' floors, lowest first: folders of de_core/cc/kernels.
+KERNELS = (
+    ("base",),
+    ("background",),
+    ("files",),
+    ("table",),
+    ("batch", "snapshot"),
+    ("serving",),
+)
 
 
 def floor_of(floors: tuple[tuple[str, ...], ...], room: str) -> int:
@@ -134,14 +142,18 @@ def test_a_cycle_and_an_upward_import_are_noticed():
     assert may_use(LIBRARY, "variable", "tables")
 
 
-def test_each_folder_of_the_engine_knows_only_the_floors_above_it_in_the_table(root: Path):
-    engine = root / "de_core/cc/engine"
-    files = [path for path in engine.rglob("*.*") if path.suffix in (".cc", ".h", ".inc")]
-    assert len(files) > 100
+@pytest.mark.parametrize(("layer", "floors"), [("engine", ENGINE), ("kernels", KERNELS)])
+def test_each_folder_of_cpp_knows_only_the_floors_below(
+    root: Path, layer: str, floors: tuple[tuple[str, ...], ...]
+):
+    folder = root / "de_core/cc" / layer
+    include = re.compile(rf'#include "de_core/cc/{layer}/([^"]+)"')
+    files = [path for path in folder.rglob("*.*") if path.suffix in (".cc", ".h", ".inc")]
+    assert len(files) > 30
     wrong = []
     for path in sorted(files):
-        room = path.relative_to(engine).parts[0]
-        for used in INCLUDE.findall(path.read_text("utf-8")):
-            if not may_use(ENGINE, room, used.partition("/")[0]):
-                wrong.append(f"{path.relative_to(engine)} includes {used}")
+        room = path.relative_to(folder).parts[0]
+        for used in include.findall(path.read_text("utf-8")):
+            if not may_use(floors, room, used.partition("/")[0]):
+                wrong.append(f"{path.relative_to(folder)} includes {used}")
     assert wrong == []

@@ -130,9 +130,9 @@ def test_cpp_layer_includes_only_what_it_may_know(root: Path, layer: str):
         ("engine", '#include "tensorflow/core/framework/tensor.h"'),
         ("engine", '#include "absl/status/status.h"'),
         ("engine", "#include <absl/status/status.h>"),
-        ("engine", '#include "de_core/cc/kernels/table_resource.h"'),
+        ("engine", '#include "de_core/cc/kernels/table/table_resource.h"'),
         ("kernels", '#include "de_core/cc/ops/shapes.h"'),
-        ("ops", '#include "de_core/cc/kernels/table_resource.h"'),
+        ("ops", '#include "de_core/cc/kernels/table/table_resource.h"'),
     ],
 )
 def test_a_forbidden_include_is_noticed(layer: str, line: str):

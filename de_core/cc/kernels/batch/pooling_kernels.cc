@@ -1,0 +1,343 @@
+// Kernels that sum rows without outputting them.
+#include <algorithm>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "de_core/cc/engine/batch/pooling.h"
+#include "de_core/cc/engine/rows/scalar_types.h"
+#include "de_core/cc/kernels/table/table_op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace de::kernels {
+namespace {
+
+using tensorflow::DataType;
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::TensorShapeUtils;
+
+// Bytes of rows read at a time, so that they are still in a CPU cache when they are used.
+constexpr size_t kBytesAtOnce = 64 << 10;
+constexpr size_t kMostKeysAtOnce = 1024;
+// Least number of keys per thread that is worth waking it.
+constexpr size_t kPooledKeysPerThread = 4096;
+// Tasks per thread: a thread that starts late leaves some to the others.
+constexpr size_t kTasksPerThread = 4;
+
+absl::Status SegmentsOf(const Tensor& keys, const Tensor& splits, engine::Segments* segments) {
+  if (!TensorShapeUtils::IsVector(keys.shape()) || !TensorShapeUtils::IsVector(splits.shape()) ||
+      splits.NumElements() == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "keys and row_splits must be vectors, and row_splits not be empty. Received: keys.shape=",
+        keys.shape().DebugString(), ", row_splits.shape=", splits.shape().DebugString()));
+  }
+  segments->splits = splits.flat<int64_t>().data();
+  segments->count = static_cast<size_t>(splits.NumElements()) - 1;
+  return ToAbsl(segments->Check(static_cast<size_t>(keys.NumElements())));
+}
+
+/// The weights of input `index`.
+absl::Status WeightsOf(OpKernelContext* context, int index, const Tensor& keys,
+                       const void** weights) {
+  const Tensor& given = context->input(index);
+  *weights = given.tensor_data().data();
+  if (given.shape() == keys.shape()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "weights must be one number a key. Received: weights.shape=", given.shape().DebugString(),
+      ", keys.shape=", keys.shape().DebugString()));
+}
+
+absl::Status CheckGradient(const Tensor& gradient, const engine::Segments& segments, int64_t dim) {
+  if (gradient.dims() == 2 && gradient.dim_size(0) == static_cast<int64_t>(segments.count) &&
+      (dim < 0 || gradient.dim_size(1) == dim)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("gradient must have one row a segment. Received: gradient.shape=",
+                   gradient.shape().DebugString(), " for ", segments.count, " segments"));
+}
+
+/// A kernel that reads the rows of input 1 in parts, segment by segment.
+class PoolingOp : public TableOp {
+ public:
+  explicit PoolingOp(OpKernelConstruction* context) : TableOp(context) {
+    DataType real;
+    OP_REQUIRES_OK(context, context->GetAttr("Tvalues", &value_dtype_));
+    OP_REQUIRES_OK(context, context->GetAttr("T", &real));
+    OP_REQUIRES_OK(context, ToEngine(value_dtype_, &dtype_));
+    OP_REQUIRES(
+        context, ToTensorFlow(engine::RealOf(dtype_)) == real,
+        absl::InvalidArgumentError(absl::StrCat(
+            "T must be float, or double for rows of double. Received: ", DataTypeString(real))));
+    real_bytes_ = engine::SizeOf(engine::RealOf(dtype_));
+  }
+
+ protected:
+  /// Called for `count` keys starting at `position`, all in one segment.
+  using Use = std::function<void(const char* rows, size_t position, size_t count, size_t segment)>;
+
+  absl::Status ForEachRun(OpKernelContext* context, const TableResource& table, const Use& use) {
+    const Tensor& keys = context->input(1);
+    const KeyBatch batch(keys);
+    engine::Segments segments;
+    TF_RETURN_IF_ERROR(SegmentsOf(keys, context->input(2), &segments));
+    const size_t row_bytes = static_cast<size_t>(table.dim()) * engine::SizeOf(dtype_);
+    const size_t at_once = std::clamp<size_t>(kBytesAtOnce / row_bytes, 1, kMostKeysAtOnce);
+    // Tasks divide the batch at segment boundaries.
+    PoolExecutor executor(context);
+    const size_t size = batch.keys().size;
+    const size_t worth = std::min(executor.threads(), size / kPooledKeysPerThread + 1);
+    const size_t tasks = worth <= 1 ? 1 : std::min(worth * kTasksPerThread, segments.count + 1);
+    const auto begin_of = [&](size_t task) {
+      if (task == 0 || task == tasks) return task == 0 ? size_t{0} : size;
+      return static_cast<size_t>(segments.splits[segments.Of(size * task / tasks)]);
+    };
+    std::vector<absl::Status> statuses(tasks);
+    const auto run = [&](size_t task) -> absl::Status {
+      const size_t begin = begin_of(task), end = begin_of(task + 1);
+      if (begin >= end) return absl::OkStatus();
+      // A vector would zero its elements first.
+      const std::unique_ptr<double[]> rows(
+          new double[(std::min(at_once, end - begin) * row_bytes + 7) / sizeof(double)]);
+      char* const data = reinterpret_cast<char*>(rows.get());
+      size_t segment = segments.Of(begin);
+      for (size_t at = begin; at < end;) {
+        const size_t count = std::min(at_once, end - at);
+        TF_RETURN_IF_ERROR(
+            table.Find(batch.keys().Slice(at, count), {data, nullptr}, nullptr, nullptr));
+        for (size_t i = 0; i < count;) {
+          while (static_cast<size_t>(segments.splits[segment + 1]) <= at + i) ++segment;
+          const size_t last =
+              std::min(count, static_cast<size_t>(segments.splits[segment + 1]) - at);
+          use(data + i * row_bytes, at + i, last - i, segment);
+          i = last;
+        }
+        at += count;
+      }
+      return absl::OkStatus();
+    };
+    engine::RunTasks(tasks > 1 ? &executor : nullptr, tasks, [&](size_t task) {
+      statuses[task] = GuardedKernel([&] { return run(task); });
+    });
+    for (const absl::Status& status : statuses) TF_RETURN_IF_ERROR(status);
+    return absl::OkStatus();
+  }
+
+  DataType value_dtype_;
+  engine::DType dtype_;
+  size_t real_bytes_ = 0;
+};
+
+class TablePoolOp final : public PoolingOp {
+ public:
+  explicit TablePoolOp(OpKernelConstruction* context) : PoolingOp(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("dim", &dim_));
+    OP_REQUIRES_OK(context, context->GetAttr("weighted", &weighted_));
+  }
+
+ protected:
+  absl::Status Run(OpKernelContext* context, TableResource* table) final {
+    const Tensor& keys = context->input(1);
+    TF_RETURN_IF_ERROR(table->CheckKeys(keys));
+    TF_RETURN_IF_ERROR(table->CheckValues(value_dtype_, dim_));
+    engine::Segments segments;
+    TF_RETURN_IF_ERROR(SegmentsOf(keys, context->input(2), &segments));
+    const void* weights = nullptr;
+    if (weighted_) TF_RETURN_IF_ERROR(WeightsOf(context, 3, keys, &weights));
+    Tensor* sums = nullptr;
+    TF_RETURN_IF_ERROR(
+        AllocateOutput(context, 0, {static_cast<int64_t>(segments.count), dim_}, &sums));
+    char* const out = const_cast<char*>(sums->tensor_data().data());
+    std::memset(out, 0, sums->tensor_data().size());
+    const auto dim = static_cast<size_t>(dim_);
+    const engine::AddRows add = engine::RowAddition(dtype_);
+    return ForEachRun(context, *table,
+                      [&](const char* rows, size_t position, size_t count, size_t segment) {
+                        const char* factors = static_cast<const char*>(weights);
+                        add(rows, factors == nullptr ? nullptr : factors + position * real_bytes_,
+                            count, dim, out + segment * dim * real_bytes_);
+                      });
+  }
+
+ private:
+  int64_t dim_ = 0;
+  bool weighted_ = false;
+};
+
+class TablePoolDotsOp final : public PoolingOp {
+ public:
+  using PoolingOp::PoolingOp;
+
+ protected:
+  absl::Status Run(OpKernelContext* context, TableResource* table) final {
+    const Tensor& keys = context->input(1);
+    const Tensor& gradient = context->input(3);
+    TF_RETURN_IF_ERROR(table->CheckKeys(keys));
+    TF_RETURN_IF_ERROR(table->CheckValues(value_dtype_, table->dim()));
+    engine::Segments segments;
+    TF_RETURN_IF_ERROR(SegmentsOf(keys, context->input(2), &segments));
+    TF_RETURN_IF_ERROR(CheckGradient(gradient, segments, table->dim()));
+    Tensor* dots = nullptr;
+    TF_RETURN_IF_ERROR(context->allocate_output(0, keys.shape(), &dots));
+    char* const out = const_cast<char*>(dots->tensor_data().data());
+    const char* const vectors = gradient.tensor_data().data();
+    const auto dim = static_cast<size_t>(table->dim());
+    const engine::DotRows dot = engine::RowProduct(dtype_);
+    return ForEachRun(context, *table,
+                      [&](const char* rows, size_t position, size_t count, size_t segment) {
+                        dot(rows, vectors + segment * dim * real_bytes_, count, dim,
+                            out + position * real_bytes_);
+                      });
+  }
+};
+
+/// Copies the keys at `first(j)`, j in [0, count).
+template <typename T, typename First>
+void CopyKeys(const Tensor& keys, int64_t count, const First& first, Tensor* out) {
+  const auto from = keys.flat<T>();
+  auto to = out->flat<T>();
+  for (int64_t j = 0; j < count; ++j) to(j) = from(first(j));
+}
+
+class PoolGradientOp final : public GuardedOp {
+ public:
+  explicit PoolGradientOp(OpKernelConstruction* context) : GuardedOp(context) {
+    DataType values;
+    OP_REQUIRES_OK(context, context->GetAttr("Tvalues", &values));
+    OP_REQUIRES_OK(context, ToEngine(values, &dtype_));
+    OP_REQUIRES_OK(context, context->GetAttr("weighted", &weighted_));
+  }
+
+  absl::Status Execute(OpKernelContext* context) override {
+    const Tensor& keys = context->input(0);
+    TF_RETURN_IF_ERROR(CheckKeyCount(keys));
+    const Tensor& gradient = context->input(3);
+    engine::Segments segments;
+    TF_RETURN_IF_ERROR(SegmentsOf(keys, context->input(1), &segments));
+    TF_RETURN_IF_ERROR(CheckGradient(gradient, segments, -1));
+    if (ToTensorFlow(engine::RealOf(dtype_)) != gradient.dtype()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("gradient must be float, or double for values of double. Received: ",
+                       DataTypeString(gradient.dtype())));
+    }
+    const void* weights = nullptr;
+    if (weighted_) TF_RETURN_IF_ERROR(WeightsOf(context, 2, keys, &weights));
+    const KeyBatch batch(keys);
+    engine::PooledGradient pooled;
+    PoolExecutor executor(context);
+    TF_RETURN_IF_ERROR(ToAbsl(pooled.Build(batch.keys(), segments, &executor)));
+    const auto count = static_cast<int64_t>(pooled.size());
+    Tensor* unique = nullptr;
+    Tensor* values = nullptr;
+    TF_RETURN_IF_ERROR(AllocateOutput(context, 0, {count}, &unique));
+    TF_RETURN_IF_ERROR(AllocateOutput(context, 1, {count, gradient.dim_size(1)}, &values));
+    const auto first = [&](int64_t j) {
+      return static_cast<int64_t>(pooled.first(static_cast<size_t>(j)));
+    };
+    if (keys.dtype() == tensorflow::DT_STRING) {
+      CopyKeys<tensorflow::tstring>(keys, count, first, unique);
+    } else if (keys.dtype() == tensorflow::DT_INT32) {
+      CopyKeys<int32_t>(keys, count, first, unique);
+    } else {
+      CopyKeys<int64_t>(keys, count, first, unique);
+    }
+    return ToAbsl(pooled.Sum(dtype_, weights, gradient.tensor_data().data(),
+                             static_cast<size_t>(gradient.dim_size(1)),
+                             const_cast<char*>(values->tensor_data().data()), &executor));
+  }
+
+ private:
+  engine::DType dtype_;
+  bool weighted_ = false;
+};
+
+/// A kernel on the segment ids of elements, input 0. Input 1 is the number of segments.
+class SegmentIdsOp : public GuardedOp {
+ public:
+  using GuardedOp::GuardedOp;
+
+ protected:
+  using Ids = tensorflow::TTypes<int64_t>::ConstFlat;
+
+  absl::Status Execute(OpKernelContext* context) final {
+    TF_RETURN_IF_ERROR(CheckScalar(context, 1, "segments"));
+    const int64_t segments = context->input(1).scalar<int64_t>()();
+    if (segments < 0 || segments >= kMostSegments) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "segments must be from 0 to ", kMostSegments - 1, ". Received: segments=", segments));
+    }
+    return Run(context, context->input(0).flat<int64_t>(), segments);
+  }
+
+  virtual absl::Status Run(OpKernelContext* context, const Ids& ids, int64_t segments) = 0;
+
+ private:
+  // Segments' splits take 8 bytes each, and a tensor has less than 2^63 bytes.
+  static constexpr int64_t kMostSegments = int64_t{1} << 59;
+};
+
+class RowSplitsOp final : public SegmentIdsOp {
+ public:
+  using SegmentIdsOp::SegmentIdsOp;
+
+ protected:
+  absl::Status Run(OpKernelContext* context, const Ids& ids, int64_t segments) final {
+    Tensor* splits = nullptr;
+    TF_RETURN_IF_ERROR(AllocateOutput(context, 0, {segments + 1}, &splits));
+    auto out = splits->flat<int64_t>();
+    int64_t segment = 0;
+    out(0) = 0;
+    for (int64_t i = 0; i < ids.size(); ++i) {
+      if (ids(i) < segment || ids(i) >= segments) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("the ids of a pooled lookup must be in row-major order, which "
+                         "tf.sparse.reorder brings them into, and their rows in [0, ",
+                         segments, "). Received: row ", ids(i), " after row ", segment));
+      }
+      while (segment < ids(i)) out(++segment) = i;
+    }
+    while (segment < segments) out(++segment) = ids.size();
+    return absl::OkStatus();
+  }
+};
+
+class SegmentOrderOp final : public SegmentIdsOp {
+ public:
+  using SegmentIdsOp::SegmentIdsOp;
+
+ protected:
+  absl::Status Run(OpKernelContext* context, const Ids& ids, int64_t segments) final {
+    Tensor* splits = nullptr;
+    TF_RETURN_IF_ERROR(AllocateOutput(context, 1, {segments + 1}, &splits));
+    auto begins = splits->flat<int64_t>();
+    begins.setZero();
+    for (int64_t i = 0; i < ids.size(); ++i) {
+      if (ids(i) >= segments) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("segment_ids must be below ", segments, ". Received: ", ids(i)));
+      }
+      if (ids(i) >= 0) ++begins(ids(i) + 1);
+    }
+    for (int64_t i = 0; i < segments; ++i) begins(i + 1) += begins(i);
+    Tensor* order = nullptr;
+    TF_RETURN_IF_ERROR(AllocateOutput(context, 0, {begins(segments)}, &order));
+    auto out = order->flat<int64_t>();
+    std::vector<int64_t> next(begins.data(), begins.data() + segments);
+    for (int64_t i = 0; i < ids.size(); ++i) {
+      if (ids(i) >= 0) out(next[static_cast<size_t>(ids(i))]++) = i;
+    }
+    return absl::OkStatus();
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("DeTablePool").Device(tensorflow::DEVICE_CPU), TablePoolOp);
+REGISTER_KERNEL_BUILDER(Name("DeTablePoolDots").Device(tensorflow::DEVICE_CPU), TablePoolDotsOp);
+REGISTER_KERNEL_BUILDER(Name("DePoolGradient").Device(tensorflow::DEVICE_CPU), PoolGradientOp);
+REGISTER_KERNEL_BUILDER(Name("DeRowSplits").Device(tensorflow::DEVICE_CPU), RowSplitsOp);
+REGISTER_KERNEL_BUILDER(Name("DeSegmentOrder").Device(tensorflow::DEVICE_CPU), SegmentOrderOp);
+
+}  // namespace
+}  // namespace de::kernels

@@ -1,0 +1,185 @@
+#include "de_core/cc/kernels/files/frozen_file.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "de_core/cc/engine/snapshot/snapshot_reader.h"
+#include "de_core/cc/kernels/files/chain_file.h"
+#include "de_core/cc/kernels/files/env_stream.h"
+#include "de_core/cc/kernels/files/served_file_check.h"
+#include "de_core/cc/kernels/files/snapshot_json.h"
+#include "tensorflow/core/platform/logging.h"
+
+namespace de::kernels {
+namespace {
+
+// Least number of keys per thread that is worth waking it.
+constexpr size_t kKeysPerFind = 4096;
+
+[[maybe_unused]] uint64_t MemoryBytes() {
+  return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::getpagesize());
+}
+
+/// Requests huge pages. On file systems with large folios, the rest of the file is then read by 2
+/// MiB, and a lookup needs one TLB entry instead of two. Do not use it for files larger than
+/// memory: each such read would evict other rows. This is a hint: failures are harmless.
+void AskForHugePages(const void* data, uint64_t size) {
+#ifdef MADV_HUGEPAGE
+  if (size <= MemoryBytes() / 4) (void)::madvise(const_cast<void*>(data), size, MADV_HUGEPAGE);
+#endif
+}
+
+/// Reads a file into memory before a lookup has to wait for it. Deltas bypass the page cache when
+/// they are written, so the first lookups of a new version would wait for the disk. This is a hint
+/// too.
+void ReadNow(const void* data, uint64_t size) {
+#ifdef __linux__
+  constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, missing in older headers
+  if (size <= MemoryBytes() / 4) (void)::madvise(const_cast<void*>(data), size, kPopulateRead);
+#endif
+}
+
+std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+}  // namespace
+
+absl::Status FrozenFile::Open(tensorflow::Env* env, const std::vector<std::string>& paths,
+                              std::shared_ptr<const FrozenFile>* file) {
+  auto opened = std::make_shared<FrozenFile>();
+  std::vector<ServedFile> served;
+  for (const std::string& path : paths) TF_RETURN_IF_ERROR(AppendServedFiles(env, path, &served));
+  const char* verify = std::getenv("DE_VERIFY");
+  const bool full = verify != nullptr && absl::string_view(verify) == "full";
+  std::vector<engine::FrozenChain::File> files;
+  for (const auto& [path, id] : served) {
+    opened->paths_.push_back(path);
+    opened->regions_.emplace_back();
+    const absl::Status mapped =
+        env->NewReadOnlyMemoryRegionFromFile(path, &opened->regions_.back());
+    if (!mapped.ok()) {
+      return absl::Status(mapped.code(),
+                          absl::StrCat(path, ": cannot be mapped: ", mapped.message()));
+    }
+    const void* const data = opened->regions_.back()->data();
+    const uint64_t size = opened->regions_.back()->length();
+    AskForHugePages(data, size);
+    if (!files.empty()) ReadNow(data, size);  // a delta
+    files.push_back({static_cast<const char*>(data), size});
+    std::unique_ptr<engine::SnapshotReader> reader;
+    TF_RETURN_IF_ERROR(InFile(
+        path,
+        engine::SnapshotReader::Open(
+            files.back().data, files.back().size,
+            full ? engine::SnapshotVerify::kFull : engine::SnapshotVerify::kHeader, &reader)));
+    if (id.has_value() && reader->header().id != *id) {
+      return absl::DataLossError(absl::StrCat(
+          path, ": the file must be the one that the chain file beside it names, of id ",
+          engine::HexOf(*id), ". Received: id=", engine::HexOf(reader->header().id)));
+    }
+  }
+  TF_RETURN_IF_ERROR(InFile(absl::StrJoin(opened->paths_, ", "),
+                            engine::FrozenChain::Open(files, {}, &opened->table_)));
+  if (full) {
+    opened->FoundIntact();
+  } else {
+    CheckInBackground(opened);
+  }
+  *file = std::move(opened);
+  return absl::OkStatus();
+}
+
+std::vector<std::string> FrozenFile::names() const {
+  std::vector<std::string> names;
+  for (const std::string& path : paths_) names.push_back(BaseName(path));
+  return names;
+}
+
+absl::Status FrozenFile::Answer(engine::Status status) const {
+  if (status.ok() || status.code == engine::Code::kNotFound) return ToAbsl(std::move(status));
+  return InFile(absl::StrJoin(names(), ", "), std::move(status));
+}
+
+void FrozenFile::FoundIntact() {
+  checked_bytes_ = table_->stats().file_bytes;
+  health_.store(Health::kIntact, std::memory_order_release);
+}
+
+void FrozenFile::FoundDamaged(size_t file, const engine::Status& why) {
+  const std::string name = BaseName(path(file));
+  damage_ = absl::StrCat(name, ": ", absl::StrReplaceAll(why.message, {{path(file), name}}),
+                         ". The version that it is of is refused: serve another one, or write it "
+                         "again");
+  health_.store(Health::kDamaged, std::memory_order_release);
+  LOG(ERROR) << damage_;
+}
+
+absl::Status FrozenFile::damage() const {
+  return health() == Health::kDamaged ? absl::DataLossError(damage_) : absl::OkStatus();
+}
+
+absl::Status FrozenFile::Find(const engine::Keys& keys, engine::ValuesOut out, bool* found,
+                              engine::Executor* executor) const {
+  TF_RETURN_IF_ERROR(damage());
+  const size_t row_bytes = table_->value_bytes();
+  const size_t dim = table_->dim();
+  const auto range = [&](size_t begin, size_t end) -> engine::Status {
+    const engine::Keys part = keys.Slice(begin, end - begin);
+    bool* part_found = found == nullptr ? nullptr : found + begin;
+    if (out.strings == nullptr && table_->value_dtype() == engine::DType::kString) {
+      return table_->FindStrings(part, nullptr, part_found);
+    }
+    if (out.strings == nullptr) {
+      char* const data = out.data == nullptr ? nullptr : out.data + begin * row_bytes;
+      return table_->Find(part, data, part_found);
+    }
+    std::vector<std::string_view> views(part.size * dim);
+    DE_RETURN_IF_ERROR(table_->FindStrings(part, views.data(), part_found));
+    for (size_t i = 0; i < views.size(); ++i) out.strings->Set(begin * dim + i, views[i]);
+    return engine::Status::Ok();
+  };
+  const size_t threads = executor == nullptr ? 1 : executor->threads();
+  const size_t tasks = std::min(threads, keys.size / kKeysPerFind);
+  if (tasks <= 1) return Answer(range(0, keys.size));
+  std::vector<engine::Status> parts(tasks);
+  executor->Run(tasks, [&](size_t task) {
+    parts[task] = engine::Guarded(
+        [&] { return range(keys.size * task / tasks, keys.size * (task + 1) / tasks); });
+  });
+  for (engine::Status& part : parts) {  // the first error, so that it always names the same key
+    if (!part.ok()) return Answer(std::move(part));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FrozenFile::Rows(int64_t* rows) const {
+  uint64_t counted = 0;
+  TF_RETURN_IF_ERROR(Answer(table_->Size(&counted)));
+  *rows = static_cast<int64_t>(counted);
+  return absl::OkStatus();
+}
+
+std::string FrozenFile::StatsJsonFields() const {
+  const engine::FrozenStats stats = table_->stats();
+  const engine::SnapshotHeader& header = table_->header();
+  const absl::string_view stored(engine::NameOf(header.layout.value_dtype()).data(),
+                                 engine::NameOf(header.layout.value_dtype()).size());
+  std::string metadata;
+  for (const auto& [key, value] : header.metadata) {
+    if (key.rfind("de.", 0) == 0) continue;  // the table's own, binary
+    absl::StrAppend(&metadata, ", ", JsonText(key), ": ", JsonText(value));
+  }
+  return absl::StrCat(
+      "\"bytes\": ", stats.file_bytes, ", \"index_bytes\": ", stats.index_bytes,
+      ", \"row_bytes\": ", stats.row_bytes, ", \"string_bytes\": ", stats.string_bytes,
+      ", \"heap_bytes\": ", stats.heap_bytes, ", \"stored_as\": \"", stored,
+      "\", \"deltas\": ", table_->deltas(), ", \"generation\": ", header.sequence, ", \"id\": \"",
+      engine::HexOf(header.id), "\", \"created_micros\": ", header.created_micros, metadata);
+}
+
+}  // namespace de::kernels

@@ -1,0 +1,77 @@
+// Snapshot files mapped into memory and served read-only: a base, perhaps with deltas. The mappings
+// live as long as anybody reads them, even if the files are renamed or deleted.
+#ifndef DE_CORE_KERNELS_FROZEN_FILE_H_
+#define DE_CORE_KERNELS_FROZEN_FILE_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "de_core/cc/engine/serving/frozen_chain.h"
+#include "de_core/cc/kernels/base/engine_bridge.h"
+#include "tensorflow/core/platform/env.h"
+
+namespace de::kernels {
+
+class FrozenFile {
+ public:
+  /// Result of checking the rows, which happens in the background.
+  enum class Health { kUnchecked, kIntact, kDamaged };
+
+  /// Maps the files (a base and its deltas in order, or the chain file that names them) and checks
+  /// their headers, directories and footers. All their bytes are checked too: before it returns if
+  /// the environment variable DE_VERIFY is "full", otherwise in the background. Errors name the
+  /// damaged file.
+  static absl::Status Open(tensorflow::Env* env, const std::vector<std::string>& paths,
+                           std::shared_ptr<const FrozenFile>* file);
+
+  /// out.data may be nullptr if only `found` is needed. Errors reach clients, so they name files
+  /// without folders. Returns DataLoss once a damaged section was found.
+  absl::Status Find(const engine::Keys& keys, engine::ValuesOut out, bool* found,
+                    engine::Executor* executor) const;
+
+  /// Number of keys with a row.
+  absl::Status Rows(int64_t* rows) const;
+  /// The header of the first file, and of the last.
+  const engine::SnapshotHeader& base() const noexcept { return table_->base(); }
+  const engine::SnapshotHeader& header() const noexcept { return table_->header(); }
+  engine::FrozenStats stats() const noexcept { return table_->stats(); }
+  size_t deltas() const noexcept { return table_->deltas(); }
+  /// The names of all files, without folders.
+  std::vector<std::string> names() const;
+
+  Health health() const noexcept { return health_.load(std::memory_order_acquire); }
+  uint64_t checked_bytes() const noexcept { return checked_bytes_.load(); }
+  /// The error, if health is kDamaged.
+  absl::Status damage() const;
+
+  /// For the thread that checks: file 0 is the base, file i > 0 is a delta.
+  const engine::SnapshotReader& reader(size_t file) const noexcept { return table_->reader(file); }
+  const std::string& path(size_t file) const noexcept {
+    return paths_[paths_.size() - 1 - table_->deltas() + file];
+  }
+  void Checked(uint64_t bytes) noexcept { checked_bytes_ += bytes; }
+  void FoundIntact();
+  void FoundDamaged(size_t file, const engine::Status& why);
+
+  /// Returns fields of a JSON object, without braces.
+  std::string StatsJsonFields() const;
+
+ private:
+  /// Converts the status of a lookup, which clients read. The error for a missing key names no
+  /// file. Other errors name files without folders.
+  absl::Status Answer(engine::Status status) const;
+
+  std::vector<std::string> paths_;
+  std::vector<std::unique_ptr<tensorflow::ReadOnlyMemoryRegion>> regions_;
+  std::unique_ptr<engine::FrozenChain> table_;
+  std::atomic<Health> health_{Health::kUnchecked};
+  std::atomic<uint64_t> checked_bytes_{0};
+  std::string damage_;  ///< written before health becomes kDamaged
+};
+
+}  // namespace de::kernels
+
+#endif  // DE_CORE_KERNELS_FROZEN_FILE_H_

@@ -1,0 +1,135 @@
+#include "de_core/cc/kernels/files/served_file_check.h"
+
+#include <pthread.h>
+
+#include <chrono>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "de_core/cc/engine/base/guard.h"
+#include "de_core/cc/engine/snapshot/snapshot_reader.h"
+#include "de_core/cc/kernels/background/background_threads.h"
+#include "de_core/cc/kernels/files/env_stream.h"
+
+namespace de::kernels {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Bytes checked per second. The rest of the disk and memory bandwidth is for lookups.
+constexpr uint64_t kBytesASecond = uint64_t{256} << 20;
+constexpr std::chrono::seconds kUntilThereIsMemory{1};
+
+/// A base or a delta that is being checked.
+class FileCheck {
+ public:
+  FileCheck(const FrozenFile& served, size_t number) : mapped_(served.reader(number)) {
+    // Read the file instead of the mapping: a page that the disk cannot deliver is an error here,
+    // but would kill the process in the mapping. A file that was deleted or replaced exists only in
+    // the mapping.
+    if (!FileSource::Open(tensorflow::Env::Default(), served.path(number), &source_).ok()) return;
+    const auto verify = engine::SnapshotVerify::kHeader;
+    if (!engine::SnapshotReader::Open(source_.get(), verify, &reader_).ok()) return;
+    if (reader_->header().id != mapped_.header().id) reader_.reset();
+  }
+
+  bool done() const noexcept { return section_ == mapped_.sections().size(); }
+
+  /// Checks the next section. `bytes` receives its size.
+  engine::Status Next(uint64_t* bytes) {
+    const auto& sections = mapped_.sections();
+    const uint64_t begin = sections[section_].offset;
+    const engine::SnapshotReader& reader = reader_ == nullptr ? mapped_ : *reader_;
+    const engine::Status status = reader.ReadSection(section_, &buffer_);
+    if (status.code == engine::Code::kResourceExhausted) return status;  // try again later
+    *bytes =
+        (++section_ == sections.size() ? mapped_.file_bytes() : sections[section_].offset) - begin;
+    return status;
+  }
+
+ private:
+  const engine::SnapshotReader& mapped_;
+  std::unique_ptr<FileSource> source_;
+  std::unique_ptr<engine::SnapshotReader> reader_;
+  engine::SectionBuffer buffer_;
+  size_t section_ = 0;
+};
+
+/// Checks a served table completely, as long as somebody else uses it.
+void Check(const std::weak_ptr<FrozenFile>& held) {
+  std::unique_ptr<FileCheck> check;
+  for (size_t number = 0;;) {
+    Clock::time_point rested = Clock::now();
+    {
+      const std::shared_ptr<FrozenFile> served = held.lock();
+      if (served == nullptr) return;
+      if (check != nullptr && check->done()) {
+        check.reset();
+        if (++number > served->deltas()) return served->FoundIntact();
+      }
+      uint64_t bytes = 0;
+      const engine::Status status = engine::Guarded([&] {
+        if (check == nullptr) check = std::make_unique<FileCheck>(*served, number);
+        return check->done() ? engine::Status::Ok() : check->Next(&bytes);
+      });
+      if (status.code == engine::Code::kResourceExhausted) {
+        rested += kUntilThereIsMemory;  // out of memory: the file may be intact
+      } else if (!status.ok()) {
+        return served->FoundDamaged(number, status);
+      }
+      served->Checked(bytes);
+      rested += std::chrono::microseconds(bytes * 1000000 / kBytesASecond);
+    }
+    std::this_thread::sleep_until(rested);
+  }
+}
+
+/// The files to check. Never destroyed, because its thread may outlive static objects.
+struct Queue {
+  std::mutex mutex;
+  std::deque<std::weak_ptr<FrozenFile>> files;
+  bool working = false;  ///< whether a thread is processing the files
+};
+
+Queue& TheQueue() {
+  static Queue* const queue = new Queue;
+  return *queue;
+}
+
+void Work() {
+  YieldToOthers();
+#if defined(__linux__)
+  (void)::pthread_setname_np(::pthread_self(), "de_file_check");
+#endif
+  Queue& queue = TheQueue();
+  while (true) {
+    std::weak_ptr<FrozenFile> next;
+    {
+      const std::lock_guard<std::mutex> guard(queue.mutex);
+      queue.working = !queue.files.empty();
+      if (!queue.working) return;
+      next = std::move(queue.files.front());
+      queue.files.pop_front();
+    }
+    Check(next);
+  }
+}
+
+}  // namespace
+
+void CheckInBackground(std::weak_ptr<FrozenFile> file) {
+  Queue& queue = TheQueue();
+  const std::lock_guard<std::mutex> guard(queue.mutex);
+  queue.files.push_back(std::move(file));
+  if (queue.working) return;
+  try {
+    std::thread(Work).detach();
+    queue.working = true;
+  } catch (const std::exception&) {  // no thread available; the next file tries again
+  }
+}
+
+}  // namespace de::kernels

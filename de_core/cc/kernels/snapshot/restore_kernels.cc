@@ -1,0 +1,190 @@
+// Kernels that read snapshot files into live tables.
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "de_core/cc/engine/save/table_restore.h"
+#include "de_core/cc/kernels/files/snapshot_json.h"
+#include "de_core/cc/kernels/snapshot/snapshot_paths.h"
+#include "de_core/cc/kernels/table/table_op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace de::kernels {
+namespace {
+
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+
+/// Returns the file of shard `index` of `count`, if the files divide keys by hash in this way.
+/// Returns nullptr if they divide keys differently, or if a file is not a base.
+const engine::SnapshotReader* OwnFile(const SnapshotFiles& files, uint32_t index, uint32_t count,
+                                      size_t* at) {
+  if (files.readers().size() != count) return nullptr;
+  const engine::SnapshotReader* own = nullptr;
+  for (size_t i = 0; i < count; ++i) {
+    const engine::SnapshotHeader& header = files.readers()[i]->header();
+    const auto partition = header.metadata.find("partition");
+    const auto shard = header.metadata.find("shard");
+    if (header.kind != engine::SnapshotKind::kBase || partition == header.metadata.end() ||
+        partition->second != "hash" || shard == header.metadata.end()) {
+      return nullptr;
+    }
+    if (shard->second != absl::StrCat(index, "/", count)) continue;
+    own = files.readers()[i];
+    *at = i;
+  }
+  return own;
+}
+
+class RestoreOp final : public TableOp {
+ public:
+  explicit RestoreOp(OpKernelConstruction* context) : TableOp(context) {
+    int64_t index = 0, count = 1;
+    OP_REQUIRES_OK(context, context->GetAttr("replace", &options_.replace));
+    OP_REQUIRES_OK(context, context->GetAttr("slots", &options_.slots));
+    OP_REQUIRES_OK(context, context->GetAttr("convert", &options_.convert));
+    OP_REQUIRES_OK(context, context->GetAttr("shard_index", &index));
+    OP_REQUIRES_OK(context, context->GetAttr("shard_count", &count));
+    if (context->HasAttr("chain")) {
+      OP_REQUIRES_OK(context, context->GetAttr("chain", &options_.chain));
+    }
+    if (context->HasAttr("map")) OP_REQUIRES_OK(context, context->GetAttr("map", &map_));
+    OP_REQUIRES(context, index >= 0 && index < count && count < (int64_t{1} << 31),
+                absl::InvalidArgumentError(absl::StrCat(
+                    "shard_index must be in [0, shard_count). Received: shard_index=", index,
+                    ", shard_count=", count)));
+    options_.shard_index = static_cast<uint32_t>(index);
+    options_.shard_count = static_cast<uint32_t>(count);
+  }
+
+  absl::Status Run(OpKernelContext* context, TableResource* table) override {
+    const uint64_t begin = context->env()->NowMicros();
+    std::vector<std::string> paths;
+    TF_RETURN_IF_ERROR(PathsOf(context, 1, &paths));
+    SnapshotFiles files;
+    TF_RETURN_IF_ERROR(SnapshotFiles::Open(context->env(), paths, &files));
+    const engine::SnapshotHeader& last = files.readers().back()->header();
+    engine::RestoreReport report;
+    int64_t rows = 0;
+    bool mapped = false;
+    if (map_) TF_RETURN_IF_ERROR(Map(context, table, paths, files, &mapped));
+    if (mapped) {
+      TF_RETURN_IF_ERROR(table->Size(&rows));
+    } else {
+      std::shared_ptr<engine::Table> live;
+      TF_RETURN_IF_ERROR(table->Live(&live));
+      std::optional<KeyBatch> keys;
+      TF_RETURN_IF_ERROR(ChosenKeys(context, *table, &keys));
+      engine::RestoreOptions options = options_;
+      if (keys.has_value()) options.keys = &keys->keys();
+      PoolExecutor executor(context);
+      TF_RETURN_IF_ERROR(files.Named(
+          engine::RestoreTable(live.get(), files.readers(), options, &executor, &report)));
+      rows = static_cast<int64_t>(live->size());
+    }
+    return OutputScalar<tensorflow::tstring>(
+        context, 0,
+        absl::StrCat("{\"rows\": ", rows, ", \"read\": ", report.read,
+                     ", \"bytes\": ", report.bytes, ", \"id\": \"", engine::HexOf(last.id),
+                     "\", \"sequence\": ", last.sequence, ", \"seconds\": ",
+                     JsonNumber(1e-6 * static_cast<double>(context->env()->NowMicros() - begin)),
+                     "}"));
+  }
+
+ private:
+  /// Makes the table answer reads from its own file, if `files` contains it and it can be mapped.
+  absl::Status Map(OpKernelContext* context, TableResource* table,
+                   const std::vector<std::string>& paths, const SnapshotFiles& files,
+                   bool* mapped) const {
+    size_t at = 0;
+    const engine::SnapshotReader* const own =
+        OwnFile(files, options_.shard_index, options_.shard_count, &at);
+    if (own == nullptr) return absl::OkStatus();
+    TF_RETURN_IF_ERROR(CheckServes(*table, paths[at], own->header()));
+    std::shared_ptr<const FrozenFile> file;
+    const absl::Status opened = FrozenFile::Open(context->env(), {paths[at]}, &file);
+    if (absl::IsUnimplemented(opened)) return absl::OkStatus();  // a remote file system
+    TF_RETURN_IF_ERROR(opened);
+    table->ServeUntilLive(
+        std::move(file),
+        [path = paths[at], options = options_](engine::Table* live) -> absl::Status {
+          SnapshotFiles own_file;
+          TF_RETURN_IF_ERROR(SnapshotFiles::Open(tensorflow::Env::Default(), {path}, &own_file));
+          engine::RestoreOptions whole = options;
+          whole.shard_index = 0;
+          whole.shard_count = 1;
+          engine::RestoreReport report;
+          return own_file.Named(
+              engine::RestoreTable(live, own_file.readers(), whole, nullptr, &report));
+        });
+    *mapped = true;
+    return absl::OkStatus();
+  }
+
+  engine::RestoreOptions options_;
+  bool map_ = false;
+};
+
+class RestorePartOp final : public LiveTableOp {
+ public:
+  explicit RestorePartOp(OpKernelConstruction* context) : LiveTableOp(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("slots", &slots_));
+    OP_REQUIRES_OK(context, context->GetAttr("convert", &convert_));
+  }
+
+  absl::Status RunLive(OpKernelContext* context, const TableResource&,
+                       engine::Table* live) override {
+    std::string path;
+    TF_RETURN_IF_ERROR(PathOf(context, 1, &path));
+    SnapshotFiles files;
+    TF_RETURN_IF_ERROR(SnapshotFiles::Open(context->env(), {path}, &files));
+    const engine::SnapshotReader& reader = *files.readers()[0];
+    size_t first = 0, end = 0;
+    TF_RETURN_IF_ERROR(SectionsOf(context, 2, reader, &first, &end));
+    uint64_t entries = 0;
+    for (size_t i = first; i < end; ++i) {
+      entries += uint64_t{reader.sections()[i].count} + reader.sections()[i].tombstones;
+    }
+    const tensorflow::Tensor& mask = context->input(4);
+    if (mask.dims() != 1 || static_cast<uint64_t>(mask.NumElements()) != entries) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "mask must have one element for each of the ", entries,
+          " rows and tombstones of the sections. Received: shape=", mask.shape().DebugString()));
+    }
+    engine::SectionLoader loader;
+    TF_RETURN_IF_ERROR(InFile(
+        path, engine::SectionLoader::Create(live, reader.header(), slots_, convert_, &loader)));
+    // Check all sections before the first row changes.
+    engine::SectionBuffer buffer;
+    for (size_t i = first; i < end; ++i) {
+      TF_RETURN_IF_ERROR(InFile(path, reader.ReadSection(i, &buffer)));
+    }
+    std::vector<engine::OwnedSlots> missing;
+    if (slots_) {
+      TF_RETURN_IF_ERROR(
+          InFile(path, engine::MissingSlots(live->layout(), files.readers(), &missing)));
+    }
+    for (const auto& [owner, specs] : missing) {
+      TF_RETURN_IF_ERROR(InFile(path, live->EnsureSlots(owner, specs)));
+    }
+    const bool* next = mask.flat<bool>().data();
+    for (size_t i = first; i < end; ++i) {
+      TF_RETURN_IF_ERROR(InFile(path, reader.ReadSection(i, &buffer)));
+      const size_t size = buffer.section.count + buffer.section.tombstones;
+      const std::vector<bool> chosen(next, next + size);
+      next += size;
+      TF_RETURN_IF_ERROR(InFile(path, loader.Load(buffer.section, &chosen)));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  bool slots_ = true;
+  bool convert_ = false;
+};
+
+REGISTER_KERNEL_BUILDER(Name("DeTableRestore").Device(tensorflow::DEVICE_CPU), RestoreOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableRestoreKeys").Device(tensorflow::DEVICE_CPU), RestoreOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableRestorePart").Device(tensorflow::DEVICE_CPU), RestorePartOp);
+
+}  // namespace
+}  // namespace de::kernels

@@ -1,0 +1,277 @@
+// Kernels that create a table and describe it.
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "de_core/cc/kernels/table/live_tables.h"
+#include "de_core/cc/kernels/table/table_op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace de::kernels {
+namespace {
+
+using tensorflow::DataType;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::ResourceHandle;
+using tensorflow::Tensor;
+using Kind = engine::InitializerOptions::Kind;
+
+struct KindEntry {
+  const char* name;
+  Kind kind;
+  size_t args;
+};
+constexpr KindEntry kKinds[] = {
+    {"zeros", Kind::kZeros, 0},
+    {"constant", Kind::kConstant, 1},
+    {"uniform", Kind::kUniform, 2},
+    {"normal", Kind::kNormal, 2},
+    {"truncated_normal", Kind::kTruncatedNormal, 2},
+    {"row", Kind::kRow, 0},
+    {"quantile", Kind::kQuantile, 0},
+};
+
+absl::Status ReadInitializer(OpKernelConstruction* context, engine::InitializerOptions* out) {
+  std::string name;
+  std::vector<float> args;
+  int64_t seed = 0;
+  std::vector<float> table;
+  TF_RETURN_IF_ERROR(context->GetAttr("initializer", &name));
+  TF_RETURN_IF_ERROR(context->GetAttr("init_args", &args));
+  TF_RETURN_IF_ERROR(context->GetAttr("init_seed", &seed));
+  TF_RETURN_IF_ERROR(context->GetAttr("init_table", &table));
+  for (const KindEntry& entry : kKinds) {
+    if (name != entry.name) continue;
+    if (args.size() != entry.args) {
+      return absl::InvalidArgumentError(absl::StrCat("initializer '", name, "' takes ", entry.args,
+                                                     " init_args. Received: ", args.size()));
+    }
+    out->kind = entry.kind;
+    if (!args.empty()) out->a = args[0];
+    if (args.size() > 1) out->b = args[1];
+    out->seed = static_cast<uint64_t>(seed);
+    out->table = std::move(table);
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("initializer must be zeros, constant, uniform, normal, truncated_normal, row or "
+                   "quantile. Received: '",
+                   name, "'"));
+}
+
+/// Creates or finds a TableResource and outputs its handle.
+class HandleOp : public GuardedOp {
+ public:
+  explicit HandleOp(OpKernelConstruction* context) : GuardedOp(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("container", &container_));
+    OP_REQUIRES_OK(context, context->GetAttr("shared_name", &shared_name_));
+    OP_REQUIRES_OK(context, context->GetAttr("key_dtype", &key_dtype_));
+    OP_REQUIRES_OK(context, context->GetAttr("value_dtype", &value_dtype_));
+    OP_REQUIRES_OK(context, context->GetAttr("dim", &dim_));
+    if (shared_name_.empty()) shared_name_ = name();
+  }
+
+  absl::Status Execute(OpKernelContext* context) override {
+    Tensor* handle = nullptr;
+    TF_RETURN_IF_ERROR(context->allocate_output(0, tensorflow::TensorShape({}), &handle));
+    if (anonymous_) {
+      Owned made;
+      TF_RETURN_IF_ERROR(Make(&made));
+      handle->scalar<ResourceHandle>()() =
+          ResourceHandle::MakeRefCountingHandle(made.release(), context->device()->name());
+      return absl::OkStatus();
+    }
+    auto* manager = context->resource_manager();
+    const std::string& container = container_.empty() ? manager->default_container() : container_;
+    // The manager calls this, so nothing may be thrown through it.
+    const auto make = [this](TableResource** table) {
+      Owned made;
+      TF_RETURN_IF_ERROR(GuardedKernel([&] { return Make(&made); }));
+      *table = made.release();
+      return absl::OkStatus();
+    };
+    TableResource* found = nullptr;
+    TF_RETURN_IF_ERROR(
+        manager->LookupOrCreate<TableResource>(container, shared_name_, &found, make));
+    Owned table(found);
+    TF_RETURN_IF_ERROR(table->CheckKeys(key_dtype_));
+    TF_RETURN_IF_ERROR(table->CheckValues(value_dtype_, dim_));
+    handle->scalar<ResourceHandle>()() =
+        keeps_ ? ResourceHandle::MakeRefCountingHandle(table.release(), context->device()->name())
+               : tensorflow::MakeResourceHandle<TableResource>(context, container, shared_name_);
+    return absl::OkStatus();
+  }
+
+ protected:
+  using Owned = tensorflow::core::RefCountPtr<TableResource>;
+  virtual absl::Status Make(Owned* made) = 0;
+
+  std::string container_, shared_name_;
+  DataType key_dtype_, value_dtype_;
+  int64_t dim_;
+  bool anonymous_ = false;  // found only by its handle
+  bool keeps_ = false;      // also found by name; handles keep the table alive in any case
+};
+
+class LiveHandleOp final : public HandleOp {
+ public:
+  explicit LiveHandleOp(OpKernelConstruction* context) : HandleOp(context) {
+    int64_t init_size = 0;
+    OP_REQUIRES_OK(context, context->GetAttr("anonymous", &anonymous_));
+    OP_REQUIRES_OK(context, context->GetAttr("init_size", &init_size));
+    OP_REQUIRES_OK(context, ReadInitializer(context, &options_.initializer));
+    OP_REQUIRES_OK(context, ToEngine(value_dtype_, &options_.value_dtype));
+    std::string policy;
+    OP_REQUIRES_OK(context, context->GetAttr("policy", &policy));
+    DE_OP_REQUIRES_OK(context, engine::ParseRowPolicy(policy, &options_.policy));
+    options_.key_type = KeyTypeOf(key_dtype_);
+    options_.dim = static_cast<size_t>(dim_);
+    options_.init_size = static_cast<uint64_t>(init_size);
+  }
+
+ protected:
+  absl::Status Make(Owned* made) override {
+    std::unique_ptr<engine::Table> table;
+    TF_RETURN_IF_ERROR(ToAbsl(engine::Table::Create(options_, &table)));
+    made->reset(new TableResource(key_dtype_, value_dtype_, dim_, shared_name_, std::move(table)));
+    NoteLiveTable(shared_name_, made->get());
+    return absl::OkStatus();
+  }
+
+ private:
+  engine::TableOptions options_;
+};
+
+class FrozenHandleOp final : public HandleOp {
+ public:
+  explicit FrozenHandleOp(OpKernelConstruction* context) : HandleOp(context) {
+    // A user may keep only a function of a loaded model. Functions capture handles, so handles keep
+    // the table alive.
+    keeps_ = true;
+  }
+
+ protected:
+  absl::Status Make(Owned* made) override {
+    made->reset(new TableResource(key_dtype_, value_dtype_, dim_, container_, shared_name_));
+    return absl::OkStatus();
+  }
+};
+
+/// Closes a live table when it is destroyed. Functions capture a table's handle, but never this
+/// lease.
+class TableLease final : public tensorflow::ResourceBase {
+ public:
+  explicit TableLease(tensorflow::core::RefCountPtr<TableResource> table)
+      : table_(std::move(table)) {}
+  ~TableLease() override { table_->Close(); }
+  std::string DebugString() const override {
+    return absl::StrCat("lease of a ", table_->DebugString());
+  }
+
+ private:
+  const tensorflow::core::RefCountPtr<TableResource> table_;
+};
+
+class LeaseOp final : public GuardedOp {
+ public:
+  using GuardedOp::GuardedOp;
+  absl::Status Execute(OpKernelContext* context) override {
+    tensorflow::core::RefCountPtr<TableResource> table;
+    TF_RETURN_IF_ERROR(TableOf(context, &table));
+    Tensor* lease = nullptr;
+    TF_RETURN_IF_ERROR(context->allocate_output(0, tensorflow::TensorShape({}), &lease));
+    lease->scalar<ResourceHandle>()() = ResourceHandle::MakeRefCountingHandle(
+        new TableLease(std::move(table)), context->device()->name());
+    return absl::OkStatus();
+  }
+};
+
+class SizeOp final : public TableOp {
+ public:
+  using TableOp::TableOp;
+  absl::Status Run(OpKernelContext* context, TableResource* table) override {
+    int64_t rows = 0;
+    TF_RETURN_IF_ERROR(table->Size(&rows));
+    return OutputScalar<int64_t>(context, 0, rows);
+  }
+};
+
+class StatsOp final : public TableOp {
+ public:
+  using TableOp::TableOp;
+  absl::Status Run(OpKernelContext* context, TableResource* table) override {
+    std::string json;
+    TF_RETURN_IF_ERROR(table->StatsJson(&json));
+    return OutputScalar<tensorflow::tstring>(context, 0, json);
+  }
+};
+
+class ReserveOp final : public LiveTableOp {
+ public:
+  using LiveTableOp::LiveTableOp;
+  absl::Status RunLive(OpKernelContext* context, const TableResource&,
+                       engine::Table* live) override {
+    TF_RETURN_IF_ERROR(CheckScalar(context, 1, "rows"));
+    const int64_t rows = context->input(1).scalar<int64_t>()();
+    if (rows < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("rows must not be negative. Received: rows=", rows));
+    }
+    return ToAbsl(live->Reserve(static_cast<uint64_t>(rows)));
+  }
+};
+
+class ShrinkToFitOp final : public LiveTableOp {
+ public:
+  using LiveTableOp::LiveTableOp;
+  absl::Status RunLive(OpKernelContext*, const TableResource&, engine::Table* live) override {
+    return ToAbsl(live->ShrinkToFit());
+  }
+};
+
+class ShardOfOp final : public GuardedOp {
+ public:
+  explicit ShardOfOp(OpKernelConstruction* context) : GuardedOp(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("num_shards", &shards_));
+    OP_REQUIRES(context, shards_ <= 0x7fffffff,
+                absl::InvalidArgumentError(
+                    absl::StrCat("num_shards must fit in int32. Received: ", shards_)));
+  }
+  absl::Status Execute(OpKernelContext* context) override {
+    TF_RETURN_IF_ERROR(CheckKeyCount(context->input(0)));
+    const KeyBatch batch(context->input(0));
+    Tensor* shards = nullptr;
+    TF_RETURN_IF_ERROR(context->allocate_output(0, context->input(0).shape(), &shards));
+    int32_t* out = shards->flat<int32_t>().data();
+    for (size_t i = 0; i < batch.keys().size; ++i) {
+      out[i] = static_cast<int32_t>(
+          engine::ShardOfKey(engine::WordOf(batch.keys(), i), static_cast<uint32_t>(shards_)));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  int64_t shards_ = 1;
+};
+
+class ProcessTablesOp final : public GuardedOp {
+ public:
+  using GuardedOp::GuardedOp;
+
+  absl::Status Execute(OpKernelContext* context) override {
+    return OutputScalar<tensorflow::tstring>(context, 0, LiveTablesJson());
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("DeProcessTables").Device(tensorflow::DEVICE_CPU), ProcessTablesOp);
+REGISTER_KERNEL_BUILDER(Name("DeTable").Device(tensorflow::DEVICE_CPU), LiveHandleOp);
+REGISTER_KERNEL_BUILDER(Name("DeFrozenTable").Device(tensorflow::DEVICE_CPU), FrozenHandleOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableLease").Device(tensorflow::DEVICE_CPU), LeaseOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableSize").Device(tensorflow::DEVICE_CPU), SizeOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableStats").Device(tensorflow::DEVICE_CPU), StatsOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableReserve").Device(tensorflow::DEVICE_CPU), ReserveOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableShrinkToFit").Device(tensorflow::DEVICE_CPU), ShrinkToFitOp);
+REGISTER_KERNEL_BUILDER(Name("DeShardOf").Device(tensorflow::DEVICE_CPU), ShardOfOp);
+
+}  // namespace
+}  // namespace de::kernels

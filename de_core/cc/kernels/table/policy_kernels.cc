@@ -1,0 +1,174 @@
+// Kernels on the metadata of rows, and for eviction.
+#include "absl/strings/str_cat.h"
+#include "de_core/cc/engine/policy/row_rank.h"
+#include "de_core/cc/kernels/table/table_op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace de::kernels {
+namespace {
+
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+
+/// Reads `total` and `reserved` from input `first` and the one after it.
+absl::Status ReadQuota(OpKernelContext* context, int first, uint64_t* total, uint64_t* reserved) {
+  TF_RETURN_IF_ERROR(CheckScalar(context, first, "total"));
+  TF_RETURN_IF_ERROR(CheckScalar(context, first + 1, "reserved"));
+  const int64_t all = context->input(first).scalar<int64_t>()();
+  const int64_t stay = context->input(first + 1).scalar<int64_t>()();
+  if (all < 0 || stay < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the number of rows to keep must not be negative. Received: reserved=", stay));
+  }
+  *total = static_cast<uint64_t>(all);
+  *reserved = static_cast<uint64_t>(stay);
+  return absl::OkStatus();
+}
+
+class TouchOp final : public LiveTableOp {
+ public:
+  using LiveTableOp::LiveTableOp;
+  absl::Status RunLive(OpKernelContext* context, const TableResource& table,
+                       engine::Table* live) override {
+    TF_RETURN_IF_ERROR(table.CheckKeys(context->input(1)));
+    return ToAbsl(live->Touch(KeyBatch(context->input(1)).keys()));
+  }
+};
+
+/// A kernel on one metadata column.
+class ColumnOp : public LiveTableOp {
+ public:
+  explicit ColumnOp(OpKernelConstruction* context) : LiveTableOp(context) {
+    std::string name;
+    OP_REQUIRES_OK(context, context->GetAttr("column", &name));
+    column_ = engine::RowColumnOf(name);
+  }
+
+ protected:
+  engine::RowColumn column_ = engine::RowColumn::kNone;
+};
+
+class ReadColumnOp final : public ColumnOp {
+ public:
+  using ColumnOp::ColumnOp;
+  absl::Status RunLive(OpKernelContext* context, const TableResource& table,
+                       engine::Table* live) override {
+    const Tensor& keys = context->input(1);
+    TF_RETURN_IF_ERROR(table.CheckKeys(keys));
+    Tensor *values = nullptr, *found = nullptr;
+    TF_RETURN_IF_ERROR(context->allocate_output(0, keys.shape(), &values));
+    TF_RETURN_IF_ERROR(context->allocate_output(1, keys.shape(), &found));
+    const KeyBatch batch(keys);
+    return ToAbsl(live->ReadColumn(column_, batch.keys(), values->flat<int64_t>().data(),
+                                   found->flat<bool>().data()));
+  }
+};
+
+class WriteColumnOp final : public ColumnOp {
+ public:
+  using ColumnOp::ColumnOp;
+  absl::Status RunLive(OpKernelContext* context, const TableResource& table,
+                       engine::Table* live) override {
+    const Tensor& keys = context->input(1);
+    const Tensor& values = context->input(2);
+    TF_RETURN_IF_ERROR(table.CheckKeys(keys));
+    if (values.shape() != keys.shape()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("values must have the shape of keys, ", keys.shape().DebugString(),
+                       ". Received: values.shape=", values.shape().DebugString()));
+    }
+    const KeyBatch batch(keys);
+    return ToAbsl(live->WriteColumn(column_, batch.keys(), values.flat<int64_t>().data()));
+  }
+};
+
+class RankCandidatesOp final : public ColumnOp {
+ public:
+  using ColumnOp::ColumnOp;
+  absl::Status RunLive(OpKernelContext* context, const TableResource&,
+                       engine::Table* live) override {
+    uint64_t total = 0, reserved = 0;
+    TF_RETURN_IF_ERROR(ReadQuota(context, 1, &total, &reserved));
+    std::vector<engine::RowRank> rows;
+    TF_RETURN_IF_ERROR(
+        ToAbsl(live->RankCandidates(column_, engine::Candidates(total, reserved), &rows)));
+    const TensorShape shape({static_cast<int64_t>(rows.size())});
+    Tensor *ranks = nullptr, *hashes = nullptr;
+    TF_RETURN_IF_ERROR(context->allocate_output(0, shape, &ranks));
+    TF_RETURN_IF_ERROR(context->allocate_output(1, shape, &hashes));
+    for (size_t i = 0; i < rows.size(); ++i) {
+      ranks->flat<uint64_t>().data()[i] = rows[i].rank;
+      hashes->flat<uint64_t>().data()[i] = rows[i].hash;
+    }
+    return absl::OkStatus();
+  }
+};
+
+class FirstKeptOp final : public GuardedOp {
+ public:
+  using GuardedOp::GuardedOp;
+  absl::Status Execute(OpKernelContext* context) override {
+    uint64_t total = 0, reserved = 0;
+    TF_RETURN_IF_ERROR(ReadQuota(context, 2, &total, &reserved));
+    const Tensor& ranks = context->input(0);
+    const Tensor& hashes = context->input(1);
+    if (ranks.shape() != hashes.shape()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "ranks and hashes must have one shape. Received: ", ranks.shape().DebugString(), " and ",
+          hashes.shape().DebugString()));
+    }
+    std::vector<engine::RowRank> rows;
+    for (int64_t i = 0; i < ranks.NumElements(); ++i) {
+      rows.push_back({ranks.flat<uint64_t>().data()[i], hashes.flat<uint64_t>().data()[i]});
+    }
+    const engine::RowRank kept =
+        engine::FirstKept(engine::Candidates(total, reserved), std::move(rows), reserved == 0);
+    Tensor* output = nullptr;
+    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({2}), &output));
+    output->flat<uint64_t>()(0) = kept.rank;
+    output->flat<uint64_t>()(1) = kept.hash;
+    return absl::OkStatus();
+  }
+};
+
+class EvictBelowOp final : public ColumnOp {
+ public:
+  using ColumnOp::ColumnOp;
+  absl::Status RunLive(OpKernelContext* context, const TableResource&,
+                       engine::Table* live) override {
+    const Tensor& kept = context->input(1);
+    if (kept.NumElements() != 2) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "kept must be a rank and a hash. Received: shape=", kept.shape().DebugString()));
+    }
+    uint64_t evicted = 0;
+    TF_RETURN_IF_ERROR(ToAbsl(
+        live->EvictBelow(column_, {kept.flat<uint64_t>()(0), kept.flat<uint64_t>()(1)}, &evicted)));
+    return OutputScalar<int64_t>(context, 0, static_cast<int64_t>(evicted));
+  }
+};
+
+class EvictExpiredOp final : public LiveTableOp {
+ public:
+  using LiveTableOp::LiveTableOp;
+  absl::Status RunLive(OpKernelContext* context, const TableResource&,
+                       engine::Table* live) override {
+    uint64_t evicted = 0;
+    TF_RETURN_IF_ERROR(ToAbsl(live->EvictExpired(&evicted)));
+    return OutputScalar<int64_t>(context, 0, static_cast<int64_t>(evicted));
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("DeTableTouch").Device(tensorflow::DEVICE_CPU), TouchOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableReadColumn").Device(tensorflow::DEVICE_CPU), ReadColumnOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableWriteColumn").Device(tensorflow::DEVICE_CPU), WriteColumnOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableRankCandidates").Device(tensorflow::DEVICE_CPU),
+                        RankCandidatesOp);
+REGISTER_KERNEL_BUILDER(Name("DeFirstKept").Device(tensorflow::DEVICE_CPU), FirstKeptOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableEvictBelow").Device(tensorflow::DEVICE_CPU), EvictBelowOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableEvictExpired").Device(tensorflow::DEVICE_CPU), EvictExpiredOp);
+
+}  // namespace
+}  // namespace de::kernels

@@ -1,0 +1,213 @@
+// Kernels on optimizer slots.
+#include "absl/strings/str_cat.h"
+#include "de_core/cc/engine/rows/scalar_types.h"
+#include "de_core/cc/kernels/table/table_op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace de::kernels {
+namespace {
+
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::tstring;
+
+/// Reads the scalar string in input `index`.
+absl::Status ScalarString(OpKernelContext* context, int index, const char* name,
+                          std::string* text) {
+  TF_RETURN_IF_ERROR(CheckScalar(context, index, name));
+  *text = std::string(context->input(index).scalar<tstring>()());
+  return absl::OkStatus();
+}
+
+/// A slot's owner and name, its width, and its bytes per row in the table.
+struct SlotName {
+  std::string owner, name;
+  int64_t width = 0;
+  size_t bytes = 0;
+
+  absl::Status Read(OpKernelContext* context, int index, const engine::Table& table) {
+    std::string text;
+    TF_RETURN_IF_ERROR(ScalarString(context, index, "slot", &text));
+    const size_t cut = text.rfind('/');
+    const engine::RowLayout layout = table.layout();
+    const engine::RowSlot* slot = nullptr;
+    if (cut != std::string::npos) {
+      owner = text.substr(0, cut);
+      name = text.substr(cut + 1);
+      slot = layout.FindSlot(owner, name);
+    }
+    // The table's own int64 columns have separate ops.
+    if (slot == nullptr || owner == engine::kMetadataOwner) {
+      return absl::NotFoundError(absl::StrCat(
+          "slot must name a slot of this table as 'owner/slot'. Received: '", text, "'"));
+    }
+    width = static_cast<int64_t>(slot->spec.width);
+    bytes = slot->bytes();
+    return absl::OkStatus();
+  }
+};
+
+absl::Status CheckDtype(const engine::Table& table, tensorflow::DataType dtype) {
+  const engine::DType real = engine::RealOf(table.options().value_dtype);
+  if (engine::IsFloating(table.options().value_dtype) && ToTensorFlow(real) == dtype) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("slots of this table must be read and written as ", engine::NameOf(real),
+                   ". Received: ", tensorflow::DataTypeString(dtype)));
+}
+
+class EnsureSlotsOp final : public LiveTableOp {
+ public:
+  explicit EnsureSlotsOp(OpKernelConstruction* context) : LiveTableOp(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("names", &names_));
+    OP_REQUIRES_OK(context, context->GetAttr("widths", &widths_));
+    bool valid = names_.size() == widths_.size();
+    for (const int64_t width : widths_) {
+      valid = valid && width >= 1 && width <= static_cast<int64_t>(engine::kMaxDim);
+    }
+    OP_REQUIRES(context, valid,
+                absl::InvalidArgumentError(
+                    absl::StrCat("widths must hold one number from 1 to ", engine::kMaxDim,
+                                 " for each of names. Received: ", names_.size(), " names, ",
+                                 widths_.size(), " widths")));
+  }
+
+ protected:
+  absl::Status RunLive(OpKernelContext* context, const TableResource&,
+                       engine::Table* live) override {
+    std::string owner;
+    TF_RETURN_IF_ERROR(ScalarString(context, 1, "owner", &owner));
+    const Tensor& initial = context->input(2);
+    if (initial.NumElements() != static_cast<int64_t>(names_.size())) {
+      return absl::InvalidArgumentError(absl::StrCat("initial must hold one number for each of ",
+                                                     names_.size(),
+                                                     " names. Received: ", initial.NumElements()));
+    }
+    const engine::DType real = engine::RealOf(live->options().value_dtype);
+    TF_RETURN_IF_ERROR(CheckDtype(*live, ToTensorFlow(real)));
+    std::vector<engine::SlotSpec> specs;
+    for (size_t i = 0; i < names_.size(); ++i) {
+      specs.push_back({names_[i], real, static_cast<size_t>(widths_[i]),
+                       initial.flat<double>()(static_cast<int64_t>(i))});
+    }
+    return ToAbsl(live->EnsureSlots(owner, specs));
+  }
+
+ private:
+  std::vector<std::string> names_;
+  std::vector<int64_t> widths_;
+};
+
+class FindSlotOp final : public LiveTableOp {
+ public:
+  explicit FindSlotOp(OpKernelConstruction* context) : LiveTableOp(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("Tvalues", &dtype_));
+    OP_REQUIRES_OK(context, context->GetAttr("dim", &dim_));
+  }
+
+ protected:
+  absl::Status RunLive(OpKernelContext* context, const TableResource& table,
+                       engine::Table* live) override {
+    const Tensor& keys = context->input(1);
+    TF_RETURN_IF_ERROR(table.CheckKeys(keys));
+    TF_RETURN_IF_ERROR(CheckDtype(*live, dtype_));
+    SlotName slot;
+    TF_RETURN_IF_ERROR(slot.Read(context, 2, *live));
+    if (slot.width != dim_) {
+      return absl::InvalidArgumentError(absl::StrCat("dim must be the width of the slot, ",
+                                                     slot.width, ". Received: dim=", dim_));
+    }
+    TensorShape shape;
+    TF_RETURN_IF_ERROR(RowsShape(keys, dim_, &shape));
+    Tensor* values = nullptr;
+    Tensor* found = nullptr;
+    TF_RETURN_IF_ERROR(context->allocate_output(0, shape, &values));
+    TF_RETURN_IF_ERROR(context->allocate_output(1, keys.shape(), &found));
+    const KeyBatch batch(keys);
+    return ToAbsl(live->FindSlot(slot.owner, slot.name, slot.bytes, batch.keys(),
+                                 const_cast<char*>(values->tensor_data().data()),
+                                 found->flat<bool>().data()));
+  }
+
+ private:
+  tensorflow::DataType dtype_;
+  int64_t dim_ = 0;
+};
+
+class AssignSlotOp final : public LiveTableOp {
+ public:
+  using LiveTableOp::LiveTableOp;
+
+ protected:
+  absl::Status RunLive(OpKernelContext* context, const TableResource& table,
+                       engine::Table* live) override {
+    const Tensor& keys = context->input(1);
+    const Tensor& values = context->input(2);
+    TF_RETURN_IF_ERROR(table.CheckKeys(keys));
+    TF_RETURN_IF_ERROR(CheckDtype(*live, values.dtype()));
+    SlotName slot;
+    TF_RETURN_IF_ERROR(slot.Read(context, 3, *live));
+    TensorShape wanted;
+    TF_RETURN_IF_ERROR(RowsShape(keys, slot.width, &wanted));
+    if (values.shape() != wanted) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "values must have the shape keys.shape + [width of the slot] = ", wanted.DebugString(),
+          ". Received: values.shape=", values.shape().DebugString()));
+    }
+    const KeyBatch batch(keys);
+    return ToAbsl(live->AssignSlot(slot.owner, slot.name, slot.bytes, batch.keys(),
+                                   values.tensor_data().data()));
+  }
+};
+
+/// DeTableDropSlots and DeTableTakeAverages.
+template <engine::Status (engine::Table::*verb)(const std::string&)>
+class OwnerOp final : public LiveTableOp {
+ public:
+  using LiveTableOp::LiveTableOp;
+
+ protected:
+  absl::Status RunLive(OpKernelContext* context, const TableResource&,
+                       engine::Table* live) override {
+    std::string owner;
+    TF_RETURN_IF_ERROR(ScalarString(context, 1, "owner", &owner));
+    return ToAbsl((live->*verb)(owner));
+  }
+};
+
+class SlotsOp final : public LiveTableOp {
+ public:
+  using LiveTableOp::LiveTableOp;
+
+ protected:
+  absl::Status RunLive(OpKernelContext* context, const TableResource&,
+                       engine::Table* live) override {
+    const engine::RowLayout layout = live->layout();
+    const auto count = static_cast<int64_t>(layout.slots().size());
+    Tensor* names = nullptr;
+    Tensor* widths = nullptr;
+    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({count}), &names));
+    TF_RETURN_IF_ERROR(context->allocate_output(1, TensorShape({count}), &widths));
+    int64_t at = 0;
+    for (const engine::RowSlot& slot : layout.slots()) {
+      names->flat<tstring>()(at) = slot.owner + "/" + slot.spec.name;
+      widths->flat<int64_t>()(at++) = static_cast<int64_t>(slot.spec.width);
+    }
+    return absl::OkStatus();
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("DeTableEnsureSlots").Device(tensorflow::DEVICE_CPU), EnsureSlotsOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableFindSlot").Device(tensorflow::DEVICE_CPU), FindSlotOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableAssignSlot").Device(tensorflow::DEVICE_CPU), AssignSlotOp);
+REGISTER_KERNEL_BUILDER(Name("DeTableDropSlots").Device(tensorflow::DEVICE_CPU),
+                        OwnerOp<&engine::Table::DropSlots>);
+REGISTER_KERNEL_BUILDER(Name("DeTableTakeAverages").Device(tensorflow::DEVICE_CPU),
+                        OwnerOp<&engine::Table::TakeAverages>);
+REGISTER_KERNEL_BUILDER(Name("DeTableSlots").Device(tensorflow::DEVICE_CPU), SlotsOp);
+
+}  // namespace
+}  // namespace de::kernels

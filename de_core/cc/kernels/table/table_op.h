@@ -1,0 +1,74 @@
+// Common code of table kernels: finds the table, and distinguishes live from frozen tables.
+#ifndef DE_CORE_KERNELS_TABLE_OP_H_
+#define DE_CORE_KERNELS_TABLE_OP_H_
+
+#include "absl/strings/str_cat.h"
+#include "de_core/cc/kernels/table/table_resource.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace de::kernels {
+
+/// A kernel that returns a Status. Exceptions of the standard library become errors.
+class GuardedOp : public tensorflow::OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(tensorflow::OpKernelContext* context) final {
+    OP_REQUIRES_OK(context, GuardedKernel([&] { return Execute(context); }));
+  }
+
+ protected:
+  virtual absl::Status Execute(tensorflow::OpKernelContext* context) = 0;
+};
+
+/// A kernel on the table in input 0.
+class TableOp : public GuardedOp {
+ public:
+  using GuardedOp::GuardedOp;
+
+ protected:
+  absl::Status Execute(tensorflow::OpKernelContext* context) final {
+    tensorflow::core::RefCountPtr<TableResource> table;
+    TF_RETURN_IF_ERROR(TableOf(context, &table));
+    return Run(context, table.get());
+  }
+
+  virtual absl::Status Run(tensorflow::OpKernelContext* context, TableResource* table) = 0;
+};
+
+/// A kernel on the table in input 0, which must be live.
+class LiveTableOp : public TableOp {
+ public:
+  using TableOp::TableOp;
+
+ protected:
+  absl::Status Run(tensorflow::OpKernelContext* context, TableResource* table) final {
+    std::shared_ptr<engine::Table> live;
+    TF_RETURN_IF_ERROR(table->Live(&live));
+    return RunLive(context, *table, live.get());
+  }
+
+  virtual absl::Status RunLive(tensorflow::OpKernelContext* context, const TableResource& table,
+                               engine::Table* live) = 0;
+};
+
+/// Returns an error unless input `index` is a scalar.
+inline absl::Status CheckScalar(tensorflow::OpKernelContext* context, int index, const char* name) {
+  const tensorflow::TensorShape& shape = context->input(index).shape();
+  if (tensorflow::TensorShapeUtils::IsScalar(shape)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " must be a scalar. Received: shape=", shape.DebugString()));
+}
+
+/// Writes one value to output `index`.
+template <typename T, typename Value>
+absl::Status OutputScalar(tensorflow::OpKernelContext* context, int index, const Value& value) {
+  tensorflow::Tensor* output = nullptr;
+  TF_RETURN_IF_ERROR(context->allocate_output(index, tensorflow::TensorShape({}), &output));
+  output->scalar<T>()() = value;
+  return absl::OkStatus();
+}
+
+}  // namespace de::kernels
+
+#endif  // DE_CORE_KERNELS_TABLE_OP_H_

@@ -1,0 +1,107 @@
+// The resource behind a table's handle: a live table, or a frozen one in a model being served.
+// Lookups accept both, so a trained graph is exported without being rewritten. A live table may be
+// closed while functions that TensorFlow keeps still hold its handle.
+#ifndef DE_CORE_KERNELS_TABLE_RESOURCE_H_
+#define DE_CORE_KERNELS_TABLE_RESOURCE_H_
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "de_core/cc/engine/serving/file_backed_table.h"
+#include "de_core/cc/engine/table/table.h"
+#include "de_core/cc/kernels/base/engine_bridge.h"
+#include "de_core/cc/kernels/files/frozen_file.h"
+#include "tensorflow/core/framework/resource_base.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+
+namespace de::kernels {
+
+class TableResource final : public tensorflow::ResourceBase {
+ public:
+  /// Creates a frozen table, registered in a resource manager by `container` and `name`.
+  TableResource(tensorflow::DataType key_dtype, tensorflow::DataType value_dtype, int64_t dim,
+                std::string container, std::string name)
+      : key_dtype_(key_dtype),
+        value_dtype_(value_dtype),
+        dim_(dim),
+        container_(std::move(container)),
+        name_(std::move(name)) {}
+  /// Creates a live table. Errors call it `name`.
+  TableResource(tensorflow::DataType key_dtype, tensorflow::DataType value_dtype, int64_t dim,
+                std::string name, std::unique_ptr<engine::Table> live)
+      : key_dtype_(key_dtype),
+        value_dtype_(value_dtype),
+        dim_(dim),
+        is_live_(true),
+        name_(std::move(name)),
+        live_(std::shared_ptr<engine::Table>(std::move(live))) {}
+
+  /// Frees a live table once its running ops have ended. Later ops fail.
+  void Close() { live_.Close(); }
+
+  /// Serves `file` from now on and counts one more user. Running lookups finish on the old file.
+  void OpenFrozen(std::shared_ptr<const FrozenFile> file);
+  /// Reverses one OpenFrozen. Returns true if it was the last. Lookups through existing handles
+  /// continue.
+  bool CloseFrozen();
+
+  using FileBackedTable = engine::FileBackedTable<engine::Table, FrozenFile, absl::Status>;
+  /// From now on `file` answers the reads of a live table. The first other use, for example a
+  /// write, calls `load`, which replaces the table's rows by the file's rows.
+  void ServeUntilLive(std::shared_ptr<const FrozenFile> file, FileBackedTable::Load load) {
+    live_.Begin(std::move(file), std::move(load));
+  }
+
+  /// Returns the live table, or an error if it is frozen or closed.
+  absl::Status Live(std::shared_ptr<engine::Table>* table);
+  /// Returns the file of a frozen table, or an error if it is live or not open.
+  absl::Status Frozen(std::shared_ptr<const FrozenFile>* file) const;
+
+  absl::Status Find(const engine::Keys& keys, engine::ValuesOut out, bool* found,
+                    engine::Executor* executor) const;
+  absl::Status Size(int64_t* rows) const;
+  absl::Status StatsJson(std::string* json) const;
+
+  /// Returns an error unless keys and values have the table's types, and rows its width.
+  absl::Status CheckKeys(tensorflow::DataType dtype) const;
+  /// Also checks that the batch is not too large. Call it before reading the batch.
+  absl::Status CheckKeys(const tensorflow::Tensor& keys) const;
+  absl::Status CheckValues(tensorflow::DataType dtype, int64_t dim) const;
+
+  tensorflow::DataType key_dtype() const noexcept { return key_dtype_; }
+  tensorflow::DataType value_dtype() const noexcept { return value_dtype_; }
+  int64_t dim() const noexcept { return dim_; }
+  const std::string& container() const noexcept { return container_; }
+  const std::string& name() const noexcept { return name_; }
+
+  std::string DebugString() const override;
+
+ private:
+  /// Returns the object that answers a read: a file or a live table.
+  absl::Status ForReading(FileBackedTable::Reader* reader) const;
+  absl::Status Closed() const;
+
+  const tensorflow::DataType key_dtype_;
+  const tensorflow::DataType value_dtype_;
+  const int64_t dim_;
+  const bool is_live_ = false;
+  const std::string container_;
+  const std::string name_;
+  FileBackedTable live_{nullptr};  // set for a live table
+  mutable std::mutex mutex_;       // guards the members below, which a frozen table uses
+  std::shared_ptr<const FrozenFile> frozen_;
+  int64_t users_ = 0;
+};
+
+/// Returns an error that names the file, unless a file with this header fits the table.
+absl::Status CheckServes(const TableResource& table, const std::string& path,
+                         const engine::SnapshotHeader& header);
+
+/// Returns the table in input 0 of a kernel.
+absl::Status TableOf(tensorflow::OpKernelContext* context,
+                     tensorflow::core::RefCountPtr<TableResource>* table);
+
+}  // namespace de::kernels
+
+#endif  // DE_CORE_KERNELS_TABLE_RESOURCE_H_
