@@ -4,9 +4,12 @@ Prints one line per verb: its name, the number of failures, the bad outcomes.
 """
 
 import ctypes
+import functools
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -163,20 +166,83 @@ class World:
         yield "row_gradients_concat", lambda: ops.de_row_gradients_concat(many, **types)
 
 
+#: Attributes of ops without a default, where the first allowed value makes no kernel.
+ATTRIBUTES = {"rule": b"momentum", "tables": [b"table"]}
+
+
+def node_of(definition) -> tf.compat.v1.NodeDef:
+    """Returns a node of an op, with the simplest attributes."""
+    node = tf.compat.v1.NodeDef(name="kernel", op=definition.name)
+    for attribute in definition.attr:
+        value, kind = node.attr[attribute.name], attribute.type
+        if attribute.HasField("default_value"):
+            value.CopyFrom(attribute.default_value)
+        elif kind == "type":
+            value.type = attribute.allowed_values.list.type[0]
+        elif kind == "int":
+            value.i = attribute.minimum
+        elif kind == "bool":
+            value.b = False
+        elif kind == "string":
+            value.s = ATTRIBUTES[attribute.name]
+        else:
+            value.list.s.extend(ATTRIBUTES.get(attribute.name, []))
+    return node
+
+
+def graph_of(op: str) -> tf.Graph:
+    """Returns a graph with a kernel of the op. The kernel is made, but its inputs are not fed."""
+    definition = tf.Graph().op_def_for_type(op)
+    nodes = tf.compat.v1.GraphDef()
+    node = node_of(definition)
+    for argument in definition.input_arg:
+        if argument.type_list_attr:
+            continue  # empty
+        for number in range(node.attr[argument.number_attr].i if argument.number_attr else 1):
+            given = nodes.node.add(name=f"{argument.name}_{number}", op="Placeholder")
+            own = node.attr[argument.type_attr].type if argument.type_attr else argument.type
+            given.attr["dtype"].type = own
+            given.attr["shape"].shape.unknown_rank = True
+            node.input.append(given.name)
+    nodes.node.append(node)
+    graph = tf.Graph()
+    with graph.as_default():
+        tf.graph_util.import_graph_def(nodes, name="")
+    return graph
+
+
+def kernels() -> Iterator[tuple[str, Verb]]:
+    """Yields for each op a verb that makes its kernel."""
+
+    def make(graph: tf.Graph) -> None:
+        kernel = graph.get_operation_by_name("kernel")
+        with tf.compat.v1.Session(graph=graph) as session:
+            try:
+                session.run(kernel)
+            except tf.errors.InvalidArgumentError as error:
+                if "You must feed a value" not in str(error):
+                    raise
+
+    for op in dir(library):
+        if op.startswith("De"):
+            yield f"kernel of {op}", functools.partial(make, graph_of(op))
+
+
 def sweep(world: World, verb: Verb) -> tuple[int, int]:
     injected = bad = 0
     verb()
-    for for_good in (0, 1):
+    for forever in (0, 1):
         nth = 1
         while True:
-            assert MEMORY.de_arm(nth, for_good)
+            keras.utils.clear_session(free_memory=False)  # the verb makes its kernels again
+            assert MEMORY.de_arm(nth, forever)
             try:
                 verb()
             except tf.errors.ResourceExhaustedError:
                 pass
             except Exception as error:
                 bad += 1
-                print(f"once, n={nth}" if not for_good else f"for good, n={nth}", repr(error))
+                print(f"forever, n={nth}" if forever else f"once, n={nth}", repr(error))
             if not MEMORY.de_disarm():
                 break
             injected += 1
@@ -190,7 +256,7 @@ for number, types in enumerate(
     [(tf.int64, tf.float32), (tf.string, tf.float32), (tf.string, tf.string)]
 ):
     world = World(*types, f"{sys.argv[2]}/{number}.de")
-    for name, verb in world.verbs():
+    for name, verb in itertools.chain(world.verbs(), kernels() if number == 0 else ()):
         print("begin", name, types[0].name, types[1].name, flush=True)
         injected, bad = sweep(world, verb)
         print(f"{name}: {injected} injected, {bad} bad", flush=True)

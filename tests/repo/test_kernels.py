@@ -1,31 +1,50 @@
-"""Every kernel derives from `GuardedOp`, which turns exceptions into errors."""
+"""Kernels, their constructors and shape functions turn what is thrown into errors."""
 
 import re
 from pathlib import Path
 
-GUARD = "table_op.h"
+GUARD = "base/guarded_op.h"
 UNGUARDED = re.compile(
-    r":\s*public\s+(?:tensorflow::)?(?:Async)?OpKernel\b|\bCompute(?:Async)?\s*\("
+    r":\s*public\s+(?:tensorflow::)?(?:Async)?OpKernel\b"
+    r"|\bCompute(?:Async)?\s*\("
+    r"|\bREGISTER_(?:SYSTEM_)?KERNEL_BUILDER\s*\("
+    r"|\bOpKernelRegistrar\b"
 )
-REGISTERED = re.compile(r"REGISTER_KERNEL_BUILDER\((.*?)\);", re.DOTALL)
+REGISTERED = re.compile(r'\bDE_REGISTER_KERNEL\("(\w+)"')
+OPS = re.compile(r'\bREGISTER_OP\("(\w+)"')
+SHAPES = re.compile(r"\bSetShapeFn\((\w+)")
+
+
+def texts_of_ops(root: Path) -> str:
+    return "".join(path.read_text("utf-8") for path in (root / "de_core/cc/ops").rglob("*.cc"))
 
 
 def unguarded(text: str) -> list[str]:
-    """Returns the places where a kernel overrides TensorFlow's `Compute` itself."""
+    """Returns the places where TensorFlow calls a kernel or its constructor directly."""
     return UNGUARDED.findall(text)
 
 
 def test_no_kernel_goes_past_the_guard(root: Path):
     folder = root / "de_core/cc/kernels"
-    files = [path for path in folder.rglob("*.*") if path.name != GUARD]
-    assert sum(len(REGISTERED.findall(path.read_text("utf-8"))) for path in files) > 40
-    found = {path.name: unguarded(path.read_text("utf-8")) for path in files}
-    assert {name: places for name, places in found.items() if places} == {}
-    assert len(unguarded((folder / "table" / GUARD).read_text("utf-8"))) == 2
+    texts = {
+        path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in folder.rglob("*.*")
+    }
+    assert len(unguarded(texts.pop(GUARD))) == 3
+    assert {name: found for name, text in texts.items() if (found := unguarded(text))} == {}
+    registered = [op for text in texts.values() for op in REGISTERED.findall(text)]
+    assert sorted(registered) == sorted(OPS.findall(texts_of_ops(root)))
+
+
+def test_no_shape_function_goes_past_the_guard(root: Path):
+    text = texts_of_ops(root)
+    assert SHAPES.findall(text) == ["Guarded"] * len(OPS.findall(text))
 
 
 def test_an_unguarded_kernel_is_noticed():
     assert unguarded("class A final : public OpKernel {")
     assert unguarded("class A : public tensorflow::AsyncOpKernel {")
     assert unguarded("void Compute(OpKernelContext* context) override {")
+    assert unguarded('REGISTER_KERNEL_BUILDER(Name("A").Device(DEVICE_CPU), A);')
+    assert unguarded('static kernel_factory::OpKernelRegistrar a(def, "A", create);')
     assert not unguarded("class A final : public GuardedOp {\n  explicit A(OpKernelConstruction*)")
+    assert not unguarded('DE_REGISTER_KERNEL("A", A);')

@@ -22,7 +22,7 @@ REGISTER_OP("DeTable")
     .Attr("policy: string = ''")
     .Output("handle: resource")
     .SetIsStateful()
-    .SetShapeFn(ScalarShape)
+    .SetShapeFn(Guarded(ScalarShape))
     .Doc(R"doc(
 A hash table from keys to rows of `dim` values that grows as rows are written.
 
@@ -41,10 +41,10 @@ REGISTER_OP("DeTableLease")
     .Input("handle: resource")
     .Output("lease: resource")
     .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       c->set_output(0, c->Scalar());
       return HandleOnly(c);
-    })
+    }))
     .Doc(R"doc(
 Frees a live table together with its owner, even if functions that captured its handle still exist.
 
@@ -54,25 +54,25 @@ lease: counts references. The table is freed with the last one. Later ops on the
 REGISTER_OP("DeTableSize")
     .Input("handle: resource")
     .Output("size: int64")
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       c->set_output(0, c->Scalar());
       return HandleOnly(c);
-    })
+    }))
     .Doc("Number of rows in a live or frozen table.");
 
 REGISTER_OP("DeTableStats")
     .Input("handle: resource")
     .Output("stats: string")
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       c->set_output(0, c->Scalar());
       return HandleOnly(c);
-    })
+    }))
     .Doc("A JSON object: rows, dim, dtypes, bytes by part, load factor of a live or frozen table.");
 
 REGISTER_OP("DeProcessTables")
     .Output("tables: string")
     .SetIsStateful()
-    .SetShapeFn(ScalarShape)
+    .SetShapeFn(Guarded(ScalarShape))
     .Doc(R"doc(
 Lists the live tables in the process that runs the op, whoever created them.
 
@@ -82,16 +82,16 @@ tables: scalar; JSON: for each table an object with table (its name) and stats (
 REGISTER_OP("DeTableReserve")
     .Input("handle: resource")
     .Input("rows: int64")
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       ShapeHandle unused;
       TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 0, &unused));
       return HandleOnly(c);
-    })
+    }))
     .Doc("Reserves memory for `rows` rows in total, so that inserts do not grow the table.");
 
 REGISTER_OP("DeTableShrinkToFit")
     .Input("handle: resource")
-    .SetShapeFn(HandleOnly)
+    .SetShapeFn(Guarded(HandleOnly))
     .Doc("Compacts the rows and returns the memory of erased rows to the system.");
 
 REGISTER_OP("DeShardOf")
@@ -99,7 +99,7 @@ REGISTER_OP("DeShardOf")
     .Output("shards: int32")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("num_shards: int >= 1")
-    .SetShapeFn(tensorflow::shape_inference::UnchangedShape)
+    .SetShapeFn(Guarded(tensorflow::shape_inference::UnchangedShape))
     .Doc("Returns the shard of each key in [0, num_shards): the same on every build and machine.");
 
 }  // namespace de::ops

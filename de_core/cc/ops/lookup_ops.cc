@@ -13,11 +13,11 @@ REGISTER_OP("DeTableFind")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("Tvalues: " DE_VALUE_TYPES)
     .Attr("dim: int >= 1")
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       TF_RETURN_IF_ERROR(HandleOnly(c));
       c->set_output(1, c->input(1));
       return RowsOf(c, 1, 0);
-    })
+    }))
     .Doc(R"doc(
 Reads the rows of `keys` from a live or a frozen table, and changes nothing.
 
@@ -31,10 +31,10 @@ REGISTER_OP("DeTableContains")
     .Input("keys: Tkeys")
     .Output("found: bool")
     .Attr("Tkeys: {int64, int32, string}")
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       c->set_output(0, c->input(1));
       return HandleOnly(c);
-    })
+    }))
     .Doc("Returns whether each key has a row.");
 
 REGISTER_OP("DeEmbeddingAnchor")
@@ -45,10 +45,10 @@ REGISTER_OP("DeEmbeddingAnchor")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("Tvalues: " DE_VALUE_TYPES)
     .Attr("Tanchor: " DE_ANCHOR_TYPES " = DT_RESOURCE")
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       c->set_output(0, c->input(2));
       return absl::OkStatus();
-    })
+    }))
     .Doc(R"doc(
 Returns `rows` unchanged and ties them to `anchor`, so that the gradient of the output with respect
 to the anchor is an IndexedSlices of `keys`.
@@ -68,7 +68,7 @@ REGISTER_OP("DeTableExportBatch")
     .Attr("Tvalues: " DE_VALUE_TYPES)
     .Attr("slot: string = ''")
     .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       ShapeHandle unused;
       TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 0, &unused));
       c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
@@ -76,7 +76,7 @@ REGISTER_OP("DeTableExportBatch")
       c->set_output(2, c->Scalar());
       c->set_output(3, c->Scalar());
       return HandleOnly(c);
-    })
+    }))
     .Doc(R"doc(
 Exports the next few thousand rows, for tables too large to export at once. A row that exists
 throughout is returned exactly once, whatever else is written meanwhile.
@@ -96,11 +96,11 @@ REGISTER_OP("DeTableExport")
     .Attr("Tvalues: " DE_VALUE_TYPES)
     .Attr("slot: string = ''")
     .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
       c->set_output(1, c->Matrix(InferenceContext::kUnknownDim, InferenceContext::kUnknownDim));
       return HandleOnly(c);
-    })
+    }))
     .Doc(R"doc(
 Exports all keys and their values, or the optimizer slot 'owner/name'. Each row is consistent.
 

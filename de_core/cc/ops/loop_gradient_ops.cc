@@ -12,10 +12,10 @@ REGISTER_OP("DeLoopAnchor")
     .Attr("Tvalues: " DE_FLOAT_TYPES)
     .Attr("dim: int >= 1")
     .Attr("Tanchor: {resource, " DE_FLOATS "} = DT_RESOURCE")
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       c->set_output(0, c->Scalar());
       return absl::OkStatus();
-    })
+    }))
     .Doc(R"doc(
 Represents `anchor` inside a loop or a branch. TensorFlow sums gradients of a variant there by the
 variant's own rule. The rule of this token is to keep all gradients in a list.
@@ -30,11 +30,11 @@ REGISTER_OP("DeRowGradients")
     .Output("gradients: variant")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("Tvalues: " DE_FLOAT_TYPES)
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       c->set_output(0, c->Scalar());
       ShapeHandle unused;
       return c->WithRank(c->input(1), 2, &unused);
-    })
+    }))
     .Doc(R"doc(
 Converts gradients of rows to a variant.
 
@@ -50,14 +50,14 @@ REGISTER_OP("DeRowGradientsConcat")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("Tvalues: " DE_FLOAT_TYPES)
     .Attr("dim: int >= 1")
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       int64_t dim = 0;
       TF_RETURN_IF_ERROR(c->GetAttr("dim", &dim));
       const auto count = c->UnknownDim();
       c->set_output(0, c->Vector(count));
       c->set_output(1, c->Matrix(count, dim));
       return HandleOnly(c);
-    })
+    }))
     .Doc(R"doc(
 Reverses DeRowGradients: concatenates all gradients that were added.
 

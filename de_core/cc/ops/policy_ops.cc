@@ -23,7 +23,7 @@ REGISTER_OP("DeTableTouch")
     .Input("handle: resource")
     .Input("keys: Tkeys")
     .Attr("Tkeys: {int64, int32, string}")
-    .SetShapeFn(HandleOnly)
+    .SetShapeFn(Guarded(HandleOnly))
     .Doc("Marks the rows of `keys` as used now. Ignores keys without a row.");
 
 REGISTER_OP("DeTableReadColumn")
@@ -34,11 +34,11 @@ REGISTER_OP("DeTableReadColumn")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("column: {'time', 'step', 'uses', 'score'}")
     .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       c->set_output(0, c->input(1));
       c->set_output(1, c->input(1));
       return HandleOnly(c);
-    })
+    }))
     .Doc(R"doc(
 Reads a metadata column of rows.
 
@@ -53,11 +53,11 @@ REGISTER_OP("DeTableWriteColumn")
     .Input("values: int64")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("column: {'time', 'step', 'uses', 'score'}")
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       ShapeHandle unused;
       TF_RETURN_IF_ERROR(c->Merge(c->input(1), c->input(2), &unused));
       return HandleOnly(c);
-    })
+    }))
     .Doc(R"doc(
 Sets a metadata column of rows. Ignores keys without a row.
 
@@ -73,7 +73,7 @@ REGISTER_OP("DeTableRankCandidates")
     .Output("hashes: uint64")
     .Attr("column: {'time', 'step', 'uses', 'score'}")
     .SetIsStateful()
-    .SetShapeFn(PairsOfNumbers)
+    .SetShapeFn(Guarded(PairsOfNumbers))
     .Doc(R"doc(
 Returns the candidates of one table for the lowest row to keep, when `reserved` of the `total` rows
 of several tables are kept. They are either the highest or the lowest rows, whichever are fewer.
@@ -90,10 +90,10 @@ REGISTER_OP("DeFirstKept")
     .Input("total: int64")
     .Input("reserved: int64")
     .Output("kept: uint64")
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       c->set_output(0, c->Vector(2));
       return absl::OkStatus();
-    })
+    }))
     .Doc(R"doc(
 Returns the lowest rank to keep, given the candidates of all tables.
 
@@ -110,14 +110,14 @@ REGISTER_OP("DeTableEvictBelow")
     .Output("evicted: int64")
     .Attr("column: {'time', 'step', 'uses', 'score'}")
     .SetIsStateful()
-    .SetShapeFn(ScalarOutput)
+    .SetShapeFn(Guarded(ScalarOutput))
     .Doc("Removes the rows that rank below `kept`, a rank and a hash. Returns their number.");
 
 REGISTER_OP("DeTableEvictExpired")
     .Input("handle: resource")
     .Output("evicted: int64")
     .SetIsStateful()
-    .SetShapeFn(ScalarOutput)
+    .SetShapeFn(Guarded(ScalarOutput))
     .Doc("Removes all expired rows and returns their number.");
 
 }  // namespace de::ops

@@ -31,14 +31,14 @@ REGISTER_OP("DeTablePool")
     .Attr("Tanchor: list(" DE_ANCHOR_TYPES ") >= 0")
     .Attr("weighted: bool")
     .Attr("dim: int >= 1")
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       int64_t dim = 0;
       TF_RETURN_IF_ERROR(c->GetAttr("dim", &dim));
       DimensionHandle segments;
       TF_RETURN_IF_ERROR(SegmentsOf(c, 1, 2, &segments));
       c->set_output(0, c->Matrix(segments, dim));
       return HandleOnly(c);
-    })
+    }))
     .Doc(R"doc(
 Reads the rows of `keys` from a live or a frozen table and sums the rows of each segment. Changes
 nothing, and holds only a few rows in memory at a time.
@@ -61,10 +61,10 @@ REGISTER_OP("DeTablePoolDots")
     .Attr("T: {float, double}")
     .Attr("Tvalues: " DE_FLOAT_TYPES)
     .Attr("Tanchor: list(" DE_ANCHOR_TYPES ") >= 0 = []")
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       c->set_output(0, c->input(1));
       return HandleOnly(c);
-    })
+    }))
     .Doc(R"doc(
 The gradient of DeTablePool with respect to its weights: each row times the gradient of its segment.
 
@@ -86,14 +86,14 @@ REGISTER_OP("DePoolGradient")
     .Attr("T: {float, double}")
     .Attr("Tvalues: " DE_FLOAT_TYPES)
     .Attr("weighted: bool")
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       ShapeHandle gradient;
       TF_RETURN_IF_ERROR(c->WithRank(c->input(3), 2, &gradient));
       const DimensionHandle keys = c->UnknownDim();
       c->set_output(0, c->Vector(keys));
       c->set_output(1, c->Matrix(keys, c->Dim(gradient, 1)));
       return absl::OkStatus();
-    })
+    }))
     .Doc(R"doc(
 The gradient of DeTablePool with respect to the rows: each distinct key once, with the sum of weight
 times the segment's gradient over all its occurrences.
@@ -110,7 +110,7 @@ REGISTER_OP("DeRowSplits")
     .Input("segment_ids: int64")
     .Input("segments: int64")
     .Output("row_splits: int64")
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       ShapeHandle unused;
       TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &unused));
       DimensionHandle count;
@@ -118,7 +118,7 @@ REGISTER_OP("DeRowSplits")
       TF_RETURN_IF_ERROR(c->Add(count, 1, &count));
       c->set_output(0, c->Vector(count));
       return absl::OkStatus();
-    })
+    }))
     .Doc(R"doc(
 Returns the start of each segment of a sorted batch.
 
@@ -132,7 +132,7 @@ REGISTER_OP("DeSegmentOrder")
     .Input("segments: int64")
     .Output("order: int64")
     .Output("row_splits: int64")
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       ShapeHandle unused;
       TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &unused));
       DimensionHandle count;
@@ -141,7 +141,7 @@ REGISTER_OP("DeSegmentOrder")
       c->set_output(0, c->Vector(c->UnknownDim()));
       c->set_output(1, c->Vector(count));
       return absl::OkStatus();
-    })
+    }))
     .Doc(R"doc(
 Sorts a batch by segment. Elements of one segment keep their order.
 

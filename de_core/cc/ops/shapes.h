@@ -3,6 +3,7 @@
 #define DE_CORE_OPS_SHAPES_H_
 
 #include <initializer_list>
+#include <new>
 
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -11,6 +12,19 @@ namespace de::ops {
 
 using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
+
+/// Makes a shape function that returns an error if `shape` runs out of memory. TensorFlow's callers
+/// do not expect exceptions.
+template <typename Shape>
+auto Guarded(Shape shape) {
+  return [shape](InferenceContext* c) -> absl::Status {
+    try {
+      return shape(c);
+    } catch (const std::bad_alloc&) {
+      return absl::Status(absl::StatusCode::kResourceExhausted, "");  // a text would need memory
+    }
+  };
+}
 
 /// Requires input 0, a table's handle, to be a scalar.
 inline absl::Status HandleOnly(InferenceContext* c) {

@@ -19,11 +19,11 @@ REGISTER_OP("DeTableEnsureSlots")
     .Input("initial: double")
     .Attr("names: list(string)")
     .Attr("widths: list(int)")
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       ShapeHandle unused;
       TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 1, &unused));
       return HandleAndScalar(c);
-    })
+    }))
     .Doc(R"doc(
 Adds the slots of an optimizer that do not exist yet to all rows.
 
@@ -43,11 +43,11 @@ REGISTER_OP("DeTableFindSlot")
     .Attr("Tvalues: {float, double}")
     .Attr("dim: int >= 1")
     .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       TF_RETURN_IF_ERROR(HandleOnly(c));
       c->set_output(1, c->input(1));
       return RowsOf(c, 1, 0);
-    })
+    }))
     .Doc(R"doc(
 Reads one slot of the rows of `keys`.
 
@@ -65,7 +65,7 @@ REGISTER_OP("DeTableAssignSlot")
     .Input("slot: string")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("Tvalues: {float, double}")
-    .SetShapeFn([](InferenceContext* c) { return ValuesFollowKeys(c, 1, 2); })
+    .SetShapeFn(Guarded([](InferenceContext* c) { return ValuesFollowKeys(c, 1, 2); }))
     .Doc(R"doc(
 Writes one slot of the rows of `keys`. Ignores keys without a row.
 
@@ -77,13 +77,13 @@ slot: scalar, 'owner/name'.
 REGISTER_OP("DeTableTakeAverages")
     .Input("handle: resource")
     .Input("owner: string")
-    .SetShapeFn(HandleAndScalar)
+    .SetShapeFn(Guarded(HandleAndScalar))
     .Doc("Sets each row to the moving average that `owner` keeps of it, if it keeps one.");
 
 REGISTER_OP("DeTableDropSlots")
     .Input("handle: resource")
     .Input("owner: string")
-    .SetShapeFn(HandleAndScalar)
+    .SetShapeFn(Guarded(HandleAndScalar))
     .Doc("Removes an optimizer's slots from all rows. It is no error if there are none.");
 
 REGISTER_OP("DeTableSlots")
@@ -91,11 +91,11 @@ REGISTER_OP("DeTableSlots")
     .Output("names: string")
     .Output("widths: int64")
     .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
       c->set_output(1, c->Vector(InferenceContext::kUnknownDim));
       return HandleOnly(c);
-    })
+    }))
     .Doc(R"doc(
 Lists the slots of the rows.
 

@@ -28,7 +28,7 @@ REGISTER_OP("DeSnapshotInfo")
     .Output("info: string")
     .Attr("verify: bool = false")
     .SetIsStateful()
-    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .SetShapeFn(Guarded(tensorflow::shape_inference::ScalarShape))
     .Doc(R"doc(
 Checks a snapshot file and describes it.
 
@@ -53,7 +53,7 @@ REGISTER_OP("DeSnapshotRead")
     .Attr("value_dtype: " DE_VALUE_TYPES)
     .Attr("with_values: bool = true")
     .SetIsStateful()
-    .SetShapeFn(ReadShape)
+    .SetShapeFn(Guarded(ReadShape))
     .Doc(R"doc(
 Reads some sections of a snapshot file, so that a file can be read in bounded memory.
 
@@ -71,7 +71,7 @@ REGISTER_OP("DeSnapshotCompact")
     .Input("target: string")
     .Output("report: string")
     .SetIsStateful()
-    .SetShapeFn(CompactShape)
+    .SetShapeFn(Guarded(CompactShape))
     .Doc(R"doc(
 Compacts a base and its deltas into one new base, from file to file, in bounded memory.
 
@@ -90,13 +90,13 @@ REGISTER_OP("DeFrozenTable")
     .Attr("dim: int >= 1")
     .Output("handle: resource")
     .SetIsStateful()
-    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .SetShapeFn(Guarded(tensorflow::shape_inference::ScalarShape))
     .Doc("A read-only table over a snapshot file; empty until DeFrozenTableOpen has run.");
 
 REGISTER_OP("DeFrozenTableOpen")
     .Input("handle: resource")
     .Input("path: string")
-    .SetShapeFn(HandleAndPaths)
+    .SetShapeFn(Guarded(HandleAndPaths))
     .Doc(R"doc(
 Maps snapshot files into memory and serves them under `handle`.
 
@@ -109,14 +109,14 @@ REGISTER_OP("DeServingStats")
     .Output("stats: string")
     .Attr("N: int >= 1")
     .Attr("tables: list(string)")
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       ShapeHandle unused;
       for (int i = 0; i < c->num_inputs(); ++i) {
         TF_RETURN_IF_ERROR(c->WithRank(c->input(i), 0, &unused));
       }
       c->set_output(0, c->Scalar());
       return absl::OkStatus();
-    })
+    }))
     .Doc(R"doc(
 Describes the frozen tables of an exported model.
 
@@ -129,7 +129,7 @@ stats: scalar; JSON: for each table an object with table, rows, dim, key_dtype, 
 
 REGISTER_OP("DeFrozenTableClose")
     .Input("handle: resource")
-    .SetShapeFn(HandleOnly)
+    .SetShapeFn(Guarded(HandleOnly))
     .Doc(
         "Undoes one DeFrozenTableOpen. The last one lets the table go, which the last handle "
         "frees.");

@@ -51,7 +51,7 @@ REGISTER_OP("DeTableSave")
     .Input("handle: resource")
     .Input("path: string")
     .Output("report: string")
-    .DE_SAVE_ATTRS.SetShapeFn(HandleAndPath)
+    .DE_SAVE_ATTRS.SetShapeFn(Guarded(HandleAndPath))
     .Doc(R"doc(
 Writes a live table to one snapshot file while other ops continue.
 
@@ -88,7 +88,7 @@ REGISTER_OP("DeTableSaveKeys")
     .Input("keys: key_dtype")
     .Attr("key_dtype: {int64, int32, string}")
     .Output("report: string")
-    .DE_SAVE_ATTRS.SetShapeFn(HandlePathKeys)
+    .DE_SAVE_ATTRS.SetShapeFn(Guarded(HandlePathKeys))
     .Doc(R"doc(
 Like DeTableSave for some keys only. The save belongs to no chain.
 
@@ -99,7 +99,7 @@ REGISTER_OP("DeTableCommitSave")
     .Input("handle: resource")
     .Input("id: string")
     .Attr("chain: string")
-    .SetShapeFn(HandleAndPath)
+    .SetShapeFn(Guarded(HandleAndPath))
     .Doc(R"doc(
 Makes a save that ran with commit=false the parent of its chain's next delta.
 
@@ -109,13 +109,13 @@ id: scalar; the save's id, from its report. It must be the chain's last save.
 REGISTER_OP("DeTableDropChain")
     .Input("handle: resource")
     .Attr("chain: string")
-    .SetShapeFn(HandleOnly)
+    .SetShapeFn(Guarded(HandleOnly))
     .Doc("Ends a chain of saves: the table stops recording changes for it.");
 
 REGISTER_OP("DeTableChains")
     .Input("handle: resource")
     .Output("chains: string")
-    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .SetShapeFn(Guarded(tensorflow::shape_inference::ScalarShape))
     .Doc("JSON: for each chain of a table its name, last id and sequence; the changes' memory.");
 
 REGISTER_OP("DeTableRestore")
@@ -129,7 +129,7 @@ REGISTER_OP("DeTableRestore")
     .Attr("shard_count: int >= 1 = 1")
     .Attr("chain: string = ''")
     .Attr("map: bool = false")
-    .SetShapeFn(Restores)
+    .SetShapeFn(Guarded(Restores))
     .Doc(R"doc(
 Reads snapshot files into a live table. If a file does not fit or is damaged, nothing changes.
 
@@ -159,7 +159,7 @@ REGISTER_OP("DeTableRestoreKeys")
     .Attr("convert: bool = false")
     .Attr("shard_index: int = 0")
     .Attr("shard_count: int >= 1 = 1")
-    .SetShapeFn(RestoresKeys)
+    .SetShapeFn(Guarded(RestoresKeys))
     .Doc(R"doc(
 Like DeTableRestore for some keys only.
 
@@ -174,7 +174,7 @@ REGISTER_OP("DeTableRestorePart")
     .Input("mask: bool")
     .Attr("slots: bool = true")
     .Attr("convert: bool = false")
-    .SetShapeFn(HandlePathRangeMask)
+    .SetShapeFn(Guarded(HandlePathRangeMask))
     .Doc(R"doc(
 Applies some rows of some sections of one snapshot file to a live table: rows replace existing rows,
 tombstones remove them. Use it for rows that a program chooses by the keys from DeSnapshotRead.

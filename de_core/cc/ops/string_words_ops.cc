@@ -11,13 +11,13 @@ REGISTER_OP("DeStringsToWords")
     .Input("strings: string")
     .Output("words: int64")
     .Output("lengths: int64")
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       ShapeHandle strings;
       TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &strings));
       c->set_output(0, c->Vector(c->UnknownDim()));
       c->set_output(1, strings);
       return absl::OkStatus();
-    })
+    }))
     .Doc(R"doc(
 Returns the bytes of strings, each padded with zeros to whole 8-byte words.
 
@@ -30,13 +30,13 @@ REGISTER_OP("DeWordsToStrings")
     .Input("words: int64")
     .Input("lengths: int64")
     .Output("strings: string")
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       ShapeHandle words, lengths;
       TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &words));
       TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 1, &lengths));
       c->set_output(0, lengths);
       return absl::OkStatus();
-    })
+    }))
     .Doc(R"doc(
 Reverses DeStringsToWords.
 

@@ -16,7 +16,7 @@ REGISTER_OP("DeTableInsertOrAssign")
     .Input("values: Tvalues")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("Tvalues: " DE_VALUE_TYPES)
-    .SetShapeFn(WritesRows)
+    .SetShapeFn(Guarded(WritesRows))
     .Doc(R"doc(
 Writes one row per key. If a key occurs several times, its last row wins.
 
@@ -30,7 +30,7 @@ REGISTER_OP("DeTableAccumOrAssign")
     .Input("deltas: Tvalues")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("Tvalues: " DE_NUMBER_TYPES)
-    .SetShapeFn(WritesRows)
+    .SetShapeFn(Guarded(WritesRows))
     .Doc(R"doc(
 Adds each delta to its key's row. For a key without a row, the delta becomes the row.
 
@@ -45,10 +45,10 @@ REGISTER_OP("DeTableAccum")
     .Input("new_values: Tvalues")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("Tvalues: " DE_NUMBER_TYPES)
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       TF_RETURN_IF_ERROR(ValuesFollowKeys(c, 1, 3));
       return ValuesFollowKeys(c, 1, 2);
-    })
+    }))
     .Doc(R"doc(
 Adds new_values - old_values to existing rows, and stores new_values for keys without a row. So if
 several workers read the same old values, all their changes count.
@@ -67,23 +67,23 @@ REGISTER_OP("DeTableFindOrInsert")
     .Attr("Tvalues: " DE_VALUE_TYPES)
     .Attr("dim: int >= 1")
     .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(Guarded([](InferenceContext* c) {
       TF_RETURN_IF_ERROR(HandleOnly(c));
       c->set_output(1, c->input(1));
       return RowsOf(c, 1, 0);
-    })
+    }))
     .Doc("Reads the rows of `keys`, and stores the initial row of each key without a row.");
 
 REGISTER_OP("DeTableErase")
     .Input("handle: resource")
     .Input("keys: Tkeys")
     .Attr("Tkeys: {int64, int32, string}")
-    .SetShapeFn(HandleOnly)
+    .SetShapeFn(Guarded(HandleOnly))
     .Doc("Removes the rows of `keys` with their slots. Keys without a row are no error.");
 
 REGISTER_OP("DeTableClear")
     .Input("handle: resource")
-    .SetShapeFn(HandleOnly)
+    .SetShapeFn(Guarded(HandleOnly))
     .Doc("Removes all rows.");
 
 REGISTER_OP("DeTableApply")
@@ -96,7 +96,7 @@ REGISTER_OP("DeTableApply")
     .Attr("Tgrads: " DE_FLOAT_TYPES)
     .Attr("rule: string")
     .Attr("average: bool = false")
-    .SetShapeFn(WritesRows)
+    .SetShapeFn(Guarded(WritesRows))
     .Doc(R"doc(
 Runs one step of a sparse optimizer inside the table. Sums the gradients of equal keys, then updates
 each key's row and slots in one probe. A key without a row starts from its initial row.

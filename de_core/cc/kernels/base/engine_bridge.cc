@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -17,27 +18,27 @@ using tensorflow::DataType;
 using tensorflow::Tensor;
 using tensorflow::tstring;
 
-absl::Status ToAbsl(engine::Status status) {
-  switch (status.code) {
+namespace {
+
+absl::StatusCode CodeOf(engine::Code code) noexcept {
+  switch (code) {
     case engine::Code::kOk:
-      return absl::OkStatus();
+      return absl::StatusCode::kOk;
     case engine::Code::kInvalidArgument:
-      return absl::InvalidArgumentError(status.message);
+      return absl::StatusCode::kInvalidArgument;
     case engine::Code::kNotFound:
-      return absl::NotFoundError(status.message);
+      return absl::StatusCode::kNotFound;
     case engine::Code::kResourceExhausted:
-      return absl::ResourceExhaustedError(status.message);
+      return absl::StatusCode::kResourceExhausted;
     case engine::Code::kDataLoss:
-      return absl::DataLossError(status.message);
+      return absl::StatusCode::kDataLoss;
     case engine::Code::kFailedPrecondition:
-      return absl::FailedPreconditionError(status.message);
+      return absl::StatusCode::kFailedPrecondition;
     case engine::Code::kInternal:
       break;
   }
-  return absl::InternalError(status.message);
+  return absl::StatusCode::kInternal;
 }
-
-namespace {
 
 struct ValueType {
   engine::DType engine;
@@ -56,6 +57,15 @@ constexpr ValueType kValueTypes[] = {
 };
 
 }  // namespace
+
+absl::Status ToAbsl(engine::Status status) noexcept {
+  const absl::StatusCode code = CodeOf(status.code);
+  try {
+    return absl::Status(code, status.message);
+  } catch (const std::bad_alloc&) {
+    return absl::Status(code, "");  // allocates nothing
+  }
+}
 
 absl::Status ToEngine(DataType dtype, engine::DType* out) {
   std::string names;

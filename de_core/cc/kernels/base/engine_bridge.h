@@ -5,6 +5,7 @@
 #include <functional>
 #include <initializer_list>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -19,18 +20,19 @@
 
 namespace de::kernels {
 
-absl::Status ToAbsl(engine::Status status);
+/// Returns the status without its text if there is no memory for the text.
+absl::Status ToAbsl(engine::Status status) noexcept;
 
 /// Runs `kernel`, which returns an absl::Status. Converts exceptions of the standard library to a
 /// Status.
 template <typename Kernel>
-absl::Status GuardedKernel(const Kernel& kernel) {
+absl::Status GuardedKernel(const Kernel& kernel) noexcept {
   absl::Status status;
-  const engine::Status guarded = engine::Guarded([&] {
+  engine::Status guarded = engine::Guarded([&] {
     status = kernel();
     return engine::Status::Ok();
   });
-  return guarded.ok() ? status : ToAbsl(guarded);
+  return guarded.ok() ? status : ToAbsl(std::move(guarded));
 }
 
 /// Converts a TensorFlow type to the engine's type. Returns an error for types that no table

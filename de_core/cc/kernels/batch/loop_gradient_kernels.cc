@@ -221,10 +221,9 @@ REGISTER_UNARY_VARIANT_UNARY_OP_FUNCTION(tensorflow::ZEROS_LIKE_VARIANT_UNARY_OP
                                          tensorflow::DEVICE_CPU, RowGradients, Zeros);
 REGISTER_UNARY_VARIANT_BINARY_OP_FUNCTION(tensorflow::ADD_VARIANT_BINARY_OP, tensorflow::DEVICE_CPU,
                                           RowGradients, Add);
-REGISTER_KERNEL_BUILDER(Name("DeLoopAnchor").Device(tensorflow::DEVICE_CPU), LoopAnchorOp);
-REGISTER_KERNEL_BUILDER(Name("DeRowGradients").Device(tensorflow::DEVICE_CPU), RowGradientsOp);
-REGISTER_KERNEL_BUILDER(Name("DeRowGradientsConcat").Device(tensorflow::DEVICE_CPU),
-                        RowGradientsConcatOp);
+DE_REGISTER_KERNEL("DeLoopAnchor", LoopAnchorOp);
+DE_REGISTER_KERNEL("DeRowGradients", RowGradientsOp);
+DE_REGISTER_KERNEL("DeRowGradientsConcat", RowGradientsConcatOp);
 
 }  // namespace
 }  // namespace de::kernels

@@ -333,11 +333,11 @@ class SegmentOrderOp final : public SegmentIdsOp {
   }
 };
 
-REGISTER_KERNEL_BUILDER(Name("DeTablePool").Device(tensorflow::DEVICE_CPU), TablePoolOp);
-REGISTER_KERNEL_BUILDER(Name("DeTablePoolDots").Device(tensorflow::DEVICE_CPU), TablePoolDotsOp);
-REGISTER_KERNEL_BUILDER(Name("DePoolGradient").Device(tensorflow::DEVICE_CPU), PoolGradientOp);
-REGISTER_KERNEL_BUILDER(Name("DeRowSplits").Device(tensorflow::DEVICE_CPU), RowSplitsOp);
-REGISTER_KERNEL_BUILDER(Name("DeSegmentOrder").Device(tensorflow::DEVICE_CPU), SegmentOrderOp);
+DE_REGISTER_KERNEL("DeTablePool", TablePoolOp);
+DE_REGISTER_KERNEL("DeTablePoolDots", TablePoolDotsOp);
+DE_REGISTER_KERNEL("DePoolGradient", PoolGradientOp);
+DE_REGISTER_KERNEL("DeRowSplits", RowSplitsOp);
+DE_REGISTER_KERNEL("DeSegmentOrder", SegmentOrderOp);
 
 }  // namespace
 }  // namespace de::kernels

@@ -72,8 +72,8 @@ class WordsToStrings final : public GuardedOp {
   }
 };
 
-REGISTER_KERNEL_BUILDER(Name("DeStringsToWords").Device(tensorflow::DEVICE_CPU), StringsToWords);
-REGISTER_KERNEL_BUILDER(Name("DeWordsToStrings").Device(tensorflow::DEVICE_CPU), WordsToStrings);
+DE_REGISTER_KERNEL("DeStringsToWords", StringsToWords);
+DE_REGISTER_KERNEL("DeWordsToStrings", WordsToStrings);
 
 }  // namespace
 }  // namespace de::kernels

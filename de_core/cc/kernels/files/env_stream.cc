@@ -109,9 +109,11 @@ void AtomicFile::SetDirect(bool direct) noexcept {
 AtomicFile::~AtomicFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
   if (committed_) return;
-  if (file_ != nullptr) file_->Close().IgnoreError();
-  // The file may not exist, and errors cannot be reported here.
-  env_->DeleteFile(temporary_).IgnoreError();
+  // The file may not exist, memory may have run out, and errors cannot be reported here.
+  (void)GuardedKernel([&] {
+    if (file_ != nullptr) file_->Close().IgnoreError();
+    return env_->DeleteFile(temporary_);
+  });
 }
 
 engine::Status AtomicFile::Append(const void* data, size_t size) {

@@ -111,12 +111,15 @@ void FrozenFile::FoundIntact() {
 }
 
 void FrozenFile::FoundDamaged(size_t file, const engine::Status& why) {
-  const std::string name = BaseName(path(file));
-  damage_ = absl::StrCat(name, ": ", absl::StrReplaceAll(why.message, {{path(file), name}}),
-                         ". The version that it is of is refused: serve another one, or write it "
-                         "again");
+  // The checking thread calls this, so nothing may be thrown. Without memory the text stays empty.
+  (void)GuardedKernel([&] {
+    const std::string name = BaseName(path(file));
+    damage_ = absl::StrCat(name, ": ", absl::StrReplaceAll(why.message, {{path(file), name}}),
+                           ". This version is refused: serve another one, or write it again");
+    LOG(ERROR) << damage_;
+    return absl::OkStatus();
+  });
   health_.store(Health::kDamaged, std::memory_order_release);
-  LOG(ERROR) << damage_;
 }
 
 absl::Status FrozenFile::damage() const {

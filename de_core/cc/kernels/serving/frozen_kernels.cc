@@ -34,10 +34,8 @@ class FrozenTableCloseOp final : public TableOp {
   }
 };
 
-REGISTER_KERNEL_BUILDER(Name("DeFrozenTableOpen").Device(tensorflow::DEVICE_CPU),
-                        FrozenTableOpenOp);
-REGISTER_KERNEL_BUILDER(Name("DeFrozenTableClose").Device(tensorflow::DEVICE_CPU),
-                        FrozenTableCloseOp);
+DE_REGISTER_KERNEL("DeFrozenTableOpen", FrozenTableOpenOp);
+DE_REGISTER_KERNEL("DeFrozenTableClose", FrozenTableCloseOp);
 
 }  // namespace
 }  // namespace de::kernels

@@ -141,7 +141,7 @@ class ServingStatsOp final : public GuardedOp {
   std::vector<std::string> names_;
 };
 
-REGISTER_KERNEL_BUILDER(Name("DeServingStats").Device(tensorflow::DEVICE_CPU), ServingStatsOp);
+DE_REGISTER_KERNEL("DeServingStats", ServingStatsOp);
 
 }  // namespace
 }  // namespace de::kernels

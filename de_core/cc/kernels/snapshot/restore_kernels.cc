@@ -182,9 +182,9 @@ class RestorePartOp final : public LiveTableOp {
   bool convert_ = false;
 };
 
-REGISTER_KERNEL_BUILDER(Name("DeTableRestore").Device(tensorflow::DEVICE_CPU), RestoreOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableRestoreKeys").Device(tensorflow::DEVICE_CPU), RestoreOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableRestorePart").Device(tensorflow::DEVICE_CPU), RestorePartOp);
+DE_REGISTER_KERNEL("DeTableRestore", RestoreOp);
+DE_REGISTER_KERNEL("DeTableRestoreKeys", RestoreOp);
+DE_REGISTER_KERNEL("DeTableRestorePart", RestorePartOp);
 
 }  // namespace
 }  // namespace de::kernels

@@ -200,9 +200,9 @@ class CompactOp final : public GuardedOp {
   }
 };
 
-REGISTER_KERNEL_BUILDER(Name("DeSnapshotCompact").Device(tensorflow::DEVICE_CPU), CompactOp);
-REGISTER_KERNEL_BUILDER(Name("DeSnapshotInfo").Device(tensorflow::DEVICE_CPU), InfoOp);
-REGISTER_KERNEL_BUILDER(Name("DeSnapshotRead").Device(tensorflow::DEVICE_CPU), ReadOp);
+DE_REGISTER_KERNEL("DeSnapshotCompact", CompactOp);
+DE_REGISTER_KERNEL("DeSnapshotInfo", InfoOp);
+DE_REGISTER_KERNEL("DeSnapshotRead", ReadOp);
 
 }  // namespace
 }  // namespace de::kernels

@@ -248,11 +248,11 @@ class ChainsOp final : public LiveTableOp {
   }
 };
 
-REGISTER_KERNEL_BUILDER(Name("DeTableSave").Device(tensorflow::DEVICE_CPU), SaveOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableSaveKeys").Device(tensorflow::DEVICE_CPU), SaveOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableCommitSave").Device(tensorflow::DEVICE_CPU), CommitSaveOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableDropChain").Device(tensorflow::DEVICE_CPU), DropChainOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableChains").Device(tensorflow::DEVICE_CPU), ChainsOp);
+DE_REGISTER_KERNEL("DeTableSave", SaveOp);
+DE_REGISTER_KERNEL("DeTableSaveKeys", SaveOp);
+DE_REGISTER_KERNEL("DeTableCommitSave", CommitSaveOp);
+DE_REGISTER_KERNEL("DeTableDropChain", DropChainOp);
+DE_REGISTER_KERNEL("DeTableChains", ChainsOp);
 
 }  // namespace
 }  // namespace de::kernels

@@ -263,15 +263,15 @@ class ProcessTablesOp final : public GuardedOp {
   }
 };
 
-REGISTER_KERNEL_BUILDER(Name("DeProcessTables").Device(tensorflow::DEVICE_CPU), ProcessTablesOp);
-REGISTER_KERNEL_BUILDER(Name("DeTable").Device(tensorflow::DEVICE_CPU), LiveHandleOp);
-REGISTER_KERNEL_BUILDER(Name("DeFrozenTable").Device(tensorflow::DEVICE_CPU), FrozenHandleOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableLease").Device(tensorflow::DEVICE_CPU), LeaseOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableSize").Device(tensorflow::DEVICE_CPU), SizeOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableStats").Device(tensorflow::DEVICE_CPU), StatsOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableReserve").Device(tensorflow::DEVICE_CPU), ReserveOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableShrinkToFit").Device(tensorflow::DEVICE_CPU), ShrinkToFitOp);
-REGISTER_KERNEL_BUILDER(Name("DeShardOf").Device(tensorflow::DEVICE_CPU), ShardOfOp);
+DE_REGISTER_KERNEL("DeProcessTables", ProcessTablesOp);
+DE_REGISTER_KERNEL("DeTable", LiveHandleOp);
+DE_REGISTER_KERNEL("DeFrozenTable", FrozenHandleOp);
+DE_REGISTER_KERNEL("DeTableLease", LeaseOp);
+DE_REGISTER_KERNEL("DeTableSize", SizeOp);
+DE_REGISTER_KERNEL("DeTableStats", StatsOp);
+DE_REGISTER_KERNEL("DeTableReserve", ReserveOp);
+DE_REGISTER_KERNEL("DeTableShrinkToFit", ShrinkToFitOp);
+DE_REGISTER_KERNEL("DeShardOf", ShardOfOp);
 
 }  // namespace
 }  // namespace de::kernels

@@ -181,13 +181,12 @@ class ExportOp final : public TableOp {
   DataType value_dtype_, key_dtype_;
 };
 
-REGISTER_KERNEL_BUILDER(Name("DeTableFind").Device(tensorflow::DEVICE_CPU), FindOp<false>);
-REGISTER_KERNEL_BUILDER(Name("DeTableFindOrInsert").Device(tensorflow::DEVICE_CPU), FindOp<true>);
-REGISTER_KERNEL_BUILDER(Name("DeTableContains").Device(tensorflow::DEVICE_CPU), ContainsOp);
-REGISTER_KERNEL_BUILDER(Name("DeEmbeddingAnchor").Device(tensorflow::DEVICE_CPU),
-                        EmbeddingAnchorOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableExport").Device(tensorflow::DEVICE_CPU), ExportOp<false>);
-REGISTER_KERNEL_BUILDER(Name("DeTableExportBatch").Device(tensorflow::DEVICE_CPU), ExportOp<true>);
+DE_REGISTER_KERNEL("DeTableFind", FindOp<false>);
+DE_REGISTER_KERNEL("DeTableFindOrInsert", FindOp<true>);
+DE_REGISTER_KERNEL("DeTableContains", ContainsOp);
+DE_REGISTER_KERNEL("DeEmbeddingAnchor", EmbeddingAnchorOp);
+DE_REGISTER_KERNEL("DeTableExport", ExportOp<false>);
+DE_REGISTER_KERNEL("DeTableExportBatch", ExportOp<true>);
 
 }  // namespace
 }  // namespace de::kernels

@@ -161,14 +161,13 @@ class EvictExpiredOp final : public LiveTableOp {
   }
 };
 
-REGISTER_KERNEL_BUILDER(Name("DeTableTouch").Device(tensorflow::DEVICE_CPU), TouchOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableReadColumn").Device(tensorflow::DEVICE_CPU), ReadColumnOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableWriteColumn").Device(tensorflow::DEVICE_CPU), WriteColumnOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableRankCandidates").Device(tensorflow::DEVICE_CPU),
-                        RankCandidatesOp);
-REGISTER_KERNEL_BUILDER(Name("DeFirstKept").Device(tensorflow::DEVICE_CPU), FirstKeptOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableEvictBelow").Device(tensorflow::DEVICE_CPU), EvictBelowOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableEvictExpired").Device(tensorflow::DEVICE_CPU), EvictExpiredOp);
+DE_REGISTER_KERNEL("DeTableTouch", TouchOp);
+DE_REGISTER_KERNEL("DeTableReadColumn", ReadColumnOp);
+DE_REGISTER_KERNEL("DeTableWriteColumn", WriteColumnOp);
+DE_REGISTER_KERNEL("DeTableRankCandidates", RankCandidatesOp);
+DE_REGISTER_KERNEL("DeFirstKept", FirstKeptOp);
+DE_REGISTER_KERNEL("DeTableEvictBelow", EvictBelowOp);
+DE_REGISTER_KERNEL("DeTableEvictExpired", EvictExpiredOp);
 
 }  // namespace
 }  // namespace de::kernels

@@ -200,14 +200,12 @@ class SlotsOp final : public LiveTableOp {
   }
 };
 
-REGISTER_KERNEL_BUILDER(Name("DeTableEnsureSlots").Device(tensorflow::DEVICE_CPU), EnsureSlotsOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableFindSlot").Device(tensorflow::DEVICE_CPU), FindSlotOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableAssignSlot").Device(tensorflow::DEVICE_CPU), AssignSlotOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableDropSlots").Device(tensorflow::DEVICE_CPU),
-                        OwnerOp<&engine::Table::DropSlots>);
-REGISTER_KERNEL_BUILDER(Name("DeTableTakeAverages").Device(tensorflow::DEVICE_CPU),
-                        OwnerOp<&engine::Table::TakeAverages>);
-REGISTER_KERNEL_BUILDER(Name("DeTableSlots").Device(tensorflow::DEVICE_CPU), SlotsOp);
+DE_REGISTER_KERNEL("DeTableEnsureSlots", EnsureSlotsOp);
+DE_REGISTER_KERNEL("DeTableFindSlot", FindSlotOp);
+DE_REGISTER_KERNEL("DeTableAssignSlot", AssignSlotOp);
+DE_REGISTER_KERNEL("DeTableDropSlots", OwnerOp<&engine::Table::DropSlots>);
+DE_REGISTER_KERNEL("DeTableTakeAverages", OwnerOp<&engine::Table::TakeAverages>);
+DE_REGISTER_KERNEL("DeTableSlots", SlotsOp);
 
 }  // namespace
 }  // namespace de::kernels

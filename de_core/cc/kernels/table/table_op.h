@@ -3,23 +3,11 @@
 #define DE_CORE_KERNELS_TABLE_OP_H_
 
 #include "absl/strings/str_cat.h"
+#include "de_core/cc/kernels/base/guarded_op.h"
 #include "de_core/cc/kernels/table/table_resource.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace de::kernels {
-
-/// A kernel that returns a Status. Exceptions of the standard library become errors.
-class GuardedOp : public tensorflow::OpKernel {
- public:
-  using OpKernel::OpKernel;
-
-  void Compute(tensorflow::OpKernelContext* context) final {
-    OP_REQUIRES_OK(context, GuardedKernel([&] { return Execute(context); }));
-  }
-
- protected:
-  virtual absl::Status Execute(tensorflow::OpKernelContext* context) = 0;
-};
 
 /// A kernel on the table in input 0.
 class TableOp : public GuardedOp {

@@ -190,14 +190,12 @@ class ApplyOp final : public LiveKeysOp {
   bool average_ = false;
 };
 
-REGISTER_KERNEL_BUILDER(Name("DeTableInsertOrAssign").Device(tensorflow::DEVICE_CPU),
-                        InsertOrAssignOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableAccumOrAssign").Device(tensorflow::DEVICE_CPU),
-                        AccumOrAssignOp<false>);
-REGISTER_KERNEL_BUILDER(Name("DeTableAccum").Device(tensorflow::DEVICE_CPU), AccumOrAssignOp<true>);
-REGISTER_KERNEL_BUILDER(Name("DeTableErase").Device(tensorflow::DEVICE_CPU), EraseOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableClear").Device(tensorflow::DEVICE_CPU), ClearOp);
-REGISTER_KERNEL_BUILDER(Name("DeTableApply").Device(tensorflow::DEVICE_CPU), ApplyOp);
+DE_REGISTER_KERNEL("DeTableInsertOrAssign", InsertOrAssignOp);
+DE_REGISTER_KERNEL("DeTableAccumOrAssign", AccumOrAssignOp<false>);
+DE_REGISTER_KERNEL("DeTableAccum", AccumOrAssignOp<true>);
+DE_REGISTER_KERNEL("DeTableErase", EraseOp);
+DE_REGISTER_KERNEL("DeTableClear", ClearOp);
+DE_REGISTER_KERNEL("DeTableApply", ApplyOp);
 
 }  // namespace
 }  // namespace de::kernels
