@@ -4,8 +4,6 @@
 namespace de::engine {
 namespace {
 
-std::vector<SlotSpec> NoSlots(size_t, DType, const double*, size_t) { return {}; }
-
 std::vector<SlotSpec> MomentumSlot(size_t dim, DType value, const double*, size_t) {
   return {{"momentum", RealOf(value), dim, 0}};
 }

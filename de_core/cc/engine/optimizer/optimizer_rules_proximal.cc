@@ -5,8 +5,6 @@
 namespace de::engine {
 namespace {
 
-std::vector<SlotSpec> NoSlots(size_t, DType, const double*, size_t) { return {}; }
-
 std::vector<SlotSpec> AccumulatorSlot(size_t dim, DType value, const double* hyper, size_t) {
   return {{"accumulator", RealOf(value), dim,
            SettingsOf<ProximalAdagradSettings>(hyper).initial_accumulator}};

@@ -31,6 +31,9 @@ RuleFamily AdagradRules();
 RuleFamily AdamRules();
 RuleFamily ProximalRules();
 
+/// The slots of a rule that has none.
+inline std::vector<SlotSpec> NoSlots(size_t, DType, const double*, size_t) { return {}; }
+
 /// One of the rows that a kernel receives.
 struct RowUpdate {
   const double* hyper;

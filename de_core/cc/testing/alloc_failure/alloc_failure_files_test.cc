@@ -17,16 +17,11 @@ using testing::Faults;
 using testing::k0;
 using testing::k1;
 using testing::kAbsent;
+using testing::kKinds;
 using testing::SweepVerb;
 using testing::Verb;
 using testing::World;
 using testing::WorldKind;
-
-constexpr WorldKind kKinds[] = {
-    {"int64", KeyType::kInt64, DType::kFloat32, 16, ""},
-    {"string keys", KeyType::kString, DType::kFloat32, 4, ""},
-    {"string keys and values", KeyType::kString, DType::kString, 2, ""},
-};
 
 class AllocFailureFiles : public ::testing::TestWithParam<WorldKind> {
  protected:

@@ -16,19 +16,16 @@ using testing::k1;
 using testing::k2;
 using testing::k3;
 using testing::kAbsent;
+using testing::kKinds;
 using testing::SweepVerb;
 using testing::Verb;
 using testing::World;
 using testing::WorldKind;
 
-constexpr WorldKind kKinds[] = {
-    {"int64", KeyType::kInt64, DType::kFloat32, 16, ""},
-    {"string keys", KeyType::kString, DType::kFloat32, 4, ""},
-    {"string keys and values", KeyType::kString, DType::kString, 2, ""},
-    {"with a policy", KeyType::kInt64, DType::kFloat32, 8,
-     "time=1;uses=1;score=1;ttl_steps=1000000;evict_by=3;max_rows=1000000;admission=2;min_count=1;"
-     "capacity=100000;error_bits=4576918229304087675"},
-};
+constexpr WorldKind kWithPolicy{
+    "with a policy", KeyType::kInt64, DType::kFloat32, 8,
+    "time=1;uses=1;score=1;ttl_steps=1000000;evict_by=3;max_rows=1000000;admission=2;min_count=1;"
+    "capacity=100000;error_bits=4576918229304087675"};
 
 const std::vector<double> kHyper = {-1, 0, 0};  // for the rule "momentum"
 
@@ -40,6 +37,7 @@ class AllocFailure : public ::testing::TestWithParam<WorldKind> {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, AllocFailure, ::testing::ValuesIn(kKinds),
                          [](const auto& info) { return "Kind" + std::to_string(info.index); });
+INSTANTIATE_TEST_SUITE_P(WithPolicy, AllocFailure, ::testing::Values(kWithPolicy));
 
 constexpr Allowed kAsBefore{};
 /// States after a write that stopped early: each row of the batch was written or not.

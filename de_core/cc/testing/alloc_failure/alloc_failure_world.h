@@ -37,6 +37,12 @@ struct WorldKind {
   const char* policy;  ///< in the format of ParseRowPolicy
 };
 
+inline constexpr WorldKind kKinds[] = {
+    {"int64", KeyType::kInt64, DType::kFloat32, 16, ""},
+    {"string keys", KeyType::kString, DType::kFloat32, 4, ""},
+    {"string keys and values", KeyType::kString, DType::kString, 2, ""},
+};
+
 class World {
  public:
   /// Creates a table in which the first `old` keys have a row. The batch contains the last 2/5 of
