@@ -128,9 +128,9 @@ def test_compacted_files_are_a_base_that_goes_on(chain, make_table, tmp_path):
 @pytest.mark.parametrize(
     ("order", "message"),
     [
-        ([1], "behind the base"),
-        ([0, 2], "directly behind its parent"),
-        ([0, 2, 1], "directly behind its parent"),
+        ([1], "after its base"),
+        ([0, 2], "directly follow its parent"),
+        ([0, 2, 1], "directly follow its parent"),
         ([0, 1, 1], "twice"),
         ([0, 0], "twice"),
     ],
@@ -198,7 +198,7 @@ def test_failed_and_uncommitted_saves_lose_no_changes(chain, tmp_path):
     second = save(table, tmp_path / "b.de", chain="c", delta=True, commit=False)
     assert (first["rows"], second["rows"]) == (1, 2)
     assert first["parent"] == second["parent"] == chain.reports[3]["id"]
-    with pytest.raises(tf.errors.NotFoundError, match="committed once"):
+    with pytest.raises(tf.errors.NotFoundError, match="committed only once"):
         library.de_table_commit_save(table, first["id"], chain="c")
     library.de_table_commit_save(table, second["id"], chain="c")
     third = save(table, tmp_path / "c.de", chain="c", delta=True)

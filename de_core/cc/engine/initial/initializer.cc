@@ -228,7 +228,7 @@ Status Initializer::Prepare() {
       return PrepareQuantile();
   }
   return Status::InvalidArgument(
-      "the initializer must be of a kind that this version knows. Received: kind=" +
+      "the initializer must have a kind that this version knows. Received: kind=" +
       std::to_string(static_cast<int>(options_.kind)));
 }
 

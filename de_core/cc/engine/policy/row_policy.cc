@@ -72,7 +72,7 @@ Status RowPolicyOptions::Check() const {
   const bool bounds = max_rows > 0 || max_bytes > 0;
   if (bounds != (evict_by != RowColumn::kNone)) {
     return Status::InvalidArgument(
-        "a bound and the column to evict by must come together. Received: max_rows=" +
+        "a bound needs a column to evict by, and such a column needs a bound. Received: max_rows=" +
         std::to_string(max_rows) + ", max_bytes=" + std::to_string(max_bytes) + ", evict_by='" +
         std::string(NameOf(evict_by)) + "'");
   }

@@ -90,7 +90,7 @@ Status SaveSource::PlanKeep() {
   for (const KeepRule& rule : selection_.keep) {
     const RowSlot* slot = layout_.FindSlot(rule.owner, rule.slot);
     if (slot == nullptr) {
-      return Status::NotFound("rows can be chosen by slots that the table has. Received: slot=" +
+      return Status::NotFound("keep_slots must name slots of the table. Received: slot=" +
                               rule.slot + " of owner=" + rule.owner);
     }
     keep_.push_back({slot->offset, slot->spec.dtype, rule.at_least});

@@ -116,7 +116,7 @@ Status SectionLoader::Create(Table* table, const SnapshotHeader& header, bool sl
   const bool same = file.value_dtype() == options.value_dtype && !header.converted.has_value();
   if (!same && !convert && IsFloating(header.reads_as()) && IsFloating(options.value_dtype)) {
     return Status::InvalidArgument(
-        "values must be of the table's dtype, or be converted when asked to. Received: " +
+        "the file's values must have the table's dtype; set convert to convert them. Received: " +
         std::string(NameOf(header.reads_as())) + " stored as " +
         std::string(NameOf(file.value_dtype())) + " for a table of " +
         std::string(NameOf(options.value_dtype)));
@@ -198,7 +198,7 @@ Status CheckOptions(const std::vector<ChainSpan>& chains, const RestoreOptions& 
                      options.shard_count == 1 && options.keys == nullptr && chains.size() == 1;
   if (!options.chain.empty() && !whole) {
     return Status::InvalidArgument(
-        "a chain of saves goes on behind one base and its deltas that are read whole, as they are, "
+        "to continue a chain of saves, restore one base and its deltas completely and unconverted, "
         "into an empty or replaced table. Received: chain=" +
         options.chain);
   }

@@ -7,11 +7,10 @@ namespace de::engine {
 
 Status TableSave::Begin(Table* table, SaveOptions options, std::unique_ptr<TableSave>* save) {
   if (options.delta && options.chain.empty()) {
-    return Status::InvalidArgument(
-        "a delta belongs to a chain of saves; name it. Received: chain=''");
+    return Status::InvalidArgument("a delta needs a chain of saves; name it. Received: chain=''");
   }
   if (options.keys != nullptr && !options.chain.empty()) {
-    return Status::InvalidArgument("a save of chosen keys belongs to no chain. Received: chain=" +
+    return Status::InvalidArgument("a save of chosen keys must not name a chain. Received: chain=" +
                                    options.chain);
   }
   uint64_t expired = 0;  // erase expired rows first: lookups treat them as absent

@@ -123,7 +123,7 @@ Status FrozenTable::PrepareOov(const InitializerOptions& initializer) {
   }
   if (value_dtype() == DType::kString && oov_.kind == OovPolicy::Kind::kRow) {
     return Status::InvalidArgument(
-        "unknown keys of a table of strings read as a constant, not as a row");
+        "a table of strings must read unknown keys as a constant, not as a row");
   }
   DE_RETURN_IF_ERROR(Initializer::Create(options, value_dtype(), dim(), &initializer_));
   if (initializer_->is_random()) return Status::Ok();
@@ -176,7 +176,7 @@ Status FrozenTable::Missing(const Keys& keys, size_t i) const {
                               : '"' + std::string(keys.strings[i].substr(0, 200)) + '"';
   const auto table = header().metadata.find("table");
   return Status::NotFound(
-      "every key must be in the table, as its policy for unknown keys is \"error\". Received: "
+      "every key must be in the table: its policy for unknown keys is \"error\". Received: "
       "key=" +
       key + (table == header().metadata.end() ? "" : ", table=" + table->second));
 }
@@ -185,7 +185,7 @@ Status FrozenTable::Report(const Failure& failure, const Keys& keys) const {
   if (failure.corrupt == nullptr) return Missing(keys, failure.missing);
   const auto number = static_cast<size_t>(failure.corrupt - places_.data());
   return Status::DataLoss(SectionName(number, reader_->sections()[number].offset) +
-                          " is corrupt: its index or a string of it points outside it");
+                          " is corrupt: its index or a string points outside the section");
 }
 
 /// Returns the section of a hash, by binary search between the first section of the hash's cell and

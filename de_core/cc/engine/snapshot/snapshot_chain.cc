@@ -26,28 +26,27 @@ Status CheckChains(const std::vector<const SnapshotReader*>& files,
     const std::string received = ". Received: file " + std::to_string(i) + ", " + Describe(header);
     if (header.layout.key_type() != first.layout.key_type() ||
         header.layout.dim() != first.layout.dim() || header.reads_as() != first.reads_as()) {
-      return Status::InvalidArgument("all files must be of one key type, dim and value dtype" +
+      return Status::InvalidArgument("all files must have the same key type, dim and value dtype" +
                                      received + " with dim=" + std::to_string(header.layout.dim()) +
                                      ", " + std::string(NameOf(header.reads_as())));
     }
     for (size_t j = 0; j < i; ++j) {
       if (files[j]->header().id != header.id) continue;
-      return Status::FailedPrecondition("a file must not be there twice" + received);
+      return Status::FailedPrecondition("a file must not be given twice" + received);
     }
     if (header.kind == SnapshotKind::kBase) {
       chains->push_back({i, i, i + 1});
       continue;
     }
     if (i == 0) {
-      return Status::FailedPrecondition("a delta must come behind the base it belongs on" +
-                                        received);
+      return Status::FailedPrecondition("a delta must come after its base" + received);
     }
     const SnapshotHeader& before = files[i - 1]->header();
     if (header.parent != before.id || header.sequence != before.sequence + 1) {
       return Status::FailedPrecondition(
-          "a delta must come directly behind its parent: give the base and all its deltas in the "
+          "a delta must directly follow its parent: give the base and all its deltas in the "
           "order of their sequence" +
-          received + ", behind " + Describe(before));
+          received + ", after " + Describe(before));
     }
     chains->back().end = i + 1;
     if (header.replaces) chains->back().from = i;

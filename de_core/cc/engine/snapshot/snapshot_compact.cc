@@ -174,7 +174,7 @@ Status CompactSnapshots(const std::vector<const SnapshotReader*>& files, ByteSin
     DE_RETURN_IF_ERROR(CheckChains(files, &chains));
     if (chains.size() != 1) {
       return Status::FailedPrecondition(
-          "one base and its deltas make a new base. Received: bases=" +
+          "a compaction needs exactly one base, with its deltas. Received: bases=" +
           std::to_string(chains.size()));
     }
     SnapshotHeader header = files.back()->header();

@@ -118,7 +118,7 @@ Status TakeSlot(Cursor in, RowLayout* layout) {
   }
   spec.dtype = static_cast<DType>(dtype);
   if (spec.width == 0 || spec.width > kMaxDim || layout->slots().size() >= kMaxSlots) {
-    return BadField("a slot must be 1 to 4096 elements wide and one of at most 64");
+    return BadField("a slot must have 1 to 4096 elements, and a table at most 64 slots");
   }
   layout->Append(owner, {spec});
   if (layout->slots().back().offset != offset) {
@@ -153,7 +153,7 @@ Status TakeInitializer(Cursor in, InitializerOptions* options) {
   options->seed = in.Get<uint64_t>();
   const auto size = in.Get<uint64_t>();
   if (!in.ok() || in.left() % sizeof(float) != 0 || size != in.left() / sizeof(float)) {
-    return BadField("the initializer field does not hold the numbers it counts");
+    return BadField("the initializer field states another number of values than it holds");
   }
   if (kind > static_cast<uint8_t>(InitializerOptions::Kind::kQuantile)) {
     return BadField("the initializer is of an unknown kind");
@@ -187,7 +187,7 @@ Status CheckConverted(const SnapshotHeader& header) {
   const DType stored = header.layout.value_dtype();
   const bool scaled = header.layout.FindSlot(kScaleOwner, kScaleName) != nullptr;
   if (IsFloating(stored) || (stored == DType::kInt8 && scaled)) return Status::Ok();
-  return BadField("its values are not stored as a dtype that reads as another one");
+  return BadField("its values cannot be stored as one dtype and read as the other");
 }
 
 Status TakeField(const FieldRecord& field, std::string_view payload, SnapshotHeader* header) {
@@ -326,7 +326,7 @@ Status DecodeHeaderRecord(const char* prefix, uint64_t file_bytes, HeaderRecord*
   }
   if (record->version > kSnapshotVersion) {
     return Status::FailedPrecondition(
-        "the snapshot is of a newer version than this build reads; upgrade it. Received: " +
+        "the snapshot must have a version that this build reads; upgrade de_core. Received: " +
         Number("version", record->version) + ", " + Number("newest known", kSnapshotVersion));
   }
   DE_RETURN_IF_ERROR(CheckChecksum("the snapshot's header",
@@ -379,11 +379,11 @@ Status DecodeHeader(const char* bytes, const HeaderRecord& record, SnapshotHeade
     const auto field = in.Get<FieldRecord>();
     const std::string_view payload = in.Bytes(field.bytes);
     in.Bytes(RoundUpTo(field.bytes, 8) - field.bytes);
-    if (!in.ok()) return BadField("its fields are longer than it is");
+    if (!in.ok()) return BadField("its fields are longer than the header");
     DE_RETURN_IF_ERROR(TakeField(field, payload, header));
   }
   if (header->layout.stride() != record.row_stride) {
-    return BadField("its row stride is not that of its row layout");
+    return BadField("its row stride does not match its row layout");
   }
   return CheckConverted(*header);
 }

@@ -133,7 +133,7 @@ Status SnapshotWriter::CheckSection(const SnapshotSection& section) const {
     return BadSection(section, "a section's range of hashes must not be empty");
   }
   if (section.count + section.tombstones > kMaxSectionRows) {
-    return BadSection(section, "a section holds at most 2^30 rows; hand over smaller ones");
+    return BadSection(section, "a section must have at most 2^30 rows; pass smaller sections");
   }
   if (section.tombstones > 0 && header_.kind == SnapshotKind::kBase) {
     return BadSection(section, "a base has no tombstones");
@@ -148,7 +148,8 @@ Status SnapshotWriter::CheckSection(const SnapshotSection& section) const {
         missing(section.values, string_values))) ||
       (section.tombstones > 0 &&
        (section.tombstone_words == nullptr || missing(section.tombstone_keys, string_keys)))) {
-    return BadSection(section, "a section must hold words, rows and what strings the table has");
+    return BadSection(section,
+                      "a section must hold words, rows, and the strings of a table with strings");
   }
   const auto check_keys = [&](const uint64_t* words, const std::string_view* keys, size_t count) {
     for (size_t i = 0; i < count; ++i) {
@@ -157,7 +158,8 @@ Status SnapshotWriter::CheckSection(const SnapshotSection& section) const {
         return BadSection(section, "row " + std::to_string(i) + " hashes outside its section");
       }
       if (string_keys && HashBytes(keys[i]) != words[i]) {
-        return BadSection(section, "row " + std::to_string(i) + " has not the word of its key");
+        return BadSection(section,
+                          "row " + std::to_string(i) + " does not have the word of its key");
       }
     }
     return Status::Ok();
@@ -167,7 +169,7 @@ Status SnapshotWriter::CheckSection(const SnapshotSection& section) const {
       check_keys(section.tombstone_words, section.tombstone_keys, section.tombstones));
   if (StringBytes(section) > kMaxSectionStrings) {
     return BadSection(section,
-                      "a section holds less than 4 GiB of strings; hand over smaller ones");
+                      "a section must have less than 4 GiB of strings; pass smaller sections");
   }
   return Status::Ok();
 }

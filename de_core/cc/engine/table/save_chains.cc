@@ -32,7 +32,7 @@ Status SaveChains::Last(const std::string& chain, SavePoint* point) const {
   const auto at = chains_.find(chain);
   if (at == chains_.end() || !at->second.last.has_value()) {
     return Status::FailedPrecondition(
-        "a delta needs an earlier save of its chain to belong on; write a base first. Received: "
+        "a delta needs an earlier save of its chain; write a base first. Received: "
         "chain=" +
         chain);
   }
@@ -62,7 +62,8 @@ Status SaveChains::Commit(const std::string& chain, const SnapshotId& id) {
     const auto at = chains_.find(chain);
     if (at == chains_.end() || !at->second.pending.has_value() || at->second.pending->id != id) {
       return Status::NotFound(
-          "a save can be committed once, while it is the last of its chain. Received: chain=" +
+          "a save can be committed only once, and only while it is the last of its chain. "
+          "Received: chain=" +
           chain);
     }
     at->second.last = at->second.pending;

@@ -115,7 +115,7 @@ Status Table::Reserve(uint64_t rows) {
   if (rows > kMaxRows) {
     return Status::InvalidArgument(
         "a table must hold at most " + std::to_string(kMaxRows) +
-        " rows: reserve as many as there will be. Received: rows=" + std::to_string(rows));
+        " rows: reserve only the rows that you need. Received: rows=" + std::to_string(rows));
   }
   return Guarded([&] {
     const std::shared_lock<ShardLock> hold(layout_lock_);

@@ -34,7 +34,7 @@ uint64_t LastHashOf(size_t shard) noexcept {
 Status Table::CheckColumn(RowColumn column) const {
   if (column != RowColumn::kNone && policy_.offset(column) != 0) return Status::Ok();
   return Status::FailedPrecondition(
-      "the table must keep the column that is asked for: make it with a policy that does. "
+      "the table must have the column: create it with a policy that keeps the column. "
       "Received: column='" +
       std::string(NameOf(column)) + "'");
 }

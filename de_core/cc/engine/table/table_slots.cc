@@ -23,7 +23,7 @@ Status CheckSlot(const RowSlot* slot, const std::string& owner, const std::strin
   if (slot->bytes() == bytes) return Status::Ok();
   return Status::FailedPrecondition(
       "slot '" + owner + "/" + name +
-      "' must stay as it is while it is read or written; read the table's slots again. Received: "
+      "' must not change while it is read or written; read the table's slots again. Received: "
       "bytes=" +
       std::to_string(bytes) + " where the table holds bytes=" + std::to_string(slot->bytes()));
 }
@@ -107,7 +107,7 @@ Status Table::TakeAverages(const std::string& owner) {
 
 Status Table::DropSlots(const std::string& owner) {
   if (owner == kMetadataOwner) {
-    return Status::InvalidArgument("owner must be an optimizer's. Received: '" + owner +
+    return Status::InvalidArgument("owner must be an optimizer. Received: owner='" + owner +
                                    "', whose columns belong to the table");
   }
   return Guarded([&]() -> Status {

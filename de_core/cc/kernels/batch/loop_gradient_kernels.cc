@@ -164,8 +164,7 @@ class RowGradientsConcatOp final : public GuardedOp {
     const auto* gradients = context->input(0).scalar<tensorflow::Variant>()().get<RowGradients>();
     if (gradients == nullptr) {
       return absl::InvalidArgumentError(
-          "gradients must be those of rows, as DeRowGradients makes them. Received: another "
-          "variant");
+          "gradients must come from DeRowGradients. Received: another variant");
     }
     const auto parts = gradients->Parts();
     int64_t count = 0;

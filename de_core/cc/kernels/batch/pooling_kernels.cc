@@ -46,7 +46,7 @@ absl::Status WeightsOf(OpKernelContext* context, int index, const Tensor& keys,
   *weights = given.tensor_data().data();
   if (given.shape() == keys.shape()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "weights must be one number a key. Received: weights.shape=", given.shape().DebugString(),
+      "weights must hold one number per key. Received: weights.shape=", given.shape().DebugString(),
       ", keys.shape=", keys.shape().DebugString()));
 }
 
@@ -56,7 +56,7 @@ absl::Status CheckGradient(const Tensor& gradient, const engine::Segments& segme
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("gradient must have one row a segment. Received: gradient.shape=",
+      absl::StrCat("gradient must have one row per segment. Received: gradient.shape=",
                    gradient.shape().DebugString(), " for ", segments.count, " segments"));
 }
 
@@ -293,8 +293,8 @@ class RowSplitsOp final : public SegmentIdsOp {
     for (int64_t i = 0; i < ids.size(); ++i) {
       if (ids(i) < segment || ids(i) >= segments) {
         return absl::InvalidArgumentError(
-            absl::StrCat("the ids of a pooled lookup must be in row-major order, which "
-                         "tf.sparse.reorder brings them into, and their rows in [0, ",
+            absl::StrCat("the ids of a pooled lookup must be in row-major order "
+                         "(tf.sparse.reorder sorts them), with rows in [0, ",
                          segments, "). Received: row ", ids(i), " after row ", segment));
       }
       while (segment < ids(i)) out(++segment) = i;

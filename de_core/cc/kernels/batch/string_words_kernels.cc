@@ -56,17 +56,17 @@ class WordsToStrings final : public GuardedOp {
     for (int64_t i = 0; i < lengths.size(); ++i) {
       const int64_t length = lengths(i);
       if (length < 0 || Words(length) > words.size() - used) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "lengths must be those of the strings whose words there are. Received: length ", length,
-            " of string ", i, " with ", words.size() - used, " words left."));
+        return absl::InvalidArgumentError(
+            absl::StrCat("lengths must add up to the given words. Received: length ", length,
+                         " of string ", i, " with ", words.size() - used, " words left."));
       }
       strings(i).assign(reinterpret_cast<const char*>(words.data() + used), length);
       used += Words(length);
     }
     if (used != words.size()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "lengths must be those of the strings whose words there are. Received: ", lengths.size(),
-          " lengths, and ", words.size() - used, " words too many."));
+      return absl::InvalidArgumentError(
+          absl::StrCat("lengths must add up to the given words. Received: ", lengths.size(),
+                       " lengths, and ", words.size() - used, " words too many."));
     }
     return absl::OkStatus();
   }

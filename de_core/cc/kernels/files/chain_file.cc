@@ -16,8 +16,8 @@ constexpr uint64_t kMostBytes = uint64_t{1} << 20;
 
 absl::Status NotAsWritten(const std::string& path, const std::string& why) {
   return absl::DataLossError(
-      absl::StrCat(path, ": a chain file must be as it was written, '", kFirstLine.substr(0, 15),
-                   "', a line 'ID NAME' for each snapshot file and 'end COUNT'. Received: ", why));
+      absl::StrCat(path, ": a chain file must consist of the line '", kFirstLine.substr(0, 15),
+                   "', a line 'ID NAME' for each snapshot file, and 'end COUNT'. Received: ", why));
 }
 
 absl::Status ParseEntry(const std::string& path, absl::string_view line, ServedFile* file) {
@@ -56,7 +56,7 @@ absl::Status AppendServedFiles(tensorflow::Env* env, const std::string& path,
   if (lines.size() < 4 || !lines.back().empty() || !absl::StartsWith(lines.end()[-2], "end ") ||
       !absl::SimpleAtoi(lines.end()[-2].substr(4), &count) ||
       count != static_cast<int64_t>(lines.size()) - 3) {
-    return NotAsWritten(path, absl::StrCat(text.size(), " bytes that do not end so"));
+    return NotAsWritten(path, absl::StrCat(text.size(), " bytes that do not end with 'end COUNT'"));
   }
   for (size_t i = 1; i + 2 < lines.size(); ++i) {
     TF_RETURN_IF_ERROR(ParseEntry(path, lines[i], &files->emplace_back()));

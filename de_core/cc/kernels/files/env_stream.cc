@@ -87,7 +87,8 @@ absl::Status AtomicFile::Create(tensorflow::Env* env, const std::string& path, K
 absl::Status AtomicFile::OpenLocal(const std::string& local, Kind kind) {
   block_bytes_ = kind == Kind::kMapped ? kHugePage : kPlainBlock;
   block_.reset(static_cast<char*>(std::aligned_alloc(kSector, block_bytes_)));
-  if (block_ == nullptr) return absl::ResourceExhaustedError("no memory is left for a block");
+  if (block_ == nullptr)
+    return absl::ResourceExhaustedError("no memory is left to buffer the file");
   descriptor_ = ::open(local.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor_ < 0) return SystemError(absl::StrCat("cannot create ", temporary_));
   SetDirect(kind == Kind::kUncached);

@@ -78,9 +78,9 @@ absl::Status FrozenFile::Open(tensorflow::Env* env, const std::vector<std::strin
             files.back().data, files.back().size,
             full ? engine::SnapshotVerify::kFull : engine::SnapshotVerify::kHeader, &reader)));
     if (id.has_value() && reader->header().id != *id) {
-      return absl::DataLossError(absl::StrCat(
-          path, ": the file must be the one that the chain file beside it names, of id ",
-          engine::HexOf(*id), ". Received: id=", engine::HexOf(reader->header().id)));
+      return absl::DataLossError(
+          absl::StrCat(path, ": the file must have the id that the chain file names, ",
+                       engine::HexOf(*id), ". Received: id=", engine::HexOf(reader->header().id)));
     }
   }
   TF_RETURN_IF_ERROR(InFile(absl::StrJoin(opened->paths_, ", "),

@@ -65,9 +65,9 @@ class ServingStatsOp final : public GuardedOp {
   explicit ServingStatsOp(OpKernelConstruction* context) : GuardedOp(context) {
     OP_REQUIRES_OK(context, context->GetAttr("tables", &names_));
     OP_REQUIRES(context, names_.size() == static_cast<size_t>(context->num_inputs()),
-                absl::InvalidArgumentError(
-                    absl::StrCat("tables must be a name for each handle. Received: ", names_.size(),
-                                 " for ", context->num_inputs())));
+                absl::InvalidArgumentError(absl::StrCat(
+                    "tables must hold one name for each handle. Received: ", names_.size(), " for ",
+                    context->num_inputs())));
   }
 
   absl::Status Execute(OpKernelContext* context) override {

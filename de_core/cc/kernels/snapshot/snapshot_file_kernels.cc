@@ -74,7 +74,7 @@ class ReadOp final : public GuardedOp {
     if (KeyTypeOf(key_dtype_) != layout.key_type() ||
         ToTensorFlow(header.reads_as()) != value_dtype_) {
       return absl::InvalidArgumentError(absl::StrCat(
-          path, ": key_dtype and value_dtype must be what the file reads as, ",
+          path, ": key_dtype and value_dtype must be the file's, ",
           engine::NameOf(layout.key_type()), " and ", engine::NameOf(header.reads_as()),
           ". Received: ", tensorflow::DataTypeString(key_dtype_), " and ",
           tensorflow::DataTypeString(value_dtype_)));

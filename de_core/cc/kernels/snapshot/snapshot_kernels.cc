@@ -62,10 +62,10 @@ class SaveOp final : public LiveTableOp {
     OP_REQUIRES(
         context, metadata.size() % 2 == 0,
         absl::InvalidArgumentError(absl::StrCat(
-            "metadata must be keys and values in turn. Received: ", metadata.size(), " strings")));
+            "metadata must alternate keys and values. Received: ", metadata.size(), " strings")));
     OP_REQUIRES(context, keep_slots.size() == 2 * keep_at_least.size(),
                 absl::InvalidArgumentError(absl::StrCat(
-                    "keep_slots must be an owner and a name for each number of keep_at_least. "
+                    "keep_slots must hold an owner and a name for each number of keep_at_least. "
                     "Received: ",
                     keep_slots.size(), " strings for ", keep_at_least.size(), " numbers")));
     OP_REQUIRES(

@@ -93,7 +93,7 @@ class ExportOp final : public TableOp {
     TF_RETURN_IF_ERROR(PartOf(live->layout(), &part));
     if (ToTensorFlow(part.dtype) != value_dtype_) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "Tvalues must be the dtype of what is exported, ", engine::NameOf(part.dtype),
+          "Tvalues must be the dtype of the exported values, ", engine::NameOf(part.dtype),
           ". Received: ", tensorflow::DataTypeString(value_dtype_)));
     }
     std::vector<int64_t> words;
@@ -115,7 +115,7 @@ class ExportOp final : public TableOp {
         return absl::FailedPreconditionError(absl::StrCat(
             "a slot must keep its width and dtype while it is exported; export it again. "
             "Received: slot='",
-            slot_, "', width=", now.width, ", first of width=", part.width));
+            slot_, "', width=", now.width, ", first width=", part.width));
       }
       const size_t stride = batch.layout.stride();
       for (size_t i = 0; i < batch.size(); ++i) {

@@ -68,11 +68,11 @@ class EnsureSlotsOp final : public LiveTableOp {
     for (const int64_t width : widths_) {
       valid = valid && width >= 1 && width <= static_cast<int64_t>(engine::kMaxDim);
     }
-    OP_REQUIRES(context, valid,
-                absl::InvalidArgumentError(
-                    absl::StrCat("widths must hold one number from 1 to ", engine::kMaxDim,
-                                 " for each of names. Received: ", names_.size(), " names, ",
-                                 widths_.size(), " widths")));
+    OP_REQUIRES(
+        context, valid,
+        absl::InvalidArgumentError(absl::StrCat(
+            "widths must hold one number from 1 to ", engine::kMaxDim,
+            " for each name. Received: ", names_.size(), " names, ", widths_.size(), " widths")));
   }
 
  protected:

@@ -188,7 +188,7 @@ TEST(SnapshotHeader, slots_that_cannot_be_are_refused) {
   ExpectMalformed(WithFields({{1, Slot(DType::kString, 1, 8, "o", "n")}}), kShort);
   ExpectMalformed(WithFields({{1, Slot(static_cast<DType>(0), 1, 4, "o", "n")}}), kShort);
   ExpectMalformed(WithFields({{1, Slot(static_cast<DType>(10), 1, 4, "o", "n")}}), kShort);
-  const char* const kWidth = "a slot must be 1 to 4096 elements wide";
+  const char* const kWidth = "a slot must have 1 to 4096 elements";
   for (const uint32_t width : {0U, 4097U, ~0U}) {
     ExpectMalformed(WithFields({{1, Slot(DType::kFloat32, width, 4, "o", "n")}}), kWidth);
   }
@@ -225,7 +225,7 @@ TEST(SnapshotHeader, other_fields_that_cannot_be_are_refused) {
     return out;
   }();
   EXPECT_TRUE(Decode(Sealed(WithFields({{2, initializer}}))).ok());
-  const char* const kCount = "the initializer field does not hold the numbers it counts";
+  const char* const kCount = "the initializer field states another number of values than it holds";
   for (size_t size = 0; size < initializer.size(); ++size) {
     ExpectMalformed(WithFields({{2, initializer.substr(0, size)}}), kCount);
   }
@@ -248,10 +248,10 @@ TEST(SnapshotHeader, other_fields_that_cannot_be_are_refused) {
 TEST(SnapshotHeader, more_fields_than_it_has_room_for_are_refused) {
   std::string bytes = Encode(SnapshotHeader());
   bytes[offsetof(HeaderRecord, field_count) + 3] = '\x7f';
-  ExpectMalformed(bytes, "its fields are longer than it is");
+  ExpectMalformed(bytes, "its fields are longer than the header");
   bytes = Encode(SnapshotHeader());
   std::memcpy(&bytes[sizeof(HeaderRecord) + 4], "\xff\xff\xff\xff", 4);  // size of the first field
-  ExpectMalformed(bytes, "its fields are longer than it is");
+  ExpectMalformed(bytes, "its fields are longer than the header");
 }
 
 TEST(SnapshotHeader, records_that_cannot_be_are_refused) {
@@ -270,7 +270,7 @@ TEST(SnapshotHeader, records_that_cannot_be_are_refused) {
   for (const uint64_t dim : {0, 4097}) {
     ExpectMalformed(with(offsetof(HeaderRecord, dim), dim, 4), kType);
   }
-  ExpectMalformed(with(offsetof(HeaderRecord, row_stride), 8, 4), "its row stride is not that");
+  ExpectMalformed(with(offsetof(HeaderRecord, row_stride), 8, 4), "its row stride does not match");
   ExpectMalformed(with(offsetof(HeaderRecord, flags), 2, 4), "a base has no parent to replace");
   ExpectMalformed(with(offsetof(HeaderRecord, version), 0, 4), "version 0 does not exist");
   for (const uint64_t size : {uint64_t{0}, uint64_t{128}, uint64_t{193}, kMaxHeaderBytes + 64}) {

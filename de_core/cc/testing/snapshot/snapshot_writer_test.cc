@@ -96,7 +96,7 @@ TEST_F(SnapshotWriterOf, what_a_section_lacks_or_must_not_have_is_refused) {
   SnapshotSection reversed = Section(words_, rows_, hash_, hash_ - 1);
   const std::vector<std::pair<SnapshotSection, std::string>> wrong = {
       {gone, "a base has no tombstones"},
-      {strings, "what strings the table has"},
+      {strings, "the strings of a table with strings"},
       {rowless, "must hold words, rows"},
       {reversed, "must not be empty"}};
   EncodedSection encoded;
@@ -126,7 +126,7 @@ TEST(SnapshotWriter, a_string_key_of_another_word_is_refused) {
   section.keys = &key;
   const Status status = writer->Append(section);
   EXPECT_EQ(status.code, Code::kInvalidArgument);
-  EXPECT_NE(status.message.find("row 0 has not the word of its key"), std::string::npos);
+  EXPECT_NE(status.message.find("row 0 does not have the word of its key"), std::string::npos);
 }
 
 TEST(SnapshotWriter, layouts_that_no_file_can_have_are_refused) {
