@@ -184,7 +184,8 @@ def node_of(definition) -> tf.compat.v1.NodeDef:
         elif kind == "bool":
             value.b = False
         elif kind == "string":
-            value.s = ATTRIBUTES[attribute.name]
+            allowed = attribute.allowed_values.list.s
+            value.s = allowed[0] if allowed else ATTRIBUTES.get(attribute.name, b"")
         else:
             value.list.s.extend(ATTRIBUTES.get(attribute.name, []))
     return node

@@ -30,6 +30,6 @@ def test_every_allocation_of_a_kernel_may_fail(tmp_path):
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
     results = re.findall(r"^(.*): (\d+) injected, (\d+) bad$", done.stdout, re.MULTILINE)
     print(done.stdout)
-    assert len(results) > 40
-    assert sum(int(injected) for _, injected, _ in results) > 300
+    assert len(results) > 150
+    assert sum(int(injected) for _, injected, _ in results) > 1000
     assert [each for each in results if each[2] != "0"] == [], done.stdout

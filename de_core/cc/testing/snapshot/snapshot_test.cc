@@ -237,7 +237,8 @@ TEST(DamagedSnapshot, a_newer_version_is_refused_whatever_its_checksums) {
   Reseal(&bytes);
   const Status status = Verify(bytes);
   EXPECT_EQ(status.code, Code::kFailedPrecondition);
-  EXPECT_NE(status.message.find("a version that this build reads"), std::string::npos) << status.message;
+  EXPECT_NE(status.message.find("a version that this build reads"), std::string::npos)
+      << status.message;
   EXPECT_NE(status.message.find("version=2"), std::string::npos) << status.message;
 }
 
