@@ -1,4 +1,4 @@
-"""Packages of the library, and folders of the C++ code, import only from lower layers ("floors")."""
+"""Packages of the library, and folders of C++ code, import only from lower layers ("floors")."""
 
 from __future__ import annotations
 
