@@ -17,8 +17,8 @@ constexpr uint64_t kEvictedPart = 16;
 constexpr const char* kStepsKey = "de.steps";
 constexpr const char* kAdmissionKey = "de.admission";
 
-/// Returns a number that orders rows of equal rank; HashOfTie computes the hash from it. Ordering by
-/// the hash, which determines a row's shard, would evict the rows of the first shards first.
+/// Orders rows of equal rank. HashOfTie computes the hash from it. The hash itself determines a
+/// row's shard, so in its order the rows of the first shards would be evicted first.
 uint64_t TieOf(uint64_t word) noexcept { return Mix64(Mix64(word)); }
 uint64_t HashOfTie(uint64_t tie) noexcept { return UnMix64(tie); }
 
