@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm", "tensorflow-aarch64")
 OLDEST_MINOR = "2.20"
 DEFAULT_MINOR = "2.21"
-#: Selects the minor version if no TensorFlow is installed yet, e.g. DE_CORE_TENSORFLOW=2.20.
+#: Selects the minor version if no TensorFlow is installed yet, e.g. DE_CORE_TENSORFLOW=2.20. The
+#: value "any" is for a wheel with compiled libraries for several: it requires no TensorFlow.
 MINOR_VARIABLE = "DE_CORE_TENSORFLOW"
 OTHER_DEPENDENCIES = ("numpy>=1.26", "rich>=13")
 
@@ -103,12 +104,16 @@ def requirement(found: Installed | None, environment: Mapping[str, str]) -> str:
 
 def get_requires_for_dynamic_metadata(_settings: Mapping[str, Any]) -> list[str]:
     """Requires a TensorFlow to compile against if the environment has none yet."""
+    if os.environ.get(MINOR_VARIABLE) == "any":
+        return []
     found = _find_supported()
     return [] if found else [requirement(None, os.environ)]
 
 
 def dynamic_metadata(_settings: Mapping[str, Any], _project: Mapping[str, Any]) -> dict[str, Any]:
     """Returns ``project.dependencies``: the pinned TensorFlow, and the other dependencies."""
+    if os.environ.get(MINOR_VARIABLE) == "any":
+        return {"dependencies": list(OTHER_DEPENDENCIES)}
     return {"dependencies": [requirement(_find_supported(), os.environ), *OTHER_DEPENDENCIES]}
 
 

@@ -63,6 +63,12 @@ def test_minor_of_a_malformed_version_is_an_error(tf_pin: ModuleType):
         tf_pin.minor_of("nightly")
 
 
+def test_a_wheel_for_several_tensorflows_requires_none(tf_pin: ModuleType, monkeypatch):
+    monkeypatch.setenv("DE_CORE_TENSORFLOW", "any")
+    assert tf_pin.dynamic_metadata({}, {})["dependencies"] == list(tf_pin.OTHER_DEPENDENCIES)
+    assert tf_pin.get_requires_for_dynamic_metadata({}) == []
+
+
 def test_metadata_names_tensorflow_and_numpy(tf_pin: ModuleType):
     dependencies = tf_pin.dynamic_metadata({}, {})["dependencies"]
     assert dependencies[0].startswith("tensorflow")
