@@ -62,7 +62,7 @@ def test_one_wheel_holds_a_library_for_each_tensorflow(wheels: list[Path]):
         f"de_core/_ops/{minor}/_de_ops.so" for minor in MINORS
     ]
     required = re.findall(r"^Requires-Dist: (.*)$", metadata, re.MULTILINE)
-    assert [each for each in required if "extra" not in each] == ["numpy>=1.26"]
+    assert [each for each in required if "extra" not in each] == ["numpy>=1.26", "rich>=13"]
     assert "Requires-Python: <3.14,>=3.10" in metadata
 
 
