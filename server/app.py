@@ -37,7 +37,8 @@ from .observability.worker_metrics import WorkerMetrics
 from .settings import Settings
 from .wire.paths import PREFIX
 
-# At shutdown, seconds for model runs to end whose requests have ended already.
+# At shutdown, the gateway waits this many seconds for model runs that continue after their requests
+# have ended.
 _ENGINE_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
 _ADMIN_BYTES = 64 << 10
@@ -72,10 +73,11 @@ def create_app(
         metrics: Counts requests; the application creates them by default.
         keys: The accepted API keys. Without them no key is needed.
         workers: The metrics of other worker processes, if there are any.
-        plane: The data plane, if a gRPC port shares it. Built from settings, engine and keys by
-            default.
-        accounts: The accounts, if a gRPC port shares them. Built from the metrics by default.
-        load_first: True to start only after the models were loaded or failed to load.
+        plane: Answers requests to models. Give it if a gRPC port shares it; by default the
+            application creates one from the settings, the engine and the keys.
+        accounts: Counts and logs the requests. Give it if a gRPC port shares it; by default the
+            application creates one from the metrics.
+        load_first: True to accept requests only after the models were loaded or failed to load.
 
     Example:
         >>> from server.engines.embedded.engine import EmbeddedEngine, EmbeddedOptions
@@ -107,12 +109,12 @@ def create_app(
         try:
             await asyncio.wait_for(routed.close(), _ENGINE_SECONDS)
         except asyncio.TimeoutError:
-            # The process must end although a model's thread cannot be stopped. The code that ends
-            # the process checks this flag.
+            # The process must end although a model's thread cannot be stopped. `Gateway.run` checks
+            # this flag, and then ends the process without waiting for threads.
             state.abandoned = True
             LOG.warning("a model still runs; the process ends without it")
 
-    # No /docs and /redoc: their pages load scripts from elsewhere.
+    # FastAPI's pages /docs and /redoc are off, because they load scripts from other sites.
     app = _Application(
         title="Embedding gateway",
         version=__version__,
@@ -141,7 +143,7 @@ def create_app(
     def openapi() -> dict[str, Any]:
         return openapi_document()
 
-    # FastAPI documents this way to describe an API by hand.
+    # FastAPI's documentation says to replace the method `openapi` if the API is described by hand.
     setattr(app, "openapi", openapi)  # noqa: B010
     return app
 

@@ -46,7 +46,7 @@ _CANNOT_START = (
     UpstreamsError,
 )
 
-# The variables that Kubernetes sets for a service whose name begins with `de-gateway`.
+# Matches the variables that Kubernetes sets for a service whose name begins with `de-gateway`.
 _LINK_NAME = re.compile(
     ENV_PREFIX + r"(\w+_)?"
     r"(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
@@ -81,7 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0 after an orderly shutdown, 2 if it could not start.
     """
-    # A starting gateway reads its keys anyway, so it ignores SIGHUP until then.
+    # SIGHUP means: read the keys again. A starting gateway reads them anyway, so ignore the signal
+    # until the server installs its handler.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     given = list(sys.argv[1:] if arguments is None else arguments)
     flags = {

@@ -77,7 +77,7 @@ def _draw(
     weights: NDArray[np.float64], rows: NDArray[np.int64], rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Draws a column per row of `rows`, with probabilities in proportion to `weights`' row."""
-    empty = weights.sum(axis=1) == 0  # a genre whose items all come later
+    empty = weights.sum(axis=1) == 0  # a genre that has no items yet on this day
     weights = np.where(empty[:, None], weights[-1], weights)
     share = np.cumsum(weights, axis=1)
     # Concatenated rows form one ascending sequence: row r covers (r, r + 1].

@@ -14,8 +14,8 @@ class Answer:
     """An answer.
 
     Attributes:
-        body: JSON text, or bytes of another media type. Parts are sent one after the other, each
-            bytes or a uint8 array of rank 1.
+        body: JSON text, or bytes of another media type. A tuple holds the parts of the body, which
+            are sent one after the other; each part is bytes or a uint8 array of rank 1.
         version: The model version that answered; None if no version did.
         media_type: The media type of the body; empty without a body.
         headers: Further headers of the answer.

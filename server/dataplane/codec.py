@@ -1,8 +1,9 @@
 """Chooses where bodies are decoded and encoded, so that large ones delay nobody else.
 
-C decoders hold Python's interpreter lock until they finish. So small bodies run in the event loop,
-bodies that take some milliseconds run on a thread, and large bodies run in another process. That
-process is killed when the request's deadline passes or its client disconnects.
+C decoders hold Python's interpreter lock until they finish, so a thread does not help for a large
+body. Small bodies are decoded in the event loop, bodies that take some milliseconds on a thread,
+and large bodies in another process. That process is killed when the request's deadline passes or
+its client disconnects.
 """
 
 import asyncio
@@ -20,7 +21,8 @@ T = TypeVar("T")
 
 # Decoding this many bytes of JSON takes about as long as handing it to a thread.
 _INLINE_BYTES = 32 << 10
-# A decoder holds the interpreter lock for a few milliseconds for this many bytes of JSON.
+# Decoding this many bytes of JSON holds the interpreter lock for a few milliseconds. Larger bodies
+# go to another process.
 _THREAD_BYTES = 512 << 10
 _PROCESSES = 2
 _MAX_WAITING = 32
@@ -44,7 +46,7 @@ class Codec:
         """Runs a function of a module where it blocks no other request.
 
         Args:
-            size: The amount of work, as the bytes of JSON that would take as long to decode.
+            size: The amount of work: the number of bytes of JSON that take as long to decode.
             stage: The stage of the request that the time is added to.
             function: A function of a module. Another process imports it by name.
             *arguments: Its arguments. They and the result must be picklable.
@@ -108,5 +110,5 @@ class Codec:
 
 
 def work_of(tensors: Tensors) -> int:
-    """Returns the cost of writing tensors as JSON, in bytes of JSON."""
+    """Returns the cost of writing tensors as JSON: bytes of JSON that take as long to decode."""
     return sum(array.size * 8 for array in tensors.values())

@@ -1,7 +1,8 @@
 """A process that decodes and encodes large bodies, and both ends of its socket.
 
-Tensors cross the socket as raw bytes. The receiver cuts the strings of a tensor out of these bytes
-in a Python loop. So the gateway's event loop can get the interpreter lock between two strings.
+Tensors cross the socket as raw bytes. The receiving thread cuts the strings of a tensor out of
+these bytes in a Python loop, not in C. So the gateway's event loop, which is another thread, can
+get the interpreter lock between two strings.
 """
 
 import io
@@ -25,7 +26,8 @@ _SIZES = struct.Struct("<Q")
 # Address space of the process in bytes, far more than a body within the limits needs.
 _MAX_MEMORY_BYTES = 6 << 30
 _NICENESS = 10
-# Larger bytes objects cross the socket on their own, so they are not copied into a message.
+# Larger bytes objects are sent through the socket separately, so that pickle does not copy them
+# into a message.
 _APART_BYTES = 64 << 10
 
 
@@ -85,7 +87,8 @@ class CodecProcess:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                # Ctrl-C in a terminal is meant for the gateway.
+                # Ctrl-C in a terminal signals all processes of the session. Only the gateway should
+                # get it, because it ends this process itself.
                 start_new_session=True,
                 env={
                     **os.environ,
@@ -117,7 +120,7 @@ class _Pickler(pickle.Pickler):
 
 
 class _Bytes:
-    """Bytes that travel to the other end of the socket."""
+    """A large bytes object for the other end of the socket, sent outside of the pickled message."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content

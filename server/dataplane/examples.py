@@ -12,7 +12,8 @@ from ..wire.media import PLAIN, Layout
 from .answer import Answer
 from .plane import DataPlane
 
-# Decoding an example takes this many times as long as a JSON number of the same length.
+# Decoding a byte of examples, or writing one label, score or value of an answer, takes as long as
+# decoding this many bytes of JSON numbers.
 EXAMPLES_WORK = 16
 
 
@@ -49,7 +50,7 @@ def check_classifies(servable: Servable, name: str) -> None:
     """Raises if the signature is missing or cannot classify examples.
 
     Like TensorFlow Serving we ignore the signature's method name: TensorFlow 2 saves every
-    signature with the name of predict.
+    signature with the method name `tensorflow/serving/predict`, even one that classifies.
     """
     signature = _with_examples(servable, name)
     if len(signature.outputs) not in (1, 2):

@@ -59,9 +59,10 @@ async def infer(
 async def run_infer(servable: Lease, request: InferRequest) -> Tensors:
     """Runs the signature that a request names.
 
-    Ids of a table may have any shape; the answer has the same shape. A second input `lengths`
-    divides a flat list of ids into bags. Rows of ids of rank 2 are bags too. The parameters
-    `combiner` and `missing` work as in `:lookup`.
+    A signature may look up ids in a table. Then `ids` may have any shape, and the answer holds one
+    embedding per id in the same shape. With a combiner, it holds one embedding per bag of ids: a
+    second input `lengths` divides a flat list of ids into bags, and without it each row of ids of
+    rank 2 is a bag. The parameters `combiner` and `missing` work as in `:lookup`.
 
     Raises:
         ServingError: INVALID_ARGUMENT for inputs that do not match the signature; NOT_FOUND for
@@ -108,7 +109,7 @@ async def ready(plane: DataPlane, spec: ModelSpec) -> int:
     """Returns the version of a model that serves now.
 
     Raises:
-        ServingError: NOT_FOUND if it does not serve, UNAVAILABLE while it is being loaded.
+        ServingError: NOT_FOUND if the model does not serve, UNAVAILABLE while it is being loaded.
     """
     try:
         async with plane.lease(spec) as servable:

@@ -87,7 +87,7 @@ class KeyRing:
             self._tokens.look(now=True)
 
     def allows(self, scope: str) -> bool:
-        """Returns whether any key or token may have the scope."""
+        """Returns whether any key has the scope, or a token could have it."""
         return self._tokens is not None or any(scope in key.scopes for key in self._known())
 
     def owner(self, key: str | None) -> ApiKey:
@@ -115,7 +115,8 @@ class KeyRing:
             return ApiKey(f"token of {owner[0]}", b"", owner[1]) if owner else None
         digest = hashlib.sha256(key.encode("utf-8", "replace")).digest()
         found = None
-        # Compare with every entry, so that the time reveals nothing about the key.
+        # Compare with every entry even after a match, so that the time reveals nothing about the
+        # key.
         for candidate in self._known():
             if hmac.compare_digest(candidate.digest, digest):
                 found = candidate

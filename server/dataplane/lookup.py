@@ -28,9 +28,9 @@ from .answer import Answer
 from .plane import DataPlane, Lease
 
 _NAMED_IN_ERROR = 5
-# Number of found ids that are kept from a lookup, as examples of the table's content.
+# From each lookup, at most this many found ids are kept, for the page to show what the table holds.
 _SAMPLED = 4
-# The examples are taken from this many ids at the start of the lookup.
+# Only this many ids at the start of a lookup can become such examples.
 _LOOKED_AT = 64
 _NO_IDS = msgspec.Raw(b"[]")
 

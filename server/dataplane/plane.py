@@ -30,7 +30,8 @@ from .throttle import Throttle
 T = TypeVar("T")
 B = TypeVar("B")
 
-# A key needs one of these scopes. The signature decides which one.
+# To run a signature, a key needs one of these scopes: `lookup` if the signature looks up ids in a
+# table or describes the tables, `predict` otherwise.
 RUN_SCOPES = ("predict", "lookup")
 _TIMEOUT = b"x-request-timeout-ms"
 _GRPC_TIMEOUT = b"grpc-timeout"
@@ -57,7 +58,7 @@ class DataPlane:
             settings: The limits.
             keys: The accepted API keys; None if no key is needed.
             codec: Decodes and encodes bodies; the plane closes it. Created by default.
-            clock: Returns the time in seconds, for rates.
+            clock: Returns the time in seconds, for the limits on requests per second.
         """
         self.engine = engine
         self.keys = keys
@@ -154,7 +155,7 @@ class DataPlane:
 
 
 class Lease:
-    """One of a model's running requests, and the version that answers it. Can be entered once.
+    """A running request's lease of the model version that answers it. Can be entered once.
 
     Inside the `with` block it is a `Servable` that checks scopes and limits before each run.
     """

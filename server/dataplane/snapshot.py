@@ -12,7 +12,8 @@ from ..request import Request, begin_request
 from ..wire.status import status_entry
 from . import models
 
-# Seconds between two collections. Statistics visit every table, so clients share one result.
+# Seconds between two collections. A collection reads the statistics of every table, so all clients
+# share one result.
 _KEPT_SECONDS = 5.0
 # Seconds to wait for a model server. A silent server must not block the summary.
 _PATIENCE_SECONDS = 1.0
@@ -35,7 +36,7 @@ class Snapshots:
     async def models(self) -> list[dict[str, Any]]:
         """Returns models with versions, ages in seconds, tables and the tables' growth.
 
-        Returns the previous summary if the engine takes longer than a second.
+        Returns the last complete summary if collecting a new one takes longer than a second.
         """
         if self._taking is None and time.monotonic() - self._taken > _KEPT_SECONDS:
             self._taking = asyncio.get_running_loop().create_task(self._take())

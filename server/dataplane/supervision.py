@@ -5,8 +5,8 @@ import math
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 
-# Most requests are answered within this many seconds. For a slower one, a task watches whether the
-# client disconnects.
+# Most requests are answered within this many seconds. Only if a request takes longer, a task starts
+# that waits for its client to disconnect.
 _LOOK_SECONDS = 0.02
 _NEVER = math.inf
 
@@ -18,7 +18,8 @@ class ClientGoneError(Exception):
 class Watch:
     """Looks at the running requests of one event loop from time to time.
 
-    One timer serves all requests. A timer per request takes longer than the rest of a `Supervisor`.
+    One timer serves all requests. Starting a timer for each request would take longer than all
+    other work of its `Supervisor`.
     """
 
     def __init__(self) -> None:
@@ -28,7 +29,7 @@ class Watch:
         self._timer: asyncio.TimerHandle | None = None
 
     def look_by(self, at: float) -> None:
-        """Makes the watch look at its requests by the time `at` of the event loop's clock."""
+        """Makes the watch look at its requests no later than `at`, on the event loop's clock."""
         if at < self.next_look:
             if self._timer is not None:
                 self._timer.cancel()
@@ -44,10 +45,10 @@ class Watch:
 
 
 class Supervisor:
-    """Cancels the task that enters it, and replaces the cancellation by its reason.
+    """Context manager that cancels the task inside it at a deadline, and raises the reason instead.
 
-    Cheaper than `asyncio.wait_for`, which starts a task per request before Python 3.12, and cheaper
-    than a generator-based context manager.
+    It takes less time than `asyncio.wait_for`, which starts a task per request before Python 3.12,
+    and less than a generator-based context manager.
     """
 
     __slots__ = ("_due", "_gone", "_late", "_loop", "_reason", "_task", "_watch", "_watcher")
@@ -74,8 +75,8 @@ class Supervisor:
         Args:
             seconds: The time limit.
             late: Creates the exception for a block that exceeds the limit.
-            gone: Waits until the client disconnects, which raises `ClientGoneError`. None if the
-                transport cancels the task itself.
+            gone: Returns when the client disconnects; the block then raises `ClientGoneError`. None
+                if the transport itself cancels the task of a client that disconnected.
         """
         now = self._loop.time()
         due = self._due = now + seconds
@@ -100,7 +101,7 @@ class Supervisor:
             raise self._reason from None
 
     def look(self, now: float) -> float:
-        """Cancels the task if its time is over; returns when its time is over."""
+        """Cancels the task if its deadline has passed; returns the time of the next look."""
         if now >= self._due:
             self._cancel(self._late())
             return _NEVER

@@ -8,8 +8,8 @@ from ..errors import Code, ServingError
 from ..settings import Settings
 
 _REMEMBERED = 10_000
-# All bodies in memory together may be as large as this many bodies of the largest size. The limit
-# is needed because a small compressed body can become one of the largest.
+# All bodies in memory together may be as large as this many bodies of the largest size. A limit on
+# received bytes would not be enough, because a small compressed body can decompress to this size.
 _BODIES = 8
 # A client may send this many seconds' worth of requests in one burst.
 _BURST_SECONDS = 2.0
@@ -25,8 +25,8 @@ class Places:
         """Creates the limit.
 
         Args:
-            most: Running requests per name.
-            what: What the requests are, for the error message.
+            most: Largest number of running requests per name.
+            what: The requests' description in the error message, such as `requests of one client`.
         """
         self._most = most
         self._what = what
@@ -92,16 +92,16 @@ class Rate:
         """Creates the limit.
 
         Args:
-            rate: Requests per second and name; 0 for no limit.
-            whose: What the names are, for the error message, such as `from one client`.
+            rate: Largest number of requests per second for each name; 0 for no limit.
+            whose: The names' description in the error message, such as `from one client`.
             clock: Returns the time in seconds.
         """
         self._rate = rate
         self._burst = max(1.0, rate * _BURST_SECONDS)
         self._whose = whose
         self._clock = clock
-        # Token buckets by name: the requests that may still come, and the time of the last count.
-        # The name that was unused longest is first.
+        # Token buckets by name: how many requests may still come at once, and the time of the last
+        # call of `count`. The name that was unused longest is first.
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def count(self, name: str) -> None:

@@ -49,7 +49,8 @@ class Tokens:
             raise TokensError(
                 f"--jwt-keys-file needs: pip install 'de-core-gateway[jwt]'. Received: {error}"
             ) from None
-        # PyJWT raises these for a claim of the wrong type or with too deep nesting.
+        # PyJWT raises these for an invalid token. The built-in ones come from claims of the wrong
+        # type and from JSON that is nested too deeply.
         self._errors = (
             self._jwt.PyJWTError,
             ValueError,
@@ -101,7 +102,8 @@ class Tokens:
                 claims = jwt.decode(
                     token,
                     key,
-                    # The algorithm comes from the key, whatever the token claims.
+                    # The algorithm comes from the key. A token's own header could name a weaker
+                    # one.
                     algorithms=[key.algorithm_name],
                     issuer=self._issuer,
                     audience=self._audience,

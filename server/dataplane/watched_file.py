@@ -50,7 +50,7 @@ class WatchedFile(Generic[T]):
             True if there is a new value.
         """
         time_now = self._clock()
-        # The system's clock may be set back.
+        # `abs`, because the system's clock may be set back to long before the last check.
         if not now and abs(time_now - self._looked) < _LOOK_SECONDS:
             return False
         self._looked = time_now

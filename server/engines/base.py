@@ -19,7 +19,7 @@ REGRESS_METHOD = "tensorflow/serving/regress"
 
 @dataclasses.dataclass(frozen=True)
 class ModelSpec:
-    """A model, and a version by number, by label, or neither for the newest."""
+    """A model and one of its versions: by number, by label, or the newest if neither is given."""
 
     name: str
     version: int | None = None
@@ -28,7 +28,8 @@ class ModelSpec:
     def not_found(self) -> ServingError:
         """Returns the error for a model or version that does not serve.
 
-        Checks the label first: a label of an unknown model is an unknown label.
+        Checks the label first: TensorFlow Serving reports a label of an unknown model as an unknown
+        label, not as an unknown model.
         """
         if self.label is not None:
             return self.unknown_label()
@@ -60,11 +61,11 @@ class VersionStatus:
     """The state of one version.
 
     Attributes:
-        version: Its number.
-        state: The state of its life.
-        code: The error code if it failed to load, with `message`.
+        version: The version's number.
+        state: Whether it is loading, serving or released.
+        code: The error code if the version failed to load. `message` then has the reason.
         message: A sentence for the status report.
-        published: Time when it was written, in seconds since 1970; 0 if unknown.
+        published: Time when the version was written, in seconds since 1970; 0 if unknown.
     """
 
     version: int
@@ -162,11 +163,15 @@ class Engine(Protocol):
         ...
 
     def started(self) -> bool:
-        """Returns whether every model of the start has loaded or failed to load."""
+        """Returns whether every model that existed at the start has loaded or failed to load."""
         ...
 
     def ready(self) -> bool:
-        """Returns whether a model serves, and all promised models that still exist serve too."""
+        """Returns whether the engine is ready for traffic.
+
+        It is ready if at least one model serves, and every model that it must serve from the start
+        serves or no longer exists.
+        """
         ...
 
     async def reload(self) -> None:

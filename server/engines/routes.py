@@ -15,7 +15,7 @@ class RoutesError(Exception):
 
 
 class Routes(msgspec.Struct, frozen=True):
-    """The decisions. They are replaced as a whole, so nobody sees half a change.
+    """The decisions. A change replaces the whole object, so no reader sees half of the change.
 
     Attributes:
         labels: By model, the version of each label.
@@ -61,7 +61,7 @@ def parse_labels(text: str, model: str | None) -> dict[str, dict[str, int]]:
 
 @dataclasses.dataclass
 class RoutesFile:
-    """A file with the routes, for later starts and for other worker processes.
+    """A file that keeps the routes for the next start, and passes them to other worker processes.
 
     Attributes:
         path: The file; None keeps the routes in memory.

@@ -13,8 +13,8 @@ from ...request import Request
 
 # A function that answers one request. Request and answer are serialized messages.
 Work = Callable[[Request, bytes], Awaitable[bytes]]
-# The method's name in the metrics, the scopes of which a key needs one, and the handler. Without
-# scopes no key is needed.
+# A method's name in the metrics, its scopes, and its handler. A client's key needs one of the
+# scopes; if they are None, the method needs no key.
 Method = tuple[str, Sequence[str] | None, Work]
 
 

@@ -26,7 +26,8 @@ from .exchange import GrpcEdge
 
 _NAME = "tensorflow.serving.PredictionService"
 _SIGNATURES = "signature_def"
-# Numeric bytes of a message are read this many times faster than JSON. Examples are not faster.
+# Numeric bytes of a message are read this many times faster than bytes of JSON. The bytes of
+# examples are not read faster.
 _TENSOR_WORK = 8
 
 

@@ -65,7 +65,7 @@ class GrpcServer:
             plane: Answers the requests. The engine's owner starts and closes the engine.
             options: The options of the port.
             accounts: Counts and logs the requests; created by default.
-            lifecycle: Says whether the gateway takes traffic; always by default.
+            lifecycle: Says whether the gateway takes traffic; by default it always does.
         """
         self._plane = plane
         self._accounts = accounts or Accounts(Metrics(), None, plane.engine.model_names)

@@ -54,7 +54,7 @@ class Exchange:
             receive: Receives the request's ASGI messages.
         """
         self.request = request
-        #: Whether the client may still send more of the body.
+        #: True until the last piece of the body has arrived.
         self.more = True
         self._plane = plane
         self._bounds = bounds

@@ -1,6 +1,6 @@
 """The entry point of HTTP requests: their records, the rules for their heads, and their APIs.
 
-Everything happens in one class instead of middleware, because each layer costs every request time.
+One class does all of this. With several layers of middleware, each layer would delay every request.
 """
 
 import asyncio
@@ -99,7 +99,8 @@ class Front:
         except ClientGoneError:
             request.status = 499
         except asyncio.CancelledError:
-            # The gateway shuts down before this request has ended.
+            # The gateway shuts down before this request has ended. If the answer has not begun,
+            # tell the client to try again.
             if request.status:
                 raise
             stops = error_answer(503, "The gateway stops: try again", (CLOSE, ("retry-after", "1")))

@@ -6,16 +6,17 @@ import zlib
 
 from .refusal import RefusedError
 
-# A body may consist of several gzip members. Millions of empty ones would only waste time.
+# A body may consist of several gzip members, one compressed stream after the other. An attacker
+# could send millions of empty members to waste the gateway's time.
 _MAX_MEMBERS = 64
 _WINDOWS = {
     b"gzip": 16 + zlib.MAX_WBITS,
     b"x-gzip": 16 + zlib.MAX_WBITS,
-    # HTTP calls zlib's format `deflate`.
+    # HTTP's name `deflate` means the zlib format, not raw deflate data.
     b"deflate": zlib.MAX_WBITS,
 }
-# A piece of this size may grow a thousand times, which takes milliseconds. Other requests must not
-# wait for it.
+# A piece of this size may decompress to a thousand times its size, which takes milliseconds. Such a
+# piece goes to a thread, so that other requests do not wait for it.
 _OFFLOAD_BYTES = 4096
 
 

@@ -50,7 +50,7 @@ def post(
     Args:
         name: The operation's id. Generated clients name their functions by it.
         summary: One line about the operation.
-        schema: The prefix of its schemas `…Body` and `…Answer`.
+        schema: The first part of the names of its two schemas, `…Body` and `…Answer`.
         parameters: Its parameters.
         requests: Examples of bodies by name.
         answers: Examples of answers by name.
@@ -96,7 +96,7 @@ def get(
     example: dict[str, Any],
     errors: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Returns an operation without a body; without `errors`, an operation of a model."""
+    """Returns an operation without a body. Its `errors` are by default those of a model's reads."""
     if errors is None:
         errors = {status: error(ERRORS[status]) for status in _READ_ERRORS}
     return {
@@ -116,7 +116,7 @@ def get(
 
 
 def content(schema: str, examples: dict[str, Any]) -> dict[str, Any]:
-    """Returns a JSON content of a schema."""
+    """Returns the description of a JSON body: its schema and examples."""
     return {
         "schema": {"$ref": f"#/components/schemas/{schema}"},
         "examples": {name: {"value": value} for name, value in examples.items()},

@@ -62,7 +62,7 @@ class Page:
 
     async def _sample(self, query: dict[str, str]) -> bytes:
         ids = self._live.sample(query.get("model", ""), query.get("table", ""))
-        # As strings: the page's numbers are doubles.
+        # Send ids as strings: JavaScript's numbers are doubles, which cannot hold every 64-bit id.
         return orjson.dumps({"ids": [str(each) for each in ids]})
 
 

@@ -17,7 +17,8 @@ def bounded_protocol(seconds: float, max_bytes: int) -> type[asyncio.Protocol]:
 
     Args:
         seconds: Seconds from the first byte of a head to its last.
-        max_bytes: Bytes that may arrive without completing a head, a chunk or a message.
+        max_bytes: Largest number of bytes that may arrive in a row without completing a head, a
+            chunk of a body, or a message.
     """
     body = orjson.dumps({"error": f"Request head exceeds {max_bytes} bytes"})
     too_large = (

@@ -13,10 +13,11 @@ from ...errors import HTTP_STATUS, Code, ServingError
 RawHeaders = list[tuple[bytes, bytes]]
 
 CLOSE = ("connection", "close")
-# Larger bodies are sent in pieces. Each piece waits until the connection took the previous one.
+# Larger bodies are sent in pieces of this size. Each piece waits until the connection has taken the
+# piece before it.
 _PIECE_BYTES = 256 << 10
-# How many bytes, and how many seconds, a refused client may keep sending. Closing the connection at
-# once would reset it, and most clients would never see the answer.
+# A refused client may keep sending its body for this many bytes and seconds. If the gateway closed
+# the connection at once, the system would reset it, and most clients would never see the answer.
 _LINGER_BYTES = 64 << 20
 _LINGER_SECONDS = 2.0
 

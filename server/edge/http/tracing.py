@@ -15,7 +15,7 @@ class TracingError(Exception):
 
 
 class Tracing:
-    """Wraps each request in a span, and makes it the parent of a model server's spans."""
+    """Wraps each request in a span. Spans of model servers become children of this span."""
 
     def __init__(self, app: ASGIApp) -> None:
         """Wraps an application."""

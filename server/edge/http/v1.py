@@ -23,7 +23,8 @@ _RUNS: Mapping[str, _Run] = {
     "classify": examples.classify,
     "regress": examples.regress,
 }
-# Parsed heads are cached. Longer heads are parsed each time, because the cache would keep them.
+# The result of parsing a head is cached if the head has at most this many bytes. Longer heads are
+# parsed each time, because they would fill the memory of the cache.
 _REMEMBERED_BYTES = 256
 _ALLOWED_HEADERS = "authorization, content-type, x-api-key, x-request-id, x-request-timeout-ms"
 
@@ -70,7 +71,7 @@ class V1:
             return Answer(model_openapi(spec.name, servable.signatures), servable.version)
 
     def _options(self, request: Request) -> Answer:
-        """Answers a browser's question whether it may call, for any path that means something."""
+        """Answers a browser's CORS preflight request, for any path that the API knows."""
         path = request.path + b"?" + request.query if request.query else request.path
         if b"origin" not in request.headers:
             raise malformed("OPTIONS", path)

@@ -26,8 +26,8 @@ class BatchOptions:
 
     Attributes:
         rows: Rows of the largest batch; 0 for no batching.
-        delay_seconds: Seconds that the first row waits for others.
-        max_waiting_rows: Rows that may wait, in batches that are not sent or not answered yet.
+        delay_seconds: Seconds that the first row of a batch waits for more rows.
+        max_waiting_rows: Largest number of rows in all batches that wait or run.
         observe_rows: Called with the number of rows of each batch that is sent.
     """
 
@@ -140,7 +140,8 @@ class Batcher:
         task.add_done_callback(self._running.discard)
 
     async def _answer(self, signature: str, batch: _Batch) -> None:
-        # The batch's timer inherited the context of its first request: leave that context.
+        # This task inherited the context of one request, which says whose deadline applies. Replace
+        # it: the batch runs until the last deadline of its requests.
         parts = [part for part in batch.parts if not part.done.done()]
         begin_request(Request(deadline=_last_deadline(parts)))
         if not parts:

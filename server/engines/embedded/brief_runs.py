@@ -1,7 +1,7 @@
 """Decides which runs are so short that the event loop may wait for them.
 
-Handing a run to a thread and its result back takes longer than a small model's run. So runs that
-have proven to be short run in the event loop itself.
+Handing a run to a thread, and its result back, takes longer than a small model's run itself. So
+once a signature's runs have proven to be short, the next ones run in the event loop.
 """
 
 import dataclasses
@@ -13,14 +13,15 @@ from ...tensors import SignatureSpec, Tensors
 
 # This many short runs in a row prove that a signature is short.
 _PROOF = 16
-# A signature delays the event loop if its runs usually take this many times longer than a short
-# run, or if one takes this many seconds. On a thread they may have looked shorter, because a
-# thread's CPU time omits the work of other threads. The signature then runs on threads for a while,
-# and twice as long if it delays the event loop again.
+# A signature delays the event loop if its runs there take, on average, more than this many times
+# the longest time of a short run, or if one run takes more than this many seconds. (On a thread
+# such runs may have looked shorter, because a thread's CPU time omits the work of other threads.)
+# The signature then runs on threads for a while, and twice as long if it delays the event loop
+# again.
 _HELD_UP = 2
 _HELD_UP_SECONDS = 0.02
-# The moving average of run times counts a run as at most this many short runs, because the system
-# interrupts some runs. The second number is the weight of a new run.
+# The moving average of run times counts at most this many times the longest time of a short run, so
+# that a run which the system interrupted does not dominate it. _WEIGHT is the weight of a new run.
 _MOST = 8
 _WEIGHT = 0.125
 _FIRST_BAN_SECONDS = 0.1
@@ -29,7 +30,7 @@ _LONGEST_BAN_SECONDS = 60.0
 
 @dataclasses.dataclass
 class _Record:
-    """What is known of a signature's runs. A size is the number of values in a run's inputs."""
+    """A signature's past runs. The size of a run is the number of values in its inputs."""
 
     proofs: int = 0
     largest: int = -1
@@ -75,8 +76,8 @@ class BriefRuns:
         if not self._seconds or signature.name not in self._steady:
             return False
         record = self._records.get(signature.name)
-        # A tried run has no deadline, so few of them may be long: beyond the known short sizes, try
-        # only sizes below half of the smallest long one.
+        # A run that is tried has no deadline, so few tried runs may turn out long. Among sizes that
+        # were never short, try only those below half of the smallest size that was long.
         return record is None or _size(inputs) < max(record.largest + 1, record.smallest_long / 2)
 
     def ran_on_thread(self, signature: SignatureSpec, inputs: Tensors, seconds: float) -> None:
@@ -85,7 +86,7 @@ class BriefRuns:
         Args:
             signature: The signature that ran.
             inputs: Its inputs.
-            seconds: CPU time of the thread, because a run also waits for the interpreter lock; the
+            seconds: The thread's CPU time, which excludes waiting for the interpreter lock. The
                 elapsed time if other threads did the work.
         """
         if not self._seconds or signature.name not in self._steady:

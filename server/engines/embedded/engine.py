@@ -39,8 +39,8 @@ class EmbeddedOptions:
         batching: The options of micro-batches.
         warm_up: True to run versions before they take traffic.
         brief_seconds: Shorter runs run in the event loop, see `BriefRuns`.
-        promised: The models that readiness waits for, while they exist; by default those that the
-            first check finds.
+        promised: The models that must serve before the gateway is ready. A model that no longer
+            exists does not count. By default the models that the first check finds.
     """
 
     folder: ModelFolder
@@ -68,7 +68,7 @@ class EmbeddedEngine:
         self._look = asyncio.Event()
         self._looked = asyncio.Event()
         self._pool = WorkerPool("model", options.threads, _MAX_WAITING)
-        # This queue needs no limit: there are at most as many calls as versions.
+        # This queue needs no real limit: it never holds more calls than there are versions.
         self._loader = WorkerPool("loader", 1, 10_000)
         self._models: dict[str, ModelVersions] = {}
         self._promised = options.promised

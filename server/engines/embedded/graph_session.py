@@ -14,8 +14,8 @@ from typing import Any
 
 from ...tensors import Array, SignatureSpec, Tensors
 
-# Arguments: the inputs, and the seconds after which the run ends. None runs on the caller's thread,
-# where TensorFlow cannot end the run.
+# Arguments: the inputs, and the seconds after which TensorFlow cancels the run. With None the graph
+# runs on the caller's thread, where TensorFlow cannot cancel it.
 Run = Callable[[Tensors, float | None], dict[str, Array]]
 
 _INLINE = -1
@@ -31,7 +31,8 @@ class GraphSession:
             tensorflow: The module `tensorflow`.
             path: The SavedModel's folder.
             tag: The tag of the graph to load.
-            threads: Runs with a deadline that may run at once, in all sessions of the process.
+            threads: At most this many runs with a deadline run at once. All sessions of the process
+                share these threads.
         """
         v1 = tensorflow.compat.v1
         config = v1.ConfigProto(inter_op_parallelism_threads=threads, allow_soft_placement=True)
@@ -79,8 +80,9 @@ class GraphSession:
             options = config.RunOptions(inter_op_thread_pool=_INLINE)
         else:
             options = config.RunOptions(timeout_in_ms=timeout_ms)
-        # Keras runs its graphs with this private method too. The public one looks up feeds and
-        # fetches in every call, and so is slow. It also accepts a feed that is fetched.
+        # Keras runs its graphs with this private method too. The public `make_callable` is slow,
+        # because it looks up feeds and fetches in every call. Only the public one accepts a tensor
+        # that is both fed and fetched.
         make = getattr(self._session, "_make_callable_from_options", None)
         if make is None or set(feeds) & set(fetches):
             tensors = self._graph.get_tensor_by_name

@@ -44,7 +44,7 @@ class LoadedModel(Protocol):
     def run(
         self, signature: str, inputs: Tensors, seconds: float | None = None
     ) -> dict[str, Array]:
-        """Runs a signature. With `seconds` the run ends after at most twice this time."""
+        """Runs a signature. With `seconds`, cancels the run after one to two times this time."""
         ...
 
     def close(self) -> None:
@@ -105,8 +105,8 @@ class LeasedVersion:
             return self._run_here(spec, inputs)
 
         request = current_request()
-        # Without a deadline, TensorFlow runs the graph on the pool's own thread. It cannot end such
-        # a run, but only this thread's CPU time can be measured.
+        # If the run may be brief, measure its CPU time. That is only possible on the pool's own
+        # thread, where TensorFlow runs the graph if there is no deadline (and cannot cancel it).
         untimed = self._brief.may_be_brief(spec, inputs)
 
         def run() -> dict[str, Array]:
@@ -130,7 +130,7 @@ class LeasedVersion:
             current_request().spent("run", seconds)
 
     async def _timed(self, work: Callable[[], T]) -> T:
-        """Runs a call of the model on the pool; measures waiting and running separately."""
+        """Runs a call of the model on the pool; measures its time in the queue and its run time."""
         call = current_request()
         asked = time.perf_counter()
 

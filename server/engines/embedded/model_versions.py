@@ -2,8 +2,8 @@
 
 A version serves from the end of its loading until the policy wants other versions. Then it takes no
 new requests, and is released after its last request. A version that fails to load does not affect
-the others. If a version's files are damaged, the previous version replaces it as soon as it is
-loaded.
+the others. If a version's files are damaged, the next older version is loaded and then replaces the
+damaged one.
 """
 
 import asyncio
@@ -32,7 +32,8 @@ class _Record:
 
     status: VersionStatus
     serving: LeasedVersion | None = None
-    # Fingerprint of the version's files when it failed to load, or was found damaged.
+    # Fingerprint of the version's files at the time when it failed to load or was found damaged. A
+    # changed fingerprint means that loading is worth another try.
     failed_fingerprint: int | None = None
     # The damage in the files of a loaded version.
     damage: str = ""
@@ -60,7 +61,7 @@ class ModelVersions:
             loader: The thread that loads and releases, so that requests never wait for it.
             policy: The versions that should serve.
             batching: The options of micro-batches; None for no batching.
-            brief_seconds: Runs that take no longer need no thread.
+            brief_seconds: Runs of at most this time run in the event loop, see `BriefRuns`.
         """
         self._policy = policy
         self._batching = batching or BatchOptions()
@@ -99,7 +100,7 @@ class ModelVersions:
         return all(record.status.state not in held for record in self._records.values())
 
     def expect(self, folders: Versions) -> None:
-        """Marks the versions that the next `update` tries first as about to load."""
+        """Marks versions as about to load: those that the next `update` tries first."""
         for version in self._policy.candidates(folders)[: self._policy.count]:
             self._expect(version)
 
@@ -111,7 +112,7 @@ class ModelVersions:
         return [record.status for _, record in sorted(self._records.items(), reverse=True)]
 
     async def update(self, folders: Versions) -> None:
-        """Loads and serves the versions that the policy wants, as far as they load.
+        """Loads and serves the versions that the policy wants. Skips versions that fail to load.
 
         Args:
             folders: The versions on disk. If there are none, the loaded versions keep serving.
@@ -209,7 +210,7 @@ class ModelVersions:
         _LOG.info("model %s version %d is released", self._name, version.version)
 
     def _forget(self, folders: Versions) -> None:
-        """Forgets versions that are gone without loading, and the oldest of many ended ones."""
+        """Removes the records of vanished versions that never served, and of old released ones."""
         for version in self._records.keys() - folders.keys():
             if self._records[version].status.state is VersionState.START:
                 del self._records[version]

@@ -51,8 +51,8 @@ class LoadError(Exception):
 def load_tensorflow() -> Any:
     """Imports TensorFlow, and the op library if possible.
 
-    Models without our ops are served without the library. A model that needs it fails to load with
-    the reason. So a library that cannot be loaded is only a warning here.
+    If the library cannot be loaded, this only logs a warning: models without our ops can be served
+    without it. A model that needs the library then fails to load, with the reason.
 
     Returns:
         The `tensorflow` module.
@@ -151,8 +151,8 @@ class SavedModel:
         """Drops the model and its resources. No run may be active."""
         self._runners = {}
         self._graph.close()
-        # The graph contains reference cycles. Without this it would stay until Python collects
-        # garbage.
+        # The graph contains reference cycles: only a garbage collection frees it. Do not wait for
+        # Python's next one.
         gc.collect()
         _return_memory()
 
@@ -164,7 +164,7 @@ def _return_memory() -> None:
 
 
 def _runs(signature: SignatureSpec) -> bool:
-    """Returns whether a signature maps dense tensors to tensors, unlike an initializer."""
+    """Returns whether clients can run a signature: its inputs and outputs are dense tensors."""
     specs = (*signature.inputs.values(), *signature.outputs.values())
     return bool(signature.outputs) and all(":" in spec.tensor_name for spec in specs)
 

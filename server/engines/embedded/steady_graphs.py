@@ -1,7 +1,8 @@
 """Finds signatures whose time depends only on the sizes of their inputs.
 
-The time of loops depends on values, the time of string ops on lengths. Python ops and queues may
-take any time.
+We call such a signature steady. It has no string inputs, because the time of string ops depends on
+lengths. It runs no loop, whose time depends on values, and no Python op, queue or similar op, which
+may take any time.
 """
 
 import re

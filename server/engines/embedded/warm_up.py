@@ -68,8 +68,8 @@ def _logged(model: LoadedModel, file: Path) -> Iterator[bool]:
 
 
 def _run(model: LoadedModel, signature: str, inputs: dict[str, Any]) -> None:
-    # Run it as requests do: steady signatures without a deadline, others with one. TensorFlow
-    # prepares both separately.
+    # Run the signature as requests do: a steady one without a deadline, others with a deadline.
+    # TensorFlow prepares the two kinds of runs separately.
     model.run(signature, inputs, None if signature in model.steady else _SECONDS)
 
 

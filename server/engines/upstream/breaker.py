@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class BreakerState(enum.Enum):
-    """The state of a circuit breaker; the metric reports its value."""
+    """The state of a circuit breaker. A Prometheus metric of the gateway reports the number."""
 
     CLOSED = 0
     HALF_OPEN = 1
@@ -22,8 +22,8 @@ class Breaker:
         """Creates a closed breaker.
 
         Args:
-            failures: Failures in a row that open it.
-            seconds: Seconds that it stays open before one request may try.
+            failures: The breaker opens after this many failures in a row.
+            seconds: An open breaker lets one request try the upstream after this many seconds.
             clock: Returns the time in seconds.
         """
         self._failures_allowed = failures
@@ -82,9 +82,9 @@ class RetryBudget:
         """Creates the budget.
 
         Args:
-            ratio: Retries per request.
-            most: Unused retries that can accumulate.
-            least: Retries at the start.
+            ratio: Each request adds this fraction of a retry to the budget.
+            most: Largest number of unused retries in the budget.
+            least: Number of retries in the budget at the start.
         """
         self._ratio = ratio
         self._most = most

@@ -22,7 +22,8 @@ _STATES = {
     40: VersionState.UNLOADING,
     50: VersionState.END,
 }
-# The most advanced state of all endpoints counts: a version serves if any endpoint serves it.
+# States from the least to the most advanced, without AVAILABLE, which ranks highest. A version has
+# the most advanced state that any endpoint reports.
 _RANK = [VersionState.END, VersionState.START, VersionState.UNLOADING, VersionState.LOADING]
 _CODES = tuple(Code)
 _PROBE_SECONDS = 2.0
@@ -40,10 +41,10 @@ class _Serving(NamedTuple):
 
 
 class Rounds:
-    """Runs rounds of work. Each caller waits for a round that begins after its request.
+    """Runs rounds of work, such as polls. Each caller waits for a round that begins after its call.
 
-    A round that is already running may have seen an older state, so it is not enough. Used from one
-    event loop.
+    A round that is already running may have read its data before the call, so callers do not wait
+    for that one. Used from one event loop.
     """
 
     def __init__(self, work: Callable[[], Awaitable[None]], pause: float) -> None:
@@ -81,9 +82,10 @@ class Rounds:
 class Catalog:
     """The versions as of the last poll. Used from one event loop.
 
-    An endpoint that answers late may only be busy. Until its breaker opens it still counts, but
-    only if no other endpoint has the version. A drained endpoint gets no requests. Its versions
-    stay in the catalog, so that requests for them fail with the right error.
+    An endpoint that answers a poll late may only be busy. Until its circuit breaker opens, it still
+    gets requests for a version, but only if no other endpoint has this version. A drained endpoint
+    gets no requests. Its versions stay in the catalog, so that requests for them fail as
+    unavailable and not as unknown.
     """
 
     def __init__(self, models: Collection[str], pool: UpstreamPool, protos: Protos) -> None:
@@ -112,7 +114,7 @@ class Catalog:
         await self._looks.ask()
 
     async def look_again(self) -> None:
-        """Polls for a failed request, which waits only for a limited time."""
+        """Polls all endpoints for a request that failed. The request waits only a limited time."""
         await self._looks.ask(_PATIENCE_SECONDS)
 
     async def _look(self) -> None:

@@ -48,9 +48,9 @@ class Channels:
     wait silently. So each call takes the channel with the fewest calls. A channel connects with its
     first call, so the second one connects only when two calls run at once.
 
-    A channel that could not connect refuses calls until its next attempt, and each channel waits
-    for its own time. When a server returns, one channel may work a second before another. So a call
-    takes a refusing channel only if all refuse.
+    A channel that could not connect refuses calls until its next attempt to connect. The channels
+    attempt at different times, so when a server returns, one channel may connect a second before
+    another. So a call takes a refusing channel only if all channels refuse.
     """
 
     def __init__(self, target: str, protos: Protos, options: ChannelOptions) -> None:

@@ -34,9 +34,10 @@ _BREAKER_FAILURES = 5
 _BREAKER_SECONDS = 2.0
 # Writing an example takes as long as decoding this many bytes of JSON.
 _EXAMPLE_WORK = 128
-# Reading a byte of an answer takes this many times as long as decoding a byte of JSON.
+# Reading a byte of the answer to `:classify` or `:regress` takes this many times as long as
+# decoding a byte of JSON.
 _ENTRIES_WORK = 16
-# Numeric bytes of an answer are read this many times faster than JSON.
+# Numeric bytes of the answer to `:predict` are read this many times faster than bytes of JSON.
 _TENSOR_WORK = 8
 
 T = TypeVar("T")
@@ -77,7 +78,7 @@ class TfServingEngine:
 
         Args:
             options: The engine's options.
-            work: Writes requests and reads answers.
+            work: Runs the functions that write requests and read answers.
             metrics: Counts the calls.
         """
         self._options = options
@@ -211,8 +212,9 @@ class TfServingEngine:
     ) -> "UpstreamModel | None":
         """Returns the version to retry a failed request with; None if a retry is useless.
 
-        A request fails if the version's endpoints are gone, or serve another version now. So this
-        polls once for versions that other endpoints serve, newer or older.
+        The request may have failed because the version's endpoints are gone or serve another
+        version now. So this polls once, and then chooses a version that some endpoint serves, newer
+        or older.
         """
         if not _may_be_elsewhere(error, servable.spec):
             return None
@@ -285,7 +287,7 @@ class UpstreamModel:
         """See `LeasedServable.release`. A model server keeps its versions itself."""
 
     async def _call(self, method: str, request: bytes, signature: SignatureSpec) -> bytes:
-        """Sends a request; retries once, perhaps with another version, if no endpoint has this.
+        """Sends a request; retries once, perhaps with another version, if no endpoint has this one.
 
         Args:
             method: The method.

@@ -42,7 +42,8 @@ class UpstreamPool:
 
         Args:
             method: Name of the method.
-            request: The serialized message. Inference changes nothing, so it may be sent twice.
+            request: The serialized message. A retry may send it twice, which does no harm, because
+                inference changes nothing on the server.
             eligible: Names of the endpoints that can answer.
 
         Raises:
