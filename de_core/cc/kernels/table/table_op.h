@@ -24,7 +24,8 @@ class TableOp : public GuardedOp {
   virtual absl::Status Run(tensorflow::OpKernelContext* context, TableResource* table) = 0;
 };
 
-/// A kernel on the table in input 0, which must be live.
+/// A kernel whose input 0 is the handle of a live table: it is not destroyed and can be written
+/// (the table of an exported model is read-only). Other handles are errors.
 class LiveTableOp : public TableOp {
  public:
   using TableOp::TableOp;

@@ -196,7 +196,8 @@ SweepResult Sweep(const std::string& verb, int64_t dense, const Body& body) {
   return result;
 }
 
-/// Prints a table line (verb, failures injected, bad outcomes). Expects no bad outcome.
+/// Prints one line of results: operation, number of injected failures, number of bad outcomes.
+/// Expects no bad outcome.
 inline void Report(const SweepResult& result) {
   std::printf("%-44s %8llu injected %6llu bad\n", result.verb.c_str(),
               static_cast<unsigned long long>(result.injected),

@@ -107,8 +107,9 @@ class World {
   }
   /// Returns rows for the batch. A row that was written to is in state k1.
   Values written() const { return written_.values(); }
-  /// For each key of the batch (batch, dim): what one update adds to its row, 0 for repeated keys.
-  /// Also the gradients of an optimizer step with learning rate -1, which then adds them.
+  /// Returns the values that one update adds to the rows of the batch; shape (batch, dim). They are
+  /// 0 for repeated keys. They also serve as gradients: an optimizer with learning rate -1 adds
+  /// them.
   const float* added() const { return added_.data(); }
 
   /// Reads all keys. Returns a complaint about a row whose state is not allowed, or an empty

@@ -1,6 +1,6 @@
-// Lookups per second in a mapped snapshot, compared with a prefetched gather from an array (no
-// index) and with the live table, for the same random keys. Also the speed of writing and
-// verifying.
+// Lookups per second in a snapshot mapped into memory. For the same random keys, compares them with
+// the live table and with prefetched reads from an array (without an index). Also measures how fast
+// snapshots are written and verified.
 //
 //   cmake --build --preset default --target frozen_table_bench
 //   build/engine/cc/testing/frozen_table_bench [ROWS [DIM [FILE]]]
@@ -25,8 +25,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Writes in blocks of 2 MiB, like a save. On file systems that support it, the page cache then
-/// holds the file in huge pages.
+/// Writes in blocks of 2 MiB, as a save does. With such blocks, some file systems hold the file in
+/// huge pages of the page cache.
 class FileSink final : public ByteSink {
  public:
   explicit FileSink(int file) : file_(file) { block_.reserve(kBlock); }
@@ -69,7 +69,7 @@ void Expect(const Status& status) {
   std::exit(1);
 }
 
-/// Number of hash bits that divide the rows into sections of some thousand rows.
+/// Returns how many bits of the hash number the sections, so that each has some thousand rows.
 uint32_t SectionBits(size_t rows) {
   uint32_t bits = 0;
   while ((rows >> bits) > 4000) ++bits;

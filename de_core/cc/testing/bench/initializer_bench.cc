@@ -1,4 +1,4 @@
-// Nanoseconds per element for each kind of initial row. Run: build, then ./initializer_bench [dim]
+// Nanoseconds per element for each kind of initial row. Run: ./initializer_bench [dim]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Nanoseconds per row for each update rule, with rows in the cache.
+// Nanoseconds per row for each update rule. All rows fit into the CPU cache.
 #include <chrono>
 #include <cstdio>
 #include <string>

@@ -1,4 +1,4 @@
-// The table compared with other maps and with memory itself. See `table_bench --help`.
+// Compares the table with other maps and with plain memory accesses. See `table_bench --help`.
 #include "de_core/cc/testing/bench/table_bench.h"
 
 #include <unistd.h>
@@ -174,7 +174,7 @@ int main(int argc, char** argv) {
   PrintMachine();
   de::bench::Report report(!options.quick);
   const double start = de::bench::WallSeconds();
-  // Run memory first, before anything was allocated and freed.
+  // Run this section first: memory that other sections free would distort its results.
   if (options.Wants("memory")) de::bench::MemorySection(options, &report);
   de::bench::LookupSections(options, &report);
   if (options.Wants("fill")) de::bench::FillSection(options, &report);

@@ -1,5 +1,5 @@
-// How the table benchmark measures: interleaved rounds, medians, ratios, and bars: the values that
-// results must reach.
+// How the table benchmark measures: interleaved rounds, medians and ratios. A bar is the value that
+// a result must reach.
 #ifndef DE_CORE_TESTING_TABLE_BENCH_H_
 #define DE_CORE_TESTING_TABLE_BENCH_H_
 
@@ -19,10 +19,10 @@ struct Options {
   uint64_t small_rows = 200'000;           ///< rows of the table that fits the cache
   uint64_t skewed_rows = 5'000'000;        ///< rows of workload W2
   uint64_t fill_rows = 5'000'000;          ///< rows of workload W6
-  uint64_t stall_rows = 20'000'000;        ///< rows that the table grows to while it is read
-  uint64_t hostile_rows = 1 << 20;         ///< rows for each pattern of keys
+  uint64_t stall_rows = 20'000'000;        ///< rows of the table after it grew while it was read
+  uint64_t hostile_rows = 1 << 20;         ///< rows for each pattern of adversarial keys
   uint64_t queries = 1 << 20;              ///< keys per round
-  uint64_t payload_bytes = 2'600'000'000;  ///< greatest rows * row bytes of one table
+  uint64_t payload_bytes = 2'600'000'000;  ///< upper limit of rows * row bytes of one table
   bool quick = false;
   int rounds = 7;
   int fill_rounds = 3;
@@ -41,20 +41,22 @@ double CpuSeconds();  ///< CPU time of this thread
 double WallSeconds();
 double Median(std::vector<double> values);
 
-/// Measures that run in turn, round by round, so that a change of the machine affects all of them.
+/// Measurements that run in turn, round by round. So a change of the machine's speed affects all of
+/// them.
 class Rounds {
  public:
-  /// `body` handles `items` keys. `before`, if given, runs before it each time and is not measured.
+  /// Adds a measurement of `body`, which handles `items` keys. `before`, if given, runs before each
+  /// call of `body`; its time does not count.
   void Add(const std::string& name, double items, std::function<void()> body,
            std::function<void()> before = nullptr);
-  /// Runs one round that is not recorded, then `rounds` rounds. Each round starts with another
-  /// measure than the round before.
+  /// Runs one round that is not recorded, then `rounds` rounds. Each round starts with a different
+  /// measurement than the previous round.
   void Run(int rounds);
 
   bool Has(const std::string& name) const;
-  /// Median of millions of items per second of CPU time, or of wall time.
+  /// Returns the median rate in million items per second of CPU time, or of wall time (`wall`).
   double Rate(const std::string& name, bool wall = false) const;
-  /// Median over the rounds of rate(a) / rate(b); 0 if one of them is missing.
+  /// Returns the median over the rounds of rate(a) / rate(b); 0 if `a` or `b` was not measured.
   double Ratio(const std::string& a, const std::string& b, bool wall = false) const;
 
  private:
@@ -69,10 +71,11 @@ class Rounds {
   std::vector<Measure> measures_;
 };
 
-/// The output: Markdown tables as they come, and finally every bar with its measured value.
+/// The output: Markdown tables, printed while the benchmark runs, and at the end each bar with its
+/// measured value.
 class Report {
  public:
-  /// Without `judged`, prints no bars: small sizes cannot be judged.
+  /// Without `judged`, prints no bars: they are meaningless for small tables.
   explicit Report(bool judged) : judged_(judged) {}
   void Section(const std::string& title, const std::vector<std::string>& columns);
   void Row(const std::vector<std::string>& cells);
@@ -114,13 +117,13 @@ class Pool final : public engine::Executor {
 /// Returns `count` distinct keys. Disjoint ranges share no keys.
 std::vector<int64_t> KeysFrom(uint64_t first, uint64_t count);
 
-/// Touches and frees memory, so that the next measure does not pay for the machine's first use of
-/// it.
+/// Writes to memory and frees it. The first use of memory by a machine is slow; the next
+/// measurement then does not include it.
 void WarmMemory(uint64_t bytes);
 
-/// In a virtual machine, waits until the host has processed freed memory. Linux reports free memory
-/// to the host two seconds later, and some hosts stop the machine for that work, 30 to 40 ms in
-/// every 100.
+/// In a virtual machine, waits until the host has taken back freed memory. Linux reports free
+/// memory to the host after two seconds. Some hosts then stop the virtual machine for 30 to 40 of
+/// every 100 ms.
 void LetTheHostFinish();
 
 uint64_t ResidentBytes();   ///< resident bytes of this process

@@ -1,4 +1,4 @@
-// Lookups: W1 to W5, upserts of present keys, and both with two threads.
+// Measures lookups (workloads W1 to W5) and upserts of present keys, also with two threads.
 #include <cmath>
 #include <random>
 
@@ -31,8 +31,8 @@ std::vector<int64_t> RandomKeys(uint64_t count, uint64_t space) {
   return keys;
 }
 
-/// Draws rows 0 … n - 1 by Zipf's law with exponent s > 1, by rejection from the integral of its
-/// hat (W. Hörmann, G. Derflinger, "Rejection-inversion to generate variates from monotone discrete
+/// Draws row numbers 0 … n - 1 from a Zipf distribution with exponent s > 1 by rejection-inversion
+/// (W. Hörmann, G. Derflinger, "Rejection-inversion to generate variates from monotone discrete
 /// distributions", 1996).
 class Zipf {
  public:
@@ -55,7 +55,7 @@ class Zipf {
   double s_, low_, high_;
 };
 
-/// One table of `rows` rows of kDim floats, the same rows in the peers, and the queries.
+/// One table of `rows` rows of kDim floats, and the same rows in the maps that it is compared with.
 template <size_t kDim>
 class LookupBench {
  public:
@@ -77,7 +77,8 @@ class LookupBench {
     if (Flat::kThere) flat_ = std::make_unique<Flat>(keys_);
   }
 
-  /// `draw(random)` returns a row number. Numbers from `rows` on mean an absent key.
+  /// Draws the queries of a round. `draw(random)` returns a row number; numbers >= `rows` mean an
+  /// absent key.
   template <typename Draw>
   Queries Ask(const Draw& draw) const {
     Queries queries;
@@ -97,13 +98,13 @@ class LookupBench {
 
   Queries Zipfian(double s) const {
     const Zipf zipf(keys_.size(), s);
-    // Scatter the popular rows.
+    // Without this multiplication, the most frequent rows would be neighbors in memory.
     return Ask([&, zipf](std::mt19937_64* random) {
       return zipf.Draw(random) * 2654435761U % keys_.size();
     });
   }
 
-  /// Runs all measures over the queries and prints a row.
+  /// Runs all measurements with these queries and prints a row of the report.
   Rounds Run(const Queries& queries, size_t batch, bool writes, const std::string& label,
              Report* report) {
     if (!tuned_) memory_.Tune(queries, 4096, out_.data());
@@ -249,7 +250,7 @@ void W2(const Options& options, Report* report) {
   });
   AddBars("W2", 32, bench.Run(queries, 131072, true, "80/20", report), report);
 
-  // The same with a second thread. Uses wall time, because CPU time is meaningless there.
+  // The same with a second thread. Uses wall time: CPU time of one thread says nothing about two.
   Pool two(2);
   const auto n = static_cast<double>(queries.keys.size());
   Rounds rounds;
@@ -276,7 +277,7 @@ void W2(const Options& options, Report* report) {
   report->Bar("W2: two threads / one", rounds.Ratio("two", "one", true), 1.8, 0);
 }
 
-/// W4 and W5: other queries on the table of W3 at dim 32.
+/// Workloads W4 (Zipf-distributed keys) and W5 (absent keys), on the table of W3 at dim 32.
 void OtherQueries(const Options& options, LookupBench<32>* bench, Report* report) {
   report->Section("W4, W5: Zipf, and misses (million/s)", kColumns);
   for (const double s : {1.05, 1.2}) {

@@ -152,7 +152,7 @@ struct Pool::State {
   void Help() {
     uint64_t mine = 0;
     while (true) {
-      // Spin a little before sleeping, like TensorFlow's own pool.
+      // Poll for a short time before sleeping, as TensorFlow's own thread pool does.
       for (int i = 0; i < 2000 && seen.load(std::memory_order_acquire) == mine; ++i) {
       }
       std::unique_lock<std::mutex> lock(mutex);

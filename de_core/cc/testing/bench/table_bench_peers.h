@@ -1,4 +1,4 @@
-// The peers that the table is compared with: other maps, and memory itself.
+// What the table is compared with: other maps, and plain memory accesses.
 #ifndef DE_CORE_TESTING_TABLE_BENCH_PEERS_H_
 #define DE_CORE_TESTING_TABLE_BENCH_PEERS_H_
 
@@ -74,7 +74,8 @@ class Ours {
   std::unique_ptr<engine::Table> table_;
 };
 
-/// libcuckoo with rows inline, as other embedding libraries use it, and with an equally good hash.
+/// libcuckoo with the rows stored in its slots, as other embedding libraries use it. Its hash is as
+/// good as ours.
 template <size_t kDim>
 class Cuckoo {
  public:
@@ -117,7 +118,7 @@ class Cuckoo {
 #endif
 };
 
-/// absl::flat_hash_map from keys to rows of a plain array, with the prefetching that it offers.
+/// absl::flat_hash_map from keys to rows of a plain array. Uses the map's own prefetching.
 class Flat {
  public:
 #if defined(DE_HAVE_ABSL)
@@ -163,12 +164,12 @@ class Flat {
 #endif
 };
 
-/// The prefetch target: the first-level cache, as is usual, or the second-level cache
-/// (engine::PrefetchFar), which allows more outstanding misses.
+/// The cache that prefetches load into: the first-level cache (kNear), as is usual, or the
+/// second-level cache (kFar, engine::PrefetchFar). More loads can be in flight to the second.
 enum class Ahead { kNear, kFar };
 
-/// The limit of the memory: a plain array of rows in huge pages, and lines of a full index that
-/// refer to them. Reads are prefetched at the best distance for this machine.
+/// Measures how fast memory is at best: a plain array of rows in huge pages, and the cache lines of
+/// an index that holds their row numbers. Prefetches reads at the best distance for this machine.
 template <size_t kDim>
 class Memory {
  public:
@@ -176,7 +177,7 @@ class Memory {
 
   explicit Memory(uint64_t rows) : rows_(rows * kRowBytes), lines_((rows / 4 + 1) * 64) {
     for (uint64_t at = 0; at < rows_.bytes(); at += 4096) rows_.data()[at] = 1;
-    // Row r is an entry of line r / 4, so four of a line's five places are used.
+    // Line r / 4 holds the number of row r: four of a line's five places are used.
     for (uint64_t row = 0; row < rows; ++row) Entry(row) = static_cast<uint32_t>(row);
   }
 
@@ -189,7 +190,7 @@ class Memory {
     const size_t near = gather_ahead_[static_cast<size_t>(kAhead)];
     ForBatches(end - begin, batch, [&](size_t first, size_t count) {
       const uint32_t* const block = at + begin + first;
-      const size_t left = end - begin - first;  // prefetches cross batches
+      const size_t left = end - begin - first;  // prefetching continues into the next batch
       for (size_t i = 0; i < count; ++i) {
         if (i + near < left) AskForRow<kAhead>(block[i + near]);
         engine::CopyBytes(out + i * kRowBytes, rows_.data() + size_t{block[i]} * kRowBytes,
@@ -216,7 +217,7 @@ class Memory {
     });
   }
 
-  /// Finds the best prefetch distances for these queries.
+  /// Finds the prefetch distances that are fastest for these queries.
   void Tune(const Queries& queries, size_t batch, char* out) {
     TuneFor<Ahead::kNear>(queries, batch, out);
     TuneFor<Ahead::kFar>(queries, batch, out);

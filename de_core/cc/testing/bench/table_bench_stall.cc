@@ -1,4 +1,5 @@
-// Measures lookup times while a table grows, and how much of them the machine took away.
+// Measures lookup times while a table grows, and for how much of these times the thread had no
+// core.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -35,20 +36,23 @@ struct Scheduled {
   }
 };
 
-/// Returns the seconds that the machine took away from a thread during a call: another thread was
-/// on the core, or the host of a virtual machine had taken the core. If the thread also slept, for
-/// example while it waited for a lock, only the first of these times is known.
+/// Returns for how many seconds of a call its thread had no core: another thread ran on the core,
+/// or the host of a virtual machine ran something else on it. If the thread also slept during the
+/// call, for example while it waited for a lock, counts only the seconds in which another thread
+/// ran.
 double TakenSeconds(double wall, double cpu, const Scheduled& before, const Scheduled& after) {
   if (after.sleeps == before.sleeps) return std::max(0.0, wall - cpu);
   return std::min(wall, after.queued_seconds - before.queued_seconds);
 }
 
-/// A call from `begin` to `end`, and the seconds that the machine took away from it.
+/// The times when a call began and ended, and for how many of these seconds its thread had no core
+/// (`TakenSeconds`).
 struct Stop {
   double begin, end, taken;
 };
 
-/// Calls of one thread during which the machine took much time. Read it when the thread has ended.
+/// The calls of one thread during which the thread had no core for more than 1 ms. Other threads
+/// may read them after this thread has ended.
 class WriterWatch {
  public:
   WriterWatch() { stops_.reserve(10'000); }
@@ -68,7 +72,8 @@ class WriterWatch {
   std::vector<Stop> stops_;
 };
 
-/// Times repeated calls of one thread and, for long calls, the time that the machine took away.
+/// Measures the duration of each call of one thread and, for long calls, how long the thread had no
+/// core.
 class StallWatch {
  public:
   StallWatch() {
@@ -93,16 +98,16 @@ class StallWatch {
         {begin, end, TakenSeconds(end - begin, CpuSeconds() - cpu, before, scheduled_)});
   }
 
-  /// Returns a quantile of the call times in milliseconds: a fraction `part` of the calls are
-  /// shorter.
+  /// Returns the quantile `part` of the call times in milliseconds: this fraction of the calls took
+  /// less time.
   double At(double part) {
     std::sort(calls_.begin(), calls_.end());
     return calls_[static_cast<size_t>(part * static_cast<double>(calls_.size() - 1))];
   }
   size_t calls() const { return calls_.size(); }
 
-  /// Returns the longest call in milliseconds, without the time that the machine took away from it,
-  /// or from the writer for which the call may have waited.
+  /// Returns the longest call in milliseconds. Does not count the time in which the call's thread
+  /// had no core, or in which the writer had none, because the call may have waited for the writer.
   double LongestOwn(const std::vector<Stop>& writer) const {
     double longest = std::min(1.0, calls_.back());
     for (const Stop& call : long_) {
@@ -122,7 +127,7 @@ class StallWatch {
   Scheduled scheduled_;
 };
 
-/// Writes new memory of `bytes`, like a growing table.
+/// Allocates `bytes` of memory and writes to them, as a growing table does.
 void TakeMemory(uint64_t bytes) {
   constexpr size_t kBlock = size_t{64} << 20;
   std::vector<engine::PageMemory> blocks;
@@ -149,7 +154,8 @@ void StallSection(const Options& options, Report* report) {
                    "without what the machine took of the lookup", "nor of the writer"});
   std::array<std::vector<double>, 3> longest, longest_own;
   for (int round = 0; round < 3 * options.fill_rounds; ++round) {
-    // The three cases run in turn. The times of the last two show what the machine costs.
+    // The three cases run in turn. In the last two, the measured table does not grow: their times
+    // show the delays that the machine causes.
     const Grows grows = static_cast<Grows>(round % 3);
     LetTheHostFinish();
     Ours read(kDim, 0), other(kDim, 0);
@@ -190,8 +196,8 @@ void StallSection(const Options& options, Report* report) {
     done = true;
     reader.join();
     const double most = watch.At(1);
-    // Deduct the time that was taken from the writer only if the lookups may have waited for it: it
-    // writes to their table.
+    // Deduct the time in which the writer had no core only if the lookups may have waited for the
+    // writer, that is, if it writes to the table that they read.
     const double own = watch.LongestOwn(grows == kThisTable ? writer.stops() : std::vector<Stop>());
     const double keys = grows == kNoTable ? 0 : static_cast<double>(watch.calls() * kLookup);
     report->Row({kNames[grows], Number(keys / seconds / 1e6), Number(watch.At(0.5), 3),

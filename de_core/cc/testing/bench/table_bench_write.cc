@@ -1,4 +1,4 @@
-// Writing: W6, memory use, and adversarial keys.
+// Measures filling a table (workload W6), memory use, and adversarial keys.
 #include <algorithm>
 #include <random>
 #include <thread>
@@ -15,8 +15,8 @@ using engine::UnMix64;
 
 constexpr size_t kBatch = 16384;
 
-/// Average of resident memory divided by keys and values during growth, for a table filled by
-/// `upsert`.
+/// Fills a table by `upsert`, and after each step divides the resident memory by the bytes of the
+/// keys and values. Returns the mean and the largest of these ratios.
 template <typename Upsert>
 std::array<double, 2> MeanAndWorstMemory(uint64_t rows, size_t dim, const Upsert& upsert) {
   std::vector<int64_t> keys(kBatch);
@@ -27,7 +27,7 @@ std::array<double, 2> MeanAndWorstMemory(uint64_t rows, size_t dim, const Upsert
   for (uint64_t have = 0; have < rows; have += kBatch) {
     for (size_t i = 0; i < kBatch; ++i) keys[i] = static_cast<int64_t>(Mix64(have + i + 1));
     upsert(keys, values.data());
-    // The first steps measure only the size of a page and of the smallest block.
+    // Skip the first steps: there, the sizes of a page and of the smallest block decide the ratio.
     if (have + kBatch < 16 * kBatch) continue;
     const auto payload = static_cast<double>((have + kBatch) * (8 + dim * sizeof(float)));
     const double factor = static_cast<double>(ResidentBytes() - before) / payload;
@@ -69,8 +69,8 @@ void FillSection(const Options& options, Report* report) {
   const std::vector<int64_t> keys = KeysFrom(0, rows);
   const std::vector<char> values(kBatch * kDim * sizeof(float), 1);
   const auto n = static_cast<double>(rows);
-  // Before each fill, an unmeasured fill uses as much memory: new memory from the system may cost
-  // twice as much on one day as on another.
+  // Before each fill, an unmeasured fill uses as much memory. Memory that the operating system
+  // hands out for the first time may cost twice as much on one day as on another.
   Rounds rounds;
   const auto fill_ours = [&](const std::string& name, uint64_t init_size) {
     const auto fill = [&, init_size] {
@@ -175,7 +175,7 @@ void HostileSection(const Options& options, Report* report) {
   struct Pattern {
     const char* name;
     std::function<uint64_t(uint64_t)> key;
-    bool bar;  // whether it may take at most twice the time of random keys
+    bool bar;  // true if these keys may take at most twice the time of random keys
   };
   const std::vector<Pattern> patterns = {
       {"random", [](uint64_t i) { return Mix64(i ^ 0x5555); }, false},
@@ -236,7 +236,7 @@ void HostileSection(const Options& options, Report* report) {
   }
   report->Bar("worst of keys chosen to hurt / random", worst, 0.5, 0);
 
-  // With an inverse of the hash, an attacker can also give many keys the same home line.
+  // An attacker who inverts the hash can find many keys that belong to the same line of the index.
   const uint64_t few = n / 64;
   std::vector<int64_t> keys(few);
   for (uint64_t i = 0; i < few; ++i) keys[i] = static_cast<int64_t>(UnMix64(Mix64(i) << 32));

@@ -240,7 +240,8 @@ TEST(NormalQuantile, DistinctWordsGiveDistinctDescendingDeviates) {
   uint32_t words[kNormalBlock];
   float normal[kNormalBlock], truncated[kNormalBlock];
   float last_normal = 10, last_truncated = 3;
-  // not 1, so that multiplying by the scale rounds again, as in an initializer
+  // Not 1: an initializer multiplies each deviate by its scale, and the product is rounded.
+  // Distinct deviates must stay distinct after this rounding.
   constexpr float kScale = 0.05F;
   for (uint32_t at = 0; at < 1U << 22; at += kNormalBlock) {
     for (uint32_t i = 0; i < kNormalBlock; ++i) words[i] = (at + i) << 9 | 256U;

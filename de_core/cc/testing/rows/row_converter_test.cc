@@ -181,7 +181,8 @@ TEST(RowConverter, measures_what_it_loses) {
   const RowConverter converter = Converter(from, to);
   ConversionError error;
   EXPECT_EQ(error.mean(), 0.0);
-  const std::string row = BytesOf<float>({254, 1, 2.5F, kNaN});  // reads as 254, 0, 2, 0
+  // as int8 with the scale 254 / 127 = 2, these values become 254, 0, 2, 0
+  const std::string row = BytesOf<float>({254, 1, 2.5F, kNaN});
   const std::string made = Convert(converter, to, row);
   converter.Measure(row.data(), made.data(), &error);
   EXPECT_EQ(error.max, 1.0);

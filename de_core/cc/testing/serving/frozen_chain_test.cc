@@ -129,8 +129,8 @@ TEST(FrozenChain, no_file_and_a_damaged_one_are_named_and_leave_the_open_chain) 
   EXPECT_EQ(chain->deltas(), 0U);
 }
 
-/// A base and three deltas, each with a part of kKeys keys (the second delta has none), and the
-/// contents that result from all files.
+/// A base file and three delta files, and the contents that result from all four. Each file has
+/// some of the same kKeys keys; the second delta has no keys.
 class Layers : public ::testing::TestWithParam<std::pair<KeyType, DType>> {
  protected:
   static constexpr size_t kKeys = 4000;  // some of them are in no file
