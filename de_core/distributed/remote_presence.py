@@ -1,7 +1,7 @@
 """Detects parameter servers that lost their shards' rows.
 
-A restarted server creates its shards again, without rows. No worker may train these. So each shard
-has a flag variable on the same server, which a restart clears too.
+A restarted server creates its shards again, without rows. No worker may train these empty
+shards. So each shard has a flag variable on the same server, which a restart clears too.
 `tf.compat.v1.train.MonitoredSession` checks the flag before a worker continues. If the flag is not
 set, the chief restores the last checkpoint.
 """

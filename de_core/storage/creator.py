@@ -73,7 +73,7 @@ class KVCreator:
         Args:
             name: The Variable's name.
             spec: Dtypes, dim and devices.
-            initial: The row that a key without a row reads as.
+            initial: The row that a lookup returns for a key without a row.
             init_size: Expected number of rows.
             policy: Must be empty.
             router: Gives the shard's name.

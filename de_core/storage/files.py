@@ -50,7 +50,8 @@ def restore(rows: StoredRows, op: Any, *inputs: Any, **attributes: Any) -> None:
         **attributes: Attributes of the op.
 
     Raises:
-        NotImplementedError: A function selects rows of a delta.
+        NotImplementedError: The caller selects rows by a function, not by keys, and the file is a
+            delta that removes rows.
     """
     table = rows.memory.new_table()
     if "replace" in attributes:

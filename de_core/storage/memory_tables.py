@@ -28,7 +28,8 @@ from de_core.tables.table import Table
 # An update fails if other processes change one of its rows during each of this many attempts.
 _ATTEMPTS = 1000
 
-#: A function of a table in memory with the rows, and of the keys and data still to be processed.
+#: A function of two arguments: a table in memory that holds the rows, and the keys and data that
+#: are still to be processed.
 Compute = Callable[[Table, list[tf.Tensor]], Any]
 
 
@@ -38,7 +39,7 @@ class MemoryTables:
     Args:
         name: The table's name.
         spec: Dtypes and dim.
-        initial: The row that a key without a row reads as.
+        initial: The row that a lookup returns for a key without a row.
         store: The storage.
     """
 

@@ -24,7 +24,7 @@ class StoredRows:
     Args:
         name: The table's name, for messages.
         spec: Dtypes and dim.
-        initial: The row that a key without a row reads as.
+        initial: The row that a lookup returns for a key without a row.
         store: The storage.
     """
 

@@ -48,7 +48,7 @@ if not LEGACY:
 
         def __init__(self, table: ShardedTable, trainable: bool = True) -> None:
             # Updates of an anchor must fail. TensorFlow's scatter ops on it fail only on the CPU:
-            # on a GPU they ignore missing rows.
+            # on a GPU they ignore missing rows. So the anchor is always on the CPU.
             with keras.name_scope(_scope(table.name)), tf.device("CPU"):
                 super().__init__(
                     initializer=lambda shape, dtype: tf.zeros(shape, dtype),
@@ -91,8 +91,8 @@ if not LEGACY:
 def new_anchor(table: ShardedTable, trainable: bool) -> Any:
     """Creates a table's anchor, a weight for the Keras version of this process.
 
-    The anchor's value carries the rows. tf_keras's `export` stores only variables, so it finds even
-    a table that is not trainable through the anchor.
+    The anchor's value carries the rows. A table that is not trainable has an anchor too, because
+    tf_keras's `export` stores only variables and finds a table through its anchor.
 
     Args:
         table: The table.

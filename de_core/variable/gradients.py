@@ -23,7 +23,7 @@ def _anchor_gradient(op: Any, gradient: tf.Tensor) -> tuple[Any, None, None]:
         gradient: Gradient of the output, [..., dim].
     """
     anchor, keys, rows = op.inputs
-    if isinstance(gradient, tf.IndexedSlices):  # if tf.gather read the rows
+    if isinstance(gradient, tf.IndexedSlices):  # the gradient of tf.gather
         gradient = tf.math.unsorted_segment_sum(
             gradient.values, gradient.indices, tf.shape(keys)[0]
         )
@@ -131,8 +131,8 @@ def _loop_anchor_gradient(op: Any, gradient: tf.Tensor) -> tf.IndexedSlices:
 def _flat(tensor: tf.Tensor, row: list[int]) -> tf.Tensor:
     """Reshapes a tensor to [n, *row] in the current graph.
 
-    Creates no op if the tensor has that shape already: TensorFlow would run an additional op, ready
-    at the same time as others, on another thread.
+    Creates no op if the tensor has that shape already. An additional op could become ready at the
+    same time as other ops. TensorFlow would then run it on another thread, which takes time.
 
     Args:
         tensor: Shape [..., *row]. May belong to an outer graph.

@@ -50,7 +50,7 @@ def new_table(
         spec: Dtypes, dim and devices.
         policy: Decides which keys get a row and which rows are evicted.
         partitioner: See `Variable`, also for the following arguments.
-        initializer: Defines the row that a key without a row reads as.
+        initializer: Defines the row that a lookup returns for a key without a row.
         init_size: Number of rows to reserve memory for.
         kv_creator: The storage; None for main memory.
 

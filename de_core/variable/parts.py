@@ -10,7 +10,7 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
-class method_of(Generic[_Arguments, _Result]):  # noqa: N801  reads as `property` does
+class method_of(Generic[_Arguments, _Result]):  # noqa: N801  lower case, like `property`
     """A class attribute that delegates a method to one of the object's parts.
 
     Args:

@@ -77,7 +77,7 @@ def get_variable(
         devices: Device of each shard.
         partitioner: Assigns keys to shards.
         shared_name: Not used.
-        initializer: Defines the row that a key without a row reads as.
+        initializer: Defines the row that a lookup returns for a key without a row.
         trainable: Whether lookups record gradients.
         checkpoint: Whether checkpoints include the rows.
         init_size: Number of rows to reserve memory for.

@@ -83,7 +83,7 @@ class Variable(keras.layers.Layer, tf.Module):
             `de.EvictionLRU(max_rows=10**6)`. One policy, or a list of a bound and a time to live.
 
     In a TensorFlow 1 graph, the session creates the table and a Saver saves it. The anchor's
-    initializer, which `tf.compat.v1.global_variables_initializer` runs, empties it.
+    initializer, which `tf.compat.v1.global_variables_initializer` runs, empties the table.
 
     Raises:
         TypeError: An argument has a wrong type or dtype.

@@ -1,7 +1,7 @@
 """Compares the speed of lookups, upserts and steps in two checkouts, before and after a change.
 
 Each round measures both checkouts, each in its own process. The order alternates from round to
-round. The op libraries of both must be compiled for the TensorFlow of this interpreter.
+round. The op libraries of both checkouts must be compiled for the TensorFlow of this interpreter.
 
 Run: python tests/benchmarks/compare_checkouts.py BEFORE AFTER --rounds 10
 """

@@ -41,7 +41,8 @@ def write_like_dd(path, size):
 class PeakMemory:
     """Measures peak resident memory without pages of mapped files, in MiB.
 
-    Attributes: `mib` is the peak above the start; `mib_passing` the peak above the end.
+    Attributes: `mib` is the peak minus the memory at the start; `mib_passing` is the peak minus the
+    memory at the end.
     """
 
     def __enter__(self):

@@ -72,7 +72,7 @@ def log_of(rows, steps):
 
 
 def test_policies_cost_less_than_a_tenth_of_a_step(report, rows, rounds):
-    rows, rounds = rows // 4, 2 * rounds  # a full table evicts a sixteenth every few rounds
+    rows, rounds = rows // 4, 2 * rounds  # a full table evicts 1/16 of its rows every few rounds
     log = log_of(rows, STEPS * (rounds + 1))
     turns = Rounds()
     for name, arguments in policies(rows).items():

@@ -1,4 +1,4 @@
-"""The gateway under load from wrk and h2load on loopback; ratios within one run."""
+"""Measures the gateway under load from wrk and h2load on loopback, as ratios within one run."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_cpu_of_a_predict_beside_a_bare_echo(report, tmp_path):
 
 
 def test_latency_beside_a_bare_echo_at_equal_load(report, tmp_path):
-    """Both get the same requests at the same rate, whether or not earlier ones are answered."""
+    """Both servers get the same requests at a fixed rate, even if earlier ones are unanswered."""
     rows = np.random.default_rng(0).random((8, 10)).round(6).tolist()
     body = tmp_path / "predict.body"
     body.write_bytes(json.dumps({"signature_name": "rows", "instances": rows}).encode())

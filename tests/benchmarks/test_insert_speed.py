@@ -26,7 +26,7 @@ class FromEmpty:
         self.insert = None
 
     def prepare(self) -> None:
-        """Creates the table, compiles the function, and touches and frees as much memory."""
+        """Creates the table, compiles the function, touches and frees memory for the rows."""
         self.table = self.insert = None
         memory = np.empty(len(self.batches) * BATCH * (self.dim * 4 + 16) * 2, np.uint8)
         memory[::4096] = 1

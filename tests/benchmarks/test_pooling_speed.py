@@ -26,7 +26,7 @@ BAR, STRETCH = 2, 4
 def compiled(pooled, variable, with_gradient):
     """Returns a function that pools ids [STEPS, SEGMENTS, IDS_EACH] step by step.
 
-    With the gradient, it sums the gradient by id, as an optimizer needs.
+    If `with_gradient`, the function also sums the gradient by id, as an optimizer needs.
     """
 
     def step(ids):

@@ -1,4 +1,6 @@
-"""Rows in Redis, compared with redis-benchmark with pipelining on the same bytes, interleaved.
+"""Compares rows in Redis with redis-benchmark, which pipelines rows of the same size.
+
+The two are measured in turn, so that a disturbance of the machine affects both.
 
 Run: pytest tests/benchmarks/test_redis_speed.py -m benchmark -s
 """

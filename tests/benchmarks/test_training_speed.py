@@ -7,7 +7,7 @@ The dense peer reads its rows with `tf.gather`. Keras's own Adam moves all rows 
 peer uses a lazy Adam: it sums equal ids with `tf.unique` and `tf.math.unsorted_segment_sum`, then
 reads only the touched rows and slots with `tf.gather` and writes them with `scatter_nd_update`.
 
-The other peer works like tfra, with this library's verbs. Rows and slots are in three tables.
+The other peer works like tfra, with this library's methods. Rows and slots are in three tables.
 The forward pass looks up all ids. The peer sums the gradient by id, as the dense peer does, looks
 up rows and slots of the distinct ids, updates them as dense tensors, and upserts them. (tfra's
 optimizer also reads the rows again before the update. It keeps them in variables between its tables
@@ -99,7 +99,7 @@ class Dense:
 
 
 class ReadModifyWrite:
-    """Rows and slots in separate tables, used through this library's verbs."""
+    """Rows and slots in separate tables, used through this library's methods."""
 
     name = "read-modify-write"
 

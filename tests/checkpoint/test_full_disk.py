@@ -168,7 +168,8 @@ os._exit(0)
 
 def test_keras_weights(small_disk):
     # HDF5 crashes at the end of a process in which it could not write a file, even with Keras alone
-    # (h5py 3.14, HDF5 1.14.6). So this runs in its own process, which exits before that.
+    # (h5py 3.14, HDF5 1.14.6). So this runs in its own process, which ends by os._exit
+    # and skips the code that crashes.
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run([sys.executable, "-c", IN_A_PROCESS, str(small_disk)],
                           cwd=root, capture_output=True, text=True, check=False)  # fmt: skip

@@ -43,7 +43,7 @@ def test_workers_wait_for_a_server_that_was_killed_and_see_no_empty_table(traini
     time.sleep(10)
     for name in WORKERS:
         assert processes.processes[name].poll() is None
-        # A step needs both servers, so no worker reports one later than a second after the kill.
+        # A step needs both servers, so no step may end more than a second after the kill.
         assert steps_of(processes, name)[-1][0] < gone + 1
     processes.output_file("ps_1").unlink()
     processes.serve("ps", 1)

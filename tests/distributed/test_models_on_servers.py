@@ -1,4 +1,4 @@
-"""Models over tables on parameter servers train to the numbers of dense variables."""
+"""Models over tables on parameter servers reach the same values as models over dense variables."""
 
 import pytest
 

@@ -49,7 +49,7 @@ def model(tables, features, *, remote, drawn=False):
     rng = np.random.default_rng(0)
     owners = [users[feature % tables] for feature in range(features)]
     ids = [
-        # Not counted: constants, which TensorFlow does not send.
+        # To count requests, draw the ids: TensorFlow does not send constants to servers.
         keys_of(
             tf.random.uniform([3, 4], 0, 20, tf.int64)
             if drawn

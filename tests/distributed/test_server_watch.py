@@ -1,4 +1,4 @@
-"""Tests the limits on the wait for a silent server, and the message at its end."""
+"""Tests how long a process waits for a silent server, and its message when it gives up."""
 
 import queue
 import signal as signals
@@ -83,7 +83,7 @@ def start_training(processes, tmp_path):
 
 
 def ended(processes, name, since):
-    """Waits until the watch ends a process; returns its output and the seconds."""
+    """Waits until the watch ends a process; returns its output and the seconds since `since`."""
     code = processes.processes[name].wait(300)
     seconds = time.monotonic() - since
     [said] = [each for each in processes.output(name).splitlines() if "must answer" in each]

@@ -11,7 +11,7 @@ IDS = np.array([[1, 2, 3], [4, 5, 6]])
 
 
 class Of(keras.Model):
-    """A model that calls a function of its tables and a dense layer."""
+    """A model of two tables. `function` combines their rows; a dense layer scores the result."""
 
     def __init__(self, function, key_dtype="int64", combiner="mean", **arguments):
         super().__init__(**arguments)

@@ -119,7 +119,7 @@ def checking_threads():
 def name_of(thread):
     try:
         return thread.read_text().strip()
-    except OSError:  # the thread that checks ended meanwhile
+    except OSError:  # the thread ended meanwhile
         return ""
 
 
@@ -136,7 +136,7 @@ def test_the_check_ends_when_its_table_is_closed(tmp_path):
     for begin in range(0, 64_000, 8_000):
         table.upsert(range(begin, begin + 8_000), tf.ones([8_000, 1024]))
     library.de_table_save(table._table.tables[0].resource_handle, file)
-    eventually(lambda: not checking_threads())  # files of other tests
+    eventually(lambda: not checking_threads())  # wait for checks of files of other tests
     before = bytes_read()
     handle = library.de_frozen_table(
         shared_name=file, key_dtype=tf.int64, value_dtype=tf.float32, dim=1024

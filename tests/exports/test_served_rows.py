@@ -126,7 +126,7 @@ def test_unknown_ids_can_be_an_error(tmp_path):
     path = de.export(Scores(), tmp_path, oov="error")
     with pytest.raises(tf.errors.NotFoundError, match="key=77777, table=users") as missed:
         find(path, [1, 77777])
-    assert str(tmp_path) not in str(missed.value)  # clients read it
+    assert str(tmp_path) not in str(missed.value)  # clients see this message
     loaded = tf.saved_model.load(path)
     with pytest.raises(tf.errors.NotFoundError, match="key=77777"):
         loaded.signatures["serving_default"](
@@ -226,7 +226,7 @@ def test_warm_up_requests_are_those_of_the_sample(tmp_path):
             assert tf.make_ndarray(request.inputs[name]).tolist() == list(ids)
 
 
-# The ops that a served graph may contain in addition to the model's own.
+# A served graph may contain no op with one of these words in its name, except to restore weights.
 FORBIDDEN = ("Random", "Apply", "Assign", "Insert", "Scatter", "Optimizer", "Dropout", "Erase")
 
 
@@ -285,7 +285,7 @@ def looker(table):
     module = tf.Module()
     module.table = table
     specs = [tf.TensorSpec([None], tf.int64, name="ids")]
-    # The signature does not have the second argument.
+    # `table` has a default value, so the exported signature has only `ids`.
     module.look = tf.function(lambda ids, table=table: table.lookup(ids), input_signature=specs)
     return module
 

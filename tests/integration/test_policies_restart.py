@@ -67,4 +67,4 @@ def test_times_and_counts_outlive_the_process(run_python, tmp_path, before, afte
     newest = users.restrict_policy.status.lookup([11]).numpy()
     assert (newest > np.max(times)).all()
     train(bloom, range(50))
-    assert int(bloom.size()) == 50  # also with shards whose filters had another size
+    assert int(bloom.size()) == 50  # even if the saved filters were of another size

@@ -48,7 +48,7 @@ TF_KERAS = {
 }
 TF1 = {**test_optimizer_tf1.OPTIMIZERS, "own": test_generic_optimizers.TF1["own"]}
 SESSIONS = ("session", "monitored session")
-# The new Nadam of tf_keras counts traces instead of steps.
+# The new Nadam of tf_keras counts its steps in Python, so in a function it counts only traces.
 NOT_IN_FUNCTIONS = ("new nadam",)
 
 
@@ -156,8 +156,8 @@ def dense_rows(name, fits):
 
     Args:
         name: The optimizer's name.
-        fits: True to train with `fit`, which takes over moving averages at the end of each call.
-            Other modes do not differ.
+        fits: True to train with `fit`, which at the end of each call replaces rows by their moving
+            averages. All other modes give equal results.
     """
     if name in TF1:
         dense = test_optimizer_tf1.Dense(TF1[name])

@@ -1,6 +1,7 @@
 """Fails every allocation of each kernel once. Needs alloc_failures.cc preloaded.
 
-Prints one line per verb: its name, the number of failures, the bad outcomes.
+A verb is a call of one op. Prints one line per verb: its name, the number of injected failures, and
+the number of errors that are not ResourceExhaustedError.
 """
 
 import ctypes
@@ -166,7 +167,7 @@ class World:
         yield "row_gradients_concat", lambda: ops.de_row_gradients_concat(many, **types)
 
 
-#: Attributes of ops without a default, where the first allowed value makes no kernel.
+#: Values of attributes that have no default and for which the first allowed value is not valid.
 ATTRIBUTES = {"rule": b"momentum", "tables": [b"table"]}
 
 
@@ -235,7 +236,7 @@ def sweep(world: World, verb: Verb) -> tuple[int, int]:
     for forever in (0, 1):
         nth = 1
         while True:
-            keras.utils.clear_session(free_memory=False)  # the verb makes its kernels again
+            keras.utils.clear_session(free_memory=False)  # lets the verb create its kernels again
             assert MEMORY.de_arm(nth, forever)
             try:
                 verb()

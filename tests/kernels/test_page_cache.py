@@ -62,7 +62,7 @@ def test_deltas_bypass_the_page_cache_and_bases_do_not(make_table, tmp_path):
     assert part_in_the_page_cache(tmp_path / "exported") == 1
 
 
-# The unaligned ends of blocks of 1 MiB.
+# Writes are in blocks of 1 MiB. These files end at different places of a block.
 @pytest.mark.parametrize("rows", [100, 11_900, 12_000, 13_500, 17_777, 40_000])
 def test_a_file_of_any_length_is_as_it_was_written(make_table, rows, tmp_path):
     table, other = make_table(dim=16), make_table(dim=16)

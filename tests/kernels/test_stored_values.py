@@ -30,7 +30,7 @@ def find(handle, keys=KEYS, dim=8, dtype=tf.float32):
 
 
 def stored(dtype, values):
-    """Returns the values that a reader gets after they were stored in a dtype."""
+    """Returns `values` as they are after a file stored them in `dtype`."""
     if dtype == "int8":
         scale = np.abs(values).max(axis=1, keepdims=True) / np.float32(127)
         return (np.rint(values / scale) * scale).astype(np.float32)

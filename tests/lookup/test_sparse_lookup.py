@@ -71,7 +71,7 @@ def test_safe_lookups_are_those_of_a_dense_variable(combiner, max_norm, weighted
 
         ids = SPARSE_3D
         weights = WEIGHTS_3D if weighted else None
-        if default_id is not None:  # so that the check of touched ids holds
+        if default_id is not None:  # `check` allows gradients only of `ids`
             index = tf.constant([[3, 0, 0]], tf.int64)
             ids = tf.sparse.reorder(
                 tf.SparseTensor(

@@ -17,7 +17,7 @@ v1 = tf.compat.v1.train
 
 
 class BySign(v1.Optimizer):
-    """A user's optimizer: the sign of a sum that starts at 1, at a rate that halves each step."""
+    """A user's optimizer. Moves by the sign of a running sum from 1; the rate halves each step."""
 
     def __init__(self, rate):
         super().__init__(False, "BySign")
@@ -110,7 +110,8 @@ def test_a_session_trains_by_any_formula_of_tensorflow_1(name):
         oracle.assert_same(
             tables.session.run(values), dense.session.run(dense.of_rows["users"][1:])
         )
-        # A Saver saves all state that is not kept per row, and no variable of the gathered rows.
+        # The graph has variables for all state that is not kept per row. The temporary variables
+        # of the gathered rows must not be among them, because a Saver would save them.
         slots_of_dense = {f"dense/BySign{suffix}" for suffix in ("", "_1")}
         variables = {"users/anchor", "items/anchor", "dense", "global_step", "fading"}
         assert kept == variables | slots_of_dense | {"BySign_rows/fading"}

@@ -29,7 +29,7 @@ def batches():
 
 
 def gathered(rows, ids):
-    """Gathers rows with a dense gradient. Keras's optimizers square a sparse one per slice."""
+    """Gathers rows with a dense gradient. Keras would square a sparse gradient slice by slice."""
     return tf.tensordot(tf.one_hot(ids, IDS), rows, 1)
 
 

@@ -1,6 +1,6 @@
 """Every Keras optimizer computes the same values for tables as for dense variables.
 
-Runs eagerly, in a `tf.function`, and in Keras's `fit`; see `oracle.MODES`.
+The tests train eagerly, in a `tf.function`, and in Keras's `fit`; see `oracle.MODES`.
 """
 
 import itertools

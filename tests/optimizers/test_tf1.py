@@ -201,7 +201,7 @@ def rate():
     return 0.05
 
 
-# TensorFlow's other four optimizers accept no callables.
+# TensorFlow's other four optimizers accept no callables as settings.
 CALLABLE = {
     "sgd": lambda: v1.GradientDescentOptimizer(rate),
     "momentum": lambda: v1.MomentumOptimizer(rate, lambda: 0.8),

@@ -50,7 +50,7 @@ KERNELS = (
 
 
 def floor_of(floors: tuple[tuple[str, ...], ...], room: str) -> int:
-    """Returns a package's floor; fails the test if the table does not name the package."""
+    """Returns a package's floor; fails the test if `floors` does not name the package."""
     for number, rooms in enumerate(floors):
         if room in rooms:
             return number

@@ -17,7 +17,7 @@ except ModuleNotFoundError:  # Python 3.10 has no tomllib; pytest installs tomli
 
 import pytest
 
-#: Every process of the gateway runs this first.
+#: Each process of these tests runs this first: it makes imports of the checkout or TensorFlow fail.
 WITHOUT_TENSORFLOW = """
 import sys
 from importlib.abc import MetaPathFinder

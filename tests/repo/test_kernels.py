@@ -1,4 +1,4 @@
-"""Kernels, their constructors and shape functions turn what is thrown into errors."""
+"""Kernels, their constructors and shape functions turn C++ exceptions into errors."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ def texts_of_ops(root: Path) -> str:
 
 
 def unguarded(text: str) -> list[str]:
-    """Returns the places where TensorFlow calls a kernel or its constructor directly."""
+    """Returns the code that TensorFlow would call without `GUARD`, which catches exceptions."""
     return UNGUARDED.findall(text)
 
 

@@ -48,7 +48,7 @@ def test_dir_shows_public_names_only():
 
 
 def test_no_module_shares_its_name_with_something_else_in_its_package():
-    """`import de_core.publish as p` once bound a function."""
+    """Such a function once hid a module: `import de_core.publish as p` bound the function."""
     shadowed = []
     for found in pkgutil.walk_packages(de.__path__, "de_core."):
         if any(part.startswith("_") for part in found.name.split(".")) or "keras2" in found.name:

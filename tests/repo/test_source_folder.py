@@ -1,4 +1,4 @@
-"""A folder of sources without compiled ops: the installed ones are used, or one sentence helps."""
+"""A folder of sources without compiled ops uses the installed ops, or an error says what to do."""
 
 from __future__ import annotations
 
@@ -92,6 +92,6 @@ def test_a_package_with_several_libraries_uses_the_one_for_this_tensorflow(compa
     assert [path.parent.name for path in found] == ["2.20", "2.21"]
     assert compat.best(found, ["2.20.1"]).parent.name == "2.20"
     assert compat.best(found, ["2.21.0"]).parent.name == "2.21"
-    assert compat.best(found, ["2.19.0"]).parent.name == "2.21"  # the check names the remedy
+    assert compat.best(found, ["2.19.0"]).parent.name == "2.21"  # none fits; the check reports it
     assert compat.best(found, []).parent.name == "2.21"
     assert compat.best([], ["2.21.0"]) is None

@@ -42,7 +42,7 @@ package(default_visibility = ["//visibility:public"])
 cc_library(name = "framework", deps = ["//:wheel"])
 cc_library(name = "lib", deps = ["//:wheel"])
 """
-# Upstream's two groups of options that fit here. Without optimization: only linking matters.
+# Two of TensorFlow Serving's groups of options, without optimization, because only linking matters.
 OPTIONS = """
 startup --batch --output_user_root={outputs}
 build --cxxopt=-std=c++17 --host_cxxopt=-std=c++17

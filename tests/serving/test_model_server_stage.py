@@ -93,7 +93,7 @@ def first_process(tmp_path, last_line, *arguments):
     environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
     environment |= {"MODEL_NAME": "a model", "MODEL_BASE_PATH": "/models"}
     # A shell's background jobs ignore SIGINT, and Bash cannot trap a signal that it ignored at
-    # start.
+    # start. So `env` resets the signals first.
     command = ["env", "--default-signal", "unshare", "--pid", "--fork", "--kill-child"]
     command.append(SERVING_OPS / "run_model_server.sh")
     with subprocess.Popen(

@@ -98,7 +98,7 @@ def test_a_lost_master_is_counted_errors_until_its_replica_takes_over(nodes, tmp
                 assert time.monotonic() < end
                 time.sleep(0.05)
             else:
-                # A row that cannot be read never reads as zeros.
+                # A lookup that cannot read a row must raise an error, not return zeros.
                 np.testing.assert_array_equal(rows, np.ones([ROWS, 2]))
                 read_after += 1
         assert refused > 0

@@ -16,7 +16,7 @@ class Eager:
     name = "eager"
 
     def run(self, function, *arguments):
-        """Returns the result of `function` on the arguments as tensors: numpy arrays."""
+        """Calls `function` with the arguments as tensors; returns the result as numpy arrays."""
         return _values(function(*map(tf.convert_to_tensor, arguments)))
 
 

@@ -155,7 +155,7 @@ def is_slot_of(variable, name, number):
 
 
 class FitModel(keras_of_models.Model):
-    """A Keras model whose mean squared error is the same loss."""
+    """A Keras model whose mean squared error is the loss described above."""
 
     def __init__(self, tables):
         super().__init__()
@@ -282,7 +282,7 @@ def assert_same(ours, theirs, rtol=1e-5, atol=1e-6):
 
 
 def check(make, steps=6, by_row=False, **settings):
-    """Trains both and compares losses, rows and the ordinary variable."""
+    """Trains `Tables` and `Dense`; compares losses, rows and the ordinary variable."""
     tables = Tables(de.DynamicEmbeddingOptimizer(make()), **settings)
     dense = Dense(make(), by_row)
     data = list(batches(steps))

@@ -36,7 +36,7 @@ class TableModel:
         column: The column that ranks rows.
         max_rows: The limit; None for no limit.
         ttl_steps: Steps until a row expires; None for no limit.
-        min_count: The occurrence that admits a key.
+        min_count: A key gets a row at its `min_count`-th occurrence.
         initial: The value of a key without a row.
     """
 

@@ -1,6 +1,7 @@
 """Subclassed models, which Keras rebuilds when it loads them: see `test_rebuilt_models.py`.
 
-As a program, it loads the models in a folder and compares their answers with the files beside.
+As a program, it loads the models in a folder and compares their answers with the files beside the
+models.
 """
 
 import sys

@@ -107,7 +107,7 @@ class Pair:
             want = [getattr(self.model_of(key).rows[key], column.column) for key in known]
             if column.column == "uses":
                 assert got.tolist() == want
-            elif len(self.models) == 1:  # compare only the order, because the clocks differ
+            elif len(self.models) == 1:  # compare only the order: the model has its own clock
                 assert np.array_equal(
                     np.unique(got, return_inverse=True)[1], np.unique(want, return_inverse=True)[1]
                 )

@@ -116,7 +116,8 @@ class VariableMachine(RuleBasedStateMachine):
         keys = self.draw_keys(data)
         old, old_values = self.draw_rows(data, keys)
         new, new_values = self.draw_rows(data, keys)
-        # An initial row that is no multiple of a quarter would reveal the order of additions.
+        # Use only keys whose rows are multiples of a quarter. Sums of other rows depend on the
+        # order of the additions.
         exact = np.array([not self.is_random(key) for key in keys], bool)
         self.table.accum(
             self.tensor([key for key, kept in zip(keys, exact, strict=True) if kept]),

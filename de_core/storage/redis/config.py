@@ -127,7 +127,7 @@ _AT_LEAST = {
     "keys_sending_size": 1,
 }
 _OLDER = {"model_tag_new": "model_tag_runtime"}
-#: Parameters of the ancestor library that have no effect here.
+#: Parameters of `tfra.dynamic_embedding` that have no effect here.
 _IDLE = (
     "expire_model_tag_in_seconds",
     "expire_model_tag_import",

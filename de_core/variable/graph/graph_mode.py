@@ -1,8 +1,8 @@
 """Makes a `Variable`'s table a part of a TensorFlow 1 graph.
 
-The graph holds its Variables, which are deleted with it. A session creates a table when it first
-uses the table. Running the anchor's initializer empties the table, as the initializer of a dense
-variable restores the initial values.
+The graph holds its Variables, which are deleted with the graph. A session creates a table when the
+session first uses the table. Running the anchor's initializer empties the table, as the initializer
+of a dense variable restores the initial values.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ def make_anchor(
     """Creates a table's anchor in a TensorFlow 1 graph.
 
     Args:
-        table: The table. Initializing the anchor empties it, unless its rows are in a storage.
+        table: The table. Initializing the anchor empties the table, unless its rows are in a
+            storage.
         trainable: Whether the anchor joins TRAINABLE_VARIABLES.
         collections: Keys of the collections that the anchor joins; None for GLOBAL_VARIABLES.
     """

@@ -20,7 +20,7 @@ _REMEDY = f"{_NAME}_need_Saver.export_meta_graph_and_the_Saver_of_import_meta_gr
 
 
 class GraphSaver(tf.Module):
-    """Saves all tables of a graph, as one object in its SAVEABLE_OBJECTS.
+    """Saves all tables of a graph, as one object in its collection SAVEABLE_OBJECTS.
 
     There is one object for all tables, because a Saver gives every such object the same empty name.
     A Saver saves the tables that exist when the Saver is created, like variables. For each

@@ -6,8 +6,8 @@ token that is created outside: a variant, whose gradient is a list of sparse gra
 sums variants by our own rule. Outside, the list becomes one `tf.IndexedSlices`.
 
 TensorFlow runs an op that takes a variable's handle on the variable's device. If the anchor is on
-another task, such as a parameter server, the looked-up rows would travel there and back. So the
-lookup takes the anchor's value, which is empty.
+another task, such as a parameter server, TensorFlow would send the looked-up rows there and back.
+So the lookup takes the anchor's value, which is empty.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ for number in range(6):
     ids = tf.random.stateless_uniform([64], [number, 0], 0, 50, tf.int64)
     weights = tf.random.stateless_normal([64, 2], [number, 1])
     value = coordinator.schedule(remote_step, args=(ids, weights))
-    coordinator.join()  # one step at a time, so that the numbers match one process
+    coordinator.join()  # one step at a time, so that the rows equal those of one process
     local_step(ids, weights)
 difference = tf.reduce_max(tf.abs(users.lookup(range(60)) - local.lookup(range(60))))
 sizes = [int(users.size(index)) for index in range(len(devices))]
@@ -71,7 +71,7 @@ Table.run = run
 loaded = tf.saved_model.load(version)
 served = loaded.signatures["serving_default"](tf.range(60, dtype=tf.int64))
 export_difference = tf.reduce_max(tf.abs(next(iter(served.values())) - users.lookup(range(60))))
-for _ in range(40):  # now as fast as possible: nothing is lost
+for _ in range(40):  # without waiting for each step: no step may be lost
     coordinator.schedule(remote_step, args=(tf.constant([99], tf.int64), tf.zeros([1, 2])))
 coordinator.join()
 result = {

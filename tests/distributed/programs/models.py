@@ -26,7 +26,7 @@ def start_of(name, shape):
 
 
 def relative_difference(found, wanted):
-    """Returns the largest difference of two arrays, relative to numbers above 1."""
+    """Returns the largest difference of two arrays, divided by `wanted` where that is above 1."""
     return float((np.abs(found - wanted) / np.maximum(1, np.abs(wanted))).max())
 
 
@@ -88,7 +88,7 @@ class DenseRows:
 
 
 def towers(rows, dense, ids):
-    """Scores users against gathered negatives, by unique lookups."""
+    """Scores users against items. Looks up both with `embedding_lookup_unique`."""
     users = tf.matmul(rows.unique("users", ids[:, 0]), dense("towers", [DIM, DIM]))
     items = tf.reshape(rows.unique("items", ids), [-1, DIM])
     negatives = tf.gather(items, [0, 7, 7, 12, 20, 29])

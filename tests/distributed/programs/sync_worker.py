@@ -1,4 +1,4 @@
-"""A worker of TensorFlow 1 that trains synchronously with another one by SyncReplicasOptimizer.
+"""A worker of TensorFlow 1 that trains synchronously with another worker, by SyncReplicasOptimizer.
 
 Argument: task. Prints how far rows and a dense variable are from the result of one process.
 """
