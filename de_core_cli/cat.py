@@ -80,13 +80,13 @@ def run(options: argparse.Namespace) -> int:
 def _wanted(
     file: Any, name: str, absent: dict[str, Any], options: argparse.Namespace
 ) -> Iterator[Any]:
-    """Yields the rows of a file that the options choose, and notes the keys seen."""
+    """Yields the rows of a file that the options choose. Marks the keys it finds in `absent`."""
     import numpy as np
 
     from de_core.base.progress import Progress
 
     texts = {values.key_of(key, file.info["key_dtype"], name): key for key in absent}
-    # A bar would mix with rows on the same terminal.
+    # Show no progress bar if rows are printed on the same terminal.
     shown = options.output is not None or not sys.stdout.isatty()
     bar: Any = Progress(file.rows, "cat") if shown else contextlib.nullcontext()
     with bar:

@@ -14,7 +14,8 @@ from de_core_cli.errors import CommandError
 from de_core_cli.header import ReadAt
 
 _WEIGHTS = "model.weights.h5"
-#: A layer writes each shard of its table as such a series of datasets of uint8.
+#: Matches a dataset's name. A layer writes each shard of its table as a series of uint8 datasets,
+#: numbered by `piece`.
 _PIECE = re.compile(r"(.*?)/?(?:vars/)?table_(\d+)_piece_(\d+)")
 
 
@@ -47,7 +48,7 @@ def opened(path: str) -> Iterator[Any]:
 
 
 def shards(file: Any) -> dict[str, list[Any]]:
-    """Returns the datasets of each shard, in order, by the layer's place in the file."""
+    """Returns the datasets of each shard in order. The keys name the layer and the shard."""
     pieces: dict[tuple[str, int], dict[int, Any]] = {}
 
     def visit(name: str, item: Any) -> None:
@@ -89,7 +90,7 @@ def extract(datasets: list[Any], target: pathlib.Path) -> None:
 def rewrite(path: str, target: pathlib.Path, files: Mapping[str, pathlib.Path]) -> None:
     """Copies a Keras file with other snapshot files inside. The rest stays the same.
 
-    The copy is new, because HDF5 keeps the bytes of deleted datasets in the file.
+    Writes a new file, because HDF5 keeps the bytes of deleted datasets in the file.
 
     Args:
         path: The Keras file.

@@ -9,8 +9,8 @@ import sys
 def load() -> None:
     """Imports `de_core`, and hides the log lines that TensorFlow prints meanwhile.
 
-    TensorFlow 2.21 prints them whatever `TF_CPP_MIN_LOG_LEVEL` is. They would hide the command's
-    own one-line error.
+    TensorFlow 2.21 prints some log lines for any value of `TF_CPP_MIN_LOG_LEVEL`. Among them, a
+    user would overlook the command's own one-line error.
 
     Raises:
         ImportError: The ops or TensorFlow are missing or do not fit. The message has the remedy.

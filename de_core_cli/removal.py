@@ -1,4 +1,4 @@
-"""Copies checkpoints and versions without some keys. A copy appears when it is verified."""
+"""Copies checkpoints and versions without some keys. A copy gets its name once it is verified."""
 
 from __future__ import annotations
 

@@ -24,7 +24,8 @@ class Source:
 
     Attributes:
         path: The file's path.
-        inside: The place of the snapshot file in a Keras file; empty for a file of its own.
+        inside: The key in `keras_file.shards`, if the snapshot file is inside a Keras file; else
+            empty.
     """
 
     path: str
@@ -99,7 +100,7 @@ def _of_file(path: str) -> list[Source]:
 
 
 def _of_directory(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Returns the files that a directory names, or [] if the library must find them."""
+    """Returns a directory's snapshot files in order; [] if only `de_core` can find them."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         body = json.loads(json.loads((folder / "MANIFEST").read_text("utf-8"))["body"])
         return [folder / each["file"] for files in body["tables"].values() for each in files]
@@ -137,7 +138,7 @@ def chosen(paths: Sequence[str], table: str | None, checked: bool = False) -> li
 
 @contextlib.contextmanager
 def on_disk(sources: Sequence[Source]) -> Iterator[list[str]]:
-    """Yields the paths of the files. Those inside of Keras files are extracted meanwhile."""
+    """Yields the files' paths. Files inside Keras files are extracted to a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="de_core_") as folder:
         paths = []
         for number, source in enumerate(sources):

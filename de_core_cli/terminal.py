@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-_WIDE = 10_000  # columns of an output that is not a terminal: nothing wraps there
+_WIDE = 10_000  # width in characters if the output is no terminal, so that no line is wrapped
 
 
 def add_json(verb: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """Returns a key or an element as JSON has it. Bytes that are not UTF-8 become their repr."""
+    """Returns a key or an element as a JSON value. Bytes that are not UTF-8 become their repr."""
     if isinstance(value, bytes):
         try:
             return value.decode()
@@ -29,7 +29,7 @@ def key_of(text: str, key_dtype: str, name: str) -> Any:
         name: The file's name, for the error.
 
     Raises:
-        ValueError: The file has integer keys, and the argument is none of 64 bits.
+        ValueError: The file has integer keys, and the argument is no integer of 64 bits.
     """
     if key_dtype == "string":
         return text.encode("utf-8", "surrogateescape")

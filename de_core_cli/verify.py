@@ -26,7 +26,7 @@ def add(verbs: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints for each file whether it is whole. Returns 1 if one is damaged."""
+    """Prints for each file whether it is undamaged. Returns 1 if any file is damaged."""
     library.load()
     import tensorflow as tf
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 OLDEST, NEWEST = (3, 10), (3, 13)
 GIB = 2**30
-#: Free disk space in GiB for TensorFlow, its dependencies and the build; then for a rebuild.
+#: Free disk space in GiB: for TensorFlow, its dependencies and the build; and for a rebuild only.
 FRESH_GIB, FILLED_GIB = 4.0, 0.5
 COMPILERS = ("c++", "g++", "clang++")
 PROGRAM = """
@@ -40,7 +40,8 @@ def python_problem(version: "tuple[int, ...]", found: "dict[str, str]") -> "str 
 def supported_pythons() -> "dict[str, str]":
     """Returns the supported interpreters on PATH, path by command, newest first.
 
-    Runs each one once, because a version manager's shim may exist for a missing Python.
+    Runs each command once, because version managers put commands on PATH even for a Python that is
+    not installed.
     """
     found = {}
     for minor in range(NEWEST[1], OLDEST[1] - 1, -1):

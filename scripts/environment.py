@@ -113,8 +113,9 @@ class Environment:
             tensorflow = runpy.run_path(str(ROOT / "de_core" / "_build" / "tf_pin.py"))
             pin = tensorflow["requirement"](None, os.environ)
             _say(f"Installing {pin} and the build tools (downloads 700 MB the first time)")
-            # Install TensorFlow before the project, because the ops compile against it. Its 10 000
-            # modules are compiled on import, not now.
+            # Install TensorFlow before the project, because the ops compile against it.
+            # `--no-compile`: Python compiles a module of TensorFlow when it is imported, not all 10
+            # 000 modules now.
             self._pip("--no-compile", pin, *BUILD_TOOLS)
             _say("Compiling the ops and installing the project (a minute or two)")
             self._pip("--quiet", "--no-build-isolation", *projects)

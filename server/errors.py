@@ -49,8 +49,8 @@ HTTP_STATUS: dict[Code, int] = {
     Code.UNAUTHENTICATED: 401,
 }
 
-# The messages of these codes describe the server, not the request. The client gets the request id
-# instead; the log keeps the message.
+# An error with one of these codes describes a fault of the server, not of the request. The client
+# gets only the request's id; the log gets the message.
 PRIVATE_CODES = frozenset({Code.INTERNAL, Code.UNKNOWN, Code.DATA_LOSS})
 
 

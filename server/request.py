@@ -13,7 +13,7 @@ _FORWARDED = (b"traceparent", b"tracestate")
 
 @dataclasses.dataclass(slots=True)
 class Request:
-    """A request: the client's data, later findings, and the time of each stage.
+    """A request: what the client sent, what the gateway found out, and the time of each stage.
 
     Attributes:
         id: Returned as `x-request-id` and logged; empty for the gateway's own work.
@@ -33,7 +33,7 @@ class Request:
         deadline: Time by which the answer is due, on the clock `time.monotonic`; None for never.
         stages: Seconds spent by stage: `read`, `decode`, `queue`, `run`, `encode`.
         rows: Rows of the request, if it has any.
-        lookups: By table, the number of ids looked up and of those that are unknown.
+        lookups: By table, the number of ids that were looked up, and how many of them are unknown.
         sample: Some of the found ids, by table; None unless the page collects them.
     """
 

@@ -1,7 +1,7 @@
 """Descriptions of tensors: element types, input and output specs, signatures.
 
-Engines and wire formats share these without TensorFlow. An element type has TensorFlow's name and a
-numpy array as its carrier; strings are object arrays of `bytes`.
+Engines and wire formats share these descriptions without importing TensorFlow. An element type has
+TensorFlow's name. Its values are in numpy arrays; strings are in object arrays of `bytes`.
 """
 
 import dataclasses
@@ -157,7 +157,7 @@ class SignatureSpec:
 
     @functools.cached_property
     def row_fields(self) -> tuple[tuple[str, Kind, int | None], ...]:
-        """Each input's name, kind and rank within one row: all that a row decoder depends on."""
+        """Name, kind and rank within a row, for each input. A row decoder depends only on these."""
         return tuple(
             (
                 name,

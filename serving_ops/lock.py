@@ -29,7 +29,7 @@ def requirements() -> dict[str, list[str]]:
     lists = [re.search(rf"^{name} = \[(.*?)\]$", text, re.M | re.S) for name in LISTS]
     gateway = [each for found in lists if found for each in re.findall(r'"(.+?)"', found[1])]
     return {
-        # tensorflow-cpu does not exist for ARM; `tensorflow` has no GPU parts there either.
+        # tensorflow-cpu does not exist for ARM. The package `tensorflow` has no GPU code on ARM.
         "tensorflow.txt": [
             f"tensorflow-cpu=={release} ; platform_machine == 'x86_64'",
             f"tensorflow=={release} ; platform_machine == 'aarch64'",

@@ -108,7 +108,7 @@ def exported_lookups(path: str) -> dict[str, Callable[[list[Any]], Any]]:
 
     def asking(function: Any) -> Callable[[list[Any]], Any]:
         def ask(ids: list[Any]) -> Any:
-            kept = loaded  # the tables live as long as this reference
+            kept = loaded  # TensorFlow destroys the tables with the last reference to `loaded`
             dtype = function.structured_input_signature[1]["ids"].dtype
             texts = [str(each) for each in ids] if dtype == tf.string else ids
             assert kept is not None

@@ -24,7 +24,7 @@ class Outcome:
     Attributes:
         model: quality of the model.
         baseline: quality of recommending the most popular items to everyone.
-        limits: upper limits of both.
+        limits: the best results that any model can reach on this log.
         rows: number of rows per table.
         saved_model: the directory of the exported version.
         known: a user and an item that the model learned, for example requests.

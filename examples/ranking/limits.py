@@ -12,15 +12,15 @@ from ranking.split import TimeSplit
 
 @dataclass(frozen=True)
 class Limits:
-    """Fractions of the test interactions, and the best possible recalls.
+    """How new the test interactions are to a model, and the best recall that any model can reach.
 
     Attributes:
         new_users: fraction of interactions by a user that training never saw.
         new_items: fraction of interactions with an item that training never saw.
         known: fraction of interactions whose user and item training saw.
         per_user: mean number of training interactions per user.
-        best_recall: recall of a list with a user's test items first.
-        best_known_recall: the same for a list of items from training only.
+        best_recall: recall of a list that begins with the user's test items.
+        best_known_recall: recall of such a list without items that training never saw.
     """
 
     new_users: float

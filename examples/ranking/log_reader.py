@@ -29,7 +29,7 @@ _WHOLE_FLOAT = re.compile(r"([+-]?\d+)\.0+")
 
 @dataclass(frozen=True)
 class LogFormat:
-    """Properties of the file that it does not state itself. None: detect it.
+    """Properties that a log file does not state itself. A property that is None is detected.
 
     Attributes:
         user_column: name of the CSV column of user ids.

@@ -13,8 +13,8 @@ _ROUNDS = 20
 class NegativeSampler:
     """Draws training items uniformly, and redraws items that the user has in training.
 
-    It does not know the test split: it never draws an item that first occurs there, and it may draw
-    an item that the user takes there.
+    It does not use the test split. So it never draws an item that occurs only in the test split,
+    but it may draw an item that the user takes in the test split.
     """
 
     def __init__(self, train: Interactions) -> None:

@@ -12,8 +12,9 @@ from ranking.errors import DataError
 def load_libraries() -> None:
     """Imports TensorFlow and `de_core`; shows their messages only if that fails.
 
-    Without a GPU TensorFlow prints a page of messages, some of them at every log level, straight to
-    the file descriptor. They would hide the example's own output.
+    Without a GPU, TensorFlow prints a page of messages, in which a reader would overlook the
+    example's own output. It prints some of them for every log level and directly to the file
+    descriptor, so neither the log level nor `sys.stderr` can hide them.
 
     Raises:
         DataError: the libraries are not installed.

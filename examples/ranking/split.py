@@ -19,7 +19,7 @@ class TimeSplit:
         test: the interactions from the cut on with a (user, item) pair that is not in `train`, each
             pair once. It includes users and items that `train` does not have.
         repeats: number of interactions after the cut with a pair of `train`, or a repeated pair of
-            the test. They would measure memory of a purchase, not ranking.
+            the test. A model could rank such items by remembering them, without learning tastes.
     """
 
     train: Interactions
@@ -28,7 +28,9 @@ class TimeSplit:
 
 
 def split_by_time(log: Interactions, test_share: float = 0.2) -> TimeSplit:
-    """Divides `log` so that about `test_share` of its rows come after. Equal times stay together.
+    """Cuts `log` in two. About `test_share` of its rows come after the cut.
+
+    Rows with equal times stay together.
 
     Raises:
         DataError: the log has only one time, or no new pair after the cut.

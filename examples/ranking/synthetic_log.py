@@ -76,11 +76,12 @@ def _first_day(count: int, num_days: int, rng: np.random.Generator) -> NDArray[n
 def _draw(
     weights: NDArray[np.float64], rows: NDArray[np.int64], rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Draws a column per row of `rows`, with probabilities in proportion to `weights`' row."""
+    """Draws a column for each r in `rows`, with probabilities in proportion to `weights[r]`."""
     empty = weights.sum(axis=1) == 0  # a genre that has no items yet on this day
     weights = np.where(empty[:, None], weights[-1], weights)
     share = np.cumsum(weights, axis=1)
-    # Concatenated rows form one ascending sequence: row r covers (r, r + 1].
+    # Search all rows at once: row r's cumulative probabilities plus r lie in (r, r + 1], so the
+    # concatenated rows are one ascending sequence.
     line = (share / share[:, -1:] + np.arange(len(share))[:, None]).ravel()
     points = np.searchsorted(line, rows + rng.random(len(rows)), side="right")
     return np.minimum(points - rows * weights.shape[1], weights.shape[1] - 1)

@@ -34,7 +34,7 @@ class Accounts:
         self._log_sample = log_sample
 
     def begin(self, request: Request) -> None:
-        """Counts a request that has started; `end` must follow."""
+        """Counts a request that has started. The caller must call `end` for it later."""
         self._metrics.in_flight += 1
         if self.live is not None:
             request.sample = {}
@@ -69,7 +69,8 @@ def _log(request: Request, status: int, seconds: float) -> None:
     else:
         message = "request not answered" if status >= 500 else "request refused"
     LOG.log(
-        # A probe of a gateway that is not ready is no failure.
+        # Only requests to a model log an error. A readiness probe also gets a 503 while the gateway
+        # is not ready, but that is no failure.
         logging.ERROR if status >= 500 and request.model else logging.INFO,
         message,
         extra={

@@ -1,4 +1,4 @@
-"""A counter for the path that every request takes.
+"""A Prometheus counter that takes little time, because every request updates one.
 
 prometheus_client's own counter takes a lock per count, and another lock to find the label values.
 This counter needs none, because only one event loop counts.

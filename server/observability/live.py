@@ -83,7 +83,7 @@ class LiveView:
         self._samples.move_to_end(key)
         for each in ids:
             if each not in kept and len(kept) >= _SAMPLE:
-                # Replace a random id, so that the sample covers the whole time.
+                # Replace a random id, not the oldest, so that the sample keeps ids of all times.
                 del kept[self._random.choice(list(kept))]
             kept[each] = None
         if len(self._samples) > _TABLES:

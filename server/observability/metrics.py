@@ -161,7 +161,7 @@ class Metrics:
     def set_tables(
         self, tables: Iterable[tuple[str, str, float, float | None, str | None]]
     ) -> None:
-        """Sets the tables' metrics: model, table, rows, and bytes and health if known."""
+        """Sets the metrics of tables. Each entry: model, table, rows; bytes and health or None."""
         self._table_rows.clear()
         self._table_bytes.clear()
         self._table_health.clear()

@@ -14,13 +14,13 @@ _LOG = logging.getLogger("server")
 
 
 def folder_of(settings: Settings) -> ModelFolder:
-    """Returns the model folder, or None for a gateway without models of its own."""
+    """Returns the model folder that the settings name."""
     assert settings.model_dir is not None
     return ModelFolder(settings.model_dir, settings.model_name)
 
 
 def found_models(settings: Settings) -> Mapping[str, Versions]:
-    """Returns the names of the models in the model folder; none for a gateway without models."""
+    """Returns the models in the model folder; none if model servers run the models."""
     if settings.engine != "embedded":
         return {}
     try:
@@ -30,7 +30,7 @@ def found_models(settings: Settings) -> Mapping[str, Versions]:
 
 
 def check_ports(settings: Settings) -> None:
-    """Raises `StartError` if a port is taken, even by a process that would share it."""
+    """Raises `StartError` if a port is taken, even by a process that lets others share the port."""
     if settings.port and settings.port == settings.grpc_port:
         raise StartError(
             f"--port and --grpc-port must differ. Received: {settings.port} for both. "
@@ -65,8 +65,8 @@ def check_certificates(settings: Settings) -> None:
 
 def _check_certificate(side: str, certificate: Path, key: Path | None) -> None:
     try:
-        # The empty password makes a key that needs a password fail. Otherwise OpenSSL would prompt
-        # for it.
+        # With the empty password, a key that needs a password fails to load. Without any, OpenSSL
+        # would ask for the password on the terminal and wait.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
     except OSError as error:
         raise StartError(

@@ -49,7 +49,7 @@ from .server import (
 )
 from .workers import Worker
 
-# Seconds to hand a run to a thread. Shorter runs need no thread.
+# Handing a run to a thread takes about this many seconds. Shorter runs stay in the event loop.
 _BRIEF_SECONDS = 0.00025
 
 
@@ -72,8 +72,8 @@ class Gateway:
         self._keys = self.check(settings, worker)
         share = worker is not None
         port = worker.port if worker else settings.port
-        # The other workers serve while this one starts. So it takes connections only when it can
-        # answer them.
+        # Other workers may already serve on this port. So this worker only reserves the port now,
+        # and listens once it can answer: until then, the system gives connections to the others.
         self._listener = listening_socket(settings.host, port, share=share, listen=not share)
         self._admin_listener: socket.socket | None = None
         if settings.admin_port is not None and (worker is None or worker.index == 0):

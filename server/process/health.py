@@ -24,7 +24,7 @@ def is_ready(port: int) -> bool:
         return False
     except (OSError, http.client.HTTPException):
         pass
-    # The certificate names the outside host, not the loopback address.
+    # Do not verify the certificate: it names the host that clients use, not the loopback address.
     unverified = ssl.create_default_context()
     unverified.check_hostname = False
     unverified.verify_mode = ssl.CERT_NONE

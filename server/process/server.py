@@ -18,7 +18,7 @@ from ..observability.metrics import Metrics
 from ..observability.worker_metrics import WorkerMetrics
 from ..settings import Settings
 
-# Milliseconds after which a peer that accepts no data counts as gone.
+# A connection is closed if the client acknowledges no data for this many milliseconds.
 _TCP_USER_TIMEOUT_MS = 60_000
 _METRICS_SECONDS = 1.0
 _BACKLOG = 2048
@@ -107,9 +107,9 @@ def _config(app: ASGIApp, settings: Settings, lifespan: Any) -> uvicorn.Config:
 class GatewayServer(uvicorn.Server):
     """A uvicorn server with an orderly shutdown and exit status 0.
 
-    SIGTERM first makes `/readyz` fail and closes the listener `drain_seconds` later. SIGINT
-    (Ctrl-C) closes it at once. A second signal does not wait for running requests. SIGHUP reads the
-    keys again.
+    SIGTERM makes `/readyz` fail at once, and closes the listening socket `drain_seconds` later.
+    SIGINT (Ctrl-C) closes it at once. After either of them, the server waits for running requests,
+    but after a second signal it does not. SIGHUP makes it read the keys again.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class GatewayServer(uvicorn.Server):
             signal.signal(signal.SIGHUP, before)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        """Handles a signal. uvicorn's own handler would raise the signal again at the end."""
+        """Handles SIGTERM and SIGINT. uvicorn's handler would raise the signal again at the end."""
         if self._lifecycle.draining:
             self.force_exit = True
             self.should_exit = True

@@ -1,8 +1,8 @@
 """Several worker processes that share the ports, and their supervisor.
 
-Each worker is a complete gateway. The system gives every connection to one of them. The files of
-embedding tables are in memory only once. Workers share labels and traffic through the routes file,
-and metrics through a folder.
+Each worker is a complete gateway. The system gives every connection to one of the workers. They map
+the files of embedding tables, so the tables are in memory only once. Workers share labels and the
+traffic split through the routes file, and metrics through a folder.
 """
 
 import ctypes
@@ -37,12 +37,12 @@ class Worker:
     Attributes:
         index: The worker's number, from 0.
         folder: The folder that all workers share.
-        port: The port, if the settings allow any.
-        grpc_port: The gRPC port, if the settings allow any; 0 if there is none.
+        port: The port that all workers share. The supervisor has chosen it if the settings give 0.
+        grpc_port: The gRPC port that all workers share, chosen in the same way; 0 if there is none.
         parent: The supervisor's process id.
-        models: The models in the model folder that readiness waits for.
-        replaces: True if it replaces a dead worker. The others serve meanwhile, so it listens only
-            after its models are loaded.
+        models: The models that must serve before the worker is ready.
+        replaces: True if this worker replaces a dead one. The other workers serve meanwhile, so
+            this worker listens only after its models are loaded.
     """
 
     index: int
@@ -138,7 +138,7 @@ class WorkerSupervisor:
         self._processes[worker.index] = process
         signal.signal(signal.SIGHUP, lambda number, _: self._end(number))
         if self._told is not None:
-            # The signal came while this worker was being created, and reached only other workers.
+            # The signal came while this worker was being created, so only the other workers got it.
             process.send_signal(self._told)
 
     def _wait_started(self, worker: Worker) -> bool:

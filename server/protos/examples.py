@@ -1,7 +1,7 @@
 """Examples of named features as serialized Example messages, which models accept unchanged.
 
-A request may hold many examples. Python's garbage collector never visits `bytes`, so they hold up
-nobody.
+A request may hold many examples. As `bytes` they cause no long garbage collections, which would
+delay other requests: Python's garbage collector never visits `bytes`.
 """
 
 import dataclasses
@@ -64,7 +64,8 @@ def read_input(message: Any, limits: Limits) -> Array:
 def _joined(examples: Iterable[bytes], context: bytes, limits: Limits) -> Array:
     """Puts the context before each example.
 
-    Messages merge where they are concatenated: a feature of the example replaces the context's.
+    protobuf merges messages whose bytes are concatenated. So a feature of the example replaces the
+    context's feature of the same name.
     """
     texts = list(examples)
     if len(context) * len(texts) > limits.max_bytes:

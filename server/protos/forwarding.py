@@ -1,6 +1,6 @@
 """Requests to model servers as bytes, and tensors from their answers.
 
-These functions know no engine, so another process can run them for large messages.
+These functions take and return plain data, so another process can run them for large messages.
 """
 
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ from .tensors import fill_proto, to_array
 def write_model(model: str, version: int, signature: str) -> bytes:
     """Writes the model of a request.
 
-    Messages merge where they are concatenated, and later values replace earlier ones. So
-    `write_inputs` and then these bytes are a PredictRequest. `write_examples` and then these bytes
-    are a ClassificationRequest or RegressionRequest.
+    protobuf merges messages whose bytes are concatenated, and later values replace earlier ones. So
+    the bytes of `write_inputs` followed by these bytes are a PredictRequest. The bytes of
+    `write_examples` followed by these are a ClassificationRequest or RegressionRequest.
     """
     message = load_protos().predict.PredictRequest()
     message.model_spec.name = model

@@ -1,6 +1,6 @@
 """Converts bytes of gRPC requests to plain Python, and answers to bytes.
 
-These functions know no engine, so another process can run them for large messages.
+These functions take and return plain data, so another process can run them for large messages.
 """
 
 import dataclasses
@@ -110,7 +110,7 @@ def fill_target(message: Any, target: Target, version: int) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """One task of a request on examples: model and method; empty fields mean the request's."""
+    """One task of a request on examples: its model, and for a MultiInferenceRequest its method."""
 
     target: Target
     method_name: str = ""

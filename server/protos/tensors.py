@@ -11,8 +11,8 @@ from ..tensors import Array, DType, Kind, SignatureSpec, TensorSpec, dtype_of_nu
 from ..wire.strings import bytes_array
 
 _MAX_ELEMENTS = 1 << 30
-# A small message can claim any number of elements by repeating its last value. Create at most this
-# many.
+# A small message can stand for a huge tensor, because TensorFlow repeats the last value until the
+# shape is filled. Tensors with repeated values may have at most this many elements.
 _MAX_REPEATED = 1 << 20
 
 # The field that holds the values if `tensor_content` is empty.
@@ -49,8 +49,8 @@ _FEW = 64
 def fill_typed(proto: Any, array: Array, dtype: DType) -> None:
     """Writes an array into the typed field of an empty TensorProto, e.g. `float_val`.
 
-    Clients of a model server read this field. We pack the values and merge them as bytes: appending
-    them one by one takes a hundred times as long.
+    Clients of TensorFlow Serving read this field. We encode the values with numpy and merge the
+    bytes into the message: appending values one by one takes a hundred times as long.
     """
     if dtype.kind is Kind.STRING:
         fill_proto(proto, array, dtype)

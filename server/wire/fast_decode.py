@@ -88,7 +88,8 @@ def decode_columns(raw: msgspec.Raw, signature: SignatureSpec, limits: Limits) -
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise FastPathMissError from None
     if len(values) == 1 and "b64" in values:
-        # This is either one string element, or an input that happens to be called `b64`.
+        # This is either one string element in base64, or the only input has the name `b64`. The
+        # reference decoder decides.
         raise FastPathMissError
     try:
         return {
@@ -160,7 +161,7 @@ def _decode_named_rows(
 
 @functools.lru_cache(maxsize=256)
 def _row_decoder(fields: RowFields) -> _RowDecoder:
-    """Creates the decoder of rows with these inputs. Its struct refuses missing and extra keys."""
+    """Creates the decoder of rows with these inputs. It refuses missing and extra keys."""
     attributes = [f"f{i}" for i in range(len(fields))]
     field_types = [msgspec.Raw if rank is None else _nested(kind, rank) for _, kind, rank in fields]
     try:

@@ -13,9 +13,9 @@ from typing import Any
 from ..errors import ServingError, invalid
 from .json_quote import debug_string
 
-# Numbers that Python's json does not know, and the tokens that decide whether one is inside a
-# string. It matches one token at a time: a pattern for whole strings would take quadratic time on
-# text with many unterminated strings.
+# Matches words for numbers that Python's json does not know. It also matches quotes and escapes,
+# from which the caller knows whether a word is inside a string. A pattern for whole strings would
+# take quadratic time on text with many unterminated strings.
 _TOKEN = re.compile(r'\\.|"|-?\bInf\b|-NaN\b', re.DOTALL)
 _OPENING = re.compile(rb"[ \t\r\n\[]*")
 _STRING_OR_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*', re.DOTALL)
@@ -25,7 +25,7 @@ _ESCAPE = re.compile(
 )
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _OUT_OF_RANGE = "Number too big to be stored in double."
-# By Python's message: RapidJSON's, where one says the same as the other.
+# RapidJSON's error message for each message of Python's json module that has an equivalent.
 _REASONS = {
     "Expecting value": "Invalid value.",
     "Expecting property name enclosed in double quotes": "Missing a name for object member.",

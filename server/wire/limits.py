@@ -34,8 +34,8 @@ class Limits:
     def check_elements(self, body: bytes) -> None:
         """Raises `ServingError` (INVALID_ARGUMENT) if a body holds too many values.
 
-        Counts commas. Their number is an upper bound for the values, and counting them takes one
-        pass over memory. Counting values would first create them.
+        Counts commas instead of values, because values can only be counted after they are created.
+        A body with n commas holds at most n + 1 values.
         """
         if len(body) > self.max_elements and body.count(b",") >= self.max_elements:
             raise invalid(
@@ -75,8 +75,8 @@ class Limits:
     def check_objects(self, body: bytes) -> None:
         """Raises `ServingError` (INVALID_ARGUMENT) if a body holds too many objects.
 
-        Counts braces before it builds objects. An example is an object, and so is each base64 value
-        in it: the limit allows a few objects per example.
+        Counts opening braces, before any object is created. An example is an object, and so is each
+        base64 value in it. So the limit allows a few objects per example.
         """
         if body.count(b"{") > _OBJECTS_PER_EXAMPLE * self.max_ids:
             raise invalid(f"A request must hold at most {self.max_ids} examples: send it in parts.")

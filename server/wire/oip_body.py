@@ -38,7 +38,7 @@ class TensorParameters(msgspec.Struct):
     binary_data: Annotated[
         bool | None, msgspec.Meta(description="True to get the output as bytes.")
     ] = None
-    # Declared only so that they can be refused.
+    # The gateway supports neither of these. They are declared so that it can refuse them.
     classification: int = 0
     shared_memory_region: str = ""
 

@@ -19,7 +19,7 @@ def model_metadata(model: str, versions: Iterable[int], signature: SignatureSpec
 
 
 def model_config(model: str, signature: SignatureSpec) -> dict[str, Any]:
-    """Describes a model as Triton's configuration does. Clients choose datatypes by it."""
+    """Describes a model as Triton's configuration does. Some clients read the datatypes there."""
 
     def tensors(specs: Mapping[str, TensorSpec]) -> list[dict[str, Any]]:
         return [

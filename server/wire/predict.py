@@ -118,7 +118,7 @@ def decode_predict(body: bytes, find: FindSignature, limits: Limits) -> PredictR
 
 
 def decode_predict_by_reference(body: bytes, find: FindSignature, limits: Limits) -> PredictRequest:
-    """Decodes as `decode_predict`, but slowly, without typed decoders: the reference for it."""
+    """Does the same as `decode_predict`, slowly, without typed decoders. Tests compare the two."""
     document = parse_json(body)
     signature = _with_inputs(find(signature_name(document)))
     if "instances" in document:

@@ -58,7 +58,7 @@ def encode_raw(
     """Encodes embeddings and found flags as bytes.
 
     Returns:
-        Both as flat uint8 arrays, which share the tensors' memory if possible, and the headers that
-        tell where the embeddings end.
+        Embeddings and flags as flat uint8 arrays, which share the tensors' memory if possible; and
+        the headers, from which clients know where the embeddings end.
     """
     return (octets(rows), octets(found)), _headers(rows.dtype, rows.shape)

@@ -1,8 +1,8 @@
 """Decodes request bodies by TensorFlow Serving's rules, step by step, with its messages.
 
-Used when the typed decoders of `fast_decode` refuse a body: it is wrong, or it is valid in an
-unusual way (NaN, a shape that the signature does not declare, bytes after the value). A property
-test checks that both return the same results.
+It runs when the typed decoders of `fast_decode` refuse a body: the body is wrong, or it is valid in
+an unusual way (NaN, a shape that the signature does not declare, bytes after the value). A property
+test checks that the two decoders return the same results.
 """
 
 from collections.abc import Mapping
@@ -115,7 +115,7 @@ def decode_value(value: Any, dtype: DType, limits: Limits) -> Array:
 
 
 def dense_shape(value: Any) -> tuple[int, ...]:
-    """Returns the shape of nested lists, judged by the first element of each level."""
+    """Returns the shape of nested lists. Looks only at the first element of each level."""
     shape = []
     while isinstance(value, list):
         shape.append(len(value))

@@ -42,7 +42,8 @@ def array_of_bytes(view: memoryview, dtype: DType, count: int) -> Array:
     array = np.frombuffer(view, dtype.numpy)
     if sys.byteorder == "big":
         array = array.byteswap()
-    # The JSON before the bytes can have any length, but TensorFlow needs aligned memory.
+    # Copy unaligned values, because TensorFlow needs aligned memory. Values are unaligned after
+    # JSON of an odd length, for example.
     return array if array.flags.aligned else array.copy()
 
 
