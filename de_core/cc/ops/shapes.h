@@ -21,7 +21,7 @@ auto Guarded(Shape shape) {
     try {
       return shape(c);
     } catch (const std::bad_alloc&) {
-      return absl::Status(absl::StatusCode::kResourceExhausted, "");  // a text would need memory
+      return absl::Status(absl::StatusCode::kResourceExhausted, "");  // a message would need memory
     }
   };
 }
@@ -32,7 +32,7 @@ inline absl::Status HandleOnly(InferenceContext* c) {
   return c->WithRank(c->input(0), 0, &unused);
 }
 
-/// Requires input 0 to be a handle and input 1 one path or a vector of them.
+/// Requires input 0 to be a table's handle (a scalar), and input 1 one path or a vector of paths.
 inline absl::Status HandleAndPaths(InferenceContext* c) {
   ShapeHandle unused;
   TF_RETURN_IF_ERROR(c->WithRankAtMost(c->input(1), 1, &unused));

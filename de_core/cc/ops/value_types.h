@@ -7,11 +7,11 @@
 
 /// An anchor, the token of a DeLoopAnchor, or the value of an anchor.
 #define DE_ANCHOR_TYPES "{resource, variant, " DE_FLOATS "}"
-/// Of rows that can be trained.
+/// Value types of tables whose rows can be trained.
 #define DE_FLOAT_TYPES "{" DE_FLOATS "}"
-/// Of rows that can be added to.
+/// Value types of tables whose rows support addition.
 #define DE_NUMBER_TYPES "{" DE_NUMBERS "}"
-/// Of any rows.
+/// Value types of all tables.
 #define DE_VALUE_TYPES "{" DE_NUMBERS ", bool, string}"
 
 #endif  // DE_CORE_OPS_VALUE_TYPES_H_

@@ -13,7 +13,7 @@
 namespace de::kernels {
 namespace {
 
-/// On a busy core, such a thread gets about 3 % of the time.
+/// On a core that other threads keep busy, a thread of this nice value runs about 3 % of the time.
 constexpr int kNice = 15;
 
 }  // namespace
@@ -39,7 +39,7 @@ void BackgroundThreads::Run(size_t count, const std::function<void(size_t)>& tas
     while (started_.size() < threads_ && started_.size() + 1 < count) {
       started_.emplace_back([this] { Work(); });
     }
-  } catch (const std::system_error&) {  // the system has no more threads
+  } catch (const std::system_error&) {  // the system cannot start another thread
   }
   std::unique_lock<std::mutex> lock(mutex_);
   task_ = &task;

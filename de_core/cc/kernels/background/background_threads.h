@@ -13,12 +13,13 @@
 
 namespace de::kernels {
 
-/// From now on, gives the calling thread the lowest claim to a core. On Linux only.
+/// Lowers the calling thread's priority for the rest of its life, so that other threads get the
+/// core first. Does nothing except on Linux.
 void YieldToOthers();
 
-/// An executor with threads of its own. It starts them when there is work for several, and on Linux
-/// they run only on cores that others leave free. In TensorFlow's pools, a step's ops would wait
-/// behind such work.
+/// An executor with threads of its own. It starts them when there is work for several threads. On
+/// Linux they have a low priority, so they run mostly on idle cores. If this work ran in
+/// TensorFlow's thread pools instead, the ops of a training step would wait for it.
 class BackgroundThreads final : public engine::Executor {
  public:
   explicit BackgroundThreads(size_t threads) : threads_(threads < 1 ? 1 : threads) {}
@@ -27,12 +28,13 @@ class BackgroundThreads final : public engine::Executor {
   BackgroundThreads& operator=(const BackgroundThreads&) = delete;
 
   size_t threads() const override { return threads_; }
-  /// Runs task 0 on the calling thread and waits for the others. Only one caller at a time.
+  /// Runs task 0 on the calling thread and waits for the other tasks. Only one thread may call it
+  /// at a time.
   void Run(size_t count, const std::function<void(size_t)>& task) override;
 
  private:
   void Work();
-  /// Call it with the lock. Returns with the lock.
+  /// Runs the next task. The caller holds the lock before and after the call.
   void RunNext(std::unique_lock<std::mutex>* lock);
 
   const size_t threads_;

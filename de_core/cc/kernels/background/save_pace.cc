@@ -9,10 +9,11 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-// The fraction of all cores that the thread may use while they are busy.
+// The fraction of all cores that the saving thread may use while the cores are busy. They count as
+// busy if the rest of the process uses more than the fraction kBusy of them.
 constexpr double kShare = 0.015;
 constexpr double kBusy = 0.25;
-// A save that ends before this first check disturbs nobody.
+// Time before the first check. A save that is shorter than this delays nothing noticeably.
 constexpr nanoseconds kFirstSpan = milliseconds(4);
 constexpr nanoseconds kSpan = milliseconds(20);
 constexpr nanoseconds kShortestRest = milliseconds(1);
@@ -40,7 +41,8 @@ bool SavePace::Rest() {
   if (busy_) {
     const double due = static_cast<double>(worked - worked_) / (kShare * cores_);
     const nanoseconds rest = nanoseconds(static_cast<int64_t>(due)) - (now - rested_);
-    if (rest > nanoseconds(0) && rest < kShortestRest) return true;  // rest with the next call
+    if (rest > nanoseconds(0) && rest < kShortestRest)
+      return true;  // too short to sleep; the next call adds it
     if (rest > nanoseconds(0)) {
       std::this_thread::sleep_for(std::min(rest, kLongestRest));
       slept_ += Clock::now() - now;

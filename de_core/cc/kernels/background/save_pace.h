@@ -1,5 +1,6 @@
-// Limits how fast a save copies rows: at full speed while cores are idle, otherwise in such a small
-// fraction of the time that a training step is delayed at most by this fraction.
+// Limits how fast a save copies rows. While cores are idle, it copies at full speed. While they are
+// busy, it copies only in a small fraction of the time, and so delays a training step by at most
+// this fraction.
 #ifndef DE_CORE_KERNELS_SAVE_PACE_H_
 #define DE_CORE_KERNELS_SAVE_PACE_H_
 
@@ -13,17 +14,17 @@
 
 namespace de::kernels {
 
-/// Used by one thread, which calls Rest after every piece of work.
+/// Used by the thread that copies rows. It calls Rest after every piece of work.
 class SavePace {
  public:
-  /// A container may allow fewer than `cores`.
+  /// Assumes `cores` cores, or the CPU quota of the container if that is lower.
   explicit SavePace(size_t cores)
       : cores_(std::min(static_cast<double>(cores), engine::CpuQuota())) {
     Begin();
   }
 
-  /// Sleeps if the rest of the process keeps more than a quarter of the cores busy. Returns whether
-  /// it is busy; then other threads of the save must pause.
+  /// Sleeps if the rest of the process uses more than a quarter of the cores. Returns true in this
+  /// case: then the other threads of the save must pause too.
   bool Rest();
 
   double rested_seconds() const noexcept { return std::chrono::duration<double>(slept_).count(); }
@@ -35,12 +36,12 @@ class SavePace {
 
   const double cores_;
   WorkClock work_;
-  // Start of the last time span in which other threads were measured, and their CPU time before it.
+  // Start of the current measurement of other threads, and their CPU time at this start.
   Clock::time_point watched_;
   std::chrono::nanoseconds span_{0};
   uint64_t others_ = 0;
   bool busy_ = false;
-  // This thread's work up to this time has been compensated by rest.
+  // The work that this thread did before this time (`worked_`) needs no more rest.
   Clock::time_point rested_;
   uint64_t worked_ = 0;
   std::chrono::nanoseconds slept_{0};

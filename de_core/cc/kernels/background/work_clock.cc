@@ -43,8 +43,8 @@ struct Clocks {
 };
 
 Clocks& AllClocks() {
-  // Never destroyed, because threads may outlive static objects. Allocates nothing, because nobody
-  // could handle a failure at a thread's start.
+  // Never destroyed, because threads may outlive static objects. Allocates nothing, because a
+  // thread that starts has no way to report a failure.
   alignas(Clocks) static char memory[sizeof(Clocks)];
   static Clocks* const clocks = new (memory) Clocks;
   return *clocks;
@@ -78,7 +78,8 @@ uint64_t WorkClock::NanosOfOthers() {
     work += clock->nanos();
   }
 #if defined(__linux__)
-  // The clocks are read at different moments, so the difference may decrease by some nanoseconds.
+  // The clocks are read one after another, so their difference could decrease by some nanoseconds.
+  // std::max keeps the result monotonic.
   all.others = std::max(all.others + work, NanosAt(CLOCK_PROCESS_CPUTIME_ID)) - work;
 #endif
   return all.others;

@@ -6,8 +6,8 @@
 
 namespace de::kernels {
 
-/// Measures the CPU time of the thread that creates it, during its lifetime. Always 0 except on
-/// Linux.
+/// Measures the CPU time of the thread that creates the clock, while the clock exists. Always 0
+/// except on Linux.
 class WorkClock {
  public:
   WorkClock();

@@ -63,7 +63,7 @@ absl::Status ToAbsl(engine::Status status) noexcept {
   try {
     return absl::Status(code, status.message);
   } catch (const std::bad_alloc&) {
-    return absl::Status(code, "");  // allocates nothing
+    return absl::Status(code, "");  // an empty text allocates nothing
   }
 }
 
@@ -94,7 +94,7 @@ engine::KeyType KeyTypeOf(DataType dtype) {
 
 namespace {
 
-// A few tens of microseconds.
+// The caller polls this often before it sleeps: a few tens of microseconds.
 constexpr int kSpins = 1000;
 
 /// Yields to the core's other hardware thread for a moment.
@@ -115,13 +115,15 @@ PoolExecutor::PoolExecutor(tensorflow::OpKernelContext* context)
 size_t PoolExecutor::threads() const { return static_cast<size_t>(pool_->NumThreads()); }
 
 void PoolExecutor::Run(size_t count, const std::function<void(size_t)>& task) {
-  // Any free thread takes the next task. The caller waits only for finished tasks, not for helpers
-  // that found no thread. So a busy pool delays nothing.
+  // Each thread that becomes free takes the next task, and so does the caller. The caller waits
+  // until all tasks are finished, but not for helpers that were scheduled and did not start. So a
+  // busy pool delays nothing.
   struct Shared {
     std::atomic<size_t> next{0};
     std::atomic<size_t> done{0};      ///< changed under the mutex
     std::atomic<bool> joined{false};  ///< the last helper has started
-    /// the runner has no other thread; only the caller's thread accesses this
+    /// the runner ran the helper on the caller's thread, so it has no other thread; only the
+    /// caller's thread accesses this
     bool declined = false;
     std::mutex mutex;
     std::condition_variable all_done;
@@ -140,8 +142,8 @@ void PoolExecutor::Run(size_t count, const std::function<void(size_t)>& task) {
   };
   const auto help = [take_tasks] { take_tasks([] {}); };
   const size_t helpers = std::min(threads(), count) - 1;
-  // If there is no memory to schedule a helper, continue with fewer. Helpers already scheduled have
-  // the task.
+  // If there is no memory to schedule a helper, continue with fewer helpers. Do not throw:
+  // scheduled helpers refer to the caller's task.
   const auto ask = [](const auto& schedule) noexcept {
     try {
       schedule();
@@ -149,9 +151,9 @@ void PoolExecutor::Run(size_t count, const std::function<void(size_t)>& task) {
     }
   };
   for (size_t i = 1; i < helpers; ++i) ask([&] { pool_->Schedule(help); });
-  // Run the last helper in the inter-op pool. An idle thread there polls for work for a while
-  // before it sleeps. So it starts at once, and otherwise its polling would take a core from a
-  // woken thread.
+  // Run the last helper in the inter-op pool. An idle thread of that pool polls for work for a
+  // while before it sleeps, so the helper starts at once. Without a helper to run, this polling
+  // would take a core from the threads that were woken.
   if (helpers > 0 && runner_ != nullptr) {
     ask([&] {
       (*runner_)([help, shared, caller = std::this_thread::get_id()] {
@@ -171,7 +173,7 @@ void PoolExecutor::Run(size_t count, const std::function<void(size_t)>& task) {
   };
   if (runner_ == nullptr || shared->declined) wake_helper();
   take_tasks(wake_helper);
-  // The others' last tasks end sooner than a sleeping thread would wake.
+  // Poll first: the last tasks usually end sooner than a sleeping thread would wake.
   for (int i = 0; i < kSpins && shared->done.load(std::memory_order_acquire) != count; ++i) Pause();
   std::unique_lock<std::mutex> lock(shared->mutex);
   shared->all_done.wait(lock, [&] { return shared->done == count; });

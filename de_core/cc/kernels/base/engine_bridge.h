@@ -20,7 +20,7 @@
 
 namespace de::kernels {
 
-/// Returns the status without its text if there is no memory for the text.
+/// Converts a status. Omits its text if there is no memory for the text.
 absl::Status ToAbsl(engine::Status status) noexcept;
 
 /// Runs `kernel`, which returns an absl::Status. Converts exceptions of the standard library to a
@@ -39,10 +39,10 @@ absl::Status GuardedKernel(const Kernel& kernel) noexcept {
 /// supports.
 absl::Status ToEngine(tensorflow::DataType dtype, engine::DType* out);
 tensorflow::DataType ToTensorFlow(engine::DType dtype);
-/// int32 and int64 keys are one type in the engine.
+/// Returns the engine's type of keys. It is the same for int32 and int64 keys.
 engine::KeyType KeyTypeOf(tensorflow::DataType dtype);
 
-/// Runs engine tasks on the device's intra-op thread pool and on the calling thread.
+/// Runs engine tasks on TensorFlow's thread pools and on the calling thread.
 class PoolExecutor final : public engine::Executor {
  public:
   explicit PoolExecutor(tensorflow::OpKernelContext* context);
@@ -51,7 +51,8 @@ class PoolExecutor final : public engine::Executor {
 
  private:
   tensorflow::thread::ThreadPool* pool_;
-  std::function<void(std::function<void()>)>* runner_;  ///< the inter-op executor's, or nullptr
+  std::function<void(std::function<void()>)>*
+      runner_;  ///< schedules in the inter-op pool; may be nullptr
 };
 
 /// The engine's view of a tensor of keys. The tensor must outlive it.

@@ -14,7 +14,7 @@ class GuardedOp : public tensorflow::OpKernel {
 
   void Compute(tensorflow::OpKernelContext* context) final {
     const absl::Status status = GuardedKernel([&] { return Execute(context); });
-    // OP_REQUIRES_OK would allocate a line of the log.
+    // Not OP_REQUIRES_OK: it writes a line of the log, which allocates memory.
     if (!status.ok()) context->SetStatus(status);
   }
 

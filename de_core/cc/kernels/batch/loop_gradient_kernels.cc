@@ -38,7 +38,8 @@ class RowGradients {
   /// Returns pairs of keys [n] and values [n, dim].
   std::vector<std::pair<Tensor, Tensor>> Parts() const {
     std::vector<std::pair<Tensor, Tensor>> parts;
-    std::vector<const Node*> waiting = {node_.get()};  // no recursion: loops create deep trees
+    // no recursion: a tf.while_loop creates a tree as deep as its number of iterations
+    std::vector<const Node*> waiting = {node_.get()};
     while (!waiting.empty()) {
       const Node* node = waiting.back();
       waiting.pop_back();
@@ -113,7 +114,7 @@ absl::Status Zeros(OpKernelContext*, const RowGradients&, RowGradients* out) {
 
 absl::Status Add(OpKernelContext*, const RowGradients& a, const RowGradients& b,
                  RowGradients* out) {
-  return GuardedKernel([&] {  // an op of TensorFlow calls this
+  return GuardedKernel([&] {  // an op of TensorFlow calls this, and expects no exception
     *out = RowGradients::Sum(a, b);
     return absl::OkStatus();
   });

@@ -22,9 +22,10 @@ using tensorflow::TensorShapeUtils;
 // Bytes of rows read at a time, so that they are still in a CPU cache when they are used.
 constexpr size_t kBytesAtOnce = 64 << 10;
 constexpr size_t kMostKeysAtOnce = 1024;
-// Least number of keys per thread that is worth waking it.
+// With fewer keys per thread, waking a thread takes longer than it saves.
 constexpr size_t kPooledKeysPerThread = 4096;
-// Tasks per thread: a thread that starts late leaves some to the others.
+// Tasks per thread. More than one, so that other threads take over tasks of a thread that starts
+// late.
 constexpr size_t kTasksPerThread = 4;
 
 absl::Status SegmentsOf(const Tensor& keys, const Tensor& splits, engine::Segments* segments) {
@@ -39,7 +40,7 @@ absl::Status SegmentsOf(const Tensor& keys, const Tensor& splits, engine::Segmen
   return ToAbsl(segments->Check(static_cast<size_t>(keys.NumElements())));
 }
 
-/// The weights of input `index`.
+/// Reads the weights in input `index`.
 absl::Status WeightsOf(OpKernelContext* context, int index, const Tensor& keys,
                        const void** weights) {
   const Tensor& given = context->input(index);
@@ -76,7 +77,7 @@ class PoolingOp : public TableOp {
   }
 
  protected:
-  /// Called for `count` keys starting at `position`, all in one segment.
+  /// Uses the rows of `count` keys, the first at `position` of the batch, all in one segment.
   using Use = std::function<void(const char* rows, size_t position, size_t count, size_t segment)>;
 
   absl::Status ForEachRun(OpKernelContext* context, const TableResource& table, const Use& use) {
@@ -86,7 +87,7 @@ class PoolingOp : public TableOp {
     TF_RETURN_IF_ERROR(SegmentsOf(keys, context->input(2), &segments));
     const size_t row_bytes = static_cast<size_t>(table.dim()) * engine::SizeOf(dtype_);
     const size_t at_once = std::clamp<size_t>(kBytesAtOnce / row_bytes, 1, kMostKeysAtOnce);
-    // Tasks divide the batch at segment boundaries.
+    // Each segment is handled by one task.
     PoolExecutor executor(context);
     const size_t size = batch.keys().size;
     const size_t worth = std::min(executor.threads(), size / kPooledKeysPerThread + 1);
@@ -99,7 +100,7 @@ class PoolingOp : public TableOp {
     const auto run = [&](size_t task) -> absl::Status {
       const size_t begin = begin_of(task), end = begin_of(task + 1);
       if (begin >= end) return absl::OkStatus();
-      // A vector would zero its elements first.
+      // Not a vector: it would set all elements to zero first.
       const std::unique_ptr<double[]> rows(
           new double[(std::min(at_once, end - begin) * row_bytes + 7) / sizeof(double)]);
       char* const data = reinterpret_cast<char*>(rows.get());
@@ -194,7 +195,7 @@ class TablePoolDotsOp final : public PoolingOp {
   }
 };
 
-/// Copies the keys at `first(j)`, j in [0, count).
+/// Copies to `out` the keys at the positions `first(j)`, for j in [0, count).
 template <typename T, typename First>
 void CopyKeys(const Tensor& keys, int64_t count, const First& first, Tensor* out) {
   const auto from = keys.flat<T>();
@@ -254,7 +255,7 @@ class PoolGradientOp final : public GuardedOp {
   bool weighted_ = false;
 };
 
-/// A kernel on the segment ids of elements, input 0. Input 1 is the number of segments.
+/// A kernel whose input 0 is the segment id of each element, and input 1 the number of segments.
 class SegmentIdsOp : public GuardedOp {
  public:
   using GuardedOp::GuardedOp;
@@ -275,7 +276,7 @@ class SegmentIdsOp : public GuardedOp {
   virtual absl::Status Run(OpKernelContext* context, const Ids& ids, int64_t segments) = 0;
 
  private:
-  // Segments' splits take 8 bytes each, and a tensor has less than 2^63 bytes.
+  // A tensor of row splits has 8 bytes for each segment, and a tensor has less than 2^63 bytes.
   static constexpr int64_t kMostSegments = int64_t{1} << 59;
 };
 

@@ -31,7 +31,7 @@ constexpr size_t kHugePage = size_t{2} << 20;
 /// Writes that bypass the page cache must be aligned to this size, in the file and in memory.
 constexpr size_t kSector = 4096;
 
-/// Returns the path of a file on this machine, or an empty string for others.
+/// Returns the path of a file on this machine, or an empty string for a remote file.
 std::string LocalPath(const std::string& path) {
   const size_t scheme = path.find("://");
   if (scheme == std::string::npos) return path;
@@ -101,7 +101,7 @@ void AtomicFile::SetDirect(bool direct) noexcept {
   const int flags = ::fcntl(descriptor_, F_GETFL);
   const int wanted = direct ? flags | O_DIRECT : flags & ~O_DIRECT;
   const bool set = flags >= 0 && ::fcntl(descriptor_, F_SETFL, wanted) == 0;
-  direct_ = direct && set;  // not every file system supports it
+  direct_ = direct && set;  // not every file system supports writes that bypass the page cache
 #else
   (void)direct;
 #endif
@@ -110,7 +110,7 @@ void AtomicFile::SetDirect(bool direct) noexcept {
 AtomicFile::~AtomicFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
   if (committed_) return;
-  // The file may not exist, memory may have run out, and errors cannot be reported here.
+  // A destructor cannot report errors: ignore a missing file and lack of memory.
   (void)GuardedKernel([&] {
     if (file_ != nullptr) file_->Close().IgnoreError();
     return env_->DeleteFile(temporary_);
@@ -145,7 +145,7 @@ absl::Status AtomicFile::WriteBlock() {
     const ssize_t wrote = ::write(descriptor_, block_.get() + done, part);
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote < 0 && errno == EINVAL &&
-        direct_) {  // the file system has larger sectors, or does not support it after all
+        direct_) {  // the file system has larger sectors, or does not support direct writes
       SetDirect(false);
       continue;
     }
@@ -155,8 +155,8 @@ absl::Status AtomicFile::WriteBlock() {
   written_ += filled_;
   filled_ = 0;
 #if defined(__linux__)
-  // Start to write out early, so that little remains for the sync at the end. This is a hint:
-  // ignore failures.
+  // Ask the system to start writing to the disk now, so that the sync at the end takes less time.
+  // This is a hint: ignore failures.
   if (!direct_ && written_ - flushing_ >= kFlushBytes) {
     (void)::sync_file_range(descriptor_, static_cast<off64_t>(flushing_),
                             static_cast<off64_t>(written_ - flushing_), SYNC_FILE_RANGE_WRITE);
@@ -220,7 +220,7 @@ engine::Status FileSource::Read(uint64_t offset, size_t size, void* out) const {
     return engine::Status::DataLoss(
         absl::StrCat("cannot read ", size, " bytes at offset ", offset, ": ", status.message()));
   }
-  // A file system may return memory of its own.
+  // A file system may return its own memory instead of filling `out`.
   if (got.data() != out) std::memmove(out, got.data(), got.size());
   return engine::Status::Ok();
 }

@@ -20,9 +20,9 @@ class AtomicFile final : public engine::ByteSink {
   enum class Kind {
     /// Through the page cache, for files that will be read soon.
     kCached,
-    /// Bypasses the page cache if the file system supports that. So files that are not read soon
-    /// take no memory from the model. On a virtual machine whose host must provide that memory,
-    /// this can cost more than all the rest of writing.
+    /// Bypasses the page cache if the file system supports that, so that files that are not read
+    /// soon take no memory from the model. It also saves time on some virtual machines: providing
+    /// memory for the page cache can cost their host more than all the rest of writing.
     kUncached,
     /// In huge pages: file systems with large folios keep such a file in huge pages of the page
     /// cache. Lookups in a table mapped from it are as fast as in huge pages of memory.
@@ -56,10 +56,10 @@ class AtomicFile final : public engine::ByteSink {
   bool direct_ = false;                ///< whether writes bypass the page cache
   std::unique_ptr<char, Free> block_;  ///< bytes of a local file that are not written yet
   size_t block_bytes_ = 0;
-  size_t filled_ = 0;                               ///< bytes in the block
-  uint64_t written_ = 0;                            ///< bytes written to a local file
-  uint64_t flushing_ = 0;                           ///< bytes that the system was told to write out
-  std::unique_ptr<tensorflow::WritableFile> file_;  ///< a file that is not local
+  size_t filled_ = 0;      ///< bytes in the block
+  uint64_t written_ = 0;   ///< bytes written to a local file
+  uint64_t flushing_ = 0;  ///< bytes that the system was asked to write to the disk
+  std::unique_ptr<tensorflow::WritableFile> file_;  ///< the file, if it is not local
   bool committed_ = false;
 };
 
@@ -78,8 +78,8 @@ class FileSource final : public engine::ByteSource {
   uint64_t size_ = 0;
 };
 
-/// Returns the time of a file's last change in nanoseconds, as exact as the file system's times; -1
-/// if the file does not exist.
+/// Returns the time of a file's last change in nanoseconds, in the resolution of the file system;
+/// -1 if the file does not exist.
 int64_t ModifiedAt(tensorflow::Env* env, const std::string& path);
 
 /// Prepends the file's name to the engine's status.

@@ -19,25 +19,25 @@
 namespace de::kernels {
 namespace {
 
-// Least number of keys per thread that is worth waking it.
+// With fewer keys per thread, waking a thread takes longer than it saves.
 constexpr size_t kKeysPerFind = 4096;
 
 [[maybe_unused]] uint64_t MemoryBytes() {
   return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::getpagesize());
 }
 
-/// Requests huge pages. On file systems with large folios, the rest of the file is then read by 2
-/// MiB, and a lookup needs one TLB entry instead of two. Do not use it for files larger than
-/// memory: each such read would evict other rows. This is a hint: failures are harmless.
+/// Requests huge pages. On file systems with large folios, the rest of the file is then read in
+/// pieces of 2 MiB, and a lookup needs one TLB entry instead of two. Do not call it for files
+/// larger than memory: each such read would evict other rows from memory. It is a hint: failures
+/// are harmless.
 void AskForHugePages(const void* data, uint64_t size) {
 #ifdef MADV_HUGEPAGE
   if (size <= MemoryBytes() / 4) (void)::madvise(const_cast<void*>(data), size, MADV_HUGEPAGE);
 #endif
 }
 
-/// Reads a file into memory before a lookup has to wait for it. Deltas bypass the page cache when
-/// they are written, so the first lookups of a new version would wait for the disk. This is a hint
-/// too.
+/// Reads a whole file into memory. Deltas bypass the page cache when they are written, so otherwise
+/// the first lookups in a new version would wait for the disk. It is a hint: failures are harmless.
 void ReadNow(const void* data, uint64_t size) {
 #ifdef __linux__
   constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, missing in older headers
@@ -111,7 +111,8 @@ void FrozenFile::FoundIntact() {
 }
 
 void FrozenFile::FoundDamaged(size_t file, const engine::Status& why) {
-  // The checking thread calls this, so nothing may be thrown. Without memory the text stays empty.
+  // The thread that checks files calls this and handles no exceptions. If there is no memory for
+  // the text, it stays empty.
   (void)GuardedKernel([&] {
     const std::string name = BaseName(path(file));
     damage_ = absl::StrCat(name, ": ", absl::StrReplaceAll(why.message, {{path(file), name}}),
@@ -154,7 +155,8 @@ absl::Status FrozenFile::Find(const engine::Keys& keys, engine::ValuesOut out, b
     parts[task] = engine::Guarded(
         [&] { return range(keys.size * task / tasks, keys.size * (task + 1) / tasks); });
   });
-  for (engine::Status& part : parts) {  // the first error, so that it always names the same key
+  for (engine::Status& part :
+       parts) {  // report the first one, so that the same batch always names the same key
     if (!part.ok()) return Answer(std::move(part));
   }
   return absl::OkStatus();
@@ -174,7 +176,7 @@ std::string FrozenFile::StatsJsonFields() const {
                                  engine::NameOf(header.layout.value_dtype()).size());
   std::string metadata;
   for (const auto& [key, value] : header.metadata) {
-    if (key.rfind("de.", 0) == 0) continue;  // the table's own, binary
+    if (key.rfind("de.", 0) == 0) continue;  // binary metadata of the table, not the user's
     absl::StrAppend(&metadata, ", ", JsonText(key), ": ", JsonText(value));
   }
   return absl::StrCat(

@@ -1,5 +1,5 @@
 // Snapshot files mapped into memory and served read-only: a base, perhaps with deltas. The mappings
-// live as long as anybody reads them, even if the files are renamed or deleted.
+// remain valid as long as this object exists, even if the files are renamed or deleted.
 #ifndef DE_CORE_KERNELS_FROZEN_FILE_H_
 #define DE_CORE_KERNELS_FROZEN_FILE_H_
 
@@ -34,7 +34,7 @@ class FrozenFile {
 
   /// Number of keys with a row.
   absl::Status Rows(int64_t* rows) const;
-  /// The header of the first file, and of the last.
+  /// base() returns the header of the first file, header() the header of the last.
   const engine::SnapshotHeader& base() const noexcept { return table_->base(); }
   const engine::SnapshotHeader& header() const noexcept { return table_->header(); }
   engine::FrozenStats stats() const noexcept { return table_->stats(); }
@@ -47,7 +47,7 @@ class FrozenFile {
   /// The error, if health is kDamaged.
   absl::Status damage() const;
 
-  /// For the thread that checks: file 0 is the base, file i > 0 is a delta.
+  /// For the thread that checks the files. File 0 is the base, file i > 0 is a delta.
   const engine::SnapshotReader& reader(size_t file) const noexcept { return table_->reader(file); }
   const std::string& path(size_t file) const noexcept {
     return paths_[paths_.size() - 1 - table_->deltas() + file];

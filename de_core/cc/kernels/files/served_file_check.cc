@@ -19,7 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Bytes checked per second. The rest of the disk and memory bandwidth is for lookups.
+/// Upper limit of bytes checked per second, so that lookups keep most of the disk's and the
+/// memory's bandwidth.
 constexpr uint64_t kBytesASecond = uint64_t{256} << 20;
 constexpr std::chrono::seconds kUntilThereIsMemory{1};
 
@@ -27,9 +28,9 @@ constexpr std::chrono::seconds kUntilThereIsMemory{1};
 class FileCheck {
  public:
   FileCheck(const FrozenFile& served, size_t number) : mapped_(served.reader(number)) {
-    // Read the file instead of the mapping: a page that the disk cannot deliver is an error here,
-    // but would kill the process in the mapping. A file that was deleted or replaced exists only in
-    // the mapping.
+    // Read the file instead of the mapping. If the disk cannot deliver a page, reading the file
+    // returns an error, but reading the mapping would kill the process. A file that was deleted or
+    // replaced is read from the mapping, because only the mapping still has its bytes.
     if (!FileSource::Open(tensorflow::Env::Default(), served.path(number), &source_).ok()) return;
     const auto verify = engine::SnapshotVerify::kHeader;
     if (!engine::SnapshotReader::Open(source_.get(), verify, &reader_).ok()) return;
@@ -58,7 +59,7 @@ class FileCheck {
   size_t section_ = 0;
 };
 
-/// Checks a served table completely, as long as somebody else uses it.
+/// Checks all files of a served table. Stops early if the table is no longer used.
 void Check(const std::weak_ptr<FrozenFile>& held) {
   std::unique_ptr<FileCheck> check;
   for (size_t number = 0;;) {
@@ -128,7 +129,7 @@ void CheckInBackground(std::weak_ptr<FrozenFile> file) {
   try {
     std::thread(Work).detach();
     queue.working = true;
-  } catch (const std::exception&) {  // no thread available; the next file tries again
+  } catch (const std::exception&) {  // no thread could be started; the next call tries again
   }
 }
 

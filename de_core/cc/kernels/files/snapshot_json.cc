@@ -84,7 +84,7 @@ std::string InfoJson(const engine::SnapshotReader& reader) {
   }
   std::string metadata;
   for (const auto& [key, value] : header.metadata) {
-    if (key.rfind("de.", 0) == 0) continue;  // the table's own, binary
+    if (key.rfind("de.", 0) == 0) continue;  // binary metadata of the table, not the user's
     absl::StrAppend(&metadata, metadata.empty() ? "" : ", ", JsonText(key), ": ", JsonText(value));
   }
   const bool base = header.kind == engine::SnapshotKind::kBase;

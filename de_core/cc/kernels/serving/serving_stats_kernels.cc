@@ -101,7 +101,7 @@ class ServingStatsOp final : public GuardedOp {
       TF_RETURN_IF_ERROR(table->Frozen(&file));
       int64_t own = 0;
       FrozenFile::Health own_health = file->health();
-      absl::Status wrong = file->Rows(&own);  // may meet damage before the check does
+      absl::Status wrong = file->Rows(&own);  // may find damage before the background check does
       if (own_health == FrozenFile::Health::kDamaged) wrong = file->damage();
       if (absl::IsDataLoss(wrong)) {
         own_health = FrozenFile::Health::kDamaged;

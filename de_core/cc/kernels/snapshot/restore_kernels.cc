@@ -14,8 +14,8 @@ namespace {
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
-/// Returns the file of shard `index` of `count`, if the files divide keys by hash in this way.
-/// Returns nullptr if they divide keys differently, or if a file is not a base.
+/// Returns the file of shard `index` if the files are bases and divide the keys by hash among
+/// `count` shards. Returns nullptr otherwise.
 const engine::SnapshotReader* OwnFile(const SnapshotFiles& files, uint32_t index, uint32_t count,
                                       size_t* at) {
   if (files.readers().size() != count) return nullptr;
@@ -102,7 +102,8 @@ class RestoreOp final : public TableOp {
     TF_RETURN_IF_ERROR(CheckServes(*table, paths[at], own->header()));
     std::shared_ptr<const FrozenFile> file;
     const absl::Status opened = FrozenFile::Open(context->env(), {paths[at]}, &file);
-    if (absl::IsUnimplemented(opened)) return absl::OkStatus();  // a remote file system
+    if (absl::IsUnimplemented(opened))
+      return absl::OkStatus();  // a file of a remote file system cannot be mapped
     TF_RETURN_IF_ERROR(opened);
     table->ServeUntilLive(
         std::move(file),
@@ -153,7 +154,7 @@ class RestorePartOp final : public LiveTableOp {
     engine::SectionLoader loader;
     TF_RETURN_IF_ERROR(InFile(
         path, engine::SectionLoader::Create(live, reader.header(), slots_, convert_, &loader)));
-    // Check all sections before the first row changes.
+    // Read and check all sections before the first row of the table changes.
     engine::SectionBuffer buffer;
     for (size_t i = first; i < end; ++i) {
       TF_RETURN_IF_ERROR(InFile(path, reader.ReadSection(i, &buffer)));

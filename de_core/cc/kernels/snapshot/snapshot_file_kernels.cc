@@ -166,7 +166,7 @@ class CompactOp final : public GuardedOp {
   using GuardedOp::GuardedOp;
 
   absl::Status Execute(OpKernelContext* context) override {
-    // This thread has nothing else to do, and nobody waits for it.
+    // Run on a thread of low priority: no training step waits for this op.
     absl::Status status;
     BackgroundThreads thread(1);
     thread.Run(2, [&](size_t number) {

@@ -98,15 +98,17 @@ class SaveOp final : public LiveTableOp {
     const size_t cores = PoolExecutor(context).threads();
     BackgroundThreads executor(std::min(cores, kMostThreads));
     SavePace pace(cores);
-    // Slots of a new optimizer relayout the rows, and Clear removes them. Both outdate the save, so
-    // repeat it. The last attempt makes both wait for the save.
+    // A new optimizer adds slots, which changes the layout of the rows, and Clear removes all rows.
+    // If either happens during the save, the save must start again. During the last attempt, such
+    // changes wait for the save.
     absl::Status status;
     bool outdated = true;
     for (int attempt = 0; outdated && attempt < kAttempts; ++attempt) {
       engine::SaveOptions options = options_;
       if (keys.has_value()) options.keys = &keys->keys();
       options.undisturbed = attempt + 1 == kAttempts;
-      if (attempt == 0) options.rest = [&pace] { return pace.Rest(); };  // later attempts hurry
+      if (attempt == 0)
+        options.rest = [&pace] { return pace.Rest(); };  // later attempts never rest
       options.created_micros = static_cast<int64_t>(context->env()->NowMicros());
       for (size_t half = 0; half < 2; ++half) {
         const uint64_t random = tensorflow::random::New64();
@@ -124,8 +126,9 @@ class SaveOp final : public LiveTableOp {
   }
 
  private:
-  /// Deletes files of this op's last saves that no TensorFlow checkpoint contains: of a save that
-  /// failed after this op, and of an overwritten one. Records `path`.
+  /// Deletes files that this op saved earlier and that belong to no TensorFlow checkpoint: files of
+  /// a checkpoint that failed after this op ran, and of a checkpoint that was overwritten. Records
+  /// `path`.
   void RemoveOutdated(Env* env, const std::string& path) {
     const std::lock_guard<std::mutex> guard(mutex_);
     const std::string last = std::exchange(last_path_, path);
@@ -134,11 +137,11 @@ class SaveOp final : public LiveTableOp {
     // Version 1 of TensorFlow's checkpoint format has a file named like the prefix.
     const int64_t index = std::max(ModifiedAt(env, prefix + ".index"), ModifiedAt(env, prefix));
     const int64_t rows = ModifiedAt(env, last);
-    if (index < rows) {  // missing, or from the previous save
+    if (index < rows) {  // the checkpoint's index is missing or older: its last save failed
       env->DeleteFile(last).IgnoreError();
       return;
     }
-    if (index > rows) {  // from the last save
+    if (index > rows) {  // the last save completed the checkpoint
       for (const std::string& path : older_paths_) {
         if (PrefixOf(path) == prefix && path != last) env->DeleteFile(path).IgnoreError();
       }
@@ -157,8 +160,8 @@ class SaveOp final : public LiveTableOp {
     *outdated = false;
     const engine::SnapshotId id = options.id;
     const bool converted = options.store_as.has_value();
-    // There are many deltas. A restore reads few of them, and a server reads each once, when it
-    // opens it. Other files without slots are mapped.
+    // Deltas bypass the page cache: there are many, a restore reads few of them, and a server reads
+    // each delta once. Other files without slots are mapped by servers.
     const AtomicFile::Kind kind = options.delta         ? AtomicFile::Kind::kUncached
                                   : options.values_only ? AtomicFile::Kind::kMapped
                                                         : AtomicFile::Kind::kCached;

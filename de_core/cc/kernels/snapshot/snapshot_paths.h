@@ -25,8 +25,8 @@ absl::Status PathsOf(tensorflow::OpKernelContext* context, int index,
 absl::Status ChosenKeys(tensorflow::OpKernelContext* context, const TableResource& table,
                         std::optional<KeyBatch>* keys);
 
-/// Reads input `index` and the one after it, first and count, as the range of sections [first,
-/// end).
+/// Reads the range of sections [first, end). Input `index` is the first section, and the next input
+/// the number of sections.
 absl::Status SectionsOf(tensorflow::OpKernelContext* context, int index,
                         const engine::SnapshotReader& reader, size_t* first, size_t* end);
 
@@ -38,7 +38,7 @@ class SnapshotFiles {
                            SnapshotFiles* files);
 
   const std::vector<const engine::SnapshotReader*>& readers() const noexcept { return readers_; }
-  /// Adds the names of all files to a status.
+  /// Adds the names of all files to the status's message.
   absl::Status Named(engine::Status status) const;
 
  private:

@@ -83,7 +83,7 @@ class HandleOp : public GuardedOp {
     }
     auto* manager = context->resource_manager();
     const std::string& container = container_.empty() ? manager->default_container() : container_;
-    // The manager calls this, so nothing may be thrown through it.
+    // TensorFlow's resource manager calls this function and does not handle exceptions.
     const auto make = [this](TableResource** table) {
       Owned made;
       TF_RETURN_IF_ERROR(GuardedKernel([&] { return Make(&made); }));
@@ -109,7 +109,7 @@ class HandleOp : public GuardedOp {
   std::string container_, shared_name_;
   DataType key_dtype_, value_dtype_;
   int64_t dim_;
-  bool anonymous_ = false;  // found only by its handle
+  bool anonymous_ = false;  // only its handle leads to the table
   bool keeps_ = false;      // also found by name; handles keep the table alive in any case
 };
 
@@ -145,8 +145,8 @@ class LiveHandleOp final : public HandleOp {
 class FrozenHandleOp final : public HandleOp {
  public:
   explicit FrozenHandleOp(OpKernelConstruction* context) : HandleOp(context) {
-    // A user may keep only a function of a loaded model. Functions capture handles, so handles keep
-    // the table alive.
+    // A user may keep one function of a loaded model and drop the model. The function captures the
+    // table's handle, so the handle must keep the table alive.
     keeps_ = true;
   }
 

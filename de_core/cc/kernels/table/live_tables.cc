@@ -28,7 +28,7 @@ struct Registry {
       auto held = each.second.GetNewRef();
       if (held != nullptr) living.emplace_back(each.first, std::move(held));
     }
-    // Moves the names only once nothing can be thrown any more.
+    // Nothing throws from here on. An exception in between would leave names that were moved away.
     const auto gone = [](const Known& each) { return each.second.GetNewRef() == nullptr; };
     tables.erase(std::remove_if(tables.begin(), tables.end(), gone), tables.end());
     return living;

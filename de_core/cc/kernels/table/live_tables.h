@@ -1,5 +1,5 @@
-// Registers the live tables of this process, whichever session, function or master created them. So
-// a parameter server can report its tables.
+// Lists the live tables of this process, for the statistics of a parameter server. The list does
+// not depend on the session, function or cluster that created a table.
 #ifndef DE_CORE_KERNELS_LIVE_TABLES_H_
 #define DE_CORE_KERNELS_LIVE_TABLES_H_
 
@@ -9,10 +9,11 @@
 
 namespace de::kernels {
 
-/// Registers a table. It is removed automatically when it is freed.
+/// Adds a table to the list. The list does not keep the table alive.
 void NoteLiveTable(const std::string& name, TableResource* table);
 
-/// Returns JSON: for each table, an object with `table`, its name, and `stats`, its DeTableStats.
+/// Returns a JSON array. Each element has the fields `table` (the name) and `stats` (the output of
+/// DeTableStats).
 std::string LiveTablesJson();
 
 }  // namespace de::kernels

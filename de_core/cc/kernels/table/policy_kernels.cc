@@ -12,7 +12,7 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-/// Reads `total` and `reserved` from input `first` and the one after it.
+/// Reads `total` from input `first`, and `reserved` from the next input.
 absl::Status ReadQuota(OpKernelContext* context, int first, uint64_t* total, uint64_t* reserved) {
   TF_RETURN_IF_ERROR(CheckScalar(context, first, "total"));
   TF_RETURN_IF_ERROR(CheckScalar(context, first + 1, "reserved"));
@@ -37,7 +37,7 @@ class TouchOp final : public LiveTableOp {
   }
 };
 
-/// A kernel on one metadata column.
+/// A kernel on one metadata column of a table's rows, for example the time of the last use.
 class ColumnOp : public LiveTableOp {
  public:
   explicit ColumnOp(OpKernelConstruction* context) : LiveTableOp(context) {

@@ -38,7 +38,7 @@ struct SlotName {
       name = text.substr(cut + 1);
       slot = layout.FindSlot(owner, name);
     }
-    // The table's own int64 columns have separate ops.
+    // Rows' metadata (int64 columns, for example the time of the last use) has separate ops.
     if (slot == nullptr || owner == engine::kMetadataOwner) {
       return absl::NotFoundError(absl::StrCat(
           "slot must name a slot of this table as 'owner/slot'. Received: '", text, "'"));

@@ -9,7 +9,7 @@ using tensorflow::DataTypeString;
 
 namespace {
 
-/// Returns the user's name of a value type: float32, not float.
+/// Returns the name that users know for a value type: float32, while TensorFlow's C++ says float.
 std::string NameOfValues(tensorflow::DataType dtype) {
   engine::DType known;
   return ToEngine(dtype, &known).ok() ? std::string(engine::NameOf(known)) : DataTypeString(dtype);

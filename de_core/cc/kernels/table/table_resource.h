@@ -1,6 +1,7 @@
-// The resource behind a table's handle: a live table, or a frozen one in a model being served.
-// Lookups accept both, so a trained graph is exported without being rewritten. A live table may be
-// closed while functions that TensorFlow keeps still hold its handle.
+// The resource behind a table's handle: a live table in memory, which can be written, or a frozen
+// table, which serves the snapshot files of an exported model. Lookup ops accept both, so exporting
+// a trained graph does not change the graph. A live table may be closed while functions that
+// TensorFlow keeps still hold its handle.
 #ifndef DE_CORE_KERNELS_TABLE_RESOURCE_H_
 #define DE_CORE_KERNELS_TABLE_RESOURCE_H_
 
@@ -19,7 +20,8 @@ namespace de::kernels {
 
 class TableResource final : public tensorflow::ResourceBase {
  public:
-  /// Creates a frozen table, registered in a resource manager by `container` and `name`.
+  /// Creates a resource for a frozen table, which has no files yet. A resource manager registers it
+  /// under `container` and `name`.
   TableResource(tensorflow::DataType key_dtype, tensorflow::DataType value_dtype, int64_t dim,
                 std::string container, std::string name)
       : key_dtype_(key_dtype),
@@ -27,7 +29,7 @@ class TableResource final : public tensorflow::ResourceBase {
         dim_(dim),
         container_(std::move(container)),
         name_(std::move(name)) {}
-  /// Creates a live table. Errors call it `name`.
+  /// Creates a resource for the live table `live`. Error messages use `name`.
   TableResource(tensorflow::DataType key_dtype, tensorflow::DataType value_dtype, int64_t dim,
                 std::string name, std::unique_ptr<engine::Table> live)
       : key_dtype_(key_dtype),
@@ -42,8 +44,7 @@ class TableResource final : public tensorflow::ResourceBase {
 
   /// Serves `file` from now on and counts one more user. Running lookups finish on the old file.
   void OpenFrozen(std::shared_ptr<const FrozenFile> file);
-  /// Reverses one OpenFrozen. Returns true if it was the last. Lookups through existing handles
-  /// continue.
+  /// Removes one user. Returns true if it was the last. Lookups through existing handles continue.
   bool CloseFrozen();
 
   using FileBackedTable = engine::FileBackedTable<engine::Table, FrozenFile, absl::Status>;
@@ -88,7 +89,7 @@ class TableResource final : public tensorflow::ResourceBase {
   const bool is_live_ = false;
   const std::string container_;
   const std::string name_;
-  FileBackedTable live_{nullptr};  // set for a live table
+  FileBackedTable live_{nullptr};  // has a table or file only if this table is live
   mutable std::mutex mutex_;       // guards the members below, which a frozen table uses
   std::shared_ptr<const FrozenFile> frozen_;
   int64_t users_ = 0;

@@ -24,7 +24,7 @@ absl::Status CheckRows(const Tensor& keys, const Tensor& rows, int64_t dim, cons
                    ". Received: ", name, ".shape=", rows.shape().DebugString()));
 }
 
-/// A kernel on a live table and the keys in input 1.
+/// A kernel whose input 0 is the handle of a live table, and input 1 keys.
 class LiveKeysOp : public LiveTableOp {
  public:
   using LiveTableOp::LiveTableOp;
@@ -94,8 +94,8 @@ class ClearOp final : public LiveTableOp {
   }
 };
 
-/// Gradients in the table's type of arithmetic: float, or double for float64 rows. Refers to the
-/// tensor if no conversion is needed.
+/// Gradients in the type in which the table computes: float, or double for float64 rows. If the
+/// tensor has this type, refers to the tensor instead of copying it.
 class GradientBatch {
  public:
   GradientBatch(const Tensor& grads, engine::DType value_dtype) {
