@@ -171,7 +171,7 @@ def write(version, path):
 
 
 def _set_method(path, signature, method):
-    """TensorFlow 2 writes every signature as a predict signature; older models have others."""
+    """Changes a signature's method name in the file. TensorFlow 2 itself always writes predict."""
     from tensorflow.core.protobuf import saved_model_pb2
 
     message = saved_model_pb2.SavedModel()

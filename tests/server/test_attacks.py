@@ -19,8 +19,8 @@ from tests.server.support.light_upstream import LightUpstream
 from tests.server.support.livez_probe import LivezProbe
 
 CLIENTS = 4
-# How many times as long /livez may take under attack as on a quiet gateway, and the least delay
-# that counts: on a busy machine a quiet gateway answers within one turn of the scheduler.
+# Under attack, /livez may take RATIO times as long as on a quiet gateway. The quiet delay counts as
+# at least QUIET_SECONDS, because on a busy machine an answer may wait for a turn of the scheduler.
 RATIO = 20
 QUIET_SECONDS = 0.005
 MEMORY_KB = 1_000_000

@@ -25,10 +25,12 @@ from tests.server.support.gateway_process import GatewayProcess
 FILE = Path(__file__).parents[1] / "conformance" / "recorded_rest.jsonl"
 CASES = [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()]
 
-# TensorFlow names the node of an error. Numbers in node names change with every export.
+# In TensorFlow's error messages, the name of the failed node begins with this text. Tests ignore
+# node names, because their numbers change with every export.
 _NODE = "\n\t [["
 
-# By request: status, text of the answer, and the README's row with the reason.
+# For each request: our status, a text in our answer, and the row of the README that gives the
+# reason.
 DIFFERS: dict[str, tuple[int, str, str]] = {
     "ranking unknown encoding": (
         415,

@@ -20,7 +20,7 @@ from tensorflow_serving.apis import (
 
 
 def ask_predict(stub):
-    """Reads each output from the field of its type, which the real server fills."""
+    """Reads each output from the typed field that TensorFlow Serving fills, such as `float_val`."""
     request = predict_pb2.PredictRequest()
     request.model_spec.name = "ranker"
     request.inputs["user"].CopyFrom(tf.make_tensor_proto([7, 0], tf.int64))
@@ -39,7 +39,7 @@ def ask_predict(stub):
 
 
 def ask_lookup(stub):
-    """Looks up embeddings by their signature."""
+    """Looks up embeddings through the signature `de_lookup/item`."""
     request = predict_pb2.PredictRequest()
     request.model_spec.name = "ranker"
     request.model_spec.signature_name = "de_lookup/item"
@@ -50,7 +50,7 @@ def ask_lookup(stub):
 
 
 def ask_examples(stub):
-    """Calls the verbs that take examples. TensorFlow 2 saved both signatures for predict."""
+    """Calls the verbs that take examples. The signatures' method name is that of predict."""
     example = tf.train.Example()
     example.features.feature["age"].float_list.value.append(25)
     classify = classification_pb2.ClassificationRequest()

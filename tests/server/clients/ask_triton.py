@@ -12,7 +12,7 @@ UNKNOWN = [-1.0] * 4
 
 
 class Asked:
-    """One client, over HTTP or gRPC, and the way it creates inputs and outputs."""
+    """A Triton client over HTTP or gRPC, with checks that work for both protocols."""
 
     def __init__(self, module, client, form=None):
         """Creates the client; `form` chooses bytes or JSON, if there is a choice."""

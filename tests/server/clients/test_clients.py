@@ -38,7 +38,7 @@ def test_triton_and_kserve(asked: Asked, clients_python, script):
 def test_a_client_generated_from_the_document(asked: Asked, clients_python, tmp_path, monkeypatch):
     document = tmp_path / "openapi.json"
     document.write_text(json.dumps(openapi_document()))
-    # The generator formats its output with the ruff beside it.
+    # The generator runs `ruff` from PATH to format its output; use the ruff of its environment.
     monkeypatch.setenv("PATH", f"{clients_python.parent}{os.pathsep}{os.environ['PATH']}")
     run(
         str(clients_python.parent / "openapi-python-client"), "generate",
@@ -58,7 +58,7 @@ def test_tensorflow_serving_by_grpc(saved_models, tmp_path):
         gateway.wait_ready()
         script = str(HERE / "ask_tensorflow_serving.py")
         assert run(sys.executable, script, str(gateway.port_of("gRPC"))) == "asked\n"
-        # REST answers the verbs that take examples for such a model too.
+        # REST answers `:classify` and `:regress` too, although the method names say predict.
         told = gateway.ask("GET", "/v1/models/ranker/metadata").json()["metadata"]["signature_def"]
         for verb, name, results in (
             ("classify", "old_or_young", [[["young", 0.75], ["old", 0.25]]]),

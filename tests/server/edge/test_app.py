@@ -58,7 +58,7 @@ def test_strings_and_bytes(app):
     }
 
 
-# In protocol buffers' text format.
+# The model's signature in protocol buffers' text format, which error messages quote.
 DEFAULT_SIGNATURE = """inputs {
   key: "x"
   value {
@@ -349,7 +349,7 @@ def test_a_slow_body_is_refused():
 
     async def scenario():
         async with app.router.lifespan_context(app):
-            # A first piece that announces more, and nothing after it.
+            # The client sends the first piece of a body, which announces more, and then nothing.
             pieces = iter([{"type": "http.request", "body": b"{", "more_body": True}])
 
             async def receive():

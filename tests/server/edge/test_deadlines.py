@@ -22,7 +22,7 @@ PATH = "/v1/models/m:predict"
 
 
 class SlowEngine(NumpyEngine):
-    """Runs as long as a test says, and records cancelled runs."""
+    """An engine whose runs take `seconds`. It counts the runs that were cancelled."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ def test_trace_and_request_id_go_on_to_the_engine():
 
 
 async def leave_after(app, seconds: float) -> list[dict]:
-    """Sends a request and closes the connection. Returns the gateway's later messages."""
+    """Sends a request and disconnects after `seconds`. Returns the gateway's messages."""
     gone = asyncio.Event()
     messages = [{"type": "http.request", "body": BODY, "more_body": False}]
     sent: list[dict] = []

@@ -71,7 +71,8 @@ def key_of(folder: Path, scope: str) -> tuple[str, KeyRing]:
     ("scope", "predict", "lookup"),
     [
         ("predict", "OK", "PERMISSION_DENIED"),
-        ("lookup", "PERMISSION_DENIED", "FAILED_PRECONDITION"),  # there is no such table
+        # The lookup fails after the check of the scope, because there is no such table.
+        ("lookup", "PERMISSION_DENIED", "FAILED_PRECONDITION"),
     ],
 )
 def test_rows_are_looked_up_with_the_scope_lookup(tmp_path, scope, predict, lookup):

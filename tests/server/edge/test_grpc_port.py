@@ -1,6 +1,6 @@
 """The embedded engine over TensorFlow Serving's gRPC services, called with its own stubs.
 
-Also versions, labels, warm-up, admin and TLS of real processes.
+Tests versions, labels, warm-up, the admin port and TLS too, with real gateway processes.
 """
 
 from __future__ import annotations
@@ -224,7 +224,8 @@ def test_a_gateway_uses_tls_and_a_key_for_upstream_gateways(secured, tmp_path):
         None, tmp_path / "log", "--engine", "tfserving", "--models", "ranker",
         "--upstreams", f"localhost:{secured.grpc_port}", "--upstream-ca", str(certificate),
     ) as front:  # fmt: skip
-        # The upstream requires a key, which this gateway lacks: it is not ready and answers 503.
+        # The upstream requires a key. The gateway in front has none, so it is never ready and
+        # answers 503.
         front.wait_for("/startupz", lambda reply: reply.status == 200)
         assert front.ask("POST", f"{MODEL}:predict", ROW).status == 503
 

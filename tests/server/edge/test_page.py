@@ -72,7 +72,7 @@ def test_an_id_is_looked_up_and_its_neighbours_found(browser, gateway):
     assert browser.text("lookup-answer").startswith("found\n0.5000 1.500 2.500 3.500")
     neighbours = [line.split() for line in browser.text("neighbours").splitlines() if line]
     names = [name for name, _ in neighbours]
-    # The ids of earlier lookups and the entered id, but no unknown ids.
+    # The neighbours are the ids of earlier lookups and the entered id, but no unknown ids.
     assert sorted(names) == sorted([str(2**53 + 1), "0", str(-(2**63))])
     values = [float(value) for _, value in neighbours]
     assert values == sorted(values, reverse=True)
@@ -96,7 +96,7 @@ def test_charts_follow_the_traffic(browser, gateway):
     for chart in ("latency", "unknown", "requests"):
         browser.wait_for(f"/\\d+\\.\\d/.test(document.querySelector('#{chart} polyline')"
                          ".getAttribute('points'))")  # fmt: skip
-    # Before, the page may show the fraction of another second.
+    # Wait: the page shows the fraction of the last second, which may have held only some lookups.
     browser.wait_for("document.getElementById('unknown-now').innerText.includes('50.0 %')")
     picture(browser, "ui.png")
 

@@ -57,7 +57,8 @@ def test_memory_stays_flat_while_versions_come_and_go(tmp_path):
             body = {"instances": [0, 1]}
             assert gateway.ask("POST", "/v1/models/large:predict", body).status == 200
             sizes.append(resident_megabytes(gateway.process.pid))
-    # Loading needs one version's size in addition to the serving version, and must free it later.
+    # While a version loads, two versions are in memory. Afterwards the old one's memory must be
+    # free.
     assert max(sizes[3:]) < sizes[1] + MEGABYTES / 2, sizes
 
 

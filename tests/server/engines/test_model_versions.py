@@ -42,7 +42,7 @@ TOLD = {
 
 
 class FakeModel:
-    """Loads a folder's file: `broken` raises, other texts give a model that a test can block."""
+    """A fake model. Its file says how it loads: `broken` fails, `slow` waits for the test."""
 
     def __init__(self, path: Path, hold: threading.Event | None = None) -> None:
         content = (path / "saved_model.pb").read_text()
@@ -74,7 +74,7 @@ class FakeModel:
 
 
 class World:
-    """A folder of fake versions, its model, and everything that was ever loaded."""
+    """A folder of fake versions, the model that serves them, and a list of all loaded versions."""
 
     def __init__(self, path: Path) -> None:
         self.path = path / "m"
@@ -446,7 +446,8 @@ def test_a_promised_model_counts_until_it_is_removed(world):
         await eventually(engine.ready)
         await engine.close()
 
-        # `promised` comes from another process, which may have found fewer models than this engine.
+        # The models in `promised` were found by another process, perhaps before `first` existed. So
+        # readiness does not wait for `first`.
         world.write(1, "broken", model="first")
         engine = engine_of(world, folder=world.path.parent, promised=frozenset({"m"}))
         await engine.start()

@@ -11,7 +11,7 @@ from server.engines.upstream.catalog import Rounds
 
 
 class Work:
-    """Rounds that end when the test says so."""
+    """The work of a round, which ends when the test sets `go_on`."""
 
     def __init__(self):
         self.begun = []

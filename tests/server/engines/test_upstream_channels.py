@@ -78,7 +78,7 @@ def ask(endpoint, timeout=20):
 
 
 async def most_at_once(service):
-    """Returns the number of running calls once no more arrive."""
+    """Waits until no further calls arrive at the server; returns the number of running calls."""
     seen = -1
     while len(service.asking) != seen:
         seen = len(service.asking)
@@ -89,7 +89,8 @@ async def most_at_once(service):
 @pytest.mark.parametrize("channels", [1, 2])
 def test_each_channel_is_a_connection_and_calls_are_spread_evenly(channels):
     async def work(endpoint, service):
-        # The server announces its limit with the connection, so connect first.
+        # Connect all channels first: the client learns the server's limit on calls only when it
+        # connects.
         service.go_on.set()
         await asyncio.gather(*(ask(endpoint) for _ in range(channels)))
         service.go_on.clear()
@@ -97,8 +98,9 @@ def test_each_channel_is_a_connection_and_calls_are_spread_evenly(channels):
         await eventually(lambda: len(service.asking) >= channels * STREAMS)
         running = await most_at_once(service)
         service.go_on.set()
-        # Ignore errors. When a call ends, the client sends the next one. The server may still count
-        # the ended call, and then refuses the next one, because it exceeds STREAMS.
+        # Ignore errors. When a call ends, the client sends a waiting call. The server may still
+        # count the ended call among the running ones. Then it refuses the new call, because that
+        # would exceed its limit of STREAMS calls per connection.
         await asyncio.gather(*calls, return_exceptions=True)
         return running, len(service.peers)
 
@@ -124,7 +126,7 @@ def test_a_second_connection_is_made_only_when_calls_overlap():
 
 @contextlib.asynccontextmanager
 async def one_connection_to(port):
-    """A proxy for a port that ends all connections except the first; yields its own port."""
+    """Forwards the first connection to `port` and closes all others. Yields the proxy's port."""
     others = asyncio.Event()
     taken = []
 

@@ -161,14 +161,14 @@ def test_only_unavailable_is_retried_on_another_endpoint():
 
 
 def test_the_only_endpoint_is_tried_again():
-    """A reset connection says nothing about the next connection."""
+    """A retry goes to the same endpoint, because its next connection may work."""
     only = FakeEndpoint("only", fails=2)
     assert run(UpstreamPool([only]).call("Predict", b"", ["only"])) == "only"
     assert only.calls == 3
 
 
 def test_few_requests_to_a_failing_endpoint_are_retried():
-    """Else a failing model server would get several times the load."""
+    """Retrying every request would give a failing model server several times the load."""
     failing = FakeEndpoint("failing", fails=10_000, failures=10_000)
 
     async def work():
@@ -178,7 +178,7 @@ def test_few_requests_to_a_failing_endpoint_are_retried():
                 await pool.call("Predict", b"", ["failing"])
 
     run(work())
-    # Ten retries at the start, and one for every ten requests.
+    # The budget allows ten retries at the start, and one more for every ten requests.
     assert 200 + 10 <= failing.calls <= 200 + 10 + 20
 
 

@@ -256,9 +256,9 @@ def test_a_drained_upstreams_version_is_not_the_newest_and_a_late_one_still_serv
         gateway.wait_for("/v1/models/m/versions/3", lambda reply: reply.status == 200)
         assert version_of(gateway.ask("POST", PREDICT, TELL)) == 3
         old.pause()
-        time.sleep(2.8)  # by now the poll is over its limit of 2 seconds
+        time.sleep(2.8)  # now the poll of the paused server has passed its limit of 2 seconds
         asked = clients.submit(gateway.ask, "POST", PREDICT, TELL)
-        time.sleep(1.5)  # longer than a request waits for another poll
+        time.sleep(1.5)  # a failed request waits at most 1 second for the next poll
         old.go_on()
         assert version_of(asked.result()) == 3
         routes.write_text('{"drained": ["u0", "u1"]}')

@@ -30,7 +30,7 @@ def test_predict_in_rows_and_columns(gateway):
 
 
 def test_an_empty_batch(gateway):
-    # A float32 [0] cannot stand for an empty list of strings: use the declared type.
+    # numpy makes a float array of an empty list. The gateway must use the declared type, string.
     reply = predict(gateway, {"inputs": {"user": [], "item": []}})
     assert reply.json() == {"outputs": {"score": [], "user": [], "version": []}}
 

@@ -39,7 +39,7 @@ class Served:
         self.current = 0
 
     def publish(self, model: int, pauses: float = 0) -> int:
-        """Copies model 1 or 2 to the next version, optionally as slowly as a network."""
+        """Copies model 1 or 2 to the next version, with pauses as on a slow network."""
         self.current = next(self.numbers)
         target = self.folder / str(self.current)
         source = self.models / str(model)
@@ -190,7 +190,7 @@ def test_a_broken_version_does_not_unseat_the_good_one(served):
     assert served.predict().headers["x-model-version"] == str(good)
     assert served.gateway.ask("GET", "/readyz").status == 200
 
-    # The rest of the copy arrives: the gateway loads the version again by itself.
+    # The rest of the copy arrives. The gateway notices it and tries to load the version again.
     shutil.copytree(served.models / "1", served.folder / str(version), dirs_exist_ok=True)
     served.wait_for_state(version, "AVAILABLE")
     assert served.predict().headers["x-model-version"] == str(version)

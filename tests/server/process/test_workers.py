@@ -87,7 +87,8 @@ def test_workers_share_port_labels_and_metrics_and_are_replaced(tmp_path):
         children = child_processes(gateway.process.pid)
         assert len(children) == 2
         os.kill(children[1], signal.SIGKILL)
-        # Connections that the killed worker had not accepted yet are reset, so open none here.
+        # Send no request here: connections that wait for the killed worker to accept them are
+        # reset.
         wait_until(lambda: len({*child_processes(gateway.process.pid)} - {children[1]}) == 2)
         children = child_processes(gateway.process.pid)
         # Another worker dies, and shutdown begins before it is replaced.

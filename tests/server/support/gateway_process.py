@@ -76,7 +76,10 @@ class GatewayProcess:
         return self
 
     def port_of(self, what: str) -> int:
-        """Reads the line with the address of `what`, e.g. gRPC. Lines come in a fixed order."""
+        """Returns the port of `what`, e.g. gRPC, from the next line of output that names it.
+
+        The gateway prints one line per port in a fixed order, so ask in this order.
+        """
         assert self.process.stdout is not None
         while line := self.process.stdout.readline().decode():
             if line.startswith(f"{what} listens on "):
@@ -131,7 +134,7 @@ class GatewayProcess:
             time.sleep(0.05)
 
     def wait_in_flight(self, requests: int) -> None:
-        """Waits until this many requests are running, without the request that counts them."""
+        """Waits until this many requests run, not counting the request that reads the metric."""
         wanted = f"gateway_in_flight {requests + 1}.0"
         self.wait_for("/metrics", lambda reply: wanted in reply.body.decode())
 

@@ -40,7 +40,10 @@ async def serve(port: int, version: int, seconds: float) -> None:
 
 
 class LightUpstream:
-    """Runs such a process. A context manager that can pause, kill and restart it on one port."""
+    """Context manager that runs a model server process. Tests can pause, kill and restart it.
+
+    The process keeps its port.
+    """
 
     def __init__(self, version: int = 3, seconds: float = 0.0) -> None:
         self.version = version

@@ -13,7 +13,7 @@ from tests.server.support.gateway_process import ROOT
 
 
 class LivezProbe:
-    """A context manager that sends requests until its end. Then `p99` and `most` are in seconds."""
+    """Context manager that sends requests. At its end it sets `p99` and `most`, in seconds."""
 
     def __init__(self, port: int) -> None:
         self.p99 = self.most = 0.0

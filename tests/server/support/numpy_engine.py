@@ -168,7 +168,7 @@ FUNCTIONS = {
         ),
         None,
     ),
-    # TensorFlow 2 saves all signatures with the method name of predict.
+    # This signature classifies, but has the method name of predict, as TensorFlow 2 saves it.
     "old": (
         signature("old", [tensor("inputs", "string", None)], [tensor("scores", "float", None, 1)]),
         None,

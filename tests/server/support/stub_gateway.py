@@ -16,8 +16,10 @@ from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature,
 
 
 def make_engine() -> NumpyEngine:
-    """Adds `tasks` (the event loop's number of tasks), `rest` (which sleeps), and the table `wide`
-    with constant rows of 64 numbers.
+    """Returns an engine with signatures for tests of load.
+
+    `tasks` returns the event loop's number of tasks, `rest` sleeps for the input's seconds, and the
+    table `wide` returns rows of 64 numbers for any ids.
     """
 
     def tasks(x):

@@ -33,7 +33,8 @@ class _Loop(asyncio.SelectorEventLoop):
 def run_in_virtual_time(work: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine as `asyncio.run` does, but sleeping takes no real time.
 
-    So events have the same order on every machine. Works only within one thread.
+    So events have the same order on every machine, however slow it is. The coroutine must not use
+    other threads.
     """
     loop = _Loop()
     try:

@@ -95,7 +95,8 @@ def assert_same(got, want):
     if want.dtype.kind == "O":
         assert got.tolist() == want.tolist()
     else:
-        # bfloat16 fits into float32. Its signalling NaN would warn when it is widened further.
+        # Compare bfloat16 as float32, which is exact. Converting its signalling NaN to float64
+        # would warn.
         wide = np.float32 if want.dtype.kind == "V" else want.dtype
         np.testing.assert_array_equal(got.astype(wide), want.astype(wide))
 
@@ -134,7 +135,7 @@ def test_every_type_and_shape_survives_the_inference_protocol(name, binary, data
 def test_the_fuzzers_seeds_are_valid_requests():
     assert SEEDS.keys() == TARGETS.keys()
     for target, seeds in SEEDS.items():
-        # Each run fuzzes several decoders, with its own seeds.
+        # These targets feed one input to several decoders, some of which refuse the seed.
         if target not in ("lookup", "ids", "head"):
             for seed in seeds:
                 TARGETS[target](seed)
