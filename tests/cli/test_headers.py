@@ -157,10 +157,13 @@ def test_an_installed_package_serves_or_says_how_to_install(tmp_path):
     root = Path(__file__).resolve().parents[2]
     shutil.copytree(root / "de_core_cli", tmp_path / "de_core_cli")
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
-    code += "import importlib.util as u; u.find_spec = lambda name: None; "
     code += "from de_core_cli.main import main; sys.exit(main(['serve', '--help']))"
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-S", "-c", code],  # without installed packages
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 1
     assert "pip install 'de-core[server]'" in done.stderr

@@ -43,7 +43,7 @@ TF_KERAS = """
                 loaded.compile(de.DynamicEmbeddingOptimizer("sgd"), "mse")
                 loaded.fit(asked, asked, verbose=0)
             except RuntimeError as error:
-                assert "Tables of a SavedModel are read only" in str(error), error
+                assert "The tables of a SavedModel are read-only" in str(error), error
             else:
                 raise AssertionError("trained")
         model.export(f"{folder}-exported")

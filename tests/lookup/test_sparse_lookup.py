@@ -248,7 +248,7 @@ def test_bad_arguments_are_named(lookup, arguments, error, message):
 
 def test_unordered_ids_are_refused_with_the_remedy():
     ids = tf.SparseTensor([[1, 0], [0, 0]], tf.constant([1, 2], tf.int64), [2, 1])
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"which tf\.sparse\.reorder brings"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"tf\.sparse\.reorder sorts them"):
         de.embedding_lookup_sparse(de.Variable(dim=2), ids, None)
 
 

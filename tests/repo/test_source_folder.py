@@ -72,10 +72,16 @@ def test_the_installed_ops_of_other_sources_are_not_used(sources: Path, installe
 
 
 def test_a_parameter_server_that_cannot_start_ends_the_cluster(root: Path, sources: Path):
+    with (sources / "de_core/cc/engine/table/table.h").open("a") as file:
+        file.write("// changed\n")  # so that installed ops are not used
+    path = sources / "path"
+    path.mkdir()
+    without_editable = "import sys\n" + TRAIN.strip().splitlines()[1]
+    (path / "sitecustomize.py").write_text(without_editable)  # for the servers' processes
     train = str(root / "examples/cluster/train.py")
     code = "import runpy, sys; sys.path.pop(0); sys.path.append({!r}); import de_core\n"
     code += "sys.argv = ['train.py', '--servers', '1']; runpy.run_path({!r}, run_name='__main__')"
-    done = run("-c", code.format(str(root), train), cwd=sources)
+    done = run("-c", code.format(str(root), train), cwd=sources, path=str(path))
     assert done.returncode == 1, done.stderr
     assert "compiled ops must lie in" in done.stderr
     assert "ended with status 1. Read its message above." in done.stderr.splitlines()[-1]

@@ -91,7 +91,7 @@ def test_size_of_one_table_and_of_all():
 
 @pytest.mark.parametrize("index", [-1, 3])
 def test_size_of_a_table_that_is_not_there(index):
-    with pytest.raises(ValueError, match=f"3 tables. Received: index={index}"):
+    with pytest.raises(ValueError, match=f"from 0 to 2. Received: index={index}"):
         new(devices=["/CPU:0"] * 3).size(index)
 
 
