@@ -1,4 +1,4 @@
-"""Converts ragged and sparse tensors to and from dense tensors: requests hold only dense ones."""
+"""Converts ragged and sparse tensors to and from dense tensors, which are all a request holds."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Version(str):
 
 
 def local(path: str | os.PathLike[str], name: str) -> pathlib.Path:
-    """Returns the path of a directory on this machine. Elsewhere versions cannot be renamed.
+    """Returns the path of a directory. It must be on this machine, where a rename is atomic.
 
     Args:
         path: The directory.

@@ -259,7 +259,7 @@ class Embedding(keras.layers.Layer):
 
     def _add_regularization(self, ids: Any) -> None:
         loss = self.table.regularization_loss(flat_values(ids))
-        self.add_loss(tf.cast(loss, keras.backend.floatx()))  # Keras sums losses of one dtype
+        self.add_loss(tf.cast(loss, keras.backend.floatx()))  # Keras adds only equal dtypes
 
     @staticmethod
     def _check_rank(ids: Any) -> None:
@@ -304,7 +304,7 @@ class Embedding(keras.layers.Layer):
     def _warn_of_padding(self, ids: Any) -> None:
         """Warns if ids are dense in a traced function, but ragged or sparse in the model.
 
-        Keras makes such a function to export a model.
+        Keras makes such a function to export a model. The function looks up padding like any id.
         """
         padded = self._input_kinds and "dense" not in self._input_kinds and _kind(ids) == "dense"
         if padded and self.mask_key is None and tf.is_symbolic_tensor(ids):

@@ -191,7 +191,7 @@ def _check_kinds(variable: Variable, ids: Any, weights: Any) -> None:
 def _with_default(
     variable: Variable, rows: tf.Tensor, splits: tf.Tensor, default_id: Any, max_norm: float | None
 ) -> tf.Tensor:
-    """Sets the row of each empty segment to the row of `default_id`. Reads it only if needed."""
+    """Sets the row of each empty segment to the row of `default_id`, read only for these."""
     default_id = keys_and_values.checked_keys(default_id, variable._table)
     empty = tf.where(tf.equal(splits[1:], splits[:-1]))
     ids = tf.fill([tf.shape(empty)[0]], tf.reshape(default_id, []))

@@ -17,7 +17,7 @@ from de_core.tables.table import Table
 class KVCreator:
     """Chooses a Variable's storage (its argument `kv_creator`). Subclass it to add a storage.
 
-    Override `create` and return your own `RowStore`, which stores rows as bytes by key. All verbs
+    Override `create` and return your own `RowStore`, which stores rows as bytes by key. All methods
     of a Variable, every optimizer, checkpoints and exports work with it.
 
     Args:

@@ -1,4 +1,4 @@
-"""The verbs of a table over a `RowStore`. They take and return eager tensors."""
+"""The operations of a table over a `RowStore`. They take and return eager tensors."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class StoredTable(Table):
     Args:
         name: Name, unique among the shards of a graph.
         spec: Dtypes and dim.
-        initial: The row that a key without a row reads as.
+        initial: The row that a lookup returns for a key without a row.
         device: The device of the empty table.
         store: The storage.
         metadata: Alternating names and values for the metadata of its snapshot files.

@@ -1,10 +1,10 @@
 """Admission policies: they decide which keys get a row (`Variable`'s argument `admission`).
 
-A key that is not admitted reads as its initial row, and its gradient is dropped. The table stores
-nothing for it except what the policy needs to count. Optimizer steps and `find_or_insert` apply
-the policy. Writes of explicit rows (`upsert`, `accum`, a restored checkpoint) always store the row.
-Counts and filters are saved and restored with the rows. Each key is counted in exactly one shard,
-so the number of shards does not change which keys are admitted.
+A lookup of a key that is not admitted returns the key's initial row. The key's gradient is dropped.
+The table stores nothing for the key except what the policy needs to count. Optimizer steps and
+`find_or_insert` apply the policy. Writes of explicit rows (`upsert`, `accum`, a restored
+checkpoint) always store the row. Counts and filters are saved and restored with the rows. Each key
+is counted in exactly one shard, so the number of shards does not change which keys are admitted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class AdmissionCount(Admission):
 
     Raises:
         TypeError: `min_count` is not a whole number.
-        ValueError: It is out of range.
+        ValueError: `min_count` is out of range.
 
     Example:
     >>> import de_core as de

@@ -1,7 +1,7 @@
 """Eviction policies: they decide which rows a table removes (`Variable`'s argument `eviction`).
 
-A row is evicted whole: value, optimizer slots and metadata. Then its key reads as its initial row
-again, and a later write creates a new row.
+A row is evicted whole: value, optimizer slots and metadata. Then a lookup of its key
+returns the initial row again, and a later write creates a new row.
 """
 
 from __future__ import annotations
@@ -80,10 +80,11 @@ class _Bounded(Eviction):
 class EvictionLRU(_Bounded):
     """Bounds a table. When it is full, it evicts the rows whose last write is oldest.
 
-    The shards of a Variable share the bound evenly. When a write exceeds a shard's bound, the shard
-    evicts one sixteenth of its rows: the rows with the lowest rank. Rows of equal rank are evicted
-    in the order of their keys' hash. After a write the shard is within its bound. During a write it
-    may exceed the bound by 512 rows per writing thread.
+    The shards of a Variable share the bound evenly. Rows are ranked by the time of the last write.
+    When a write exceeds a shard's bound, the shard evicts one sixteenth of its rows: the rows with
+    the lowest rank. Rows of equal rank are evicted in the order of their keys' hash. After a write
+    the shard is within its bound. During a write it may exceed the bound by 512 rows per writing
+    thread.
 
     Memory: 8 bytes per row.
 
@@ -119,9 +120,9 @@ class EvictionLRU(_Bounded):
 class EvictionLFU(_Bounded):
     """Bounds a table. When it is full, it evicts the rows that were written least often.
 
-    An optimizer step counts one write per row. `upsert` and similar verbs count each occurrence of
-    the key. The arguments and all other behavior are as for `EvictionLRU`. With `count_lookups` it
-    needs 16 bytes per row.
+    An optimizer step counts one write per row. `upsert` and similar methods count each occurrence
+    of the key. The arguments and all other behavior are as for `EvictionLRU`. With `count_lookups`
+    it needs 16 bytes per row.
 
     Example:
     >>> EvictionLFU(max_rows=1_000_000)
@@ -162,9 +163,9 @@ class EvictionScore(_Bounded):
 class EvictionTTL(Eviction):
     """Evicts rows that were not written for some time.
 
-    An expired row reads as its initial row at once, but `size` still counts it until its memory is
-    freed. `Variable.evict_expired` frees it. Otherwise it is freed after twice as many further
-    writes as the table has rows.
+    Once a row has expired, a lookup returns the initial row. `size` still counts the expired row
+    until its memory is freed. `Variable.evict_expired` frees it. Otherwise it is freed after twice
+    as many further writes as the table has rows.
 
     Memory: 8 bytes per row for each of `steps` and `seconds` that is set.
 
@@ -175,7 +176,7 @@ class EvictionTTL(Eviction):
 
     Raises:
         TypeError: `steps` is not a whole number, or `seconds` is not a number.
-        ValueError: Neither is set, or one is not positive.
+        ValueError: Neither argument is set, or one of them is not positive.
 
     Example:
     >>> EvictionTTL(seconds=7 * 24 * 3600)

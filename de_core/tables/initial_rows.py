@@ -23,15 +23,15 @@ from de_core.base.keras import keras
 
 #: Number of rows drawn from a callable initializer.
 SAMPLE_ROWS = 1024
-# Keras divides stddev by this to correct it after truncation. The engine takes the stddev before
-# truncation.
+# Truncating a normal distribution at two stddevs multiplies its stddev by this factor. So a Keras
+# VarianceScaling divides by the factor first. The engine takes the stddev before truncation.
 _TRUNCATED_STDDEV = 0.87962566103423978
 _LIBRARIES = ("keras.", "tf_keras.", "tensorflow.")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class InitialRow:
-    """The engine's description of the row that a key without a row reads as.
+    """The engine's description of the row that a lookup returns for a key without a row.
 
     Attributes:
         kind: "zeros", "constant", "uniform", "normal", "truncated_normal", "row" or "quantile".

@@ -251,7 +251,7 @@ class FrequencyRestrictPolicy(_ColumnPolicy):
     """Keeps the rows that were written most often.
 
     `status` holds the counts as int64. An optimizer step counts one write per row. `upsert` and
-    similar verbs count each occurrence of the key.
+    similar methods count each occurrence of the key.
 
     Example:
     >>> import de_core as de
@@ -277,7 +277,7 @@ def _row_count(name: str, value: Any) -> tf.Tensor:
 
 
 def keep_best(table: ShardedTable, column: str, reserved: tf.Tensor, trigger: tf.Tensor) -> Any:
-    """Removes all but the highest-ranked rows of a table, if there are too many.
+    """Removes all but the highest-ranked rows of a table, if it has more than `trigger` rows.
 
     Args:
         table: The table.

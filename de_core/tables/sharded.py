@@ -16,7 +16,7 @@ from de_core.tables.router import Router, summed_rows
 from de_core.tables.spec import TableSpec
 from de_core.tables.table import Table, is_remote
 
-# In order of creation.
+# All tables of this process, numbered in order of creation.
 _all: weakref.WeakValueDictionary[int, ShardedTable] = weakref.WeakValueDictionary()
 _numbers = itertools.count()
 
@@ -52,7 +52,7 @@ def in_memory(
     Args:
         name: The Variable's name. The shards' names are derived from it.
         spec: Dtypes, dim and devices.
-        initial: The row that a key without a row reads as.
+        initial: The row that a lookup returns for a key without a row.
         init_size: Number of rows to reserve, divided among the shards.
         policy: Decides which keys get a row and which rows are evicted.
         router: Assigns keys to shards.

@@ -33,7 +33,7 @@ class Table(tf.saved_model.experimental.TrackableResource):
     Args:
         name: Name, unique among the tables of a graph.
         spec: Dtypes and dim.
-        initial: The row that a key without a row reads as.
+        initial: The row that a lookup returns for a key without a row.
         device: The table's device.
         init_size: Number of rows to reserve.
         policy: The engine's settings, as text, for metadata, admission and eviction.
@@ -68,7 +68,8 @@ class Table(tf.saved_model.experimental.TrackableResource):
         self._saved_table: FrozenTable | None = None
         with tf.init_scope():
             handle = self.resource_handle  # creates the table now, not at first use
-            # With asynchronous execution, a lease would free the table before queued ops have run.
+            # A lease frees the table when this object is deleted. With asynchronous execution, ops
+            # that use the table may still be queued then.
             is_prompt = tf.config.experimental.get_synchronous_execution()
             if is_prompt and not is_remote(device) and not tf.is_symbolic_tensor(handle):
                 with tf.device(device):

@@ -59,7 +59,7 @@ class Rows(tf.Module):
             name: Name of the operation.
 
         Returns:
-            Values, keys.shape + [dim]. A key without a row reads as its initial row. With
+            Values, keys.shape + [dim]: the initial row for a key without a row. With
             `return_exists` the pair (values, exists), where `exists` is bool, keys.shape.
 
         Raises:

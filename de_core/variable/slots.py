@@ -53,8 +53,8 @@ class SlotVariable:
         """Returns the slot of each key, keys.shape + [dim]. Writes nothing.
 
         Args:
-            keys: Tensor, array or list of the key dtype, any shape. A key without a row reads as
-                the slot's initial value.
+            keys: Tensor, array or list of the key dtype, any shape. For a key without a row, the
+                result is the slot's initial value.
             name: Name of the operation.
 
         Raises:

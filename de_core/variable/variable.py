@@ -36,8 +36,9 @@ _USE_CHECKPOINTS = "Use tf.train.Checkpoint or de.checkpoint.save."
 class Variable(keras.layers.Layer, tf.Module):
     """An embedding table: maps each key to a row [dim]. It grows as training writes new keys.
 
-    A key without a row reads as its initial row, which depends only on the initializer, its seed
-    and the key. A lookup writes nothing. `upsert` and optimizer steps store rows.
+    A lookup of a key without a row returns the key's initial row, which depends only on the
+    initializer, its seed and the key. A lookup writes nothing. `upsert` and optimizer steps store
+    rows.
 
     A Variable is a `tf.Module` and a Keras layer. Every module, layer and model that holds a
     Variable trains, saves and restores it. Its only `tf.Variable` is an empty *anchor* [0, dim],

@@ -106,7 +106,7 @@ def publish(
         if known is None or last is None:
             known = _made(folder, arguments, sample)
         result = known.publish(last, consistent=consistent)
-        # Update this only after success: the next version must follow one that exists.
+        # Update this only after success: the next delta must follow a version that exists.
         known.table.publications[str(folder)] = (arguments, known)
         versions.prune(folder, keep_versions)
     return result

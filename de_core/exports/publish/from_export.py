@@ -60,7 +60,7 @@ def add(
         keep_versions: Number of published versions to keep.
 
     Raises:
-        ValueError: `source` is not such a directory.
+        ValueError: `source` is not a version directory that `de.export` wrote.
         tf.errors.OpError: A file is damaged or cannot be written.
     """
     files = sorted(source.glob(f"assets/*{SUFFIX}"))

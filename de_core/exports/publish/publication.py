@@ -77,7 +77,7 @@ class Publication:
     Args:
         root: The directory of the versions.
         skeleton: The model's graph and weights.
-        rows: For each table, by name, how to store it.
+        rows: For each table, by name, how to store its rows.
         requests: Warm-up requests, or None.
     """
 

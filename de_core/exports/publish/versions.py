@@ -79,7 +79,7 @@ def alone_in(root: pathlib.Path) -> Iterator[None]:
 
 
 def prune(root: pathlib.Path, count: int | None) -> list[int]:
-    """Deletes the oldest published versions except `count`. Keeps other directories.
+    """Deletes all published versions except the newest `count`. Keeps other directories.
 
     A version has hard links to all files that it needs, so the remaining versions lose nothing.
 

@@ -26,8 +26,8 @@ class Weights:
         for index, variable in enumerate(variables):
             distinct.setdefault(id(variable), (_KEY.format(index), variable))
         self._saved = dict(distinct.values())
-        #: True if they are the SavedModel's whole state. Otherwise only TensorFlow can write new
-        #: weights.
+        #: True if the SavedModel's whole state is these variables. Otherwise only TensorFlow can
+        #: write new weights.
         self.are_all = set(reader.get_variable_to_shape_map()) == {*self._saved, _GRAPH}
         graph = reader.get_tensor(_GRAPH) if self.are_all else b""
         # Create the tensors once, not for every version.

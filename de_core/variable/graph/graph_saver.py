@@ -23,7 +23,7 @@ class GraphSaver(tf.Module):
     """Saves all tables of a graph, as one object in its collection SAVEABLE_OBJECTS.
 
     There is one object for all tables, because a Saver gives every such object the same empty name.
-    A Saver saves the tables that exist when the Saver is created, like variables. For each
+    Like variables, the tables that exist when the Saver is created are saved. For each
     Variable, the checkpoint's tensor `<Variable name>/rows` refers to files beside the checkpoint.
     """
 
