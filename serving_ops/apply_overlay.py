@@ -111,7 +111,7 @@ def apply(tree: pathlib.Path, sources: pathlib.Path) -> int:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, target)
                 count += 1
-    # Bazel prefers this name to a file called BUILD, which upstream may add to the folder.
+    # Bazel reads BUILD.bazel and ignores a file BUILD beside it, which upstream may add one day.
     shutil.copy(HERE / "overlay" / "BUILD.bazel", package / "BUILD.bazel")
     server.write_text(changed, "utf-8")
     if LABEL not in labels_in(server.read_text("utf-8")):
@@ -131,7 +131,8 @@ def check_version(tree: pathlib.Path, wanted: str) -> None:
     """
     head, tag = _commit(tree, "HEAD"), _commit(tree, f"refs/tags/{wanted}")
     if not head or head != tag:
-        # A devel image's tree has no git history. The remedy must work there too.
+        # The tree in a devel image of TensorFlow Serving has no git history. The commands of this
+        # remedy work there too.
         git = f"git -C {shlex.quote(str(tree))}"
         remedy = (
             f"{git} init && {git} fetch --depth 1 {UPSTREAM} refs/tags/{wanted}:refs/tags/{wanted} "
@@ -191,7 +192,7 @@ def _value_of(text: str) -> ast.expr:
 
 
 def _commit(tree: pathlib.Path, name: str) -> str:
-    # Use the tree's own repository, not a repository around it.
+    # Name the tree's own repository. Without it, git would use a repository in a parent folder.
     command = ["git", f"--git-dir={tree / '.git'}", "rev-parse", "--verify", "--quiet"]
     command += [f"{name}^{{commit}}"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

@@ -17,7 +17,7 @@ server=$!
 
 code=0
 wait "$server" || code=$?
-while kill -0 "$server" 2>/dev/null; do # a signal ends the wait before the server
+while kill -0 "$server" 2>/dev/null; do # a signal ends `wait` while the server still runs
   wait "$server" || code=$?
 done
 [[ -z "$stopping" ]] || code=0

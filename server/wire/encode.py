@@ -55,7 +55,7 @@ def json_rows(name: str, array: Array, *, int64_as_string: bool = False) -> Sequ
 
 
 def _narrowed(array: Array) -> Array:
-    # Compare the kind first: numpy computes a type's name slowly.
+    # Compare the kind before the name, because numpy takes long to compute a type's name.
     dtype = array.dtype
     return array.astype(np.float32) if dtype.kind == "V" and dtype.name == "bfloat16" else array
 
@@ -65,7 +65,8 @@ def float_json(values: npt.ArrayLike) -> Any:
     array = _plain(np.asarray(values))
     if np.isfinite(array).all():
         return array
-    # orjson writes null for NaN and infinities. Floats have no other nulls.
+    # orjson writes null for NaN and infinities. An array of floats gives no other nulls, so each
+    # null in the text stands for one of these values.
     words = iter(
         [_word(value) for value in np.atleast_1d(array)[~np.isfinite(np.atleast_1d(array))]]
     )

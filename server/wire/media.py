@@ -40,8 +40,9 @@ PARAMETERS = frozenset({"int64", "table", "combiner", "missing"})
 def layout_of(content_type: bytes, accept: bytes, query: bytes) -> Layout:
     """Returns the layout that headers and query choose.
 
-    Every content type except bytes means JSON: TensorFlow Serving ignores the content type, and
-    `curl -d` sends the type of a form. Unless `accept` names bytes, the answer is JSON.
+    Only the content type `application/octet-stream` means bytes. Every other one means JSON,
+    because TensorFlow Serving ignores the content type, and `curl -d` sends the type of a form. The
+    answer is JSON unless `accept` names `application/octet-stream`.
 
     Example:
         >>> layout_of(b"application/octet-stream", b"", b"table=user").request

@@ -306,7 +306,7 @@ def parameters_of(values: Mapping[str, Any]) -> RequestParameters:
 
 @functools.lru_cache(maxsize=64)
 def _datatype(dtype: np.dtype[Any]) -> str | None:
-    # numpy computes a type's name slowly.
+    # The result is cached, because numpy takes long to compute a type's name.
     return DATATYPES.get(dtype.name)
 
 

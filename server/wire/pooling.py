@@ -56,7 +56,7 @@ def bag_found(found: Found, lengths: list[int]) -> Found:
 
 
 def nest(values: Any, lengths: list[int] | None) -> Any:
-    """Divides a sequence into bags; returns it unchanged for a flat request."""
+    """Divides a sequence into bags; returns it unchanged if the request had a flat list of ids."""
     if lengths is None:
         return values
     bags, start = [], 0

@@ -154,7 +154,7 @@ class Server {
     Report& report = reports_[newest];
     report.load_seconds = seconds;
     report.load_error = std::string(status.message());
-    if (status.ok()) current_ = std::move(loaded);  // the last request frees the old one
+    if (status.ok()) current_ = std::move(loaded);  // the old version's last request frees it
   }
 
   std::shared_ptr<Version> Current() {

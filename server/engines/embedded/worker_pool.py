@@ -39,8 +39,8 @@ class WorkerPool:
         """Runs a call on a thread and returns its result, or raises its exception.
 
         Args:
-            call: The function to run. If its caller is cancelled, a running call continues to its
-                end, and a waiting call is dropped.
+            call: The function to run. If the awaiting task is cancelled, a call that already runs
+                continues to its end, and a call that still waits for a thread is dropped.
             done: Called in the event loop after the call, even if the caller was cancelled.
 
         Raises:
@@ -72,7 +72,7 @@ class WorkerPool:
         return await asyncio.wrap_future(future)
 
     async def close(self) -> None:
-        """Stops the threads and waits for the running calls. It may be cancelled."""
+        """Stops the threads and waits for the running calls. The caller may cancel this wait."""
         self._executor.shutdown(wait=False)
         while self._pending:
             self._settled.clear()
