@@ -8,7 +8,7 @@
 
 namespace de::engine {
 
-/// Makes the engine use `level` during its lifetime, or the current level if that is lower.
+/// While it exists, the engine uses `level`, or the current level if the current level is lower.
 class ForcedLevel {
  public:
   explicit ForcedLevel(SimdLevel level) noexcept { ActiveSimdLevel() = std::min(level, before_); }

@@ -8,7 +8,7 @@
 
 namespace de::engine::testing {
 
-/// Has room for a limited number of bytes.
+/// Accepts a limited number of bytes, then fails.
 class FullSink final : public ByteSink {
  public:
   explicit FullSink(size_t room) : room_(room) {}

@@ -105,7 +105,8 @@ class TableOracle {
     if (rows_.count(KeyOf(keys, i)) == 0) Assign(keys, i, InitialValues(keys, i));
   }
 
-  /// The rule "momentum" for one distinct key of float32 rows. `gradient` is already summed.
+  /// Applies the rule "momentum" to the float32 row of key i. `gradient` is the sum over all equal
+  /// keys of the batch.
   void Momentum(const Keys& keys, size_t i, const std::vector<float>& gradient, float lr,
                 float momentum) {
     FindOrInsert(keys, i);

@@ -169,9 +169,9 @@ void RunChild(const Body& body, Fault fault, int64_t nth, ChildReport* report) {
 }
 
 /// Runs `body` for n = 1, 2 … until no allocation fails. Unless the environment variable
-/// DE_ALLOC_SWEEP is "full", skips most n: it tries the first `dense` numbers, and then fewer and
-/// fewer. Under a sanitizer a child process takes ten times as long, so n doubles from the first
-/// number on.
+/// DE_ALLOC_SWEEP is "full", skips most n: tries every n up to `dense`, and then n at growing
+/// distances. Under a sanitizer a child process takes ten times as long, so n doubles from the
+/// first number on.
 template <typename Body>
 SweepResult Sweep(const std::string& verb, int64_t dense, const Body& body) {
   const char* wish = std::getenv("DE_ALLOC_SWEEP");

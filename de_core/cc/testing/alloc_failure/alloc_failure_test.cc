@@ -58,7 +58,8 @@ std::vector<T> Filled(size_t size, T value) {
   return Faults::Quietly([&] { return std::vector<T>(size, value); });
 }
 
-/// Runs a step with the optimizer `owner`, which adds once to the row of each key of the batch.
+/// Runs one step of the optimizer `owner`. It adds world.added() once to the row of each key of the
+/// batch.
 Status Step(World& world, const char* owner, Executor* executor, const double* average = nullptr) {
   return world.table->Apply(*FindRule("momentum"), owner, kHyper, world.batch(), world.added(),
                             executor, average);
@@ -116,7 +117,7 @@ TEST_P(AllocFailure, optimizers) {
         world.table->FindToTrain(world.batch(), out.values(), out.found(), executor));
     return Step(world, "before", executor);
   };
-  // After the first step, lookups remember their keys.
+  // From the second step on, a lookup records where it found its keys, and the update uses that.
   Sweep({"find_to_train and apply",
          train,
          {k0, k1 | k2, k1 | k2},

@@ -67,7 +67,7 @@ class World {
     }
     written_ = RowsOf(batch_of_, 1);
     added_.assign(batch_of_.size() * kind.dim, kStep);
-    // so that a repeated key is still added to once
+    // Repeated keys add 0, so that each row changes once.
     for (size_t j = ints_.size() - first_; j < batch_of_.size(); ++j) {
       std::fill_n(added_.begin() + static_cast<std::ptrdiff_t>(j * kind.dim), kind.dim, 0.0F);
     }
@@ -75,7 +75,7 @@ class World {
     for (size_t i = 0; i < old; ++i) all[i] = i;
     EXPECT_TRUE(table->InsertOrAssign(Some(0, old), RowsOf(all, 0).values(), nullptr).ok());
     if (!floats()) return;
-    // Add slots before and after the slots whose contents are checked.
+    // Besides the slots whose contents are checked, add slots before and after them in the row.
     const auto ensure = [&](const char* owner) {
       EXPECT_TRUE(table->EnsureSlots(owner, {{"momentum", DType::kFloat32, kind.dim, 0}}).ok());
     };
@@ -136,7 +136,7 @@ class World {
     return complaint.empty() ? CheckSlots() : complaint;
   }
 
-  /// The states of all rows, read from the table.
+  /// Reads all keys from the table and returns the states of their rows.
   std::vector<uint32_t> States(const Table& of) const {
     Output out(this, all().size);
     std::vector<uint32_t> states(all().size);
@@ -145,7 +145,7 @@ class World {
     return states;
   }
 
-  /// A table of the same kind without rows.
+  /// Returns an empty table of the same kind.
   std::unique_ptr<Table> Another() const {
     std::unique_ptr<Table> made;
     EXPECT_TRUE(Table::Create(table->options(), &made).ok());
@@ -168,7 +168,7 @@ class World {
     void Set(size_t element, std::string_view bytes) override {
       texts_[element].assign(bytes.data(), bytes.size());
     }
-    /// The state of key i, if the batch is all().
+    /// Returns the state of key i of all(). The batch must have been all().
     uint32_t StateOf(size_t i) const {
       const size_t dim = world_->dim();
       for (const auto& [times, state] : {std::pair{0, k0}, {1, k1}, {2, k2}, {3, k3}}) {

@@ -1,4 +1,4 @@
-// Reads of a span either end inside it or are errors.
+// A read from a span of memory either lies entirely inside the span or returns an error.
 #include "de_core/cc/engine/base/byte_stream.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Quotas of control groups, versions 1 and 2, in files laid out as in Linux.
+// CPU quotas of Linux control groups, versions 1 and 2, read from a folder that imitates / of
+// Linux.
 #include "de_core/cc/engine/base/cpu_quota.h"
 
 #include <gtest/gtest.h>

@@ -49,7 +49,7 @@ TEST(Hash, ShardOfKeyIsWhatItEverWas) {
 }
 
 TEST(Hash, HashBytesReadsNothingBehindTheString) {
-  // On the heap without a terminator, so that a sanitizer detects an extra byte.
+  // The strings are on the heap and have no terminator, so a sanitizer detects a read past the end.
   for (size_t length = 0; length < 40; ++length) {
     const std::vector<char> bytes(length, 'q');
     EXPECT_EQ(HashBytes({bytes.data(), length}), HashBytes(std::string(length, 'q')));

@@ -1,4 +1,4 @@
-// Sorting by hash, compared with std::sort.
+// Sorting by hash gives the same order as std::sort.
 #include "de_core/cc/engine/batch/bucket_sort.h"
 
 #include <gtest/gtest.h>

@@ -50,7 +50,7 @@ void ExpectSums(GradientSum* sum, const Batch& batch, size_t dim) {
 }
 
 TEST(GradientSum, AddsUpEqualKeysInTheOrderOfTheBatch) {
-  GradientSum sum;  // one object for all batches, as a table uses it
+  GradientSum sum;  // one object for all batches: a table reuses it too
   std::mt19937_64 random(5);
   for (const size_t size : {1000, 0, 1, 37, 5000}) {
     for (const uint64_t distinct : {1, 3, 800, 1000000}) {
@@ -67,7 +67,8 @@ TEST(GradientSum, AddsUpEqualKeysInTheOrderOfTheBatch) {
 TEST(GradientSum, AnyNumberOfKeysFitsTheMap) {
   GradientSum sum;
   std::mt19937_64 random(6);
-  for (const size_t size : {0xfffe, 0xffff, 0x10000, 70001}) {  // near the limit of 16 bits
+  for (const size_t size :
+       {0xfffe, 0xffff, 0x10000, 70001}) {  // near 2^16, the limit of 16-bit numbers
     std::vector<int64_t> keys(size);
     for (int64_t& key : keys) key = static_cast<int64_t>(random() % (2 * size));
     ExpectSums<float>(&sum, Batch(keys), 1);
@@ -85,7 +86,7 @@ TEST(GradientSum, AKeyThatOccursOnceIsNotCopied) {
 }
 
 TEST(GradientSum, KeysThatMeetInTheMapAreDistinct) {
-  std::vector<int64_t> keys;  // with equal low hash bits, so that all start at one place of the map
+  std::vector<int64_t> keys;  // equal low hash bits: all are searched from the same place
   for (uint64_t i = 0; i < 300; ++i) keys.push_back(static_cast<int64_t>(UnMix64(i % 200 << 20)));
   GradientSum sum;
   ExpectSums<float>(&sum, Batch(keys), 8);
@@ -94,7 +95,7 @@ TEST(GradientSum, KeysThatMeetInTheMapAreDistinct) {
 TEST(GradientSum, StringsOfOneHashAreDistinctKeys) {
   const std::vector<std::string_view> texts{"left", "right", "left"};
   const Keys keys{nullptr, texts.data(), texts.size()};
-  const std::vector<uint64_t> words(3, 42);  // as if all three collided
+  const std::vector<uint64_t> words(3, 42);  // three keys with one hash
   const std::vector<uint32_t> positions{0, 1, 2};
   const std::vector<float> grads{1, 10, 2};
   GradientSum sum;

@@ -1,4 +1,5 @@
-// A batch sorted by shard: complete, in order, and the same with any number of threads.
+// A batch grouped by shard contains every key once, in the batch's order within each shard. The
+// result is the same with any number of threads.
 #include "de_core/cc/engine/batch/partition.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +32,7 @@ void ExpectSorted(const Partition& partition, const Keys& keys) {
 
 TEST(Partition, HoldsEveryKeyOnceInItsShardInTheOrderOfTheBatch) {
   std::mt19937_64 random(3);
-  Partition partition;  // one object for all batches, as a table uses it
+  Partition partition;  // one object for all batches: a table reuses it too
   for (const size_t size : {size_t{50000}, size_t{0}, size_t{1}, size_t{17}, size_t{8191},
                             size_t{8192}, size_t{20001}}) {
     std::vector<int64_t> numbers(size);

@@ -14,7 +14,7 @@ namespace {
 
 using Picked = std::vector<std::pair<uint32_t, uint64_t>>;  // (position, hash)
 
-/// Checks the selection from [begin, end) of the batch for these shards.
+/// Checks the keys that are selected from positions [begin, end) of the batch for these shards.
 void Check(const Keys& keys, const std::vector<uint64_t>& words, size_t begin, size_t end,
            uint32_t first, uint32_t last) {
   Picked wanted, got;

@@ -12,7 +12,7 @@
 namespace de::engine {
 namespace {
 
-/// A group of keys: words, and string keys' bytes by position in the batch.
+/// A group of keys: their words and, for string keys, their bytes by position in the batch.
 struct Group {
   std::vector<uint64_t> words;
   std::vector<uint32_t> positions;
@@ -20,7 +20,7 @@ struct Group {
 
   void Add(uint64_t word, const std::string& text = "") {
     words.push_back(word);
-    // The group is a part of a batch: every third key.
+    // The group consists of every third key of a batch.
     positions.push_back(static_cast<uint32_t>(3 * positions.size() + 1));
     texts.resize(positions.back());
     texts.push_back(text);

@@ -106,7 +106,7 @@ class Run {
     std::mt19937 random = input_.Random();
     const uint32_t rarely = input_.Below(32);
     uint32_t most = (const uint32_t[]){3, 40, 40, 300}[random() % 4];
-    // enough for several threads
+    // a batch of this size is divided among several threads
     if (rarely == 1 || (rarely < 12 && collisions_ == 4)) most = 9000;
     const size_t count = random() % (most + 1);
     ints_.resize(count);
@@ -150,7 +150,7 @@ class Run {
     const bool with_old = input_.Below(2) == 1;
     const testing::DrawnRows in = RowsFor(keys), old = RowsFor(keys);
     const DType dtype = options_.value_dtype;
-    // the sums would be rounded, so they could differ
+    // 16-bit sums are rounded, so the table and the map could differ
     if (dtype == DType::kHalf || dtype == DType::kBFloat16) return;
     const Status status = table_->AccumOrAssign(keys, in.packed.data(),
                                                 with_old ? old.packed.data() : nullptr, executor_);

@@ -1,4 +1,4 @@
-// The index lines compared with a map, and the lines that a probe may visit.
+// The index finds the same keys as a map, and a search visits only the lines that it must.
 #include "de_core/cc/engine/index/line_index.h"
 
 #include <gtest/gtest.h>
@@ -139,7 +139,7 @@ TEST(LineIndex, ASearchGoesOnOnlyBehindKeysOfItsFilterBit) {
     return (Passed(lines[0]) & PassBit(hash_of(kind))) != 0;
   };
   EXPECT_FALSE(passed(2));
-  index.Insert(50, hash_of(2), 7);  // passes the full line 0
+  index.Insert(50, hash_of(2), 7);  // its home line 0 is full, so it goes on to line 1
   EXPECT_TRUE(passed(2));
   EXPECT_FALSE(passed(3)) << "none of this kind passed";
   EXPECT_EQ(FindRow(lines.data(), 4, 50, hash_of(2), AnyRow), 7U);

@@ -230,7 +230,8 @@ TEST(Initializer, RowsAreTheSameWithVectorsOfAnyWidth) {
           const ForcedLevel forced(level);
           if (forced.is(level)) made.push_back(Make(RandomOptions(kind, dim), dtype, dim));
         }
-        // One element in 65,536 is so far out that no register holds its coefficients.
+        // One element in 65,536 lies so far out in the distribution's tail that its coefficients
+        // are not in a register. Draw so many that some of them occur.
         const uint64_t keys = dim == 32 ? 10'000 : 300;
         for (uint64_t key = 0; key < keys; ++key) {
           std::vector<char> baseline(dim * SizeOf(dtype)), other(baseline);

@@ -85,7 +85,8 @@ TEST(Arena, ACellLargerThanABlockIsServed) {
 
 TEST(Arena, TrimGivesMemoryBackAndSparesNeighbours) {
   Arena arena;
-  constexpr size_t kBytes = (size_t{128} << 10) + 64;  // neighbors share pages
+  // not a multiple of the page size: neighbors share a page
+  constexpr size_t kBytes = (size_t{128} << 10) + 64;
   constexpr size_t kCells = 400;
   std::vector<char*> cells;
   for (size_t i = 0; i < kCells; ++i) {

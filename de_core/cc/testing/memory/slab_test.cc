@@ -1,4 +1,4 @@
-// Rows in extents: addresses, reuse, and what moves with a slab.
+// Rows in a slab: their addresses, their reuse, and a slab that is moved to another object.
 #include "de_core/cc/engine/memory/slab.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Every update rule, compared with its textbook formula, written independently in double.
+// Every update rule computes the same values as its textbook formula, which this file implements
+// separately in double.
 #include "de_core/cc/engine/optimizer/optimizer_rules.h"
 
 #include <algorithm>
@@ -28,7 +29,7 @@ struct Formula {
   double initial;  ///< initial value of the slot that does not start at 0
 };
 
-/// Applies a formula for one element to each element.
+/// Makes a formula for a whole row from a formula for one element.
 auto Each(std::function<void(double g, double& w, double* s, const Row& h)> element) {
   return [element](const Row& g, Row& w, std::vector<Row>& slots, const Row& h) {
     for (size_t i = 0; i < w.size(); ++i) {
@@ -285,7 +286,7 @@ Row LoadRow(const char* row, size_t dim) {
   return values;
 }
 
-/// Runs a rule and its formula over rows of T, and compares values and slots.
+/// Runs a rule and its formula on a row of type T. Compares the values and slots.
 template <typename T>
 void Compare(const Formula& formula, DType dtype, size_t dim, double decay, double tolerance) {
   using Real = typename Scalar<T>::Real;

@@ -1,4 +1,4 @@
-// The moving average of a row, compared with an average in double.
+// The moving average of a row equals an average computed in double.
 #include "de_core/cc/engine/optimizer/row_average.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ std::string RowOf(DType dtype, const std::vector<double>& values) {
 
 class RowAverageTest : public ::testing::TestWithParam<DType> {
  protected:
-  /// An average whose slot has its initial values.
+  /// Returns an average that has not begun: its slot has the initial values.
   std::string Fresh() const {
     const SlotSpec slot = AverageSlot(GetParam(), kDim);
     EXPECT_EQ(slot.width, kDim);

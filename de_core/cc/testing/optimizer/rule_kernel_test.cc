@@ -1,4 +1,4 @@
-// Kernels of update rules: the AVX2 compilation gives the same bits as the baseline.
+// Each update rule has a kernel compiled for AVX2 and one without it. Both give the same bits.
 #include "de_core/cc/engine/optimizer/rule_kernel.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ std::vector<double> HyperOf(const OptimizerRule& rule) {
   return hyper;
 }
 
-/// Rows after three steps of a rule.
+/// Returns rows after three steps of a rule, with the AVX2 kernel if `wide`.
 std::vector<char> Trained(const OptimizerRule& rule, DType dtype, size_t dim, bool wide) {
   constexpr size_t kRows = 5;
   const std::vector<double> hyper = HyperOf(rule);

@@ -30,7 +30,7 @@ TEST(Admission, CountsExactlyAsAMapDoesThroughSavesAndMerges) {
     AdmissionFilter filter(Count(min_count), 1);
     std::map<uint64_t, uint64_t> counts;
     for (int i = 0; i < 40000; ++i) {
-      const uint64_t word = random() % 3000;  // 0 is a key too
+      const uint64_t word = random() % 3000;  // 0 is a valid key
       const bool admitted = ++counts[word] >= min_count;
       if (admitted) counts.erase(word);
       ASSERT_EQ(Admit(&filter, word), admitted);

@@ -108,7 +108,8 @@ TEST(RowPolicy, keeps_the_columns_asked_for_and_those_it_needs_alone) {
     EXPECT_EQ(row.policy->end(), end) << text;
     EXPECT_EQ(row.policy->tracks(), !columns.empty()) << text;
     EXPECT_FALSE(row.policy->has_filters());
-    row.policy->Touch(row.row(), {5, 6});  // must not write columns that do not exist
+    // Touch must not write to columns that the policy does not have.
+    row.policy->Touch(row.row(), {5, 6});
   }
 }
 

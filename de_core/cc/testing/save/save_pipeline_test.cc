@@ -1,4 +1,4 @@
-// A save writes the same file and ends, in whatever order an executor runs its tasks.
+// A save ends and writes the same file, whatever the order in which an executor runs its tasks.
 #include "de_core/cc/engine/save/save_pipeline.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ constexpr size_t kDim = 64;
 class InOrder final : public Executor {
  public:
   explicit InOrder(std::vector<size_t> order) : order_(std::move(order)) {}
-  size_t threads() const override { return order_.size() - 1; }  // helpers
+  size_t threads() const override { return order_.size() - 1; }  // a save runs one task more
   void Run(size_t count, const std::function<void(size_t)>& task) override {
     ASSERT_EQ(count, order_.size());
     for (const size_t number : order_) task(number);
@@ -36,7 +36,7 @@ class InOrder final : public Executor {
 class Late final : public Executor {
  public:
   explicit Late(uint32_t late) : late_(late) {}
-  size_t threads() const override { return kTasks - 1; }  // helpers
+  size_t threads() const override { return kTasks - 1; }  // a save runs one task more
   void Run(size_t count, const std::function<void(size_t)>& task) override {
     std::vector<std::thread> threads;
     for (size_t number = 0; number < count; ++number) {
@@ -114,7 +114,7 @@ class SavePipelineTest : public ::testing::Test {
     }
   }
 
-  /// From now on, saves are deltas with every third row.
+  /// Makes the following saves deltas that contain every third row.
   void ExpectDeltas() {
     options_.chain = "chain";
     std::unique_ptr<TableSave> base;

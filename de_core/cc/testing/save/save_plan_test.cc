@@ -16,7 +16,7 @@ using testing::Numbers;
 using testing::Put;
 using testing::Save;
 
-/// Number of keys whose hashes are in the range.
+/// Returns the number of keys whose hashes are in the range.
 size_t RowsIn(const SaveSource::Range& range, const std::vector<int64_t>& keys) {
   return static_cast<size_t>(std::count_if(keys.begin(), keys.end(), [&](int64_t key) {
     const uint64_t hash = Mix64(static_cast<uint64_t>(key));
@@ -36,8 +36,8 @@ void ExpectCoversAllHashes(const SaveSource& source) {
   EXPECT_EQ(next, 0U);
 }
 
-/// Checks that the ranges are listed, ascending, each in one shard, and contain `words` distinct
-/// words.
+/// Checks that the source lists its ranges in ascending order, each within one shard, and that they
+/// contain `words` distinct words.
 void ExpectLists(const SaveSource& source, size_t words) {
   size_t next = 0;
   uint64_t last = 0;

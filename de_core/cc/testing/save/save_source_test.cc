@@ -1,5 +1,5 @@
-// The rows that a save reads: all rows, chosen keys, changed rows or rows that satisfy keep rules;
-// as they are when read, or all as of one moment.
+// The rows that a save reads: all rows, chosen keys, changed rows or rows that satisfy keep rules.
+// Each row is read as it is at that time or, in a consistent save, as it was when the save began.
 #include "de_core/cc/engine/save/save_source.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Rows between a table and a file: the data that their section refers to.
+// Rows that a save has copied out of a table. The section of the file refers to the rows' data.
 #include "de_core/cc/engine/save/saved_rows.h"
 
 #include <gtest/gtest.h>

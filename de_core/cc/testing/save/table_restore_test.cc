@@ -1,5 +1,5 @@
-// Restoring files into a table: which rows are read and which remain; a refused file changes
-// nothing.
+// Restoring files into a table: which rows are restored, and which rows of the table remain. A file
+// that is refused changes nothing.
 #include "de_core/cc/engine/save/table_restore.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,8 @@ using testing::Restored;
 using testing::Save;
 using Rows = std::map<int64_t, std::vector<float>>;
 
-/// A base with keys 0 to 999, and a delta with other values of 990 to 1009 and without 0 to 9.
+/// Returns a base with the keys 0 to 999, and a delta that overwrites or adds
+/// 990 to 1009 and erases 0 to 9.
 std::vector<std::string> BaseAndDelta() {
   const auto table = Make();
   Put(table.get(), Numbers(0, 1000), 1);

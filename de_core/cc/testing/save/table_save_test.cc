@@ -53,7 +53,7 @@ TEST_P(TableSaveOf, base_and_deltas_follow_a_table_that_is_written_meanwhile) {
   };
   std::thread first(write, 1), second(write, 2);
   std::vector<std::string> files = {Save(table.get(), ChainOf("c", false), 1, &threads)};
-  // Under a sanitizer a save is slow while others write, so save fewer times: once in each way.
+  // Under a sanitizer, a save is slow while other threads write: save only once in each mode.
   const uint8_t end = kSanitized ? 4 : 8;
   for (uint8_t i = 2; i < end; ++i) {
     SaveOptions options = ChainOf("c", true);
@@ -216,7 +216,7 @@ TEST(TableSave, what_would_outdate_an_undisturbed_save_waits_for_it) {
       StringSink sink;
       const Status written = save->Write(&sink, nullptr);
       EXPECT_TRUE(written.ok()) << written.message;
-      other.join();  // the rows are read, so it must not wait for Done
+      other.join();  // the save has read all rows, so this must not wait for Done
       EXPECT_EQ(save->report().rows, 3U);
       EXPECT_TRUE(save->Done().ok());
     }

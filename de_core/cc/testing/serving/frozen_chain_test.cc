@@ -24,7 +24,7 @@ SnapshotHeader HeaderOfZeros() {
   return header;
 }
 
-/// Opens a chain over files that it owns.
+/// Owns files and opens a chain of them.
 class Files {
  public:
   explicit Files(const std::vector<std::string>& files) {

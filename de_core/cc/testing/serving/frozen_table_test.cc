@@ -25,7 +25,7 @@ RowLayout Layout(KeyType key_type, DType dtype = DType::kFloat32, size_t dim = k
   return RowLayout(key_type, dtype, dim);
 }
 
-/// A table opened over its own bytes.
+/// A table that is opened on bytes in memory; owns these bytes.
 struct Opened {
   explicit Opened(const std::string& bytes, FrozenOptions options = {}) : memory(bytes) {
     status = FrozenTable::Open(memory.data(), memory.size(), options, &table);

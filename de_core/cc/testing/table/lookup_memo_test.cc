@@ -1,5 +1,5 @@
-// When lookups record data for updates: of which keys, how many lookups, and when updates do not
-// use the records.
+// Lookups record where they found rows, for the next update: for which keys, how often, and how
+// they pause when updates do not use the records.
 #include "de_core/cc/engine/table/lookup_memo.h"
 
 #include <gtest/gtest.h>

@@ -44,7 +44,7 @@ TEST(ShardLock, WritersExcludeEachOther) {
     for (int i = 0; i < 500; ++i) {
       const std::lock_guard<ShardLock> guard(lock);
       overlaps += inside.fetch_add(1) != 0;
-      std::this_thread::yield();  // anybody else who can take the lock does so now
+      std::this_thread::yield();  // another thread that can take the lock takes it now
       inside.fetch_sub(1);
     }
   });

@@ -146,7 +146,7 @@ TEST_F(ShardTest, ClearGivesItsMemoryBackToTheArena) {
 }
 
 TEST_F(ShardTest, ProbesAreCountedByTheLineTheyEndAt) {
-  for (uint64_t i = 0; i < 6; ++i) Insert(i << 40);  // line 0 is the home line of all
+  for (uint64_t i = 0; i < 6; ++i) Insert(i << 40);  // all have the home line 0
   std::vector<uint64_t> probes(3, 0);
   shard_.CountProbes(&probes);
   EXPECT_EQ(probes, (std::vector<uint64_t>{5, 1, 0}));

@@ -51,8 +51,8 @@ struct Trained {
     ASSERT_TRUE(status.ok()) << status.message;
   }
 
-  /// Returns the bytes of all rows and slots, also of keys without a row. Compared as bytes because
-  /// moving averages begin as NaN.
+  /// Returns the bytes of all rows and slots, and what keys without a row read. Bytes, because
+  /// moving averages begin as NaN, and NaN does not equal NaN.
   std::string Everything() {
     std::vector<int64_t> keys(kKeys);
     for (int64_t i = 0; i < kKeys; ++i) keys[static_cast<size_t>(i)] = i;

@@ -1,4 +1,4 @@
-// Bounds, times to live and metadata inside the engine, which Python tests cannot reach.
+// Size limits, expiry and metadata of rows: the parts that Python tests cannot reach.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// All verbs at the same time on several threads: run under ThreadSanitizer, and checked for torn
-// rows.
+// Runs all operations of a table at the same time on several threads. Checks that no row mixes two
+// writes. Run it also under ThreadSanitizer.
 #include <gtest/gtest.h>
 
 #include <atomic>
