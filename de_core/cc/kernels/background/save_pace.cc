@@ -41,8 +41,8 @@ bool SavePace::Rest() {
   if (busy_) {
     const double due = static_cast<double>(worked - worked_) / (kShare * cores_);
     const nanoseconds rest = nanoseconds(static_cast<int64_t>(due)) - (now - rested_);
-    if (rest > nanoseconds(0) && rest < kShortestRest)
-      return true;  // too short to sleep; the next call adds it
+    // too short to sleep: the next call adds it to its own rest
+    if (rest > nanoseconds(0) && rest < kShortestRest) return true;
     if (rest > nanoseconds(0)) {
       std::this_thread::sleep_for(std::min(rest, kLongestRest));
       slept_ += Clock::now() - now;

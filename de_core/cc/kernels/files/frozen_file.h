@@ -27,8 +27,8 @@ class FrozenFile {
   static absl::Status Open(tensorflow::Env* env, const std::vector<std::string>& paths,
                            std::shared_ptr<const FrozenFile>* file);
 
-  /// out.data may be nullptr if only `found` is needed. Errors reach clients, so they name files
-  /// without folders. Returns DataLoss once a damaged section was found.
+  /// Looks up rows. out.data may be nullptr if only `found` is needed. Errors reach clients, so
+  /// they name files without folders. Returns DataLoss once a damaged section was found.
   absl::Status Find(const engine::Keys& keys, engine::ValuesOut out, bool* found,
                     engine::Executor* executor) const;
 

@@ -67,8 +67,8 @@ TEST(GradientSum, AddsUpEqualKeysInTheOrderOfTheBatch) {
 TEST(GradientSum, AnyNumberOfKeysFitsTheMap) {
   GradientSum sum;
   std::mt19937_64 random(6);
-  for (const size_t size :
-       {0xfffe, 0xffff, 0x10000, 70001}) {  // near 2^16, the limit of 16-bit numbers
+  // near 2^16, the limit of 16-bit numbers
+  for (const size_t size : {0xfffe, 0xffff, 0x10000, 70001}) {
     std::vector<int64_t> keys(size);
     for (int64_t& key : keys) key = static_cast<int64_t>(random() % (2 * size));
     ExpectSums<float>(&sum, Batch(keys), 1);

@@ -22,9 +22,8 @@ TEST_P(PageMemoryOfSize, IsAlignedZeroedAndWritable) {
     ASSERT_EQ(reinterpret_cast<uintptr_t>(memory.data()) % 64, 0U);
     ASSERT_TRUE(
         std::all_of(memory.data(), memory.data() + memory.bytes(), [](char c) { return c == 0; }));
-    std::memset(
-        memory.data(), 1,
-        memory.bytes());  // the next round finds these bytes if memory is reused without zeroing
+    // The next round would find these bytes if memory were reused without zeroing.
+    std::memset(memory.data(), 1, memory.bytes());
   }
 }
 
