@@ -45,7 +45,7 @@ def test_the_rows_lie_beside_the_checkpoint_wherever_it_is_moved(tmp_path, kind)
     assert (tmp_path / "a" / "c.data-00000-of-00001").stat().st_size < 2000
     (tmp_path / "a").rename(tmp_path / "moved")
     shutil.copytree(tmp_path / "moved", tmp_path / "copied")
-    for file in (tmp_path / "copied").iterdir():  # under another name
+    for file in (tmp_path / "copied").iterdir():  # give the copy another prefix
         file.rename(file.with_name("other" + file.name.removeprefix("c")))
     shutil.rmtree(tmp_path / "moved")
     restored = module(shards=3)

@@ -98,7 +98,7 @@ def test_full_verification_finds_a_flipped_bit_among_the_rows(versions, monkeypa
     file.unlink()
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    tf.saved_model.load(str(versions))  # rows are checked in the background
+    tf.saved_model.load(str(versions))  # succeeds: rows are checked later, in the background
     monkeypatch.setenv("DE_VERIFY", "full")
     refused(versions, "checksum", file.name)
 

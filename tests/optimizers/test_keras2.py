@@ -67,7 +67,7 @@ def compare(make, of, settings, mode, shards):
 
 
 def possible(number, mode):
-    """Returns whether tf_keras itself supports the case. Its new Nadam counts traces, not steps."""
+    """Returns whether tf_keras supports the case. In functions, its new Nadam counts traces."""
     make, of, _ = CASES[number]
     return "eager" in mode or not (of is new and make is BOTH["nadam"])
 

@@ -67,7 +67,7 @@ def test_a_bloom_filter_admits_no_key_late_and_few_early():
     assert int(users.size()) <= 1000
     train(users, range(20_000))
     assert int(users.size()) == 20_000
-    # 6.3 counters of one byte per key, and room for 16 uneven shards.
+    # 6.3 counters of one byte per key, and 15 % more, because keys spread unevenly over 16 shards.
     assert users.memory_usage()["policy"] <= 1.15 * 6.3 * 20_000
 
 

@@ -51,7 +51,7 @@ for number in range(6):
 difference = tf.reduce_max(tf.abs(users.lookup(range(60)) - local.lookup(range(60))))
 sizes = [int(users.size(index)) for index in range(len(devices))]
 
-# All servers write at the same time. Each write waits for the other server's write.
+# All servers save at the same time: each save waits until the other server's save begins.
 together, run = threading.Barrier(len(devices), timeout=60), Table.run
 
 
