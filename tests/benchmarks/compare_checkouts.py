@@ -1,7 +1,9 @@
 """Compares the speed of lookups, upserts and steps in two checkouts, before and after a change.
 
-Each round measures both checkouts, each in its own process. The order alternates from round to
-round. The op libraries of both checkouts must be compiled for the TensorFlow of this interpreter.
+Each round starts one process per checkout. The two take turns: while one measures, the other waits.
+So both meet the same disturbances of the machine. A table may lie badly in memory for the whole
+life of a process, so the result is the median over all rounds. The op libraries of both checkouts
+must be compiled for the TensorFlow of this interpreter.
 
 Run: python tests/benchmarks/compare_checkouts.py BEFORE AFTER --rounds 10
 """
@@ -15,13 +17,22 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 ROWS, DIM, BATCH, SMALL = 2_000_000, 32, 65_536, 1_024
+TURNS = 6
+OPERATIONS = (
+    f"{BATCH:,} keys, lookup",
+    f"{BATCH:,} keys, upsert",
+    f"{BATCH:,} keys, Adam step",
+    f"{SMALL:,} keys, lookup",
+    f"{SMALL:,} keys, Adam step",
+)
 
 
-def measure() -> dict[str, tuple[float, float]]:
-    """Returns the median wall time and the mean CPU time per call, in ms, of each operation."""
+def operations() -> dict[str, tuple[Callable, list, int]]:
+    """Returns, by operation, the function, its batches, and the passes over them per turn."""
     import keras
     import numpy as np
     import tensorflow as tf
@@ -54,34 +65,67 @@ def measure() -> dict[str, tuple[float, float]]:
     draws = np.random.default_rng(0)
     batches = [tf.constant(draws.integers(0, ROWS, BATCH) * 7919) for _ in range(20)]
     small = [keys[:SMALL] for keys in batches]
-    return {
-        f"{BATCH:,} keys, lookup": timed(lookup, batches, 5),
-        f"{BATCH:,} keys, upsert": timed(upsert, batches, 5),
-        f"{BATCH:,} keys, Adam step": timed(step, batches, 5),
-        f"{SMALL:,} keys, lookup": timed(lookup, small, 50),
-        f"{SMALL:,} keys, Adam step": timed(step, small, 50),
-    }
+    work = [(lookup, batches, 1), (upsert, batches, 1), (step, batches, 1)]
+    work += [(lookup, small, 10), (step, small, 10)]
+    runs = dict(zip(OPERATIONS, work, strict=True))
+    for run, keys, _ in runs.values():  # traces the functions, and wakes the threads
+        for some in keys[:3]:
+            run(some)
+    return runs
 
 
-def timed(run, batches, repeats: int) -> tuple[float, float]:
-    for keys in batches[:3]:  # traces the function, and wakes the threads
-        run(keys)
-    wall, cpu = [], time.process_time()
-    for _ in range(repeats):
-        for keys in batches:
-            begin = time.perf_counter()
-            run(keys)
-            wall.append(1e3 * (time.perf_counter() - begin))
-    return statistics.median(wall), 1e3 * (time.process_time() - cpu) / len(wall)
+def answer_turns() -> None:
+    """Measures the operation that a line of the standard input names, until the input ends.
+
+    Prints a JSON line first, the path of the package. Then it prints one per turn: the wall time of
+    each call and the mean CPU time per call, in ms.
+    """
+    import de_core
+
+    runs = operations()
+    print(json.dumps(de_core.__file__), flush=True)
+    for line in sys.stdin:
+        run, batches, passes = runs[line.strip()]
+        wall, cpu = [], time.process_time()
+        for _ in range(passes):
+            for keys in batches:
+                begin = time.perf_counter()
+                run(keys)
+                wall.append(1e3 * (time.perf_counter() - begin))
+        print(json.dumps([wall, 1e3 * (time.process_time() - cpu) / len(wall)]), flush=True)
 
 
-def measured(checkout: Path) -> dict[str, tuple[float, float]]:
+def started(checkout: Path) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(checkout), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    command = [sys.executable, "-P", __file__, "--measure"]
-    answer = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, text=True)
-    library, results = json.loads(answer.stdout.splitlines()[-1])
-    if not Path(library).is_relative_to(checkout):
+    process = subprocess.Popen(
+        [sys.executable, "-P", __file__, "--measure"],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    if not Path(json.loads(process.stdout.readline())).is_relative_to(checkout):
         sys.exit(f"`checkout` must hold the package de_core. Received: {checkout}")
+    return process
+
+
+def one_round(checkouts: list[Path]) -> list[dict[str, tuple[float, float]]]:
+    """Returns, per checkout, each operation's median wall and CPU time per call, in ms."""
+    processes = [started(checkout) for checkout in checkouts]
+    results = [{} for _ in processes]
+    for name in OPERATIONS:
+        turns = [[] for _ in processes]
+        for turn in range(TURNS):
+            for number in (0, 1) if turn % 2 == 0 else (1, 0):
+                print(name, file=processes[number].stdin, flush=True)
+                turns[number].append(json.loads(processes[number].stdout.readline()))
+        for result, own in zip(results, turns, strict=True):
+            wall = statistics.median(time for calls, _ in own for time in calls)
+            result[name] = wall, statistics.median(cpu for _, cpu in own)
+    for process in processes:
+        process.stdin.close()
+        process.wait()
     return results
 
 
@@ -94,25 +138,23 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10, help="default 10")
     arguments = parser.parse_args()
     checkouts = [arguments.before.resolve(), arguments.after.resolve()]
-    results = {checkout: [] for checkout in checkouts}
+    rounds = []
     for number in range(arguments.rounds):
-        for checkout in checkouts if number % 2 == 0 else reversed(checkouts):
-            results[checkout].append(measured(checkout))
+        order = slice(None, None, 1 if number % 2 == 0 else -1)
+        rounds.append(one_round(checkouts[order])[order])
         print(f"round {number + 1} of {arguments.rounds}", file=sys.stderr)
     print("| operation | before, ms | after, ms | after / before | the same in CPU time |")
     print("|---|---|---|---|---|")
-    for name in results[checkouts[0]][0]:
+    for name in OPERATIONS:
         (wall0, cpu0), (wall1, cpu1) = (
-            [statistics.median(run[name][clock] for run in results[checkout]) for clock in (0, 1)]
-            for checkout in checkouts
+            [
+                statistics.median(results[side][name][clock] for results in rounds)
+                for clock in (0, 1)
+            ]
+            for side in (0, 1)
         )
         print(f"| {name} | {wall0:.3f} | {wall1:.3f} | {wall1 / wall0:.2f} | {cpu1 / cpu0:.2f} |")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--measure"]:
-        import de_core
-
-        print(json.dumps([de_core.__file__, measure()]))
-    else:
-        main()
+    answer_turns() if sys.argv[1:] == ["--measure"] else main()
