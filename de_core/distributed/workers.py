@@ -143,8 +143,8 @@ class Delivery:
         """Sends an answer for each received item.
 
         Args:
-            batches: Answers to the first batches, each [m, ...], in the order in which `send`
-                returned the items.
+            batches: For each batch that `send` returned, the answers to its items, [m, ...], in the
+                same order. The last batches may be left out: their senders get no answers.
 
         Returns:
             The answers to this worker's items, each [n, ...].

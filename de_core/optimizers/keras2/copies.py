@@ -100,7 +100,7 @@ class LegacyCopies(Keras2Copies):
 
 
 class _OverRows(ChangedCopy):
-    """A mixin that lets a copy of a new tf_keras optimizer make slots per row."""
+    """A mixin for the copy of a tf_keras optimizer that is not legacy. It makes slots per row."""
 
     gathered: GatheredRows
     shared_variables: list[Any]

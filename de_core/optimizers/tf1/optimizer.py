@@ -20,8 +20,9 @@ from de_core.tables.sharded import ShardedTable
 # The graph collection with the names under which the graph's optimizers keep their slots.
 _OWNERS = "dynamic_embedding_slot_owners"
 _eager_owners: list[str] = []
-# For optimizers without a rule in the engine. RowUpdates reads only weight decay and average from a
-# plan, and TensorFlow 1 optimizers have neither.
+# The plan of an optimizer without a rule in the engine. Its empty rule is never run. From its
+# settings, RowUpdates reads only the weight decay and the moving average, which TensorFlow 1
+# optimizers do not have.
 _NO_RULE = plan.Plan("", lambda _: SgdSettings(lr=0.0))
 
 

@@ -29,7 +29,7 @@ from .endpoint import Endpoint, UpstreamAddress
 from .pool import UpstreamPool
 
 _LOG = logging.getLogger("server.upstreams")
-# An upstream gets no requests for this many seconds after this many failures in a row.
+# After _BREAKER_FAILURES failures in a row, an upstream gets no requests for _BREAKER_SECONDS.
 _BREAKER_FAILURES = 5
 _BREAKER_SECONDS = 2.0
 # Writing an example takes as long as decoding this many bytes of JSON.
