@@ -1,7 +1,7 @@
 """Reads the header and the footer of a snapshot file with the standard library alone.
 
-`docs/snapshot-format.md` specifies the format. The op `DeSnapshotInfo` returns the same fields, but
-needs TensorFlow.
+`docs/reference/snapshot-format.md` specifies the format. The op `DeSnapshotInfo` returns the same
+fields, but needs TensorFlow.
 """
 
 from __future__ import annotations

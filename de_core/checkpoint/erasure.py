@@ -16,7 +16,7 @@ def erase(model: Any, ids: Any) -> dict[str, int]:
     """Removes the rows of ids from all tables of a model, with their optimizer slots.
 
     Call it between steps: a later step that looks an id up may insert a new row. Files that were
-    written before keep the rows; `docs/erasing.md` says where, and until when.
+    written before keep the rows; `docs/howto/erasing.md` says where, and until when.
 
     Args:
         model: A Variable, a list or dict of them, or a module, layer or model.

@@ -115,7 +115,7 @@ class SnapshotFile:
 
 
 def hashes(keys: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Returns the hash of each key, uint64 [n], as `docs/snapshot-format.md` defines it.
+    """Returns the hash of each key, uint64 [n], as `docs/reference/snapshot-format.md` defines it.
 
     Args:
         keys: int64 or bytes objects [n].

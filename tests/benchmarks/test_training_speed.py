@@ -11,7 +11,7 @@ The other peer works like tfra, with this library's methods. Rows and slots are 
 The forward pass looks up all ids. The peer sums the gradient by id, as the dense peer does, looks
 up rows and slots of the distinct ids, updates them as dense tensors, and upserts them. (tfra's
 optimizer also reads the rows again before the update. It keeps them in variables between its tables
-and the update; docs/benchmarks.md gives the cost.)
+and the update; docs/reference/benchmarks.md gives the cost.)
 """
 
 import keras

@@ -1,4 +1,4 @@
-"""A second snapshot reader: docs/snapshot-format.md in numpy, slow, simple and strict."""
+"""A second snapshot reader: docs/reference/snapshot-format.md in numpy, slow, simple and strict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The code blocks of docs/keras.md run."""
+"""The code blocks of docs/reference/keras.md run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ HEADING = "## With tf_keras"
 def test_the_blocks_of_the_page_run(root: Path, tmp_path: Path, legacy: bool):
     if legacy and importlib.util.find_spec("tf_keras") is None:
         pytest.skip("tf_keras is not installed")
-    keras_3, _, tf_keras = (root / "docs" / "keras.md").read_text("utf-8").partition(HEADING)
+    page = (root / "docs" / "reference" / "keras.md").read_text("utf-8")
+    keras_3, _, tf_keras = page.partition(HEADING)
     code = "\n".join(blocks(tf_keras if legacy else keras_3, "python"))
     assert code
     done = subprocess.run(

@@ -151,7 +151,7 @@ def test_a_removed_wrapper_method_names_its_replacement(name):
 
 
 def test_every_name_in_the_guide_exists_or_names_its_replacement():
-    guide = (ROOT / "docs/migrating.md").read_text("utf-8")
+    guide = (ROOT / "docs/howto/migrating.md").read_text("utf-8")
     names = sorted(set(re.findall(r"`de\.([A-Za-z_.]+\w)", guide)))
     assert len(names) > 10
     for name in names:

@@ -9,7 +9,7 @@ namespace de::engine {
 
 /// Prefetches the cache line of `at` into the second-level cache. A core can have many more misses
 /// outstanding there than in the first level. Lookups in a table larger than the caches take half
-/// the time (docs/benchmarks.md).
+/// the time (docs/reference/benchmarks.md).
 inline void PrefetchFar(const void* at) noexcept {
   __builtin_prefetch(at, /*write=*/0, /*locality=*/2);
   // GCC removes calls of a function that contains only a prefetch. The asm keeps them.

@@ -1,4 +1,4 @@
-// The bytes of a snapshot file, as docs/snapshot-format.md specifies them:
+// The bytes of a snapshot file, as docs/reference/snapshot-format.md specifies them:
 //
 //   header | section … section | directory | footer
 //

@@ -1,5 +1,5 @@
-// The header of a snapshot file: the description of its table. docs/snapshot-format.md specifies
-// the bytes.
+// The header of a snapshot file: the description of its table.
+// docs/reference/snapshot-format.md specifies the bytes.
 #ifndef DE_CORE_ENGINE_SNAPSHOT_HEADER_H_
 #define DE_CORE_ENGINE_SNAPSHOT_HEADER_H_
 

@@ -1,6 +1,6 @@
 // Resolves a model's asset to the files that a table is served from: the asset is a snapshot file,
-// or a short text that names a base and its deltas beside it. docs/publishing.md specifies the
-// text.
+// or a short text that names a base and its deltas beside it.
+// docs/reference/publishing.md specifies the text.
 #ifndef DE_CORE_KERNELS_CHAIN_FILE_H_
 #define DE_CORE_KERNELS_CHAIN_FILE_H_
 

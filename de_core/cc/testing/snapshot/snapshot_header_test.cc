@@ -74,7 +74,7 @@ void Append(T value, std::string* out) {
   out->append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-/// Returns a slot field as docs/snapshot-format.md specifies it.
+/// Returns a slot field as docs/reference/snapshot-format.md specifies it.
 std::string Slot(DType dtype, uint32_t width, uint32_t offset, const std::string& owner,
                  const std::string& name) {
   std::string out;
