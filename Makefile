@@ -8,7 +8,7 @@ PARALLEL ?= -n auto --maxprocesses 8 --dist loadfile
 ENVIRONMENT := $(PYTHON) scripts/environment.py --venv $(VENV) --extras
 
 .DEFAULT_GOAL := help
-.PHONY: python help demo test test-all images ops engine-test lint format clean
+.PHONY: python help demo docs test test-all images ops engine-test lint format clean
 
 help:  ## show this text
 	@echo "make COMMAND [PYTHON=python3.12] [VENV=.venv], with COMMAND one of:"
@@ -18,13 +18,17 @@ demo: python  ## train a ranking model, export it, serve it, ask it over HTTP
 	@$(ENVIRONMENT) server
 	@$(VENV)/bin/python examples/demo.py
 
+docs: python  ## build the documentation's site into site/, without a network; open site/index.html
+	@$(ENVIRONMENT) docs
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
+
 test: python  ## run the tests except the slow ones
-	@$(ENVIRONMENT) server,test
+	@$(ENVIRONMENT) server,test,docs
 	@$(PYTEST) $(PARALLEL) -m "not slow and not benchmark"
 	@$(VENV)/bin/python scripts/engine_tests.py
 
 test-all: python  ## run every test, and the engine's tests under the sanitizers
-	@$(ENVIRONMENT) server,test
+	@$(ENVIRONMENT) server,test,docs
 	@$(PYTEST) $(PARALLEL) -m "not benchmark"
 	@for preset in default engine-asan engine-tsan; do \
 	  $(VENV)/bin/python scripts/engine_tests.py --preset $$preset || exit 1; done
@@ -58,5 +62,5 @@ images: python  ## build the Dockerfile's images with Docker, or as root with bu
 	@$(PYTHON) serving_ops/build_images.py $(IMAGES)
 
 clean:  ## remove the environment and all build results
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f de_core/_de_ops.so de_core/_de_ops.json

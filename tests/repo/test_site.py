@@ -1,0 +1,75 @@
+"""The documentation's site builds without a warning and without a network."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import de_core as de
+
+needs_mkdocs = pytest.mark.skipif(
+    importlib.util.find_spec("mkdocstrings") is None, reason="needs the extra `docs`"
+)
+
+
+@pytest.fixture(scope="module")
+def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site. The environment has no TensorFlow to import: the sources must suffice."""
+    folder = tmp_path_factory.mktemp("site")
+    poison = tmp_path_factory.mktemp("poison")
+    (poison / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
+        cwd=root,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(poison)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return folder
+
+
+@needs_mkdocs
+def test_the_site_builds_without_a_warning_and_has_all_pages(root: Path, site: Path):
+    pages = {path.relative_to(root / "docs") for path in (root / "docs").rglob("*.md")}
+    assert {path for path in pages if not (site / path).with_suffix(".html").is_file()} == set()
+    assert "unknown id reads as its initial row" in (site / "reference/gateway.html").read_text()
+
+
+@needs_mkdocs
+def test_a_browser_loads_nothing_from_elsewhere(site: Path):
+    loaded = re.compile(
+        r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=\"((?:https?:)?//[^\"]+)"
+    )
+    pages = list(site.rglob("*.html"))
+    assert pages
+    found = {path.name: loaded.findall(path.read_text("utf-8")) for path in pages}
+    assert {name: urls for name, urls in found.items() if urls} == {}
+    styles = [
+        path for path in site.rglob("*.css") if re.search(r"url\(.?https?:", path.read_text())
+    ]
+    assert styles == []
+
+
+def test_every_page_is_in_the_navigation(root: Path):
+    settings = (root / "mkdocs.yml").read_text("utf-8")
+    pages = [str(path.relative_to(root / "docs")) for path in (root / "docs").rglob("*.md")]
+    assert [page for page in pages if page not in settings] == []
+
+
+def test_every_public_name_is_in_the_api_reference(root: Path):
+    page = (root / "docs/reference/api.md").read_text("utf-8")
+    described = set(re.findall(r"^::: de_core\.([\w.]+)$", page, re.MULTILINE))
+    modules = {"checkpoint", "distributed", "layers", "optimizers"}
+    names = {name for name in de.__all__ if name not in modules}
+    for module in ("checkpoint", "distributed"):
+        names |= {f"{module}.{name}" for name in getattr(de, module).__all__}
+    assert names - described - {"checkpoint.TableState"} == set()
