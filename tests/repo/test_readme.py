@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -40,20 +37,3 @@ def test_linked_files_and_listed_folders_exist(root: Path, readme: str):
     links = re.findall(r"\]\(([^)#:]+)\)", readme)
     folders = re.findall(r"^\| `([^`]+)`", readme, re.MULTILINE)
     assert [name for name in links + folders if not (root / name).exists()] == []
-
-
-def test_python_blocks_run(root: Path, readme: str, tmp_path: Path):
-    code = "\n".join(blocks(readme, "python"))
-    assert code
-    variables = {**os.environ, "PYTHONPATH": str(root), "TF_CPP_MIN_LOG_LEVEL": "2"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=variables,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "models/likes/1/saved_model.pb").is_file()

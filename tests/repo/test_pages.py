@@ -1,0 +1,185 @@
+"""Every code block on every page of the documentation runs as it stands.
+
+The blocks of a page run from top to bottom, in an empty folder. Shell blocks run in bash. A block
+that starts a server runs until the page ends.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.page_process import blocks_of
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("server", "serving_ops", "examples", "de_core/cc/engine")
+PAGES = sorted(
+    [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "AGENTS.md"]
+    + [ROOT / folder / "README.md" for folder in FOLDERS]
+)
+#: "text" is shown only: formulas, layouts, output, and commands of a machine that is not here.
+LANGUAGES = {"python", "sh", "text"}
+#: Pages for tf_keras.
+LEGACY = {"docs/reference/tf_keras.md"}
+SLOW = {"docs/reference/command.md"}  # each command imports TensorFlow again
+#: Blocks that do not run: the first line by page, and the reason.
+LEFT_OUT = {
+    "README.md": {
+        "make demo    # train a ranking model, export it, serve it, ask it over HTTP": "installs",
+        (
+            "# Train once, export into a volume, serve from the gateway's own process: "
+            "takes minutes."
+        ): "needs Docker",
+        "docker build --target trainer -t de-core/trainer . && docker build --target gateway -t "
+        "de-core/gateway .": "needs Docker",
+    },
+    "serving_ops/README.md": {
+        "docker build --target model-server -t de-core/model-server --build-arg BAZEL_JOBS=8 .": (
+            "needs Docker"
+        ),
+        "serving_ops/build_model_server.sh --tree /path/to/serving --output "
+        "./tensorflow_model_server --jobs 8 --memory-mb 16384": "compiles for hours",
+    },
+    "server/README.md": {
+        "import numpy as np, tritonclient.http as triton": (
+            "needs a gateway that serves `ranker`; tests/server/clients sends the same requests"
+        ),
+    },
+    "docs/reference/scaling.md": {
+        'devices = ["/job:ps/replica:0/task:0/CPU:0", "/job:ps/replica:0/task:1/CPU:0"]': (
+            "needs two parameter servers; tests/distributed trains on them"
+        ),
+        "config = de.RedisTableConfig(": "needs Redis; tests/storage runs the same lines",
+    },
+}
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def has_code(page: Path) -> bool:
+    return any(
+        block.language in ("python", "sh")
+        and block.first_line not in LEFT_OUT.get(name_of(page), ())
+        for block in blocks_of(page.read_text("utf-8"))
+    )
+
+
+class Runner:
+    """A process that runs pages. It starts when the first page needs it."""
+
+    def __init__(self, folder: Path, legacy: bool) -> None:
+        self.folder = folder
+        commands = folder / "bin"
+        commands.mkdir()
+        for name, module in (("de-core", "-m de_core_cli"), ("python", "")):
+            script = commands / name
+            script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
+            script.chmod(0o755)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.page_process"],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "PATH": f"{commands}:{os.environ['PATH']}",
+                "PYTHONPATH": str(ROOT),
+                "PYTHONWARNINGS": "ignore",
+                "TF_CPP_MIN_LOG_LEVEL": "3",
+                "TF_USE_LEGACY_KERAS": str(int(legacy)),
+            },
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, page: Path) -> tuple[int, str]:
+        name = name_of(page)
+        own = self.folder / name.replace("/", "_")
+        (own / "empty").mkdir(parents=True)
+        output = own / "output"
+        order = {
+            "page": str(page),
+            "name": name,
+            "folder": str(own / "empty"),
+            "output": str(output),
+            "left_out": list(LEFT_OUT.get(name, ())),
+        }
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(order) + "\n")
+        self.process.stdin.flush()
+        status = int(self.process.stdout.readline() or -1)
+        return status, output.read_text("utf-8", "replace") if output.exists() else ""
+
+    def stop(self) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def runners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[bool, Runner]]:
+    started: dict[bool, Runner] = {}
+
+    class Started(dict[bool, Runner]):
+        def __missing__(self, legacy: bool) -> Runner:
+            started[legacy] = Runner(tmp_path_factory.mktemp("pages"), legacy)
+            self[legacy] = started[legacy]
+            return started[legacy]
+
+    yield Started()
+    for runner in started.values():
+        runner.stop()
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=name_of(page), marks=[pytest.mark.slow] * (name_of(page) in SLOW))
+        for page in PAGES
+        if has_code(page)
+    ],
+)
+def test_the_blocks_of_a_page_run(page: Path, runners: dict[bool, Runner]):
+    legacy = name_of(page) in LEGACY
+    if legacy and importlib.util.find_spec("tf_keras") is None:
+        pytest.skip("tf_keras is not installed")
+    status, output = runners[legacy].run(page)
+    assert status == 0, output[-4000:]
+
+
+def test_every_block_has_a_language_that_is_run_or_shown():
+    found = {
+        f"{name_of(page)}:{block.line}": block.language
+        for page in PAGES
+        for block in blocks_of(page.read_text("utf-8"))
+        if block.language not in LANGUAGES
+    }
+    assert found == {}
+
+
+def test_every_block_that_is_left_out_exists():
+    for name, lines in LEFT_OUT.items():
+        first = {block.first_line for block in blocks_of((ROOT / name).read_text("utf-8"))}
+        assert set(lines) - first == set(), name
+
+
+def test_a_block_that_fails_is_noticed(tmp_path: Path, runners: dict[bool, Runner]):
+    page = ROOT / "build" / f"{tmp_path.name}.md"
+    page.parent.mkdir(exist_ok=True)
+    for code in ("python\nassert 1 == 2", "sh\nfalse", "sh\nde-core serve --no-such-flag"):
+        page.write_text(f"# A page\n\n```{code}\n```\n", "utf-8")
+        runners[False].folder = tmp_path / code.split()[-1]
+        status, output = runners[False].run(page)
+        assert status == 1, output
+    page.unlink()
