@@ -1,9 +1,11 @@
-"""Argument checks, and the `Received: …` part of their errors."""
+"""Checks of arguments and of the mode, and the `Received: …` part of their errors."""
 
 from __future__ import annotations
 
 import numbers
 from typing import Any
+
+import tensorflow as tf
 
 
 def received(**values: Any) -> str:
@@ -37,3 +39,20 @@ def checked_init_size(init_size: Any) -> int:
     if init_size < 0:
         raise ValueError(f"`init_size` must not be negative. {received(init_size=init_size)}")
     return int(init_size)
+
+
+def require_eager(method: str, remedy: str) -> None:
+    """Raises if called in a graph.
+
+    Args:
+        method: Name of the method that needs eager mode, because it returns Python values.
+        remedy: A sentence with an imperative.
+
+    Raises:
+        RuntimeError: Called in a graph.
+    """
+    if not tf.executing_eagerly():
+        raise RuntimeError(
+            f"`{method}` must be called in eager mode: it returns Python values. "
+            f"Received: a call in a graph. {remedy}"
+        )

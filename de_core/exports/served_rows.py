@@ -15,9 +15,9 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.ops import library
 from de_core.exports import unknown_ids
+from de_core.tables.policy import RESERVED_OWNER
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.table import Table
-from de_core.variable.slots import RESERVED_OWNER
 
 _STORED = ("float32", "float16", "bfloat16", "int8")
 

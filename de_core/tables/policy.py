@@ -10,6 +10,9 @@ from de_core.base.checks import received
 from de_core.tables.admission import Admission
 from de_core.tables.eviction import COLUMNS, Eviction
 
+#: Owner of the metadata columns, which the library stores as slots.
+RESERVED_OWNER = "de"
+
 
 @dataclasses.dataclass(frozen=True)
 class TablePolicy:

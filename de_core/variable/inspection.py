@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core.base.checks import received
+from de_core.base.checks import received, require_eager
 from de_core.base.plain_python import plain_python
 from de_core.tables import keys_and_values
 from de_core.tables.sharded import ShardedTable
@@ -100,7 +100,7 @@ class Inspection:
         >>> sum(len(keys) for keys, values in users.export_batches())
         10000
         """
-        _require_eager("export_batches", "`export` returns all rows in graphs too.")
+        require_eager("export_batches", "`export` returns all rows in graphs too.")
         self._table.router.require_whole("`export_batches`", "Use `export`, or a checkpoint.")
         return itertools.chain.from_iterable(table.export_batches() for table in self._table.tables)
 
@@ -180,7 +180,7 @@ class Inspection:
         >>> users.memory_usage()["rows"] >= 16 * 4
         True
         """
-        _require_eager("memory_usage", "Call it outside of the function.")
+        require_eager("memory_usage", "Call it outside of the function.")
         return _memory([table.stats() for table in self._table.tables])
 
     @plain_python
@@ -206,7 +206,7 @@ class Inspection:
         >>> stats["rows"], stats["hits"], stats["misses"], sum(stats["probe_lengths"])
         (1, 1, 1, 1)
         """
-        _require_eager("stats", "Call it outside of the function.")
+        require_eager("stats", "Call it outside of the function.")
         tables = [table.stats() for table in self._table.tables]
         # Average the shards' load factors, weighted by the number of entries in a shard's index,
         # which is proportional to the index's bytes.
@@ -226,11 +226,3 @@ class Inspection:
 def _memory(tables: list[dict[str, Any]]) -> dict[str, int]:
     parts = {part: sum(table["bytes"][part] for table in tables) for part in _PARTS}
     return {**parts, "total": sum(parts.values())}
-
-
-def _require_eager(method: str, remedy: str) -> None:
-    if not tf.executing_eagerly():
-        raise RuntimeError(
-            f"`{method}` must be called in eager mode: it returns Python values. "
-            f"Received: a call in a graph. {remedy}"
-        )

@@ -6,13 +6,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core.base.checks import received
+from de_core.base.checks import received, require_eager
 from de_core.base.plain_python import plain_python
 from de_core.tables import keys_and_values
+from de_core.tables.policy import RESERVED_OWNER
 from de_core.tables.sharded import ShardedTable
-
-#: Owner of the metadata columns, which the library stores as slots.
-RESERVED_OWNER = "de"
 
 
 class SlotVariable:
@@ -162,11 +160,7 @@ class Slots:
     @plain_python
     def slot_owners(self) -> list[str]:
         """Returns the names of the optimizers that keep slots in the rows. Eager mode only."""
-        if not tf.executing_eagerly():
-            raise RuntimeError(
-                "`slot_owners` must be called in eager mode: it returns Python values. "
-                "Received: a call in a graph. Call it outside of the function."
-            )
+        require_eager("slot_owners", "Call it outside of the function.")
         owners = (name.rpartition("/")[0] for name in self._table.slots())
         return [each for each in dict.fromkeys(owners) if each != RESERVED_OWNER]
 

@@ -15,6 +15,7 @@ from de_core.base.keras import keras
 from de_core.checkpoint import saved_model_rows, weights_file
 from de_core.checkpoint.file_system import FileSystem
 from de_core.tables.admission import Admission
+from de_core.tables.arrow import ArrowRows
 from de_core.tables.eviction import Eviction
 from de_core.tables.restrict import RestrictPolicy
 from de_core.tables.router import Partitioner, default_partition_fn
@@ -161,6 +162,7 @@ class Variable(keras.layers.Layer, tf.Module):
         self._inspection = Inspection(table)
         self._slots = Slots(table)
         self._files = FileSystem(table)
+        self._arrow = ArrowRows(table)
         # Create the policy last: its constructor may use this Variable.
         restriction = None if restrict_policy is None else restrict_policy(self)
         self._retention = Retention(table, restriction)
@@ -200,6 +202,10 @@ class Variable(keras.layers.Layer, tf.Module):
     get_slot_variables = method_of("_slots", Slots.get_slot_variables)
     slot_owners = method_of("_slots", Slots.slot_owners)
     drop_slots = method_of("_slots", Slots.drop_slots)
+
+    # Exchanges rows with Apache Arrow.
+    to_arrow = method_of("_arrow", ArrowRows.to_arrow)
+    from_arrow = method_of("_arrow", ArrowRows.from_arrow)
 
     # Saves the rows to files and loads them.
     save_to_file_system = method_of("_files", FileSystem.save_to_file_system)

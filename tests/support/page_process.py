@@ -26,6 +26,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 BLOCK = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+#: An error of the server must fail the page.
+CURL = 'curl() { command curl --fail-with-body --silent --show-error "$@"; }\n'
 SERVER = ("de-core serve", "python -m server")
 
 
@@ -70,7 +72,8 @@ def run_page(page: Path, name: str, left_out: list[str]) -> None:
             elif block.language == "sh" and text.startswith(SERVER):
                 servers.enter_context(_serving(text, port))
             elif block.language == "sh":
-                done = subprocess.run(["bash", "-euo", "pipefail", "-c", text], check=False)
+                command = ["bash", "-euo", "pipefail", "-c", CURL + text]
+                done = subprocess.run(command, check=False)
                 assert done.returncode == 0, f"{name}:{block.line}: status {done.returncode}"
 
 
