@@ -12,6 +12,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parents[1]
 #: Pages of the site that lie outside of `docs`: the file in the repository, by the page's name.
 OUTSIDE = {
+    "index.md": "README.md",
     "reference/gateway.md": "server/README.md",
     "reference/model-server.md": "serving_ops/README.md",
     "reference/examples.md": "examples/README.md",

@@ -139,8 +139,9 @@ class ArrowRows:
                 found[name] = tf.reshape(tf.constant(flat), [-1, widths[name]])
             elif "/" in name:
                 raise ValueError(
-                    f"Table {self._table.name!r} must have the slots of the data. Received: {name}. "
-                    "Build the optimizer or do its first step before, or pass slots=False."
+                    f"Table {self._table.name!r} must have the slots of the data. "
+                    f"Received: {name}. Build the optimizer or do its first step before, or pass "
+                    "slots=False."
                 )
         pair = keys_and_values.checked_pairs(keys, rows, self._table)
         self._table.write(library.de_table_insert_or_assign, pair)
@@ -218,7 +219,7 @@ def _like(pa: Any, kind: Any) -> Any:
 
 
 def _to_arrow(array: np.ndarray[Any, Any], kind: Any) -> Any:
-    """Converts an array [n], or [n, width] for a type of lists. Copies numbers only to cast them."""
+    """Converts an array [n], or [n, width] for a type of lists. Copies numbers only to cast."""
     pa = _pyarrow()
     if array.ndim == 2:
         flat = _to_arrow(array.reshape(-1), kind.value_type)

@@ -154,6 +154,9 @@ def test_the_blocks_of_a_page_run(page: Path, runners: dict[bool, Runner]):
     legacy = name_of(page) in LEGACY
     if legacy and importlib.util.find_spec("tf_keras") is None:
         pytest.skip("tf_keras is not installed")
+    for library in ("faiss", "pyarrow"):
+        if f"import {library}" in page.read_text("utf-8"):
+            pytest.importorskip(library)
     status, output = runners[legacy].run(page)
     assert status == 0, output[-4000:]
 
